@@ -1,0 +1,1 @@
+"""Code that runs as AWS Lambda functions."""

@@ -1,0 +1,1 @@
+"""The actor: one rollout per invocation."""

@@ -1,0 +1,1 @@
+"""Command line, Python client and local launcher: what a person types or imports."""

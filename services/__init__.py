@@ -1,0 +1,1 @@
+"""The long-running processes: scaler, learner and the local Lambda emulator."""

@@ -1,0 +1,1 @@
+"""The learner: collects trajectories, updates the policy, measures its curvature."""

@@ -1,0 +1,1 @@
+"""Where jobs, rounds, leases and the ledger are kept."""

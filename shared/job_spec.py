@@ -1,0 +1,146 @@
+"""What a user asks for: the specification of one training job.
+
+Everything that decides the outcome of a run is in here, so two jobs with equal specifications
+train equal policies. Defaults are the paper's settings (section 8.1) where it states one.
+"""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, FiniteFloat, ValidationInfo, field_validator, model_validator
+
+from shared.hyperparameters import HyperparameterValue, Preset, resolve
+from shared.message import Count, Identifier, Message, PositiveFloat, PositiveInt
+
+EnvKwarg = bool | int | float | str
+
+
+class EnvironmentRef(Message):
+    """A Gymnasium environment by registered name. Import paths (`module:Name`) are refused."""
+
+    env_id: Annotated[
+        str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9_./-]*$")
+    ] = "Hopper-v5"
+    """Registered id, such as `Hopper-v5` or `CartPole-v1`."""
+    env_kwargs: Annotated[dict[Identifier, EnvKwarg], Field(max_length=32)] = {}
+    """Keyword arguments of the environment's constructor."""
+
+
+class ActorRange(Message):
+    """How many actors one round may launch."""
+
+    min: Annotated[int, Field(strict=True, ge=1, le=3000)] = 8
+    """Fewest actors of a round (I_min, section 8.1)."""
+    max: Annotated[int, Field(strict=True, ge=1, le=3000)] = 64
+    """Most actors of a round (I_max, section 8.1)."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min > self.max:
+            raise ValueError(f"min ({self.min}) must not exceed max ({self.max})")
+        return self
+
+
+class NitroScaling(Message):
+    """Actors by boosting score: the more the surrogate's curvature says data is worth, the more."""
+
+    policy: Literal["nitro"] = "nitro"
+    window: Annotated[int, Field(strict=True, ge=2, le=1000)] = 6
+    """Rounds the convexity ratio is normalised over (n, section 8.1)."""
+    decay: Annotated[FiniteFloat, Field(gt=0, le=1)] = 0.96
+    """Per-round decay of the score (d, section 8.1)."""
+
+
+class FixedScaling(Message):
+    """The same number of actors every round."""
+
+    policy: Literal["fixed"]
+    num_actors: PositiveInt = 16
+    """Actors per round, inside the job's `actors` range."""
+
+
+Scaling = Annotated[NitroScaling | FixedScaling, Field(discriminator="policy")]
+
+
+class StopRule(Message):
+    """When a job ends; the first condition met wins and is recorded."""
+
+    max_rounds: PositiveInt = 50
+    """Policy updates (section 8.2)."""
+    target_return: FiniteFloat | None = None
+    """Stop once the mean evaluation return reaches this."""
+    budget_usd: PositiveFloat = 5.0
+    """Hard cap on what the job may cost; the next round is priced at its worst before launch."""
+    max_wall_s: PositiveFloat | None = None
+    """Longest time from the first round to the start of the last."""
+
+
+class EvaluationRule(Message):
+    """Episodes with the deterministic policy, apart from training."""
+
+    every_rounds: Count = 5
+    """Evaluate in rounds 0, n, 2n, ... and after the last update; 0 turns evaluation off."""
+    episodes: Annotated[int, Field(strict=True, ge=1, le=1000)] = 10
+    """Episodes per evaluation, one actor each."""
+
+
+class CheckpointRule(Message):
+    """A checkpoint is written after every round; this says how many stay."""
+
+    keep: PositiveInt = 3
+    """Newest checkpoints kept."""
+
+
+class DetectorRule(Message):
+    """How the curvature of the surrogate objective is measured."""
+
+    num_samples: Annotated[int, Field(strict=True, ge=1)] = 512
+    """Steps of the round that enter the Hessian, spread evenly over its trajectories."""
+    max_matvecs: Annotated[int, Field(strict=True, ge=2, le=1000)] = 40
+    """Most Hessian-vector products per measurement."""
+    tolerance: PositiveFloat = 0.01
+    """Relative Ritz residual at which the extreme eigenvalues count as found."""
+
+
+class JobSpec(EnvironmentRef):
+    """One training job."""
+
+    algorithm: Literal["ppo"] = "ppo"
+    preset: Preset = "paper"
+    hyperparameters: dict[Identifier, HyperparameterValue] = {}
+    """Overrides of single fields of the preset."""
+    seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] = 0
+    steps_per_actor: Annotated[int, Field(strict=True, ge=1, le=65536)] = 256
+    """Environment steps per actor, counted over all its environments together."""
+    envs_per_actor: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
+    """Environments one actor steps side by side (B)."""
+    actors: ActorRange = ActorRange()
+    scaling: Scaling = NitroScaling()
+    stop: StopRule = StopRule()
+    evaluation: EvaluationRule = EvaluationRule()
+    checkpoint: CheckpointRule = CheckpointRule()
+    detector: DetectorRule = DetectorRule()
+
+    @field_validator("hyperparameters")
+    @classmethod
+    def _known_hyperparameters(
+        cls, overrides: dict[str, HyperparameterValue], info: ValidationInfo
+    ) -> dict[str, HyperparameterValue]:
+        if "algorithm" in info.data and "preset" in info.data:
+            resolve(info.data["algorithm"], info.data["preset"], overrides)
+        return overrides
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.steps_per_actor % self.envs_per_actor:
+            raise ValueError(
+                f"steps_per_actor ({self.steps_per_actor}) must be a multiple of "
+                f"envs_per_actor ({self.envs_per_actor})"
+            )
+        if isinstance(self.scaling, FixedScaling):
+            n = self.scaling.num_actors
+            if not self.actors.min <= n <= self.actors.max:
+                raise ValueError(
+                    f"scaling.num_actors ({n}) must lie inside actors "
+                    f"[{self.actors.min}, {self.actors.max}]"
+                )
+        return self
