@@ -148,12 +148,15 @@ class EvaluationResult(Message):
 class RoundTiming(Message):
     """Where a round's wall time went, in seconds."""
 
+    plan_s: NonNegativeFloat
+    """Publishing the policy and asking for the round."""
     collect_s: NonNegativeFloat
     update_s: NonNegativeFloat
     curvature_s: NonNegativeFloat
     evaluate_s: NonNegativeFloat
     """Waiting for evaluation episodes after the update; most of them ran during it."""
     checkpoint_s: NonNegativeFloat
+    """Writing record and checkpoint of the round before: this one's are written after this."""
     total_s: NonNegativeFloat
 
 
@@ -230,7 +233,9 @@ class RoundPlan(Message):
     reason: str
     """Why this number: score, budget, quota."""
     deadline_s: NonNegativeFloat
-    """From the request on, how long the learner waits at most."""
+    """From the first request on, how long the learner waits at most."""
+    age_s: NonNegativeFloat = 0.0
+    """How long ago this round was first planned: above 0 when a plan is asked for again."""
     quorum: Count
     """Trajectories without which the round is not used."""
     stop: StopReason | None

@@ -1,0 +1,111 @@
+"""The learner process: a worker that trains, and HTTP endpoints that say how it is doing."""
+
+import sys
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import torch
+import uvicorn
+from fastapi import FastAPI, Response
+from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from pydantic import ValidationError
+
+from services.learner.algorithms.base import Algorithm, build_algorithm
+from services.learner.scaler_client import ScalerClient
+from services.learner.settings import LearnerSettings
+from services.learner.torch_setup import configure_torch
+from services.learner.tracking import LearnerMetrics
+from services.learner.worker import Worker
+from shared.artifacts import LocalArtifacts
+from shared.cache import TrajectoryCache
+from shared.contracts import Job
+from shared.logs import configure_logging
+
+
+def build_worker(settings: LearnerSettings, metrics: LearnerMetrics) -> Worker:
+    """Wire the worker: the only place that decides what it talks to."""
+    token = settings.bearer_token()
+    device = _device(settings.device)
+
+    def connect_scaler() -> ScalerClient:
+        return ScalerClient(settings.scaler_url, token, patience_s=settings.scaler_patience_s)
+
+    def connect_cache() -> TrajectoryCache:
+        return TrajectoryCache.connect(settings.cache_url.get_secret_value())
+
+    def algorithm(job: Job) -> Algorithm:
+        return build_algorithm(job, device=device)
+
+    return Worker(
+        learner_id=settings.learner_id,
+        connect_scaler=connect_scaler,
+        connect_cache=connect_cache,
+        build_algorithm=algorithm,
+        artifacts=LocalArtifacts(settings.runs_dir),
+        metrics=metrics,
+        device=str(device),
+        max_reopenings=settings.max_reopenings,
+    )
+
+
+def create_app(worker: Worker, registry: CollectorRegistry) -> FastAPI:
+    """Return the health and metrics endpoints; the worker runs as long as they do."""
+    thread = threading.Thread(target=worker.run, name="worker", daemon=True)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        thread.start()
+        yield
+        worker.stop()
+        thread.join()
+
+    app = FastAPI(title="Nitro learner", lifespan=lifespan, docs_url=None, redoc_url=None)
+
+    @app.get("/healthz")
+    def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/readyz")
+    def readyz() -> JSONResponse:
+        if thread.is_alive():
+            return JSONResponse({"status": "ready"})
+        return JSONResponse({"status": "not ready", "missing": ["worker"]}, status_code=503)
+
+    @app.get("/metrics")
+    def metrics() -> Response:
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    return app
+
+
+def main() -> int:
+    """Run the learner until it is told to end; return the process's exit status."""
+    try:
+        settings = LearnerSettings()
+        settings.bearer_token()
+    except (ValidationError, ValueError) as error:
+        sys.stderr.write(f"learner: {error}\n")
+        return 2
+    configure_logging(settings.log_level)
+    configure_torch(threads=settings.torch_threads)
+    registry = CollectorRegistry()
+    worker = build_worker(settings, LearnerMetrics(registry))
+    uvicorn.run(
+        create_app(worker, registry),
+        host=settings.host,
+        port=settings.learner_port,
+        log_level="warning",
+    )
+    return 0
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(name)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

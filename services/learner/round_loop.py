@@ -1,0 +1,259 @@
+"""Training one job, round by round.
+
+    publish policy v ──▶ ask the scaler for round k ──▶ collect ──▶ update ──▶ measure curvature
+          ▲                (plan: actors, deadline,        │                          │
+          │                 quorum, or why to stop)        ▼                          ▼
+          └───────────── checkpoint ◀── record ◀── evaluation episodes, close the round
+
+    | step       | waits for                        | who ends the wait                   |
+    |------------|----------------------------------|-------------------------------------|
+    | ask        | the scaler's answer              | the scaler; patience when it is gone|
+    | collect    | one answer per launched actor    | actors, the scaler for failed ones, |
+    |            |                                  | the deadline, a stop or lost lease  |
+    | evaluation | the episodes of this round       | the same                            |
+
+The learner decides nothing about scaling: it reports curvature and results, and does what the plan
+says. A round counts only once its checkpoint is written; whatever breaks before that costs this
+round at most, because asking for it again returns the same plan and the same seeds.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from services.learner.algorithms.base import Algorithm
+from services.learner.checkpoint import Checkpoint, CheckpointStore, RunState
+from services.learner.collector import CollectedRound, RoundCollector
+from services.learner.held_lease import HeldLease
+from services.learner.run_record import RoundLine, RunRecord
+from services.learner.scaler_client import ScalerClient
+from shared import codec
+from shared.cache import TrajectoryCache
+from shared.contracts import (
+    EvaluationResult,
+    Job,
+    RoundPlan,
+    RoundRequest,
+    RoundResult,
+    RoundTiming,
+    StopReason,
+)
+from shared.trajectory import Episode
+
+_LOG = logging.getLogger(__name__)
+
+
+class RoundLostError(RuntimeError):
+    """A round brought too little to learn from, again and again."""
+
+
+class LeftEarly(Exception):  # noqa: N818 - not an error: the job goes on elsewhere, or later
+    """The learner has to let go of the job before a round was done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingParts:
+    """What a round loop works with, wired by the worker."""
+
+    scaler: ScalerClient
+    cache: TrajectoryCache
+    lease: HeldLease
+    algorithm: Algorithm
+    checkpoints: CheckpointStore
+    record: RunRecord
+    observe: Callable[[RoundLine], None]
+    max_reopenings: int
+
+
+class RoundLoop:
+    """Trains one job from where its state says, until the scaler says stop."""
+
+    def __init__(self, job: Job, state: RunState, parts: TrainingParts) -> None:
+        self._job = job
+        self._state = state
+        self._parts = parts
+        self._clock = _Clock()
+
+    def run(self) -> tuple[StopReason, EvaluationResult | None]:
+        """Train to the end; return why it ended and the final policy's evaluation.
+
+        Raises:
+            RoundLostError: Too few trajectories arrived, although the round was reopened.
+            LeftEarly: The lease was lost, or the job or this process was asked to stop mid-round.
+        """
+        while True:
+            self._publish_policy()
+            plan = self._open_round()
+            self._clock.lap("plan_s")
+            if plan.stop is not None:
+                return plan.stop, self._finish(plan)
+            self._train_round(plan)
+
+    def _train_round(self, plan: RoundPlan) -> None:
+        collector = self._collector(plan)
+        collected = self._collect(plan, collector)
+        self._clock.lap("collect_s")
+        update = self._parts.algorithm.update(collected.trajectories)
+        self._clock.lap("update_s")
+        curvature = self._parts.algorithm.curvature(self._job.spec.detector)
+        self._clock.lap("curvature_s")
+        evaluation = _evaluation(plan, collector.episodes())
+        if self._parts.lease.lost:
+            raise LeftEarly("the lease was lost")
+        counts = collector.close()
+        self._parts.cache.delete_policy(self._job.job_id, plan.policy_version)
+        self._clock.lap("evaluate_s")
+        result = RoundResult(
+            round=plan.round,
+            policy_version=plan.policy_version + 1,
+            trajectories=counts,
+            env_steps=sum(t.num_steps for t in collected.trajectories),
+            episode_returns=tuple(
+                float(r) for t in collected.trajectories for r in t.episode_returns
+            ),
+            evaluation=evaluation,
+            stats=update.stats,
+            timing=self._clock.take(),
+        )
+        self._state = RunState(
+            next_round=plan.round + 1,
+            policy_version=plan.policy_version + 1,
+            curvature=curvature,
+            previous=result,
+        )
+        line = RoundLine(plan=plan, result=result, curvature=curvature, evaluation=evaluation)
+        self._save(line)
+
+    def _save(self, line: RoundLine) -> None:
+        # The record before the checkpoint: a resumed run drops lines its checkpoint knows not of,
+        # but could not make up for a missing one.
+        self._parts.record.append(line)
+        arrays, scalars = self._parts.algorithm.state()
+        self._parts.checkpoints.save(
+            Checkpoint(
+                run=self._state, arrays=arrays, scalars=scalars, policy=self._policy_payload()
+            )
+        )
+        self._clock.lap("checkpoint_s")
+        self._parts.observe(line)
+        _LOG.info(
+            "round done",
+            extra={
+                "job": self._job.job_id,
+                "round": line.plan.round,
+                "actors": line.plan.num_actors,
+                "total_s": line.result.timing.total_s if line.result else None,
+            },
+        )
+
+    def _publish_policy(self) -> None:
+        self._parts.cache.publish_policy(
+            self._job.job_id, self._state.policy_version, self._policy_payload()
+        )
+
+    def _policy_payload(self) -> bytes:
+        return codec.encode(*self._parts.algorithm.policy_payload())
+
+    def _open_round(self, attempt: int = 0, missing: tuple[int, ...] | None = None) -> RoundPlan:
+        plan = self._parts.scaler.open_round(
+            self._job.job_id,
+            self._state.next_round,
+            RoundRequest(
+                lease_id=self._parts.lease.lease_id,
+                policy_version=self._state.policy_version,
+                attempt=attempt,
+                missing=missing,
+                curvature=self._state.curvature,
+                previous=self._state.previous,
+            ),
+        )
+        if attempt == 0:
+            self._parts.record.settle(plan.settled)
+        return plan
+
+    def _collector(self, plan: RoundPlan) -> RoundCollector:
+        return RoundCollector(
+            self._parts.cache,
+            plan,
+            self._job.environment,
+            steps_per_actor=self._job.spec.steps_per_actor,
+            should_leave=lambda: self._parts.lease.should_leave,
+        )
+
+    def _collect(self, plan: RoundPlan, collector: RoundCollector) -> CollectedRound:
+        """Collect a usable round, opening it again for what is missing if it must be."""
+        collected = collector.trajectories()
+        attempt = plan.attempt
+        for _ in range(self._parts.max_reopenings):
+            if self._usable(plan, collected):
+                break
+            attempt += 1
+            _LOG.warning(
+                "round reopened",
+                extra={
+                    "job": self._job.job_id,
+                    "round": plan.round,
+                    "missing": len(collected.missing),
+                    "why": collected.failures,
+                },
+            )
+            collector.reopen(self._open_round(attempt, collected.missing))
+            collected = collector.trajectories()
+        if self._usable(plan, collected):
+            return collected
+        raise RoundLostError(
+            f"round {plan.round}: only {len(collected.trajectories)} of {plan.num_actors} "
+            f"trajectories arrived within {plan.deadline_s:g} s, {plan.quorum} are needed, and "
+            f"reopening it did not help. Reasons given: {'; '.join(collected.failures)}. See the "
+            "actors' log; if actors are merely slow, lower steps_per_actor or raise the scaler's "
+            "deadline"
+        )
+
+    def _usable(self, plan: RoundPlan, collected: CollectedRound) -> bool:
+        lease = self._parts.lease
+        if collected.missing and lease.should_leave:
+            raise LeftEarly("asked to leave while a round was being collected")
+        # Never train on nothing, whatever the quorum says.
+        return len(collected.trajectories) >= max(1, plan.quorum)
+
+    def _finish(self, plan: RoundPlan) -> EvaluationResult | None:
+        collector = self._collector(plan)
+        evaluation = _evaluation(plan, collector.episodes())
+        collector.close()
+        self._parts.cache.delete_policy(self._job.job_id, plan.policy_version)
+        line = RoundLine(
+            plan=plan, result=None, curvature=self._state.curvature, evaluation=evaluation
+        )
+        self._parts.record.append(line)
+        self._parts.observe(line)
+        return evaluation
+
+
+def _evaluation(plan: RoundPlan, episodes: tuple[Episode, ...]) -> EvaluationResult | None:
+    if not episodes:
+        return None
+    return EvaluationResult(
+        policy_version=plan.policy_version,
+        returns=tuple(e.episode_return for e in episodes),
+        lengths=tuple(e.length for e in episodes),
+    )
+
+
+class _Clock:
+    """Stop-watch that runs through all rounds; `lap` books the time since the last lap."""
+
+    def __init__(self) -> None:
+        self._last = time.perf_counter()
+        self._laps: dict[str, float] = {}
+
+    def lap(self, stage: str) -> None:
+        now = time.perf_counter()
+        self._laps[stage] = now - self._last
+        self._last = now
+
+    def take(self) -> RoundTiming:
+        """Return the laps since the last take."""
+        laps, self._laps = self._laps, {}
+        laps.setdefault("checkpoint_s", 0.0)
+        return RoundTiming.model_validate({**laps, "total_s": sum(laps.values())})

@@ -1,0 +1,118 @@
+"""The run's record: one JSON line per round, the bill beside it, and what machine made them.
+
+`rounds.jsonl` is the source of truth for every plot and table. A line holds the plan the scaler
+made, the learner's result, the curvature of the policy after the update, and the evaluation of the
+policy the round was collected with. The final evaluation stands in a last line whose plan says why
+the job stopped. Only `timing`, `elapsed_s` and money differ between two runs of one seed.
+"""
+
+import importlib.metadata
+import json
+import os
+import platform
+from collections.abc import Iterable
+
+from pydantic import ValidationError
+
+from shared.artifacts import (
+    ENVIRONMENT_FILE,
+    JOB_FILE,
+    LEDGER_FILE,
+    ROUNDS_FILE,
+    ArtifactStore,
+)
+from shared.contracts import (
+    Curvature,
+    EvaluationResult,
+    Job,
+    LedgerLine,
+    RoundPlan,
+    RoundResult,
+)
+from shared.hyperparameters import resolve
+from shared.message import Message
+
+_LIBRARIES = ("nitro-rl", "torch", "numpy", "redis", "zstandard", "pydantic")
+
+
+class RoundLine(Message):
+    """One line of `rounds.jsonl`."""
+
+    plan: RoundPlan
+    result: RoundResult | None
+    """None in the last line, which only holds the final evaluation."""
+    curvature: Curvature | None
+    """Of the policy after the update."""
+    evaluation: EvaluationResult | None
+    """Of the policy before the update, the one the round was collected with."""
+
+
+class RunRecord:
+    """Writes one job's record."""
+
+    def __init__(self, artifacts: ArtifactStore, job_id: str) -> None:
+        self._artifacts = artifacts
+        self._job_id = job_id
+
+    def begin(self, job: Job, *, next_round: int, bill: Iterable[LedgerLine], device: str) -> None:
+        """Describe the job and the machine; drop lines of rounds that will be made again."""
+        self.describe(job)
+        self._write_json(ENVIRONMENT_FILE, _environment(job, device))
+        kept = [line for line in self._lines() if line.plan.round < next_round]
+        text = "".join(line.model_dump_json() + "\n" for line in kept if line.result is not None)
+        self._artifacts.write(self._job_id, ROUNDS_FILE, text.encode())
+        self.bill(bill)
+
+    def describe(self, job: Job) -> None:
+        """Write what the job is and how it stands."""
+        self._write_json(JOB_FILE, job.model_dump(mode="json"))
+
+    def append(self, line: RoundLine) -> None:
+        """Add one round."""
+        self._artifacts.append(self._job_id, ROUNDS_FILE, line.model_dump_json())
+
+    def settle(self, lines: Iterable[LedgerLine]) -> None:
+        """Add the bill of a round that is now final."""
+        for line in lines:
+            self._artifacts.append(self._job_id, LEDGER_FILE, line.model_dump_json())
+
+    def bill(self, lines: Iterable[LedgerLine]) -> None:
+        """Replace the bill by the scaler's, which is authoritative."""
+        text = "".join(line.model_dump_json() + "\n" for line in lines)
+        self._artifacts.write(self._job_id, LEDGER_FILE, text.encode())
+
+    def _lines(self) -> list[RoundLine]:
+        lines = []
+        for text in (self._artifacts.read(self._job_id, ROUNDS_FILE) or b"").splitlines():
+            try:
+                lines.append(RoundLine.model_validate_json(text))
+            except ValidationError:
+                # A line cut off by a crash is the last one, of a round that is made again.
+                break
+        return lines
+
+    def _write_json(self, name: str, content: object) -> None:
+        self._artifacts.write(self._job_id, name, json.dumps(content, indent=2).encode())
+
+
+def _environment(job: Job, device: str) -> dict[str, object]:
+    spec = job.spec
+    return {
+        "hyperparameters": resolve(
+            spec.algorithm, spec.preset, spec.hyperparameters
+        ).model_dump(mode="json"),
+        "environment": job.environment.model_dump(mode="json"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "device": device,
+        "libraries": {name: _version(name) for name in _LIBRARIES},
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,146 @@
+"""The learner's side of the scaler's REST API.
+
+Every call is idempotent, so a call whose answer was lost, because the scaler restarted or the
+network broke, is simply made again until `patience_s` has passed.
+"""
+
+import logging
+import threading
+import time
+from types import TracebackType
+from typing import Self, TypeVar
+
+import httpx
+from pydantic import ValidationError
+
+from shared.contracts import (
+    FinishRequest,
+    JobCost,
+    Lease,
+    LeaseRequest,
+    LeaseState,
+    Problem,
+    RoundPlan,
+    RoundRequest,
+)
+from shared.message import Message
+
+_LOG = logging.getLogger(__name__)
+_RETRY_STATUS = frozenset({429, 502, 503, 504})
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 2.0
+
+M = TypeVar("M", bound=Message)
+
+
+class ScalerError(RuntimeError):
+    """The scaler refused a call or could not be reached in time."""
+
+
+class LeaseLostError(ScalerError):
+    """Another learner holds the job now, or the job is gone: this one must let go of it."""
+
+
+class ScalerClient:
+    """Leases, rounds and the end of jobs, over HTTP."""
+
+    def __init__(self, url: str, token: str | None, *, patience_s: float) -> None:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=httpx.Timeout(30.0))
+        self._url = url
+        self._patience_s = patience_s
+        self._closed = threading.Event()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End calls that wait for another try, and close the connections."""
+        self._closed.set()
+        self._http.close()
+
+    def lease(self, learner_id: str, *, wait_s: float) -> Lease | None:
+        """Claim a job, waiting up to `wait_s` seconds for one; None when there is none."""
+        body = LeaseRequest(learner_id=learner_id, wait_s=wait_s)
+        response = self._call("POST", "/v1/leases", body, timeout_s=wait_s + 10)
+        return None if response.status_code == httpx.codes.NO_CONTENT else _parse(Lease, response)
+
+    def heartbeat(self, lease_id: str) -> LeaseState:
+        """Keep a lease alive and learn whether the job should stop."""
+        return _parse(LeaseState, self._call("PUT", f"/v1/leases/{lease_id}", None))
+
+    def give_up(self, lease_id: str) -> None:
+        """Hand the job back so that another learner can take it at once."""
+        self._call("DELETE", f"/v1/leases/{lease_id}", None)
+
+    def open_round(self, job_id: str, round_index: int, request: RoundRequest) -> RoundPlan:
+        """Ask for a round: the one call per policy update."""
+        path = f"/v1/jobs/{job_id}/rounds/{round_index}"
+        return _parse(RoundPlan, self._call("POST", path, request))
+
+    def finish(self, job_id: str, request: FinishRequest) -> None:
+        """Report the end of a job."""
+        self._call("POST", f"/v1/jobs/{job_id}/finish", request)
+
+    def cost(self, job_id: str) -> JobCost:
+        """Fetch the job's bill."""
+        return _parse(JobCost, self._call("GET", f"/v1/jobs/{job_id}/cost", None))
+
+    def _call(
+        self, method: str, path: str, body: Message | None, *, timeout_s: float = 30.0
+    ) -> httpx.Response:
+        content = None if body is None else body.model_dump_json().encode()
+        give_up_at = time.monotonic() + self._patience_s
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                response = self._http.request(
+                    method,
+                    path,
+                    content=content,
+                    headers={"Content-Type": "application/json"},
+                    timeout=timeout_s,
+                )
+                if response.status_code not in _RETRY_STATUS:
+                    return _checked(response, f"{method} {path}")
+                trouble = f"status {response.status_code}"
+            except httpx.TransportError as error:
+                trouble = f"{type(error).__name__}: {error}"
+            if time.monotonic() + pause_s > give_up_at or self._closed.wait(pause_s):
+                raise ScalerError(
+                    f"scaler at {self._url} did not answer {method} {path} within "
+                    f"{self._patience_s:g} s (NITRO_SCALER_PATIENCE_S): {trouble}"
+                )
+            _LOG.info("scaler call failed, trying again", extra={"path": path, "why": trouble})
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _checked(response: httpx.Response, call: str) -> httpx.Response:
+    if response.is_success:
+        return response
+    try:
+        problem = Problem.model_validate_json(response.content)
+        wrong = "; ".join(f"{error.field}: {error.message}" for error in problem.errors)
+        detail = f"{problem.title}: {problem.detail}" + (f" ({wrong})" if wrong else "")
+    except ValidationError:
+        detail = f"status {response.status_code}"
+    lost = response.status_code in (httpx.codes.CONFLICT, httpx.codes.NOT_FOUND, httpx.codes.GONE)
+    raise (LeaseLostError if lost else ScalerError)(f"{call}: {detail}")
+
+
+def _parse(kind: type[M], response: httpx.Response) -> M:
+    try:
+        return kind.model_validate_json(response.content)
+    except ValidationError as error:
+        raise ScalerError(
+            f"{response.request.method} {response.request.url.path}: the scaler's answer is no "
+            f"{kind.__name__}; are scaler and learner of one version? {error}"
+        ) from error

@@ -1,0 +1,70 @@
+"""The learner's settings, read from the environment once at start."""
+
+import socket
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from shared.message import Identifier
+
+
+class LearnerSettings(BaseSettings):
+    """Every knob of the learner process; variables are `NITRO_<FIELD>` in upper case."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="NITRO_", frozen=True, use_attribute_docstrings=True, extra="ignore"
+    )
+
+    scaler_url: str = "http://127.0.0.1:8080"
+    """Base URL of the scaler's REST API."""
+    token: SecretStr | None = None
+    """Bearer token for the scaler; wins over `token_file`."""
+    token_file: Path | None = None
+    """File that holds the token."""
+    cache_url: SecretStr = SecretStr("redis://127.0.0.1:6379/0")
+    """Trajectory cache; secret because it may hold a password."""
+    runs_dir: Path = Path("runs")
+    """Folder that run folders are written to."""
+    learner_id: Identifier = Field(default_factory=lambda: f"learner-{socket.gethostname()}")
+    """Name of this learner in leases and logs."""
+    host: str = "127.0.0.1"
+    """Address the health and metrics endpoints listen on."""
+    learner_port: Annotated[int, Field(ge=1, le=65535)] = 8081
+    """Port of the health and metrics endpoints."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where updates run; `auto` takes a GPU if there is one."""
+    torch_threads: Annotated[int, Field(ge=0, le=256)] = 0
+    """CPU threads of one update; 0 means as many as there are cores. Part of what must be equal
+    for bit-identical policies."""
+    scaler_patience_s: Annotated[float, Field(gt=0)] = 60.0
+    """How long an unreachable scaler is called again before the job is given up."""
+    max_reopenings: Annotated[int, Field(ge=0, le=10)] = 1
+    """How often a round that brought too little is opened again before the job fails."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @field_validator("scaler_url")
+    @classmethod
+    def _http(cls, url: str) -> str:
+        if not url.startswith(("http://", "https://")):
+            raise ValueError(f"scaler_url must start with http:// or https://, got {url!r}")
+        return url.rstrip("/")
+
+    def bearer_token(self) -> str | None:
+        """Return the scaler token, or None when the scaler runs without authentication.
+
+        Raises:
+            ValueError: The token file cannot be read or is empty.
+        """
+        if self.token is not None:
+            return self.token.get_secret_value()
+        if self.token_file is None:
+            return None
+        try:
+            token = self.token_file.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise ValueError(f"NITRO_TOKEN_FILE {self.token_file}: {error.strerror}") from error
+        if not token:
+            raise ValueError(f"NITRO_TOKEN_FILE {self.token_file} is empty")
+        return token

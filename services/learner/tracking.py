@@ -1,0 +1,102 @@
+"""Where a run can be watched: TensorBoard scalars in its folder, Prometheus gauges on the learner.
+
+Training returns (stochastic policy, fragments) and evaluation returns (deterministic policy, whole
+episodes) are different quantities and never share a name.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from services.learner.run_record import RoundLine
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+
+class LearnerMetrics:
+    """The learner process's Prometheus metrics."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.rounds = Counter("nitro_learner_rounds", "Policy updates made.", registry=registry)
+        self.env_steps = Counter(
+            "nitro_learner_env_steps", "Environment steps learned from.", registry=registry
+        )
+        self.trajectories = Counter(
+            "nitro_learner_trajectories",
+            "Trajectories by what became of them.",
+            ["outcome"],
+            registry=registry,
+        )
+        self.stage_s = Counter(
+            "nitro_learner_stage_seconds",
+            "Wall time by stage of the round.",
+            ["stage"],
+            registry=registry,
+        )
+        self.evaluation_return = Gauge(
+            "nitro_learner_evaluation_return",
+            "Mean return of the latest evaluation.",
+            registry=registry,
+        )
+        self.busy = Gauge("nitro_learner_busy", "1 while a job is trained.", registry=registry)
+
+    def observe(self, line: RoundLine) -> None:
+        """Count one round."""
+        if line.evaluation is not None:
+            returns = line.evaluation.returns
+            self.evaluation_return.set(sum(returns) / len(returns))
+        if line.result is None:
+            return
+        self.rounds.inc()
+        self.env_steps.inc(line.result.env_steps)
+        counts = line.result.trajectories
+        for outcome in ("used", "late", "duplicate", "lost"):
+            self.trajectories.labels(outcome).inc(getattr(counts, outcome))
+        for stage in ("collect", "update", "curvature", "evaluate", "checkpoint"):
+            self.stage_s.labels(stage).inc(getattr(line.result.timing, f"{stage}_s"))
+
+
+class TensorBoard:
+    """Scalars per round, with the environment steps as the step axis."""
+
+    def __init__(self, folder: Path) -> None:
+        # Slow to import, and needed only once a job runs.
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer: SummaryWriter = SummaryWriter(log_dir=str(folder))
+        self._env_steps = 0
+
+    def observe(self, line: RoundLine, *, env_steps_before: int) -> None:
+        """Write one round's scalars."""
+        step = env_steps_before
+        self._scalar("scaling/num_actors", line.plan.num_actors, step)
+        self._scalar("scaling/boosting_score", line.plan.boosting_score, step)
+        self._scalar("scaling/ratio", line.plan.ratio, step)
+        self._scalar("cost/spent_usd", line.plan.spent_usd, step)
+        if line.evaluation is not None:
+            self._scalar("return/evaluation", _mean(line.evaluation.returns), step)
+        if line.result is not None:
+            step += line.result.env_steps
+            self._scalar("return/training", _mean(line.result.episode_returns), step)
+            for name, value in line.result.stats.items():
+                self._scalar(f"update/{name}", value, step)
+            for name, value in line.result.timing.model_dump().items():
+                self._scalar(f"timing/{name}", value, step)
+        if line.curvature is not None:
+            self._scalar("curvature/lambda_max", line.curvature.lambda_max, step)
+            self._scalar("curvature/lambda_min", line.curvature.lambda_min, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Flush and close the event file."""
+        self._writer.close()
+
+    def _scalar(self, name: str, value: float | None, step: int) -> None:
+        if value is not None:
+            self._writer.add_scalar(name, value, step)
+
+
+def _mean(values: tuple[float, ...]) -> float | None:
+    return sum(values) / len(values) if values else None

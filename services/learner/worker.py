@@ -1,0 +1,200 @@
+"""The learner's work: lease a job, train it, report how it ended, look for the next.
+
+Whatever goes wrong with one job ends that job with a message, never the learner. A learner that is
+asked to end hands its job back, so that another can go on from the last checkpoint.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from services.learner.algorithms.base import Algorithm
+from services.learner.checkpoint import CheckpointStore, RunState
+from services.learner.held_lease import HeldLease
+from services.learner.round_loop import LeftEarly, RoundLoop, TrainingParts
+from services.learner.run_record import RoundLine, RunRecord
+from services.learner.scaler_client import LeaseLostError, ScalerClient, ScalerError
+from services.learner.tracking import LearnerMetrics, TensorBoard
+from shared.artifacts import ArtifactStore
+from shared.cache import TrajectoryCache
+from shared.contracts import EvaluationResult, FinishRequest, Job, JobStatus, Lease, StopReason
+
+_LOG = logging.getLogger(__name__)
+_LEASE_WAIT_S = 20.0
+_COMPLETED: frozenset[StopReason] = frozenset({"max_rounds", "target_return"})
+
+
+class Worker:
+    """Leases and trains jobs one after the other, in the thread that calls `run`."""
+
+    def __init__(
+        self,
+        *,
+        learner_id: str,
+        connect_scaler: Callable[[], ScalerClient],
+        connect_cache: Callable[[], TrajectoryCache],
+        build_algorithm: Callable[[Job], Algorithm],
+        artifacts: ArtifactStore,
+        metrics: LearnerMetrics,
+        device: str,
+        max_reopenings: int,
+    ) -> None:
+        self._learner_id = learner_id
+        self._connect_scaler = connect_scaler
+        self._connect_cache = connect_cache
+        self._build_algorithm = build_algorithm
+        self._artifacts = artifacts
+        self._metrics = metrics
+        self._device = device
+        self._max_reopenings = max_reopenings
+        self._shutdown = threading.Event()
+        self._waiting: ScalerClient | None = None
+
+    def stop(self) -> None:
+        """Ask `run` to return: the round in hand is left, its job handed back."""
+        self._shutdown.set()
+        if (waiting := self._waiting) is not None:
+            waiting.close()
+
+    def run(self) -> None:
+        """Work until `stop`."""
+        while not self._shutdown.is_set():
+            try:
+                lease = self._next_lease()
+            except ScalerError as error:
+                if not self._shutdown.is_set():
+                    _LOG.warning("no lease", extra={"why": str(error)})
+                continue
+            if lease is not None:
+                self._metrics.busy.set(1)
+                self._train(lease)
+                self._metrics.busy.set(0)
+
+    def _next_lease(self) -> Lease | None:
+        with self._connect_scaler() as scaler:
+            # `stop` closes this client to end the long poll at once.
+            self._waiting = scaler
+            try:
+                return scaler.lease(self._learner_id, wait_s=_LEASE_WAIT_S)
+            except RuntimeError as error:
+                raise ScalerError(f"lease request ended: {error}") from error
+            finally:
+                self._waiting = None
+
+    def _train(self, lease: Lease) -> None:
+        job = lease.job
+        _LOG.info("job leased", extra={"job": job.job_id})
+        with (
+            self._connect_scaler() as scaler,
+            self._connect_scaler() as heartbeats,
+            HeldLease(lease, heartbeats, self._shutdown) as held,
+        ):
+            try:
+                stop_reason, evaluation = self._run_job(job, held, scaler)
+                status: JobStatus = "succeeded" if stop_reason in _COMPLETED else "stopped"
+                self._end(job, held, scaler, status, stop_reason, evaluation=evaluation)
+            except (LeftEarly, LeaseLostError) as reason:
+                self._leave(job, held, scaler, str(reason))
+            except Exception as error:
+                # The boundary of one job: every failure becomes the job's recorded error.
+                _LOG.exception("job failed", extra={"job": job.job_id})
+                self._end(job, held, scaler, "failed", "error", error=_describe(error))
+
+    def _run_job(
+        self, job: Job, held: HeldLease, scaler: ScalerClient
+    ) -> tuple[StopReason, EvaluationResult | None]:
+        algorithm = self._build_algorithm(job)
+        checkpoints = CheckpointStore(self._artifacts, job.job_id, keep=job.spec.checkpoint.keep)
+        state = _restore(checkpoints, algorithm)
+        record = RunRecord(self._artifacts, job.job_id)
+        record.begin(
+            job,
+            next_round=state.next_round,
+            bill=scaler.cost(job.job_id).lines,
+            device=self._device,
+        )
+        board = TensorBoard(self._artifacts.local_folder(job.job_id))
+        env_steps = state.next_round and job.progress.env_steps
+
+        def observe(line: RoundLine) -> None:
+            nonlocal env_steps
+            self._metrics.observe(line)
+            board.observe(line, env_steps_before=env_steps)
+            env_steps += line.result.env_steps if line.result is not None else 0
+
+        try:
+            with self._connect_cache() as cache:
+                parts = TrainingParts(
+                    scaler=scaler,
+                    cache=cache,
+                    lease=held,
+                    algorithm=algorithm,
+                    checkpoints=checkpoints,
+                    record=record,
+                    observe=observe,
+                    max_reopenings=self._max_reopenings,
+                )
+                return RoundLoop(job, state, parts).run()
+        finally:
+            board.close()
+
+    def _leave(self, job: Job, held: HeldLease, scaler: ScalerClient, why: str) -> None:
+        _LOG.info("job left", extra={"job": job.job_id, "why": why})
+        if held.lost:
+            return
+        if held.stop is not None:
+            self._end(job, held, scaler, "stopped", held.stop)
+            return
+        try:
+            scaler.give_up(held.lease_id)
+        except ScalerError as error:
+            _LOG.warning("lease not handed back", extra={"job": job.job_id, "why": str(error)})
+
+    def _end(
+        self,
+        job: Job,
+        held: HeldLease,
+        scaler: ScalerClient,
+        status: JobStatus,
+        stop_reason: StopReason,
+        *,
+        evaluation: EvaluationResult | None = None,
+        error: str | None = None,
+    ) -> None:
+        try:
+            request = FinishRequest.model_validate(
+                {
+                    "lease_id": held.lease_id,
+                    "status": status,
+                    "stop_reason": stop_reason,
+                    "error": error,
+                    "final_evaluation": evaluation,
+                }
+            )
+            scaler.finish(job.job_id, request)
+            record = RunRecord(self._artifacts, job.job_id)
+            record.bill(scaler.cost(job.job_id).lines)
+            record.describe(
+                job.model_copy(
+                    update={"status": status, "stop_reason": stop_reason, "error": error}
+                )
+            )
+            _LOG.info(
+                "job ended",
+                extra={"job": job.job_id, "status": status, "stop_reason": stop_reason},
+            )
+        except (ScalerError, OSError, RuntimeError):
+            # The lease runs out by itself; the scaler then offers the job again.
+            _LOG.exception("end of job not reported", extra={"job": job.job_id})
+
+
+def _restore(checkpoints: CheckpointStore, algorithm: Algorithm) -> RunState:
+    checkpoint = checkpoints.latest()
+    if checkpoint is None:
+        return RunState(next_round=0, policy_version=0, curvature=None, previous=None)
+    algorithm.load_state(checkpoint.arrays, checkpoint.scalars)
+    return checkpoint.run
+
+
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:2000]

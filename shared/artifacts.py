@@ -1,0 +1,137 @@
+"""Where a run's files are kept: one folder per job, the same layout locally and in the cloud.
+
+`ArtifactStore` is the seam. `LocalArtifacts` keeps the files under one root folder. Writes are
+whole or not at all; names are relative paths made by our own code, never by a request.
+"""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Protocol
+
+JOB_FILE = "job.json"
+ROUNDS_FILE = "rounds.jsonl"
+LEDGER_FILE = "ledger.jsonl"
+ENVIRONMENT_FILE = "environment.json"
+CHECKPOINTS = "checkpoints"
+
+
+class ArtifactError(RuntimeError):
+    """A run's files cannot be read or written; the message names the path and the fix."""
+
+
+class ArtifactStore(Protocol):
+    """Files of jobs, by job id and relative name."""
+
+    def write(self, job_id: str, name: str, data: bytes) -> None:
+        """Replace a file as a whole, durably."""
+
+    def append(self, job_id: str, name: str, line: str) -> None:
+        """Add one line to a text file."""
+
+    def read(self, job_id: str, name: str) -> bytes | None:
+        """Return a file's bytes, or None if there is none."""
+
+    def names(self, job_id: str, folder: str) -> list[str]:
+        """Return the entries directly under a folder, sorted; empty if there is none."""
+
+    def delete(self, job_id: str, folder: str) -> None:
+        """Remove a folder of a job; nothing happens if there is none."""
+
+    def delete_job(self, job_id: str) -> None:
+        """Remove everything of a job; nothing happens if there is nothing."""
+
+    def local_folder(self, job_id: str) -> Path:
+        """Return a local folder for libraries that insist on writing files themselves."""
+
+    def locate(self, job_id: str) -> str:
+        """Return where a user finds the job's files."""
+
+
+class LocalArtifacts:
+    """Artifacts under `root/{job_id}/`."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def write(self, job_id: str, name: str, data: bytes) -> None:
+        """Replace a file: a reader sees the old bytes or the new ones, even after a power cut."""
+        path = self._path(job_id, name)
+        staged = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with staged.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            staged.replace(path)
+        except OSError as error:
+            staged.unlink(missing_ok=True)
+            raise self._unwritable(path, error) from error
+
+    def append(self, job_id: str, name: str, line: str) -> None:
+        """Add one line."""
+        path = self._path(job_id, name)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+        except OSError as error:
+            raise self._unwritable(path, error) from error
+
+    def read(self, job_id: str, name: str) -> bytes | None:
+        """Return a file's bytes, or None."""
+        try:
+            return self._path(job_id, name).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise ArtifactError(f"cannot read {self._path(job_id, name)}: {error}") from error
+
+    def names(self, job_id: str, folder: str) -> list[str]:
+        """Return entry names, sorted."""
+        path = self._path(job_id, folder)
+        return sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
+
+    def delete(self, job_id: str, folder: str) -> None:
+        """Remove a folder."""
+        self._remove(self._path(job_id, folder))
+
+    def delete_job(self, job_id: str) -> None:
+        """Remove the job's folder."""
+        self._remove(self._root / job_id)
+
+    def local_folder(self, job_id: str) -> Path:
+        """Return the job's own folder, made if missing."""
+        path = self._root / job_id
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._unwritable(path, error) from error
+        return path
+
+    def locate(self, job_id: str) -> str:
+        """Return the folder's path."""
+        return str(self._root / job_id)
+
+    def _path(self, job_id: str, name: str) -> Path:
+        base = self._root / job_id
+        path = base / name
+        if ".." in path.parts or base == self._root or self._root not in path.parents:
+            raise ArtifactError(f"artifact name {name!r} of job {job_id!r} leaves the run's folder")
+        return path
+
+    def _remove(self, path: Path) -> None:
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise self._unwritable(path, error) from error
+
+    @staticmethod
+    def _unwritable(path: Path, error: OSError) -> ArtifactError:
+        return ArtifactError(
+            f"cannot write {path}: {error.strerror or error}; "
+            "check the folder's owner and free space, or choose another runs folder"
+        )

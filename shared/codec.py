@@ -1,0 +1,283 @@
+"""Arrays as bytes: the safetensors layout inside one zstd frame, and nothing that can execute.
+
+The layout (https://github.com/huggingface/safetensors#format) is an 8-byte little-endian header
+length, a JSON header that gives each array's dtype, shape and place, and the raw little-endian
+buffers, one after the other. The safetensors library reads what `encode_raw` writes and the other
+way round.
+
+Invariant: decoding trusts nothing. Sizes are checked before memory is taken for them, so that a
+message of any content costs at most about `max_bytes`; whatever is not exactly an encoding of
+allowed arrays is refused with a `CodecError`.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+import zstandard
+from numpy.typing import NDArray
+
+Array = NDArray[np.generic]
+
+DEFAULT_MAX_BYTES = 256 * 2**20
+"""Largest encoding taken in unless the caller says otherwise, header included, decompressed."""
+MAX_HEADER_BYTES = 2**20
+MAX_ARRAYS = 4096
+MAX_DIMS = 8
+
+_METADATA = "__metadata__"
+# Little-endian by name: a big-endian machine's own arrays would be refused, not garbled.
+_DTYPES: dict[str, np.dtype[np.generic]] = {
+    "F64": np.dtype("<f8"),
+    "I64": np.dtype("<i8"),
+    "F32": np.dtype("<f4"),
+    "I32": np.dtype("<i4"),
+    "U8": np.dtype("u1"),
+    "BOOL": np.dtype("?"),
+}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+
+
+class CodecError(ValueError):
+    """Bytes that are no valid encoding, or arrays that cannot be encoded."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Payload:
+    """What one encoding holds."""
+
+    arrays: dict[str, Array]
+    """Read-only views of the decoded bytes, which live as long as any of them."""
+    metadata: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One array's line in the header."""
+
+    name: str
+    dtype: np.dtype[np.generic]
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+def encode(arrays: Mapping[str, Array], metadata: Mapping[str, str], *, level: int = 1) -> bytes:
+    """Return arrays and metadata as one zstd frame that states its size and carries a checksum.
+
+    Equal arguments give equal bytes.
+
+    Args:
+        arrays: Name to array, of any shape up to `MAX_DIMS` dimensions.
+        metadata: Free text beside them.
+        level: zstd compression level.
+
+    Raises:
+        CodecError: A dtype is not one of float32, float64, int32, int64, uint8 and bool, or a name
+            or a limit is broken.
+    """
+    compressor = zstandard.ZstdCompressor(
+        level=level, write_checksum=True, write_content_size=True, threads=0
+    )
+    return compressor.compress(encode_raw(arrays, metadata))
+
+
+def decode(data: bytes, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Payload:
+    """Return what `encode` was given.
+
+    Args:
+        data: Untrusted bytes.
+        max_bytes: Most bytes the frame may decompress to.
+
+    Raises:
+        CodecError: The bytes are damaged, too large or no encoding of ours.
+    """
+    _check_frame(data, max_bytes=max_bytes)
+    try:
+        # zstd takes the frame's own word for its size, so only the check above bounds memory.
+        raw = zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise CodecError(f"damaged zstd frame: {error}") from error
+    return decode_raw(raw, max_bytes=max_bytes)
+
+
+def encode_raw(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
+    """Return arrays and metadata uncompressed: a plain safetensors file.
+
+    Raises:
+        CodecError: As for `encode`.
+    """
+    if len(arrays) > MAX_ARRAYS:
+        raise CodecError(f"{len(arrays)} arrays, at most {MAX_ARRAYS} fit one encoding")
+    header: dict[str, object] = {}
+    if metadata:
+        header[_METADATA] = dict(metadata)
+    buffers: list[bytes] = []
+    offset = 0
+    # Wide types first: every array then starts at a multiple of its item size.
+    for name, array in sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize):
+        header[name] = _header_entry(name, array, offset)
+        buffers.append(array.tobytes())
+        offset += array.nbytes
+    text = _header_text(header, metadata)
+    text += b" " * (-len(text) % 8)
+    if len(text) > MAX_HEADER_BYTES:
+        raise CodecError(f"header of {len(text)} bytes, at most {MAX_HEADER_BYTES} are allowed")
+    return b"".join([len(text).to_bytes(8, "little"), text, *buffers])
+
+
+def decode_raw(data: bytes, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Payload:
+    """Return what `encode_raw` was given; the arrays are read-only views of `data`.
+
+    Raises:
+        CodecError: The bytes are damaged, too large or no safetensors file of allowed arrays.
+    """
+    if not 8 <= len(data) <= max_bytes:
+        raise CodecError(f"{len(data)} bytes, expected 8 to {max_bytes}")
+    header_bytes = int.from_bytes(data[:8], "little")
+    if header_bytes > min(MAX_HEADER_BYTES, len(data) - 8):
+        raise CodecError(f"header length {header_bytes} exceeds the data or {MAX_HEADER_BYTES}")
+    header = _parse_header(data[8 : 8 + header_bytes])
+    metadata = _parse_metadata(header.pop(_METADATA, {}))
+    if len(header) > MAX_ARRAYS:
+        raise CodecError(f"{len(header)} arrays, at most {MAX_ARRAYS} are allowed")
+    entries = [_parse_entry(name, fields) for name, fields in header.items()]
+    start = 8 + header_bytes
+    _check_layout(entries, size=len(data) - start)
+    return Payload({e.name: _view(data, start, e) for e in entries}, metadata)
+
+
+def _check_frame(data: bytes, *, max_bytes: int) -> None:
+    """Refuse a frame before decompressing it: zstd would allocate whatever size it declares."""
+    try:
+        frame = zstandard.get_frame_parameters(data)
+    except zstandard.ZstdError as error:
+        raise CodecError(f"not a zstd frame: {error}") from error
+    if frame.content_size == zstandard.CONTENTSIZE_UNKNOWN:
+        raise CodecError("the zstd frame does not state its content size")
+    if frame.content_size > max_bytes:
+        raise CodecError(f"decompresses to {frame.content_size} bytes, at most {max_bytes} allowed")
+    # The window, too, is memory a frame asks for; 1 KiB is the smallest the format can state.
+    if frame.window_size > max(max_bytes, 1024):
+        raise CodecError(f"zstd window of {frame.window_size} bytes, at most {max_bytes} allowed")
+    if not frame.has_checksum:
+        raise CodecError("the zstd frame has no checksum")
+
+
+def _header_entry(name: str, array: Array, offset: int) -> dict[str, object]:
+    if name == _METADATA:
+        raise CodecError(f"{_METADATA!r} is not allowed as an array's name")
+    if array.dtype not in _NAMES:
+        raise CodecError(f"array {name!r} has dtype {array.dtype}, allowed are {_allowed_dtypes()}")
+    if array.ndim > MAX_DIMS:
+        raise CodecError(f"array {name!r} has {array.ndim} dimensions, at most {MAX_DIMS} allowed")
+    return {
+        "dtype": _NAMES[array.dtype],
+        "shape": list(array.shape),
+        "data_offsets": [offset, offset + array.nbytes],
+    }
+
+
+def _header_text(header: Mapping[str, object], metadata: Mapping[str, str]) -> bytes:
+    for key, value in metadata.items():
+        if not (isinstance(key, str) and isinstance(value, str)):
+            raise CodecError(f"metadata {key!r} must be text, got {value!r}")
+    try:
+        return json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    except (UnicodeEncodeError, TypeError) as error:
+        raise CodecError(f"names and metadata must be valid Unicode text: {error}") from error
+
+
+def _parse_header(text: bytes) -> dict[str, object]:
+    try:
+        header = json.loads(
+            text.decode(), object_pairs_hook=_unique, parse_constant=_refuse_constant
+        )
+    except CodecError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise CodecError(f"the header is not valid JSON: {error}") from error
+    if not isinstance(header, dict):
+        raise CodecError("the header is not a JSON object")
+    return header
+
+
+def _unique(pairs: Iterable[tuple[str, object]]) -> dict[str, object]:
+    members: dict[str, object] = {}
+    for key, value in pairs:
+        if key in members:
+            raise CodecError(f"the header names {key!r} twice")
+        members[key] = value
+    return members
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise CodecError(f"the header holds {constant}, which is not JSON")
+
+
+def _parse_metadata(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise CodecError(f"{_METADATA} is not a JSON object")
+    metadata: dict[str, str] = {}
+    for key, text in value.items():
+        if not isinstance(text, str):
+            raise CodecError(f"metadata {key!r} is not text")
+        metadata[key] = text
+    return metadata
+
+
+def _parse_entry(name: str, fields: object) -> _Entry:
+    if not isinstance(fields, dict) or set(fields) != {"dtype", "shape", "data_offsets"}:
+        raise CodecError(f"array {name!r} must give exactly dtype, shape and data_offsets")
+    dtype = _DTYPES.get(fields["dtype"]) if isinstance(fields["dtype"], str) else None
+    if dtype is None:
+        raise CodecError(
+            f"array {name!r} has dtype {fields['dtype']!r}, allowed are {_allowed_dtypes()}"
+        )
+    shape = _sizes(name, "shape", fields["shape"])
+    offsets = _sizes(name, "data_offsets", fields["data_offsets"])
+    if len(shape) > MAX_DIMS or len(offsets) != 2:
+        raise CodecError(f"array {name!r} needs at most {MAX_DIMS} dimensions and two offsets")
+    begin, end = offsets
+    if end - begin != math.prod(shape) * dtype.itemsize:
+        raise CodecError(f"array {name!r}: offsets {begin}..{end} do not fit shape {shape}")
+    return _Entry(name, dtype, shape, begin, end)
+
+
+def _sizes(name: str, field: str, value: object) -> tuple[int, ...]:
+    """Return a JSON list of sizes; 2^48 is far above any array and far below any overflow."""
+    if not isinstance(value, list):
+        raise CodecError(f"array {name!r}: {field} is not a list")
+    if not all(type(size) is int and 0 <= size < 2**48 for size in value):
+        raise CodecError(f"array {name!r}: {field} holds something other than a size")
+    return tuple(value)
+
+
+def _check_layout(entries: Iterable[_Entry], *, size: int) -> None:
+    """The buffers must follow each other without gap or overlap and fill the data exactly."""
+    expected = 0
+    for entry in sorted(entries, key=lambda e: (e.begin, e.end)):
+        if entry.begin != expected:
+            raise CodecError(f"array {entry.name!r} begins at {entry.begin}, expected {expected}")
+        expected = entry.end
+    if expected != size:
+        raise CodecError(f"the arrays take {expected} bytes, but {size} follow the header")
+
+
+def _view(data: bytes, start: int, entry: _Entry) -> Array:
+    buffer = np.frombuffer(
+        data, np.uint8, count=entry.end - entry.begin, offset=start + entry.begin
+    )
+    if entry.dtype == np.bool_ and buffer.size and buffer.max() > 1:
+        raise CodecError(f"array {entry.name!r} holds booleans other than 0 and 1")
+    try:
+        return buffer.view(entry.dtype).reshape(entry.shape)
+    except ValueError as error:
+        raise CodecError(f"array {entry.name!r}: shape {entry.shape} is impossible") from error
+
+
+def _allowed_dtypes() -> str:
+    return ", ".join(str(dtype) for dtype in _DTYPES.values())
