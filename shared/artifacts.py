@@ -4,6 +4,7 @@
 whole or not at all; names are relative paths made by our own code, never by a request.
 """
 
+import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -66,7 +67,8 @@ class LocalArtifacts:
                 os.fsync(file.fileno())
             staged.replace(path)
         except OSError as error:
-            staged.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                staged.unlink()
             raise self._unwritable(path, error) from error
 
     def append(self, job_id: str, name: str, line: str) -> None:

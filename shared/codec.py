@@ -171,9 +171,9 @@ def _header_entry(name: str, array: Array, offset: int) -> dict[str, object]:
     if name == _METADATA:
         raise CodecError(f"{_METADATA!r} is not allowed as an array's name")
     if array.dtype not in _NAMES:
-        raise CodecError(f"array {name!r} has dtype {array.dtype}, allowed are {_allowed_dtypes()}")
+        raise CodecError(f"array {name!r:.80} has dtype {array.dtype}, allowed are {_allowed_dtypes()}")
     if array.ndim > MAX_DIMS:
-        raise CodecError(f"array {name!r} has {array.ndim} dimensions, at most {MAX_DIMS} allowed")
+        raise CodecError(f"array {name!r:.80} has {array.ndim} dimensions, at most {MAX_DIMS} allowed")
     return {
         "dtype": _NAMES[array.dtype],
         "shape": list(array.shape),
@@ -184,7 +184,7 @@ def _header_entry(name: str, array: Array, offset: int) -> dict[str, object]:
 def _header_text(header: Mapping[str, object], metadata: Mapping[str, str]) -> bytes:
     for key, value in metadata.items():
         if not (isinstance(key, str) and isinstance(value, str)):
-            raise CodecError(f"metadata {key!r} must be text, got {value!r}")
+            raise CodecError(f"metadata {key!r:.80} must be text, got {value!r:.80}")
     try:
         return json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     except (UnicodeEncodeError, TypeError) as error:
@@ -209,7 +209,7 @@ def _unique(pairs: Iterable[tuple[str, object]]) -> dict[str, object]:
     members: dict[str, object] = {}
     for key, value in pairs:
         if key in members:
-            raise CodecError(f"the header names {key!r} twice")
+            raise CodecError(f"the header names {key!r:.80} twice")
         members[key] = value
     return members
 
@@ -224,35 +224,35 @@ def _parse_metadata(value: object) -> dict[str, str]:
     metadata: dict[str, str] = {}
     for key, text in value.items():
         if not isinstance(text, str):
-            raise CodecError(f"metadata {key!r} is not text")
+            raise CodecError(f"metadata {key!r:.80} is not text")
         metadata[key] = text
     return metadata
 
 
 def _parse_entry(name: str, fields: object) -> _Entry:
     if not isinstance(fields, dict) or set(fields) != {"dtype", "shape", "data_offsets"}:
-        raise CodecError(f"array {name!r} must give exactly dtype, shape and data_offsets")
+        raise CodecError(f"array {name!r:.80} must give exactly dtype, shape and data_offsets")
     dtype = _DTYPES.get(fields["dtype"]) if isinstance(fields["dtype"], str) else None
     if dtype is None:
         raise CodecError(
-            f"array {name!r} has dtype {fields['dtype']!r}, allowed are {_allowed_dtypes()}"
+            f"array {name!r:.80} has dtype {fields['dtype']!r:.80}, allowed are {_allowed_dtypes()}"
         )
     shape = _sizes(name, "shape", fields["shape"])
     offsets = _sizes(name, "data_offsets", fields["data_offsets"])
     if len(shape) > MAX_DIMS or len(offsets) != 2:
-        raise CodecError(f"array {name!r} needs at most {MAX_DIMS} dimensions and two offsets")
+        raise CodecError(f"array {name!r:.80} needs at most {MAX_DIMS} dimensions and two offsets")
     begin, end = offsets
     if end - begin != math.prod(shape) * dtype.itemsize:
-        raise CodecError(f"array {name!r}: offsets {begin}..{end} do not fit shape {shape}")
+        raise CodecError(f"array {name!r:.80}: offsets {begin}..{end} do not fit shape {shape}")
     return _Entry(name, dtype, shape, begin, end)
 
 
 def _sizes(name: str, field: str, value: object) -> tuple[int, ...]:
     """Return a JSON list of sizes; 2^48 is far above any array and far below any overflow."""
     if not isinstance(value, list):
-        raise CodecError(f"array {name!r}: {field} is not a list")
+        raise CodecError(f"array {name!r:.80}: {field} is not a list")
     if not all(type(size) is int and 0 <= size < 2**48 for size in value):
-        raise CodecError(f"array {name!r}: {field} holds something other than a size")
+        raise CodecError(f"array {name!r:.80}: {field} holds something other than a size")
     return tuple(value)
 
 
@@ -261,7 +261,7 @@ def _check_layout(entries: Iterable[_Entry], *, size: int) -> None:
     expected = 0
     for entry in sorted(entries, key=lambda e: (e.begin, e.end)):
         if entry.begin != expected:
-            raise CodecError(f"array {entry.name!r} begins at {entry.begin}, expected {expected}")
+            raise CodecError(f"array {entry.name!r:.80} begins at {entry.begin}, expected {expected}")
         expected = entry.end
     if expected != size:
         raise CodecError(f"the arrays take {expected} bytes, but {size} follow the header")
@@ -272,11 +272,11 @@ def _view(data: bytes, start: int, entry: _Entry) -> Array:
         data, np.uint8, count=entry.end - entry.begin, offset=start + entry.begin
     )
     if entry.dtype == np.bool_ and buffer.size and buffer.max() > 1:
-        raise CodecError(f"array {entry.name!r} holds booleans other than 0 and 1")
+        raise CodecError(f"array {entry.name!r:.80} holds booleans other than 0 and 1")
     try:
         return buffer.view(entry.dtype).reshape(entry.shape)
     except ValueError as error:
-        raise CodecError(f"array {entry.name!r}: shape {entry.shape} is impossible") from error
+        raise CodecError(f"array {entry.name!r:.80}: shape {entry.shape} is impossible") from error
 
 
 def _allowed_dtypes() -> str:

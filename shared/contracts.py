@@ -244,12 +244,30 @@ class RoundPlan(Message):
     """Bill of the previous round, now final."""
 
 
+class LaunchCounts(Message):
+    """What became of a round's invocations, evaluation episodes included."""
+
+    requested: Count
+    """Tasks the scaler set out to launch."""
+    succeeded: Count
+    failed: Count
+    """Given up: the learner was told, or could not be."""
+    reissued: Count
+    """Second executions after a failed first one."""
+    throttled: Count
+    """Answers 429, each followed by a pause and another try while any was left."""
+    unknown: Count = 0
+    """Launched, or about to be, when the scaler stopped: billed at their worst case."""
+
+
 class RoundRecord(Message):
     """A round as the scaler remembers it."""
 
     plan: RoundPlan
     result: RoundResult | None
     cost_usd: NonNegativeFloat
+    launches: LaunchCounts | None = None
+    """Of the newest attempt; None while invocations are in flight."""
 
 
 # --- jobs and leases ------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from services.learner.algorithms.base import Algorithm, build_algorithm
 from services.learner.scaler_client import ScalerClient
 from services.learner.settings import LearnerSettings
-from services.learner.torch_setup import configure_torch
+from services.learner.torch_settings import configure_torch
 from services.learner.tracking import LearnerMetrics
 from services.learner.worker import Worker
 from shared.artifacts import LocalArtifacts
@@ -89,7 +89,7 @@ def main() -> int:
         sys.stderr.write(f"learner: {error}\n")
         return 2
     configure_logging(settings.log_level)
-    configure_torch(threads=settings.torch_threads)
+    configure_torch(settings.torch_threads)
     registry = CollectorRegistry()
     worker = build_worker(settings, LearnerMetrics(registry))
     uvicorn.run(

@@ -10,11 +10,10 @@ deliveries are refused by the cache and counted.
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
-from shared.cache import Arrival, TrajectoryCache
+from shared.cache import Arrival, Mode, TrajectoryCache
 from shared.codec import CodecError
 from shared.contracts import EnvironmentSpec, RoundPlan, TrajectoryCounts
 from shared.trajectory import (
@@ -28,8 +27,6 @@ from shared.trajectory import (
 _LOG = logging.getLogger(__name__)
 _LONGEST_WAIT_S = 1.0
 """One blocking wait; between two of them the learner looks whether it should leave."""
-
-Mode = Literal["sample", "evaluate"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,21 +107,24 @@ class RoundCollector:
             remaining_s = self._deadline_at - time.monotonic()
             if not waiting or remaining_s <= 0 or self._should_leave():
                 return
-            self._absorb(
-                self._cache.wait_arrivals(
-                    self._plan.job_id,
-                    self._plan.round,
-                    timeout_s=min(remaining_s, _LONGEST_WAIT_S),
-                )
+            arrivals = self._cache.wait_arrivals(
+                self._plan.job_id, self._plan.round, timeout_s=min(remaining_s, _LONGEST_WAIT_S)
             )
+            # After a silence, look at what is stored: a token can be lost with a connection.
+            self._absorb(arrivals or self._cache.stored(self._plan.job_id, self._plan.round))
 
     def _answered(self, mode: Mode) -> set[int]:
-        results = self._trajectories if mode == "sample" else self._episodes
-        return set(results) | {index for kind, index in self._failed if kind == mode}
+        failed = {index for kind, index in self._failed if kind == mode}
+        return failed.union(self._answers(mode))
+
+    def _answers(self, mode: Mode) -> Mapping[int, Trajectory | Episode]:
+        return self._trajectories if mode == "sample" else self._episodes
 
     def _absorb(self, arrivals: Iterable[Arrival]) -> None:
         stored: dict[Mode, list[int]] = {"sample": [], "evaluate": []}
         for arrival in arrivals:
+            if arrival.actor_index in self._answers(arrival.mode):
+                continue
             if arrival.failed is None:
                 stored[arrival.mode].append(arrival.actor_index)
             else:

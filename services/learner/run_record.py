@@ -98,9 +98,9 @@ class RunRecord:
 def _environment(job: Job, device: str) -> dict[str, object]:
     spec = job.spec
     return {
-        "hyperparameters": resolve(
-            spec.algorithm, spec.preset, spec.hyperparameters
-        ).model_dump(mode="json"),
+        "hyperparameters": resolve(spec.algorithm, spec.preset, spec.hyperparameters).model_dump(
+            mode="json"
+        ),
         "environment": job.environment.model_dump(mode="json"),
         "python": platform.python_version(),
         "platform": platform.platform(),

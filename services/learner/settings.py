@@ -35,8 +35,8 @@ class LearnerSettings(BaseSettings):
     """Port of the health and metrics endpoints."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where updates run; `auto` takes a GPU if there is one."""
-    torch_threads: Annotated[int, Field(ge=0, le=256)] = 0
-    """CPU threads of one update; 0 means as many as there are cores. Part of what must be equal
+    torch_threads: Annotated[int, Field(ge=1, le=256)] | None = None
+    """CPU threads of one update; as many as there are cores if not set. Part of what must be equal
     for bit-identical policies."""
     scaler_patience_s: Annotated[float, Field(gt=0)] = 60.0
     """How long an unreachable scaler is called again before the job is given up."""

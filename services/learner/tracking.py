@@ -5,14 +5,10 @@ episodes) are different quantities and never share a name.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from services.learner.run_record import RoundLine
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
 
 
 class LearnerMetrics:
@@ -65,7 +61,7 @@ class TensorBoard:
         # Slow to import, and needed only once a job runs.
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer: SummaryWriter = SummaryWriter(log_dir=str(folder))
+        self._writer = SummaryWriter(log_dir=str(folder))
         self._env_steps = 0
 
     def observe(self, line: RoundLine, *, env_steps_before: int) -> None:

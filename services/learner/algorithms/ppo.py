@@ -1,0 +1,265 @@
+"""Proximal policy optimisation with an adaptive KL penalty, bit-exact to repeat and to resume.
+
+One update takes `num_epochs` passes over the round's samples, reshuffled for each pass, one Adam
+step per minibatch. Every sample is used once per pass: N samples make ceil(N / minibatch_size)
+minibatches whose sizes differ by at most one, so no step is taken on a tiny rest. A step whose
+loss or gradient is not finite is skipped and counted; it changes neither parameters nor moments.
+
+Equal state and equal trajectories give equal bits on one CPU type and thread count: the shuffling
+has a generator of its own, and `state` holds everything the next update depends on.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from services.learner import mlp
+from services.learner.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
+from services.learner.algorithms.ppo_loss import STATS, Minibatch, ppo_gradient
+from services.learner.batch import TrainingBatch, build_batch
+from services.learner.curvature import measure_curvature
+from services.learner.networks import ActorCritic, PolicyPayload, build_network, policy_payload
+from shared.contracts import Curvature, EnvironmentSpec
+from shared.hyperparameters import PpoHyperparameters
+from shared.job_spec import DetectorRule
+from shared.trajectory import Trajectory
+
+KL_COEFFICIENT_MIN = 1e-6
+"""Lower bound of the adapted coefficient: from 0 no number of doublings would bring it back."""
+
+
+class Ppo:
+    """PPO on one device."""
+
+    def __init__(
+        self,
+        environment: EnvironmentSpec,
+        hyperparameters: PpoHyperparameters,
+        *,
+        seed: int,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        """Initialise network and optimiser; everything random follows from `seed`."""
+        network_seed, shuffle_seed = np.random.SeedSequence(seed).generate_state(2, np.uint32)
+        self._hyperparameters = hyperparameters
+        self._network = build_network(
+            environment, hyperparameters, seed=int(network_seed), device=device
+        )
+        self._generator = torch.Generator().manual_seed(int(shuffle_seed))
+        self._kl_coefficient = hyperparameters.kl_coefficient
+        self._last_batch: TrainingBatch | None = None
+
+        parameters = self._network.flat
+        self._gradient = torch.zeros_like(parameters)
+        parameters.grad = self._gradient
+        self._adam = torch.optim.Adam([parameters], lr=hyperparameters.learning_rate, fused=True)
+        # Made here rather than at the first step, so that the state has one form at any time.
+        self._moments = {
+            "step": torch.zeros((), device=device),
+            "exp_avg": torch.zeros_like(parameters),
+            "exp_avg_sq": torch.zeros_like(parameters),
+        }
+        self._adam.state[parameters] = self._moments
+
+        views, gradients = (
+            self._network.views_of(parameters),
+            self._network.views_of(self._gradient),
+        )
+        self._policy = self._network.layers("policy", views)
+        self._value = self._network.layers("value", views)
+        self._policy_gradient = self._network.layers("policy", gradients)
+        self._value_gradient = self._network.layers("value", gradients)
+        self._log_std_gradient = gradients.get("log_std")
+
+    @property
+    def network(self) -> ActorCritic:
+        """The present policy and value function."""
+        return self._network
+
+    def policy_payload(self) -> PolicyPayload:
+        """Return the present policy as the actors load it."""
+        return policy_payload(self._network)
+
+    def update(self, trajectories: Sequence[Trajectory]) -> PolicyUpdate:
+        """Improve the policy with one round of trajectories, in whatever order they arrived.
+
+        Raises:
+            ValueError: The trajectories do not make a batch.
+            FloatingPointError: Not one gradient step was finite; the policy is as before.
+        """
+        batch = build_batch(
+            trajectories,
+            self._network,
+            discount=self._hyperparameters.discount,
+            gae_lambda=self._hyperparameters.gae_lambda,
+        )
+        steps: list[Tensor] = []
+        num_minibatches = 0
+        with torch.no_grad():
+            for minibatch in self._minibatches(batch):
+                num_minibatches += 1
+                stats = self._gradient_step(minibatch)
+                if stats is not None:
+                    steps.append(stats)
+        if not steps:
+            raise FloatingPointError(
+                f"loss or gradient was not finite in all {num_minibatches} steps of the update; "
+                "a smaller learning_rate may help"
+            )
+        means = torch.stack(steps).double().mean(0).tolist()
+        summary: dict[str, float] = dict(zip((*STATS, "grad_norm"), means, strict=True))
+        summary |= _batch_stats(batch)
+        summary["kl_coefficient"] = self._kl_coefficient
+        summary["num_minibatches"] = float(num_minibatches)
+        summary["skipped_steps"] = float(num_minibatches - len(steps))
+        self._kl_coefficient = adapted_kl_coefficient(
+            self._kl_coefficient,
+            summary["kl"],
+            target=self._hyperparameters.kl_target,
+            maximum=self._hyperparameters.kl_coefficient_max,
+        )
+        self._last_batch = batch
+        return PolicyUpdate(stats=summary)
+
+    def curvature(self, rule: DetectorRule) -> Curvature | None:
+        """Measure the surrogate objective at the present policy on the last update's samples.
+
+        Returns:
+            None when it cannot be measured (see `measure_curvature`) or nothing was updated yet.
+        """
+        if self._last_batch is None:
+            return None
+        return measure_curvature(self._network, self._last_batch, rule=rule)
+
+    def state(self) -> tuple[StateArrays, StateScalars]:
+        """Return a copy of everything needed to resume exactly: arrays, and JSON scalars."""
+        arrays: StateArrays = {"generator": self._generator.get_state().numpy().copy()}
+        for prefix, flat in self._buffers().items():
+            for name, view in self._network.views_of(flat).items():
+                arrays[f"{prefix}.{name}"] = view.detach().cpu().numpy().copy()
+        scalars: StateScalars = {
+            "adam_step": int(self._moments["step"].item()),
+            "kl_coefficient": self._kl_coefficient,
+        }
+        return arrays, scalars
+
+    def load_state(self, arrays: StateArrays, scalars: StateScalars) -> None:
+        """Continue from what `state` returned.
+
+        Raises:
+            ValueError: An array or scalar is missing, unknown or of the wrong shape; nothing has
+                been changed then.
+        """
+        own_arrays, own_scalars = self.state()
+        _require_same_names("array", own_arrays, arrays)
+        _require_same_names("scalar", own_scalars, scalars)
+        for name, own in own_arrays.items():
+            if own.shape != arrays[name].shape or own.dtype != arrays[name].dtype:
+                raise ValueError(
+                    f"state array {name!r} is {arrays[name].dtype}{list(arrays[name].shape)}, "
+                    f"this network needs {own.dtype}{list(own.shape)}"
+                )
+        for prefix, flat in self._buffers().items():
+            for name, view in self._network.views_of(flat).items():
+                view.copy_(torch.from_numpy(np.array(arrays[f"{prefix}.{name}"])))
+        self._generator.set_state(torch.from_numpy(np.array(arrays["generator"])))
+        self._moments["step"].fill_(float(scalars["adam_step"]))
+        self._kl_coefficient = float(scalars["kl_coefficient"])
+
+    def _buffers(self) -> dict[str, Tensor]:
+        return {
+            "network": self._network.flat,
+            "adam_exp_avg": self._moments["exp_avg"],
+            "adam_exp_avg_sq": self._moments["exp_avg_sq"],
+        }
+
+    def _minibatches(self, batch: TrainingBatch) -> Iterator[Minibatch]:
+        count = math.ceil(batch.num_samples / self._hyperparameters.minibatch_size)
+        for _ in range(self._hyperparameters.num_epochs):
+            order = torch.randperm(batch.num_samples, generator=self._generator)
+            order = order.to(batch.observation.device)
+            # Gathering the whole pass at once leaves nothing but views to each step.
+            shuffled = [
+                field.index_select(0, order).tensor_split(count)
+                for field in (
+                    batch.observation,
+                    batch.action,
+                    batch.advantage,
+                    batch.value_target,
+                    batch.log_prob,
+                    batch.outputs,
+                )
+            ]
+            for observation, action, advantage, value_target, log_prob, outputs in zip(
+                *shuffled, strict=True
+            ):
+                yield Minibatch(
+                    observation=observation,
+                    action=action,
+                    advantage=advantage,
+                    value_target=value_target,
+                    log_prob=log_prob,
+                    outputs=outputs,
+                )
+
+    def _gradient_step(self, minibatch: Minibatch) -> Tensor | None:
+        """Take one Adam step; return its stats # [8], or None if it was skipped as not finite."""
+        policy = mlp.forward(self._policy, minibatch.observation)
+        value = mlp.forward(self._value, minibatch.observation)
+        gradient = ppo_gradient(
+            self._network.with_log_std(policy.output),
+            value.output.squeeze(1),
+            minibatch,
+            self._network.distribution,
+            self._hyperparameters,
+            kl_coefficient=self._kl_coefficient,
+        )
+        d_outputs = gradient.outputs
+        if self._log_std_gradient is not None:
+            width = policy.output.shape[1]
+            torch.sum(d_outputs[:, width:], 0, out=self._log_std_gradient)
+            d_outputs = d_outputs[:, :width].contiguous()
+        mlp.backward(self._policy, policy, d_outputs, gradients=self._policy_gradient)
+        mlp.backward(self._value, value, gradient.value, gradients=self._value_gradient)
+        norm = torch.linalg.vector_norm(self._gradient)
+        stats = torch.cat((gradient.stats, norm.unsqueeze(0)))
+        if not math.isfinite(stats.sum().item()):
+            return None
+        self._adam.step()
+        return stats
+
+
+def adapted_kl_coefficient(
+    coefficient: float, kl: float, *, target: float, maximum: float
+) -> float:
+    """Return the next update's KL coefficient, steering the mean KL towards `target`.
+
+    RLlib's rule: x1.5 above twice the target, x0.5 below half of it. RLlib has no bounds; ours are
+    `maximum` and KL_COEFFICIENT_MIN. A coefficient of 0 means the term is not used, and stays.
+    """
+    if coefficient == 0.0:
+        return 0.0
+    if kl > 2.0 * target:
+        return min(1.5 * coefficient, maximum)
+    if kl < 0.5 * target:
+        return max(0.5 * coefficient, min(coefficient, KL_COEFFICIENT_MIN))
+    return coefficient
+
+
+def _batch_stats(batch: TrainingBatch) -> dict[str, float]:
+    target, error = batch.value_target.double(), (batch.value_target - batch.value).double()
+    variance = float(target.var(correction=0))
+    explained = 1.0 - float(error.var(correction=0)) / variance if variance > 0 else 0.0
+    gap = (batch.log_prob - batch.behaviour_log_prob).abs().max()
+    return {"explained_variance": explained, "behaviour_log_prob_error": float(gap)}
+
+
+def _require_same_names(what: str, expected: Iterable[str], found: Iterable[str]) -> None:
+    missing, unknown = set(expected) - set(found), set(found) - set(expected)
+    if missing or unknown:
+        raise ValueError(
+            f"state has the wrong {what}s: missing {sorted(missing)}, unknown {sorted(unknown)}"
+        )

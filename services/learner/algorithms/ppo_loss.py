@@ -1,0 +1,162 @@
+"""PPO's loss in the form RLlib computes it, and its derivative in closed form.
+
+Per sample, with r = pi(a|s) / pi_old(a|s)::
+
+    - min(A r, A clip(r, 1 - clip, 1 + clip))
+    + value_coefficient * clamp((V(s) - target)^2, 0, value_clip)
+    - entropy_coefficient * entropy
+    + kl_coefficient * KL(pi_old || pi)
+
+averaged over the minibatch. The value clamp bounds the error; it is not the clipped value step of
+OpenAI's PPO2. A term whose coefficient is 0 is left out: 0 x infinity would be NaN. Schulman et
+al., "Proximal policy optimization algorithms", arXiv 1707.06347, equations 7 and 8.
+
+`ppo_loss` states the formula and can be differentiated by autograd; `ppo_gradient` gives the same
+numbers and the derivative without a graph, which is what training runs on.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from services.learner.distributions import Distribution
+from shared.hyperparameters import PpoHyperparameters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Minibatch:
+    """Samples of one gradient step; fields as in `TrainingBatch`."""
+
+    observation: Tensor  # [n, O]
+    action: Tensor  # [n, A] or [n] int64
+    advantage: Tensor  # [n]
+    value_target: Tensor  # [n]
+    log_prob: Tensor  # [n]
+    outputs: Tensor  # [n, D]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PpoLoss:
+    """The loss and its terms before coefficients, each a mean over the minibatch."""
+
+    total: Tensor  # []
+    policy_loss: Tensor  # []
+    value_loss: Tensor  # []
+    kl: Tensor  # []
+    entropy: Tensor  # []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PpoGradient:
+    """Derivative of the mean loss with respect to the networks' outputs."""
+
+    outputs: Tensor  # [n, D]
+    value: Tensor  # [n, 1]
+    stats: Tensor  # [7], means in the order of STATS
+
+
+STATS = (
+    "policy_loss",
+    "value_loss",
+    "kl",
+    "entropy",
+    "clip_fraction",
+    "value_clip_fraction",
+    "loss",
+)
+
+
+def ppo_loss(
+    outputs: Tensor,
+    value: Tensor,
+    minibatch: Minibatch,
+    distribution: Distribution,
+    hyperparameters: PpoHyperparameters,
+    *,
+    kl_coefficient: float,
+) -> PpoLoss:
+    """Return the loss of a minibatch.
+
+    Args:
+        outputs: The new policy's outputs. # [n, D]
+        value: The new values. # [n]
+        minibatch: The samples.
+        distribution: What `outputs` parametrise.
+        hyperparameters: Clips and coefficients.
+        kl_coefficient: The present weight of the KL term.
+    """
+    clip = hyperparameters.clip
+    ratio = torch.exp(distribution.log_prob(outputs, minibatch.action) - minibatch.log_prob)
+    surrogate = torch.minimum(
+        minibatch.advantage * ratio, minibatch.advantage * ratio.clamp(1.0 - clip, 1.0 + clip)
+    )
+    error = (value - minibatch.value_target).square().clamp(0.0, hyperparameters.value_clip)
+    policy_loss, value_loss = -surrogate.mean(), error.mean()
+    entropy = distribution.entropy(outputs).mean()
+    kl = distribution.kl(minibatch.outputs, outputs).mean()
+    total = policy_loss + hyperparameters.value_coefficient * value_loss
+    if hyperparameters.entropy_coefficient:
+        total = total - hyperparameters.entropy_coefficient * entropy
+    if kl_coefficient:
+        total = total + kl_coefficient * kl
+    return PpoLoss(
+        total=total, policy_loss=policy_loss, value_loss=value_loss, kl=kl, entropy=entropy
+    )
+
+
+def ppo_gradient(
+    outputs: Tensor,
+    value: Tensor,
+    minibatch: Minibatch,
+    distribution: Distribution,
+    hyperparameters: PpoHyperparameters,
+    *,
+    kl_coefficient: float,
+) -> PpoGradient:
+    """Return the derivative of `ppo_loss(...).total`, and its terms.
+
+    Arguments as in `ppo_loss`, without gradient tracking.
+    """
+    advantage, clip = minibatch.advantage, hyperparameters.clip
+    entropy_coefficient = hyperparameters.entropy_coefficient
+    n = len(value)
+    new = distribution.terms(minibatch.outputs, outputs, minibatch.action)
+
+    ratio = torch.exp(new.log_prob - minibatch.log_prob)
+    unclipped = advantage * ratio
+    clipped = advantage * ratio.clamp(1.0 - clip, 1.0 + clip)
+    surrogate = torch.minimum(unclipped, clipped)
+    # Where the clipped branch is the smaller one, the sample does not move the policy.
+    slope = torch.where(unclipped > clipped, 0.0, unclipped).mul_(-1.0 / n)
+    d_outputs = new.score * slope.unsqueeze(1)
+    if kl_coefficient:
+        d_outputs.add_(new.kl_gradient, alpha=kl_coefficient / n)
+    if entropy_coefficient:
+        d_outputs.sub_(distribution.entropy_gradient(outputs), alpha=entropy_coefficient / n)
+
+    error = value - minibatch.value_target
+    squared_error = error * error
+    value_clipped = squared_error > hyperparameters.value_clip
+    bounded = squared_error.clamp(max=hyperparameters.value_clip)
+    d_value = error.mul_(2.0 * hyperparameters.value_coefficient / n)
+    d_value = d_value.masked_fill_(value_clipped, 0.0).unsqueeze(1)
+
+    means = torch.stack(
+        (
+            surrogate.neg(),
+            bounded,
+            new.kl,
+            distribution.entropy(outputs),
+            (ratio.sub_(1.0).abs_() > clip).to(value.dtype),
+            value_clipped.to(value.dtype),
+        )
+    ).mean(1)
+    loss = means[0] + hyperparameters.value_coefficient * means[1]
+    if kl_coefficient:
+        loss = loss + kl_coefficient * means[2]
+    if entropy_coefficient:
+        loss = loss - entropy_coefficient * means[3]
+    return PpoGradient(
+        outputs=d_outputs, value=d_value, stats=torch.cat((means, loss.unsqueeze(0)))
+    )

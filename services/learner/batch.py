@@ -1,0 +1,136 @@
+"""A round's trajectories as the flat tensors an update reads.
+
+Everything the learner needs that the actors do not know is computed here, with the policy the
+trajectories were made by: values, advantages, and the old distribution's parameters. The actors'
+own log-probabilities come from NumPy and differ in the last bits; recomputed in torch the
+probability ratio is exactly 1 before the first step.
+
+Legend: T steps; B environments of all actors together; N = T B samples, one environment after the
+other, each in time order; O numbers per observation; D policy outputs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from services.learner.advantages import generalised_advantages, standardised
+from services.learner.networks import ActorCritic
+from shared.trajectory import Trajectory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingBatch:
+    """One round's samples, in an order that does not depend on when trajectories arrived."""
+
+    observation: Tensor  # [N, O] float32
+    action: Tensor  # [N, A] float32 or [N] int64
+    advantage: Tensor  # [N] float32, standardised over the batch
+    value_target: Tensor  # [N] float32, advantage before standardising + value
+    value: Tensor  # [N] float32, V(s) before the update
+    log_prob: Tensor  # [N] float32, of `action` under the policy before the update
+    outputs: Tensor  # [N, D] float32, that policy's distribution parameters
+    behaviour_log_prob: Tensor  # [N] float32, as the actors computed it
+
+    @property
+    def num_samples(self) -> int:
+        """N."""
+        return self.observation.shape[0]
+
+
+def build_batch(
+    trajectories: Sequence[Trajectory],
+    network: ActorCritic,
+    *,
+    discount: float,
+    gae_lambda: float,
+) -> TrainingBatch:
+    """Return the batch of a round.
+
+    Args:
+        trajectories: In any order; actor indices are distinct and all have the same T.
+        network: The policy all of them were made by, and its value function.
+        discount: Gamma.
+        gae_lambda: Lambda.
+
+    Raises:
+        ValueError: There is no trajectory, an actor index occurs twice, or lengths differ.
+    """
+    ordered = _ordered(trajectories)
+    device = network.flat.device
+
+    def gathered(rows: list[np.ndarray]) -> Tensor:
+        return torch.from_numpy(np.concatenate(rows, axis=1)).to(device)
+
+    observation = gathered([t.observation for t in ordered])  # [T + 1, B, *obs]
+    length, num_envs = observation.shape[0] - 1, observation.shape[1]
+    # [B, T + 1, O]: environment-major from here on, as TrainingBatch is
+    observation = observation.flatten(start_dim=2).transpose(0, 1).float().contiguous()
+    terminated = gathered([t.terminated for t in ordered])
+    truncated = gathered([t.truncated for t in ordered])
+    final_observation = np.concatenate([t.final_observation for t in ordered])
+    with torch.no_grad():
+        value = network.values(observation.flatten(0, 1)).view(num_envs, length + 1)
+        next_value = value[:, 1:].clone()
+        if len(final_observation):
+            final = torch.from_numpy(final_observation).to(device).flatten(1).float()
+            rows = np.concatenate(_final_rows(ordered), axis=1)
+            next_value[tuple(torch.from_numpy(rows).to(device))] = network.values(final)
+        value = value[:, :-1]
+        advantage = generalised_advantages(
+            gathered([t.reward for t in ordered]),
+            value.t().contiguous(),
+            next_value.t().contiguous(),
+            terminated,
+            truncated,
+            discount=discount,
+            gae_lambda=gae_lambda,
+        ).t()
+        flat_observation = observation[:, :-1].flatten(0, 1)
+        action = gathered([t.action for t in ordered]).transpose(0, 1).flatten(0, 1)
+        outputs = network.policy_outputs(flat_observation)
+        log_prob = network.distribution.log_prob(outputs, action)
+    return TrainingBatch(
+        observation=flat_observation,
+        action=action,
+        advantage=standardised(advantage.flatten()),
+        value_target=(advantage + value).flatten(),
+        value=value.flatten(),
+        log_prob=log_prob,
+        outputs=outputs,
+        behaviour_log_prob=gathered([t.log_prob for t in ordered]).t().flatten(),
+    )
+
+
+def _final_rows(ordered: Sequence[Trajectory]) -> list[np.ndarray]:
+    """Return where each trajectory's final observations belong, as # [2, F] rows (b, t).
+
+    Final observations come in (t, b) order of the steps that truncated without terminating; b is
+    made to count over the environments of all actors.
+    """
+    rows, first_env = [], 0
+    for trajectory in ordered:
+        t, b = np.nonzero(trajectory.truncated & ~trajectory.terminated)
+        if len(t) != len(trajectory.final_observation):
+            raise ValueError(
+                f"actor {trajectory.actor_index}: {len(trajectory.final_observation)} final "
+                f"observations for {len(t)} truncated steps"
+            )
+        rows.append(np.stack((b + first_env, t)))
+        first_env += trajectory.reward.shape[1]
+    return rows
+
+
+def _ordered(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+    if not trajectories:
+        raise ValueError("an update needs at least one trajectory, got none")
+    ordered = sorted(trajectories, key=lambda trajectory: trajectory.actor_index)
+    indices = [trajectory.actor_index for trajectory in ordered]
+    if len(set(indices)) != len(indices):
+        raise ValueError(f"actor indices must be distinct, got {indices}")
+    lengths = {trajectory.reward.shape[0] for trajectory in ordered}
+    if len(lengths) != 1:
+        raise ValueError(f"all trajectories of a round must have one length, got {sorted(lengths)}")
+    return ordered

@@ -1,0 +1,161 @@
+"""Multilayer perceptrons with tanh layers: forward, backward and directional derivatives by hand.
+
+A layer is `a = h_in W^T + b`, `h = tanh(a)`; the last layer has no tanh. Written out, the
+derivatives need no autograd graph, which at these sizes costs more than the arithmetic. They are
+tested against autograd.
+
+Legend: N samples; L layers; `h[l]` the input of layer l, so `h[0]` is the observation.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from services.learner import gemm
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One dense layer's parameters, or anything of the same shape: gradients, a direction."""
+
+    weight: Tensor  # [out, in]
+    bias: Tensor  # [out]
+
+
+@dataclass(frozen=True, slots=True)
+class Activations:
+    """What a forward pass leaves for the passes after it."""
+
+    inputs: tuple[Tensor, ...]  # L x [N, in]
+    output: Tensor  # [N, out]
+
+
+@dataclass(frozen=True, slots=True)
+class Deltas:
+    """Derivatives of an objective with respect to each layer's `a`, and the slopes of its tanh."""
+
+    deltas: tuple[Tensor, ...]  # L x [N, out]
+    slopes: tuple[Tensor, ...]  # (L - 1) x [N, out], 1 - h^2 of the layers with a tanh
+    upstream: tuple[Tensor, ...]  # (L - 1) x [N, out], delta[l + 1] W[l + 1], before the slope
+
+
+def forward(layers: Sequence[Layer], x: Tensor) -> Activations:
+    """Run `x` # [N, in] through the network."""
+    inputs = [x]
+    for layer in layers[:-1]:
+        inputs.append(gemm.linear_tanh(inputs[-1], layer.weight, layer.bias))
+    output = gemm.linear(inputs[-1], layers[-1].weight, layers[-1].bias)
+    return Activations(inputs=tuple(inputs), output=output)
+
+
+def backward(
+    layers: Sequence[Layer],
+    activations: Activations,
+    delta: Tensor,
+    *,
+    gradients: Sequence[Layer],
+) -> None:
+    """Write the parameters' gradients of an objective into `gradients`.
+
+    Args:
+        layers: The network.
+        activations: Of the samples the objective is over.
+        delta: Derivative of the objective with respect to the network's output. # [N, out]
+        gradients: Written to; shapes as `layers`.
+    """
+    for index in range(len(layers) - 1, -1, -1):
+        h = activations.inputs[index]
+        _write_weight_gradient(delta, h, out=gradients[index].weight)
+        torch.sum(delta, 0, out=gradients[index].bias)
+        if index:
+            upstream = gemm.matmul(delta, layers[index].weight)
+            delta = torch.ops.aten.tanh_backward.grad_input(upstream, h, grad_input=upstream)
+
+
+def _write_weight_gradient(delta: Tensor, h: Tensor, *, out: Tensor) -> None:
+    if h.shape[1] < delta.shape[1]:
+        # Narrow inputs: the transposed product is several times faster in every BLAS we have seen.
+        out.copy_(gemm.matmul(h.t(), delta).t())
+    else:
+        out.copy_(gemm.matmul(delta.t(), h))
+
+
+def deltas(layers: Sequence[Layer], activations: Activations, delta: Tensor) -> Deltas:
+    """Return every layer's delta for directional derivatives along many directions.
+
+    Args:
+        layers: The network.
+        activations: Of the samples the objective is over.
+        delta: Derivative of the objective with respect to the network's output. # [N, out]
+    """
+    all_deltas, slopes, upstream = [delta], [], []
+    for index in range(len(layers) - 1, 0, -1):
+        h = activations.inputs[index]
+        upstream.append(gemm.matmul(all_deltas[-1], layers[index].weight))
+        slopes.append(1.0 - h * h)
+        all_deltas.append(upstream[-1] * slopes[-1])
+    return Deltas(
+        deltas=tuple(reversed(all_deltas)),
+        slopes=tuple(reversed(slopes)),
+        upstream=tuple(reversed(upstream)),
+    )
+
+
+def r_forward(
+    layers: Sequence[Layer],
+    direction: Sequence[Layer],
+    activations: Activations,
+    slopes: Sequence[Tensor],
+) -> Activations:
+    """Return the derivative of a forward pass when the parameters move along `direction`.
+
+    The R{.} operator of Pearlmutter, "Fast exact multiplication by the Hessian", Neural Computation
+    6(1), 1994, section 3: R{a} = h_in V^T + R{h_in} W^T + v and R{h} = (1 - h^2) R{a}.
+    """
+    r_inputs = [torch.zeros_like(activations.inputs[0])]
+    for index, (layer, move) in enumerate(zip(layers, direction, strict=True)):
+        r_a = gemm.linear(activations.inputs[index], move.weight, move.bias)
+        if index:
+            r_a += gemm.matmul(r_inputs[-1], layer.weight.t())
+        if index < len(layers) - 1:
+            r_a *= slopes[index]
+        r_inputs.append(r_a)
+    return Activations(inputs=tuple(r_inputs[:-1]), output=r_inputs[-1])
+
+
+def r_backward(
+    layers: Sequence[Layer],
+    direction: Sequence[Layer],
+    activations: Activations,
+    r_activations: Activations,
+    at_point: Deltas,
+    r_delta: Tensor,
+    *,
+    gradients: Sequence[Layer],
+) -> None:
+    """Write the derivative of `backward`'s gradients along `direction` into `gradients`.
+
+    Args:
+        layers: The network.
+        direction: V and v of each layer.
+        activations: Of the forward pass.
+        r_activations: Of `r_forward` along `direction`.
+        at_point: The deltas of the backward pass.
+        r_delta: Derivative of the output's delta along `direction`. # [N, out]
+        gradients: Written to; shapes as `layers`.
+    """
+    for index in range(len(layers) - 1, -1, -1):
+        h, r_h = activations.inputs[index], r_activations.inputs[index]
+        delta = at_point.deltas[index]
+        _write_weight_gradient(r_delta, h, out=gradients[index].weight)
+        torch.sum(r_delta, 0, out=gradients[index].bias)
+        if index:
+            gradients[index].weight.add_(gemm.matmul(delta.t(), r_h))
+            r_upstream = gemm.matmul(r_delta, layers[index].weight)
+            r_upstream += gemm.matmul(delta, direction[index].weight)
+            r_upstream *= at_point.slopes[index - 1]
+            # d(1 - h^2) = -2 h R{h}
+            bend = at_point.upstream[index - 1] * h
+            r_delta = r_upstream.addcmul_(bend, r_h, value=-2.0)

@@ -1,0 +1,100 @@
+"""The policy surrogate objective at the new policy, and its Hessian as products with vectors.
+
+    L(theta) = mean_i A_i pi_theta(a_i|s_i) / pi_theta0(a_i|s_i),   to be maximised,
+
+over the policy's parameters, at theta = theta0. There the ratio is exactly 1, no sample is
+clipped, and with o_i the policy's outputs for sample i
+
+    Hessian of L with respect to o_i = A_i / N (H_i + g_i g_i^T),
+
+g_i and H_i being gradient and Hessian of log pi(a_i|s_i). Products with the Hessian over the
+parameters follow by Pearlmutter's R operator in two passes through the network; everything that
+does not depend on the direction is computed once.
+"""
+
+import torch
+from torch import Tensor
+
+from services.learner import mlp
+from services.learner.mlp import Layer
+from services.learner.networks import ActorCritic
+
+
+class PolicySurrogate:
+    """The surrogate over fixed samples at the network's present policy; never changes either.
+
+    Vectors over the policy's parameters are ordered by layer, weight before bias, with a free
+    log-standard deviation at the end.
+    """
+
+    def __init__(
+        self, network: ActorCritic, *, observation: Tensor, action: Tensor, advantage: Tensor
+    ) -> None:
+        """Run the network forward and backward once.
+
+        Args:
+            network: Its present policy is theta0.
+            observation: # [N, O]
+            action: # [N, A] or [N] int64
+            advantage: # [N]
+        """
+        self._layers = network.layers("policy", network.views_of(network.flat))
+        self._num_free = 0 if network.log_std is None else network.log_std.numel()
+        self.size = self._num_free + sum(
+            layer.weight.numel() + layer.bias.numel() for layer in self._layers
+        )
+        self._distribution = network.distribution
+        self._action = action
+        with torch.no_grad():
+            self._activations = mlp.forward(self._layers, observation)
+            self._outputs = network.with_log_std(self._activations.output)
+            self._weight = (advantage / len(advantage)).unsqueeze(1)
+            self._score = self._distribution.terms(self._outputs, self._outputs, action).score
+            delta = self._weight * self._score
+            width = self._activations.output.shape[1]
+            self._at_point = mlp.deltas(
+                self._layers, self._activations, delta[:, :width].contiguous()
+            )
+
+    def hessian_product(self, direction: Tensor) -> Tensor:
+        """Return the Hessian of L times `direction` # [size], as a new tensor # [size]."""
+        with torch.no_grad():
+            product = torch.empty_like(direction)
+            moves, free_move = self._split(direction)
+            gradients, free_gradient = self._split(product)
+            r_activations = mlp.r_forward(
+                self._layers, moves, self._activations, self._at_point.slopes
+            )
+            r_outputs = r_activations.output
+            if self._num_free:
+                r_outputs = torch.cat((r_outputs, free_move.expand(len(r_outputs), -1)), dim=1)
+            r_delta = self._output_hessian_product(r_outputs)
+            if self._num_free:
+                torch.sum(r_delta[:, -self._num_free :], 0, out=free_gradient)
+                r_delta = r_delta[:, : -self._num_free].contiguous()
+            mlp.r_backward(
+                self._layers,
+                moves,
+                self._activations,
+                r_activations,
+                self._at_point,
+                r_delta,
+                gradients=gradients,
+            )
+        return product
+
+    def _output_hessian_product(self, tangent: Tensor) -> Tensor:
+        curved = self._distribution.score_derivative(self._outputs, self._action, tangent)
+        along = (self._score * tangent).sum(1, keepdim=True)
+        return self._weight * curved.addcmul_(self._score, along)
+
+    def _split(self, vector: Tensor) -> tuple[tuple[Layer, ...], Tensor]:
+        """Return views of `vector` # [size]: the layers, and the free log-standard deviations."""
+        layers, start = [], 0
+        for layer in self._layers:
+            middle = start + layer.weight.numel()
+            end = middle + layer.bias.numel()
+            weight = vector[start:middle].view(layer.weight.shape)
+            layers.append(Layer(weight=weight, bias=vector[middle:end]))
+            start = end
+        return tuple(layers), vector[start:]

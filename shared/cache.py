@@ -1,0 +1,301 @@
+"""The trajectory cache: where policies wait for actors and results wait for the learner.
+
+Redis holds bytes only; what they mean is `shared.trajectory`'s and `shared.policy`'s business, and
+neither NumPy nor anything else beyond redis-py is needed here. Commands are limited to what
+Redis 7.0 knows.
+
+Invariants: the first result of a (mode, actor index) of a round wins, whoever stores it and however
+often; nothing is stored in a closed round; a late or second result is counted, never silently
+dropped; every key has a lifetime; no operation reads more keys than it is told to.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, Self, cast
+from urllib.parse import urlsplit
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from shared import cache_scripts, keys
+
+Mode = Literal["sample", "evaluate"]
+StoreOutcome = Literal["stored", "duplicate", "late"]
+
+MAX_REASON_CHARS = 300
+"""A failure's reason is cut to this length."""
+_HEALTH_CHECK_S = 10
+"""A connection idle for longer is probed before use: a frozen Lambda's socket may be long dead."""
+_UNLINK_BATCH = 1000
+
+
+class CacheError(Exception):
+    """The cache cannot be reached or refused a command; the message names its address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One actor is done: its result is stored, or it will never come."""
+
+    mode: Mode
+    actor_index: int
+    failed: str | None
+    """Why there will be no result; None when it is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCounters:
+    """Results of a round that were not stored."""
+
+    late: int
+    """Came after the round was closed."""
+    duplicate: int
+    """Came after another of the same mode and actor index."""
+
+
+class TrajectoryCache:
+    """A client of the cache with one connection, opened at the first command and kept."""
+
+    def __init__(self, client: redis.Redis, *, address: str, timeout_s: float) -> None:
+        self._client = client
+        self._address = address
+        # Blocking is done in slices well below the socket time-out, so that a server that is
+        # gone is noticed after one of them and not at the end of the round.
+        self._block_s = timeout_s / 2
+        self._store = client.register_script(cache_scripts.STORE)
+        self._announce_failure = client.register_script(cache_scripts.ANNOUNCE_FAILURE)
+        self._close = client.register_script(cache_scripts.CLOSE)
+
+    @classmethod
+    def connect(cls, url: str, *, timeout_s: float = 10.0) -> Self:
+        """Return a client for `redis://`, `rediss://` (TLS) or `unix://` URLs.
+
+        Nothing is sent yet, so a server that is down shows at the first command.
+
+        Args:
+            url: Address, possibly with user and password; never repeated in messages.
+            timeout_s: Longest wait for a connection and for the answer to one command.
+
+        Raises:
+            CacheError: The URL is malformed.
+        """
+        try:
+            address = _address(url)
+            client = redis.Redis.from_url(
+                url,
+                protocol=2,
+                socket_timeout=timeout_s,
+                socket_connect_timeout=timeout_s,
+                socket_keepalive=True,
+                health_check_interval=_HEALTH_CHECK_S,
+                retry=Retry(NoBackoff(), 1),
+                driver_info=None,  # saves two round trips per connection
+            )
+        except ValueError:
+            # Not chained: the parser's message can quote a part of the password.
+            raise CacheError(
+                "the cache URL is malformed; expected redis://host:port/db, "
+                "rediss://user:password@host:port/db or unix:///path"
+            ) from None
+        return cls(client, address=address, timeout_s=timeout_s)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def ping(self) -> None:
+        """Raise `CacheError` unless the cache answers."""
+        self._run("PING")
+
+    # --- policies ---------------------------------------------------------------------------
+
+    def publish_policy(self, job_id: str, policy_version: int, payload: bytes) -> None:
+        """Make one version's weights available to actors."""
+        self._run("SET", keys.policy(job_id, policy_version), payload, "PX", keys.TTL_MS)
+
+    def fetch_policy(self, job_id: str, policy_version: int) -> bytes | None:
+        """Return one version's weights, or None when they are not (or no longer) there."""
+        return cast("bytes | None", self._run("GET", keys.policy(job_id, policy_version)))
+
+    def delete_policy(self, job_id: str, policy_version: int) -> None:
+        """Forget one version's weights."""
+        self._run("UNLINK", keys.policy(job_id, policy_version))
+
+    # --- an actor's side of a round ---------------------------------------------------------
+
+    def store_result(
+        self, job_id: str, round: int, *, mode: Mode, actor_index: int, payload: bytes
+    ) -> StoreOutcome:
+        """Store one actor's result, unless one is there or the round is closed. One round trip.
+
+        Returns:
+            `stored`, `duplicate` (another result of this mode and index was first) or `late` (the
+            round is closed); the last two are counted and the payload is dropped.
+        """
+        field = _field(mode, actor_index)
+        with self._errors("storing a result"):
+            outcome = self._store(
+                keys=[
+                    keys.claims(job_id, round),
+                    keys.result(job_id, round, mode, actor_index),
+                    keys.arrivals(job_id, round),
+                ],
+                args=[field, os.urandom(8).hex(), payload, keys.TTL_MS, field],
+            )
+        return cast("StoreOutcome", outcome.decode())
+
+    def announce_failure(
+        self, job_id: str, round: int, *, mode: Mode, actor_index: int, reason: str
+    ) -> None:
+        """Tell the learner not to wait for an actor; without effect once its result is stored."""
+        field = _field(mode, actor_index)
+        token = f"{field}:{reason[:MAX_REASON_CHARS] or 'no reason given'}"
+        with self._errors("announcing a failure"):
+            self._announce_failure(
+                keys=[keys.claims(job_id, round), keys.arrivals(job_id, round)],
+                args=[field, token.encode("utf-8", "replace"), keys.TTL_MS],
+            )
+
+    # --- the learner's side of a round ------------------------------------------------------
+
+    def wait_arrivals(
+        self, job_id: str, round: int, *, timeout_s: float, limit: int = 256
+    ) -> list[Arrival]:
+        """Block until an actor is done; return all that are, at most `limit`, each told once.
+
+        A token can be lost with the connection that was to carry it: before giving an actor up,
+        compare with `stored`.
+
+        Returns:
+            Arrivals in the order they came; empty when none did within `timeout_s`.
+        """
+        key = keys.arrivals(job_id, round)
+        deadline = time.monotonic() + timeout_s
+        reply = self._run("LMPOP", 1, key, "LEFT", "COUNT", limit) if timeout_s <= 0 else None
+        while reply is None and (remaining := deadline - time.monotonic()) > 0:
+            # A block of 0 would be for ever.
+            block_s = max(0.001, min(remaining, self._block_s))
+            reply = self._run("BLMPOP", f"{block_s:.3f}", 1, key, "LEFT", "COUNT", limit)
+        tokens = cast("tuple[bytes, list[bytes]]", reply)[1] if reply is not None else []
+        return [_arrival(token) for token in tokens]
+
+    def stored(self, job_id: str, round: int) -> list[Arrival]:
+        """Return every result stored so far, told or not: for a learner that resumes a round."""
+        fields = cast("list[bytes]", self._run("HKEYS", keys.claims(job_id, round)))
+        return _claimed(fields)
+
+    def load_results(
+        self, job_id: str, round: int, *, mode: Mode, actor_indices: Sequence[int]
+    ) -> list[bytes | None]:
+        """Return the results of these actors, None where there is none. One round trip."""
+        if not actor_indices:
+            return []
+        names = [keys.result(job_id, round, mode, index) for index in actor_indices]
+        return cast("list[bytes | None]", self._run("MGET", *names))
+
+    def close_round(self, job_id: str, round: int) -> RoundCounters:
+        """Let nothing more into a round and free its results; harmless to repeat.
+
+        The claims stay until they expire: they are what a late result is recognised by.
+        """
+        with self._errors("closing a round"):
+            fields = self._close(keys=[keys.claims(job_id, round)], args=[keys.TTL_MS])
+        # Nothing can be stored from here on, so these are all the results there will ever be.
+        self._unlink(_result_keys(job_id, round, fields))
+        return self.round_counters(job_id, round)
+
+    def round_counters(self, job_id: str, round: int) -> RoundCounters:
+        """Return how many results of a round came late or twice up to now."""
+        late, duplicate = cast(
+            "tuple[bytes | None, bytes | None]",
+            self._run("HMGET", keys.claims(job_id, round), "late", "duplicate"),
+        )
+        return RoundCounters(late=int(late or 0), duplicate=int(duplicate or 0))
+
+    # --- a job's end ------------------------------------------------------------------------
+
+    def request_cancel(self, job_id: str) -> None:
+        """Ask the job's actors not to start any more."""
+        self._run("SET", keys.cancel(job_id), 1, "PX", keys.TTL_MS)
+
+    def clear_cancel(self, job_id: str) -> None:
+        """Let the job's actors start again."""
+        self._run("UNLINK", keys.cancel(job_id))
+
+    def is_cancelled(self, job_id: str) -> bool:
+        """Return whether the job's actors were asked not to start."""
+        return bool(self._run("EXISTS", keys.cancel(job_id)))
+
+    def forget_job(
+        self, job_id: str, *, rounds: Iterable[int], policy_versions: Iterable[int]
+    ) -> None:
+        """Remove every key of these rounds and policy versions, and the cancel mark."""
+        names = [keys.cancel(job_id), *(keys.policy(job_id, v) for v in policy_versions)]
+        for index in rounds:
+            fields = cast("list[bytes]", self._run("HKEYS", keys.claims(job_id, index)))
+            names += [keys.claims(job_id, index), *_result_keys(job_id, index, fields)]
+        self._unlink(names)
+
+    def _unlink(self, names: Sequence[str]) -> None:
+        for start in range(0, len(names), _UNLINK_BATCH):
+            self._run("UNLINK", *names[start : start + _UNLINK_BATCH])
+
+    def _run(self, command: str, *args: str | bytes | int) -> object:
+        with self._errors(command):
+            reply: object = self._client.execute_command(command, *args)  # type: ignore[no-untyped-call]
+            return reply
+
+    @contextmanager
+    def _errors(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except redis.RedisError as error:
+            raise CacheError(
+                f"trajectory cache at {self._address}: {doing} failed: {error}; "
+                "check that the server runs and that the cache URL is right"
+            ) from error
+
+
+def _address(url: str) -> str:
+    """Return the URL without user, password and query."""
+    parts = urlsplit(url)
+    port = f":{parts.port}" if parts.port is not None else ""
+    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
+
+
+def _field(mode: Mode, actor_index: int) -> str:
+    return f"{mode}:{actor_index}"
+
+
+def _arrival(token: bytes) -> Arrival:
+    mode, index, *reason = token.decode("utf-8", "replace").split(":", 2)
+    return Arrival(cast("Mode", mode), int(index), reason[0] if reason else None)
+
+
+def _claimed(fields: Iterable[bytes]) -> list[Arrival]:
+    """Return the claims among a claims hash's fields, the counters left out, in index order."""
+    claimed = [_arrival(field) for field in fields if b":" in field]
+    return sorted(claimed, key=lambda arrival: (arrival.mode, arrival.actor_index))
+
+
+def _result_keys(job_id: str, round: int, fields: Iterable[bytes]) -> list[str]:
+    results = [
+        keys.result(job_id, round, claim.mode, claim.actor_index) for claim in _claimed(fields)
+    ]
+    return [keys.arrivals(job_id, round), *results]

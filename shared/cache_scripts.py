@@ -1,0 +1,46 @@
+"""The cache operations that must not be torn apart: Lua that Redis runs as one step each.
+
+Keys come in through `KEYS` only and all of one round share a hash slot, so that the scripts also
+run on a clustered cache. Field names of the claims hash: `closed`, `late`, `duplicate`, and one
+`mode:index` for every result stored.
+"""
+
+# KEYS: claims, payload, arrivals. ARGV: claim field, writer, payload, TTL in ms, arrival token.
+# The writer's own claim is recognised first, so that a store repeated because its answer was lost
+# is still a store.
+STORE = """
+local claim = redis.call('HGET', KEYS[1], ARGV[1])
+if claim == ARGV[2] then return 'stored' end
+local outcome
+if redis.call('HEXISTS', KEYS[1], 'closed') == 1 then
+  outcome = 'late'
+  redis.call('HINCRBY', KEYS[1], 'late', 1)
+elseif claim then
+  outcome = 'duplicate'
+  redis.call('HINCRBY', KEYS[1], 'duplicate', 1)
+else
+  outcome = 'stored'
+  redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+  redis.call('SET', KEYS[2], ARGV[3], 'PX', ARGV[4])
+  redis.call('RPUSH', KEYS[3], ARGV[5])
+  redis.call('PEXPIRE', KEYS[3], ARGV[4])
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+return outcome
+"""
+
+# KEYS: claims, arrivals. ARGV: claim field, arrival token, TTL in ms.
+ANNOUNCE_FAILURE = """
+if redis.call('HEXISTS', KEYS[1], 'closed') == 1
+  or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 0 end
+redis.call('RPUSH', KEYS[2], ARGV[2])
+redis.call('PEXPIRE', KEYS[2], ARGV[3])
+return 1
+"""
+
+# KEYS: claims. ARGV: TTL in ms. Returns the fields of the closed hash.
+CLOSE = """
+redis.call('HSET', KEYS[1], 'closed', 1)
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+return redis.call('HKEYS', KEYS[1])
+"""

@@ -1,0 +1,190 @@
+"""Collecting from a real cache server: nothing twice, nothing stale, nothing unaccounted for."""
+
+import threading
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from services.learner.collector import RoundCollector
+from shared.cache import TrajectoryCache
+from shared.contracts import RoundPlan
+from tests.services.learner.rounds import (
+    ENVIRONMENT,
+    STEPS,
+    deliver,
+    deliver_episode,
+    plan,
+)
+
+_JOBS = count()
+
+
+@pytest.fixture
+def cache(cache_url: str) -> Iterator[TrajectoryCache]:
+    with TrajectoryCache.connect(cache_url) as client:
+        yield client
+
+
+@pytest.fixture
+def job_id() -> str:
+    return f"collector-{next(_JOBS)}"
+
+
+def _collector(
+    cache: TrajectoryCache, made: RoundPlan, leave: threading.Event | None = None
+) -> RoundCollector:
+    return RoundCollector(
+        cache,
+        made,
+        ENVIRONMENT,
+        steps_per_actor=STEPS,
+        should_leave=(leave or threading.Event()).is_set,
+    )
+
+
+def test_trajectories_come_in_the_order_of_their_index(cache: TrajectoryCache, job_id: str) -> None:
+    collector = _collector(cache, plan(job_id))
+    for index in (2, 0, 3, 1):
+        deliver(cache, job_id, index)
+    collected = collector.trajectories()
+    assert [t.actor_index for t in collected.trajectories] == [0, 1, 2, 3]
+    assert collected.missing == ()
+
+
+def test_it_waits_for_what_comes_later(cache: TrajectoryCache, cache_url: str, job_id: str) -> None:
+    collector = _collector(cache, plan(job_id, num_actors=2))
+    deliver(cache, job_id, 0)
+
+    def late() -> None:
+        with TrajectoryCache.connect(cache_url) as actor:
+            deliver(actor, job_id, 1)
+
+    thread = threading.Thread(target=late)
+    thread.start()
+    assert len(collector.trajectories().trajectories) == 2
+    thread.join()
+
+
+def test_a_failed_launch_is_not_waited_for(cache: TrajectoryCache, job_id: str) -> None:
+    collector = _collector(cache, plan(job_id, num_actors=3, deadline_s=600.0))
+    deliver(cache, job_id, 0)
+    deliver(cache, job_id, 2)
+    cache.announce_failure(job_id, 0, mode="sample", actor_index=1, reason="throttled")
+    collected = collector.trajectories()
+    assert collected.missing == (1,)
+    assert collected.failures == ("throttled",)
+    counts = collector.close()
+    assert (counts.launched, counts.used, counts.lost) == (3, 2, 1)
+
+
+def test_the_deadline_counts_from_when_the_round_was_first_planned(
+    cache: TrajectoryCache, job_id: str
+) -> None:
+    deliver(cache, job_id, 1)
+    collector = _collector(cache, plan(job_id, deadline_s=600.0, age_s=601.0))
+    collected = collector.trajectories()
+    assert [t.actor_index for t in collected.trajectories] == [1]
+    assert collected.missing == (0, 2, 3)
+    assert collected.failures == ("no answer",)
+
+
+def test_a_request_to_leave_ends_the_wait(cache: TrajectoryCache, job_id: str) -> None:
+    leave = threading.Event()
+    leave.set()
+    collected = _collector(cache, plan(job_id, deadline_s=600.0), leave).trajectories()
+    assert collected.missing == (0, 1, 2, 3)
+
+
+def test_a_learner_that_starts_again_finds_what_had_arrived(
+    cache: TrajectoryCache, job_id: str
+) -> None:
+    for index in range(4):
+        deliver(cache, job_id, index)
+    first = _collector(cache, plan(job_id)).trajectories()
+    again = _collector(cache, plan(job_id)).trajectories()
+    assert [t.actor_index for t in again.trajectories] == [0, 1, 2, 3]
+    assert (again.trajectories[2].observation == first.trajectories[2].observation).all()
+
+
+def test_a_duplicate_is_counted_and_used_once(cache: TrajectoryCache, job_id: str) -> None:
+    collector = _collector(cache, plan(job_id, num_actors=2))
+    assert [deliver(cache, job_id, i) for i in (0, 0, 1, 0)] == [
+        "stored",
+        "duplicate",
+        "stored",
+        "duplicate",
+    ]
+    assert len(collector.trajectories().trajectories) == 2
+    counts = collector.close()
+    assert (counts.used, counts.duplicate, counts.lost, counts.late) == (2, 2, 0, 0)
+
+
+def test_what_comes_after_the_close_is_late_and_not_kept(
+    cache: TrajectoryCache, job_id: str
+) -> None:
+    collector = _collector(cache, plan(job_id, num_actors=2, deadline_s=0.0))
+    collector.trajectories()
+    counts = collector.close()
+    assert (counts.used, counts.lost) == (0, 2)
+    assert deliver(cache, job_id, 0) == "late"
+    assert cache.load_results(job_id, 0, mode="sample", actor_indices=[0]) == [None]
+
+
+def test_what_comes_between_deadline_and_close_is_late(cache: TrajectoryCache, job_id: str) -> None:
+    collector = _collector(cache, plan(job_id, num_actors=3, deadline_s=0.0))
+    collector.trajectories()
+    deliver(cache, job_id, 1)
+    counts = collector.close()
+    assert (counts.launched, counts.used, counts.late, counts.lost) == (3, 0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "says"),
+    [({"policy_version": 5}, "expected"), ({"round_index": 0, "policy_version": 1}, "expected")],
+)
+def test_a_trajectory_of_another_policy_is_refused(
+    cache: TrajectoryCache, job_id: str, kwargs: dict[str, int], says: str
+) -> None:
+    collector = _collector(cache, plan(job_id, num_actors=1))
+    deliver(cache, job_id, 0, **kwargs)
+    collected = collector.trajectories()
+    assert collected.trajectories == ()
+    assert collected.failures[0].startswith("refused:")
+    assert says in collected.failures[0]
+
+
+def test_damaged_bytes_are_refused_and_cost_only_their_actor(
+    cache: TrajectoryCache, job_id: str
+) -> None:
+    collector = _collector(cache, plan(job_id, num_actors=2))
+    cache.store_result(job_id, 0, mode="sample", actor_index=0, payload=b"not a trajectory")
+    deliver(cache, job_id, 1)
+    collected = collector.trajectories()
+    assert [t.actor_index for t in collected.trajectories] == [1]
+    assert collected.missing == (0,)
+
+
+def test_reopening_waits_again_for_what_failed(cache: TrajectoryCache, job_id: str) -> None:
+    collector = _collector(cache, plan(job_id, num_actors=2))
+    deliver(cache, job_id, 0)
+    cache.announce_failure(job_id, 0, mode="sample", actor_index=1, reason="crashed")
+    assert collector.trajectories().missing == (1,)
+    collector.reopen(plan(job_id, num_actors=2, attempt=1))
+    deliver(cache, job_id, 1)
+    assert collector.trajectories().missing == ()
+    assert collector.close().used == 2
+
+
+def test_evaluation_episodes_are_kept_apart_from_training(
+    cache: TrajectoryCache, job_id: str
+) -> None:
+    collector = _collector(cache, plan(job_id, num_actors=1, num_evaluations=3))
+    for index in (2, 0):
+        deliver_episode(cache, job_id, index)
+    deliver(cache, job_id, 0)
+    cache.announce_failure(job_id, 0, mode="evaluate", actor_index=1, reason="crashed")
+    assert len(collector.trajectories().trajectories) == 1
+    assert [e.episode_return for e in collector.episodes()] == [0.0, 2.0]
+    counts = collector.close()
+    assert (counts.launched, counts.used, counts.lost) == (1, 1, 0)
