@@ -99,7 +99,7 @@ class TrajectoryCache:
         except ValueError:
             # Not chained: the parser's message can quote a part of the password.
             raise CacheError(
-                "the cache URL is malformed; expected redis://host:port/db, "
+                "NITRO_CACHE_URL is malformed: the cache URL must read redis://host:port/db, "
                 "rediss://user:password@host:port/db or unix:///path"
             ) from None
         return cls(client, address=address, timeout_s=timeout_s)
@@ -268,7 +268,7 @@ class TrajectoryCache:
         except redis.RedisError as error:
             raise CacheError(
                 f"trajectory cache at {self._address}: {doing} failed: {error}; "
-                "check that the server runs and that the cache URL is right"
+                "check that the server runs and that NITRO_CACHE_URL is right"
             ) from error
 
 

@@ -171,9 +171,11 @@ def _header_entry(name: str, array: Array, offset: int) -> dict[str, object]:
     if name == _METADATA:
         raise CodecError(f"{_METADATA!r} is not allowed as an array's name")
     if array.dtype not in _NAMES:
-        raise CodecError(f"array {name!r:.80} has dtype {array.dtype}, allowed are {_allowed_dtypes()}")
+        raise CodecError(
+            f"array {name!r:.80} has dtype {array.dtype}, allowed are {_allowed_dtypes()}"
+        )
     if array.ndim > MAX_DIMS:
-        raise CodecError(f"array {name!r:.80} has {array.ndim} dimensions, at most {MAX_DIMS} allowed")
+        raise CodecError(f"array {name!r:.80} has {array.ndim} dimensions, at most {MAX_DIMS}")
     return {
         "dtype": _NAMES[array.dtype],
         "shape": list(array.shape),
@@ -261,7 +263,9 @@ def _check_layout(entries: Iterable[_Entry], *, size: int) -> None:
     expected = 0
     for entry in sorted(entries, key=lambda e: (e.begin, e.end)):
         if entry.begin != expected:
-            raise CodecError(f"array {entry.name!r:.80} begins at {entry.begin}, expected {expected}")
+            raise CodecError(
+                f"array {entry.name!r:.80} begins at {entry.begin}, expected {expected}"
+            )
         expected = entry.end
     if expected != size:
         raise CodecError(f"the arrays take {expected} bytes, but {size} follow the header")

@@ -178,10 +178,11 @@ def _payload(data: bytes, expected_format: str, max_bytes: int) -> codec.Payload
 
 
 def _job_id(metadata: Mapping[str, str]) -> str:
+    job_id = metadata.get("job_id")
     try:
-        return _JOB_ID.validate_python(metadata.get("job_id"))
+        return _JOB_ID.validate_python(job_id)
     except ValidationError:
-        raise TrajectoryError(f"job_id is {metadata.get('job_id')!r:.80}, which is no job id") from None
+        raise TrajectoryError(f"job_id is {job_id!r:.80}, which is no job id") from None
 
 
 def _number(metadata: Mapping[str, str], field: str) -> int:
@@ -239,7 +240,7 @@ def _expect_dtypes(
     arrays: Mapping[str, codec.Array], expected: Mapping[str, np.dtype[np.generic]]
 ) -> None:
     if arrays.keys() != expected.keys():
-        raise TrajectoryError(f"holds arrays {sorted(arrays)}, expected {sorted(expected)}")
+        raise TrajectoryError(f"holds arrays {sorted(arrays)!r:.300}, expected {sorted(expected)}")
     for name, dtype in expected.items():
         if arrays[name].dtype != dtype:
             raise TrajectoryError(f"{name} has dtype {arrays[name].dtype}, expected {dtype}")

@@ -1,0 +1,164 @@
+"""An actor: fetches a policy, rolls it out, stores what came of it.
+
+One lives as long as its process and keeps what is dear to build: the environments, the decoded
+policy, the connection. None of it can leak into a result: environments are reset with the task's
+seed, and a policy is used only for the job and version it was fetched for.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from functions.actor.rollout import evaluate_episode, sample_fragment
+from shared import codec
+from shared.cache import TrajectoryCache
+from shared.contracts import ActorReport, RolloutTask
+from shared.envs import Env, make_environment
+from shared.job_spec import EnvironmentRef
+from shared.policy import NumpyPolicy, PolicyError, load_policy
+from shared.trajectory import encode_episode, encode_trajectory
+
+MAX_POLICY_BYTES = 64 * 2**20
+
+
+class PolicyUnavailableError(RuntimeError):
+    """The policy version of a task is not in the cache, or is damaged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Result:
+    """A rollout ready to be stored."""
+
+    payload: bytes
+    steps: int
+    episode_returns: tuple[float, ...]
+    episode_lengths: tuple[int, ...]
+
+
+class Actor:
+    """Does rollout tasks, one after the other."""
+
+    def __init__(self, cache: TrajectoryCache) -> None:
+        self._cache = cache
+        self._policy: tuple[str, int, NumpyPolicy] | None = None
+        self._ref: EnvironmentRef | None = None
+        self._envs: list[Env] = []
+
+    def run(self, task: RolloutTask, *, cold_start: bool) -> ActorReport:
+        """Do the task and store its result; do nothing if the job was cancelled.
+
+        Args:
+            task: What to do.
+            cold_start: Whether this process was started for this call; only reported.
+
+        Raises:
+            PolicyUnavailableError: The task's policy version is not in the cache or damaged.
+            CacheError: The cache cannot be reached.
+            UnsupportedEnvironment: The environment cannot be built.
+            RolloutError: The environment or the policy failed.
+        """
+        started = time.perf_counter()
+        if self._cache.is_cancelled(task.job_id):
+            nothing = _Result(payload=b"", steps=0, episode_returns=(), episode_lengths=())
+            total_s = time.perf_counter() - started
+            return _report(
+                task, nothing, "cancelled", cold_start=cold_start, rollout_s=0.0, total_s=total_s
+            )
+        policy = self._fetched_policy(task.job_id, task.policy_version)
+        envs = self._warm_envs(task.env, task.num_envs if task.mode == "sample" else 1)
+        rollout_started = time.perf_counter()
+        try:
+            result = _roll_out(task, envs, policy)
+        except BaseException:
+            self._drop_envs()  # they may be broken for good
+            raise
+        rollout_s = time.perf_counter() - rollout_started
+        outcome = self._cache.store_result(
+            task.job_id,
+            task.round,
+            mode=task.mode,
+            actor_index=task.actor_index,
+            payload=result.payload,
+        )
+        total_s = time.perf_counter() - started
+        return _report(
+            task, result, outcome, cold_start=cold_start, rollout_s=rollout_s, total_s=total_s
+        )
+
+    def close(self) -> None:
+        """Close the environments; the cache client is the caller's."""
+        self._drop_envs()
+
+    def _fetched_policy(self, job_id: str, policy_version: int) -> NumpyPolicy:
+        if self._policy is not None and self._policy[:2] == (job_id, policy_version):
+            return self._policy[2]
+        name = f"policy version {policy_version} of job {job_id}"
+        payload = self._cache.fetch_policy(job_id, policy_version)
+        if payload is None:
+            raise PolicyUnavailableError(
+                f"{name} is not in the cache: it was deleted, has expired or was never published"
+            )
+        try:
+            decoded = codec.decode(payload, max_bytes=MAX_POLICY_BYTES)
+            policy = load_policy(decoded.arrays, decoded.metadata)
+        except (codec.CodecError, PolicyError) as error:
+            raise PolicyUnavailableError(f"{name} cannot be used: {error}") from error
+        self._policy = (job_id, policy_version, policy)
+        return policy
+
+    def _warm_envs(self, ref: EnvironmentRef, num_envs: int) -> Sequence[Env]:
+        if ref != self._ref:
+            self._drop_envs()
+            self._ref = ref
+        while len(self._envs) < num_envs:
+            self._envs.append(make_environment(ref))
+        return self._envs[:num_envs]
+
+    def _drop_envs(self) -> None:
+        envs, self._envs, self._ref = self._envs, [], None
+        for env in envs:
+            env.close()
+
+
+def _roll_out(task: RolloutTask, envs: Sequence[Env], policy: NumpyPolicy) -> _Result:
+    if task.mode == "evaluate":
+        episode = evaluate_episode(task, envs[0], policy)
+        return _Result(
+            payload=encode_episode(episode),
+            steps=episode.length,
+            episode_returns=(episode.episode_return,),
+            episode_lengths=(episode.length,),
+        )
+    trajectory = sample_fragment(task, envs, policy)
+    return _Result(
+        payload=encode_trajectory(trajectory),
+        steps=trajectory.num_steps,
+        episode_returns=tuple(trajectory.episode_returns.tolist()),
+        episode_lengths=tuple(trajectory.episode_lengths.tolist()),
+    )
+
+
+def _report(
+    task: RolloutTask,
+    result: _Result,
+    outcome: Literal["stored", "duplicate", "late", "cancelled"],
+    *,
+    cold_start: bool,
+    rollout_s: float,
+    total_s: float,
+) -> ActorReport:
+    return ActorReport(
+        job_id=task.job_id,
+        round=task.round,
+        actor_index=task.actor_index,
+        mode=task.mode,
+        outcome=outcome,
+        steps=result.steps,
+        episode_returns=result.episode_returns,
+        episode_lengths=result.episode_lengths,
+        rollout_s=rollout_s,
+        total_s=total_s,
+        cold_start=cold_start,
+        payload_bytes=len(result.payload),
+    )

@@ -1,0 +1,56 @@
+"""The Lambda function: one event in, one rollout done, one report out.
+
+What is built at import is what warm invocations share; the connection opens at the first command.
+"""
+
+import itertools
+import json
+
+from pydantic import ValidationError
+
+from functions.actor.actor import Actor
+from functions.actor.settings import Settings
+from shared.cache import TrajectoryCache
+from shared.contracts import ACTOR_TASK, DescribeTask, RolloutTask
+from shared.envs import describe
+
+MAX_EVENT_BYTES = 4096
+
+_settings = Settings()
+_actor = Actor(
+    TrajectoryCache.connect(
+        _settings.cache_url.get_secret_value(), timeout_s=_settings.cache_timeout_s
+    )
+)
+_invocations = itertools.count()
+
+
+class TaskRefusedError(ValueError):
+    """The event is no task of ours; nothing was done."""
+
+
+def handler(event: object, context: object) -> dict[str, object]:
+    """Do the task in the event; return an `ActorReport` or an `EnvironmentSpec` as JSON.
+
+    Raises:
+        TaskRefusedError: The event is too large or malformed; the message names the fields.
+    """
+    is_first = next(_invocations) == 0
+    task = parse_task(event)
+    if isinstance(task, DescribeTask):
+        return describe(task.env).model_dump(mode="json")
+    cold_start = is_first and _settings.initialization_type != "provisioned-concurrency"
+    return _actor.run(task, cold_start=cold_start).model_dump(mode="json")
+
+
+def parse_task(event: object) -> RolloutTask | DescribeTask:
+    """Return the task that an event holds, or raise `TaskRefusedError`."""
+    text = json.dumps(event, separators=(",", ":"), ensure_ascii=False)
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data) > MAX_EVENT_BYTES:
+        raise TaskRefusedError(f"event of {len(data)} bytes, at most {MAX_EVENT_BYTES} are allowed")
+    try:
+        return ACTOR_TASK.validate_json(data)
+    except ValidationError as error:
+        wrong = (f"{'.'.join(map(str, e['loc'])) or 'event'}: {e['msg']}" for e in error.errors())
+        raise TaskRefusedError(f"event is no actor task: {'; '.join(wrong)}") from None

@@ -1,0 +1,154 @@
+"""Action distributions over the outputs of a policy network.
+
+The noise of a whole fragment is drawn at once and the log-probabilities of a whole fragment are
+computed at once; what is left for every step is a handful of in-place operations.
+
+Legend: `...` any leading axes, `B` rows, `A` action size, `H` network outputs.
+"""
+
+import math
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float32 = NDArray[np.float32]
+Action = NDArray[np.float32] | NDArray[np.int64]
+
+_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+
+class Distribution(Protocol):
+    """How network outputs become actions."""
+
+    @property
+    def num_outputs(self) -> int:
+        """Network outputs it needs, H."""
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        """Shape of one action."""
+
+    @property
+    def num_choices(self) -> int | None:
+        """How many discrete actions there are; None if they are continuous."""
+
+    def new_actions(self, shape: tuple[int, ...]) -> Action:
+        """Return zeros [*shape, *action_shape] of the type of actions."""
+
+    def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float32:
+        """Draw what `sample` turns into actions, [*shape, noise]."""
+
+    def sample(self, outputs: Float32, *, noise: Float32, out: Action) -> None:
+        """Write actions [B, *action_shape] for outputs [B, H] and noise [B, noise]."""
+
+    def mode(self, outputs: Float32) -> Action:
+        """Return the most likely actions [..., *action_shape] for outputs [..., H]."""
+
+    def log_prob(self, outputs: Float32, action: Action) -> Float32:
+        """Return the log-probabilities (densities) [...] of actions [..., *action_shape]."""
+
+
+class Gaussian:
+    """Independent normal distributions, not squashed: values beyond the bounds are kept.
+
+    Without `log_std` the outputs are `mean | log_std` (H = 2A, RLlib's form); with it they are the
+    mean (H = A) and the deviation does not depend on the state (the form of PPO's first paper).
+    """
+
+    def __init__(self, action_size: int, *, log_std: Float32 | None) -> None:
+        self._size = action_size
+        self._log_std = log_std
+
+    @property
+    def num_outputs(self) -> int:
+        """See `Distribution`."""
+        return 2 * self._size if self._log_std is None else self._size
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        """See `Distribution`."""
+        return (self._size,)
+
+    @property
+    def num_choices(self) -> None:
+        """See `Distribution`."""
+        return None
+
+    def new_actions(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        """See `Distribution`."""
+        return np.zeros((*shape, self._size), np.float32)
+
+    def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float32:
+        """See `Distribution`; already multiplied by the deviation where that is constant."""
+        noise = rng.standard_normal((*shape, self._size), dtype=np.float32)
+        return noise if self._log_std is None else noise * np.exp(self._log_std)
+
+    def sample(self, outputs: Float32, *, noise: Float32, out: Action) -> None:
+        """See `Distribution`."""
+        if self._log_std is not None:
+            np.add(outputs, noise, out=out)
+            return
+        np.exp(outputs[:, self._size :], out=out)
+        np.multiply(out, noise, out=out)
+        np.add(out, outputs[:, : self._size], out=out)
+
+    def mode(self, outputs: Float32) -> NDArray[np.float32]:
+        """See `Distribution`."""
+        return outputs[..., : self._size].copy()
+
+    def log_prob(self, outputs: Float32, action: Action) -> Float32:
+        """See `Distribution`; computed in float64, as the terms are large beside their sum."""
+        mean = outputs[..., : self._size].astype(np.float64)
+        log_std = outputs[..., self._size :] if self._log_std is None else self._log_std
+        log_std = log_std.astype(np.float64)
+        z = (action - mean) * np.exp(-log_std)
+        log_prob: NDArray[np.float64] = (-0.5 * z * z - log_std - _HALF_LOG_2PI).sum(axis=-1)
+        return log_prob.astype(np.float32)
+
+
+class Categorical:
+    """One of n actions by its logit; the outputs are the logits (H = n)."""
+
+    def __init__(self, num_actions: int) -> None:
+        self._num_actions = num_actions
+
+    @property
+    def num_outputs(self) -> int:
+        """See `Distribution`."""
+        return self._num_actions
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        """See `Distribution`."""
+        return ()
+
+    @property
+    def num_choices(self) -> int:
+        """See `Distribution`."""
+        return self._num_actions
+
+    def new_actions(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
+        """See `Distribution`."""
+        return np.zeros(shape, np.int64)
+
+    def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float32:
+        """See `Distribution`: Gumbel noise, as the largest of logit plus Gumbel is a sample."""
+        return rng.gumbel(size=(*shape, self._num_actions)).astype(np.float32)
+
+    def sample(self, outputs: Float32, *, noise: Float32, out: Action) -> None:
+        """See `Distribution`."""
+        out[...] = (outputs + noise).argmax(axis=-1)
+
+    def mode(self, outputs: Float32) -> NDArray[np.int64]:
+        """See `Distribution`."""
+        return np.asarray(np.argmax(outputs, axis=-1), np.int64)
+
+    def log_prob(self, outputs: Float32, action: Action) -> Float32:
+        """See `Distribution`; a log-softmax shifted by the largest logit, so it cannot overflow."""
+        logits = outputs.astype(np.float64)
+        logits -= logits.max(axis=-1, keepdims=True)
+        log_normaliser = np.log(np.exp(logits).sum(axis=-1))
+        index = action.astype(np.int64)[..., np.newaxis]
+        chosen = np.take_along_axis(logits, index, axis=-1)[..., 0]
+        return np.asarray(chosen - log_normaliser, np.float32)

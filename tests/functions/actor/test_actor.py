@@ -1,0 +1,188 @@
+"""The actor against a real cache: what it stores, what it keeps warm, when it refuses."""
+
+import uuid
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from functions.actor import actor as actor_module
+from functions.actor.actor import Actor, PolicyUnavailableError
+from functions.actor.rollout import RolloutError
+from shared import codec
+from shared.cache import Arrival, TrajectoryCache
+from shared.contracts import RolloutTask
+from shared.envs import Env, describe, make_environment
+from shared.job_spec import EnvironmentRef
+from shared.trajectory import decode_episode, decode_trajectory
+
+Arrays = dict[str, NDArray[np.generic]]
+MakePolicy = Callable[[int, int], tuple[Arrays, dict[str, str]]]
+MakeTask = Callable[..., RolloutTask]
+
+
+@pytest.fixture
+def cache(cache_url: str) -> Iterator[TrajectoryCache]:
+    with TrajectoryCache.connect(cache_url) as client:
+        yield client
+
+
+@pytest.fixture
+def actor(cache: TrajectoryCache) -> Iterator[Actor]:
+    actor = Actor(cache)
+    yield actor
+    actor.close()
+
+
+@pytest.fixture
+def job(cache: TrajectoryCache, discrete_policy: MakePolicy) -> str:
+    """A job whose policy version 2 plays the scripted environment."""
+    job_id = f"job-{uuid.uuid4().hex}"
+    cache.publish_policy(job_id, 2, codec.encode(*discrete_policy(2, 2)))
+    return job_id
+
+
+def test_a_sampled_fragment_is_stored_and_reported(
+    actor: Actor, cache: TrajectoryCache, job: str, make_task: MakeTask
+) -> None:
+    task = make_task(job_id=job, env_kwargs={"script": "..t"}, steps=8)
+    report = actor.run(task, cold_start=True)
+    (payload,) = cache.load_results(job, 3, mode="sample", actor_indices=[5])
+    assert payload is not None
+    trajectory = decode_trajectory(payload, environment=describe(task.env))
+    identity = trajectory.job_id, trajectory.round, trajectory.actor_index
+    assert identity == (report.job_id, report.round, report.actor_index) == (job, 3, 5)
+    assert trajectory.policy_version == 2
+    assert (report.mode, report.outcome, report.steps) == ("sample", "stored", 8)
+    assert report.episode_returns == tuple(trajectory.episode_returns) == (6, 15)
+    assert report.episode_lengths == (3, 3)
+    assert report.payload_bytes == len(payload)
+    assert report.cold_start
+    assert 0 < report.rollout_s < report.total_s
+    assert cache.wait_arrivals(job, 3, timeout_s=1) == [Arrival("sample", 5, None)]
+
+
+def test_an_evaluation_is_stored_beside_the_samples(
+    actor: Actor, cache: TrajectoryCache, job: str, make_task: MakeTask
+) -> None:
+    script = {"script": "...t"}
+    actor.run(make_task(job_id=job, env_kwargs=script), cold_start=True)
+    task = make_task(job_id=job, env_kwargs=script, mode="evaluate", num_envs=4)
+    report = actor.run(task, cold_start=False)
+    (payload,) = cache.load_results(job, 3, mode="evaluate", actor_indices=[5])
+    assert payload is not None
+    episode = decode_episode(payload)
+    assert (episode.episode_return, episode.length, episode.policy_version) == (10, 4, 2)
+    assert (report.steps, report.episode_returns, report.episode_lengths) == (4, (10,), (4,))
+    assert not report.cold_start
+
+
+def test_a_repeated_task_is_a_duplicate_and_a_late_one_is_late(
+    actor: Actor, cache: TrajectoryCache, job: str, make_task: MakeTask
+) -> None:
+    task = make_task(job_id=job)
+    outcomes = [actor.run(task, cold_start=False).outcome for _ in range(2)]
+    cache.close_round(job, 3)
+    outcomes.append(actor.run(task, cold_start=False).outcome)
+    assert outcomes == ["stored", "duplicate", "late"]
+
+
+def test_the_payload_does_not_depend_on_what_the_process_did_before(
+    cache: TrajectoryCache, job: str, make_task: MakeTask, continuous_policy: MakePolicy
+) -> None:
+    cache.publish_policy(job, 7, codec.encode(*continuous_policy(11, 3)))
+    payloads: list[bytes | None] = []
+    for index, before in enumerate((0, 2)):
+        actor = Actor(cache)
+        for other in range(before):
+            actor.run(
+                make_task("Hopper-v5", job_id=job, policy_version=7, seed=other, round=100),
+                cold_start=False,
+            )
+        task = make_task("Hopper-v5", job_id=job, policy_version=7, steps=200, round=index)
+        actor.run(task.model_copy(update={"round": 3}), cold_start=False)
+        payloads += cache.load_results(job, 3, mode="sample", actor_indices=[5])
+        cache.forget_job(job, rounds=[3], policy_versions=[])
+        actor.close()
+    assert payloads[0] is not None
+    assert payloads[0] == payloads[1]
+
+
+def test_weights_are_fetched_only_when_job_or_version_change(
+    actor: Actor, cache: TrajectoryCache, job: str, make_task: MakeTask, discrete_policy: MakePolicy
+) -> None:
+    actor.run(make_task(job_id=job), cold_start=True)
+    cache.delete_policy(job, 2)
+    assert actor.run(make_task(job_id=job, round=4), cold_start=False).outcome == "stored"
+    for other in ({"policy_version": 3}, {"job_id": f"{job}-b"}):
+        with pytest.raises(PolicyUnavailableError, match="is not in the cache"):
+            actor.run(make_task(**({"job_id": job} | other)), cold_start=False)
+    cache.publish_policy(job, 3, codec.encode(*discrete_policy(2, 2)))
+    assert actor.run(make_task(job_id=job, policy_version=3, round=5), cold_start=False).steps == 8
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[Env]:
+    """Every environment that was built, in order."""
+    environments: list[Env] = []
+
+    def build(ref: EnvironmentRef) -> Env:
+        environments.append(make_environment(ref))
+        return environments[-1]
+
+    monkeypatch.setattr(actor_module, "make_environment", build)
+    return environments
+
+
+def test_environments_are_kept_until_another_kind_is_asked_for(
+    actor: Actor, job: str, make_task: MakeTask, built: list[Env]
+) -> None:
+    for fields in ({}, {}, {"num_envs": 2}, {"mode": "evaluate"}):
+        task = make_task(job_id=job, env_kwargs={"script": "..t"}, **fields)
+        actor.run(task, cold_start=False)
+    assert len(built) == 2
+    actor.run(make_task(job_id=job, env_kwargs={"script": "...t"}), cold_start=False)
+    assert len(built) == 3
+
+
+def test_environments_are_built_anew_after_a_failure(
+    actor: Actor, job: str, make_task: MakeTask, built: list[Env]
+) -> None:
+    task = make_task(job_id=job, env_kwargs={"script": "..!"})
+    for _ in range(2):
+        with pytest.raises(RolloutError, match="failed at step 2"):
+            actor.run(task, cold_start=False)
+    assert len(built) == 2
+
+
+def test_a_cancelled_job_gets_no_rollout(
+    actor: Actor, cache: TrajectoryCache, job: str, make_task: MakeTask
+) -> None:
+    cache.request_cancel(job)
+    report = actor.run(make_task(job_id=job), cold_start=True)
+    assert (report.outcome, report.steps, report.payload_bytes) == ("cancelled", 0, 0)
+    assert cache.stored(job, 3) == []
+    cache.clear_cancel(job)
+    assert actor.run(make_task(job_id=job), cold_start=False).outcome == "stored"
+
+
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        (b"damaged", "policy version 2 of job .* cannot be used: not a zstd frame"),
+        (codec.encode({}, {"format": "x"}), "cannot be used: format is 'x'"),
+    ],
+)
+def test_a_damaged_policy_is_refused(
+    payload: bytes,
+    message: str,
+    actor: Actor,
+    cache: TrajectoryCache,
+    job: str,
+    make_task: MakeTask,
+) -> None:
+    cache.publish_policy(job, 2, payload)
+    with pytest.raises(PolicyUnavailableError, match=message):
+        actor.run(make_task(job_id=job), cold_start=False)
+    assert cache.stored(job, 3) == []

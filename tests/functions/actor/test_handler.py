@@ -1,0 +1,150 @@
+"""The Lambda function in a process of its own, as the runtime imports it."""
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from shared import codec
+from shared.cache import TrajectoryCache
+from shared.contracts import ActorReport, EnvironmentSpec, RolloutTask
+
+Arrays = dict[str, NDArray[np.generic]]
+MakePolicy = Callable[[int, int], tuple[Arrays, dict[str, str]]]
+MakeTask = Callable[..., RolloutTask]
+
+# Imports the handler as Lambda does, hands it one event per line and writes one reply per line.
+_RUNTIME = """
+import json, sys
+from functions.actor.handler import handler
+for line in sys.stdin:
+    try:
+        reply = {"ok": handler(json.loads(line), None)}
+    except Exception as error:
+        reply = {"error": f"{type(error).__name__}: {error}"}
+    sys.stdout.write(json.dumps(reply) + "\\n")
+unwanted = {"torch", "fastapi", "boto3", "matplotlib", "scipy"} & set(sys.modules)
+sys.exit(f"imported {unwanted}" if unwanted else 0)
+"""
+
+# Nothing of this process's own environment gets in but where to find Python and the sources.
+_PROCESS = {"PATH": os.environ["PATH"], "PYTHONPATH": ":".join(sys.path)}
+
+
+def _replies(events: list[object], **environment: str) -> list[dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, "-c", _RUNTIME],
+        input="".join(json.dumps(event) + "\n" for event in events),
+        env=_PROCESS | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture
+def job(cache_url: str, continuous_policy: MakePolicy) -> str:
+    job_id = f"job-{uuid.uuid4().hex}"
+    with TrajectoryCache.connect(cache_url) as cache:
+        cache.publish_policy(job_id, 2, codec.encode(*continuous_policy(3, 1)))
+    return job_id
+
+
+def test_events_are_answered_in_one_process_one_after_the_other(
+    cache_url: str, job: str, make_task: MakeTask
+) -> None:
+    describe = {"mode": "describe", "env": {"env_id": "Pendulum-v1"}}
+    sample = make_task("Pendulum-v1", job_id=job, steps=30).model_dump(mode="json")
+    evaluate = sample | {"mode": "evaluate"}
+    replies = _replies(
+        [sample, evaluate, sample, describe, sample | {"policy_version": 9}],
+        NITRO_CACHE_URL=cache_url,
+    )
+    reports = [ActorReport.model_validate_json(json.dumps(reply["ok"])) for reply in replies[:3]]
+    assert [report.outcome for report in reports] == ["stored", "stored", "duplicate"]
+    assert [report.cold_start for report in reports] == [True, False, False]
+    assert [report.steps for report in reports] == [30, 200, 30]
+    spec = EnvironmentSpec.model_validate_json(json.dumps(replies[3]["ok"]))
+    assert spec.max_episode_steps == 200
+    assert replies[4]["error"].startswith("PolicyUnavailableError: policy version 9 of job")
+
+
+def test_a_process_started_ahead_of_the_call_is_not_cold(
+    cache_url: str, job: str, make_task: MakeTask
+) -> None:
+    (reply,) = _replies(
+        [make_task("Pendulum-v1", job_id=job).model_dump(mode="json")],
+        NITRO_CACHE_URL=cache_url,
+        AWS_LAMBDA_INITIALIZATION_TYPE="provisioned-concurrency",
+    )
+    assert not reply["ok"]["cold_start"]
+
+
+def test_events_that_are_no_tasks_are_refused_before_anything_is_done(
+    make_task: MakeTask,
+) -> None:
+    task = make_task("Pendulum-v1").model_dump(mode="json")
+    refusals = {
+        "event of ": task | {"job_id": "x" * 5000},
+        "sample.steps: ": task | {"steps": 0},
+        "sample.extra: Extra inputs are not permitted": task | {"extra": 1},
+        "sample.env.env_id: ": task | {"env": {"env_id": "os:system"}},
+        "sample.seed: ": task | {"seed": "11"},
+        "'explode' found using 'mode'": task | {"mode": "explode"},
+        "event: ": [],
+        "event: Unable to extract tag": {},
+        "Invalid JSON": {"mode": "\ud800"},
+    }
+    # Nothing listens at this address: a refusal must not need the cache.
+    replies = _replies(list(refusals.values()), NITRO_CACHE_URL="redis://127.0.0.1:1")
+    for expected, reply in zip(refusals, replies, strict=True):
+        assert reply["error"].startswith("TaskRefusedError: ")
+        assert expected in reply["error"]
+
+
+def test_an_unreachable_cache_is_named_without_its_password(make_task: MakeTask) -> None:
+    (reply,) = _replies(
+        [make_task("Pendulum-v1").model_dump(mode="json")],
+        NITRO_CACHE_URL="redis://actor:hunter2@127.0.0.1:1",
+    )
+    assert reply["error"].startswith("CacheError: trajectory cache at redis://127.0.0.1:1")
+    assert "hunter2" not in reply["error"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({}, "cache_url"),
+        ({"NITRO_CACHE_URL": "http://nowhere"}, "NITRO_CACHE_URL is malformed"),
+        ({"NITRO_CACHE_URL": "redis://h:1", "NITRO_CACHE_TIMEOUT_S": "0"}, "cache_timeout_s"),
+    ],
+)
+def test_wrong_settings_fail_at_start(environment: dict[str, str], message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        _replies([], **environment)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
+def test_matrix_products_run_in_one_thread_on_any_machine() -> None:
+    # Split among threads they round differently, and so would the actions.
+    count = (
+        "import os, functions.actor.handler, numpy as np; "
+        "np.ones((512, 512)) @ np.ones((512, 512)); "
+        "raise SystemExit(len(os.listdir('/proc/self/task')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", count],
+        env=_PROCESS | {"NITRO_CACHE_URL": "redis://127.0.0.1:1"},
+        check=False,
+    )
+    assert done.returncode == 1

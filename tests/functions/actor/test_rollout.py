@@ -1,0 +1,301 @@
+"""Rollouts against a plain Gymnasium loop, and against a toy whose every step is known."""
+
+from collections.abc import Callable, Sequence
+
+import gymnasium
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from functions.actor import rollout
+from functions.actor.fragment import env_seed, noise_generator
+from functions.actor.rollout import RolloutError, evaluate_episode, sample_fragment
+from shared.contracts import RolloutTask
+from shared.envs import describe, make_environment
+from shared.policy import NumpyPolicy
+from shared.trajectory import decode_trajectory, encode_trajectory
+
+MakeTask = Callable[..., RolloutTask]
+LoadPolicy = Callable[[int, int], NumpyPolicy]
+ToEnv = Callable[[NDArray[np.generic]], object]
+
+# Environment, observation size, action size or number of choices, discrete, what it is handed.
+ENVIRONMENTS: list[tuple[str, int, int, bool, ToEnv]] = [
+    ("CartPole-v1", 4, 2, True, int),
+    ("Pendulum-v1", 3, 1, False, lambda action: np.clip(2 * action, -2, 2)),
+    ("Hopper-v5", 11, 3, False, lambda action: np.clip(action, -1, 1)),
+]
+
+
+@pytest.mark.parametrize(("env_id", "size", "actions", "discrete", "to_env"), ENVIRONMENTS)
+def test_a_fragment_is_what_a_plain_loop_sees(
+    env_id: str,
+    size: int,
+    actions: int,
+    discrete: bool,
+    to_env: ToEnv,
+    make_task: MakeTask,
+    load_discrete: LoadPolicy,
+    load_continuous: LoadPolicy,
+) -> None:
+    task = make_task(env_id, steps=500)
+    policy = (load_discrete if discrete else load_continuous)(size, actions)
+    env = make_environment(task.env)
+    trajectory = sample_fragment(task, [env], policy)
+    env.close()
+    finals: list[NDArray[np.float32]] = []
+    returns: list[float] = []
+    lengths: list[int] = []
+    total, length = 0.0, 0
+    with gymnasium.make(env_id) as plain:
+        observation, _ = plain.reset(seed=task.seed)
+        for t in range(500):
+            np.testing.assert_array_equal(trajectory.observation[t, 0], np.float32(observation))
+            observation, reward, terminated, truncated, _ = plain.step(
+                to_env(trajectory.action[t, 0])
+            )
+            assert trajectory.reward[t, 0] == np.float32(reward)
+            assert trajectory.terminated[t, 0] == terminated
+            assert trajectory.truncated[t, 0] == truncated
+            total, length = total + float(reward), length + 1
+            if terminated or truncated:
+                if not terminated:
+                    finals.append(np.array(observation, np.float32))
+                returns.append(total)
+                lengths.append(length)
+                total, length = 0.0, 0
+                if t < 499:
+                    observation, _ = plain.reset()
+    np.testing.assert_array_equal(trajectory.observation[500, 0], np.float32(observation))
+    expected_finals = np.reshape(finals, (-1, size))
+    np.testing.assert_array_equal(trajectory.final_observation, expected_finals)
+    np.testing.assert_array_equal(trajectory.episode_returns, np.array(returns, np.float32))
+    np.testing.assert_array_equal(trajectory.episode_lengths, lengths)
+    assert lengths
+    assert trajectory.log_prob == pytest.approx(
+        policy.log_prob(trajectory.observation[:-1], trajectory.action), abs=1e-4
+    )
+
+
+def test_actions_are_drawn_from_the_policy(
+    make_task: MakeTask, load_continuous: LoadPolicy
+) -> None:
+    task = make_task("Pendulum-v1", steps=50)
+    policy = load_continuous(3, 1)
+    trajectory = sample_fragment(task, [make_environment(task.env)], policy)
+    outputs = policy.outputs(trajectory.observation[:-1])
+    noise = (trajectory.action - outputs[..., :1]) / np.exp(outputs[..., 1:])
+    rng = noise_generator(task.seed)
+    expected = np.stack([rng.standard_normal((1, 1), np.float32) for _ in range(50)])
+    np.testing.assert_allclose(noise, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("script", "terminated", "truncated", "observation", "final", "returns", "lengths"),
+    [
+        ("....", "0000", "0000", ["00", "01", "02", "03", "04"], [], [], []),
+        (".t..", "0100", "0000", ["00", "01", "10", "11", "12"], [], [3], [2]),
+        (".u..", "0000", "0100", ["00", "01", "10", "11", "12"], ["02"], [3], [2]),
+        (".b..", "0100", "0100", ["00", "01", "10", "11", "12"], [], [3], [2]),
+        ("...t", "0001", "0000", ["00", "01", "02", "03", "04"], [], [10], [4]),
+        ("...u", "0000", "0001", ["00", "01", "02", "03", "04"], ["04"], [10], [4]),
+        ("...b", "0001", "0001", ["00", "01", "02", "03", "04"], [], [10], [4]),
+        (
+            "tutu",
+            "1010",
+            "0101",
+            ["00", "10", "20", "30", "31"],
+            ["11", "31"],
+            [1, 2, 3, 4],
+            [1] * 4,
+        ),
+        ("u..u", "0000", "1001", ["00", "10", "11", "12", "13"], ["01", "13"], [1, 9], [1, 3]),
+    ],
+)
+def test_ends_inside_and_at_the_last_step(
+    script: str,
+    terminated: str,
+    truncated: str,
+    observation: list[str],
+    final: list[str],
+    returns: list[float],
+    lengths: list[int],
+    make_task: MakeTask,
+    load_discrete: LoadPolicy,
+) -> None:
+    task = make_task(env_kwargs={"script": script}, steps=4)
+    env = make_environment(task.env)
+    trajectory = sample_fragment(task, [env], load_discrete(2, 2))
+
+    def rows(texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.array([[int(c) for c in text] for text in texts], np.float32).reshape(-1, 2)
+
+    np.testing.assert_array_equal(trajectory.observation[:, 0], rows(observation))
+    np.testing.assert_array_equal(trajectory.final_observation, rows(final))
+    assert "".join(str(int(flag)) for flag in trajectory.terminated[:, 0]) == terminated
+    assert "".join(str(int(flag)) for flag in trajectory.truncated[:, 0]) == truncated
+    np.testing.assert_array_equal(trajectory.reward[:, 0], [1, 2, 3, 4])
+    np.testing.assert_array_equal(trajectory.episode_returns, returns)
+    np.testing.assert_array_equal(trajectory.episode_lengths, lengths)
+    ends_inside = sum(event != "." for event in script[:-1])
+    assert env.unwrapped.num_resets == 1 + ends_inside  # type: ignore[attr-defined]
+    decoded = decode_trajectory(encode_trajectory(trajectory), environment=describe(task.env))
+    assert decoded.num_steps == 4
+
+
+def test_environments_side_by_side_keep_their_columns(
+    make_task: MakeTask, load_discrete: LoadPolicy
+) -> None:
+    tasks = [make_task(env_kwargs={"script": s}) for s in ("..u.", "u.t.", "....")]
+    envs = [make_environment(task.env) for task in tasks]
+    task = make_task(steps=12, num_envs=3)
+    trajectory = sample_fragment(task, envs, load_discrete(2, 2))
+    assert trajectory.reward.shape == (4, 3)
+    np.testing.assert_array_equal(trajectory.truncated.nonzero(), [[0, 2], [1, 0]])
+    np.testing.assert_array_equal(trajectory.terminated.nonzero(), [[2], [1]])
+    np.testing.assert_array_equal(trajectory.final_observation, [[0, 1], [0, 3]])  # (t, b) order
+    np.testing.assert_array_equal(trajectory.episode_lengths, [1, 3, 2])
+    np.testing.assert_array_equal(trajectory.observation[-1], [[1, 1], [2, 1], [0, 4]])
+
+
+def test_environments_side_by_side_start_differently(
+    make_task: MakeTask, load_continuous: LoadPolicy
+) -> None:
+    task = make_task("Pendulum-v1", steps=30, num_envs=3)
+    envs = [make_environment(task.env) for _ in range(3)]
+    trajectory = sample_fragment(task, envs, load_continuous(3, 1))
+    starts = trajectory.observation[0]
+    assert len(np.unique(starts, axis=0)) == 3
+    assert env_seed(task.seed, 0) == task.seed
+
+
+@pytest.mark.parametrize("env_id", ["Hopper-v5", "Pendulum-v1"])
+def test_the_same_task_gives_the_same_bytes_whatever_ran_before(
+    env_id: str, make_task: MakeTask, load_continuous: LoadPolicy
+) -> None:
+    task = make_task(env_id, steps=300, num_envs=2)
+    envs = [make_environment(task.env) for _ in range(2)]
+    assert envs[0].observation_space.shape is not None
+    assert envs[0].action_space.shape is not None
+    sizes = envs[0].observation_space.shape[0], envs[0].action_space.shape[0]
+    policy = load_continuous(*sizes)
+    fresh = encode_trajectory(sample_fragment(task, envs, policy))
+    other = sample_fragment(task.model_copy(update={"seed": 12}), envs, policy)
+    assert encode_trajectory(other) != fresh
+    again = sample_fragment(task.model_copy(update={"attempt": 1}), envs[::-1], policy)
+    assert encode_trajectory(again) == fresh
+
+
+def test_the_action_noise_is_not_the_environments_own_random_stream(
+    make_task: MakeTask,
+) -> None:
+    env = gymnasium.make("Pendulum-v1")
+    env.reset(seed=11)
+    same_stream = np.random.default_rng(11).bit_generator.state["state"]["inc"]
+    assert env.unwrapped.np_random.bit_generator.state["state"]["inc"] == same_stream
+    assert noise_generator(11).bit_generator.state["state"]["inc"] != same_stream
+
+
+def test_discrete_actions_start_where_the_environment_counts_from(
+    make_task: MakeTask, load_discrete: LoadPolicy
+) -> None:
+    task = make_task(env_kwargs={"first_action": 5}, steps=50)
+    env = make_environment(task.env)
+    trajectory = sample_fragment(task, [env], load_discrete(2, 2))
+    assert set(trajectory.action.ravel().tolist()) == {0, 1}
+    handed = env.unwrapped.actions  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(handed, trajectory.action[:, 0] + 5)
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("..r", "Scripted-v0: reward is not finite at step 2"),
+        ("..o", "Scripted-v0: observation is not finite at step 3"),
+        ("..!", r"Scripted-v0 failed at step 2: OSError\('the simulator fell over'\)"),
+        ("r.!", "reward is not finite at step 0"),
+        ("o.!", "observation is not finite at step 1"),
+    ],
+)
+def test_a_broken_step_drops_the_rollout_and_is_named(
+    script: str, message: str, make_task: MakeTask, load_discrete: LoadPolicy
+) -> None:
+    task = make_task(env_kwargs={"script": script})
+    with pytest.raises(RolloutError, match=message):
+        sample_fragment(task, [make_environment(task.env)], load_discrete(2, 2))
+
+
+@pytest.mark.parametrize("script", [".r", ".o", ".!"])
+def test_a_broken_evaluation_is_named(
+    script: str, make_task: MakeTask, load_discrete: LoadPolicy
+) -> None:
+    task = make_task(env_kwargs={"script": script}, mode="evaluate")
+    with pytest.raises(RolloutError, match="Scripted-v0 failed at step"):
+        evaluate_episode(task, make_environment(task.env), load_discrete(2, 2))
+
+
+@pytest.mark.parametrize(("size", "choices"), [(3, 2), (2, 3)])
+def test_a_policy_of_another_shape_is_refused(
+    size: int, choices: int, make_task: MakeTask, load_discrete: LoadPolicy
+) -> None:
+    task = make_task()
+    env = make_environment(task.env)
+    for run in (
+        lambda policy: sample_fragment(task, [env], policy),
+        lambda policy: evaluate_episode(task, env, policy),
+    ):
+        with pytest.raises(RolloutError, match="but the policy takes"):
+            run(load_discrete(size, choices))
+
+
+def test_a_continuous_policy_is_refused_where_actions_are_discrete(
+    make_task: MakeTask, load_continuous: LoadPolicy
+) -> None:
+    task = make_task()
+    with pytest.raises(RolloutError, match="but the policy takes"):
+        sample_fragment(task, [make_environment(task.env)], load_continuous(2, 2))
+
+
+def test_steps_must_be_shared_equally(make_task: MakeTask, load_discrete: LoadPolicy) -> None:
+    task = make_task(steps=7, num_envs=2)
+    envs = [make_environment(task.env) for _ in range(2)]
+    with pytest.raises(RolloutError, match="7 steps cannot be shared by num_envs = 2"):
+        sample_fragment(task, envs, load_discrete(2, 2))
+
+
+@pytest.mark.parametrize(("env_id", "size", "actions", "discrete", "to_env"), ENVIRONMENTS)
+def test_an_evaluation_is_what_a_plain_loop_sees(
+    env_id: str,
+    size: int,
+    actions: int,
+    discrete: bool,
+    to_env: ToEnv,
+    make_task: MakeTask,
+    load_discrete: LoadPolicy,
+    load_continuous: LoadPolicy,
+) -> None:
+    task = make_task(env_id, mode="evaluate", steps=1)
+    policy = (load_discrete if discrete else load_continuous)(size, actions)
+    env = make_environment(task.env)
+    evaluate_episode(task.model_copy(update={"seed": 99}), env, policy)
+    episode = evaluate_episode(task, env, policy)
+    env.close()
+    total, length, ended = 0.0, 0, False
+    with gymnasium.make(env_id) as plain:
+        observation, _ = plain.reset(seed=task.seed)
+        while not ended:
+            action = policy.mode(np.array(observation, np.float32))
+            observation, reward, terminated, truncated, _ = plain.step(to_env(action))
+            total, length, ended = total + float(reward), length + 1, terminated or truncated
+    assert episode.length == length
+    assert episode.episode_return == pytest.approx(total, rel=1e-4)
+    assert (episode.job_id, episode.round, episode.actor_index) == ("job-1", 3, 5)
+
+
+def test_an_evaluation_without_a_time_limit_is_cut(
+    make_task: MakeTask, load_discrete: LoadPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollout, "MAX_EVALUATION_STEPS", 20)
+    task = make_task(mode="evaluate")
+    episode = evaluate_episode(task, make_environment(task.env), load_discrete(2, 2))
+    assert episode.length == 20
