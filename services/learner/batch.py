@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from services.learner.advantages import generalised_advantages, standardised
@@ -61,35 +62,24 @@ def build_batch(
     ordered = _ordered(trajectories)
     device = network.flat.device
 
-    def gathered(rows: list[np.ndarray]) -> Tensor:
-        return torch.from_numpy(np.concatenate(rows, axis=1)).to(device)
+    def gathered(rows: list[NDArray[np.generic]]) -> Tensor:
+        return torch.from_numpy(np.concatenate(rows, axis=1)).to(device)  # [T or T + 1, B, ...]
 
-    observation = gathered([t.observation for t in ordered])  # [T + 1, B, *obs]
-    length, num_envs = observation.shape[0] - 1, observation.shape[1]
     # [B, T + 1, O]: environment-major from here on, as TrainingBatch is
-    observation = observation.flatten(start_dim=2).transpose(0, 1).float().contiguous()
-    terminated = gathered([t.terminated for t in ordered])
-    truncated = gathered([t.truncated for t in ordered])
-    final_observation = np.concatenate([t.final_observation for t in ordered])
+    observation = _flat_floats(gathered([t.observation for t in ordered]).transpose(0, 1), keep=2)
+    action = gathered([t.action for t in ordered]).transpose(0, 1).flatten(0, 1)
     with torch.no_grad():
-        value = network.values(observation.flatten(0, 1)).view(num_envs, length + 1)
-        next_value = value[:, 1:].clone()
-        if len(final_observation):
-            final = torch.from_numpy(final_observation).to(device).flatten(1).float()
-            rows = np.concatenate(_final_rows(ordered), axis=1)
-            next_value[tuple(torch.from_numpy(rows).to(device))] = network.values(final)
-        value = value[:, :-1]
+        value, next_value = _values(network, observation, ordered)
         advantage = generalised_advantages(
             gathered([t.reward for t in ordered]),
             value.t().contiguous(),
             next_value.t().contiguous(),
-            terminated,
-            truncated,
+            gathered([t.terminated for t in ordered]),
+            gathered([t.truncated for t in ordered]),
             discount=discount,
             gae_lambda=gae_lambda,
         ).t()
         flat_observation = observation[:, :-1].flatten(0, 1)
-        action = gathered([t.action for t in ordered]).transpose(0, 1).flatten(0, 1)
         outputs = network.policy_outputs(flat_observation)
         log_prob = network.distribution.log_prob(outputs, action)
     return TrainingBatch(
@@ -104,7 +94,32 @@ def build_batch(
     )
 
 
-def _final_rows(ordered: Sequence[Trajectory]) -> list[np.ndarray]:
+def _values(
+    network: ActorCritic, observation: Tensor, ordered: Sequence[Trajectory]
+) -> tuple[Tensor, Tensor]:
+    """Return V of each step's state and of the state it led to, both # [B, T].
+
+    Args:
+        network: Has the value function.
+        observation: # [B, T + 1, O]
+        ordered: For the final observations of truncated episodes, which `observation` lacks.
+    """
+    value = network.values(observation.flatten(0, 1)).view(observation.shape[:2])
+    next_value = value[:, 1:].clone()
+    rows = np.concatenate(_final_rows(ordered), axis=1)
+    if rows.size:
+        final = torch.from_numpy(np.concatenate([t.final_observation for t in ordered]))
+        final_value = network.values(_flat_floats(final.to(value.device), keep=1))
+        next_value[tuple(torch.from_numpy(rows).to(value.device))] = final_value
+    return value[:, :-1], next_value
+
+
+def _flat_floats(observation: Tensor, *, keep: int) -> Tensor:
+    """Return the observations as # [..., O] float32, with `keep` leading dimensions as they are."""
+    return observation.flatten(start_dim=keep).float().contiguous()
+
+
+def _final_rows(ordered: Sequence[Trajectory]) -> list[NDArray[np.int64]]:
     """Return where each trajectory's final observations belong, as # [2, F] rows (b, t).
 
     Final observations come in (t, b) order of the steps that truncated without terminating; b is

@@ -3,8 +3,8 @@
 Nine tenths of an update are products of a minibatch with a 256 x 256 layer. Torch sends these to
 MKL, which on AMD processors stays with 256-bit instructions; oneDNN uses 512 bits where there are
 any and applies a layer's tanh while the result is still in registers. Its call costs some 10 us
-more, so only large products go there. Every function falls back to plain torch where oneDNN is missing or
-does not apply (GPU, float64), with the same result up to rounding.
+more, so only large products go there. Every function falls back to plain torch where oneDNN is
+missing or does not apply (GPU, float64), with the same result up to rounding.
 """
 
 from typing import Literal

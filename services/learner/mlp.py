@@ -16,7 +16,7 @@ from torch import Tensor
 from services.learner import gemm
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
     """One dense layer's parameters, or anything of the same shape: gradients, a direction."""
 
@@ -24,7 +24,7 @@ class Layer:
     bias: Tensor  # [out]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Activations:
     """What a forward pass leaves for the passes after it."""
 
@@ -32,13 +32,13 @@ class Activations:
     output: Tensor  # [N, out]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deltas:
     """Derivatives of an objective with respect to each layer's `a`, and the slopes of its tanh."""
 
     deltas: tuple[Tensor, ...]  # L x [N, out]
     slopes: tuple[Tensor, ...]  # (L - 1) x [N, out], 1 - h^2 of the layers with a tanh
-    upstream: tuple[Tensor, ...]  # (L - 1) x [N, out], delta[l + 1] W[l + 1], before the slope
+    bends: tuple[Tensor, ...]  # (L - 1) x [N, out], delta[l + 1] W[l + 1] h, for d(1 - h^2)
 
 
 def forward(layers: Sequence[Layer], x: Tensor) -> Activations:
@@ -90,16 +90,17 @@ def deltas(layers: Sequence[Layer], activations: Activations, delta: Tensor) -> 
         activations: Of the samples the objective is over.
         delta: Derivative of the objective with respect to the network's output. # [N, out]
     """
-    all_deltas, slopes, upstream = [delta], [], []
+    all_deltas, slopes, bends = [delta], [], []
     for index in range(len(layers) - 1, 0, -1):
         h = activations.inputs[index]
-        upstream.append(gemm.matmul(all_deltas[-1], layers[index].weight))
+        upstream = gemm.matmul(all_deltas[-1], layers[index].weight)
         slopes.append(1.0 - h * h)
-        all_deltas.append(upstream[-1] * slopes[-1])
+        bends.append(upstream * h)
+        all_deltas.append(upstream * slopes[-1])
     return Deltas(
         deltas=tuple(reversed(all_deltas)),
         slopes=tuple(reversed(slopes)),
-        upstream=tuple(reversed(upstream)),
+        bends=tuple(reversed(bends)),
     )
 
 
@@ -157,5 +158,4 @@ def r_backward(
             r_upstream += gemm.matmul(delta, direction[index].weight)
             r_upstream *= at_point.slopes[index - 1]
             # d(1 - h^2) = -2 h R{h}
-            bend = at_point.upstream[index - 1] * h
-            r_delta = r_upstream.addcmul_(bend, r_h, value=-2.0)
+            r_delta = r_upstream.addcmul_(at_point.bends[index - 1], r_h, value=-2.0)

@@ -4,6 +4,15 @@ import os
 
 import torch
 
+DEFAULT_THREADS = 1
+"""Threads of one operation unless told otherwise.
+
+The matrices of an update are so small that a second thread saves at most a third, and only on an
+idle machine: beside other busy processes, such as actors, threads wait for each other at the end of
+every operation and an update takes ten times as long. One thread also makes the bits of a policy
+independent of the number of cores.
+"""
+
 
 def configure_torch(threads: int | None = None) -> None:
     """Set the number of compute threads and refuse operations that are not deterministic.
@@ -12,15 +21,15 @@ def configure_torch(threads: int | None = None) -> None:
     formed, so equal runs need equal counts.
 
     Args:
-        threads: Threads one operation may use; None keeps torch's own choice, the cores it sees.
+        threads: Threads one operation may use; None for DEFAULT_THREADS.
 
     Raises:
         ValueError: `threads` is below 1.
     """
-    if threads is not None:
-        if threads < 1:
-            raise ValueError(f"threads ({threads}) must be at least 1, or None for torch's choice")
-        torch.set_num_threads(threads)
+    chosen = DEFAULT_THREADS if threads is None else threads
+    if chosen < 1:
+        raise ValueError(f"threads ({threads}) must be at least 1, or None for {DEFAULT_THREADS}")
+    torch.set_num_threads(chosen)
     # cuBLAS reads this once, when the GPU is first used, and is deterministic only with it.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)

@@ -1,24 +1,24 @@
 """Proximal policy optimisation with an adaptive KL penalty, bit-exact to repeat and to resume.
 
 One update takes `num_epochs` passes over the round's samples, reshuffled for each pass, one Adam
-step per minibatch. Every sample is used once per pass: N samples make ceil(N / minibatch_size)
-minibatches whose sizes differ by at most one, so no step is taken on a tiny rest. A step whose
-loss or gradient is not finite is skipped and counted; it changes neither parameters nor moments.
+step per minibatch. A step whose loss or gradient is not finite is skipped and counted; it changes
+neither parameters nor moments.
 
 Equal state and equal trajectories give equal bits on one CPU type and thread count: the shuffling
 has a generator of its own, and `state` holds everything the next update depends on.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from services.learner import mlp
+from services.learner.algorithms.minibatch import Minibatch, shuffled_minibatches
 from services.learner.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
-from services.learner.algorithms.ppo_loss import STATS, Minibatch, ppo_gradient
+from services.learner.algorithms.ppo_loss import STATS, ppo_gradient
 from services.learner.batch import TrainingBatch, build_batch
 from services.learner.curvature import measure_curvature
 from services.learner.networks import ActorCritic, PolicyPayload, build_network, policy_payload
@@ -64,10 +64,8 @@ class Ppo:
         }
         self._adam.state[parameters] = self._moments
 
-        views, gradients = (
-            self._network.views_of(parameters),
-            self._network.views_of(self._gradient),
-        )
+        views = self._network.views_of(parameters)
+        gradients = self._network.views_of(self._gradient)
         self._policy = self._network.layers("policy", views)
         self._value = self._network.layers("value", views)
         self._policy_gradient = self._network.layers("policy", gradients)
@@ -86,6 +84,12 @@ class Ppo:
     def update(self, trajectories: Sequence[Trajectory]) -> PolicyUpdate:
         """Improve the policy with one round of trajectories, in whatever order they arrived.
 
+        Stats are means over the steps taken of: `policy_loss`, `value_loss`, `kl` (nats, old to
+        new), `entropy` (nats), `clip_fraction` and `value_clip_fraction` (of samples), `loss`,
+        `grad_norm`. Further `explained_variance` of the value targets by the values before the
+        update, `behaviour_log_prob_error` (largest difference between an actor's log-probability
+        and ours), `kl_coefficient` as used, `num_minibatches` and `skipped_steps`.
+
         Raises:
             ValueError: The trajectories do not make a batch.
             FloatingPointError: Not one gradient step was finite; the policy is as before.
@@ -96,33 +100,16 @@ class Ppo:
             discount=self._hyperparameters.discount,
             gae_lambda=self._hyperparameters.gae_lambda,
         )
-        steps: list[Tensor] = []
-        num_minibatches = 0
-        with torch.no_grad():
-            for minibatch in self._minibatches(batch):
-                num_minibatches += 1
-                stats = self._gradient_step(minibatch)
-                if stats is not None:
-                    steps.append(stats)
-        if not steps:
-            raise FloatingPointError(
-                f"loss or gradient was not finite in all {num_minibatches} steps of the update; "
-                "a smaller learning_rate may help"
-            )
-        means = torch.stack(steps).double().mean(0).tolist()
-        summary: dict[str, float] = dict(zip((*STATS, "grad_norm"), means, strict=True))
-        summary |= _batch_stats(batch)
-        summary["kl_coefficient"] = self._kl_coefficient
-        summary["num_minibatches"] = float(num_minibatches)
-        summary["skipped_steps"] = float(num_minibatches - len(steps))
+        stats = self._passes(batch) | _batch_stats(batch)
+        stats["kl_coefficient"] = self._kl_coefficient
         self._kl_coefficient = adapted_kl_coefficient(
             self._kl_coefficient,
-            summary["kl"],
+            stats["kl"],
             target=self._hyperparameters.kl_target,
             maximum=self._hyperparameters.kl_coefficient_max,
         )
         self._last_batch = batch
-        return PolicyUpdate(stats=summary)
+        return PolicyUpdate(stats=stats)
 
     def curvature(self, rule: DetectorRule) -> Curvature | None:
         """Measure the surrogate objective at the present policy on the last update's samples.
@@ -150,8 +137,8 @@ class Ppo:
         """Continue from what `state` returned.
 
         Raises:
-            ValueError: An array or scalar is missing, unknown or of the wrong shape; nothing has
-                been changed then.
+            ValueError: An array or scalar is missing, unknown, of the wrong shape or no number;
+                nothing has been changed then.
         """
         own_arrays, own_scalars = self.state()
         _require_same_names("array", own_arrays, arrays)
@@ -162,12 +149,14 @@ class Ppo:
                     f"state array {name!r} is {arrays[name].dtype}{list(arrays[name].shape)}, "
                     f"this network needs {own.dtype}{list(own.shape)}"
                 )
+        adam_step, kl_coefficient = float(scalars["adam_step"]), float(scalars["kl_coefficient"])
         for prefix, flat in self._buffers().items():
             for name, view in self._network.views_of(flat).items():
                 view.copy_(torch.from_numpy(np.array(arrays[f"{prefix}.{name}"])))
         self._generator.set_state(torch.from_numpy(np.array(arrays["generator"])))
-        self._moments["step"].fill_(float(scalars["adam_step"]))
-        self._kl_coefficient = float(scalars["kl_coefficient"])
+        self._moments["step"].fill_(adam_step)
+        self._kl_coefficient = kl_coefficient
+        self._last_batch = None
 
     def _buffers(self) -> dict[str, Tensor]:
         return {
@@ -176,34 +165,26 @@ class Ppo:
             "adam_exp_avg_sq": self._moments["exp_avg_sq"],
         }
 
-    def _minibatches(self, batch: TrainingBatch) -> Iterator[Minibatch]:
-        count = math.ceil(batch.num_samples / self._hyperparameters.minibatch_size)
-        for _ in range(self._hyperparameters.num_epochs):
-            order = torch.randperm(batch.num_samples, generator=self._generator)
-            order = order.to(batch.observation.device)
-            # Gathering the whole pass at once leaves nothing but views to each step.
-            shuffled = [
-                field.index_select(0, order).tensor_split(count)
-                for field in (
-                    batch.observation,
-                    batch.action,
-                    batch.advantage,
-                    batch.value_target,
-                    batch.log_prob,
-                    batch.outputs,
-                )
-            ]
-            for observation, action, advantage, value_target, log_prob, outputs in zip(
-                *shuffled, strict=True
-            ):
-                yield Minibatch(
-                    observation=observation,
-                    action=action,
-                    advantage=advantage,
-                    value_target=value_target,
-                    log_prob=log_prob,
-                    outputs=outputs,
-                )
+    def _passes(self, batch: TrainingBatch) -> dict[str, float]:
+        minibatches = shuffled_minibatches(
+            batch,
+            num_epochs=self._hyperparameters.num_epochs,
+            minibatch_size=self._hyperparameters.minibatch_size,
+            generator=self._generator,
+        )
+        with torch.no_grad():
+            steps = [self._gradient_step(minibatch) for minibatch in minibatches]
+        taken = [step for step in steps if step is not None]
+        if not taken:
+            raise FloatingPointError(
+                f"loss or gradient was not finite in all {len(steps)} steps of the update; "
+                "a smaller learning_rate may help"
+            )
+        means = torch.stack(taken).double().mean(0).tolist()
+        return dict(zip((*STATS, "grad_norm"), means, strict=True)) | {
+            "num_minibatches": float(len(steps)),
+            "skipped_steps": float(len(steps) - len(taken)),
+        }
 
     def _gradient_step(self, minibatch: Minibatch) -> Tensor | None:
         """Take one Adam step; return its stats # [8], or None if it was skipped as not finite."""
@@ -253,7 +234,7 @@ def _batch_stats(batch: TrainingBatch) -> dict[str, float]:
     target, error = batch.value_target.double(), (batch.value_target - batch.value).double()
     variance = float(target.var(correction=0))
     explained = 1.0 - float(error.var(correction=0)) / variance if variance > 0 else 0.0
-    gap = (batch.log_prob - batch.behaviour_log_prob).abs().max()
+    gap = (batch.log_prob - batch.behaviour_log_prob).abs().max().nan_to_num()
     return {"explained_variance": explained, "behaviour_log_prob_error": float(gap)}
 
 

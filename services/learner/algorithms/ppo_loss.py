@@ -20,20 +20,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from services.learner.algorithms.minibatch import Minibatch
 from services.learner.distributions import Distribution
 from shared.hyperparameters import PpoHyperparameters
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Minibatch:
-    """Samples of one gradient step; fields as in `TrainingBatch`."""
-
-    observation: Tensor  # [n, O]
-    action: Tensor  # [n, A] or [n] int64
-    advantage: Tensor  # [n]
-    value_target: Tensor  # [n]
-    log_prob: Tensor  # [n]
-    outputs: Tensor  # [n, D]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,18 +107,11 @@ def ppo_gradient(
 
     Arguments as in `ppo_loss`, without gradient tracking.
     """
-    advantage, clip = minibatch.advantage, hyperparameters.clip
-    entropy_coefficient = hyperparameters.entropy_coefficient
-    n = len(value)
+    n, entropy_coefficient = len(value), hyperparameters.entropy_coefficient
     new = distribution.terms(minibatch.outputs, outputs, minibatch.action)
-
     ratio = torch.exp(new.log_prob - minibatch.log_prob)
-    unclipped = advantage * ratio
-    clipped = advantage * ratio.clamp(1.0 - clip, 1.0 + clip)
-    surrogate = torch.minimum(unclipped, clipped)
-    # Where the clipped branch is the smaller one, the sample does not move the policy.
-    slope = torch.where(unclipped > clipped, 0.0, unclipped).mul_(-1.0 / n)
-    d_outputs = new.score * slope.unsqueeze(1)
+    surrogate, slope = _clipped_surrogate(ratio, minibatch.advantage, hyperparameters.clip)
+    d_outputs = new.score * slope.mul_(-1.0 / n).unsqueeze(1)
     if kl_coefficient:
         d_outputs.add_(new.kl_gradient, alpha=kl_coefficient / n)
     if entropy_coefficient:
@@ -137,19 +119,17 @@ def ppo_gradient(
 
     error = value - minibatch.value_target
     squared_error = error * error
-    value_clipped = squared_error > hyperparameters.value_clip
-    bounded = squared_error.clamp(max=hyperparameters.value_clip)
-    d_value = error.mul_(2.0 * hyperparameters.value_coefficient / n)
-    d_value = d_value.masked_fill_(value_clipped, 0.0).unsqueeze(1)
+    clipped = squared_error > hyperparameters.value_clip
+    d_value = error.mul_(2.0 * hyperparameters.value_coefficient / n).masked_fill_(clipped, 0.0)
 
     means = torch.stack(
         (
             surrogate.neg(),
-            bounded,
+            squared_error.clamp_(max=hyperparameters.value_clip),
             new.kl,
             distribution.entropy(outputs),
-            (ratio.sub_(1.0).abs_() > clip).to(value.dtype),
-            value_clipped.to(value.dtype),
+            (ratio.sub_(1.0).abs_() > hyperparameters.clip).to(value.dtype),
+            clipped.to(value.dtype),
         )
     ).mean(1)
     loss = means[0] + hyperparameters.value_coefficient * means[1]
@@ -158,5 +138,16 @@ def ppo_gradient(
     if entropy_coefficient:
         loss = loss - entropy_coefficient * means[3]
     return PpoGradient(
-        outputs=d_outputs, value=d_value, stats=torch.cat((means, loss.unsqueeze(0)))
+        outputs=d_outputs,
+        value=d_value.unsqueeze(1),
+        stats=torch.cat((means, loss.unsqueeze(0))),
     )
+
+
+def _clipped_surrogate(ratio: Tensor, advantage: Tensor, clip: float) -> tuple[Tensor, Tensor]:
+    """Return the clipped surrogate # [n] and its derivative by log pi # [n]."""
+    unclipped = advantage * ratio
+    clipped = advantage * ratio.clamp(1.0 - clip, 1.0 + clip)
+    # Where the clipped branch is the smaller one, the sample does not move the policy.
+    slope = torch.where(unclipped > clipped, 0.0, unclipped)
+    return torch.minimum(unclipped, clipped), slope

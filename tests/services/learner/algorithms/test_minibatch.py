@@ -1,0 +1,65 @@
+"""How a batch is cut into gradient steps."""
+
+import torch
+
+from services.learner.algorithms.minibatch import Minibatch, shuffled_minibatches
+from services.learner.batch import TrainingBatch
+
+
+def batch_of(num_samples: int) -> TrainingBatch:
+    """Every field of sample i holds i."""
+    row = torch.arange(num_samples, dtype=torch.float32)
+    column = row.unsqueeze(1)
+    return TrainingBatch(
+        observation=column,
+        action=column,
+        advantage=row,
+        value_target=row,
+        value=row,
+        log_prob=row,
+        outputs=column,
+        behaviour_log_prob=row,
+    )
+
+
+def minibatches_of(num_samples: int, *, size: int, epochs: int, seed: int = 0) -> list[Minibatch]:
+    return list(
+        shuffled_minibatches(
+            batch_of(num_samples),
+            num_epochs=epochs,
+            minibatch_size=size,
+            generator=torch.Generator().manual_seed(seed),
+        )
+    )
+
+
+def test_every_pass_uses_every_sample_once_in_an_order_of_its_own() -> None:
+    minibatches = minibatches_of(100, size=30, epochs=3)
+    passes = [
+        torch.cat([m.advantage for m in minibatches[start : start + 4]]) for start in (0, 4, 8)
+    ]
+    for order in passes:
+        assert order.sort().values.tolist() == list(range(100))
+    assert len({tuple(order.tolist()) for order in passes}) == 3
+
+
+def test_sizes_differ_by_at_most_one_and_never_exceed_the_limit() -> None:
+    for num_samples, sizes in ((100, [25] * 4), (90, [30] * 3), (91, [23, 23, 23, 22]), (7, [7])):
+        found = [len(m.advantage) for m in minibatches_of(num_samples, size=30, epochs=1)]
+        assert found == sizes
+
+
+def test_the_fields_of_a_sample_stay_together() -> None:
+    for m in minibatches_of(50, size=8, epochs=2):
+        for field in (m.observation, m.action, m.outputs):
+            assert torch.equal(field[:, 0], m.advantage)
+        assert torch.equal(m.value_target, m.advantage)
+        assert torch.equal(m.log_prob, m.advantage)
+
+
+def test_the_generator_alone_decides_the_order() -> None:
+    orders = []
+    for seed in (0, 0, 1):
+        found = minibatches_of(50, size=8, epochs=2, seed=seed)
+        orders.append(torch.cat([m.advantage for m in found]).tolist())
+    assert orders[0] == orders[1] != orders[2]

@@ -1,0 +1,171 @@
+"""PPO's loss against numbers computed by hand and a naive loop; its gradient against autograd."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from services.learner.algorithms.minibatch import Minibatch
+from services.learner.algorithms.ppo_loss import (
+    STATS,
+    PpoGradient,
+    PpoLoss,
+    ppo_gradient,
+    ppo_loss,
+)
+from services.learner.distributions import Categorical, Distribution, Gaussian
+from shared.hyperparameters import PpoHyperparameters
+
+PAPER = PpoHyperparameters()
+ALL_TERMS = PpoHyperparameters(
+    clip=0.2, value_clip=3.0, value_coefficient=0.7, entropy_coefficient=0.05
+)
+CASES: list[Distribution] = [Gaussian(), Categorical()]
+
+
+def hand_minibatch(log_ratio: list[float], advantage: list[float]) -> tuple[Tensor, Minibatch]:
+    """Fair coins: log pi is -log 2, and `log_prob` is chosen to give the wanted ratio."""
+    outputs = torch.zeros(len(log_ratio), 2)
+    return outputs, Minibatch(
+        observation=torch.zeros(len(log_ratio), 1),
+        action=torch.zeros(len(log_ratio), dtype=torch.int64),
+        advantage=torch.tensor(advantage),
+        value_target=torch.tensor([1.0, 2.0, 0.0, 10.0][: len(log_ratio)]),
+        log_prob=-math.log(2.0) - torch.tensor(log_ratio),
+        outputs=torch.tensor([[math.log(3.0), 0.0]]).repeat(len(log_ratio), 1),
+    )
+
+
+def test_hand_computed_numbers() -> None:
+    """Ratios 2, 2, 1/2, 1/2 with clip .3: the pessimistic branch is clipped only when it helps.
+
+    min(2, 1.3) = 1.3; min(-2, -1.3) = -2; min(.5, .7) = .5; min(-.5, -.7) = -.7: mean -.225.
+    Squared value errors 1, 4, 0, 100 -> 10: mean 3.75. Entropy log 2.
+    KL((3/4, 1/4) || (1/2, 1/2)) = 3/4 log 3/2 + 1/4 log 1/2.
+    """
+    log2 = math.log(2.0)
+    outputs, minibatch = hand_minibatch([log2, log2, -log2, -log2], [1.0, -1.0, 1.0, -1.0])
+    loss = ppo_loss(outputs, torch.zeros(4), minibatch, Categorical(), PAPER, kl_coefficient=0.2)
+    kl = 0.75 * math.log(1.5) + 0.25 * math.log(0.5)
+    assert loss.policy_loss.item() == pytest.approx(0.225, abs=1e-6)
+    assert loss.value_loss.item() == pytest.approx(3.75)
+    assert loss.entropy.item() == pytest.approx(log2)
+    assert loss.kl.item() == pytest.approx(kl, abs=1e-6)
+    assert loss.total.item() == pytest.approx(0.225 + 3.75 + 0.2 * kl, abs=1e-5)
+
+    gradient = ppo_gradient(
+        outputs, torch.zeros(4), minibatch, Categorical(), PAPER, kl_coefficient=0.0
+    )
+    # -A r / n of samples 2 and 3, times the score (1/2, -1/2) of the fair coin; clipped ones: 0
+    expected = [[0.0, 0.0], [0.25, -0.25], [-0.0625, 0.0625], [0.0, 0.0]]
+    np.testing.assert_allclose(gradient.outputs.numpy(), expected, atol=1e-6)
+    # 2 (V - target) / n, and 0 where the error is clamped
+    np.testing.assert_allclose(gradient.value[:, 0].numpy(), [-0.5, -1.0, 0.0, 0.0])
+    stats = dict(zip(STATS, gradient.stats.tolist(), strict=True))
+    assert stats["clip_fraction"] == 1.0
+    assert stats["value_clip_fraction"] == 0.25
+
+
+def random_case(distribution: Distribution, seed: int = 0) -> tuple[Tensor, Tensor, Minibatch]:
+    """New outputs, new values and a minibatch whose ratios fall on both sides of the clip."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    outputs, old = 0.5 * draw(64, 4), 0.5 * draw(64, 4)
+    if distribution.name == "categorical":
+        action = torch.randint(4, (64,), generator=generator)
+    else:
+        action = draw(64, 2)
+    return (
+        outputs,
+        2.0 * draw(64),
+        Minibatch(
+            observation=draw(64, 3),
+            action=action,
+            advantage=draw(64),
+            value_target=2.0 * draw(64),
+            log_prob=distribution.log_prob(outputs, action) + 0.4 * draw(64),
+            outputs=old,
+        ),
+    )
+
+
+def naive_total(
+    outputs: Tensor,
+    value: Tensor,
+    minibatch: Minibatch,
+    distribution: Distribution,
+    hyperparameters: PpoHyperparameters,
+    kl_coefficient: float,
+) -> float:
+    """The same loss, one sample after the other in Python floats."""
+    h = hyperparameters
+    total = 0.0
+    for i in range(len(value)):
+        one, action = outputs[i : i + 1], minibatch.action[i : i + 1]
+        ratio = math.exp(distribution.log_prob(one, action).item() - minibatch.log_prob[i].item())
+        a = minibatch.advantage[i].item()
+        bounded = min(max(ratio, 1 - h.clip), 1 + h.clip)
+        error = (value[i].item() - minibatch.value_target[i].item()) ** 2
+        total += -min(a * ratio, a * bounded)
+        total += h.value_coefficient * min(error, h.value_clip)
+        total -= h.entropy_coefficient * distribution.entropy(one).item()
+        total += kl_coefficient * distribution.kl(minibatch.outputs[i : i + 1], one).item()
+    return total / len(value)
+
+
+@pytest.mark.parametrize("distribution", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("hyperparameters", [PAPER, ALL_TERMS])
+@pytest.mark.parametrize("kl_coefficient", [0.0, 0.3])
+def test_loss_agrees_with_a_naive_loop_and_gradient_with_autograd(
+    distribution: Distribution, hyperparameters: PpoHyperparameters, kl_coefficient: float
+) -> None:
+    outputs, value, minibatch = random_case(distribution)
+
+    def loss_of(outputs: Tensor, value: Tensor) -> PpoLoss:
+        return ppo_loss(
+            outputs, value, minibatch, distribution, hyperparameters, kl_coefficient=kl_coefficient
+        )
+
+    leaves = (outputs.clone().requires_grad_(), value.clone().requires_grad_())
+    loss = loss_of(*leaves)
+    expected = naive_total(outputs, value, minibatch, distribution, hyperparameters, kl_coefficient)
+    assert loss.total.item() == pytest.approx(expected, rel=1e-12)
+
+    d_outputs, d_value = torch.autograd.grad(loss.total, leaves)
+    found: PpoGradient = ppo_gradient(
+        outputs, value, minibatch, distribution, hyperparameters, kl_coefficient=kl_coefficient
+    )
+    torch.testing.assert_close(found.outputs, d_outputs)
+    torch.testing.assert_close(found.value[:, 0], d_value)
+    stats = dict(zip(STATS, found.stats.tolist(), strict=True))
+    for name in ("policy_loss", "value_loss", "kl", "entropy"):
+        assert stats[name] == pytest.approx(getattr(loss, name).item(), rel=1e-12)
+    assert stats["loss"] == pytest.approx(loss.total.item(), rel=1e-12)
+    assert 0.0 < stats["clip_fraction"] < 1.0
+    assert 0.0 < stats["value_clip_fraction"] < 1.0
+
+
+def test_a_term_that_is_left_out_cannot_poison_the_loss() -> None:
+    outputs, minibatch = hand_minibatch([0.0], [1.0])
+    impossible = Minibatch(
+        observation=minibatch.observation,
+        action=minibatch.action,
+        advantage=minibatch.advantage,
+        value_target=minibatch.value_target,
+        log_prob=minibatch.log_prob,
+        outputs=torch.tensor([[math.inf, 0.0]]),
+    )
+    for coefficient, finite in ((0.0, True), (0.2, False)):
+        loss = ppo_loss(
+            outputs, torch.zeros(1), impossible, Categorical(), PAPER, kl_coefficient=coefficient
+        )
+        gradient = ppo_gradient(
+            outputs, torch.zeros(1), impossible, Categorical(), PAPER, kl_coefficient=coefficient
+        )
+        assert math.isfinite(loss.total.item()) is finite
+        assert bool(gradient.outputs.isfinite().all()) is finite

@@ -1,0 +1,128 @@
+"""The training batch against a naive per-sample reconstruction of the same trajectories."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+import torch
+
+from services.learner.batch import TrainingBatch, build_batch
+from services.learner.networks import ActorCritic, build_network
+from shared.contracts import EnvironmentSpec
+from shared.hyperparameters import PpoHyperparameters
+from shared.trajectory import Trajectory
+from tests.services.learner.test_advantages import naive_advantages
+from tests.services.learner.trajectories import CONTINUOUS, DISCRETE, make_trajectory
+
+SMALL = PpoHyperparameters(hidden_sizes=(8, 8))
+
+
+def network_for(environment: EnvironmentSpec) -> ActorCritic:
+    return build_network(environment, SMALL, seed=1)
+
+
+def batch_of(trajectories: list[Trajectory], network: ActorCritic) -> TrainingBatch:
+    return build_batch(trajectories, network, discount=0.9, gae_lambda=0.8)
+
+
+@pytest.mark.parametrize("environment", [CONTINUOUS, DISCRETE])
+def test_samples_stand_actor_by_actor_environment_by_environment_in_time_order(
+    environment: EnvironmentSpec,
+) -> None:
+    network = network_for(environment)
+    trajectories = [make_trajectory(environment, network, actor_index=i) for i in (0, 1)]
+    batch = batch_of(trajectories, network)
+    n = 0
+    for trajectory in trajectories:
+        for b in range(2):
+            for t in range(24):
+                expected = trajectory.observation[t, b].reshape(-1)
+                np.testing.assert_array_equal(batch.observation[n].numpy(), expected)
+                np.testing.assert_array_equal(batch.action[n].numpy(), trajectory.action[t, b])
+                assert batch.behaviour_log_prob[n] == trajectory.log_prob[t, b]
+                n += 1
+    assert n == batch.num_samples
+
+
+def test_advantages_bootstrap_each_cut_episode_from_its_own_final_observation() -> None:
+    network = network_for(CONTINUOUS)
+    trajectories = [make_trajectory(CONTINUOUS, network, actor_index=i) for i in (0, 1, 2)]
+    assert all(len(t.final_observation) > 1 for t in trajectories)
+    batch = batch_of(trajectories, network)
+
+    def value(observation: np.ndarray) -> float:
+        return network.values(torch.from_numpy(observation[None])).item()
+
+    raw, targets = [], []
+    for trajectory in trajectories:
+        final = iter(trajectory.final_observation)
+        v, next_v = np.zeros((24, 2)), np.zeros((24, 2))
+        for t in range(24):
+            for b in range(2):
+                v[t, b] = value(trajectory.observation[t, b])
+                cut = trajectory.truncated[t, b] and not trajectory.terminated[t, b]
+                next_v[t, b] = value(next(final) if cut else trajectory.observation[t + 1, b])
+        advantage = naive_advantages(
+            trajectory.reward.astype(np.float64),
+            v,
+            next_v,
+            trajectory.terminated,
+            trajectory.truncated,
+            0.9,
+            0.8,
+        )
+        raw.append(advantage.T.reshape(-1))
+        targets.append((advantage + v).T.reshape(-1))
+    advantage = np.concatenate(raw)
+    np.testing.assert_allclose(batch.value_target.numpy(), np.concatenate(targets), atol=1e-5)
+    expected = (advantage - advantage.mean()) / advantage.std()
+    np.testing.assert_allclose(batch.advantage.numpy(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("environment", [CONTINUOUS, DISCRETE])
+def test_arrival_order_does_not_change_a_bit(environment: EnvironmentSpec) -> None:
+    network = network_for(environment)
+    trajectories = [make_trajectory(environment, network, actor_index=i) for i in range(4)]
+    first = batch_of(trajectories, network)
+    second = batch_of([trajectories[i] for i in (2, 0, 3, 1)], network)
+    for field in fields(TrainingBatch):
+        assert torch.equal(getattr(first, field.name), getattr(second, field.name)), field.name
+
+
+def test_recomputed_log_probs_agree_with_the_actors() -> None:
+    network = network_for(CONTINUOUS)
+    batch = batch_of([make_trajectory(CONTINUOUS, network, actor_index=0)], network)
+    torch.testing.assert_close(batch.log_prob, batch.behaviour_log_prob, atol=1e-6, rtol=0)
+
+
+def test_stored_arrays_may_be_read_only() -> None:
+    network = network_for(CONTINUOUS)
+    trajectory = make_trajectory(CONTINUOUS, network, actor_index=0)
+    for array in (trajectory.observation, trajectory.final_observation, trajectory.reward):
+        array.setflags(write=False)
+    assert batch_of([trajectory], network).num_samples == 48
+
+
+def test_byte_observations_are_read_as_floats() -> None:
+    network = network_for(CONTINUOUS)
+    trajectory = make_trajectory(CONTINUOUS, network, actor_index=0)
+    as_bytes = replace(
+        trajectory,
+        observation=trajectory.observation.astype(np.uint8),
+        final_observation=trajectory.final_observation.astype(np.uint8),
+    )
+    assert batch_of([as_bytes], network).observation.dtype == torch.float32
+
+
+def test_impossible_rounds_are_refused() -> None:
+    network = network_for(CONTINUOUS)
+    first = make_trajectory(CONTINUOUS, network, actor_index=0)
+    shorter = make_trajectory(CONTINUOUS, network, actor_index=1, num_steps=5)
+    with pytest.raises(ValueError, match="at least one trajectory"):
+        batch_of([], network)
+    with pytest.raises(ValueError, match=r"distinct, got \[0, 0\]"):
+        batch_of([first, first], network)
+    with pytest.raises(ValueError, match=r"one length, got \[5, 24\]"):
+        batch_of([first, shorter], network)
+    with pytest.raises(ValueError, match="actor 0: 0 final observations for"):
+        batch_of([replace(first, final_observation=first.final_observation[:0])], network)

@@ -1,0 +1,125 @@
+"""The hand-written network passes against autograd, in every product path."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from services.learner import gemm, mlp
+from services.learner.mlp import Layer
+
+SIZES = [(3, 4, 5, 2), (40, 16, 1), (7, 2)]
+
+
+def random_layers(sizes: tuple[int, ...], seed: int, dtype: torch.dtype) -> list[Layer]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=dtype).div_(math.sqrt(shape[-1]))
+
+    return [
+        Layer(weight=draw(sizes[i + 1], sizes[i]), bias=draw(sizes[i + 1]))
+        for i in range(len(sizes) - 1)
+    ]
+
+
+def parameters(layers: list[Layer]) -> tuple[Tensor, ...]:
+    return tuple(tensor for layer in layers for tensor in (layer.weight, layer.bias))
+
+
+def objective(x: Tensor, target: Tensor, *flat: Tensor) -> Tensor:
+    """Half the squared distance of the network's output from `target`, by plain torch."""
+    h = x
+    for i in range(0, len(flat), 2):
+        h = h @ flat[i].t() + flat[i + 1]
+        if i < len(flat) - 2:
+            h = torch.tanh(h)
+    return 0.5 * (h - target).square().sum()
+
+
+def data(sizes: tuple[int, ...], dtype: torch.dtype, count: int = 11) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(9)
+    x = torch.randn(count, sizes[0], generator=generator, dtype=dtype)
+    return x, torch.randn(count, sizes[-1], generator=generator, dtype=dtype)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_gradients_agree_with_autograd(sizes: tuple[int, ...]) -> None:
+    layers = random_layers(sizes, 0, torch.float64)
+    gradients = random_layers(sizes, 1, torch.float64)  # garbage that must be overwritten
+    x, target = data(sizes, torch.float64)
+    activations = mlp.forward(layers, x)
+    mlp.backward(layers, activations, activations.output - target, gradients=gradients)
+
+    leaves = [tensor.clone().requires_grad_() for tensor in parameters(layers)]
+    expected = torch.autograd.grad(objective(x, target, *leaves), leaves)
+    for found, wanted in zip(parameters(gradients), expected, strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_directional_derivatives_agree_with_double_backward(sizes: tuple[int, ...]) -> None:
+    layers = random_layers(sizes, 0, torch.float64)
+    direction = random_layers(sizes, 2, torch.float64)
+    product = random_layers(sizes, 1, torch.float64)
+    x, target = data(sizes, torch.float64)
+    activations = mlp.forward(layers, x)
+    at_point = mlp.deltas(layers, activations, activations.output - target)
+    moved = mlp.r_forward(layers, direction, activations, at_point.slopes)
+    # the objective's Hessian with respect to the output is the identity
+    mlp.r_backward(layers, direction, activations, moved, at_point, moved.output, gradients=product)
+
+    _, expected = torch.autograd.functional.hvp(  # type: ignore[no-untyped-call]
+        lambda *flat: objective(x, target, *flat), parameters(layers), parameters(direction)
+    )
+    for found, wanted in zip(parameters(product), expected, strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
+def test_full_size_float32_passes_agree_with_float64() -> None:
+    """Large enough that every product takes the path it takes in training."""
+    sizes = (11, 256, 256, 6)
+    found = {}
+    for dtype in (torch.float32, torch.float64):
+        layers, direction, gradients, product = (
+            [
+                Layer(weight=layer.weight.to(dtype), bias=layer.bias.to(dtype))
+                for layer in random_layers(sizes, seed, torch.float32)
+            ]
+            for seed in range(4)
+        )
+        x, target = data(sizes, torch.float32, count=128)
+        activations = mlp.forward(layers, x.to(dtype))
+        delta = activations.output - target.to(dtype)
+        mlp.backward(layers, activations, delta, gradients=gradients)
+        at_point = mlp.deltas(layers, activations, delta)
+        moved = mlp.r_forward(layers, direction, activations, at_point.slopes)
+        mlp.r_backward(
+            layers, direction, activations, moved, at_point, moved.output, gradients=product
+        )
+        found[dtype] = (*parameters(gradients), *parameters(product))
+    for single, double in zip(found[torch.float32], found[torch.float64], strict=True):
+        assert (single - double).norm() <= 1e-5 * double.norm()
+
+
+def test_the_fast_products_agree_with_plain_torch() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(130, 200, generator=generator)
+    weight = torch.randn(150, 200, generator=generator) / 200**0.5
+    bias = torch.randn(150, generator=generator)
+    assert x.shape[0] * x.shape[1] * weight.shape[0] > gemm.MIN_MULTIPLICATIONS
+    exact = x.double() @ weight.double().t()
+    torch.testing.assert_close(gemm.matmul(x, weight.t()).double(), exact, rtol=0.0, atol=3e-6)
+    exact += bias
+    torch.testing.assert_close(gemm.linear(x, weight, bias).double(), exact, rtol=0.0, atol=3e-6)
+    torch.testing.assert_close(
+        gemm.linear_tanh(x, weight, bias).double(), exact.tanh(), rtol=0.0, atol=3e-6
+    )
+
+
+def test_the_fast_tanh_is_as_good_as_a_plain_one_where_it_saturates() -> None:
+    x = torch.linspace(-30, 30, 4001).unsqueeze(1)
+    found = gemm.linear_tanh(x, torch.ones(1, 1), torch.zeros(1))
+    torch.testing.assert_close(found.double(), x.double().tanh(), rtol=0.0, atol=5e-7)
+    assert found.abs().max() <= 1.0

@@ -1,0 +1,28 @@
+"""Process-wide settings, tried in a process of their own so that other tests keep theirs."""
+
+import subprocess
+import sys
+
+import pytest
+
+from services.learner.torch_settings import configure_torch
+
+SCRIPT = """
+import torch
+from services.learner.torch_settings import configure_torch
+configure_torch(2)
+assert torch.get_num_threads() == 2
+configure_torch()
+assert torch.get_num_threads() == 1
+assert torch.are_deterministic_algorithms_enabled()
+assert torch.isfinite(torch.ones(3, 3) @ torch.ones(3, 3)).all()
+"""
+
+
+def test_threads_and_determinism_are_set() -> None:
+    subprocess.run([sys.executable, "-c", SCRIPT], check=True, timeout=60)
+
+
+def test_no_threads_at_all_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"threads \(0\) must be at least 1"):
+        configure_torch(0)
