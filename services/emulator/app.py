@@ -1,0 +1,271 @@
+"""The emulator: `python -m services.emulator.app`.
+
+Two HTTP servers on one event loop. In front the Invoke API, which unmodified boto3 calls with
+`endpoint_url`; behind it the Runtime API, which unmodified awslambdaric polls.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import uvicorn
+import uvloop
+from pydantic import ValidationError
+from pydantic_settings import SettingsError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from services.emulator.connected_environments import ConnectedEnvironments
+from services.emulator.dispatcher import Dispatcher
+from services.emulator.environments import ProcessEnvironments
+from services.emulator.errors import not_found
+from services.emulator.faults import Faults
+from services.emulator.function import Function
+from services.emulator.invoke_api import InvokeApi, answering_errors
+from services.emulator.operator_api import OperatorApi
+from services.emulator.provisioned import ProvisionedConcurrency
+from services.emulator.runtime_api import Connections, RuntimeApi
+from services.emulator.settings import PREFIX, Settings
+
+_logger = logging.getLogger("services.emulator.app")
+
+_KEEP_ALIVE_S = 3600
+"""Idle connections stay: a server that closes one just as its client reuses it loses a request."""
+_GRACE_S = 5
+_UNUSABLE = 2
+"""Exit code for settings that cannot work."""
+
+
+class PortError(Exception):
+    """A setting names an address or port that cannot be had."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emulator:
+    """The wired parts of one emulator."""
+
+    settings: Settings
+    front: Starlette
+    runtime: Starlette
+    connections: Connections
+    dispatcher: Dispatcher
+    environments: ProcessEnvironments | ConnectedEnvironments
+
+
+def create_app(settings: Settings, *, runtime_ports: Sequence[int]) -> Emulator:
+    """Wire the emulator; nothing runs yet.
+
+    Args:
+        settings: All of it.
+        runtime_ports: Ports of the Runtime API: one per process in mode `processes`.
+    """
+    faults = Faults(settings.faults)
+    dispatcher = Dispatcher(
+        faults,
+        concurrency_limit=settings.concurrency_limit,
+        timeout_s=settings.timeout_s,
+        memory_mb=settings.memory_mb,
+    )
+    connections = Connections()
+    environments: ProcessEnvironments | ConnectedEnvironments
+    if settings.mode == "processes":
+        environments = ProcessEnvironments(settings, dispatcher, ports=runtime_ports)
+    else:
+        environments = ConnectedEnvironments(dispatcher, drop=connections.drop)
+    connections.on_lost = environments.connection_lost
+    function = Function(settings)
+    front = Starlette(
+        routes=[
+            *InvokeApi(settings, function, dispatcher).routes,
+            *ProvisionedConcurrency(function, environments, faults).routes,
+            *OperatorApi(dispatcher, environments, faults).routes,
+            Route("/{path:path}", answering_errors(_unknown), methods=_ALL_METHODS),
+        ]
+    )
+    runtime = RuntimeApi(dispatcher, environments, timeout_s=settings.timeout_s).app
+    return Emulator(
+        settings=settings,
+        front=front,
+        runtime=runtime,
+        connections=connections,
+        dispatcher=dispatcher,
+        environments=environments,
+    )
+
+
+_ALL_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+
+
+async def _unknown(request: Request) -> Response:
+    raise not_found(
+        f"{request.method} {request.url.path} is not emulated.",
+        error_type="UnknownOperationException",
+    )
+
+
+def _listen(host: str, port: int, *, setting: str) -> socket.socket:
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise PortError(
+            f"{PREFIX}{setting}: cannot listen on {host} port {port} ({error.strerror}): "
+            f"choose a free port, or 0 to let the system choose"
+        ) from error
+    return listener
+
+
+def _listen_all(settings: Settings) -> tuple[socket.socket, list[socket.socket]]:
+    front = _listen(settings.host, settings.port, setting="PORT")
+    try:
+        if settings.mode == "external":
+            host, port = settings.runtime_host, settings.runtime_port
+            return front, [_listen(host, port, setting="RUNTIME_PORT")]
+        return front, [
+            _listen("127.0.0.1", 0, setting="PROCESSES") for _ in range(settings.processes)
+        ]
+    except PortError:
+        front.close()
+        raise
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to the emulator: there are two on one loop."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _server(app: Starlette, *, http: type[asyncio.Protocol] | str) -> _Server:
+    return _Server(
+        uvicorn.Config(
+            app,
+            http=http,
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=_GRACE_S,
+        )
+    )
+
+
+async def serve(emulator: Emulator, front: socket.socket, runtime: Sequence[socket.socket]) -> None:
+    """Serve until SIGTERM or SIGINT, then end all environments and return.
+
+    Args:
+        emulator: The wired parts.
+        front: Listening socket of the Invoke API.
+        runtime: Listening sockets of the Runtime API.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    servers = [
+        _server(emulator.front, http="httptools"),
+        _server(emulator.runtime, http=emulator.connections.protocol()),
+    ]
+    serving = [
+        asyncio.create_task(servers[0].serve([front])),
+        asyncio.create_task(servers[1].serve([*runtime])),
+    ]
+    stopped = asyncio.create_task(stop.wait())
+    emulator.environments.open()
+    try:
+        _announce(emulator.settings, front, runtime)
+        await asyncio.wait([stopped, *serving], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopped.cancel()
+        emulator.dispatcher.close()
+        await emulator.environments.close()
+        for server in servers:
+            server.should_exit = True
+        await asyncio.gather(*serving)
+
+
+def _announce(settings: Settings, front: socket.socket, runtime: Sequence[socket.socket]) -> None:
+    ports = {"port": front.getsockname()[1], "runtime_port": runtime[0].getsockname()[1]}
+    _logger.info(
+        "Lambda emulator: Invoke API on %s port %d, function %s",
+        settings.host,
+        ports["port"],
+        settings.function_name,
+    )
+    if settings.mode == "external":
+        _logger.info("Runtime API on %s port %d", settings.runtime_host, ports["runtime_port"])
+    if settings.ports_file is not None:
+        partial = settings.ports_file.with_name(settings.ports_file.name + ".partial")
+        partial.write_text(json.dumps(ports), encoding="utf-8")
+        partial.replace(settings.ports_file)
+
+
+def _allow_many_connections() -> None:
+    # A thousand synchronous invocations are a thousand sockets; 1,024 is a common soft limit.
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65536 if hard == resource.RLIM_INFINITY else min(65536, hard)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+async def _run(settings: Settings) -> None:
+    front, runtime = _listen_all(settings)
+    ports = [listener.getsockname()[1] for listener in runtime]
+    await serve(create_app(settings, runtime_ports=ports), front, runtime)
+
+
+def main() -> int:
+    """Run the emulator; returns the exit code."""
+    try:
+        settings = Settings()
+        if settings.log_folder is not None:
+            settings.log_folder.mkdir(parents=True, exist_ok=True)
+    except ValidationError as error:
+        sys.stderr.write(f"{_problems(error)}\n")
+        return _UNUSABLE
+    except SettingsError as error:
+        sys.stderr.write(f"{PREFIX}…: {error}: write it as JSON\n")
+        return _UNUSABLE
+    except OSError as error:
+        sys.stderr.write(f"{PREFIX}LOG_FOLDER: cannot create the folder: {error}\n")
+        return _UNUSABLE
+    logging.basicConfig(
+        level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    _allow_many_connections()
+    try:
+        uvloop.run(_run(settings))
+    except PortError as error:
+        sys.stderr.write(f"{error}\n")
+        return _UNUSABLE
+    return 0
+
+
+def _problems(error: ValidationError) -> str:
+    # Without the values: `variables` may hold secrets.
+    return "\n".join(
+        f"{PREFIX}{'__'.join(str(part) for part in problem['loc']).upper()}: {problem['msg']}"
+        for problem in error.errors(include_url=False, include_input=False, include_context=False)
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""Environments that come to the emulator: containers polling the Runtime API over the network.
+
+An environment is its connection. The runtime client keeps one open for all its requests, so a
+poll on a new connection is a new environment, and a connection that closes is an environment lost.
+"""
+
+import logging
+from collections.abc import Callable
+
+from services.emulator.dispatcher import Dispatcher
+from services.emulator.environment import Environment
+from services.emulator.invocation import Outcome
+
+_logger = logging.getLogger(__name__)
+
+
+class ConnectedEnvironments:
+    """Keeps account of the environments connected now.
+
+    Args:
+        dispatcher: Hands out invocations and hears of losses.
+        drop: Closes the connection of a peer.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, *, drop: Callable[[tuple[str, int]], None]) -> None:
+        self._dispatcher = dispatcher
+        self._drop = drop
+        self._environments: dict[tuple[str, int], Environment] = {}
+        self._init_error: str | None = None
+
+    def open(self) -> None:
+        """Nothing to start."""
+
+    def prewarm(self, count: int) -> None:
+        """Nothing to start: how many there are is somebody else's decision."""
+
+    def initialised(self, count: int) -> bool:
+        """Say whether any environment is connected."""
+        return bool(self._environments)
+
+    def init_error(self) -> str | None:
+        """Return why the last environment that failed to start did, while none is connected."""
+        return None if self._environments else self._init_error
+
+    def missing(self) -> str | None:
+        """Return what keeps the emulator from being ready, None when it is."""
+        if self._environments:
+            return None
+        suffix = f"; last init error: {self._init_error}" if self._init_error else ""
+        return f"no environment has connected to the Runtime API yet{suffix}"
+
+    def all(self) -> list[Environment]:
+        """Return the environments that are connected now."""
+        return list(self._environments.values())
+
+    def identify(self, client: tuple[str, int], *, port: int) -> Environment | None:
+        """Return the environment of a connection, a new one if it is new."""
+        environment = self._environments.get(client)
+        if environment is None:
+            environment = Environment(
+                name=f"{client[0]}:{client[1]}", kill=lambda: self._drop(client)
+            )
+            self._environments[client] = environment
+        return environment
+
+    def init_failed(self, environment: Environment, *, error: Outcome) -> None:
+        """Answer those who wait with the init error unless another environment can serve them."""
+        self._init_error = error.payload.decode(errors="replace")
+        _logger.error("%s cannot be initialised: %s", environment.name, self._init_error)
+        self._environments = {
+            client: other
+            for client, other in self._environments.items()
+            if other is not environment
+        }
+        if not self._environments:
+            self._dispatcher.fail_queued(error)
+
+    def connection_lost(self, client: tuple[str, int]) -> None:
+        """Give up the environment of a closed connection."""
+        environment = self._environments.pop(client, None)
+        if environment is not None:
+            self._dispatcher.environment_lost(environment, "connection closed")
+
+    async def close(self) -> None:
+        """Give up all environments; whoever runs them is not ours to stop."""
+        for client in list(self._environments):
+            self.connection_lost(client)

@@ -1,0 +1,293 @@
+"""The dispatcher: which invocation runs when and where, and how it ends.
+
+Invocations wait in one queue, first come first served, until an environment polls. In flight
+(queued or running) there are never more than the concurrency limit; asynchronous events above it
+wait in a backlog, synchronous invocations are refused. An accepted invocation ends exactly once:
+by its response, its time-out, or the loss of its environment.
+"""
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import replace
+from time import perf_counter
+
+from services.emulator.environment import Environment, State
+from services.emulator.errors import throttled
+from services.emulator.faults import Faults
+from services.emulator.invocation import RESPONSE_LIMIT, Invocation, Outcome, function_error
+from services.emulator.log_tail import log_tail
+
+_logger = logging.getLogger(__name__)
+
+
+class Dispatcher:
+    """Matches invocations with environments.
+
+    Args:
+        faults: What goes wrong on purpose.
+        concurrency_limit: Invocations in flight at once.
+        timeout_s: Longest an invocation may run.
+        memory_mb: Memory size for REPORT lines.
+    """
+
+    def __init__(
+        self, faults: Faults, *, concurrency_limit: int, timeout_s: float, memory_mb: int
+    ) -> None:
+        self._faults = faults
+        self._concurrency_limit = concurrency_limit
+        self._timeout_s = timeout_s
+        self._memory_mb = memory_mb
+        self._backlog: deque[Invocation] = deque()
+        self._queue: deque[Invocation] = deque()
+        self._idle: list[Environment] = []
+        self._running: dict[str, Environment] = {}
+        self._in_flight = 0
+        self._closed = False
+        self.counts: Counter[str] = Counter()
+        self.on_demand: Callable[[], None] = lambda: None
+        """Called when an invocation waits and no environment is idle."""
+
+    @property
+    def in_flight(self) -> int:
+        """Invocations accepted and not ended, the backlog of events aside."""
+        return self._in_flight
+
+    @property
+    def queued(self) -> int:
+        """Invocations waiting for an environment."""
+        return len(self._queue)
+
+    @property
+    def backlog(self) -> int:
+        """Asynchronous events waiting for the concurrency limit."""
+        return len(self._backlog)
+
+    def submit(self, invocation: Invocation) -> None:
+        """Accept an invocation.
+
+        Raises:
+            ServiceError: The concurrency limit is reached, or the throttle fault struck.
+        """
+        full = self._in_flight >= self._concurrency_limit and not invocation.asynchronous
+        if self._faults.throttles() or full:
+            self.counts["throttled"] += 1
+            raise throttled()
+        self.counts["invoked"] += 1
+        self._admit(invocation)
+
+    def _admit(self, invocation: Invocation) -> None:
+        if self._in_flight >= self._concurrency_limit:
+            self._backlog.append(invocation)
+            return
+        self._in_flight += 1
+        if self._faults.start_delay_s > 0:
+            loop = asyncio.get_running_loop()
+            loop.call_later(self._faults.start_delay_s, self._enqueue, invocation)
+        else:
+            self._enqueue(invocation)
+
+    def _enqueue(self, invocation: Invocation) -> None:
+        if self._closed:
+            self._end(invocation, _shutdown(invocation))
+            return
+        invocation.arrived_at = perf_counter()
+        self._queue.append(invocation)
+        self._match()
+
+    def _match(self) -> None:
+        # The environment used last is the warmest, so it goes first.
+        while self._queue and self._idle:
+            environment = self._idle.pop()
+            invocation = self._queue.popleft()
+            environment.state, environment.invocation = State.BUSY, invocation
+            if environment.poll is not None:
+                environment.poll.set_result(invocation)
+        if self._queue:
+            self.on_demand()
+
+    async def next_invocation(self, environment: Environment) -> Invocation | None:
+        """Wait, without limit, for the environment's next invocation; it runs from the return on.
+
+        Returns:
+            None when the environment is lost or the emulator shuts down.
+        """
+        loop = asyncio.get_running_loop()
+        if self._closed or environment.state is State.LOST:
+            return None
+        if environment.ready_at is None:
+            environment.ready_at = perf_counter()
+        environment.state, environment.poll = State.IDLE, loop.create_future()
+        self._idle.append(environment)
+        self._match()
+        poll = environment.poll
+        invocation = await poll
+        if invocation is None or environment.invocation is not invocation:
+            return None  # lost between the assignment and now: the invocation is queued again
+        environment.poll = None
+        self._start(environment, invocation)
+        return invocation
+
+    def _start(self, environment: Environment, invocation: Invocation) -> None:
+        loop = asyncio.get_running_loop()
+        environment.settle_output()  # what it wrote before is not this invocation's
+        invocation.started_at = perf_counter()
+        if environment.served == 0 and invocation.arrived_at < (environment.ready_at or 0.0):
+            self.counts["cold_starts"] += 1
+            invocation.init_s = environment.init_s
+        environment.served += 1
+        invocation.output.clear()
+        self._running[invocation.request_id] = environment
+        invocation.timers.append(loop.call_later(self._timeout_s, self._time_out, environment))
+        crash_delay_s = self._faults.crash_delay_s()
+        if crash_delay_s is not None:
+            timer = loop.call_later(crash_delay_s, self._crash, environment)
+            invocation.timers.append(timer)
+
+    def _time_out(self, environment: Environment) -> None:
+        invocation = environment.invocation
+        if invocation is None:
+            return
+        self.counts["timeouts"] += 1
+        message = f"Task timed out after {self._timeout_s:.2f} seconds"
+        outcome = function_error("Sandbox.Timedout", message, request_id=invocation.request_id)
+        self._finish(environment, outcome, note=f"{invocation.request_id} {message}\n\n")
+        self._retire(environment)
+        environment.kill()
+
+    def _crash(self, environment: Environment) -> None:
+        self.counts["crashes_on_purpose"] += 1
+        environment.kill()
+
+    def respond(self, request_id: str, payload: bytes | None, *, error_type: str | None) -> bool:
+        """End a running invocation with what its environment sent.
+
+        Args:
+            request_id: From the path of the environment's request.
+            payload: The response or error document; None when it was too large.
+            error_type: None for a response, else the function error's type.
+
+        Returns:
+            False when no such invocation runs: it timed out, or never was.
+        """
+        environment = self._running.get(request_id)
+        if environment is None:
+            return False
+        if payload is None:
+            message = (
+                f"Response payload size exceeded maximum allowed payload size "
+                f"({RESPONSE_LIMIT} bytes)."
+            )
+            outcome = function_error(
+                "Function.ResponseSizeTooLarge", message, request_id=request_id
+            )
+        else:
+            outcome = Outcome(payload=payload, error_type=error_type)
+        self._finish(environment, outcome)
+        return True
+
+    def _finish(self, environment: Environment, outcome: Outcome, *, note: str = "") -> None:
+        invocation = environment.invocation
+        if invocation is None:
+            return
+        environment.settle_output()
+        environment.invocation = None
+        del self._running[invocation.request_id]
+        if invocation.wants_log or _logger.isEnabledFor(logging.DEBUG):
+            tail = log_tail(
+                invocation,
+                outcome,
+                duration_s=perf_counter() - invocation.started_at,
+                memory_mb=self._memory_mb,
+                max_memory_mb=environment.max_memory_mb(),
+                note=note,
+            )
+            _logger.debug("%s: %s", environment.name, tail.decode(errors="replace"))
+            outcome = replace(outcome, log_tail=tail)
+        self._end(invocation, outcome)
+
+    def _end(self, invocation: Invocation, outcome: Outcome) -> None:
+        for timer in invocation.timers:
+            timer.cancel()
+        self._in_flight -= 1
+        self.counts["function_errors" if outcome.error_type else "succeeded"] += 1
+        if invocation.outcome is not None and not invocation.outcome.done():
+            invocation.outcome.set_result(outcome)
+        if outcome.error_type and invocation.asynchronous:
+            _logger.warning(
+                "event %s failed (%s), %d retries left: %s",
+                invocation.request_id,
+                outcome.error_type,
+                invocation.attempts_left,
+                outcome.payload[:512].decode(errors="replace"),
+            )
+        self._deliver_again(invocation, outcome)
+        while self._backlog and self._in_flight < self._concurrency_limit:
+            self._admit(self._backlog.popleft())
+
+    def _deliver_again(self, invocation: Invocation, outcome: Outcome) -> None:
+        if self._closed:
+            return
+        if outcome.error_type and invocation.attempts_left > 0:
+            self.counts["retries"] += 1
+            self._backlog.append(invocation.again(duplicate=False))
+        elif not invocation.duplicate and self._faults.duplicates():
+            self.counts["duplicates"] += 1
+            self._backlog.append(invocation.again(duplicate=True))
+
+    def _retire(self, environment: Environment) -> None:
+        environment.state = State.LOST
+        if environment in self._idle:
+            self._idle.remove(environment)
+        if environment.poll is not None and not environment.poll.done():
+            environment.poll.set_result(None)
+
+    def environment_lost(self, environment: Environment, reason: str) -> None:
+        """End what runs on an environment that is gone; what had not started yet is queued again.
+
+        Args:
+            environment: The one that is gone; nothing happens the second time.
+            reason: As Lambda words it, such as "exit status 1".
+        """
+        invocation = environment.invocation
+        self._retire(environment)
+        if invocation is None:
+            return
+        if invocation.request_id not in self._running:
+            environment.invocation = None
+            self._queue.appendleft(invocation)
+            self._match()
+            return
+        self.counts["environments_lost"] += 1
+        message = (
+            f"Runtime exited with error: {reason}"
+            if reason
+            else "Runtime exited without providing a reason"
+        )
+        request_id = invocation.request_id
+        outcome = function_error("Runtime.ExitError", message, request_id=request_id)
+        note = f"RequestId: {request_id} Error: {message}\nRuntime.ExitError\n"
+        self._finish(environment, outcome, note=note)
+
+    def fail_queued(self, outcome: Outcome) -> None:
+        """End everything that waits: the function cannot be initialised."""
+        waiting, self._queue = self._queue, deque()
+        for invocation in waiting:
+            self._end(invocation, outcome)
+
+    def close(self) -> None:
+        """Refuse what waits and what comes; what runs ends with its environment."""
+        self._closed = True
+        if self._backlog:
+            _logger.warning("%d accepted events are dropped", len(self._backlog))
+        self._backlog.clear()
+        for invocation in list(self._queue):
+            self._end(invocation, _shutdown(invocation))
+        self._queue.clear()
+
+
+def _shutdown(invocation: Invocation) -> Outcome:
+    return function_error(
+        "Runtime.ExitError", "the emulator shuts down", request_id=invocation.request_id
+    )

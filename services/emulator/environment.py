@@ -1,0 +1,49 @@
+"""One execution environment as the dispatcher sees it: idle, busy or lost."""
+
+import asyncio
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from services.emulator.invocation import Invocation
+
+
+class State(enum.StrEnum):
+    """Where an environment stands; a lost one never comes back."""
+
+    STARTING = "starting"
+    IDLE = "idle"
+    BUSY = "busy"
+    LOST = "lost"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Environment:
+    """One environment, whoever started it."""
+
+    name: str
+    kill: Callable[[], None]
+    """Ends it for good: kills its process group, or drops its connection."""
+    settle_output: Callable[[], None] = lambda: None
+    """Brings in what it has written so far."""
+    max_memory_mb: Callable[[], int] = lambda: 0
+    """Peak resident memory; 0 when the environment is out of sight."""
+    started_at: float | None = None
+    """`perf_counter` at its start; None when somebody else started it."""
+    ready_at: float | None = None
+    """`perf_counter` at its first poll."""
+    state: State = State.STARTING
+    served: int = 0
+    connection: tuple[str, int] | None = None
+    """Peer of its latest poll."""
+    poll: asyncio.Future[Invocation | None] | None = None
+    """Its open long poll; resolves to None when there will be no invocation."""
+    invocation: Invocation | None = None
+    """Assigned to it, started or not."""
+
+    @property
+    def init_s(self) -> float | None:
+        """How long it took from its start to its first poll, if known."""
+        if self.started_at is None or self.ready_at is None:
+            return None
+        return self.ready_at - self.started_at

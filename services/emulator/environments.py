@@ -1,0 +1,274 @@
+"""Environments the emulator starts itself: `python -m awslambdaric` processes, kept alive.
+
+Requests of the Runtime API do not say which environment they come from, and the client knows only
+a host and a port (a path prefix would break its `init/error` call). So every slot has a loopback
+port of its own: the port a request arrived at is the environment's identity. That needs no
+privileges, no look-up of peers and no change to the client, and works on every system.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+
+from services.emulator.dispatcher import Dispatcher
+from services.emulator.environment import Environment, State
+from services.emulator.invocation import Outcome
+from services.emulator.output import Output
+from services.emulator.settings import Settings
+
+_logger = logging.getLogger(__name__)
+
+_FIRST_BACKOFF_S = 0.1
+_LONGEST_BACKOFF_S = 5.0
+
+
+def backoff_s(failures: int) -> float:
+    """Return the pause before the next start after `failures` starts in a row came to nothing."""
+    if failures == 0:
+        return 0.0
+    doublings = min(failures - 1, 16)  # the power of a long row of failures would overflow
+    return min(_LONGEST_BACKOFF_S, _FIRST_BACKOFF_S * 2.0**doublings)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Slot:
+    index: int
+    port: int
+    wanted: asyncio.Event = field(default_factory=asyncio.Event)
+    environment: Environment | None = None
+    failures: int = 0
+    starts: int = 0
+    init_error: Outcome | None = None
+
+
+class ProcessEnvironments:
+    """Starts environments when they are wanted and replaces those that die.
+
+    Args:
+        settings: Handler, variables, number of processes, eagerness.
+        dispatcher: Hands out invocations and hears of losses.
+        ports: One loopback port per process, all served by the Runtime API.
+    """
+
+    def __init__(self, settings: Settings, dispatcher: Dispatcher, *, ports: Sequence[int]) -> None:
+        self._settings = settings
+        self._dispatcher = dispatcher
+        self._slots = [_Slot(index=index, port=port) for index, port in enumerate(ports)]
+        self._by_port = {slot.port: slot for slot in self._slots}
+        self._supervisors: list[asyncio.Task[None]] = []
+        self._closing = asyncio.Event()
+
+    def open(self) -> None:
+        """Start supervising, and in eager mode all environments."""
+        if self._settings.eager:
+            self.prewarm(len(self._slots))
+        self._dispatcher.on_demand = self._meet_demand
+        self._supervisors = [asyncio.create_task(self._supervise(slot)) for slot in self._slots]
+
+    def prewarm(self, count: int) -> None:
+        """Start environments until `count` are there, as far as there are processes."""
+        for slot in self._slots[:count]:
+            if slot.environment is None:
+                slot.wanted.set()
+
+    def initialised(self, count: int) -> bool:
+        """Say whether `count` environments, or all there can be, have polled."""
+        return len(self._ready()) >= min(count, len(self._slots))
+
+    def init_error(self) -> str | None:
+        """Return why the function cannot be initialised, None if it can or is not known yet."""
+        errors = [slot.init_error for slot in self._slots if slot.init_error is not None]
+        return errors[0].payload.decode(errors="replace") if errors else None
+
+    def missing(self) -> str | None:
+        """Return what keeps the emulator from being ready, None when it is."""
+        if not self._settings.eager or self.initialised(len(self._slots)):
+            return None
+        error = self.init_error()
+        waiting = f"{len(self._ready())} of {len(self._slots)} environments are initialised"
+        return f"{waiting}; last init error: {error}" if error else waiting
+
+    def all(self) -> list[Environment]:
+        """Return the environments that exist now."""
+        return [slot.environment for slot in self._slots if slot.environment is not None]
+
+    def _ready(self) -> list[Environment]:
+        live = (State.IDLE, State.BUSY)
+        return [environment for environment in self.all() if environment.state in live]
+
+    def identify(self, client: tuple[str, int], *, port: int) -> Environment | None:
+        """Return the environment that sent a request, None when it is gone already."""
+        return self._by_port[port].environment
+
+    def init_failed(self, environment: Environment, *, error: Outcome) -> None:
+        """Remember why an environment cannot start; it exits next."""
+        for slot in self._slots:
+            if slot.environment is environment:
+                slot.init_error = error
+
+    def connection_lost(self, client: tuple[str, int]) -> None:
+        """Give up an environment whose open poll broke off: it is dying, or no runtime at all."""
+        for environment in self.all():
+            if environment.connection == client and environment.state is State.IDLE:
+                self._dispatcher.environment_lost(environment, "connection closed")
+                environment.kill()
+
+    def _meet_demand(self) -> None:
+        starting = sum(
+            1
+            for slot in self._slots
+            if slot.wanted.is_set()
+            or (slot.environment is not None and slot.environment.state is State.STARTING)
+        )
+        free = [
+            slot for slot in self._slots if slot.environment is None and not slot.wanted.is_set()
+        ]
+        for slot in free[: max(0, self._dispatcher.queued - starting)]:
+            slot.wanted.set()
+
+    async def _supervise(self, slot: _Slot) -> None:
+        while await self._wanted(slot):
+            slot.starts += 1
+            slot.init_error = None
+            name = f"{self._settings.function_name}-{slot.index}.{slot.starts}"
+            environment = slot.environment = Environment(name=name, kill=lambda: None)
+            try:
+                reason = await self._live(slot, environment)
+            except OSError as error:
+                reason = f"cannot start {sys.executable}: {error}"
+            slot.environment = None
+            self._bury(slot, environment, reason)
+
+    async def _wanted(self, slot: _Slot) -> bool:
+        await slot.wanted.wait()
+        if slot.failures:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), backoff_s(slot.failures))
+        slot.wanted.clear()
+        return not self._closing.is_set()
+
+    async def _live(self, slot: _Slot, environment: Environment) -> str:
+        def wrote(chunk: bytes) -> None:
+            if environment.invocation is not None:
+                environment.invocation.wrote(chunk)
+
+        output = Output(environment.name, wrote=wrote, log_path=self._log_path(slot))
+        try:
+            environment.started_at = perf_counter()
+            process = await self._spawn(slot, environment.name, output)
+            output.handed_over()
+            environment.kill = lambda: _kill_group(process.pid)
+            environment.settle_output = output.settle
+            environment.max_memory_mb = lambda: _max_memory_mb(process.pid)
+            if self._closing.is_set():
+                environment.kill()
+            init_timer = asyncio.get_running_loop().call_later(
+                self._settings.init_timeout_s, self._init_timed_out, slot, environment
+            )
+            return_code = await process.wait()
+            init_timer.cancel()
+            environment.kill()  # whatever it started itself and left behind
+            return _exit_reason(return_code)
+        finally:
+            output.close()
+
+    async def _spawn(self, slot: _Slot, name: str, output: Output) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "awslambdaric",
+            self._settings.handler,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output.write_fd,
+            stderr=output.write_fd,
+            cwd=self._settings.task_root,
+            env=dict(
+                self._settings.environment_variables(
+                    runtime_api=f"127.0.0.1:{slot.port}", log_stream=name
+                )
+            ),
+            start_new_session=True,
+        )
+
+    def _log_path(self, slot: _Slot) -> Path | None:
+        folder = self._settings.log_folder
+        return None if folder is None else folder / f"environment-{slot.index}.log"
+
+    def _init_timed_out(self, slot: _Slot, environment: Environment) -> None:
+        if environment.state is State.STARTING:
+            message = f"Init timed out after {self._settings.init_timeout_s:.2f} seconds"
+            slot.init_error = _init_error("Sandbox.Timedout", message)
+            environment.kill()
+
+    def _bury(self, slot: _Slot, environment: Environment, reason: str) -> None:
+        never_ready, died_idle = environment.ready_at is None, environment.poll is not None
+        before = 0 if environment.served else slot.failures
+        slot.failures = before + 1 if never_ready or died_idle else 0
+        self._dispatcher.environment_lost(environment, reason)
+        if never_ready and not self._closing.is_set():
+            self._init_came_to_nothing(slot, environment, reason)
+        else:
+            _logger.info("%s ended: %s", environment.name, reason or "exit status 0")
+        if self._settings.eager or not never_ready:
+            slot.wanted.set()
+        elif self._dispatcher.queued:
+            self._meet_demand()
+
+    def _init_came_to_nothing(self, slot: _Slot, environment: Environment, reason: str) -> None:
+        message = f"Runtime exited during initialisation: {reason or 'exit status 0'}"
+        error = slot.init_error or _init_error("Runtime.ExitError", message)
+        slot.init_error = error
+        text = error.payload.decode(errors="replace")
+        _logger.error("%s cannot be initialised: %s", environment.name, text)
+        hopeful = any(
+            slot.environment is not None
+            and slot.environment.state is State.STARTING
+            and slot.failures == 0
+            for slot in self._slots
+        )
+        if not self._ready() and not hopeful:
+            self._dispatcher.fail_queued(error)
+
+    async def close(self) -> None:
+        """Kill every environment and wait until none is left."""
+        self._closing.set()
+        for slot in self._slots:
+            slot.wanted.set()
+            if slot.environment is not None:
+                slot.environment.kill()
+        await asyncio.gather(*self._supervisors)
+
+
+def _init_error(error_type: str, message: str) -> Outcome:
+    body = {"errorType": error_type, "errorMessage": message}
+    return Outcome(payload=json.dumps(body).encode(), error_type=error_type)
+
+
+def _kill_group(pid: int) -> None:
+    # Its own group's leader, so whatever the handler started goes with it.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _exit_reason(return_code: int) -> str:
+    if return_code == 0:
+        return ""
+    if return_code < 0:
+        return f"signal: {signal.strsignal(-return_code) or -return_code}".lower()
+    return f"exit status {return_code}"
+
+
+def _max_memory_mb(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) // 1024
+    return 0

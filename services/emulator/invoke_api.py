@@ -1,0 +1,206 @@
+"""The Invoke API: what boto3's Lambda client calls to run the function."""
+
+import asyncio
+import base64
+import binascii
+import json
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from services.emulator.dispatcher import Dispatcher
+from services.emulator.errors import (
+    ServiceError,
+    error_response,
+    invalid_parameter,
+    json_response,
+    read_body,
+)
+from services.emulator.function import Function, Target
+from services.emulator.invocation import (
+    ASYNC_PAYLOAD_LIMIT,
+    SYNC_PAYLOAD_LIMIT,
+    Invocation,
+    Outcome,
+)
+from services.emulator.settings import Settings
+
+_CONTENT_TYPES = frozenset(
+    {"", "application/json", "application/octet-stream", "binary/octet-stream"}
+)
+_INVOCATION_TYPES = frozenset({"RequestResponse", "Event", "DryRun"})
+_LONGEST_CLIENT_CONTEXT = 3583
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def answering_errors(endpoint: Endpoint) -> Endpoint:
+    """Turn a raised `ServiceError` into the response SDKs understand."""
+
+    async def answered(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except ServiceError as error:
+            return error_response(error, request_id=str(uuid.uuid4()))
+
+    return answered
+
+
+class InvokeApi:
+    """Routes that run and describe the function.
+
+    Args:
+        settings: Limits.
+        function: Resolves names.
+        dispatcher: Takes invocations.
+    """
+
+    def __init__(self, settings: Settings, function: Function, dispatcher: Dispatcher) -> None:
+        self._settings = settings
+        self._function = function
+        self._dispatcher = dispatcher
+        name = "/2015-03-31/functions/{name}"
+        self.routes = [
+            Route(f"{name}/invocations", answering_errors(self._invoke), methods=["POST"]),
+            Route(f"{name}/configuration", answering_errors(self._configuration), methods=["GET"]),
+            Route(name, answering_errors(self._get_function), methods=["GET"]),
+            Route("/2016-08-19/account-settings", self._account_settings, methods=["GET"]),
+        ]
+
+    def _target(self, request: Request) -> Target:
+        name, qualifier = request.path_params["name"], request.query_params.get("Qualifier")
+        return self._function.resolve(name, qualifier)
+
+    async def _invoke(self, request: Request) -> Response:
+        target = self._target(request)
+        invocation_type = request.headers.get("x-amz-invocation-type", "RequestResponse")
+        if invocation_type not in _INVOCATION_TYPES:
+            raise invalid_parameter(
+                f"InvocationType {invocation_type!r} is none of {sorted(_INVOCATION_TYPES)}."
+            )
+        payload = await _payload(request, asynchronous=invocation_type == "Event")
+        invocation = self._invocation(request, target, payload)
+        if invocation_type == "DryRun":
+            return Response(status_code=204, headers=_headers(invocation))
+        if invocation_type == "Event":
+            invocation.asynchronous = True
+            invocation.attempts_left = self._settings.maximum_retry_attempts
+            self._dispatcher.submit(invocation)
+            return Response(status_code=202, headers=_headers(invocation))
+        invocation.wants_log = request.headers.get("x-amz-log-type") == "Tail"
+        invocation.outcome = asyncio.get_running_loop().create_future()
+        self._dispatcher.submit(invocation)
+        # The server does not cancel this when the client leaves: accepted is accepted.
+        return _answer(invocation, await invocation.outcome)
+
+    def _invocation(self, request: Request, target: Target, payload: bytes) -> Invocation:
+        return Invocation(
+            request_id=str(uuid.uuid4()),
+            payload=payload,
+            arn=target.arn,
+            version=target.version,
+            trace_id=request.headers.get("x-amzn-trace-id") or _trace_id(),
+            client_context=_client_context(request.headers.get("x-amz-client-context")),
+        )
+
+    async def _configuration(self, request: Request) -> Response:
+        return json_response(self._function.configuration(self._target(request)))
+
+    async def _get_function(self, request: Request) -> Response:
+        configuration = self._function.configuration(self._target(request))
+        return json_response({"Configuration": configuration, "Tags": {}})
+
+    async def _account_settings(self, request: Request) -> Response:
+        limit = self._settings.concurrency_limit
+        return json_response(
+            {
+                "AccountLimit": {
+                    "TotalCodeSize": 80_530_636_800,
+                    "CodeSizeUnzipped": 262_144_000,
+                    "CodeSizeZipped": 52_428_800,
+                    "ConcurrentExecutions": limit,
+                    "UnreservedConcurrentExecutions": limit,
+                },
+                "AccountUsage": {"TotalCodeSize": 0, "FunctionCount": 1},
+            }
+        )
+
+
+async def _payload(request: Request, *, asynchronous: bool) -> bytes:
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type not in _CONTENT_TYPES:
+        raise ServiceError(
+            "UnsupportedMediaTypeException",
+            f"Content-Type {content_type!r} is not supported: send application/json.",
+            status=415,
+        )
+    limit = ASYNC_PAYLOAD_LIMIT if asynchronous else SYNC_PAYLOAD_LIMIT
+    payload = await read_body(request, limit=limit)
+    if payload is None:
+        raise ServiceError(
+            "RequestTooLargeException",
+            f"Request must be smaller than {limit} bytes for the InvokeFunction operation",
+            status=413,
+        )
+    if not payload:
+        return b"{}"
+    _check_json(payload)
+    return payload
+
+
+def _check_json(payload: bytes) -> None:
+    try:
+        json.loads(payload.decode("utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ServiceError(
+            "InvalidRequestContentException",
+            f"Could not parse request body into json: {error}",
+            status=400,
+        ) from None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _client_context(header: str | None) -> str:
+    """Return the client context as JSON on one line, for the header environments read."""
+    if header is None:
+        return "null"
+    if len(header) > _LONGEST_CLIENT_CONTEXT:
+        raise invalid_parameter(f"ClientContext is longer than {_LONGEST_CLIENT_CONTEXT} bytes.")
+    try:
+        return json.dumps(json.loads(base64.b64decode(header, validate=True)))
+    except (binascii.Error, ValueError):
+        raise ServiceError(
+            "InvalidRequestContentException",
+            "Client context must be a valid Base64-encoded JSON object.",
+            status=400,
+        ) from None
+
+
+def _trace_id() -> str:
+    unique = uuid.uuid4().hex
+    return f"Root=1-{int(time.time()):08x}-{unique[:24]};Parent={unique[16:]};Sampled=0"
+
+
+def _headers(invocation: Invocation) -> dict[str, str]:
+    return {
+        "x-amzn-RequestId": invocation.request_id,
+        "X-Amzn-Trace-Id": invocation.trace_id,
+        "X-Amz-Executed-Version": invocation.version,
+    }
+
+
+def _answer(invocation: Invocation, outcome: Outcome) -> Response:
+    headers = _headers(invocation)
+    if outcome.error_type is not None:
+        headers["X-Amz-Function-Error"] = "Unhandled"
+    if invocation.wants_log:
+        headers["X-Amz-Log-Result"] = base64.b64encode(outcome.log_tail).decode("ascii")
+    return Response(outcome.payload, headers=headers, media_type="application/json")

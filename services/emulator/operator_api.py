@@ -1,0 +1,96 @@
+"""What the emulator has beyond Lambda: health, counts, and faults to switch at run time."""
+
+import json
+from collections import Counter
+from typing import Protocol
+
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from services.emulator.dispatcher import Dispatcher
+from services.emulator.environment import Environment, State
+from services.emulator.errors import json_response
+from services.emulator.faults import Faults, FaultSettings
+
+
+class Fleet(Protocol):
+    """Environments as the operator sees them."""
+
+    def missing(self) -> str | None:
+        """Return what keeps the emulator from being ready."""
+
+    def all(self) -> list[Environment]:
+        """Return the environments that exist."""
+
+
+_COUNTS = (
+    "invoked",
+    "throttled",
+    "succeeded",
+    "function_errors",
+    "timeouts",
+    "cold_starts",
+    "environments_lost",
+    "crashes_on_purpose",
+    "duplicates",
+    "retries",
+)
+
+
+class OperatorApi:
+    """Routes for health, counts and faults.
+
+    Args:
+        dispatcher: Counts.
+        environments: States.
+        faults: The dice.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, environments: Fleet, faults: Faults) -> None:
+        self._dispatcher = dispatcher
+        self._environments = environments
+        self._faults = faults
+        self.routes = [
+            Route("/healthz", self._healthy, methods=["GET"]),
+            Route("/readyz", self._ready, methods=["GET"]),
+            Route("/emulator/stats", self._stats, methods=["GET"]),
+            Route("/emulator/faults", self._get_faults, methods=["GET"]),
+            Route("/emulator/faults", self._put_faults, methods=["PUT"]),
+        ]
+
+    async def _healthy(self, request: Request) -> Response:
+        return json_response({"status": "ok"})
+
+    async def _ready(self, request: Request) -> Response:
+        missing = self._environments.missing()
+        if missing is None:
+            return json_response({"status": "ready"})
+        return json_response({"status": "not ready", "missing": missing}, status=503)
+
+    async def _stats(self, request: Request) -> Response:
+        states = Counter(environment.state for environment in self._environments.all())
+        return json_response(
+            {
+                **{name: self._dispatcher.counts[name] for name in _COUNTS},
+                "in_flight": self._dispatcher.in_flight,
+                "queued": self._dispatcher.queued,
+                "backlog": self._dispatcher.backlog,
+                "environments": {
+                    state.value: states[state] for state in State if state is not State.LOST
+                },
+            }
+        )
+
+    async def _get_faults(self, request: Request) -> Response:
+        return json_response(self._faults.settings.model_dump())
+
+    async def _put_faults(self, request: Request) -> Response:
+        try:
+            settings = FaultSettings.model_validate_json(await request.body())
+        except ValidationError as error:
+            problems = json.loads(error.json(include_url=False, include_context=False))
+            return json_response({"detail": problems}, status=422)
+        self._faults.replace(settings)
+        return json_response(settings.model_dump())

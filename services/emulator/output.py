@@ -1,0 +1,94 @@
+"""What an environment writes: read from one pipe, kept line by line, never lost.
+
+Standard output and standard error share the pipe, as in Lambda's log stream. The pipe is read
+both when the loop sees it readable and on request: a runtime writes its output before it posts its
+response, so reading the pipe dry when the response comes in gives all of an invocation's output.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+_logger = logging.getLogger("services.emulator.output")
+
+_CHUNK_BYTES = 65536
+_LONGEST_LINE_BYTES = 65536
+
+
+class Output:
+    """The pipe of one environment.
+
+    Args:
+        name: Of the environment, for log lines.
+        wrote: Called with every chunk.
+        log_path: File to append to; without it lines go to the emulator's own log.
+    """
+
+    def __init__(self, name: str, *, wrote: Callable[[bytes], None], log_path: Path | None) -> None:
+        self._name = name
+        self._wrote = wrote
+        self._line = bytearray()
+        self._file = log_path.open("ab", buffering=0) if log_path is not None else None
+        self.write_fd: int | None
+        self._read_fd, self.write_fd = os.pipe()
+        self._open = True
+        os.set_blocking(self._read_fd, False)
+        asyncio.get_running_loop().add_reader(self._read_fd, self.settle)
+
+    def handed_over(self) -> None:
+        """Close our copy of the writing end: the environment has its own, or never will."""
+        if self.write_fd is not None:
+            os.close(self.write_fd)
+            self.write_fd = None
+
+    def settle(self) -> None:
+        """Read everything written so far."""
+        while self._open:
+            try:
+                chunk = os.read(self._read_fd, _CHUNK_BYTES)
+            except BlockingIOError:
+                return
+            if not chunk:
+                asyncio.get_running_loop().remove_reader(self._read_fd)
+                return
+            self._wrote(chunk)
+            self._keep(chunk)
+
+    def _keep(self, chunk: bytes) -> None:
+        if self._file is not None:
+            try:
+                self._file.write(chunk)
+            except OSError as error:
+                _logger.error("%s: cannot write its log file, logging here: %s", self._name, error)
+                self._file.close()
+                self._file = None
+            else:
+                return
+        self._line += chunk
+        *lines, rest = bytes(self._line).split(b"\n")
+        if len(rest) > _LONGEST_LINE_BYTES:
+            lines, rest = [*lines, rest], b""
+        self._line = bytearray(rest)
+        for line in lines:
+            self._log(line)
+
+    def _log(self, line: bytes) -> None:
+        # The runtime client separates the lines of a stack trace by carriage returns.
+        text = line.decode(errors="replace").replace("\r", " | ")
+        _logger.info("%s: %s", self._name, text)
+
+    def close(self) -> None:
+        """Read the rest and close; safe to repeat."""
+        if not self._open:
+            return
+        self.handed_over()
+        self.settle()
+        asyncio.get_running_loop().remove_reader(self._read_fd)
+        self._open = False
+        os.close(self._read_fd)
+        if self._line:
+            self._log(bytes(self._line))
+        if self._file is not None:
+            self._file.close()

@@ -1,0 +1,159 @@
+"""Provisioned concurrency: environments initialised ahead of demand, one configuration per alias.
+
+Here it starts environments as far as there are processes; the rest is bookkeeping with Lambda's
+states. Deleting a configuration leaves environments warm, as an idle function's are for a while.
+"""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from services.emulator.errors import invalid_parameter, json_response, not_found
+from services.emulator.faults import Faults
+from services.emulator.function import LATEST, Function, Target
+from services.emulator.invoke_api import answering_errors
+
+
+class Warmable(Protocol):
+    """What can be initialised ahead of demand."""
+
+    def prewarm(self, count: int) -> None:
+        """Start up to `count` environments."""
+
+    def initialised(self, count: int) -> bool:
+        """Say whether `count` environments, or all there can be, are initialised."""
+
+    def init_error(self) -> str | None:
+        """Return why the function cannot be initialised."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Configuration:
+    requested: int
+    since: float
+    """Loop time of the request."""
+    last_modified: str
+
+
+class ProvisionedConcurrency:
+    """Routes to put, get and delete provisioned concurrency.
+
+    Args:
+        function: Resolves names.
+        environments: What is warmed.
+        faults: For the shortest time a configuration stays IN_PROGRESS.
+    """
+
+    def __init__(self, function: Function, environments: Warmable, faults: Faults) -> None:
+        self._function = function
+        self._environments = environments
+        self._faults = faults
+        self._configurations: dict[str, _Configuration] = {}
+        path = "/2019-09-30/functions/{name}/provisioned-concurrency"
+        self.routes = [
+            Route(path, answering_errors(self._put), methods=["PUT"]),
+            Route(path, answering_errors(self._get), methods=["GET"]),
+            Route(path, answering_errors(self._delete), methods=["DELETE"]),
+        ]
+
+    def _qualifier(self, request: Request) -> str:
+        name, qualifier = request.path_params["name"], request.query_params.get("Qualifier")
+        target: Target = self._function.resolve(name, qualifier)
+        if target.qualifier is None or target.qualifier == LATEST:
+            raise invalid_parameter(
+                "Provisioned Concurrency Configs cannot be applied to unpublished function "
+                "versions: name an alias or version as Qualifier."
+            )
+        return target.qualifier
+
+    async def _put(self, request: Request) -> Response:
+        qualifier = self._qualifier(request)
+        requested = await _requested(request)
+        others = sum(
+            configuration.requested
+            for other, configuration in self._configurations.items()
+            if other != qualifier
+        )
+        limit = self._function.settings.concurrency_limit
+        if requested + others > limit:
+            raise invalid_parameter(
+                f"ProvisionedConcurrentExecutions {requested} (and {others} elsewhere) exceeds "
+                f"the concurrency limit {limit}."
+            )
+        self._configurations[qualifier] = _Configuration(
+            requested=requested,
+            since=asyncio.get_running_loop().time(),
+            last_modified=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        self._environments.prewarm(requested)
+        configuration = self._configurations[qualifier]
+        return json_response(_described(configuration, "IN_PROGRESS"), status=202)
+
+    async def _get(self, request: Request) -> Response:
+        configuration = self._configuration(self._qualifier(request))
+        status, reason = self._status(configuration)
+        body = _described(configuration, status)
+        if reason is not None:
+            body["StatusReason"] = reason
+        return json_response(body)
+
+    async def _delete(self, request: Request) -> Response:
+        qualifier = self._qualifier(request)
+        self._configuration(qualifier)
+        del self._configurations[qualifier]
+        return Response(status_code=204)
+
+    def _configuration(self, qualifier: str) -> _Configuration:
+        configuration = self._configurations.get(qualifier)
+        if configuration is None:
+            raise not_found(
+                f"No Provisioned Concurrency Config found for qualifier {qualifier}",
+                error_type="ProvisionedConcurrencyConfigNotFoundException",
+            )
+        return configuration
+
+    def _status(self, configuration: _Configuration) -> tuple[str, str | None]:
+        waited_s = asyncio.get_running_loop().time() - configuration.since
+        if waited_s < self._faults.provisioning_s:
+            return "IN_PROGRESS", None
+        if self._environments.initialised(configuration.requested):
+            return "READY", None
+        error = self._environments.init_error()
+        return (
+            ("FAILED", f"FUNCTION_ERROR_INIT_FAILURE: {error}")
+            if error
+            else (
+                "IN_PROGRESS",
+                None,
+            )
+        )
+
+
+async def _requested(request: Request) -> int:
+    try:
+        body = json.loads(await request.body())
+        requested = body["ProvisionedConcurrentExecutions"]
+    except (ValueError, KeyError, TypeError):
+        requested = None
+    if isinstance(requested, bool) or not isinstance(requested, int) or requested < 1:
+        raise invalid_parameter(
+            f"ProvisionedConcurrentExecutions must be an integer of at least 1, got {requested!r}."
+        )
+    return requested
+
+
+def _described(configuration: _Configuration, status: str) -> dict[str, object]:
+    available = configuration.requested if status == "READY" else 0
+    return {
+        "RequestedProvisionedConcurrentExecutions": configuration.requested,
+        "AllocatedProvisionedConcurrentExecutions": available,
+        "AvailableProvisionedConcurrentExecutions": available,
+        "Status": status,
+        "LastModified": configuration.last_modified,
+    }

@@ -1,0 +1,167 @@
+"""What the emulator reads from its environment, once, at start."""
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from services.emulator.faults import FaultSettings
+
+PREFIX = "NITRO_EMULATOR_"
+
+_Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_Port = Annotated[int, Field(ge=0, le=65535)]
+
+_RESERVED = frozenset(
+    {
+        "AWS_REGION",
+        "AWS_DEFAULT_REGION",
+        "AWS_LAMBDA_RUNTIME_API",
+        "AWS_LAMBDA_FUNCTION_NAME",
+        "AWS_LAMBDA_FUNCTION_VERSION",
+        "AWS_LAMBDA_FUNCTION_MEMORY_SIZE",
+        "AWS_LAMBDA_INITIALIZATION_TYPE",
+        "AWS_LAMBDA_LOG_GROUP_NAME",
+        "AWS_LAMBDA_LOG_STREAM_NAME",
+        "LAMBDA_TASK_ROOT",
+        "_HANDLER",
+    }
+)
+_INHERITED = frozenset({"PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV"})
+_INHERITED_PREFIXES = ("PYTHON", "LC_", "LD_LIBRARY_", "DYLD_")
+
+
+def _num_cores() -> int:
+    if sys.platform == "linux":  # in a container, those it may use
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Settings(BaseSettings):
+    """Variables `NITRO_EMULATOR_<FIELD>`; single faults as `NITRO_EMULATOR_FAULTS__<FIELD>`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+    )
+
+    host: str = "127.0.0.1"
+    """Address of the Invoke API."""
+    port: _Port = 9000
+    """Port of the Invoke API; 0 lets the system choose (see `ports_file`)."""
+    runtime_host: str = "127.0.0.1"
+    """Address of the Runtime API; 0.0.0.0 when containers come to it."""
+    runtime_port: _Port = 0
+    """Port of the Runtime API in mode `external`; 0 lets the system choose. In mode `processes`
+    every environment has a loopback port of its own, chosen by the system, and this is not used."""
+    ports_file: Path | None = None
+    """File to write `{"port": …, "runtime_port": …}` to once both ports listen."""
+
+    function_name: _Name = "nitro-actor"
+    """Name of the one function."""
+    handler: str = Field(default="functions.actor.handler.handler", pattern=r"^[^.\s]\S*\.[^.\s]+$")
+    """Handler as Lambda spells it: module path, dot, function name."""
+    aliases: tuple[_Name, ...] = ("live",)
+    """Aliases of version 1, as JSON list; any other qualifier but $LATEST and 1 is unknown."""
+    region: str = Field(default="us-east-1", pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")
+    """Region in ARNs."""
+    account_id: str = Field(default="123456789012", pattern=r"^\d{12}$")
+    """Account in ARNs."""
+    memory_mb: int = Field(default=1024, ge=128, le=10240)
+    """Memory size the function is told and billed for; not enforced."""
+    timeout_s: float = Field(default=60.0, gt=0, le=900)
+    """Longest an invocation may run, counted from its start on an environment."""
+    init_timeout_s: float = Field(default=60.0, gt=0)
+    """Longest an environment may take from its start to its first poll."""
+    concurrency_limit: int = Field(default=1000, ge=1)
+    """Invocations that may be in flight (queued or running); more are throttled."""
+    maximum_retry_attempts: int = Field(default=0, ge=0, le=2)
+    """How often an asynchronous event whose invocation failed is tried again."""
+
+    mode: Literal["processes", "external"] = "processes"
+    """`processes`: the emulator starts environments; `external`: they come to the Runtime API."""
+    processes: int = Field(default_factory=_num_cores, ge=1, le=1024)
+    """Environments in mode `processes`: how many invocations really run at once."""
+    eager: bool = False
+    """Start all environments at once and be ready when they are, instead of on demand."""
+    task_root: Path = Path()
+    """Working folder of environments; the handler's module is looked up here first."""
+    variables: dict[str, str] = Field(default_factory=dict, repr=False)
+    """Environment variables of the function, as a JSON object."""
+
+    log_folder: Path | None = None
+    """Folder for one log file per environment slot; without it their output is logged here."""
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    """Level of the emulator's own log on standard error."""
+    faults: FaultSettings = FaultSettings()
+    """Faults switched on from the start."""
+
+    @field_validator("task_root")
+    @classmethod
+    def _folder_exists(cls, value: Path) -> Path:
+        if not value.is_dir():
+            raise ValueError(f"{value} is not a folder: name the one the handler lives in")
+        return value.resolve()
+
+    @field_validator("ports_file")
+    @classmethod
+    def _in_a_folder(cls, value: Path | None) -> Path | None:
+        if value is not None and not value.parent.is_dir():
+            raise ValueError(f"{value.parent} is not a folder: create it or name another")
+        return value
+
+    @field_validator("variables")
+    @classmethod
+    def _can_be_set(cls, value: dict[str, str]) -> dict[str, str]:
+        impossible = [name for name in value if not _VARIABLE.fullmatch(name)]
+        impossible += [name for name, text in value.items() if "\0" in text]
+        if impossible:
+            raise ValueError(f"{impossible}: letters, digits and _ in a name, no NUL in a value")
+        reserved = sorted(_RESERVED & value.keys())
+        if reserved:
+            raise ValueError(f"{', '.join(reserved)}: set by Lambda itself, drop it")
+        return value
+
+    def environment_variables(self, *, runtime_api: str, log_stream: str) -> Mapping[str, str]:
+        """Return an environment's whole environment: Lambda's variables, then the configured ones.
+
+        Like on Lambda nothing of the emulator's own surroundings shows through, apart from what a
+        Python needs to find itself and its modules.
+
+        Args:
+            runtime_api: host:port the environment polls.
+            log_stream: Name of the environment in logs.
+        """
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if name in _INHERITED or name.startswith(_INHERITED_PREFIXES)
+        }
+        return {
+            **inherited,
+            # One environment is one core's worth: BLAS threads would only fight over it.
+            "OPENBLAS_NUM_THREADS": "1",
+            "OMP_NUM_THREADS": "1",
+            "MKL_NUM_THREADS": "1",
+            **self.variables,
+            "AWS_REGION": self.region,
+            "AWS_DEFAULT_REGION": self.region,
+            "AWS_LAMBDA_RUNTIME_API": runtime_api,
+            "AWS_LAMBDA_FUNCTION_NAME": self.function_name,
+            "AWS_LAMBDA_FUNCTION_VERSION": "1" if self.aliases else "$LATEST",
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(self.memory_mb),
+            "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+            "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{self.function_name}",
+            "AWS_LAMBDA_LOG_STREAM_NAME": log_stream,
+            "LAMBDA_TASK_ROOT": str(self.task_root),
+            "_HANDLER": self.handler,
+        }
