@@ -168,7 +168,8 @@ class RoundLoop:
                 previous=self._state.previous,
             ),
         )
-        if attempt == 0:
+        if attempt == 0 and plan.age_s == 0.0:
+            # The bill of a plan that is asked for again was in the record's first lines already.
             self._parts.record.settle(plan.settled)
         return plan
 
@@ -222,9 +223,7 @@ class RoundLoop:
         evaluation = _evaluation(plan, collector.episodes())
         collector.close()
         self._parts.cache.delete_policy(self._job.job_id, plan.policy_version)
-        line = RoundLine(
-            plan=plan, result=None, curvature=self._state.curvature, evaluation=evaluation
-        )
+        line = RoundLine(plan=plan, result=None, curvature=None, evaluation=evaluation)
         self._parts.record.append(line)
         self._parts.observe(line)
         return evaluation

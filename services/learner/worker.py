@@ -20,7 +20,8 @@ from shared.cache import TrajectoryCache
 from shared.contracts import EvaluationResult, FinishRequest, Job, JobStatus, Lease, StopReason
 
 _LOG = logging.getLogger(__name__)
-_LEASE_WAIT_S = 20.0
+_LEASE_WAIT_S = 1.0
+"""One long poll for a job; short, because a request to end is noticed between two of them."""
 _COMPLETED: frozenset[StopReason] = frozenset({"max_rounds", "target_return"})
 
 
@@ -48,38 +49,25 @@ class Worker:
         self._device = device
         self._max_reopenings = max_reopenings
         self._shutdown = threading.Event()
-        self._waiting: ScalerClient | None = None
 
     def stop(self) -> None:
         """Ask `run` to return: the round in hand is left, its job handed back."""
         self._shutdown.set()
-        if (waiting := self._waiting) is not None:
-            waiting.close()
 
     def run(self) -> None:
         """Work until `stop`."""
-        while not self._shutdown.is_set():
-            try:
-                lease = self._next_lease()
-            except ScalerError as error:
-                if not self._shutdown.is_set():
-                    _LOG.warning("no lease", extra={"why": str(error)})
-                continue
-            if lease is not None:
-                self._metrics.busy.set(1)
-                self._train(lease)
-                self._metrics.busy.set(0)
-
-    def _next_lease(self) -> Lease | None:
         with self._connect_scaler() as scaler:
-            # `stop` closes this client to end the long poll at once.
-            self._waiting = scaler
-            try:
-                return scaler.lease(self._learner_id, wait_s=_LEASE_WAIT_S)
-            except RuntimeError as error:
-                raise ScalerError(f"lease request ended: {error}") from error
-            finally:
-                self._waiting = None
+            while not self._shutdown.is_set():
+                try:
+                    lease = scaler.lease(self._learner_id, wait_s=_LEASE_WAIT_S)
+                except ScalerError as error:
+                    _LOG.warning("no lease", extra={"why": str(error)})
+                    self._shutdown.wait(_LEASE_WAIT_S)
+                    continue
+                if lease is not None:
+                    self._metrics.busy.set(1)
+                    self._train(lease)
+                    self._metrics.busy.set(0)
 
     def _train(self, lease: Lease) -> None:
         job = lease.job

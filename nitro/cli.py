@@ -1,0 +1,127 @@
+"""`nitro`: train, look, evaluate and draw from the command line.
+
+Libraries are imported inside the commands that need them, so that `--help` answers at once.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nitro import jobs
+from nitro.console import examples, reported, show
+from nitro.options import RUNS, RunsDir
+from nitro.train_command import EXAMPLES, train
+
+app = typer.Typer(
+    help="Train deep-RL agents with as many serverless actors as each round is worth.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(jobs.app, name="jobs")
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback signature
+    if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            typer.echo(f"nitro {version('nitro-rl')}")
+        except PackageNotFoundError:
+            typer.echo("nitro (from a source tree that is not installed)")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    del version  # its callback did the work
+
+
+app.command("train", epilog=EXAMPLES)(train)
+
+
+@app.command(
+    epilog=examples(
+        "nitro up",
+        "nitro up --port 9000 --runs-dir /data/runs",
+        "nitro train --api-url http://127.0.0.1:8470",
+    )
+)
+@reported
+def up(
+    *,
+    port: Annotated[int, typer.Option(help="Port of the REST API.", min=1, max=65535)] = 8470,
+    processes: Annotated[
+        int | None, typer.Option(help="Actors that really run at once; default: cores.", min=1)
+    ] = None,
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """Run the local system in the foreground until Ctrl-C."""
+    from nitro.interrupts import Interrupts
+    from nitro.up import run_until_interrupted
+
+    with Interrupts() as interrupts:
+        run_until_interrupted(
+            runs_dir, port=port, processes=processes, interrupts=interrupts, say=typer.echo
+        )
+
+
+@app.command(
+    epilog=examples(
+        "nitro evaluate hopper-v5-3f2a", "nitro evaluate runs/hopper-v5-3f2a --episodes 100 --json"
+    )
+)
+@reported
+def evaluate(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Run folder or job id.")],
+    *,
+    episodes: Annotated[int, typer.Option(help="How many.", min=1, max=10_000)] = 10,
+    seed: Annotated[int, typer.Option(help="Seed of the episodes.", min=0)] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """Run deterministic episodes with a run's newest policy, in this process."""
+    from nitro.evaluate import evaluate_run, evaluation_table
+    from nitro.report import find_run
+
+    report = evaluate_run(find_run(run, runs_dir), episodes=episodes, seed=seed)
+    if as_json:
+        typer.echo(report.model_dump_json())
+    else:
+        show(evaluation_table(report))
+
+
+@app.command(
+    epilog=examples("nitro plot hopper-v5-3f2a", "nitro plot runs/hopper-v5-3f2a -o picture.png")
+)
+@reported
+def plot(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Run folder or job id.")],
+    *,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="PNG to write; default: RUN/plots/run.png."),
+    ] = None,
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """Draw return, actors, boosting score and cost per round as one PNG."""
+    from nitro.picture import draw
+    from nitro.report import find_run, read_run
+
+    typer.echo(str(draw(read_run(find_run(run, runs_dir)), output)))
+
+
+if __name__ == "__main__":
+    main()

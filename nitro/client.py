@@ -1,0 +1,206 @@
+"""A typed client of Nitro's REST API.
+
+from nitro.client import NitroClient
+from shared.job_spec import JobSpec
+
+with NitroClient("https://nitro.example.com", token) as nitro:
+    job = nitro.submit(JobSpec(env_id="Hopper-v5", seed=1))
+    print(nitro.get(job.job_id).progress)
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from types import TracebackType
+from typing import Self, TypeVar
+from urllib.parse import quote
+
+import httpx
+from pydantic import ValidationError
+
+from nitro.errors import EXIT_FAILED, EXIT_USAGE, CommandError
+from shared.contracts import (
+    Job,
+    JobCost,
+    JobPage,
+    JobStatus,
+    Problem,
+    ResumeRequest,
+    RoundPage,
+    RoundRecord,
+)
+from shared.job_spec import JobSpec
+from shared.message import Message
+
+_RETRY_SAFE = 2
+"""Further tries of a connection that could not be opened; nothing was sent, so nothing repeats."""
+_MAX_DETAIL = 300
+
+M = TypeVar("M", bound=Message)
+
+
+class ApiError(CommandError):
+    """The API refused a call; `problem` says why, field by field."""
+
+    def __init__(self, problem: Problem) -> None:
+        refused = problem.status < HTTPStatus.INTERNAL_SERVER_ERROR
+        super().__init__(
+            "\n".join(problem_lines(problem)), exit_code=EXIT_USAGE if refused else EXIT_FAILED
+        )
+        self.problem = problem
+
+
+class ApiUnreachableError(CommandError):
+    """No answer from the API, or one that is not Nitro's."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, exit_code=EXIT_FAILED)
+
+
+def problem_lines(problem: Problem) -> list[str]:
+    """Return a problem as `field: message` lines, or its one-line detail if it names no field."""
+    if problem.errors:
+        return [f"{error.field}: {error.message}" for error in problem.errors]
+    return [problem.detail or problem.title]
+
+
+class NitroClient:
+    """Jobs over REST; a context manager that closes its connections."""
+
+    def __init__(self, api_url: str, token: str | None, *, timeout_s: float = 30.0) -> None:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._url = api_url.rstrip("/")
+        self._http = httpx.Client(
+            base_url=self._url,
+            headers=headers,
+            timeout=timeout_s,
+            transport=httpx.HTTPTransport(retries=_RETRY_SAFE),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def submit(self, spec: JobSpec, *, idempotency_key: str | None = None) -> Job:
+        """Queue a job; the same key with the same specification returns the same job."""
+        headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+        return _parse(Job, self._call("POST", "/v1/jobs", body=spec, headers=headers))
+
+    def jobs(self, *, status: JobStatus | None = None, cursor: str | None = None) -> JobPage:
+        """Return one page of jobs, newest first."""
+        parameters = _given(status=status, cursor=cursor)
+        return _parse(JobPage, self._call("GET", "/v1/jobs", parameters=parameters))
+
+    def every_job(self, *, status: JobStatus | None = None) -> Iterator[Job]:
+        """Yield all jobs, newest first, page by page."""
+        page = self.jobs(status=status)
+        yield from page.jobs
+        while page.next_cursor is not None:
+            page = self.jobs(status=status, cursor=page.next_cursor)
+            yield from page.jobs
+
+    def get(self, job_id: str) -> Job:
+        """Return a job with its progress and cost."""
+        return _parse(Job, self._call("GET", _path(job_id)))
+
+    def stop(self, job_id: str) -> Job:
+        """Ask a job to end after the update in hand; safe to repeat."""
+        return _parse(Job, self._call("POST", _path(job_id, "stop")))
+
+    def resume(
+        self, job_id: str, *, budget_usd: float | None = None, max_rounds: int | None = None
+    ) -> Job:
+        """Continue a stopped or failed job from its last checkpoint."""
+        body = ResumeRequest(budget_usd=budget_usd, max_rounds=max_rounds)
+        return _parse(Job, self._call("POST", _path(job_id, "resume"), body=body))
+
+    def delete(self, job_id: str) -> None:
+        """Forget a finished job and its artifacts."""
+        self._call("DELETE", _path(job_id))
+
+    def rounds(self, job_id: str, *, cursor: str | None = None) -> RoundPage:
+        """Return one page of a job's rounds, in order."""
+        parameters = _given(cursor=cursor)
+        return _parse(RoundPage, self._call("GET", _path(job_id, "rounds"), parameters=parameters))
+
+    def every_round(self, job_id: str) -> Iterator[RoundRecord]:
+        """Yield all rounds of a job in order, page by page."""
+        page = self.rounds(job_id)
+        yield from page.rounds
+        while page.next_cursor is not None:
+            page = self.rounds(job_id, cursor=page.next_cursor)
+            yield from page.rounds
+
+    def cost(self, job_id: str) -> JobCost:
+        """Return a job's bill so far."""
+        return _parse(JobCost, self._call("GET", _path(job_id, "cost")))
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Message | None = None,
+        parameters: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
+        content = None if body is None else body.model_dump_json().encode()
+        typed = {} if body is None else {"Content-Type": "application/json"}
+        try:
+            response = self._http.request(
+                method,
+                path,
+                content=content,
+                params=parameters,
+                headers={**typed, **(headers or {})},
+            )
+        except httpx.TransportError as error:
+            raise ApiUnreachableError(
+                f"no answer from {self._url} ({error or type(error).__name__}): "
+                "is the API running, and is --api-url right?"
+            ) from error
+        if not response.is_success:
+            raise ApiError(_problem(response))
+        return response
+
+
+def _path(job_id: str, *parts: str) -> str:
+    return "/".join(["/v1/jobs", quote(job_id, safe=""), *parts])
+
+
+def _given(**parameters: str | None) -> dict[str, str]:
+    return {name: value for name, value in parameters.items() if value is not None}
+
+
+def _problem(response: httpx.Response) -> Problem:
+    """Read an error, whether it is our problem+json or a proxy's page."""
+    try:
+        return Problem.model_validate_json(response.content)
+    except ValidationError:
+        return Problem(
+            title=response.reason_phrase or "error",
+            status=response.status_code,
+            detail=f"{response.request.method} {response.request.url.path}: status "
+            f"{response.status_code}: {json.dumps(response.text[:_MAX_DETAIL])}",
+        )
+
+
+def _parse(kind: type[M], response: httpx.Response) -> M:
+    try:
+        return kind.model_validate_json(response.content)
+    except ValidationError as error:
+        raise ApiUnreachableError(
+            f"{response.request.method} {response.request.url}: the answer is no {kind.__name__}; "
+            "is this a Nitro API of the same version as this command?"
+        ) from error

@@ -1,0 +1,16 @@
+"""Failures a person can act on: one message, one exit code, never a traceback."""
+
+EXIT_FAILED = 1
+"""The job, or a part of the local system, failed."""
+EXIT_USAGE = 2
+"""The input or the machine does not allow what was asked."""
+EXIT_INTERRUPTED = 130
+"""The user asked to stop."""
+
+
+class CommandError(Exception):
+    """Ends a command with `message` on stderr, line by line."""
+
+    def __init__(self, message: str, *, exit_code: int = EXIT_USAGE) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code

@@ -1,0 +1,82 @@
+"""Jobs as tables."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import get_args
+
+from rich.table import Table
+from rich.text import Text
+
+from nitro.errors import CommandError
+from nitro.summary import duration, number
+from shared.contracts import Job, JobCost, JobStatus
+
+_STATUSES: tuple[JobStatus, ...] = get_args(JobStatus)
+
+
+def check_status(status: str | None) -> JobStatus | None:
+    """Return a status as the API knows it.
+
+    Raises:
+        CommandError: It is none.
+    """
+    if status is None:
+        return None
+    for known in _STATUSES:
+        if known == status:
+            return known
+    raise CommandError(f"--status: must be one of {', '.join(_STATUSES)}, got {status!r}")
+
+
+def jobs_table(jobs: Sequence[Job]) -> Table:
+    """One line per job."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in ("job", "environment", "status", "created"):
+        table.add_column(heading, no_wrap=heading in ("job", "created"))
+    for heading in ("round", "return", "cost (USD)"):
+        table.add_column(heading, justify="right")
+    for job in jobs:
+        table.add_row(
+            job.job_id,
+            Text(job.spec.env_id),
+            job.status,
+            _time(job.created_at),
+            f"{job.progress.rounds}/{job.spec.stop.max_rounds}",
+            number(job.progress.last_return),
+            f"{job.spent_usd:.4f}",
+        )
+    return table
+
+
+def job_table(job: Job, cost: JobCost) -> Table:
+    """Everything worth knowing about one job."""
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    spec, progress = job.spec, job.progress
+    rows = [
+        ("job", job.job_id),
+        ("environment", spec.env_id),
+        ("status", job.status + (f" ({job.stop_reason})" if job.stop_reason else "")),
+        ("created", _time(job.created_at)),
+        ("started", _time(job.started_at)),
+        ("finished", _time(job.finished_at)),
+        ("round", f"{progress.rounds} of {spec.stop.max_rounds}"),
+        ("environment steps", f"{progress.env_steps:,}"),
+        ("return", f"last {number(progress.last_return)}   best {number(progress.best_return)}"),
+        ("cost", f"{cost.total_usd:.4f} of {spec.stop.budget_usd:g} USD ({cost.price_table})"),
+        *((f"  {item.replace('_', ' ')}", f"{usd:.4f}") for item, usd in cost.by_item.items()),
+        ("on AWS (projected)", duration(cost.projected_wall_s)),
+        ("algorithm", f"{spec.algorithm} ({spec.preset}), seed {spec.seed}"),
+        ("actors", f"{spec.actors.min} to {spec.actors.max}, scaling {spec.scaling.policy}"),
+        *((("error", job.error),) if job.error else ()),
+    ]
+    for name, value in rows:
+        table.add_row(name, Text(value))
+    return table
+
+
+def _time(unix_s: float | None) -> str:
+    if unix_s is None:
+        return "–"
+    return datetime.fromtimestamp(unix_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,113 @@
+"""`nitro jobs`: what the jobs of an API are doing, and telling them to do otherwise."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nitro.console import examples, reported, show
+from nitro.options import RUNS, ApiUrl, RunsDir
+
+if TYPE_CHECKING:
+    from nitro.client import NitroClient
+
+app = typer.Typer(
+    help="List, show, stop, resume and delete jobs.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the API's JSON.")]
+JobName = Annotated[str, typer.Argument(metavar="JOB_ID", help="As `nitro jobs list` shows it.")]
+
+
+@app.command("list", epilog=examples("nitro jobs list", "nitro jobs list --status running --json"))
+@reported
+def list_jobs(
+    *,
+    status: Annotated[
+        str | None, typer.Option(help="Only jobs of this status, such as running.")
+    ] = None,
+    as_json: AsJson = False,
+    api_url: ApiUrl = None,
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """List jobs, newest first."""
+    from nitro.job_view import check_status, jobs_table
+
+    wanted = check_status(status)
+    with _client(api_url, runs_dir) as client:
+        jobs = list(client.every_job(status=wanted))
+    if as_json:
+        for job in jobs:
+            typer.echo(job.model_dump_json())
+        return
+    show(jobs_table(jobs) if jobs else "no jobs")
+
+
+@app.command(
+    "show",
+    epilog=examples("nitro jobs show hopper-v5-3f2a", "nitro jobs show hopper-v5-3f2a --json"),
+)
+@reported
+def show_job(
+    job_id: JobName, *, as_json: AsJson = False, api_url: ApiUrl = None, runs_dir: RunsDir = RUNS
+) -> None:
+    """Show one job: progress, cost and what it was asked to do."""
+    from nitro.job_view import job_table
+
+    with _client(api_url, runs_dir) as client:
+        job = client.get(job_id)
+        cost = client.cost(job_id)
+    if as_json:
+        typer.echo(job.model_dump_json())
+    else:
+        show(job_table(job, cost))
+
+
+@app.command(epilog=examples("nitro jobs stop hopper-v5-3f2a"))
+@reported
+def stop(job_id: JobName, *, api_url: ApiUrl = None, runs_dir: RunsDir = RUNS) -> None:
+    """Ask a job to end after the update in hand; its checkpoint is kept."""
+    with _client(api_url, runs_dir) as client:
+        typer.echo(f"{job_id}: {client.stop(job_id).status}")
+
+
+@app.command(
+    epilog=examples(
+        "nitro jobs resume hopper-v5-3f2a",
+        "nitro jobs resume hopper-v5-3f2a --rounds 100 --budget-usd 10",
+    )
+)
+@reported
+def resume(
+    job_id: JobName,
+    *,
+    rounds: Annotated[
+        int | None, typer.Option(help="Raise the number of rounds to this.", min=1)
+    ] = None,
+    budget_usd: Annotated[
+        float | None, typer.Option("--budget-usd", help="Raise the budget to this.")
+    ] = None,
+    api_url: ApiUrl = None,
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """Continue a stopped or failed job from its last checkpoint."""
+    with _client(api_url, runs_dir) as client:
+        job = client.resume(job_id, budget_usd=budget_usd, max_rounds=rounds)
+        typer.echo(f"{job_id}: {job.status}")
+
+
+@app.command(epilog=examples("nitro jobs delete hopper-v5-3f2a"))
+@reported
+def delete(job_id: JobName, *, api_url: ApiUrl = None, runs_dir: RunsDir = RUNS) -> None:
+    """Forget a finished job and delete its run folder."""
+    with _client(api_url, runs_dir) as client:
+        client.delete(job_id)
+        typer.echo(f"{job_id}: deleted")
+
+
+def _client(api_url: str | None, runs_dir: Path) -> "NitroClient":
+    from nitro.connection import connect
+
+    return connect(api_url, runs_dir)

@@ -1,0 +1,19 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+RUNS = Path("runs")
+"""Where runs are kept unless the user says otherwise."""
+
+RunsDir = Annotated[Path, typer.Option("--runs-dir", help="Folder of the local runs.")]
+ApiUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--api-url",
+        help="REST API; default: NITRO_API_URL, or the local system that is up on --runs-dir.",
+        show_default=False,
+    ),
+]

@@ -1,0 +1,180 @@
+"""Showing a job's progress: a live panel on a terminal, one line per round elsewhere."""
+
+from collections.abc import Sequence
+from statistics import fmean
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from nitro.follow import Snapshot
+from nitro.summary import duration, number
+
+_SPARKS = "▁▂▃▄▅▆▇█"
+_SPARK_ROUNDS = 32
+
+
+class ProgressView(Protocol):
+    """Where snapshots and remarks go."""
+
+    def __enter__(self) -> Self:
+        """Start showing."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop showing."""
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Show how the job stands."""
+
+    def note(self, text: str) -> None:
+        """Say something once."""
+
+
+def progress_view(console: Console) -> ProgressView:
+    """Return the view that fits where the console writes to."""
+    return LiveView(console) if console.is_terminal else LineView(console)
+
+
+class LineView:
+    """One plain line per finished round, for logs and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._shown = 0
+        self._status = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Print rounds that ended since the last call, and a change of status."""
+        done = tuple(record for record in snapshot.records if record.result)
+        for count in range(self._shown + 1, len(done) + 1):
+            self.note(_round_line(Snapshot(snapshot.job, done[:count])))
+        self._shown = len(done)
+        if snapshot.job.status != self._status:
+            self._status = snapshot.job.status
+            self.note(f"{snapshot.job.job_id}: {self._status}")
+
+    def note(self, text: str) -> None:
+        """Print a line."""
+        self._console.print(Text(text), soft_wrap=True)
+
+
+def _round_line(upto: Snapshot) -> str:
+    """Describe the last round of a snapshot in which every round is done."""
+    record = upto.records[-1]
+    evaluation = record.result.evaluation if record.result else None
+    mean = fmean(evaluation.returns) if evaluation and evaluation.returns else None
+    return (
+        f"round {record.plan.round + 1}/{upto.job.spec.stop.max_rounds}"
+        f"  evaluation {number(mean)}  training {number(upto.training_return)}"
+        f"  actors {record.plan.num_actors}  score {_score(record.plan.boosting_score)}"
+        f"  steps {sum(each.result.env_steps for each in upto.records if each.result):,}"
+        f"  {_rate(upto.steps_per_s)}  cost {record.cost_usd:.5f} USD"
+    )
+
+
+class LiveView:
+    """A panel that is redrawn in place."""
+
+    def __init__(self, console: Console) -> None:
+        self._live = Live(Text("starting ..."), console=console, refresh_per_second=4)
+        self._console = console
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Redraw the panel."""
+        self._live.update(panel(snapshot))
+
+    def note(self, text: str) -> None:
+        """Print a line above the panel."""
+        self._console.print(Text(text))
+
+
+def panel(snapshot: Snapshot) -> RenderableType:
+    """Return the panel of a job as it stands."""
+    job, plan = snapshot.job, snapshot.plan
+    bar = ProgressBar(total=job.spec.stop.max_rounds, completed=snapshot.finished_rounds)
+    table = Table.grid(padding=(0, 2))
+    for _ in range(2):
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(no_wrap=True, min_width=22)
+    actors = f"{plan.num_actors}" if plan else "–"
+    if plan and plan.requested != plan.num_actors:
+        actors += f" (asked {plan.requested})"
+    eta = snapshot.eta_s
+    rows = [
+        ("round", f"{snapshot.finished_rounds} / {job.spec.stop.max_rounds}"),
+        ("time left", "–" if eta is None else duration(eta)),
+        (
+            "evaluation",
+            f"{number(job.progress.last_return)}  best {number(job.progress.best_return)}",
+        ),
+        ("training", number(snapshot.training_return)),
+        ("actors", actors),
+        ("score", _score(plan.boosting_score if plan else None)),
+        ("env steps", f"{job.progress.env_steps:,}"),
+        ("speed", _rate(snapshot.steps_per_s)),
+        ("cost", f"{job.spent_usd:.4f} of {job.spec.stop.budget_usd:g} USD (projected)"),
+        ("status", job.status if job.status != "queued" else "queued, waiting for the learner"),
+    ]
+    for left, right in zip(rows[::2], rows[1::2], strict=True):
+        table.add_row(left[0], Text(left[1]), right[0], Text(right[1]))
+    history = [record.plan.num_actors for record in snapshot.records if not record.plan.stop]
+    trace = Text.assemble(("actors of the last rounds  ", "bold"), sparkline(history))
+    title = f"{job.spec.env_id} · {job.spec.algorithm} · seed {job.spec.seed} · {job.job_id}"
+    return Panel(
+        Group(Padding(bar), table, trace), title=Text(title), title_align="left", padding=(0, 1)
+    )
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Draw the last values as bars scaled to the largest of them.
+
+    >>> sparkline([0, 4, 8])
+    '▁▅█'
+    """
+    recent = values[-_SPARK_ROUNDS:]
+    top = max(recent, default=0)
+    if top <= 0:
+        return _SPARKS[0] * len(recent)
+    return "".join(_SPARKS[round(value / top * (len(_SPARKS) - 1))] for value in recent)
+
+
+def _score(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _rate(steps_per_s: float | None) -> str:
+    return "–" if steps_per_s is None else f"{steps_per_s:,.0f} steps/s"

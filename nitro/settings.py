@@ -1,0 +1,87 @@
+"""What the command line reads from the environment."""
+
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from nitro.errors import CommandError
+
+STATE_FOLDER = ".nitro"
+"""Folder inside the runs folder where the local system keeps its own files."""
+TOKEN_FILE = "token"
+ADDRESS_FILE = "api_url"
+
+
+class CliSettings(BaseSettings):
+    """Variables `NITRO_<FIELD>`; options on the command line win over them."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="NITRO_", frozen=True, use_attribute_docstrings=True, extra="ignore"
+    )
+
+    api_url: str | None = None
+    """REST API to talk to; none means the local system."""
+    token: SecretStr | None = None
+    """Bearer token for the API; wins over `token_file`."""
+    token_file: Path | None = None
+    """File that holds the token."""
+
+
+def api_address(option: str | None, settings: CliSettings, runs_dir: Path) -> str:
+    """Return the API's base URL: the option, the variable, or the local system that is up.
+
+    Raises:
+        CommandError: None of them is there, or the URL is not http(s).
+    """
+    url = option or settings.api_url
+    if url is None:
+        try:
+            url = (runs_dir / STATE_FOLDER / ADDRESS_FILE).read_text(encoding="utf-8").strip()
+        except OSError:
+            raise CommandError(
+                f"no local system is up on {runs_dir}: start one with `nitro up`, "
+                "or name another API with --api-url or NITRO_API_URL"
+            ) from None
+    if not url.startswith(("http://", "https://")):
+        raise CommandError(f"--api-url: must start with http:// or https://, got {url!r}")
+    return url.rstrip("/")
+
+
+def api_token(url: str, settings: CliSettings, runs_dir: Path) -> str:
+    """Return the bearer token: NITRO_TOKEN, NITRO_TOKEN_FILE, or the local system's own.
+
+    The local system's token is only ever offered to this machine.
+
+    Raises:
+        CommandError: There is none, or its file cannot be read.
+    """
+    if settings.token is not None:
+        return settings.token.get_secret_value()
+    path = settings.token_file
+    if path is None and _is_this_machine(url):
+        path = runs_dir / STATE_FOLDER / TOKEN_FILE
+    if path is None:
+        raise CommandError(f"no token for {url}: set NITRO_TOKEN or NITRO_TOKEN_FILE")
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise CommandError(
+            f"cannot read the token file {path} ({error.strerror}): "
+            "set NITRO_TOKEN or NITRO_TOKEN_FILE"
+        ) from error
+    if not token:
+        raise CommandError(f"the token file {path} is empty: set NITRO_TOKEN or NITRO_TOKEN_FILE")
+    return token
+
+
+def _is_this_machine(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,100 @@
+"""The local system's own folder, `runs/.nitro/`: lock, token, address, database and logs."""
+
+import fcntl
+import os
+import secrets
+from pathlib import Path
+from typing import IO
+
+from nitro.errors import CommandError
+from nitro.settings import ADDRESS_FILE, STATE_FOLDER, TOKEN_FILE
+
+_TOKEN_BYTES = 32
+
+
+class StateFolder:
+    """Files of one local system; the lock makes it the only one on its runs folder."""
+
+    def __init__(self, runs_dir: Path) -> None:
+        self.runs_dir = runs_dir.absolute()
+        self.folder = self.runs_dir / STATE_FOLDER
+        self._lock: IO[str] | None = None
+
+    @property
+    def token_path(self) -> Path:
+        """File of the API token."""
+        return self.folder / TOKEN_FILE
+
+    @property
+    def database_path(self) -> Path:
+        """The scaler's SQLite file."""
+        return self.folder / "nitro.db"
+
+    @property
+    def logs(self) -> Path:
+        """Folder of the processes' logs."""
+        return self.folder / "logs"
+
+    def acquire(self) -> None:
+        """Make the folder and take the lock, which the kernel drops when this process ends.
+
+        Raises:
+            CommandError: The folder cannot be written, or another local system holds the lock.
+        """
+        try:
+            self.logs.mkdir(parents=True, exist_ok=True)
+            lock = (self.folder / "lock").open("a+", encoding="utf-8")
+        except OSError as error:
+            raise CommandError(
+                f"--runs-dir: cannot write to {self.runs_dir} ({error.strerror}): "
+                "choose a folder you may write to, or change its owner"
+            ) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            holder = lock.read().strip() or "unknown"
+            lock.close()
+            raise CommandError(
+                f"--runs-dir: a local system (pid {holder}) is up on {self.runs_dir} already: "
+                f"use it with --api-url {self._address()}, or choose another folder"
+            ) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        self._lock = lock
+
+    def release(self) -> None:
+        """Drop the lock and what only holds while the system is up; safe to repeat."""
+        if self._lock is None:
+            return
+        (self.folder / ADDRESS_FILE).unlink(missing_ok=True)
+        self.token_path.unlink(missing_ok=True)
+        self._lock.close()
+        self._lock = None
+
+    def write_token(self) -> str:
+        """Make a new random token that only this user can read."""
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        self.token_path.unlink(missing_ok=True)
+        descriptor = os.open(self.token_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(token)
+        return token
+
+    def write_address(self, url: str) -> None:
+        """Leave the API's address for other commands on this machine."""
+        (self.folder / ADDRESS_FILE).write_text(url, encoding="utf-8")
+
+    def fresh_log(self, name: str) -> Path:
+        """Return a process's log file, keeping the previous one as `.log.1`."""
+        path = self.logs / f"{name}.log"
+        if path.exists():
+            path.replace(path.with_suffix(".log.1"))
+        return path
+
+    def _address(self) -> str:
+        try:
+            return (self.folder / ADDRESS_FILE).read_text(encoding="utf-8").strip()
+        except OSError:
+            return "<its address>"

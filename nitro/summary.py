@@ -1,0 +1,120 @@
+"""What a run amounted to, in numbers: for the table at the end and for `--json`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+
+from pydantic import BaseModel, ConfigDict
+from rich.table import Table
+from rich.text import Text
+
+from shared.contracts import Job, JobCost, JobStatus, RoundRecord, StopReason
+
+
+class Projection(BaseModel):
+    """The same run on AWS."""
+
+    model_config = ConfigDict(frozen=True)
+
+    wall_s: float
+    cost_usd: float
+
+
+class Summary(BaseModel):
+    """One run; the fields are the keys of `--json`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    job_id: str
+    status: JobStatus
+    stop_reason: StopReason | None
+    rounds: int
+    env_steps: int
+    first_return: float | None
+    """Mean of the first evaluation; None if the job evaluates nothing."""
+    final_return: float | None
+    best_return: float | None
+    wall_s: float
+    projected: Projection
+    actors_per_round: list[int]
+    run_dir: str | None
+    """Run folder, if it is on this machine."""
+
+
+def summarise(
+    job: Job, records: Sequence[RoundRecord], cost: JobCost, *, run_dir: Path | None
+) -> Summary:
+    """Summarise a finished job."""
+    means = [
+        fmean(record.result.evaluation.returns)
+        for record in records
+        if record.result and record.result.evaluation and record.result.evaluation.returns
+    ]
+    last, best = job.progress.last_return, job.progress.best_return
+    known = [*means, *(value for value in (last, best) if value is not None)]
+    return Summary(
+        job_id=job.job_id,
+        status=job.status,
+        stop_reason=job.stop_reason,
+        rounds=job.progress.rounds,
+        env_steps=job.progress.env_steps,
+        first_return=known[0] if known else None,
+        final_return=last if last is not None else (means[-1] if means else None),
+        best_return=max(known) if known else None,
+        wall_s=round((job.finished_at or 0.0) - (job.started_at or job.finished_at or 0.0), 3),
+        projected=Projection(wall_s=cost.projected_wall_s, cost_usd=cost.total_usd),
+        actors_per_round=[record.plan.num_actors for record in records if not record.plan.stop],
+        run_dir=str(run_dir) if run_dir else None,
+    )
+
+
+def summary_table(summary: Summary, *, error: str | None, picture: Path | None) -> Table:
+    """Lay a summary out for people."""
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0), title_justify="left")
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")  # a path must never be cut short
+    for name, value in _rows(summary, error=error, picture=picture):
+        table.add_row(name, Text(value))
+    return table
+
+
+def _rows(summary: Summary, *, error: str | None, picture: Path | None) -> list[tuple[str, str]]:
+    actors = summary.actors_per_round
+    spread = f"{min(actors)} to {max(actors)}, mean {fmean(actors):.1f}" if actors else "–"
+    rows = [
+        ("job", summary.job_id),
+        ("status", f"{summary.status} ({summary.stop_reason or 'no reason given'})"),
+        (
+            "return",
+            f"first {number(summary.first_return)}   final {number(summary.final_return)}   "
+            f"best {number(summary.best_return)}",
+        ),
+        ("rounds", f"{summary.rounds}   actors per round: {spread}"),
+        ("environment steps", f"{summary.env_steps:,}"),
+        ("wall time", f"{duration(summary.wall_s)} here"),
+        (
+            "on AWS (projected)",
+            f"{duration(summary.projected.wall_s)}, {summary.projected.cost_usd:.4f} USD",
+        ),
+        ("run folder", summary.run_dir or "on the machine of the API"),
+    ]
+    if picture:
+        rows.append(("picture", str(picture)))
+    if error:
+        rows.append(("error", error))
+    return rows
+
+
+def number(value: float | None) -> str:
+    """Format a return."""
+    return "–" if value is None else f"{value:.1f}"
+
+
+def duration(seconds: float) -> str:
+    """Format a time span: `42 s`, `3 min 07 s`, `2 h 05 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

@@ -1,0 +1,221 @@
+"""`nitro train`: submit or resume a job, show it, and say what came of it."""
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TextIO
+
+from pydantic import JsonValue
+from rich.console import Console
+
+from nitro.client import ApiError, NitroClient
+from nitro.errors import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
+from nitro.follow import Snapshot, follow
+from nitro.interrupts import Interrupts
+from nitro.local import LocalSystem
+from nitro.progress import ProgressView, progress_view
+from nitro.report import read_job, read_run
+from nitro.spec_file import build_spec
+from nitro.summary import Summary, summarise, summary_table
+from shared.contracts import FINISHED, Job
+from shared.job_spec import JobSpec
+
+_LAST_WORD_S = 10.0
+"""How long after a job's end its learner may take to complete the run's folder."""
+_LOOK_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainRequest:
+    """What to train and how to tell."""
+
+    spec: JobSpec | None
+    """None resumes `resume`."""
+    resume: str | None = None
+    resume_rounds: int | None = None
+    resume_budget_usd: float | None = None
+    idempotency_key: str | None = None
+    runs_dir: Path
+    as_json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """The options of `nitro train` that make a job; None is not given."""
+
+    fields: dict[str, JsonValue]
+    """Dotted path in the job's specification to value."""
+    max_rounds: int | None
+    budget_usd: float | None
+    assignments: list[str]
+    spec_file: Path | None
+    resume: str | None
+    idempotency_key: str | None
+
+
+def make_request(choices: Choices, *, runs_dir: Path, as_json: bool) -> TrainRequest:
+    """Return what is to be trained.
+
+    Raises:
+        CommandError: A field is wrong, or something is given that a resumed job cannot change.
+    """
+    given = {path: value for path, value in choices.fields.items() if value is not None}
+    spec: JobSpec | None = None
+    if choices.resume is None:
+        limits = {"stop.max_rounds": choices.max_rounds, "stop.budget_usd": choices.budget_usd}
+        given |= {path: value for path, value in limits.items() if value is not None}
+        spec = build_spec(file=choices.spec_file, options=given, assignments=choices.assignments)
+    elif given or choices.spec_file or choices.assignments or choices.idempotency_key:
+        raise CommandError(
+            "--resume: the job goes on as it was specified; only --rounds and --budget-usd may "
+            "be given beside it"
+        )
+    return TrainRequest(
+        spec=spec,
+        resume=choices.resume,
+        resume_rounds=choices.max_rounds,
+        resume_budget_usd=choices.budget_usd,
+        idempotency_key=choices.idempotency_key,
+        runs_dir=runs_dir,
+        as_json=as_json,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """A REST API to train against."""
+
+    client: NitroClient
+    system: LocalSystem | None
+    """The processes behind it, if they are ours."""
+
+    def check(self) -> None:
+        """Raise if the API cannot do its work any more."""
+        if self.system is not None:
+            self.system.check()
+
+    def wait_ready(self) -> None:
+        """Wait for what a job needs beyond being submitted."""
+        if self.system is not None:
+            self.system.wait_ready()
+
+
+def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: TextIO) -> int:
+    """Train to the end and return the exit code."""
+    console = Console(file=None if request.as_json else stdout, stderr=request.as_json)
+    if api.system is not None:
+        _stop_left_over(api.client, keep=request.resume, console=console)
+    job = _begin(request, api, interrupts)
+    interrupts.armed = True
+    with progress_view(console) as view:
+        view.note(f"job {job.job_id}")
+        try:
+            api.wait_ready()
+            snapshot = _watch(job.job_id, api, interrupts, view)
+        except (KeyboardInterrupt, SystemExit, CommandError):
+            view.note(f"cut short; go on with it by: nitro train --resume {job.job_id}")
+            raise
+    return _conclude(snapshot, request, api.client, console=console, stdout=stdout)
+
+
+def _begin(request: TrainRequest, api: Api, interrupts: Interrupts) -> Job:
+    if request.spec is not None:
+        return api.client.submit(request.spec, idempotency_key=request.idempotency_key)
+    if request.resume is None:
+        raise CommandError("nothing to train: give a specification or --resume JOB_ID")
+    if api.client.get(request.resume).status == "stopping":
+        # Its learner was killed before it had stopped; ours ends it properly first.
+        for _ in follow(api.client, request.resume, wake=interrupts.wake, check=api.check):
+            pass
+    return api.client.resume(
+        request.resume, budget_usd=request.resume_budget_usd, max_rounds=request.resume_rounds
+    )
+
+
+def _stop_left_over(client: NitroClient, *, keep: str | None, console: Console) -> None:
+    """Stop jobs a killed system left open, lest the learner goes on with them first."""
+    for status in ("queued", "running"):
+        for job in client.every_job(status=status):
+            if job.job_id != keep:
+                client.stop(job.job_id)
+                console.print(
+                    f"stopped {job.job_id}, left unfinished earlier; "
+                    f"go on with it by: nitro train --resume {job.job_id}",
+                    style="yellow",
+                    soft_wrap=True,
+                )
+
+
+def _watch(job_id: str, api: Api, interrupts: Interrupts, view: ProgressView) -> Snapshot:
+    snapshot: Snapshot | None = None
+    told = False
+    for snapshot in follow(api.client, job_id, wake=interrupts.wake, check=api.check):
+        view.show(snapshot)
+        if interrupts.asked and not told:
+            told = True
+            view.note("stopping after the update in hand; press Ctrl-C again to kill everything")
+            _stop(api.client, snapshot.job)
+    if snapshot is None:
+        raise RuntimeError("following a job yields at least once")
+    return snapshot
+
+
+def _stop(client: NitroClient, job: Job) -> None:
+    try:
+        client.stop(job.job_id)
+    except ApiError:
+        if client.get(job.job_id).status not in FINISHED:
+            raise
+
+
+def _conclude(
+    snapshot: Snapshot,
+    request: TrainRequest,
+    client: NitroClient,
+    *,
+    console: Console,
+    stdout: TextIO,
+) -> int:
+    job = snapshot.job
+    run_dir = _finished_folder((request.runs_dir / job.job_id).absolute())
+    summary = summarise(job, snapshot.records, client.cost(job.job_id), run_dir=run_dir)
+    picture = _picture(run_dir, console)
+    console.print()
+    console.print(summary_table(summary, error=job.error, picture=picture))
+    if job.status in ("stopped", "failed"):
+        console.print(f"go on with it by: nitro train --resume {job.job_id}", soft_wrap=True)
+    if request.as_json:
+        stdout.write(summary.model_dump_json() + "\n")
+        stdout.flush()
+    return exit_code(summary)
+
+
+def _finished_folder(folder: Path) -> Path | None:
+    """Return the run's folder once the learner has written its last word there, if it is here."""
+    deadline = monotonic() + _LAST_WORD_S
+    while folder.is_dir() and monotonic() < deadline:
+        with contextlib.suppress(CommandError):
+            if read_job(folder).status in FINISHED:
+                break
+        sleep(_LOOK_S)
+    return folder if folder.is_dir() else None
+
+
+def exit_code(summary: Summary) -> int:
+    """Return 0 for a job that came to its end, 1 for a failed and 130 for a stopped one."""
+    if summary.status == "failed":
+        return EXIT_FAILED
+    return EXIT_INTERRUPTED if summary.stop_reason == "user" else 0
+
+
+def _picture(run_dir: Path | None, console: Console) -> Path | None:
+    if run_dir is None:
+        return None
+    from nitro.picture import draw  # matplotlib takes a while to load
+
+    try:
+        return draw(read_run(run_dir))
+    except CommandError as error:
+        console.print(f"no picture: {error}", soft_wrap=True, markup=False)
+        return None

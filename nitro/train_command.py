@@ -1,0 +1,219 @@
+"""The options of `nitro train`, and what is wired for them."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nitro.console import examples, reported
+from nitro.errors import CommandError
+from nitro.options import RUNS, RunsDir
+
+if TYPE_CHECKING:
+    from nitro.train import Api, TrainRequest
+
+_JOB = "What to train"
+_WHERE = "Where"
+
+Env = Annotated[
+    str | None,
+    typer.Argument(help="Gymnasium environment; default: Hopper-v5.", show_default=False),
+]
+Rounds = Annotated[int | None, typer.Option(help="Policy updates.", rich_help_panel=_JOB)]
+Seed = Annotated[
+    int | None, typer.Option(help="Equal seeds train equal policies.", rich_help_panel=_JOB)
+]
+Actors = Annotated[
+    str | None,
+    typer.Option(metavar="MIN:MAX", help="Actors one round may launch.", rich_help_panel=_JOB),
+]
+Scaling = Annotated[
+    str | None,
+    typer.Option(
+        metavar="nitro|fixed:N", help="Who decides how many actors.", rich_help_panel=_JOB
+    ),
+]
+Budget = Annotated[
+    float | None,
+    typer.Option(
+        "--budget-usd", help="Hard cap on the cost, as projected to AWS.", rich_help_panel=_JOB
+    ),
+]
+TargetReturn = Annotated[
+    float | None,
+    typer.Option("--target-return", help="Stop at this mean return.", rich_help_panel=_JOB),
+]
+StepsPerActor = Annotated[
+    int | None,
+    typer.Option("--steps-per-actor", help="Environment steps per actor.", rich_help_panel=_JOB),
+]
+EvalEvery = Annotated[
+    int | None,
+    typer.Option("--eval-every", help="Rounds between evaluations; 0: none.", rich_help_panel=_JOB),
+]
+EvalEpisodes = Annotated[
+    int | None,
+    typer.Option("--eval-episodes", help="Episodes per evaluation.", rich_help_panel=_JOB),
+]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help="Any field of the job, the value as JSON; repeatable.",
+        rich_help_panel=_JOB,
+    ),
+]
+SpecFile = Annotated[
+    Path | None,
+    typer.Option("--spec", help="YAML or JSON file of fields; options win.", rich_help_panel=_JOB),
+]
+Resume = Annotated[
+    str | None,
+    typer.Option(
+        metavar="JOB_ID",
+        help="Go on with a job; --rounds and --budget-usd raise its limits.",
+        rich_help_panel=_JOB,
+    ),
+]
+IdempotencyKey = Annotated[
+    str | None,
+    typer.Option(
+        "--idempotency-key",
+        help="Submitting again with this key gives the same job.",
+        rich_help_panel=_JOB,
+    ),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print the job with every value, and train nothing.")
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Progress to stderr, one JSON object to stdout at the end.")
+]
+Processes = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Actors that really run at once; default: cores.",
+        rich_help_panel=_WHERE,
+        show_default=False,
+    ),
+]
+ApiUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--api-url",
+        help="REST API; default: NITRO_API_URL, or else a local system is started.",
+        rich_help_panel=_WHERE,
+        show_default=False,
+    ),
+]
+
+
+EXAMPLES = examples(
+    "nitro train",
+    "nitro train CartPole-v1 --rounds 20 --seed 1",
+    "nitro train Walker2d-v5 --actors 8:64 --budget-usd 2 --target-return 3000",
+    "nitro train --scaling fixed:16 --set hyperparameters.learning_rate=3e-4",
+    "nitro train --spec job.yaml --rounds 5 --json",
+    "nitro train --resume hopper-v5-3f2a --rounds 100",
+)
+
+
+@reported
+def train(
+    env: Env = None,
+    *,
+    rounds: Rounds = None,
+    seed: Seed = None,
+    actors: Actors = None,
+    scaling: Scaling = None,
+    budget_usd: Budget = None,
+    target_return: TargetReturn = None,
+    steps_per_actor: StepsPerActor = None,
+    eval_every: EvalEvery = None,
+    eval_episodes: EvalEpisodes = None,
+    assignments: Assignments = None,
+    spec: SpecFile = None,
+    resume: Resume = None,
+    idempotency_key: IdempotencyKey = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+    processes: Processes = None,
+    runs_dir: RunsDir = RUNS,
+    api_url: ApiUrl = None,
+) -> None:
+    """Train an agent and follow it; without an API everything runs on this machine.
+
+    Ctrl-C stops after the update in hand and keeps the checkpoint; twice kills everything.
+    """
+    from nitro.spec_file import parse_actors, parse_scaling
+    from nitro.train import Choices, make_request
+
+    choices = Choices(
+        fields={
+            "env_id": env,
+            "seed": seed,
+            "actors": parse_actors(actors) if actors else None,
+            "scaling": parse_scaling(scaling) if scaling else None,
+            "stop.target_return": target_return,
+            "steps_per_actor": steps_per_actor,
+            "evaluation.every_rounds": eval_every,
+            "evaluation.episodes": eval_episodes,
+        },
+        max_rounds=rounds,
+        budget_usd=budget_usd,
+        assignments=assignments or [],
+        spec_file=spec,
+        resume=resume,
+        idempotency_key=idempotency_key,
+    )
+    request = make_request(choices, runs_dir=runs_dir, as_json=as_json)
+    if dry_run:
+        typer.echo(_described(request))
+    else:
+        raise typer.Exit(_train(request, api_url=api_url, processes=processes))
+
+
+def _described(request: "TrainRequest") -> str:
+    from nitro.spec_file import described
+
+    if request.spec is None:
+        raise CommandError("--dry-run: shows a new job; look at an old one by: nitro jobs show")
+    return described(request.spec)
+
+
+def _train(request: "TrainRequest", *, api_url: str | None, processes: int | None) -> int:
+    from nitro.interrupts import Interrupts
+    from nitro.train import train as train_job
+
+    with Interrupts() as interrupts, _api(request, api_url, processes) as api:
+        return train_job(request, api, interrupts=interrupts, stdout=sys.stdout)
+
+
+@contextlib.contextmanager
+def _api(request: "TrainRequest", api_url: str | None, processes: int | None) -> Iterator["Api"]:
+    """Connect to the API that is meant, or else start the local system for as long."""
+    from nitro.client import NitroClient
+    from nitro.connection import connect, read_settings
+    from nitro.train import Api
+
+    if api_url or read_settings().api_url:
+        if processes is not None:
+            raise CommandError("--processes: belongs to a local system, but an API is named")
+        with connect(api_url, request.runs_dir) as client:
+            yield Api(client=client, system=None)
+        return
+    from nitro.local import LocalSystem
+
+    typer.echo("starting cache, emulator, scaler and learner on this machine", err=True)
+    limit = max(1000, request.spec.actors.max if request.spec else 0)
+    with (
+        LocalSystem(request.runs_dir, processes=processes, max_concurrency=limit) as system,
+        NitroClient(system.api_url, system.token) as client,
+    ):
+        yield Api(client=client, system=system)
+        system.close(at_once=True)  # the job has ended: there is nothing to hand back

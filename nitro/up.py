@@ -1,0 +1,42 @@
+"""`nitro up`: the local system in the foreground."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from nitro.interrupts import Interrupts
+from nitro.local import LocalSystem
+
+_CHECK_S = 0.5
+
+
+def run_until_interrupted(
+    runs_dir: Path,
+    *,
+    port: int,
+    processes: int | None,
+    interrupts: Interrupts,
+    say: Callable[[str], object],
+) -> None:
+    """Run the local system until Ctrl-C.
+
+    Raises:
+        CommandError: It cannot start, or one of its processes ended.
+    """
+    with LocalSystem(runs_dir, api_port=port, processes=processes) as system:
+        system.wait_ready()
+        say(_greeting(system))
+        interrupts.armed = True
+        while not interrupts.asked:
+            system.check()
+            interrupts.wake.wait(_CHECK_S)
+        say("stopping; running jobs go on from their checkpoints when it is up again")
+
+
+def _greeting(system: LocalSystem) -> str:
+    return (
+        f"API    {system.api_url}\n"
+        f"token  {system.token_path}\n"
+        f"logs   {system.logs}\n\n"
+        f'  curl -H "Authorization: Bearer $(cat {system.token_path})" {system.api_url}/v1/jobs\n\n'
+        "Ctrl-C ends it."
+    )

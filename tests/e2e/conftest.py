@@ -1,0 +1,25 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nitro.client import NitroClient
+from nitro.local import LocalSystem
+from tests.e2e.runs import FAST_LEASES
+
+
+@pytest.fixture(scope="module")
+def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def system(runs_dir: Path) -> Iterator[LocalSystem]:
+    with LocalSystem(runs_dir, environment=FAST_LEASES) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(system: LocalSystem) -> Iterator[NitroClient]:
+    with NitroClient(system.api_url, system.token) as connected:
+        yield connected

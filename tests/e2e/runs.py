@@ -1,0 +1,87 @@
+"""Starting whole systems in tests, waiting for jobs, and comparing what they wrote."""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nitro.client import NitroClient
+from nitro.local import LocalSystem
+from shared.contracts import FINISHED, Job
+from shared.job_spec import JobSpec
+
+PATIENCE_S = 240.0
+"""Bound on any wait: far above what the work takes, so that a hang ends the test with a message."""
+
+FAST_LEASES = {"scaler": {"NITRO_LEASE_TTL_S": "3", "NITRO_HEARTBEAT_EVERY_S": "0.3"}}
+"""A dead learner's job is claimed again soon."""
+
+
+def tiny(**changes: Any) -> JobSpec:
+    """A CartPole job whose rounds take a fraction of a second."""
+    body: dict[str, Any] = {
+        "env_id": "CartPole-v1",
+        "steps_per_actor": 64,
+        "actors": {"min": 2, "max": 8},
+        "scaling": {"policy": "nitro"},
+        "hyperparameters": {"num_epochs": 2, "hidden_sizes": [32, 32], "learning_rate": 0.003},
+        "stop": {"max_rounds": 4},
+        "evaluation": {"every_rounds": 2, "episodes": 2},
+        "detector": {"num_samples": 64},
+    }
+    return JobSpec.model_validate({**body, **changes})
+
+
+def wait_until(
+    client: NitroClient, job_id: str, condition: Callable[[Job], bool], system: LocalSystem
+) -> Job:
+    """Return the job once the condition holds; fail when a process died or patience ends."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    pause = threading.Event()
+    while not condition(job := client.get(job_id)):
+        assert time.monotonic() < give_up_at, f"{job_id} is {job.status} at {job.progress}"
+        assert job.status not in FINISHED, f"{job_id} ended: {job.status} {job.error}"
+        pause.wait(0.02)
+    return job
+
+
+def wait_finished(client: NitroClient, job_id: str) -> Job:
+    """Return the job once it has ended, however it did."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    pause = threading.Event()
+    while (job := client.get(job_id)).status not in FINISHED:
+        assert time.monotonic() < give_up_at, f"{job_id} is {job.status} at {job.progress}"
+        pause.wait(0.05)
+    return job
+
+
+def train(client: NitroClient, spec: JobSpec) -> Job:
+    """Run one job to its end."""
+    return wait_finished(client, client.submit(spec).job_id)
+
+
+def final_weights(runs_dir: Path, job_id: str) -> tuple[str, bytes, bytes]:
+    """Name of the newest checkpoint, its full state and its policy, as bytes."""
+    folder = sorted((runs_dir / job_id / "checkpoints").iterdir())[-1]
+    return (
+        folder.name,
+        (folder / "state.safetensors").read_bytes(),
+        (folder / "policy.safetensors").read_bytes(),
+    )
+
+
+def timeless_rounds(runs_dir: Path, job_id: str) -> list[dict[str, Any]]:
+    """The record without times, money and the job's own name."""
+    lines = []
+    for text in (runs_dir / job_id / "rounds.jsonl").read_text().splitlines():
+        line = json.loads(text)
+        for name in ("job_id", "settled", "spent_usd", "age_s"):
+            del line["plan"][name]
+        if line["result"]:
+            del line["result"]["timing"]
+        if line["curvature"]:
+            del line["curvature"]["elapsed_s"]
+        lines.append(line)
+    return lines

@@ -1,0 +1,142 @@
+"""The one-machine system, every part real: it learns, repeats itself, and survives its learner."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from nitro.client import NitroClient
+from nitro.local import LocalSystem
+from shared.contracts import JobCost
+from tests.e2e.runs import (
+    final_weights,
+    timeless_rounds,
+    tiny,
+    train,
+    wait_finished,
+    wait_until,
+)
+
+
+def test_a_job_trains_to_its_end_and_leaves_a_complete_run_folder(
+    client: NitroClient, runs_dir: Path
+) -> None:
+    job = train(client, tiny())
+    assert (job.status, job.stop_reason, job.error) == ("succeeded", "max_rounds", None)
+    assert job.progress.rounds == 4
+    folder = runs_dir / job.job_id
+    assert json.loads((folder / "job.json").read_text())["status"] == "succeeded"
+    environment = json.loads((folder / "environment.json").read_text())
+    assert environment["hyperparameters"]["num_epochs"] == 2
+    lines = timeless_rounds(runs_dir, job.job_id)
+    assert [line["plan"]["round"] for line in lines] == [0, 1, 2, 3, 4]
+    assert lines[-1]["plan"]["stop"] == "max_rounds"
+    # Evaluated in rounds 0 and 2 and after the last update, two episodes each.
+    evaluated = [i for i, line in enumerate(lines) if line["evaluation"]]
+    assert evaluated == [0, 2, 4]
+    assert all(len(lines[i]["evaluation"]["returns"]) == 2 for i in evaluated)
+    steps = sum(line["result"]["env_steps"] for line in lines[:-1])
+    assert steps == 64 * sum(line["plan"]["num_actors"] for line in lines) == job.progress.env_steps
+    for line in lines[:-1]:
+        counts = line["result"]["trajectories"]
+        assert counts == {
+            "launched": line["plan"]["num_actors"],
+            "used": line["plan"]["num_actors"],
+            "late": 0,
+            "duplicate": 0,
+            "lost": 0,
+        }
+    scalars = EventAccumulator(str(folder))
+    scalars.Reload()
+    assert {"return/evaluation", "scaling/num_actors", "update/kl"} <= set(
+        scalars.Tags()["scalars"]
+    )
+
+
+def test_the_bill_adds_up_and_is_in_the_folder(client: NitroClient, runs_dir: Path) -> None:
+    job = train(client, tiny(stop={"max_rounds": 2}))
+    cost = client.cost(job.job_id)
+    on_disk = [
+        json.loads(text)
+        for text in (runs_dir / job.job_id / "ledger.jsonl").read_text().splitlines()
+    ]
+    assert on_disk == [line.model_dump(mode="json") for line in cost.lines]
+    total = sum(line["quantity"] * line["unit_price_usd"] for line in on_disk)
+    assert np.isclose(total, cost.total_usd, rtol=1e-9)
+    assert cost.reserved_usd == 0.0
+    assert 0 < cost.total_usd < job.spec.stop.budget_usd
+    assert isinstance(cost, JobCost)
+    assert cost.projected_wall_s > 0
+
+
+def test_equal_seeds_give_equal_records_and_equal_bytes(
+    client: NitroClient, runs_dir: Path
+) -> None:
+    one, two = (train(client, tiny(seed=11)) for _ in range(2))
+    other = train(client, tiny(seed=12))
+    assert timeless_rounds(runs_dir, one.job_id) == timeless_rounds(runs_dir, two.job_id)
+    assert final_weights(runs_dir, one.job_id) == final_weights(runs_dir, two.job_id)
+    assert final_weights(runs_dir, one.job_id)[2] != final_weights(runs_dir, other.job_id)[2]
+
+
+def test_a_learner_killed_at_round_7_and_started_again_ends_with_the_same_weights(
+    client: NitroClient, system: LocalSystem, runs_dir: Path
+) -> None:
+    spec = tiny(seed=3, stop={"max_rounds": 10})
+    whole = train(client, spec)
+    job_id = client.submit(spec).job_id
+    wait_until(client, job_id, lambda job: job.progress.rounds >= 7, system)
+    system.kill("learner")
+    system.restart("learner")
+    resumed = wait_finished(client, job_id)
+    assert resumed.status == "succeeded"
+    assert timeless_rounds(runs_dir, job_id) == timeless_rounds(runs_dir, whole.job_id)
+    assert final_weights(runs_dir, job_id) == final_weights(runs_dir, whole.job_id)
+
+
+def test_a_stopped_job_resumes_to_the_same_weights(
+    client: NitroClient, system: LocalSystem, runs_dir: Path
+) -> None:
+    spec = tiny(seed=5, stop={"max_rounds": 10})
+    whole = train(client, spec)
+    job_id = client.submit(spec).job_id
+    wait_until(client, job_id, lambda job: job.progress.rounds >= 3, system)
+    client.stop(job_id)
+    stopped = wait_finished(client, job_id)
+    assert (stopped.status, stopped.stop_reason) == ("stopped", "user")
+    assert stopped.progress.rounds < 10
+    client.resume(job_id)
+    resumed = wait_finished(client, job_id)
+    assert (resumed.status, resumed.progress.rounds) == ("succeeded", 10)
+    assert final_weights(runs_dir, job_id) == final_weights(runs_dir, whole.job_id)
+
+
+def test_checkpoints_are_plain_safetensors(client: NitroClient, runs_dir: Path) -> None:
+    job = train(client, tiny(stop={"max_rounds": 1}))
+    _, state, _ = final_weights(runs_dir, job.job_id)
+    arrays = load(state)
+    assert arrays["network.policy.0.weight"].shape == (32, 4)
+
+
+def test_cartpole_is_learned(client: NitroClient) -> None:
+    spec = tiny(
+        seed=1,
+        steps_per_actor=256,
+        actors={"min": 8, "max": 8},
+        scaling={"policy": "fixed", "num_actors": 8},
+        hyperparameters={
+            "learning_rate": 0.001,
+            "num_epochs": 10,
+            "gae_lambda": 0.95,
+            "hidden_sizes": [64, 64],
+            "value_clip": 10000.0,
+        },
+        stop={"max_rounds": 40, "target_return": 475},
+        evaluation={"every_rounds": 5, "episodes": 5},
+    )
+    job = train(client, spec)
+    assert job.stop_reason == "target_return", job.progress
+    assert job.progress.best_return is not None
+    assert job.progress.best_return >= 475

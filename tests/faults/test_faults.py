@@ -1,0 +1,206 @@
+"""What breaks in practice, broken on purpose in the real processes."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from nitro.client import NitroClient
+from nitro.local import LocalSystem
+from shared.contracts import Job
+from tests.e2e.runs import (
+    FAST_LEASES,
+    final_weights,
+    timeless_rounds,
+    tiny,
+    train,
+    wait_finished,
+    wait_until,
+)
+
+
+class Rig:
+    """A system of its own, its client, and the switch for faults."""
+
+    def __init__(self, system: LocalSystem, client: NitroClient, runs_dir: Path) -> None:
+        self.system = system
+        self.client = client
+        self.runs_dir = runs_dir
+
+    def break_actors(self, **faults: float) -> None:
+        response = httpx.put(f"{self.system.lambda_url}/emulator/faults", json=faults)
+        assert response.is_success, response.text
+
+    def stats(self) -> dict[str, int]:
+        counts: dict[str, int] = httpx.get(f"{self.system.lambda_url}/emulator/stats").json()
+        return counts
+
+    def counts(self, job: Job) -> list[dict[str, int]]:
+        """Trajectory counts of every round."""
+        lines = timeless_rounds(self.runs_dir, job.job_id)
+        return [line["result"]["trajectories"] for line in lines if line["result"]]
+
+
+@contextmanager
+def rig(runs_dir: Path, **scaler: str) -> Iterator[Rig]:
+    environment = {"scaler": {**FAST_LEASES["scaler"], **scaler}}
+    with ExitStack() as stack:
+        system = stack.enter_context(LocalSystem(runs_dir, environment=environment))
+        client = stack.enter_context(NitroClient(system.api_url, system.token))
+        yield Rig(system, client, runs_dir)
+
+
+def test_actors_killed_mid_rollout_are_started_again_and_the_weights_are_the_same(
+    runs_dir: Path,
+) -> None:
+    spec = tiny(seed=2, stop={"max_rounds": 3}, steps_per_actor=2048)
+    with rig(runs_dir) as broken:
+        whole = train(broken.client, spec)
+        broken.break_actors(crash_next=3, crash_after_ms=5.0)
+        job = train(broken.client, spec)
+        assert job.status == "succeeded"
+        assert broken.stats()["crashes_on_purpose"] >= 1
+        assert all(c["used"] == c["launched"] and c["lost"] == 0 for c in broken.counts(job))
+        assert final_weights(runs_dir, job.job_id) == final_weights(runs_dir, whole.job_id)
+
+
+def test_throttled_actors_are_recorded_and_the_round_goes_on_with_what_was_granted(
+    runs_dir: Path,
+) -> None:
+    with rig(runs_dir, NITRO_THROTTLE_RETRIES="0", NITRO_QUORUM_SHARE="0.25") as broken:
+        spec = tiny(
+            scaling={"policy": "fixed", "num_actors": 8},
+            evaluation={"every_rounds": 0},
+            stop={"max_rounds": 2},
+        )
+        # The environment is described before faults are on, so that submitting is not throttled.
+        train(broken.client, spec)
+        broken.break_actors(throttle_next=3)
+        job = train(broken.client, spec)
+        assert job.status == "succeeded"
+        first, second = broken.counts(job)
+        assert (first["launched"], first["used"], first["lost"]) == (8, 5, 3)
+        assert (second["used"], second["lost"]) == (8, 0)
+        counts = next(broken.client.every_round(job.job_id)).launches
+        assert counts is not None
+        assert (counts.requested, counts.succeeded, counts.failed) == (8, 5, 3)
+        assert counts.throttled >= 3
+
+
+def test_a_round_that_lost_every_actor_is_reopened(runs_dir: Path) -> None:
+    with rig(runs_dir) as broken:
+        spec = tiny(
+            scaling={"policy": "fixed", "num_actors": 4},
+            evaluation={"every_rounds": 0},
+            stop={"max_rounds": 2},
+        )
+        train(broken.client, spec)
+        # Every actor and its one re-issue.
+        broken.break_actors(crash_next=8)
+        job = train(broken.client, spec)
+        assert job.status == "succeeded"
+        assert [c["used"] for c in broken.counts(job)] == [4, 4]
+        plans = [record.plan for record in broken.client.every_round(job.job_id)]
+        assert plans[0].attempt == 1
+        assert "reopened" in (broken.system.logs / "learner.log").read_text()
+
+
+def test_a_round_that_is_lost_again_fails_the_job_with_a_reason_and_can_be_resumed(
+    runs_dir: Path,
+) -> None:
+    with rig(runs_dir) as broken:
+        spec = tiny(evaluation={"every_rounds": 0}, stop={"max_rounds": 2})
+        train(broken.client, spec)
+        broken.break_actors(crash_rate=1.0)
+        job = train(broken.client, spec)
+        assert (job.status, job.stop_reason) == ("failed", "error")
+        assert job.error is not None
+        assert "only 0 of 8 trajectories arrived" in job.error
+        assert "reopening it did not help" in job.error
+        broken.break_actors()
+        broken.client.resume(job.job_id)
+        assert wait_finished(broken.client, job.job_id).status == "succeeded"
+
+
+def test_a_duplicate_delivery_is_counted_and_used_once(runs_dir: Path) -> None:
+    with rig(runs_dir) as broken:
+        spec = tiny(evaluation={"every_rounds": 0}, stop={"max_rounds": 4})
+        train(broken.client, spec)
+        broken.break_actors(duplicate_rate=1.0)
+        job = train(broken.client, spec)
+        counts = broken.counts(job)
+        assert all(c["used"] == c["launched"] for c in counts)
+        # A second delivery comes before its round is closed (duplicate) or after it (late).
+        assert broken.stats()["duplicates"] > 0
+        assert sum(c["duplicate"] + c["late"] for c in counts) > 0
+
+
+def test_a_scaler_killed_mid_round_launches_nothing_twice(runs_dir: Path) -> None:
+    with rig(runs_dir) as broken:
+        spec = tiny(
+            seed=4,
+            scaling={"policy": "fixed", "num_actors": 8},
+            evaluation={"every_rounds": 0},
+            stop={"max_rounds": 6},
+        )
+        whole = train(broken.client, spec)
+        before = broken.stats()["invoked"]
+        job_id = broken.client.submit(spec).job_id
+        wait_until(broken.client, job_id, lambda job: job.progress.rounds >= 2, broken.system)
+        broken.system.kill("scaler")
+        broken.system.restart("scaler")
+        job = wait_finished(broken.client, job_id)
+        assert job.status == "succeeded"
+        # Eight actors in each of six rounds; those the dead scaler had not sent are sent by the
+        # reopened round, so never more, and the same trajectories either way.
+        assert broken.stats()["invoked"] - before <= 6 * 8
+        assert final_weights(runs_dir, job_id) == final_weights(runs_dir, whole.job_id)
+
+
+def test_a_cache_that_dies_fails_the_job_clearly_and_the_job_resumes(runs_dir: Path) -> None:
+    with rig(runs_dir) as broken:
+        spec = tiny(seed=6, stop={"max_rounds": 8})
+        whole = train(broken.client, spec)
+        job_id = broken.client.submit(spec).job_id
+        wait_until(broken.client, job_id, lambda job: job.progress.rounds >= 3, broken.system)
+        broken.system.kill("cache")
+        job = wait_finished(broken.client, job_id)
+        assert job.status == "failed"
+        assert job.error is not None
+        assert "trajectory cache at redis://" in job.error
+        broken.system.restart("cache")
+        broken.client.resume(job_id)
+        resumed = wait_finished(broken.client, job_id)
+        assert resumed.status == "succeeded"
+        assert final_weights(runs_dir, job_id) == final_weights(runs_dir, whole.job_id)
+
+
+def test_a_damaged_checkpoint_stops_the_resume_with_file_and_fix_named(runs_dir: Path) -> None:
+    with rig(runs_dir) as broken:
+        job_id = broken.client.submit(tiny(stop={"max_rounds": 200})).job_id
+        wait_until(broken.client, job_id, lambda job: job.progress.rounds >= 3, broken.system)
+        broken.client.stop(job_id)
+        wait_finished(broken.client, job_id)
+        newest = sorted((runs_dir / job_id / "checkpoints").iterdir())[-1] / "state.safetensors"
+        newest.write_bytes(newest.read_bytes()[:-1])
+        broken.client.resume(job_id)
+        job = wait_finished(broken.client, job_id)
+        assert job.status == "failed"
+        assert job.error is not None
+        assert str(newest) in job.error
+        assert "delete the folder" in job.error
+
+
+@pytest.mark.parametrize("end", [LocalSystem.terminate, LocalSystem.kill])
+def test_a_learner_that_ends_is_followed_by_the_next(
+    runs_dir: Path, end: Callable[[LocalSystem, str], None]
+) -> None:
+    with rig(runs_dir) as broken:
+        job_id = broken.client.submit(tiny(stop={"max_rounds": 12})).job_id
+        wait_until(broken.client, job_id, lambda job: job.progress.rounds >= 2, broken.system)
+        end(broken.system, "learner")
+        broken.system.restart("learner")
+        job = wait_finished(broken.client, job_id)
+        assert (job.status, job.progress.rounds) == ("succeeded", 12)

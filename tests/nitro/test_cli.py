@@ -1,0 +1,145 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from nitro.cli import app
+from nitro.errors import EXIT_FAILED, EXIT_USAGE
+from tests.nitro.synthetic_run import JOB_ID, write_run
+
+COMMANDS = [
+    ["train"],
+    ["up"],
+    ["evaluate"],
+    ["plot"],
+    ["jobs", "list"],
+    ["jobs", "show"],
+    ["jobs", "stop"],
+    ["jobs", "resume"],
+    ["jobs", "delete"],
+]
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NITRO_API_URL", "NITRO_TOKEN", "NITRO_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def nitro(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_shows_examples(command: list[str]) -> None:
+    result = nitro(*command, "--help")
+    assert result.exit_code == 0
+    assert "Examples:" in result.output
+    assert f"$ nitro {' '.join(command)}" in result.output
+
+
+def test_help_loads_no_heavy_library() -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "nitro.cli", "train", "--help"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    loaded = {line.rpartition("|")[2].strip().split(".")[0] for line in run.stderr.splitlines()}
+    assert "typer" in loaded
+    assert not loaded & {"matplotlib", "httpx", "numpy", "torch", "gymnasium", "yaml"}
+
+
+def test_a_dry_run_prints_the_job_and_starts_nothing(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    result = nitro(
+        *("train", "Walker2d-v5", "--rounds", "5", "--seed", "3", "--actors", "4:16"),
+        *("--scaling", "fixed:8", "--budget-usd", "0.5", "--target-return", "3000"),
+        *("--steps-per-actor", "128", "--eval-every", "2", "--eval-episodes", "3"),
+        *("--set", "hyperparameters.clip=0.2", "--dry-run", "--runs-dir", str(runs)),
+    )
+    assert result.exit_code == 0, result.output
+    job = json.loads(result.stdout)
+    assert (job["env_id"], job["seed"], job["steps_per_actor"]) == ("Walker2d-v5", 3, 128)
+    assert job["actors"] == {"min": 4, "max": 16}
+    assert job["scaling"] == {"policy": "fixed", "num_actors": 8}
+    assert job["stop"]["max_rounds"] == 5
+    assert job["stop"]["budget_usd"] == 0.5
+    assert job["stop"]["target_return"] == 3000
+    assert job["evaluation"] == {"every_rounds": 2, "episodes": 3}
+    assert job["hyperparameters"]["clip"] == 0.2
+    assert not runs.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rounds", "0"], "stop.max_rounds: "),
+        (["--actors", "9:8"], "actors: min (9) must not exceed max (8)"),
+        (["--budget-usd", "0"], "stop.budget_usd: "),
+        (["--budget-usd", "nan"], "stop.budget_usd: "),
+        (["--seed", "-1"], "seed: "),
+        (["module:Env-v0"], "env_id: "),
+        (["--set", "sede=1"], "sede: no such field; did you mean seed?"),
+        (["--spec", "missing.yaml"], "--spec missing.yaml: cannot be read"),
+        (["--resume", "job", "--seed", "1"], "--resume: the job goes on as it was specified"),
+        (["--api-url", "example.com"], "--api-url: must start with http"),
+        (["--api-url", "https://example.com", "--processes", "2"], "--processes: belongs to"),
+        (["--api-url", "https://example.com"], "no token for https://example.com"),
+    ],
+)
+def test_bad_input_is_lines_on_stderr_and_exit_code_2(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    runs = tmp_path / "runs"
+    result = nitro("train", *arguments, "--json", "--runs-dir", str(runs))
+    assert result.exit_code == EXIT_USAGE, result.output
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+    assert result.stdout == ""
+    assert not runs.exists()
+
+
+def test_an_unknown_option_is_exit_code_2() -> None:
+    assert nitro("train", "--round", "5").exit_code == EXIT_USAGE
+
+
+def test_an_api_that_is_not_there_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NITRO_TOKEN", "token")
+    result = nitro("jobs", "list", "--api-url", "http://127.0.0.1:1", "--runs-dir", str(tmp_path))
+    assert result.exit_code == EXIT_FAILED
+    assert "no answer from http://127.0.0.1:1" in result.stderr
+
+
+def test_jobs_without_a_local_system_say_how_to_get_one(tmp_path: Path) -> None:
+    result = nitro("jobs", "list", "--runs-dir", str(tmp_path))
+    assert result.exit_code == EXIT_USAGE
+    assert "nitro up" in result.stderr
+
+
+def test_an_unknown_status_lists_the_known_ones() -> None:
+    result = nitro("jobs", "list", "--status", "sleeping")
+    assert result.exit_code == EXIT_USAGE
+    assert "--status: must be one of queued, running" in result.stderr
+
+
+def test_plot_writes_the_picture_and_says_where(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, rounds=3)
+    result = nitro("plot", JOB_ID, "--runs-dir", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert Path(result.stdout.strip()) == folder / "plots" / "run.png"
+    assert (folder / "plots" / "run.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("command", ["plot", "evaluate"])
+def test_a_run_that_is_not_there_is_named(tmp_path: Path, command: str) -> None:
+    result = nitro(command, "nowhere", "--runs-dir", str(tmp_path))
+    assert result.exit_code == EXIT_USAGE
+    assert "RUN: no run at 'nowhere'" in result.stderr
+
+
+def test_the_version_is_shown() -> None:
+    result = nitro("--version")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("nitro ")

@@ -1,0 +1,131 @@
+"""The client against the real scaler, emulator, actors and learner."""
+
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from nitro.client import ApiError, ApiUnreachableError, NitroClient, problem_lines
+from nitro.errors import EXIT_FAILED, EXIT_USAGE
+from nitro.follow import RoundFeed, Snapshot, follow
+from nitro.local import LocalSystem
+from shared.contracts import FieldError, Problem
+from shared.job_spec import JobSpec
+
+
+def last_look(client: NitroClient, job_id: str, system: LocalSystem) -> Snapshot:
+    *_, last = follow(client, job_id, wake=Event(), check=system.check, every_s=0.05)
+    return last
+
+
+def test_a_job_is_submitted_followed_and_billed(
+    client: NitroClient, system: LocalSystem, runs_dir: Path, tiny_job: JobSpec
+) -> None:
+    job = client.submit(tiny_job)
+    assert job.status == "queued"
+    last = last_look(client, job.job_id, system)
+    assert last.job.status == "succeeded"
+    assert [record.plan.round for record in last.records if record.result] == [0, 1]
+    assert list(client.every_round(job.job_id)) == list(last.records)
+    assert RoundFeed(client, job.job_id).fetch() == last.records
+    cost = client.cost(job.job_id)
+    assert cost.total_usd == pytest.approx(sum(line.amount_usd for line in cost.lines))
+    assert cost.total_usd > 0
+    assert (runs_dir / job.job_id / "rounds.jsonl").is_file()
+
+    client.delete(job.job_id)
+    assert not (runs_dir / job.job_id).exists()
+    with pytest.raises(ApiError) as caught:
+        client.get(job.job_id)
+    assert caught.value.problem.status == 404
+    assert caught.value.exit_code == EXIT_USAGE
+
+
+def test_a_job_is_stopped_and_resumed(
+    client: NitroClient, system: LocalSystem, endless_job: JobSpec
+) -> None:
+    job_id = client.submit(endless_job).job_id
+    for snapshot in follow(client, job_id, wake=Event(), check=system.check, every_s=0.05):
+        if snapshot.finished_rounds:
+            client.stop(job_id)
+            client.stop(job_id)  # repeating does no harm
+    assert snapshot.job.status == "stopped"
+    assert snapshot.job.stop_reason == "user"
+    done = snapshot.finished_rounds
+
+    with pytest.raises(ApiError, match="max_rounds: "):
+        client.resume(job_id, max_rounds=done)
+    assert client.resume(job_id).status == "queued"
+    for snapshot in follow(client, job_id, wake=Event(), check=system.check, every_s=0.05):
+        if snapshot.finished_rounds > done:
+            client.stop(job_id)
+    assert snapshot.finished_rounds > done
+    assert [record.plan.round for record in snapshot.records] == list(range(len(snapshot.records)))
+
+
+def test_the_same_key_gives_the_same_job(
+    client: NitroClient, system: LocalSystem, tiny_job: JobSpec
+) -> None:
+    first = client.submit(tiny_job, idempotency_key="twice")
+    assert client.submit(tiny_job, idempotency_key="twice").job_id == first.job_id
+    last_look(client, first.job_id, system)
+
+
+def test_jobs_are_listed_newest_first_and_by_status(
+    client: NitroClient, system: LocalSystem, tiny_job: JobSpec
+) -> None:
+    ids = [client.submit(tiny_job).job_id for _ in range(2)]
+    assert [job.job_id for job in client.every_job()][:2] == ids[::-1]
+    for job_id in ids:
+        last_look(client, job_id, system)
+    finished = {job.job_id for job in client.jobs(status="succeeded").jobs}
+    assert set(ids) <= finished
+    assert not set(ids) & {job.job_id for job in client.every_job(status="queued")}
+
+
+def test_a_refused_job_names_the_field(client: NitroClient, tiny_job: JobSpec) -> None:
+    with pytest.raises(ApiError) as caught:
+        client.submit(tiny_job.model_copy(update={"env_id": "CartPol-v1"}))
+    assert caught.value.problem.status == 422
+    assert "env_id" in str(caught.value)
+    assert "CartPole-v1" in str(caught.value)
+
+
+def test_a_wrong_token_is_refused(system: LocalSystem) -> None:
+    with NitroClient(system.api_url, "wrong") as stranger, pytest.raises(ApiError) as caught:
+        stranger.jobs()
+    assert caught.value.problem.status == 401
+    assert "wrong" not in str(caught.value)
+
+
+def test_a_job_id_cannot_leave_its_path(client: NitroClient) -> None:
+    with pytest.raises(ApiError) as caught:
+        client.get("../../healthz?x=")
+    assert caught.value.problem.status in (404, 422)
+
+
+def test_nobody_there_is_told_apart_from_a_refusal() -> None:
+    with NitroClient("http://127.0.0.1:1", "t") as lost, pytest.raises(ApiUnreachableError) as none:
+        lost.jobs()
+    assert none.value.exit_code == EXIT_FAILED
+    assert "http://127.0.0.1:1" in str(none.value)
+
+
+def test_an_answer_that_is_not_nitros_is_refused(system: LocalSystem, client: NitroClient) -> None:
+    with (
+        NitroClient(f"{system.api_url}/healthz?", system.token) as elsewhere,
+        pytest.raises((ApiError, ApiUnreachableError)),
+    ):
+        elsewhere.jobs()
+
+
+def test_problems_are_lines_per_field_or_their_detail() -> None:
+    bare = Problem(title="Conflict", status=409, detail="job is running")
+    assert problem_lines(bare) == ["job is running"]
+    errors = (FieldError(field="a.b", message="too small"), FieldError(field="c", message="no"))
+    assert problem_lines(bare.model_copy(update={"errors": errors})) == ["a.b: too small", "c: no"]
+
+
+def test_following_ends_when_the_api_stays_away() -> None:
+    with NitroClient("http://127.0.0.1:1", "t") as lost, pytest.raises(ApiUnreachableError):
+        list(follow(lost, "job", wake=Event(), check=lambda: None, every_s=0.01, patience_s=0.0))

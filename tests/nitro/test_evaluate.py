@@ -1,0 +1,110 @@
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+from nitro.errors import CommandError
+from nitro.evaluate import evaluate_run
+from services.learner.checkpoint import Checkpoint, CheckpointStore, RunState
+from shared import codec
+from shared.artifacts import LocalArtifacts
+from shared.policy import POLICY_FORMAT
+from shared.seeds import actor_seed
+from tests.nitro.synthetic_run import JOB_ID, job
+
+LEFT, RIGHT = 0, 1
+
+
+def stubborn_policy(action: int) -> bytes:
+    """A network that always prefers one of CartPole's two actions."""
+    bias = np.zeros(2, np.float32)
+    bias[action] = 1.0
+    return codec.encode(
+        {"policy.0.weight": np.zeros((2, 4), np.float32), "policy.0.bias": bias},
+        {
+            "format": POLICY_FORMAT,
+            "network": "mlp",
+            "activation": "tanh",
+            "distribution": "categorical",
+            "log_std": "none",
+        },
+    )
+
+
+def write_checkpoint(runs_dir: Path, *, next_round: int, policy: bytes) -> Path:
+    folder = runs_dir / JOB_ID
+    folder.mkdir(exist_ok=True)
+    spec = job().spec.model_copy(update={"env_id": "CartPole-v1"})
+    (folder / "job.json").write_text(job(spec=spec).model_dump_json())
+    CheckpointStore(LocalArtifacts(runs_dir), JOB_ID, keep=3).save(
+        Checkpoint(
+            run=RunState(
+                next_round=next_round, policy_version=next_round, curvature=None, previous=None
+            ),
+            arrays={},
+            scalars={},
+            policy=policy,
+        )
+    )
+    return folder
+
+
+def played(action: int, *, version: int, episodes: int, seed: int) -> list[float]:
+    """The same episodes, played with Gymnasium alone."""
+    returns = []
+    env = gymnasium.make("CartPole-v1")
+    for index in range(episodes):
+        env.reset(seed=actor_seed(seed, mode="evaluate", round_index=version, actor_index=index))
+        total, ended = 0.0, False
+        while not ended:
+            _, reward, terminated, truncated, _ = env.step(action)
+            total += float(reward)
+            ended = terminated or truncated
+        returns.append(total)
+    env.close()
+    return returns
+
+
+def test_the_newest_policy_plays_the_episodes(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, next_round=3, policy=stubborn_policy(LEFT))
+    folder = write_checkpoint(tmp_path, next_round=4, policy=stubborn_policy(RIGHT))
+    report = evaluate_run(folder, episodes=5, seed=11)
+    expected = played(RIGHT, version=4, episodes=5, seed=11)
+    assert report.returns == expected
+    assert report.lengths == expected  # CartPole pays 1 per step
+    assert report.policy_version == 4
+    assert report.mean_return == pytest.approx(np.mean(expected))
+    assert report.std_return == pytest.approx(np.std(expected))
+    assert (report.min_return, report.max_return) == (min(expected), max(expected))
+
+
+def test_equal_seeds_give_equal_episodes_and_others_do_not(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path, next_round=1, policy=stubborn_policy(LEFT))
+    first = evaluate_run(folder, episodes=8, seed=0)
+    assert evaluate_run(folder, episodes=8, seed=0) == first
+    assert evaluate_run(folder, episodes=8, seed=1).returns != first.returns
+
+
+def test_a_run_without_checkpoint_says_so(tmp_path: Path) -> None:
+    folder = tmp_path / JOB_ID
+    folder.mkdir()
+    (folder / "job.json").write_text(job().model_dump_json())
+    with pytest.raises(CommandError, match="no checkpoint yet"):
+        evaluate_run(folder, episodes=1, seed=0)
+
+
+def test_a_damaged_checkpoint_is_named_with_the_fix(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path, next_round=1, policy=stubborn_policy(LEFT))
+    path = folder / "checkpoints" / "000001" / "policy.safetensors"
+    path.write_bytes(path.read_bytes()[:-3] + b"xyz")
+    with pytest.raises(CommandError, match=r"000001/policy\.safetensors is damaged.*delete"):
+        evaluate_run(folder, episodes=1, seed=0)
+
+
+def test_a_policy_of_another_environment_is_refused(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path, next_round=1, policy=stubborn_policy(LEFT))
+    spec = job().spec.model_copy(update={"env_id": "Acrobot-v1"})
+    (folder / "job.json").write_text(job(spec=spec).model_dump_json())
+    with pytest.raises(CommandError, match="Acrobot-v1"):
+        evaluate_run(folder, episodes=1, seed=0)

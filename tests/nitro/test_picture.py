@@ -1,0 +1,52 @@
+import struct
+from pathlib import Path
+
+import pytest
+
+from nitro.errors import CommandError
+from nitro.picture import draw
+from nitro.report import read_run
+from tests.nitro.synthetic_run import write_run
+
+
+def size(png: Path) -> tuple[int, int]:
+    """Width and height from the PNG's own header (ISO 15948, section 11.2.2)."""
+    data = png.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    assert data[12:16] == b"IHDR"
+    width, height = struct.unpack(">II", data[16:24])
+    return width, height
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 30])
+def test_a_run_of_any_length_is_drawn(tmp_path: Path, rounds: int) -> None:
+    folder = write_run(tmp_path, rounds=rounds)
+    picture = draw(read_run(folder))
+    assert picture == folder / "plots" / "run.png"
+    width, height = size(picture)
+    assert width > 1000
+    assert height > 1000
+
+
+def test_a_run_without_scores_evaluations_or_bill_is_drawn(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, rounds=1)
+    first = (folder / "rounds.jsonl").read_text().splitlines()[0]
+    (folder / "rounds.jsonl").write_text(first + "\n")
+    (folder / "ledger.jsonl").unlink()
+    target = tmp_path / "elsewhere" / "picture.png"
+    assert draw(read_run(folder), target) == target
+    assert size(target)[0] > 1000
+
+
+def test_a_run_without_a_finished_round_is_not_drawn(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, rounds=1)
+    (folder / "rounds.jsonl").write_text("")
+    with pytest.raises(CommandError, match="no finished round yet"):
+        draw(read_run(folder))
+
+
+def test_a_picture_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, rounds=1)
+    (tmp_path / "file").touch()
+    with pytest.raises(CommandError, match=r"cannot write .*file/run\.png"):
+        draw(read_run(folder), tmp_path / "file" / "run.png")

@@ -1,0 +1,183 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from nitro.errors import EXIT_USAGE, CommandError
+from nitro.spec_file import (
+    JsonObject,
+    build_spec,
+    described,
+    known_fields,
+    parse_actors,
+    parse_scaling,
+)
+from shared.hyperparameters import PpoHyperparameters
+from shared.job_spec import FixedScaling, JobSpec
+
+
+def build(
+    *assignments: str, options: JsonObject | None = None, file: Path | None = None
+) -> JobSpec:
+    return build_spec(file=file, options=options or {}, assignments=assignments)
+
+
+def refusal(*assignments: str, options: JsonObject | None = None, file: Path | None = None) -> str:
+    with pytest.raises(CommandError) as caught:
+        build(*assignments, options=options, file=file)
+    assert caught.value.exit_code == EXIT_USAGE
+    return str(caught.value)
+
+
+def test_nothing_given_is_the_paper_setting() -> None:
+    assert build() == JobSpec()
+
+
+def test_assignments_reach_every_level_with_their_json_type() -> None:
+    spec = build(
+        "env_id=Walker2d-v5",
+        "seed=3",
+        "actors.max=32",
+        "env_kwargs.terminate_when_unhealthy=false",
+        "hyperparameters.hidden_sizes=[64, 64]",
+        "hyperparameters.learning_rate=3e-4",
+        "stop.target_return=null",
+    )
+    assert spec.env_id == "Walker2d-v5"
+    assert spec.seed == 3
+    assert spec.actors.max == 32
+    assert spec.env_kwargs == {"terminate_when_unhealthy": False}
+    assert spec.hyperparameters == {"hidden_sizes": (64, 64), "learning_rate": 3e-4}
+
+
+@pytest.mark.parametrize("suffix", ["yaml", "json"])
+def test_options_win_over_the_file_and_assignments_over_both(tmp_path: Path, suffix: str) -> None:
+    content = {"seed": 1, "steps_per_actor": 64, "stop": {"max_rounds": 3, "budget_usd": 1.5}}
+    file = tmp_path / f"job.{suffix}"
+    file.write_text(json.dumps(content))
+    spec = build("steps_per_actor=16", options={"seed": 2, "steps_per_actor": 32}, file=file)
+    assert (spec.seed, spec.steps_per_actor) == (2, 16)
+    assert (spec.stop.max_rounds, spec.stop.budget_usd) == (3, 1.5)
+
+
+def test_every_field_of_a_job_survives_a_file(tmp_path: Path) -> None:
+    spec = build("seed=9", "actors.min=2", "scaling.decay=0.9")
+    file = tmp_path / "job.json"
+    file.write_text(spec.model_dump_json())
+    assert build(file=file) == spec
+
+
+def test_each_wrong_field_is_a_line_of_its_own() -> None:
+    lines = refusal("seed=-1", "actors.min=9", "actors.max=8", "stop.budget_usd=0").splitlines()
+    assert sorted(line.split(":")[0] for line in lines) == ["actors", "seed", "stop.budget_usd"]
+    assert any("min (9) must not exceed max (8)" in line for line in lines)
+    assert any(line.startswith("seed:") and "-1" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "field", "nearest"),
+    [
+        ("sede=1", "sede", "seed"),
+        ("actors.mix=1", "actors.mix", "actors.min"),
+        ("scaling.dekay=0.9", "scaling.dekay", "scaling.decay"),
+        (
+            "hyperparameters.learning_rte=1",
+            "hyperparameters.learning_rte",
+            "hyperparameters.learning_rate",
+        ),
+    ],
+)
+def test_an_unknown_field_is_named_with_the_nearest_known_one(
+    assignment: str, field: str, nearest: str
+) -> None:
+    assert refusal(assignment) == f"{field}: no such field; did you mean {nearest}?"
+
+
+def test_a_wrong_hyperparameter_is_named_with_its_value() -> None:
+    assert refusal("hyperparameters.discount=2").startswith("hyperparameters.discount: ")
+    assert refusal("hyperparameters.discount=2").endswith("got 2")
+
+
+@pytest.mark.parametrize("assignment", ["seed", "=1", ""])
+def test_an_assignment_without_path_or_value_is_refused(assignment: str) -> None:
+    assert refusal(assignment).startswith("--set: must look like path=value")
+
+
+def test_nothing_can_be_set_inside_a_number() -> None:
+    assert "seed is 1" in refusal("seed=1", "seed.deep=2")
+
+
+@pytest.mark.parametrize(
+    "content", ["- a list\n", "seed: [\n", "just text", "", "seed: 2020-01-01"]
+)
+def test_a_file_that_is_no_mapping_is_refused_by_name(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(content)
+    assert refusal(file=file).startswith(f"--spec {file}: ")
+
+
+def test_a_missing_or_binary_file_is_refused_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    assert "No such file" in refusal(file=file)
+    file.write_bytes(b"\xff\xfe\x00")
+    assert refusal(file=file).startswith(f"--spec {file}: cannot be read")
+
+
+def test_yaml_that_would_construct_objects_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("env_id: !!python/object/apply:os.getcwd []\n")
+    assert "neither YAML nor JSON" in refusal(file=file)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("8:64", {"min": 8, "max": 64}), ("4", {"min": 4, "max": 4})]
+)
+def test_actor_ranges(text: str, expected: JsonObject) -> None:
+    assert parse_actors(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", ":", "a:b", "1:2:3", "1.5:2"])
+def test_a_range_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(CommandError, match="--actors: must be MIN:MAX"):
+        parse_actors(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("nitro", {"policy": "nitro"}),
+        ("fixed", {"policy": "fixed"}),
+        ("fixed:16", {"policy": "fixed", "num_actors": 16}),
+    ],
+)
+def test_scalings(text: str, expected: JsonObject) -> None:
+    assert parse_scaling(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "nitro:3", "fixed:", "fixed:x", "fixed:-1", "random"])
+def test_a_scaling_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(CommandError, match="--scaling: must be nitro or fixed:N"):
+        parse_scaling(text)
+
+
+@pytest.mark.parametrize("number", [2, 16, 200])
+def test_a_fixed_number_alone_is_enough(number: int) -> None:
+    spec = build(options={"scaling": parse_scaling(f"fixed:{number}")})
+    assert spec.scaling == FixedScaling(policy="fixed", num_actors=number)
+    assert spec.actors.min <= number <= spec.actors.max
+
+
+def test_a_fixed_number_outside_a_given_range_is_refused() -> None:
+    message = refusal(options={"scaling": parse_scaling("fixed:2"), "actors": parse_actors("8:64")})
+    assert "scaling.num_actors (2)" in message
+
+
+def test_the_description_resolves_every_hyperparameter() -> None:
+    shown = json.loads(described(build("hyperparameters.clip=0.1")))
+    assert set(shown["hyperparameters"]) == set(PpoHyperparameters.model_fields)
+    assert shown["hyperparameters"]["clip"] == 0.1
+    assert shown["env_id"] == "Hopper-v5"
+
+
+def test_known_fields_hold_nested_ones() -> None:
+    assert {"seed", "actors.min", "scaling.decay", "hyperparameters.clip"} <= set(known_fields())

@@ -1,0 +1,87 @@
+import io
+
+import pytest
+from rich.console import Console
+
+from nitro.summary import duration, number, summarise, summary_table
+from shared.contracts import JobCost, JobProgress, RoundRecord
+from tests.nitro.synthetic_run import evaluation, job, plan, result
+
+COST = JobCost(
+    job_id="hopper-v5-3f2a",
+    total_usd=0.0123,
+    reserved_usd=0.0,
+    by_item={"learner": 0.0123},
+    lines=(),
+    price_table="test",
+    projected_wall_s=75.0,
+    assumptions=(),
+)
+KEYS = [
+    "job_id",
+    "status",
+    "stop_reason",
+    "rounds",
+    "env_steps",
+    "first_return",
+    "final_return",
+    "best_return",
+    "wall_s",
+    "projected",
+    "actors_per_round",
+    "run_dir",
+]
+RECORDS = (
+    RoundRecord(
+        plan=plan(0, num_actors=64), result=result(0, evaluation=evaluation(0, 15.0)), cost_usd=0.01
+    ),
+    RoundRecord(
+        plan=plan(1, num_actors=9), result=result(1, evaluation=evaluation(1, 500.0)), cost_usd=0.01
+    ),
+    RoundRecord(plan=plan(2, num_actors=0, stop="max_rounds"), result=None, cost_usd=0.0),
+)
+
+
+def test_returns_come_from_evaluations_and_the_last_one_from_the_job() -> None:
+    summary = summarise(job(rounds=2), RECORDS, COST, run_dir=None)
+    assert (summary.first_return, summary.final_return, summary.best_return) == (15.0, 400.0, 500.0)
+
+
+def test_a_job_that_evaluates_nothing_has_no_returns() -> None:
+    silent = job(rounds=1, progress=JobProgress(rounds=1, env_steps=2048))
+    records = (RoundRecord(plan=plan(0), result=result(0), cost_usd=0.0),)
+    summary = summarise(silent, records, COST, run_dir=None)
+    assert (summary.first_return, summary.final_return, summary.best_return) == (None,) * 3
+
+
+def test_the_round_that_only_stops_launches_no_actors() -> None:
+    assert summarise(job(rounds=2), RECORDS, COST, run_dir=None).actors_per_round == [64, 9]
+
+
+def test_json_has_exactly_the_documented_keys() -> None:
+    dumped = summarise(job(rounds=2), RECORDS, COST, run_dir=None).model_dump(mode="json")
+    assert list(dumped) == KEYS
+    assert dumped["projected"] == {"wall_s": 75.0, "cost_usd": 0.0123}
+    assert dumped["wall_s"] == 60.0
+
+
+def test_the_table_names_what_a_user_wants_to_know() -> None:
+    summary = summarise(job(rounds=2), RECORDS, COST, run_dir=None)
+    out = io.StringIO()
+    Console(file=out, width=100).print(summary_table(summary, error="boom [x]", picture=None))
+    text = out.getvalue()
+    for part in ("15.0", "400.0", "9 to 64", "1 min 15 s", "0.0123 USD", "max_rounds", "boom [x]"):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.25, "0.2 s"), (42.4, "42 s"), (187.0, "3 min 07 s"), (7500.0, "2 h 05 min")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_numbers() -> None:
+    assert number(None) == "–"
+    assert number(3.14159) == "3.1"

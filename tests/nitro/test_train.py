@@ -1,0 +1,191 @@
+"""`nitro` as a user starts it: whole processes, real signals."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from nitro.client import NitroClient
+from nitro.local import LocalSystem
+from nitro.ports import free_ports
+from nitro.report import read_run
+from shared.job_spec import JobSpec
+from tests.nitro.conftest import TINY
+from tests.nitro.process_table import alive, children, eventually
+
+NITRO = (sys.executable, "-m", "nitro.cli")
+KEYS = {
+    *("job_id", "status", "stop_reason", "rounds", "env_steps", "first_return", "final_return"),
+    *("best_return", "wall_s", "projected", "actors_per_round", "run_dir"),
+}
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("NITRO_")}
+    return {**kept, **more}
+
+
+@pytest.fixture
+def spec_file(tmp_path: Path) -> Path:
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps(TINY))
+    return path
+
+
+@contextmanager
+def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A command in a process group of its own, so that signals reach nobody else."""
+    with subprocess.Popen(
+        [*NITRO, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=clean_environment(),
+        process_group=0,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def read_until(process: subprocess.Popen[str], text: str) -> str:
+    assert process.stderr is not None
+    seen = []
+    for line in process.stderr:
+        seen.append(line)
+        if text in line:
+            return line
+    raise AssertionError(f"{text!r} was never said: {''.join(seen)}")
+
+
+def test_a_job_is_trained_from_nothing_to_a_picture(tmp_path: Path, spec_file: Path) -> None:
+    runs = tmp_path / "runs"
+    run = subprocess.run(
+        [*NITRO, "train", "--spec", spec_file, "--rounds", "3", "--runs-dir", runs, "--json"],
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    lines = run.stdout.splitlines()
+    assert len(lines) == 1
+    summary = json.loads(lines[0])
+    assert set(summary) == KEYS
+    assert (summary["status"], summary["stop_reason"]) == ("succeeded", "max_rounds")
+    assert summary["rounds"] == len(summary["actors_per_round"]) == 3
+    assert summary["env_steps"] == 16 * sum(summary["actors_per_round"])
+    assert summary["projected"]["cost_usd"] > 0
+    assert summary["projected"]["wall_s"] > 0
+
+    folder = runs / summary["job_id"]
+    assert summary["run_dir"] == str(folder)
+    record = read_run(folder)
+    assert record.job.status == "succeeded"
+    returns = [sum(e.returns) / len(e.returns) for _, e in record.evaluations]
+    assert summary["first_return"] == pytest.approx(returns[0])
+    assert summary["final_return"] == pytest.approx(returns[-1])
+    assert summary["best_return"] == pytest.approx(max(returns))
+    billed = sum(line.amount_usd for line in record.ledger)
+    assert summary["projected"]["cost_usd"] == pytest.approx(billed)
+    assert (folder / "plots" / "run.png").stat().st_size > 10_000
+    for number in (1, 2, 3):
+        assert f"round {number}/3" in run.stderr
+    assert str(folder / "plots" / "run.png") in re.sub(r"\s", "", run.stderr)
+
+
+def test_an_interrupt_stops_after_the_round_and_a_second_one_at_once(
+    tmp_path: Path, spec_file: Path
+) -> None:
+    runs = tmp_path / "runs"
+    options = ("--spec", str(spec_file), "--runs-dir", str(runs), "--json")
+    with started("train", *options, "--rounds", "100000") as process:
+        read_until(process, "round 1/")
+        family = children(process.pid)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, errors
+    summary = json.loads(output.splitlines()[-1])
+    assert (summary["status"], summary["stop_reason"]) == ("stopped", "user")
+    assert f"nitro train --resume {summary['job_id']}" in errors
+    assert list((runs / summary["job_id"] / "checkpoints").iterdir())
+    eventually(lambda: not any(alive(pid) for pid in family))
+
+    rounds = str(summary["rounds"] + 100_000)
+    with started("train", "--resume", summary["job_id"], "--rounds", rounds, *options[2:]) as again:
+        read_until(again, f"round {summary['rounds'] + 1}/{rounds}")
+        family = children(again.pid)
+        again.send_signal(signal.SIGINT)
+        read_until(again, "press Ctrl-C again to kill everything")
+        again.send_signal(signal.SIGINT)
+        output, errors = again.communicate(timeout=120)
+    assert again.returncode == 130
+    eventually(lambda: not any(alive(pid) for pid in family))
+
+
+def test_a_terminated_command_leaves_nothing_behind(tmp_path: Path, spec_file: Path) -> None:
+    options = ("--spec", str(spec_file), "--runs-dir", str(tmp_path / "runs"), "--json")
+    with started("train", *options, "--rounds", "100000") as process:
+        read_until(process, "round 1/")
+        family = children(process.pid)
+        assert family
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=120)
+    assert process.returncode == 143
+    assert output == ""
+    assert "cut short; go on with it by: nitro train --resume cartpole-v1-" in errors
+    eventually(lambda: not any(alive(pid) for pid in family))
+
+
+def test_commands_find_the_local_system_that_is_up(
+    system: LocalSystem, client: NitroClient, runs_dir: Path, endless_job: JobSpec
+) -> None:
+    def nitro(*arguments: str) -> str:
+        done = subprocess.run(
+            [*NITRO, *arguments, "--runs-dir", str(runs_dir)],
+            capture_output=True,
+            text=True,
+            env=clean_environment(COLUMNS="200"),
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    job_id = client.submit(endless_job).job_id
+    assert job_id in nitro("jobs", "list")
+    assert json.loads(nitro("jobs", "show", job_id, "--json"))["job_id"] == job_id
+    assert "CartPole-v1" in nitro("jobs", "show", job_id)
+    nitro("jobs", "stop", job_id)
+    eventually(lambda: client.get(job_id).status == "stopped")
+    assert nitro("jobs", "resume", job_id).strip() == f"{job_id}: queued"
+    nitro("jobs", "stop", job_id)
+    eventually(lambda: client.get(job_id).status == "stopped")
+    assert nitro("jobs", "delete", job_id).strip() == f"{job_id}: deleted"
+    assert job_id not in nitro("jobs", "list")
+    assert system.token not in nitro("jobs", "list", "--json")
+
+
+def test_up_tells_where_everything_is_and_ends_on_an_interrupt(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    (port,) = free_ports(1)
+    options = ("--runs-dir", str(runs), "--processes", "1", "--port", str(port))
+    with started("up", *options) as process:
+        assert process.stdout is not None
+        greeting = [process.stdout.readline() for _ in range(5)]
+        family = children(process.pid)
+        assert (runs / ".nitro" / "token").exists()
+        process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert f"http://127.0.0.1:{port}" in greeting[0]
+    assert str(runs / ".nitro" / "token") in greeting[1]
+    assert "curl -H" in greeting[4]
+    eventually(lambda: not any(alive(pid) for pid in family))
