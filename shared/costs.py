@@ -106,7 +106,7 @@ def projected_round_s(
 
 
 def deadline_s(num_invocations: int, *, function_timeout_s: float, slack_s: float) -> float:
-    """Return how long a learner waits for a round: time for every actor to run out and run again."""
+    """Return how long a learner waits for a round: every actor may run out of time, twice."""
     return launch_ramp_s(num_invocations) + EXECUTIONS_PER_TASK * function_timeout_s + slack_s
 
 

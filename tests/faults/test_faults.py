@@ -147,15 +147,19 @@ def test_a_scaler_killed_mid_round_launches_nothing_twice(runs_dir: Path) -> Non
         )
         whole = train(broken.client, spec)
         before = broken.stats()["invoked"]
+        broken.break_actors(start_delay_ms=500.0)
         job_id = broken.client.submit(spec).job_id
         wait_until(broken.client, job_id, lambda job: job.progress.rounds >= 2, broken.system)
+        wait_until(
+            broken.client, job_id, lambda _: broken.stats()["in_flight"] == 8, broken.system
+        )
         broken.system.kill("scaler")
+        broken.break_actors()
         broken.system.restart("scaler")
         job = wait_finished(broken.client, job_id)
         assert job.status == "succeeded"
-        # Eight actors in each of six rounds; those the dead scaler had not sent are sent by the
-        # reopened round, so never more, and the same trajectories either way.
-        assert broken.stats()["invoked"] - before <= 6 * 8
+        # All eight had been sent, so they are eight in each of six rounds, and no more.
+        assert broken.stats()["invoked"] - before == 6 * 8
         assert final_weights(runs_dir, job_id) == final_weights(runs_dir, whole.job_id)
 
 

@@ -1,0 +1,130 @@
+"""A job's running account: what is reserved, what is final, up to when time is billed.
+
+Pure steps from one `JobRecord` to the next; whoever calls them writes the result with the ledger
+lines in one change.
+"""
+
+from dataclasses import replace
+
+from services.scaler.ledger import Clock, Settlement, settle, settle_held
+from services.scaler.store.base import JobRecord, LaunchOutcome, OpenAttempt
+from shared.contracts import LedgerLine
+from shared.costs import CostBasis
+
+
+def job_basis(basis: CostBasis, record: JobRecord) -> CostBasis:
+    """Return the deployment's basis for one job: no more is kept warm than it may launch."""
+    warm = min(basis.provisioned, record.job.spec.actors.max)
+    return replace(basis, provisioned=warm)
+
+
+def begin_holding(record: JobRecord, now: float) -> JobRecord:
+    """Note that a learner took the job, after an earlier one may have been lost with it."""
+    carried = stop_holding(record, record.lease.expires_at if record.lease else now)
+    return carried.model_copy(update={"accounted_until": now})
+
+
+def stop_holding(record: JobRecord, until: float) -> JobRecord:
+    """Note that the learner let go of the job at `until`."""
+    if record.accounted_until is None:
+        return record
+    held_s = max(0.0, until - record.accounted_until)
+    return record.model_copy(
+        update={"accounted_until": None, "held_carry_s": record.held_carry_s + held_s}
+    )
+
+
+def end_round(
+    record: JobRecord, *, learner_s: float, now: float, basis: CostBasis, clock: Clock
+) -> tuple[JobRecord, tuple[LedgerLine, ...]]:
+    """Close the time of the attempt under way; time outside any attempt is billed at once.
+
+    Args:
+        record: The job.
+        learner_s: The learner's own time in the attempt that ends.
+        now: Unix seconds.
+        basis: Prices and sizes.
+        clock: What bills time-based items.
+    """
+    since = now if record.accounted_until is None else record.accounted_until
+    held_s = record.held_carry_s + max(0.0, now - since)
+    timed = {"accounted_until": now, "held_carry_s": 0.0}
+    waiting = [a for a in record.open_attempts if a.held_s is None]
+    if waiting:
+        closed = tuple(
+            a
+            if a.held_s is not None
+            else a.model_copy(update={"learner_s": learner_s, "held_s": held_s})
+            for a in record.open_attempts
+        )
+        return record.model_copy(update={**timed, "open_attempts": closed}), ()
+    record = record.model_copy(update=timed)
+    if clock == "projected":
+        return record, ()
+    lines = settle_held(record.job.progress.rounds, held_s, basis)
+    return _booked(record, lines), lines
+
+
+def end_job(
+    record: JobRecord, *, now: float, basis: CostBasis, clock: Clock
+) -> tuple[JobRecord, tuple[LedgerLine, ...]]:
+    """Close a job's account: nobody trains it any more, what is known is billed.
+
+    After its last plan a learner learns nothing: its time is waiting only.
+    """
+    basis = job_basis(basis, record)
+    held: tuple[LedgerLine, ...] = ()
+    if record.accounted_until is not None or record.held_carry_s:
+        record, held = end_round(record, learner_s=0.0, now=now, basis=basis, clock=clock)
+    record, settled = settle_ready(record, basis, clock)
+    started = now if record.wall_started_at is None else record.wall_started_at
+    record = stop_holding(record, now).model_copy(
+        update={
+            "held_carry_s": 0.0,
+            "wall_used_s": record.wall_used_s + max(0.0, now - started),
+            "wall_started_at": None,
+        }
+    )
+    return record, (*held, *settled)
+
+
+def land(record: JobRecord, round_index: int, attempt: int, outcome: LaunchOutcome) -> JobRecord:
+    """Note the outcome of a launch; without effect when it is known already."""
+    attempts = tuple(
+        a.model_copy(update={"outcome": outcome})
+        if (a.round, a.attempt, a.outcome) == (round_index, attempt, None)
+        else a
+        for a in record.open_attempts
+    )
+    return record.model_copy(update={"open_attempts": attempts})
+
+
+def settle_ready(
+    record: JobRecord, basis: CostBasis, clock: Clock
+) -> tuple[JobRecord, tuple[LedgerLine, ...]]:
+    """Replace the reservation of every attempt about which all is known by its bill."""
+    open_attempts: list[OpenAttempt] = []
+    settled: list[Settlement] = []
+    for attempt in record.open_attempts:
+        settlement = settle(attempt, basis, clock)
+        if settlement is None:
+            open_attempts.append(attempt)
+        else:
+            settled.append(settlement)
+    lines = tuple(line for settlement in settled for line in settlement.lines)
+    projected_s = record.projected_wall_s + sum(s.projected_s for s in settled)
+    record = record.model_copy(
+        update={"open_attempts": tuple(open_attempts), "projected_wall_s": projected_s}
+    )
+    return _booked(record, lines), lines
+
+
+def _booked(record: JobRecord, lines: tuple[LedgerLine, ...]) -> JobRecord:
+    settled_usd = record.settled_usd + sum(line.amount_usd for line in lines)
+    return record.model_copy(
+        update={
+            "settled_usd": settled_usd,
+            "num_lines": record.num_lines + len(lines),
+            "job": record.job.model_copy(update={"spent_usd": settled_usd}),
+        }
+    )

@@ -1,0 +1,214 @@
+"""Whether a job can run at all, decided before it is queued.
+
+The actor image is asked what the environment is, because only it has the simulators. Then the job
+is held against the account's concurrency, the cache's memory and its own budget. Every refusal
+names the field and the numbers.
+"""
+
+import json
+import math
+import re
+import threading
+from http import HTTPStatus
+
+from pydantic import ValidationError
+
+from services.scaler.budget import RoundPricing, smallest_budget_usd
+from services.scaler.invoker import ActorFunction
+from services.scaler.lambda_function import Execution, LambdaApiError, error_message
+from services.scaler.problem import ApiError, invalid
+from services.scaler.quota import ConcurrencyQuota
+from shared.contracts import ContinuousActionSpec, DescribeTask, EnvironmentSpec, FieldError
+from shared.hyperparameters import resolve
+from shared.job_spec import EnvironmentRef, JobSpec
+
+_MAX_KNOWN = 256
+_TRIES = 3
+_MB = 1024 * 1024
+_MAX_ENV_KWARGS_BYTES = 3000
+"""What a 4 KB event has left for them, all else at its longest."""
+_SCALARS_PER_STEP = 10
+"""Bytes per step of reward, log-probability and the two end marks."""
+_NAMED_FIELD = re.compile(r"(?:^|: )(env_id|env_kwargs(?:\.\w+)?)\b(.*)", re.DOTALL)
+"""How the actor begins when it refuses an environment, as opposed to having broken."""
+
+
+class EnvironmentCatalogue:
+    """What the actor image knows about environments, asked once for each. Thread-safe."""
+
+    def __init__(self, function: ActorFunction) -> None:
+        self._function = function
+        self._lock = threading.Lock()
+        self._known: dict[str, EnvironmentSpec] = {}
+
+    def describe(self, env: EnvironmentRef) -> EnvironmentSpec:
+        """Return an environment's spaces.
+
+        Raises:
+            ApiError: The actor refuses the environment, or cannot be asked.
+        """
+        key = env.model_dump_json()
+        with self._lock:
+            if key in self._known:
+                return self._known[key]
+        spec = _spec_of(self._ask(DescribeTask(env=env)))
+        with self._lock:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.pop(next(iter(self._known)))
+            self._known[key] = spec
+        return spec
+
+    def _ask(self, task: DescribeTask) -> Execution:
+        payload = task.model_dump_json().encode()
+        for _ in range(_TRIES):
+            execution = self._function.invoke(payload)
+            if execution.kind == "done" or _refused_field(execution) is not None:
+                break
+        return execution
+
+
+class Admission:
+    """Refuses jobs that cannot fit."""
+
+    def __init__(
+        self,
+        catalogue: EnvironmentCatalogue,
+        quota: ConcurrencyQuota,
+        *,
+        cache_memory_mb: int,
+    ) -> None:
+        self._catalogue = catalogue
+        self._quota = quota
+        self._cache_bytes = cache_memory_mb * _MB
+
+    def admit(self, spec: JobSpec, pricing: RoundPricing) -> EnvironmentSpec:
+        """Return the job's environment.
+
+        Raises:
+            ApiError: The job cannot run; 422 with every reason, or 503 when that is not known.
+        """
+        _check_event_size(spec)
+        environment = self._catalogue.describe(
+            EnvironmentRef(env_id=spec.env_id, env_kwargs=spec.env_kwargs)
+        )
+        try:
+            limit = self._quota.limit()
+        except LambdaApiError as error:
+            raise ApiError(
+                HTTPStatus.SERVICE_UNAVAILABLE, f"the concurrency limit is not known: {error}"
+            ) from error
+        errors = [
+            *_concurrency_errors(spec, limit),
+            *_memory_errors(spec, environment, self._cache_bytes),
+            *budget_errors(spec, pricing),
+        ]
+        if errors:
+            raise invalid(*errors)
+        return environment
+
+
+def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
+    """Return an upper bound of what a job's largest round keeps in the cache.
+
+    Trajectories are counted uncompressed, with one extra observation per environment and episode
+    cut short left out; two versions of the policy and value networks are added.
+    """
+    observation = environment.observation
+    item = 1 if observation.dtype == "uint8" else 4
+    observation_values = math.prod(observation.shape)
+    action = environment.action
+    outputs = len(action.low) * 2 if isinstance(action, ContinuousActionSpec) else action.n
+    action_bytes = 4 * len(action.low) if isinstance(action, ContinuousActionSpec) else 8
+    step_bytes = observation_values * item + action_bytes + _SCALARS_PER_STEP
+    actor_bytes = step_bytes * (spec.steps_per_actor + spec.envs_per_actor)
+    widths = resolve(spec.algorithm, spec.preset, spec.hyperparameters).hidden_sizes
+    layers = (observation_values, *widths, outputs)
+    weights = sum((i + 1) * o for i, o in zip(layers[:-1], layers[1:], strict=True))
+    return spec.actors.max * actor_bytes + 2 * 4 * weights
+
+
+def budget_errors(
+    spec: JobSpec, pricing: RoundPricing, *, committed_usd: float = 0.0
+) -> list[FieldError]:
+    """Return the error of a budget that does not allow one round of the fewest actors."""
+    least_usd = committed_usd + smallest_budget_usd(spec, pricing)
+    if spec.stop.budget_usd >= least_usd:
+        return []
+    spent = f" on top of ${committed_usd:.4f} already spent" if committed_usd else ""
+    return [
+        FieldError(
+            field="stop.budget_usd",
+            message=(
+                f"${spec.stop.budget_usd:g} is below the worst case of one round of "
+                f"{spec.actors.min} actors and the end of the job{spent}: at least "
+                f"${math.ceil(least_usd * 1e4) / 1e4:.4f} are needed"
+            ),
+        )
+    ]
+
+
+def _check_event_size(spec: JobSpec) -> None:
+    size = len(json.dumps(spec.env_kwargs))
+    if size > _MAX_ENV_KWARGS_BYTES:
+        message = f"{size} bytes as JSON, at most {_MAX_ENV_KWARGS_BYTES} fit into an actor's event"
+        raise invalid(FieldError(field="env_kwargs", message=message))
+
+
+def _concurrency_errors(spec: JobSpec, limit: int) -> list[FieldError]:
+    if spec.actors.max <= limit:
+        return []
+    return [
+        FieldError(
+            field="actors.max",
+            message=(
+                f"{spec.actors.max} actors exceed the account's limit of {limit} concurrent "
+                "executions; lower it or request a higher Lambda quota"
+            ),
+        )
+    ]
+
+
+def _memory_errors(
+    spec: JobSpec, environment: EnvironmentSpec, cache_bytes: int
+) -> list[FieldError]:
+    needed = round_bytes(spec, environment)
+    if needed <= cache_bytes:
+        return []
+    return [
+        FieldError(
+            field="steps_per_actor",
+            message=(
+                f"a round of {spec.actors.max} actors with {spec.steps_per_actor} steps may take "
+                f"{needed / _MB:.0f} MB, the cache has {cache_bytes / _MB:.0f} MB; lower "
+                "steps_per_actor or actors.max, or use a larger cache (NITRO_CACHE_MEMORY_MB)"
+            ),
+        )
+    ]
+
+
+def _refused_field(execution: Execution) -> FieldError | None:
+    """Return what the actor says is wrong with the environment; None when it did not say so."""
+    if execution.kind != "failed" or not execution.payload:
+        return None
+    named = _NAMED_FIELD.search(error_message(execution.payload))
+    if named is None:
+        return None
+    return FieldError(field=named.group(1), message=named.group(1) + named.group(2))
+
+
+def _spec_of(execution: Execution) -> EnvironmentSpec:
+    if execution.kind == "done":
+        try:
+            return EnvironmentSpec.model_validate_json(execution.payload)
+        except ValidationError as error:
+            raise ApiError(
+                HTTPStatus.BAD_GATEWAY,
+                f"the actor's description of the environment is malformed: {error}",
+            ) from error
+    refused = _refused_field(execution)
+    if refused is not None:
+        raise invalid(refused)
+    raise ApiError(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        f"the actor function cannot be asked about the environment: {execution.reason}",
+    )

@@ -1,0 +1,152 @@
+"""The scaler process: `python -m services.scaler.app`.
+
+Exit codes: 0 after an orderly end, 2 when it cannot start (the message names what to change).
+"""
+
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from services.scaler import problem
+from services.scaler.guard import BearerGuard, BodyLimit, TokenError, load_token
+from services.scaler.parts import Parts
+from services.scaler.routes import router
+from services.scaler.settings import Settings
+from services.scaler.store.base import StoreError
+from shared.cache import CacheError
+from shared.logs import configure_logging
+
+_LOG = logging.getLogger(__name__)
+_CANNOT_START = 2
+_DRAIN_S = 5
+"""How long answers under way may take once the end was asked for."""
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """Return the application; it starts and closes its parts, `app.state.parts`, with its lifespan.
+
+    Raises:
+        TokenError: Authentication is on and there is no token.
+        StoreError: The database cannot be used.
+        CacheError: The cache URL is malformed.
+    """
+    token = load_token(settings)
+    parts = Parts(settings)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await run_in_threadpool(parts.start)
+        yield
+        parts.bell.close()
+        app.state.landed = await run_in_threadpool(parts.close)
+
+    app = FastAPI(
+        title="Nitro scaler",
+        version="1",
+        summary="Jobs, leases and rounds: how many actors each round of training is worth.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.include_router(router(parts))
+    problem.install(app)
+    # The last one added comes first: no body is read from somebody without the token.
+    app.add_middleware(BodyLimit)
+    app.add_middleware(BearerGuard, token=token)
+    app.state.parts = parts
+    app.state.landed = True
+    return app
+
+
+def main() -> int:
+    """Run the scaler until SIGTERM or SIGINT; return the exit code."""
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        return _refuse(_settings_text(error))
+    configure_logging(settings.log_level)
+    try:
+        listener = _listen(settings)
+    except OSError as error:
+        return _refuse(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; "
+            "choose another NITRO_PORT or NITRO_HOST"
+        )
+    with listener:
+        try:
+            app = create_app(settings)
+        except (TokenError, StoreError, CacheError) as error:
+            return _refuse(str(error))
+        host, port = listener.getsockname()[:2]
+        _LOG.info("scaler listens", extra={"url": f"http://{host}:{port}"})
+        config = uvicorn.Config(
+            app, log_config=None, timeout_graceful_shutdown=_DRAIN_S, access_log=False
+        )
+        _keep_exit_code()
+        _Server(config, app.state.parts).run(sockets=[listener])
+    if not app.state.landed:
+        # Threads still wait for actors; leaving the interpreter would wait for them too.
+        _LOG.warning("actors are still in flight; their outcome will be billed at its worst")
+        logging.shutdown()
+        os._exit(0)
+    return 0
+
+
+class _Server(uvicorn.Server):
+    """Ends waiting learners' requests as soon as the end is asked for."""
+
+    def __init__(self, config: uvicorn.Config, parts: Parts) -> None:
+        super().__init__(config)
+        self._parts = parts
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._parts.bell.close()
+        super().handle_exit(sig, frame)
+
+
+def _keep_exit_code() -> None:
+    """Have signals end the server and nothing else: uvicorn sends itself each one once more."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((settings.host, settings.port))
+        listener.listen(1024)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _settings_text(error: ValidationError) -> str:
+    """Return what is wrong with the settings, by variable; never a value that may be secret."""
+    lines = []
+    for wrong in error.errors(include_input=False):
+        name = "_".join(str(part) for part in wrong["loc"]).upper()
+        prefix = f"NITRO_{name}: " if name else ""
+        lines.append(f"{prefix}{wrong['msg'].removeprefix('Value error, ')}")
+    return "; ".join(lines)
+
+
+def _refuse(why: str) -> int:
+    sys.stderr.write(f"scaler cannot start: {why}\n")
+    return _CANNOT_START
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+"""The decision about one round, as a pure function of what is known before it.
+
+The steps, in order: does the job end here; how many actors does the scaling policy want; how many
+may the account run; how many does the budget allow. Each step that changes the number says so in
+the plan's `reason`.
+"""
+
+import math
+from dataclasses import dataclass
+
+from services.scaler.boosting import convexity_ratio
+from services.scaler.budget import (
+    Affordable,
+    RoundPricing,
+    affordable_closing,
+    affordable_round,
+    closing_usd,
+    final_evaluations,
+)
+from services.scaler.quota import granted
+from services.scaler.scaling.base import ScalingDecision, ScalingInput
+from services.scaler.scaling.registry import scaling_policy
+from services.scaler.stopping import Standing, stop_reason
+from shared.contracts import Curvature, RoundPlan, StopReason
+from shared.job_spec import EvaluationRule, JobSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concurrency:
+    """How busy the account is."""
+
+    limit: int | None
+    """Executions it may have in flight; None while unknown."""
+    running_jobs: int
+    others_in_flight: int
+    """Invocations of other jobs under way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """Everything a decision depends on."""
+
+    spec: JobSpec
+    standing: Standing
+    ratios: tuple[float, ...]
+    """Defined convexity ratios of earlier rounds, oldest first."""
+    curvature: Curvature | None
+    gradient_noise_scale: float | None
+    committed_usd: float
+    concurrency: Concurrency
+    pricing: RoundPricing
+    quorum_share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A round to launch, or the end of the job."""
+
+    num_actors: int
+    num_evaluations: int
+    requested: int
+    score: float | None
+    ratio: float | None
+    """Ratio the score was made of."""
+    measured_ratio: float | None
+    """Ratio of this round's own curvature; the next rounds look back at it."""
+    reason: str
+    deadline_s: float
+    quorum: int
+    stop: StopReason | None
+    reserve_usd: float
+
+
+def decide_round(situation: Situation) -> Decision:
+    """Return what to do about the round a learner asked for."""
+    stop = stop_reason(situation.spec.stop, situation.standing)
+    scaling = _scaling_decision(situation)
+    if stop is not None:
+        return _end(situation, stop[0], stop[1], scaling)
+    concurrency = situation.concurrency
+    allowed = granted(
+        scaling.num_actors,
+        limit=concurrency.limit,
+        running_jobs=concurrency.running_jobs,
+        others_in_flight=concurrency.others_in_flight,
+    )
+    affordable = affordable_round(
+        situation.spec,
+        situation.pricing,
+        requested=allowed,
+        evaluations=evaluations_due(situation.spec.evaluation, situation.standing.round_index),
+        committed_usd=situation.committed_usd,
+    )
+    if not affordable.num_actors:
+        return _end(situation, "budget", affordable.note, scaling)
+    quota_note = ""
+    if allowed < scaling.num_actors:
+        quota_note = (
+            f"concurrency: {scaling.num_actors} actors cut to {allowed} of {concurrency.limit} "
+            f"shared by {concurrency.running_jobs} jobs, {concurrency.others_in_flight} in flight"
+        )
+    return _decision(
+        situation, affordable, scaling, None, (scaling.reason, quota_note, affordable.note)
+    )
+
+
+def decide_reopening(
+    situation: Situation, plan: RoundPlan, *, num_missing: int, attempt: int
+) -> Decision:
+    """Return what to do about a round of which too little arrived: launch what is missing again.
+
+    The round keeps its size, its score and its evaluation; only missing rollouts are launched.
+    """
+    pricing = situation.pricing
+    scaling = _scaling_decision(situation)
+    reserve_usd = pricing.worst_case_usd(num_missing)
+    closing = closing_usd(situation.spec, pricing)
+    room_usd = situation.spec.stop.budget_usd - situation.committed_usd - closing
+    if reserve_usd > room_usd:
+        why = (
+            f"budget: launching {num_missing} actors again may cost ${reserve_usd:.4f}, "
+            f"${max(0.0, room_usd):.4f} are left"
+        )
+        return _end(situation, "budget", why, scaling)
+    return Decision(
+        num_actors=plan.num_actors,
+        num_evaluations=plan.num_evaluations,
+        requested=plan.requested,
+        score=plan.boosting_score,
+        ratio=plan.ratio,
+        measured_ratio=None,
+        reason=f"attempt {attempt}: {num_missing} of {plan.num_actors} actors launched again",
+        deadline_s=pricing.deadline_s(num_missing),
+        quorum=plan.quorum,
+        stop=None,
+        reserve_usd=reserve_usd,
+    )
+
+
+def evaluations_due(rule: EvaluationRule, round_index: int) -> int:
+    """Return how many evaluation episodes run beside a round."""
+    due = rule.every_rounds > 0 and round_index % rule.every_rounds == 0
+    return rule.episodes if due else 0
+
+
+def _scaling_decision(situation: Situation) -> ScalingDecision:
+    return scaling_policy(situation.spec.scaling).decide(
+        ScalingInput(
+            round_index=situation.standing.round_index,
+            actors=situation.spec.actors,
+            ratios=situation.ratios,
+            ratio=convexity_ratio(situation.curvature),
+            gradient_noise_scale=situation.gradient_noise_scale,
+        )
+    )
+
+
+def _end(situation: Situation, stop: StopReason, why: str, scaling: ScalingDecision) -> Decision:
+    closing = affordable_closing(
+        situation.spec,
+        situation.pricing,
+        committed_usd=situation.committed_usd,
+        wanted=final_evaluations(situation.spec),
+    )
+    return _decision(situation, closing, scaling, stop, (why, closing.note))
+
+
+def _decision(
+    situation: Situation,
+    affordable: Affordable,
+    scaling: ScalingDecision,
+    stop: StopReason | None,
+    reasons: tuple[str, ...],
+) -> Decision:
+    launched = affordable.num_actors + affordable.num_evaluations
+    share = situation.quorum_share
+    return Decision(
+        num_actors=affordable.num_actors,
+        num_evaluations=affordable.num_evaluations,
+        requested=0 if stop else scaling.num_actors,
+        score=None if stop else scaling.score,
+        ratio=scaling.ratio,
+        measured_ratio=convexity_ratio(situation.curvature).value,
+        reason="; ".join(reason for reason in reasons if reason),
+        deadline_s=situation.pricing.deadline_s(launched) if launched else 0.0,
+        quorum=math.ceil(share * affordable.num_actors),
+        stop=stop,
+        reserve_usd=affordable.reserve_usd,
+    )

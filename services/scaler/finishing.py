@@ -1,0 +1,139 @@
+"""The end of a job: the learner's last word, the last of the bill, and the bill itself."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from services.scaler.accounting import end_job, job_basis
+from services.scaler.launches import Launches, NoticeBoard
+from services.scaler.leases import held_lease
+from services.scaler.ledger import Clock, assumptions, by_item
+from services.scaler.problem import not_found
+from services.scaler.progress import evaluated
+from services.scaler.store.base import Change, JobRecord, RoundEntry, Store, change_job
+from shared.cache import CacheError
+from shared.contracts import FinishRequest, Job, JobCost, RoundPage, RoundRecord
+from shared.costs import CostBasis
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishParts:
+    """What ends and bills a job, wired by the application."""
+
+    store: Store
+    launches: Launches
+    board: NoticeBoard
+    now: Callable[[], float]
+    basis: CostBasis
+    clock: Clock
+    learner_instance: str
+    finish_wait_s: float
+    on_finished: Callable[[], None]
+
+
+class FinishDesk:
+    """Takes the learner's last word, and shows rounds and bills."""
+
+    def __init__(self, parts: FinishParts) -> None:
+        self._parts = parts
+        self._store = parts.store
+
+    def finish(self, job_id: str, request: FinishRequest) -> Job:
+        """End a job. Harmless to repeat.
+
+        Raises:
+            ApiError: There is no such job, or the lease is lost.
+        """
+        parts = self._parts
+        # The last episodes reach the learner a moment before their replies reach us.
+        landed = parts.launches.wait_landed(job_id, timeout_s=parts.finish_wait_s)
+
+        def decide(record: JobRecord) -> Change | None:
+            if record.finished_lease_id == request.lease_id:
+                return None
+            held_lease(record, request.lease_id)
+            return self._finished(record, request)
+
+        record = change_job(self._store, job_id, decide)
+        if record is None:
+            raise not_found("job", job_id)
+        if not landed:
+            self._cancel(job_id)
+        _LOG.info(
+            "job finished",
+            extra={"job": job_id, "status": record.job.status, "why": record.job.stop_reason},
+        )
+        parts.on_finished()
+        return record.job
+
+    def cost(self, job_id: str) -> JobCost:
+        """Return a job's bill so far."""
+        record = self._record(job_id)
+        basis = job_basis(self._parts.basis, record)
+        lines = tuple(self._store.lines(job_id))
+        return JobCost(
+            job_id=job_id,
+            total_usd=record.committed_usd,
+            reserved_usd=record.reserved_usd,
+            by_item=by_item(lines),
+            lines=lines,
+            price_table=basis.prices.name,
+            projected_wall_s=record.projected_wall_s,
+            assumptions=assumptions(basis, self._parts.clock, self._parts.learner_instance),
+        )
+
+    def rounds(self, job_id: str, *, first: int, limit: int) -> RoundPage:
+        """Return rounds in order."""
+        record = self._record(job_id)
+        entries = self._store.rounds(job_id, first=first, limit=limit + 1)
+        costs: dict[int, float] = {}
+        for line in self._store.lines(job_id):
+            costs[line.round] = costs.get(line.round, 0.0) + line.amount_usd
+        for attempt in record.open_attempts:
+            costs[attempt.round] = costs.get(attempt.round, 0.0) + attempt.reserved_usd
+        return RoundPage(
+            rounds=tuple(_shown(e, costs.get(e.round, 0.0)) for e in entries[:limit]),
+            next_cursor=str(entries[limit].round) if len(entries) > limit else None,
+        )
+
+    def _finished(self, record: JobRecord, request: FinishRequest) -> Change:
+        parts, now = self._parts, self._parts.now()
+        record, lines = end_job(record, now=now, basis=parts.basis, clock=parts.clock)
+        job = record.job.model_copy(
+            update={
+                "status": request.status,
+                "stop_reason": request.stop_reason,
+                "error": request.error,
+                "finished_at": now,
+                "progress": evaluated(record.job.progress, request.final_evaluation),
+            }
+        )
+        ended = {
+            "job": job,
+            "lease": None,
+            "finished_lease_id": request.lease_id,
+            "final_evaluation": request.final_evaluation,
+        }
+        return Change(record=record.model_copy(update=ended), lines=lines)
+
+    def _cancel(self, job_id: str) -> None:
+        """Keep actors that have not started from doing so: nobody waits for them any more."""
+        try:
+            self._parts.board.request_cancel(job_id)
+        except CacheError as error:
+            _LOG.warning("actors not cancelled", extra={"job": job_id, "why": str(error)})
+
+    def _record(self, job_id: str) -> JobRecord:
+        record = self._store.job(job_id)
+        if record is None:
+            raise not_found("job", job_id)
+        return record
+
+
+def _shown(entry: RoundEntry, cost_usd: float) -> RoundRecord:
+    newest = entry.last
+    return RoundRecord(
+        plan=newest.plan, result=entry.result, cost_usd=cost_usd, launches=newest.launches
+    )

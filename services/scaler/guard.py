@@ -1,0 +1,119 @@
+"""What stands before every request: the bearer token and the size limit."""
+
+import hmac
+import re
+from http import HTTPStatus
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from services.scaler.problem import problem_response
+from services.scaler.settings import Settings
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
+"""Answered without a token: they tell nothing about jobs."""
+SMALL_BODY_BYTES = 64 * 1024
+LARGE_BODY_BYTES = 1024 * 1024
+_LARGE_BODIES = re.compile(r"^/v1/jobs/[^/]+/(rounds/[^/]+|finish)$")
+
+
+class TokenError(RuntimeError):
+    """There is no usable token; the message names the setting and the fix."""
+
+
+def load_token(settings: Settings) -> str | None:
+    """Return the token callers must present, or None when authentication is off on purpose.
+
+    Raises:
+        TokenError: Authentication is on and no token is set, or its file cannot be used.
+    """
+    if settings.auth == "disabled":
+        return None
+    if settings.token is not None:
+        return settings.token.get_secret_value().strip()
+    if settings.token_file is None:
+        raise TokenError(
+            "no token: set NITRO_TOKEN or NITRO_TOKEN_FILE, or NITRO_AUTH=disabled to let "
+            "everybody in who reaches the port"
+        )
+    try:
+        token = settings.token_file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TokenError(f"NITRO_TOKEN_FILE: cannot read {settings.token_file}: {error}") from error
+    if not token:
+        raise TokenError(f"NITRO_TOKEN_FILE: {settings.token_file} is empty")
+    return token
+
+
+class BearerGuard:
+    """Refuses requests without the token; a token anywhere but in the header does not count."""
+
+    def __init__(self, app: ASGIApp, *, token: str | None) -> None:
+        self._app = app
+        self._expected = None if token is None else f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 401 or pass the request on."""
+        if scope["type"] != "http" or self._allowed(scope):
+            await self._app(scope, receive, send)
+            return
+        response = problem_response(
+            HTTPStatus.UNAUTHORIZED, "send the header 'Authorization: Bearer <token>'"
+        )
+        response.headers["WWW-Authenticate"] = "Bearer"
+        await response(scope, receive, send)
+
+    def _allowed(self, scope: Scope) -> bool:
+        if self._expected is None or scope["path"] in OPEN_PATHS:
+            return True
+        given = [value for name, value in scope["headers"] if name == b"authorization"]
+        return len(given) == 1 and hmac.compare_digest(given[0], self._expected)
+
+
+class BodyLimit:
+    """Reads a request's body before anything else does, and no more of it than allowed."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 413 or pass the request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        limit = LARGE_BODY_BYTES if _LARGE_BODIES.match(scope["path"]) else SMALL_BODY_BYTES
+        body = await _read(scope, receive, limit)
+        if body is None:
+            response = problem_response(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                f"the body of {scope['path']} may have at most {limit} bytes",
+            )
+            response.headers["Connection"] = "close"
+            await response(scope, receive, send)
+            return
+        await self._app(scope, _replay(body, receive), send)
+
+
+async def _read(scope: Scope, receive: Receive, limit: int) -> bytes | None:
+    """Return the body, or None when it is longer than the limit."""
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit() and int(value) > limit:
+            return None
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return bytes(body)
+        body += message.get("body", b"")
+        if len(body) > limit:
+            return None
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return first.pop() if first else await receive()
+
+    return replay

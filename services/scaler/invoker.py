@@ -1,0 +1,224 @@
+"""Running a round's tasks: a pool of threads, each waiting for one actor to end.
+
+Retries are ours, and bounded. A throttled invocation never ran, so it is tried again after a random
+pause. A failed one is issued once more. What fails after that has failed for good.
+"""
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from pydantic import ValidationError
+
+from services.scaler.lambda_function import Execution
+from shared.contracts import ActorReport, RolloutTask
+from shared.costs import EXECUTIONS_PER_TASK
+
+_LOG = logging.getLogger(__name__)
+_LONGEST_PAUSE_S = 3.0
+MAX_EVENT_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOutcome:
+    """How one task ended, after all retries."""
+
+    task: RolloutTask
+    report: ActorReport | None
+    """None when it failed for good."""
+    reason: str
+    """Why it failed; empty when it did not."""
+    billed_s: tuple[float, ...]
+    """Duration of each execution that was billed."""
+    requests: int
+    throttled: int
+    """Answers 429."""
+
+    @property
+    def reissued(self) -> bool:
+        """Whether there was a second execution."""
+        return self.requests > 1
+
+
+class Invoker(Protocol):
+    """Launches actors."""
+
+    def submit(
+        self, tasks: Sequence[RolloutTask], on_outcome: Callable[[TaskOutcome], None]
+    ) -> None:
+        """Run every task; call back once per task, from any thread, in any order."""
+
+    def close(self, *, wait_s: float) -> bool:
+        """Start nothing more and wait for what runs; return whether all of it ended."""
+
+
+class ActorFunction(Protocol):
+    """One execution of the actor function."""
+
+    def invoke(self, payload: bytes) -> Execution:
+        """Run the function once and wait for its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryRule:
+    """How patient an invocation is."""
+
+    throttle_retries: int
+    first_pause_s: float
+    timeout_s: float
+    """Duration assumed for an execution whose own is unknown."""
+
+
+class PooledInvoker:
+    """An `Invoker` on a fixed number of threads."""
+
+    def __init__(
+        self,
+        function: ActorFunction,
+        rule: RetryRule,
+        *,
+        pool_size: int,
+        limit: Callable[[], int | None] = lambda: None,
+        seed: int | None = None,
+    ) -> None:
+        """Create the pool.
+
+        Args:
+            function: What is invoked.
+            rule: How patiently.
+            pool_size: Invocations in flight at most.
+            limit: The account's concurrency limit as last seen; more would only be throttled.
+            seed: Of the pauses after throttles.
+        """
+        self._function = function
+        self._rule = rule
+        self._limit = limit
+        self._pool = ThreadPoolExecutor(pool_size, thread_name_prefix="invoke")
+        self._random = random.Random(seed)
+        self._closing = threading.Event()
+        self._idle = threading.Condition()
+        self._running = 0
+
+    def submit(
+        self, tasks: Sequence[RolloutTask], on_outcome: Callable[[TaskOutcome], None]
+    ) -> None:
+        """Queue every task; nothing happens once closed."""
+        payloads = [_event(task) for task in tasks]
+        for task, payload in zip(tasks, payloads, strict=True):
+            if self._closing.is_set():
+                return
+            self._pool.submit(self._work, task, payload, on_outcome)
+
+    def close(self, *, wait_s: float) -> bool:
+        """Drop what has not started, wait for the rest."""
+        self._closing.set()
+        with self._idle:
+            self._idle.notify_all()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        with self._idle:
+            return self._idle.wait_for(lambda: self._running == 0, wait_s)
+
+    def _work(
+        self, task: RolloutTask, payload: bytes, on_outcome: Callable[[TaskOutcome], None]
+    ) -> None:
+        if not self._begin():
+            return
+        try:
+            on_outcome(self._run(task, payload))
+        except Exception:
+            _LOG.exception("actor outcome lost", extra=_identity(task))
+        finally:
+            with self._idle:
+                self._running -= 1
+                self._idle.notify_all()
+
+    def _begin(self) -> bool:
+        """Wait for room within the limit; return False when nothing more may start."""
+        with self._idle:
+            self._idle.wait_for(lambda: self._closing.is_set() or self._has_room())
+            if self._closing.is_set():
+                return False
+            self._running += 1
+            return True
+
+    def _has_room(self) -> bool:
+        limit = self._limit()
+        return limit is None or self._running < max(1, limit)
+
+    def _run(self, task: RolloutTask, payload: bytes) -> TaskOutcome:
+        outcome = TaskOutcome(
+            task=task, report=None, reason="", billed_s=(), requests=0, throttled=0
+        )
+        for _ in range(EXECUTIONS_PER_TASK):
+            execution, throttled = self._execute(payload)
+            report, reason = _read_report(task, execution)
+            outcome = replace(
+                outcome,
+                report=report,
+                reason=reason,
+                billed_s=(*outcome.billed_s, *self._billed(execution, report)),
+                requests=outcome.requests + execution.requests,
+                throttled=outcome.throttled + throttled,
+            )
+            if report is not None or execution.kind in ("throttled", "refused"):
+                break
+            _LOG.info("actor failed", extra={**_identity(task), "why": reason})
+        return outcome
+
+    def _execute(self, payload: bytes) -> tuple[Execution, int]:
+        """Run once, waiting out throttles; return how it ended and how often it was throttled."""
+        pause_s = self._rule.first_pause_s
+        for throttled in range(self._rule.throttle_retries + 1):
+            execution = self._function.invoke(payload)
+            if execution.kind != "throttled":
+                return execution, throttled
+            if self._closing.wait(self._random.uniform(0.0, pause_s)):
+                break
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        return execution, throttled + 1
+
+    def _billed(self, execution: Execution, report: ActorReport | None) -> tuple[float, ...]:
+        if not execution.requests:
+            return ()
+        if execution.billed_s is not None:
+            return (execution.billed_s,)
+        # Without Lambda's own number the handler's comes next, and the time-out last.
+        return (self._rule.timeout_s if report is None else report.total_s,)
+
+
+def _event(task: RolloutTask) -> bytes:
+    payload = task.model_dump_json().encode()
+    if len(payload) > MAX_EVENT_BYTES:
+        raise ValueError(
+            f"actor event has {len(payload)} bytes, at most {MAX_EVENT_BYTES} fit; "
+            "shorten env_kwargs"
+        )
+    return payload
+
+
+def _read_report(task: RolloutTask, execution: Execution) -> tuple[ActorReport | None, str]:
+    if execution.kind != "done":
+        return None, execution.reason
+    try:
+        report = ActorReport.model_validate_json(execution.payload)
+    except ValidationError as error:
+        return None, f"actor's reply is no report: {error.error_count()} fields are wrong"
+    wanted = (task.job_id, task.round, task.actor_index, task.mode)
+    got = (report.job_id, report.round, report.actor_index, report.mode)
+    if wanted != got:
+        return None, f"actor's reply is about {got}, not {wanted}"
+    return report, ""
+
+
+def _identity(task: RolloutTask) -> dict[str, object]:
+    return {
+        "job": task.job_id,
+        "round": task.round,
+        "attempt": task.attempt,
+        "actor": task.actor_index,
+        "mode": task.mode,
+    }

@@ -1,0 +1,285 @@
+"""The life of a job, as its user sees it.
+
+queued ──lease──▶ running ──stop──▶ stopping ──finish──▶ succeeded | stopped | failed
+   │                 └───────────────finish──────────────▶      │
+   └──stop──▶ stopped                                           └──resume──▶ queued
+"""
+
+import hashlib
+import logging
+import re
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Protocol
+
+from services.scaler.accounting import end_job
+from services.scaler.admission import Admission, budget_errors
+from services.scaler.budget import RoundPricing
+from services.scaler.launches import NoticeBoard
+from services.scaler.ledger import Clock
+from services.scaler.problem import ApiError, conflict, invalid, not_found
+from services.scaler.store.base import (
+    Change,
+    IdempotencyEntry,
+    JobRecord,
+    Store,
+    VersionConflictError,
+    change_job,
+)
+from shared.cache import CacheError
+from shared.contracts import (
+    FINISHED,
+    FieldError,
+    Job,
+    JobPage,
+    JobStatus,
+    ResumeRequest,
+)
+from shared.costs import CostBasis
+from shared.job_spec import JobSpec
+
+_LOG = logging.getLogger(__name__)
+_SLUG = re.compile(r"[^a-z0-9]+")
+_MAX_SLUG = 40
+
+
+class RunFiles(Protocol):
+    """What the scaler does with a run's files: nothing but remove them."""
+
+    def delete_job(self, job_id: str) -> None:
+        """Remove everything of a job; nothing happens if there is nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobParts:
+    """What the job book works with, wired by the application."""
+
+    store: Store
+    admission: Admission
+    board: NoticeBoard
+    files: RunFiles
+    pricing: Callable[[JobSpec], RoundPricing]
+    """Worst-case pricing of a new job."""
+    now: Callable[[], float]
+    basis: CostBasis
+    clock: Clock
+    on_queued: Callable[[], None]
+    """Called after a job became claimable."""
+    on_finished: Callable[[], None]
+    """Called after a job ended here."""
+
+
+class JobBook:
+    """Creates, shows, stops, resumes and forgets jobs."""
+
+    def __init__(self, parts: JobParts) -> None:
+        self._parts = parts
+        self._store = parts.store
+
+    def create(self, spec: JobSpec, key: str | None) -> tuple[Job, bool]:
+        """Queue a job; return it and whether it is new.
+
+        Raises:
+            ApiError: The job cannot run, or the key was used for another job.
+        """
+        digest = hashlib.sha256(spec.model_dump_json().encode()).hexdigest()
+        known = self._job_of_key(key, digest)
+        if known is not None:
+            return known, False
+        environment = self._parts.admission.admit(spec, self._parts.pricing(spec))
+        job = Job(
+            job_id=new_job_id(spec.env_id),
+            spec=spec,
+            environment=environment,
+            status="queued",
+            created_at=self._parts.now(),
+        )
+        entry = (
+            None
+            if key is None
+            else IdempotencyEntry(key=key, body_digest=digest, job_id=job.job_id)
+        )
+        try:
+            self._store.create(JobRecord(job=job), entry)
+        except VersionConflictError:
+            # The same key, at the same time.
+            known = self._job_of_key(key, digest)
+            if known is None:
+                raise
+            return known, False
+        _LOG.info("job queued", extra={"job": job.job_id})
+        self._parts.on_queued()
+        return job, True
+
+    def job(self, job_id: str) -> Job:
+        """Return a job."""
+        return self._record(job_id).job
+
+    def page(self, *, status: JobStatus | None, limit: int, cursor: int | None) -> JobPage:
+        """Return jobs, newest first."""
+        found = self._store.jobs(status=status, limit=limit + 1, before=cursor)
+        more = len(found) > limit
+        found = found[:limit]
+        return JobPage(
+            jobs=tuple(record.job for _, record in found),
+            next_cursor=str(found[-1][0]) if more else None,
+        )
+
+    def stop(self, job_id: str) -> Job:
+        """Ask a job to end after the update in hand; a queued one ends at once."""
+
+        def decide(record: JobRecord) -> Change | None:
+            if record.job.status == "queued":
+                return self._stopped(record)
+            if record.job.status == "running":
+                return _job_change(record, status="stopping")
+            return None
+
+        job = self._changed(job_id, decide).job
+        _LOG.info("job asked to stop", extra={"job": job_id, "status": job.status})
+        if job.status in FINISHED:
+            self._parts.on_finished()
+        return job
+
+    def resume(self, job_id: str, request: ResumeRequest) -> Job:
+        """Queue a stopped or failed job again, with more budget or rounds if asked for.
+
+        Raises:
+            ApiError: There is no such job, it is in another state, or it could not go on.
+        """
+
+        def decide(record: JobRecord) -> Change | None:
+            job = record.job
+            spec = _raised(job.spec, request)
+            if job.status in ("queued", "running") and spec == job.spec:
+                return None
+            if job.status not in ("stopped", "failed"):
+                raise conflict(f"job {job_id} is {job.status}: only stopped or failed jobs resume")
+            self._check_resumable(record, spec)
+            return self._resumed(record, spec)
+
+        job = self._changed(job_id, decide).job
+        _LOG.info("job resumed", extra={"job": job_id})
+        self._parts.on_queued()
+        return job
+
+    def delete(self, job_id: str) -> None:
+        """Forget a finished job, its artifacts and its cache keys."""
+        record = self._record(job_id)
+        if record.job.status not in FINISHED:
+            raise conflict(f"job {job_id} is {record.job.status}: stop it first")
+        last = self._store.last_round(job_id)
+        newest = -1 if last is None else last.round
+        version = 0 if last is None else last.last.plan.policy_version
+        self._forget_keys(
+            job_id,
+            rounds=range(max(0, newest - 1), newest + 1),
+            versions=range(max(0, version - 1), version + 2),
+        )
+        self._parts.files.delete_job(job_id)
+        self._store.delete(job_id)
+        _LOG.info("job deleted", extra={"job": job_id})
+
+    def _stopped(self, record: JobRecord) -> Change:
+        parts, now = self._parts, self._parts.now()
+        # A learner may have had the job before it was queued again.
+        record, lines = end_job(record, now=now, basis=parts.basis, clock=parts.clock)
+        ended = {"status": "stopped", "stop_reason": "user", "finished_at": now}
+        return replace(_job_change(record, **ended), lines=lines)
+
+    def _resumed(self, record: JobRecord, spec: JobSpec) -> Change:
+        """Return the change that queues a job again.
+
+        A round that was left unfinished is planned and launched afresh: nothing of it is in flight
+        any more, and what it left in the cache is removed.
+        """
+        last = self._store.last_round(record.job.job_id)
+        unfinished = None if last is None or last.result is not None else last.round
+        self._forget_keys(record.job.job_id, rounds=() if unfinished is None else (unfinished,))
+        job = record.job.model_copy(
+            update={
+                "spec": spec,
+                "status": "queued",
+                "stop_reason": None,
+                "error": None,
+                "finished_at": None,
+            }
+        )
+        updated = {"job": job, "finished_lease_id": None, "wall_started_at": None}
+        return Change(record=record.model_copy(update=updated), forget_rounds_from=unfinished)
+
+    def _check_resumable(self, record: JobRecord, spec: JobSpec) -> None:
+        errors = []
+        done = record.job.progress.rounds
+        if spec.stop.max_rounds <= done:
+            message = f"{done} rounds are done already; ask for more than that"
+            errors.append(FieldError(field="max_rounds", message=message))
+        pricing = self._parts.pricing(spec)
+        for error in budget_errors(spec, pricing, committed_usd=record.committed_usd):
+            errors.append(FieldError(field="budget_usd", message=error.message))
+        if errors:
+            raise invalid(*errors)
+
+    def _forget_keys(
+        self, job_id: str, *, rounds: Iterable[int], versions: Iterable[int] = ()
+    ) -> None:
+        try:
+            self._parts.board.forget_job(job_id, rounds=rounds, policy_versions=versions)
+        except CacheError as error:
+            # Keys expire by themselves; a stale round at worst brings results of the same seeds.
+            _LOG.warning("cache keys not removed", extra={"job": job_id, "why": str(error)})
+
+    def _job_of_key(self, key: str | None, digest: str) -> Job | None:
+        entry = None if key is None else self._store.idempotency(key)
+        if entry is None:
+            return None
+        if entry.body_digest != digest:
+            raise ApiError(
+                HTTPStatus.UNPROCESSABLE_ENTITY,
+                f"Idempotency-Key {entry.key!r} was used for job {entry.job_id} with another "
+                "specification; use a new key",
+            )
+        return self._record(entry.job_id).job
+
+    def _record(self, job_id: str) -> JobRecord:
+        record = self._store.job(job_id)
+        if record is None:
+            raise not_found("job", job_id)
+        return record
+
+    def _changed(self, job_id: str, decide: Callable[[JobRecord], Change | None]) -> JobRecord:
+        record = change_job(self._store, job_id, decide)
+        if record is None:
+            raise not_found("job", job_id)
+        return record
+
+
+def new_job_id(env_id: str) -> str:
+    """Return a fresh id one can recognise the environment in, such as `hopper-v5-3f9a1c2b`."""
+    slug = _SLUG.sub("-", env_id.lower())[:_MAX_SLUG].strip("-")
+    return f"{slug}-{secrets.token_hex(4)}"
+
+
+def _raised(spec: JobSpec, request: ResumeRequest) -> JobSpec:
+    stop = spec.stop
+    errors = []
+    if request.budget_usd is not None and request.budget_usd < stop.budget_usd:
+        message = f"{request.budget_usd:g} is below the job's {stop.budget_usd:g}; it can only rise"
+        errors.append(FieldError(field="budget_usd", message=message))
+    if request.max_rounds is not None and request.max_rounds < stop.max_rounds:
+        message = f"{request.max_rounds} is below the job's {stop.max_rounds}; it can only rise"
+        errors.append(FieldError(field="max_rounds", message=message))
+    if errors:
+        raise invalid(*errors)
+    raised = {
+        "budget_usd": request.budget_usd or stop.budget_usd,
+        "max_rounds": request.max_rounds or stop.max_rounds,
+    }
+    return spec.model_copy(update={"stop": stop.model_copy(update=raised)})
+
+
+def _job_change(record: JobRecord, **updated: object) -> Change:
+    job = record.job.model_copy(update=updated)
+    return Change(record=record.model_copy(update={"job": job}))

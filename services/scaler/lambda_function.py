@@ -1,0 +1,210 @@
+"""The actor function as boto3 sees it: one call is one execution, and says what it was billed.
+
+boto3's own retries are off. They would run an actor again without anybody knowing, and every retry
+is money: `services.scaler.invoker` decides about them.
+"""
+
+import base64
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+)
+
+from services.scaler.settings import Settings
+
+if TYPE_CHECKING:
+    from mypy_boto3_lambda import LambdaClient
+
+_BILLED = re.compile(rb"Billed Duration: (\d+) ms")
+_THROTTLED = frozenset({"TooManyRequestsException", "ThrottlingException"})
+_NEVER_STARTED = (EndpointConnectionError, ConnectTimeoutError)
+_MAX_REASON = 300
+
+ExecutionKind = Literal["done", "failed", "throttled", "refused"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """How one invocation ended."""
+
+    kind: ExecutionKind
+    """`failed`: worth one more try; `refused`: the request itself is wrong."""
+    payload: bytes
+    """The function's reply or, with an error, Lambda's description of it."""
+    reason: str
+    """Why it is not `done`; empty otherwise."""
+    billed_s: float | None
+    """Billed duration as reported; None when it is unknown."""
+    requests: int
+    """1 when AWS bills a request, else 0."""
+
+
+class LambdaApiError(RuntimeError):
+    """The Lambda API cannot be reached or refuses an administrative call."""
+
+
+class LambdaFunction:
+    """One alias of the actor function, behind AWS's API or an emulator of it. Thread-safe."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._name = settings.lambda_function
+        self._qualifier = settings.lambda_qualifier
+        self._timeout_s = settings.lambda_timeout_s
+        self._where = settings.lambda_endpoint_url or f"AWS Lambda in {settings.lambda_region}"
+        self._client = _client(settings)
+
+    def invoke(self, payload: bytes) -> Execution:
+        """Run the function once and wait for its end."""
+        try:
+            response = self._client.invoke(
+                FunctionName=self._name,
+                Qualifier=self._qualifier,
+                InvocationType="RequestResponse",
+                LogType="Tail",
+                Payload=payload,
+            )
+            reply = response["Payload"].read()
+        except ClientError as error:
+            return _refusal(error)
+        except _NEVER_STARTED as error:
+            return Execution(
+                kind="failed", payload=b"", reason=_short(error), billed_s=0.0, requests=0
+            )
+        except (BotoCoreError, OSError) as error:
+            # The connection broke or timed out while the function may have been running.
+            return Execution(
+                kind="failed", payload=b"", reason=_short(error), billed_s=None, requests=1
+            )
+        billed_s = _billed_s(response.get("LogResult"))
+        if "FunctionError" in response:
+            reason = f"{response['FunctionError']}: {error_message(reply)}"
+            return Execution(
+                kind="failed",
+                payload=reply,
+                reason=reason[:_MAX_REASON],
+                billed_s=billed_s,
+                requests=1,
+            )
+        return Execution(kind="done", payload=reply, reason="", billed_s=billed_s, requests=1)
+
+    def concurrency_limit(self) -> int:
+        """Return how many executions the account may have in flight.
+
+        Raises:
+            LambdaApiError: The API cannot be reached or refuses.
+        """
+        try:
+            limit = self._client.get_account_settings()["AccountLimit"]
+        except (BotoCoreError, ClientError, OSError) as error:
+            raise LambdaApiError(f"{self._where}: {_short(error)}") from error
+        return limit["ConcurrentExecutions"]
+
+    def provision(self, num_environments: int) -> None:
+        """Keep that many environments warm on the alias; 0 ends it.
+
+        Raises:
+            LambdaApiError: The API cannot be reached or refuses.
+        """
+        try:
+            if num_environments:
+                self._client.put_provisioned_concurrency_config(
+                    FunctionName=self._name,
+                    Qualifier=self._qualifier,
+                    ProvisionedConcurrentExecutions=num_environments,
+                )
+            else:
+                self._client.delete_provisioned_concurrency_config(
+                    FunctionName=self._name, Qualifier=self._qualifier
+                )
+        except (BotoCoreError, ClientError, OSError) as error:
+            raise LambdaApiError(f"{self._where}: {_short(error)}") from error
+
+    def provisioned(self) -> tuple[int, int]:
+        """Return how many environments are asked for and how many are ready.
+
+        Raises:
+            LambdaApiError: The API cannot be reached or refuses.
+        """
+        try:
+            config = self._client.get_provisioned_concurrency_config(
+                FunctionName=self._name, Qualifier=self._qualifier
+            )
+        except self._client.exceptions.ProvisionedConcurrencyConfigNotFoundException:
+            return 0, 0
+        except (BotoCoreError, ClientError, OSError) as error:
+            raise LambdaApiError(f"{self._where}: {_short(error)}") from error
+        ready = config.get("AvailableProvisionedConcurrentExecutions", 0)
+        return config["RequestedProvisionedConcurrentExecutions"], ready
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._client.close()
+
+
+def error_message(reply: bytes) -> str:
+    """Return Lambda's description of a failed function, `Type: message`."""
+    try:
+        error = json.loads(reply)
+    except ValueError:
+        return reply[:_MAX_REASON].decode("utf-8", "replace")
+    if not isinstance(error, dict):
+        return str(error)[:_MAX_REASON]
+    kind, message = error.get("errorType"), error.get("errorMessage")
+    return ": ".join(str(part) for part in (kind, message) if part) or "no message"
+
+
+def _client(settings: Settings) -> "LambdaClient":
+    config = Config(
+        max_pool_connections=settings.invoke_pool_size,
+        retries={"total_max_attempts": 1},
+        connect_timeout=settings.lambda_connect_timeout_s,
+        read_timeout=settings.lambda_read_timeout_s,
+        tcp_keepalive=True,
+    )
+    if settings.lambda_endpoint_url is None:
+        return boto3.client("lambda", region_name=settings.lambda_region, config=config)
+    # An emulator checks no signature, but boto3 signs or refuses to call.
+    return boto3.client(
+        "lambda",
+        region_name=settings.lambda_region,
+        endpoint_url=settings.lambda_endpoint_url,
+        aws_access_key_id="emulator",
+        aws_secret_access_key="emulator",
+        config=config,
+    )
+
+
+def _refusal(error: ClientError) -> Execution:
+    code = error.response["Error"]["Code"]
+    status = error.response["ResponseMetadata"]["HTTPStatusCode"]
+    kind: ExecutionKind = "refused"
+    if code in _THROTTLED or status == 429:
+        kind = "throttled"
+    elif status >= 500:
+        kind = "failed"
+    # A 5xx may come after the function ran; below that it never started.
+    billed_s = None if kind == "failed" else 0.0
+    requests = 1 if kind == "failed" else 0
+    return Execution(
+        kind=kind, payload=b"", reason=_short(error), billed_s=billed_s, requests=requests
+    )
+
+
+def _billed_s(log_result: str | None) -> float | None:
+    if not log_result:
+        return None
+    found = _BILLED.search(base64.b64decode(log_result))
+    return int(found.group(1)) / 1000.0 if found else None
+
+
+def _short(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:_MAX_REASON]

@@ -1,0 +1,225 @@
+"""Rounds in flight: from a plan to its actors, and from their ends to one outcome.
+
+A launch that failed for good is announced in the trajectory cache, so that the learner does not
+wait for it. When the last invocation of a (round, attempt) has ended, what they cost and how long
+they took is handed on as one `LaunchOutcome`.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from services.scaler.invoker import Invoker, TaskOutcome
+from services.scaler.ledger import Clock
+from services.scaler.metrics import Metrics
+from services.scaler.store.base import LaunchOutcome
+from shared.cache import CacheError
+from shared.contracts import LaunchCounts, RolloutTask, RoundPlan
+from shared.costs import projected_duration_s
+from shared.job_spec import EnvironmentRef, JobSpec
+from shared.seeds import actor_seed
+
+_LOG = logging.getLogger(__name__)
+
+AttemptKey = tuple[str, int, int]
+"""Job id, round, attempt."""
+
+
+class NoticeBoard(Protocol):
+    """What the scaler writes into the trajectory cache."""
+
+    def announce_failure(
+        self,
+        job_id: str,
+        round: int,
+        *,
+        mode: Literal["sample", "evaluate"],
+        actor_index: int,
+        reason: str,
+    ) -> None:
+        """Tell the learner not to wait for an actor."""
+
+    def request_cancel(self, job_id: str) -> None:
+        """Ask the job's actors not to start any more."""
+
+    def forget_job(
+        self, job_id: str, *, rounds: Iterable[int], policy_versions: Iterable[int]
+    ) -> None:
+        """Remove every key of these rounds and policy versions, and the cancel mark."""
+
+    def ping(self) -> None:
+        """Raise `CacheError` unless the cache answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOrder:
+    """A planned round, about to be launched."""
+
+    plan: RoundPlan
+    spec: JobSpec
+    samples: tuple[int, ...]
+    """Actor indices to launch."""
+    evaluations: tuple[int, ...]
+
+    @property
+    def key(self) -> AttemptKey:
+        """Identity of the launch."""
+        return self.plan.job_id, self.plan.round, self.plan.attempt
+
+    @property
+    def size(self) -> int:
+        """Invocations."""
+        return len(self.samples) + len(self.evaluations)
+
+    def tasks(self) -> list[RolloutTask]:
+        """Return the Lambda events, rollouts first: the learner waits for those."""
+        rollouts = [self._task("sample", index) for index in self.samples]
+        return rollouts + [self._task("evaluate", index) for index in self.evaluations]
+
+    def _task(self, mode: Literal["sample", "evaluate"], actor_index: int) -> RolloutTask:
+        spec, plan = self.spec, self.plan
+        return RolloutTask(
+            mode=mode,
+            job_id=plan.job_id,
+            round=plan.round,
+            attempt=plan.attempt,
+            actor_index=actor_index,
+            policy_version=plan.policy_version,
+            env=EnvironmentRef(env_id=spec.env_id, env_kwargs=spec.env_kwargs),
+            steps=spec.steps_per_actor,
+            num_envs=spec.envs_per_actor if mode == "sample" else 1,
+            seed=actor_seed(spec.seed, mode=mode, round_index=plan.round, actor_index=actor_index),
+        )
+
+
+@dataclass(slots=True)
+class _Flight:
+    """Invocations of one launch, as they end."""
+
+    order: LaunchOrder
+    ended: list[TaskOutcome] = field(default_factory=list)
+
+
+OutcomeSink = Callable[[AttemptKey, LaunchOutcome], None]
+
+
+class Launches:
+    """All rounds in flight. Thread-safe."""
+
+    def __init__(
+        self,
+        invoker: Invoker,
+        board: NoticeBoard,
+        metrics: Metrics,
+        *,
+        clock: Clock,
+        memory_mb: int,
+        timeout_s: float,
+    ) -> None:
+        self._invoker = invoker
+        self._board = board
+        self._metrics = metrics
+        self._clock = clock
+        self._memory_mb = memory_mb
+        self._timeout_s = timeout_s
+        self._changed = threading.Condition()
+        self._flights: dict[AttemptKey, _Flight] = {}
+
+    def expect(self, order: LaunchOrder) -> None:
+        """Count a plan's actors as in flight from the moment it is decided."""
+        with self._changed:
+            self._flights[order.key] = _Flight(order)
+        self._metrics.in_flight.inc(order.size)
+
+    def launch(self, order: LaunchOrder, on_complete: OutcomeSink) -> None:
+        """Invoke every actor of an expected plan.
+
+        Args:
+            order: What was passed to `expect`.
+            on_complete: Called once, when the last invocation has ended.
+        """
+        with self._changed:
+            flight = self._flights[order.key]
+        self._invoker.submit(
+            order.tasks(), lambda outcome: self._ended(flight, outcome, on_complete)
+        )
+
+    def in_flight(self, *, but: str | None = None, only: str | None = None) -> int:
+        """Return invocations under way: of all jobs, of all `but` one, or of `only` one."""
+        with self._changed:
+            return sum(
+                flight.order.size - len(flight.ended)
+                for (job_id, _, _), flight in self._flights.items()
+                if job_id != but and only in (None, job_id)
+            )
+
+    def wait_landed(self, job_id: str, *, timeout_s: float) -> bool:
+        """Wait until nothing of a job is in flight; return whether that is so."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: all(key[0] != job_id for key in self._flights), timeout_s
+            )
+
+    def _ended(self, flight: _Flight, outcome: TaskOutcome, on_complete: OutcomeSink) -> None:
+        self._metrics.in_flight.dec()
+        self._metrics.throttles.inc(outcome.throttled)
+        kind = "failed" if outcome.report is None else outcome.report.outcome
+        self._metrics.invocations.labels(outcome=kind).inc()
+        self._announce(outcome)
+        with self._changed:
+            flight.ended.append(outcome)
+            complete = len(flight.ended) == flight.order.size
+        if not complete:
+            return
+        try:
+            on_complete(flight.order.key, self._summary(flight))
+        finally:
+            with self._changed:
+                self._flights.pop(flight.order.key, None)
+                self._changed.notify_all()
+
+    def _announce(self, outcome: TaskOutcome) -> None:
+        report, task = outcome.report, outcome.task
+        if report is not None and report.outcome != "cancelled":
+            return
+        reason = outcome.reason if report is None else "the actor was cancelled"
+        identity = {"job": task.job_id, "round": task.round, "actor": task.actor_index}
+        _LOG.warning("actor lost", extra={**identity, "mode": task.mode, "why": reason})
+        try:
+            self._board.announce_failure(
+                task.job_id,
+                task.round,
+                mode=task.mode,
+                actor_index=task.actor_index,
+                reason=reason,
+            )
+        except CacheError as error:
+            # The learner then waits to the round's deadline instead.
+            _LOG.warning("lost actor not announced", extra={**identity, "why": str(error)})
+
+    def _summary(self, flight: _Flight) -> LaunchOutcome:
+        ended = flight.ended
+        times = [[self._on_aws(duration) for duration in o.billed_s] for o in ended]
+        totals = [(o.task.mode, sum(t)) for o, t in zip(ended, times, strict=True)]
+        return LaunchOutcome(
+            counts=LaunchCounts(
+                requested=flight.order.size,
+                succeeded=sum(o.report is not None for o in ended),
+                failed=sum(o.report is None for o in ended),
+                reissued=sum(o.reissued for o in ended),
+                throttled=sum(o.throttled for o in ended),
+            ),
+            requests=sum(o.requests for o in ended),
+            durations_s=tuple(duration for task in times for duration in task),
+            slowest_sample_s=max((s for mode, s in totals if mode == "sample"), default=0.0),
+            slowest_evaluation_s=max((s for mode, s in totals if mode == "evaluate"), default=0.0),
+        )
+
+    def _on_aws(self, measured_s: float) -> float:
+        if self._clock == "wall":
+            return measured_s
+        return projected_duration_s(
+            measured_s, memory_mb=self._memory_mb, timeout_s=self._timeout_s
+        )

@@ -1,0 +1,52 @@
+"""Prometheus metrics of one scaler, in a registry of their own so that many can share a process."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+
+class Metrics:
+    """What an operator watches."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self.decisions = Histogram(
+            "nitro_scaler_decision_seconds",
+            "Time from a round request to its plan.",
+            buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5),
+            registry=self._registry,
+        )
+        self.rounds = Counter(
+            "nitro_scaler_rounds_total",
+            "Plans made, by why the job stops; none when it goes on.",
+            ["stop"],
+            registry=self._registry,
+        )
+        self.actors = Counter(
+            "nitro_scaler_actors_total",
+            "Actors asked for by the scaling policy and granted after budget and concurrency.",
+            ["stage"],
+            registry=self._registry,
+        )
+        self.invocations = Counter(
+            "nitro_scaler_invocations_total",
+            "Tasks that ended, by what became of their result.",
+            ["outcome"],
+            registry=self._registry,
+        )
+        self.throttles = Counter(
+            "nitro_scaler_throttles_total", "Invocations answered 429.", registry=self._registry
+        )
+        self.in_flight = Gauge(
+            "nitro_scaler_in_flight", "Tasks launched and not ended.", registry=self._registry
+        )
+        self.jobs = Gauge(
+            "nitro_scaler_jobs", "Jobs by status.", ["status"], registry=self._registry
+        )
+        self.provisioned = Gauge(
+            "nitro_scaler_provisioned_environments",
+            "Provisioned concurrency asked for.",
+            registry=self._registry,
+        )
+
+    def render(self) -> bytes:
+        """Return all metrics in Prometheus text format."""
+        return generate_latest(self._registry)

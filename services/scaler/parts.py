@@ -1,0 +1,234 @@
+"""The scaler's parts, wired once: the only place that constructs clients."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Literal
+
+from services.scaler.admission import Admission, EnvironmentCatalogue
+from services.scaler.budget import RoundPricing
+from services.scaler.capacity import WarmPool, wanted_environments
+from services.scaler.finishing import FinishDesk, FinishParts
+from services.scaler.invoker import PooledInvoker, RetryRule
+from services.scaler.jobs import JobBook, JobParts
+from services.scaler.lambda_function import LambdaApiError, LambdaFunction
+from services.scaler.launches import Launches
+from services.scaler.leases import LeaseDesk, WorkBell
+from services.scaler.metrics import Metrics
+from services.scaler.quota import ConcurrencyQuota
+from services.scaler.rounds import RoundDesk, RoundParts
+from services.scaler.settings import Settings
+from services.scaler.store.base import StoreError
+from services.scaler.store.sqlite import SqliteStore
+from shared.artifacts import LocalArtifacts
+from shared.cache import CacheError, TrajectoryCache
+from shared.contracts import JobStatus
+from shared.costs import CostBasis
+from shared.job_spec import JobSpec
+
+_STATUSES: tuple[JobStatus, ...] = (
+    "queued",
+    "running",
+    "stopping",
+    "succeeded",
+    "stopped",
+    "failed",
+)
+
+
+class CacheBoard:
+    """The `NoticeBoard` in the trajectory cache: one connection, shared by all threads in turn."""
+
+    def __init__(self, cache: TrajectoryCache) -> None:
+        self._cache = cache
+        self._lock = threading.Lock()
+
+    def announce_failure(
+        self,
+        job_id: str,
+        round: int,
+        *,
+        mode: Literal["sample", "evaluate"],
+        actor_index: int,
+        reason: str,
+    ) -> None:
+        """Tell the learner not to wait for an actor."""
+        with self._lock:
+            self._cache.announce_failure(
+                job_id, round, mode=mode, actor_index=actor_index, reason=reason
+            )
+
+    def request_cancel(self, job_id: str) -> None:
+        """Ask the job's actors not to start any more."""
+        with self._lock:
+            self._cache.request_cancel(job_id)
+
+    def forget_job(
+        self, job_id: str, *, rounds: Iterable[int], policy_versions: Iterable[int]
+    ) -> None:
+        """Remove every key of these rounds and policy versions, and the cancel mark."""
+        with self._lock:
+            self._cache.forget_job(job_id, rounds=rounds, policy_versions=policy_versions)
+
+    def ping(self) -> None:
+        """Raise `CacheError` unless the cache answers."""
+        with self._lock:
+            self._cache.ping()
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._cache.close()
+
+
+class Parts:
+    """Everything the routes use, and its beginning and end."""
+
+    def __init__(self, settings: Settings, *, now: Callable[[], float] = time.time) -> None:
+        """Construct every part.
+
+        Raises:
+            StoreError: The database cannot be used.
+            CacheError: The cache URL is malformed.
+        """
+        self._settings = settings
+        self._basis = settings.cost_basis()
+        self.board = CacheBoard(
+            TrajectoryCache.connect(settings.cache_url.get_secret_value(), timeout_s=5.0)
+        )
+        self.store = SqliteStore(settings.database)
+        self.metrics = Metrics()
+        self.bell = WorkBell()
+        self._function = LambdaFunction(settings)
+        self._quota = ConcurrencyQuota(
+            self._function.concurrency_limit, ttl_s=settings.account_limit_ttl_s
+        )
+        self._invoker = PooledInvoker(
+            self._function,
+            RetryRule(
+                throttle_retries=settings.throttle_retries,
+                first_pause_s=settings.throttle_pause_s,
+                timeout_s=settings.lambda_timeout_s,
+            ),
+            pool_size=settings.invoke_pool_size,
+            limit=lambda: self._quota.known,
+        )
+        self.launches = Launches(
+            self._invoker,
+            self.board,
+            self.metrics,
+            clock=settings.ledger_clock,
+            memory_mb=settings.lambda_memory_mb,
+            timeout_s=settings.lambda_timeout_s,
+        )
+        self.warm_pool = WarmPool(
+            self._function,
+            lambda: wanted_environments(self.store, settings.provisioned_concurrency),
+            self.metrics,
+        )
+        self.leases = LeaseDesk(
+            self.store,
+            ttl_s=settings.lease_ttl_s,
+            heartbeat_every_s=settings.heartbeat_every_s,
+            now=now,
+        )
+        self.jobs = JobBook(self._job_parts(now))
+        self.rounds = RoundDesk(self._round_parts(now))
+        self.finishing = FinishDesk(self._finish_parts(now))
+
+    def start(self) -> None:
+        """Take up what an earlier process left."""
+        self.rounds.adopt_orphans()
+        self.leases.extend_all()
+        self.warm_pool.start()
+
+    def close(self) -> bool:
+        """Wait for what is in flight, then let go of everything; return whether all of it ended."""
+        landed = self._invoker.close(wait_s=self._settings.shutdown_wait_s)
+        self.warm_pool.close(wait_s=self._settings.lambda_connect_timeout_s)
+        if landed:
+            self._function.close()
+        self.board.close()
+        self.store.close()
+        return landed
+
+    def missing(self) -> dict[str, str]:
+        """Return what the scaler needs and does not have, by name, with the reason."""
+        checks: dict[str, Callable[[], object]] = {
+            "cache": self.board.ping,
+            "lambda_endpoint": self._function.concurrency_limit,
+            "store": self.store.check,
+        }
+        missing: dict[str, str] = {}
+        for name, check in checks.items():
+            try:
+                check()
+            except (CacheError, LambdaApiError, StoreError) as error:
+                missing[name] = str(error)
+        return missing
+
+    def render_metrics(self) -> bytes:
+        """Return metrics, the number of jobs counted now."""
+        for status in _STATUSES:
+            self.metrics.jobs.labels(status=status).set(self.store.count((status,)))
+        return self.metrics.render()
+
+    def _pricing(self, spec: JobSpec) -> RoundPricing:
+        return RoundPricing(
+            basis=_warm_at_most(self._basis, spec.actors.max),
+            deadline_slack_s=self._settings.deadline_slack_s,
+            learner_allowance_s=self._settings.learner_allowance_s,
+        )
+
+    def _job_parts(self, now: Callable[[], float]) -> JobParts:
+        return JobParts(
+            store=self.store,
+            admission=Admission(
+                EnvironmentCatalogue(self._function),
+                self._quota,
+                cache_memory_mb=self._settings.cache_memory_mb,
+            ),
+            board=self.board,
+            files=LocalArtifacts(self._settings.runs_dir),
+            pricing=self._pricing,
+            now=now,
+            basis=self._basis,
+            clock=self._settings.ledger_clock,
+            on_queued=self.bell.ring,
+            on_finished=self.warm_pool.reconcile,
+        )
+
+    def _round_parts(self, now: Callable[[], float]) -> RoundParts:
+        settings = self._settings
+        return RoundParts(
+            store=self.store,
+            launches=self.launches,
+            quota=self._quota,
+            metrics=self.metrics,
+            warm=lambda: self.warm_pool.ready,
+            now=now,
+            basis=self._basis,
+            clock=settings.ledger_clock,
+            deadline_slack_s=settings.deadline_slack_s,
+            learner_allowance_s=settings.learner_allowance_s,
+            quorum_share=settings.quorum_share,
+            max_attempts=settings.max_attempts,
+        )
+
+    def _finish_parts(self, now: Callable[[], float]) -> FinishParts:
+        return FinishParts(
+            store=self.store,
+            launches=self.launches,
+            board=self.board,
+            now=now,
+            basis=self._basis,
+            clock=self._settings.ledger_clock,
+            learner_instance=self._settings.learner_instance,
+            finish_wait_s=self._settings.finish_wait_s,
+            on_finished=self.warm_pool.reconcile,
+        )
+
+
+def _warm_at_most(basis: CostBasis, num_environments: int) -> CostBasis:
+    return replace(basis, provisioned=min(basis.provisioned, num_environments))

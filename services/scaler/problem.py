@@ -1,0 +1,135 @@
+"""Errors as the API shows them: RFC 9457 problem documents that name every wrong field."""
+
+import re
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+
+from services.scaler.store.base import StoreError
+from shared.contracts import FieldError, Problem
+
+MEDIA_TYPE = "application/problem+json"
+_NAMED_FIELD = re.compile(r"^([a-z_][a-z0-9_.]*) \(")
+_TAGGED = frozenset({"scaling"})
+"""Fields whose next path element is the name of a variant."""
+_FREE_FORM = frozenset({"hyperparameters", "env_kwargs"})
+"""Fields whose path ends one below them; the rest names the type that was tried."""
+
+
+class ApiError(Exception):
+    """An expected refusal: its status, what is wrong, and which fields are."""
+
+    def __init__(
+        self, status: HTTPStatus, detail: str, errors: tuple[FieldError, ...] = ()
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.errors = errors
+
+
+def not_found(what: str, name: str) -> ApiError:
+    """Return a 404."""
+    return ApiError(HTTPStatus.NOT_FOUND, f"there is no {what} {name!r}")
+
+
+def conflict(detail: str) -> ApiError:
+    """Return a 409."""
+    return ApiError(HTTPStatus.CONFLICT, detail)
+
+
+def invalid(*errors: FieldError) -> ApiError:
+    """Return a 422 about fields."""
+    fields = ", ".join(error.field for error in errors)
+    return ApiError(HTTPStatus.UNPROCESSABLE_ENTITY, f"wrong: {fields}", errors)
+
+
+def problem_response(
+    status: HTTPStatus, detail: str, errors: tuple[FieldError, ...] = ()
+) -> JSONResponse:
+    """Return an error as a response."""
+    problem = Problem(title=status.phrase, status=status.value, detail=detail, errors=errors)
+    return JSONResponse(problem.model_dump(), status_code=status.value, media_type=MEDIA_TYPE)
+
+
+def field_errors(errors: Sequence[Mapping[str, object]]) -> tuple[FieldError, ...]:
+    """Return one error per wrong field, from pydantic's."""
+    found: dict[str, str] = {}
+    for error in errors:
+        for field, message in _one_error(error):
+            found.setdefault(field, message)
+    return tuple(FieldError(field=field, message=message) for field, message in found.items())
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of an application with a problem document."""
+
+    async def on_api_error(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, ApiError)
+        return problem_response(error.status, error.detail, error.errors)
+
+    async def on_invalid(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        found = error.errors()
+        if any(e["type"] == "json_invalid" for e in found):
+            return problem_response(HTTPStatus.BAD_REQUEST, "the request body is no valid JSON")
+        if any(e["loc"][0] == "path" for e in found):
+            return problem_response(HTTPStatus.NOT_FOUND, "there is nothing at this address")
+        errors = field_errors(found)
+        fields = ", ".join(e.field for e in errors)
+        return problem_response(HTTPStatus.UNPROCESSABLE_ENTITY, f"wrong: {fields}", errors)
+
+    async def on_http(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)
+        return problem_response(HTTPStatus(error.status_code), str(error.detail))
+
+    async def on_store(_: Request, error: Exception) -> JSONResponse:
+        return problem_response(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+
+    async def on_bug(_: Request, error: Exception) -> JSONResponse:
+        return problem_response(
+            HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}; see the scaler's log"
+        )
+
+    app.add_exception_handler(Exception, on_bug)
+    app.add_exception_handler(ApiError, on_api_error)
+    app.add_exception_handler(RequestValidationError, on_invalid)
+    app.add_exception_handler(HTTPException, on_http)
+    app.add_exception_handler(StoreError, on_store)
+
+
+def _one_error(error: Mapping[str, object]) -> list[tuple[str, str]]:
+    location = error["loc"]
+    assert isinstance(location, tuple)
+    path = _field_path(location)
+    message = str(error["msg"]).removeprefix("Value error, ")
+    context = error.get("ctx")
+    cause = context.get("error") if isinstance(context, dict) else None
+    if isinstance(cause, ValidationError):
+        return [
+            (".".join([*path, *map(str, inner["loc"])]), str(inner["msg"]))
+            for inner in cause.errors()
+        ]
+    named = _NAMED_FIELD.match(message)
+    if named and isinstance(cause, ValueError):
+        path = [*path, named.group(1)]
+    return [(".".join(path) or "body", message)]
+
+
+def _field_path(location: tuple[object, ...]) -> list[str]:
+    """Return a dotted path's parts without pydantic's own names in it."""
+    path: list[str] = []
+    parts = [str(part) for part in location[1:] if part != "[key]"]
+    for index, part in enumerate(parts):
+        before = parts[index - 1] if index else ""
+        if before in _TAGGED and index == 1:
+            continue
+        path.append(part)
+        if before in _FREE_FORM and index == 1:
+            break
+    return path

@@ -1,0 +1,30 @@
+"""How far a job is, step by step."""
+
+import statistics
+
+from shared.contracts import EvaluationResult, JobProgress, RoundResult
+
+
+def mean_return(evaluation: EvaluationResult | None) -> float | None:
+    """Return the mean return of an evaluation; None without episodes."""
+    if evaluation is None or not evaluation.returns:
+        return None
+    return statistics.fmean(evaluation.returns)
+
+
+def advanced(progress: JobProgress, rounds: int, result: RoundResult | None) -> JobProgress:
+    """Return a job's progress after a round."""
+    if result is None:
+        return progress.model_copy(update={"rounds": rounds})
+    env_steps = progress.env_steps + result.env_steps
+    progress = progress.model_copy(update={"rounds": rounds, "env_steps": env_steps})
+    return evaluated(progress, result.evaluation)
+
+
+def evaluated(progress: JobProgress, evaluation: EvaluationResult | None) -> JobProgress:
+    """Return a job's progress after an evaluation."""
+    mean = mean_return(evaluation)
+    if mean is None:
+        return progress
+    best = mean if progress.best_return is None else max(mean, progress.best_return)
+    return progress.model_copy(update={"last_return": mean, "best_return": best})

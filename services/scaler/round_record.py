@@ -1,0 +1,72 @@
+"""What is answered to and remembered about a round, made from a decision; pure functions."""
+
+from services.scaler.decision import Decision
+from services.scaler.store.base import JobRecord, LaunchOutcome, PlannedAttempt, RoundEntry
+from shared.contracts import LedgerLine, RoundPlan, RoundRequest, RoundResult
+
+
+def round_plan(
+    record: JobRecord,
+    round_index: int,
+    request: RoundRequest,
+    decision: Decision,
+    settled: tuple[LedgerLine, ...],
+) -> RoundPlan:
+    """Return the answer to a round request."""
+    return RoundPlan(
+        job_id=record.job.job_id,
+        round=round_index,
+        attempt=request.attempt,
+        policy_version=request.policy_version,
+        num_actors=decision.num_actors,
+        num_evaluations=decision.num_evaluations,
+        requested=decision.requested,
+        boosting_score=decision.score,
+        ratio=decision.ratio,
+        reason=decision.reason,
+        deadline_s=decision.deadline_s,
+        quorum=decision.quorum,
+        stop=decision.stop,
+        spent_usd=record.settled_usd,
+        settled=settled,
+    )
+
+
+def sample_indices(plan: RoundPlan, request: RoundRequest) -> tuple[int, ...]:
+    """Return the actor indices to launch: all, or those missing when a round is reopened."""
+    if request.attempt and request.missing is not None and plan.stop is None:
+        return request.missing
+    return tuple(range(plan.num_actors))
+
+
+def round_entry(
+    reopened: RoundEntry | None, planned: PlannedAttempt, decision: Decision
+) -> RoundEntry:
+    """Return the round as it is remembered: a new one, or one with another attempt."""
+    if reopened is None:
+        return RoundEntry(
+            round=planned.plan.round, attempts=(planned,), ratio=decision.measured_ratio
+        )
+    return reopened.model_copy(update={"attempts": (*reopened.attempts, planned)})
+
+
+def with_result(entry: RoundEntry, result: RoundResult | None) -> RoundEntry:
+    """Return a round with what the learner made of it; the first result stays."""
+    return entry if entry.result is not None else entry.model_copy(update={"result": result})
+
+
+def with_counts(entry: RoundEntry, attempt: int, outcome: LaunchOutcome) -> RoundEntry:
+    """Return a round with what became of one attempt's invocations."""
+    attempts = tuple(
+        a.model_copy(update={"launches": outcome.counts}) if a.plan.attempt == attempt else a
+        for a in entry.attempts
+    )
+    return entry.model_copy(update={"attempts": attempts})
+
+
+def learner_seconds(result: RoundResult | None, allowance_s: float) -> float:
+    """Return the learner's own time in a round; what it was allowed when it does not say."""
+    if result is None:
+        return allowance_s
+    timing = result.timing
+    return timing.update_s + timing.curvature_s + timing.checkpoint_s

@@ -1,0 +1,297 @@
+"""Rounds: the learner's one call per update, answered once and remembered.
+
+The plan and the money reserved for it are written in one change before the answer is given; the
+actors are launched after it. So whoever asks again, after a lost answer or a restart on either
+side, gets the same plan and nothing is launched twice.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from services.scaler.accounting import end_round, job_basis, land, settle_ready
+from services.scaler.budget import RoundPricing
+from services.scaler.decision import (
+    Concurrency,
+    Decision,
+    Situation,
+    decide_reopening,
+    decide_round,
+)
+from services.scaler.launches import AttemptKey, Launches, LaunchOrder
+from services.scaler.leases import held_lease
+from services.scaler.ledger import NOTHING_LAUNCHED, Clock, worst_outcome
+from services.scaler.metrics import Metrics
+from services.scaler.problem import not_found
+from services.scaler.progress import advanced
+from services.scaler.quota import ConcurrencyQuota
+from services.scaler.round_order import place
+from services.scaler.round_record import (
+    learner_seconds,
+    round_entry,
+    round_plan,
+    sample_indices,
+    with_counts,
+    with_result,
+)
+from services.scaler.scaling.registry import scaling_policy
+from services.scaler.stopping import Standing
+from services.scaler.store.base import (
+    Change,
+    JobRecord,
+    LaunchOutcome,
+    OpenAttempt,
+    PlannedAttempt,
+    RoundEntry,
+    Store,
+    change_job,
+)
+from shared.contracts import (
+    LedgerLine,
+    RoundPlan,
+    RoundRequest,
+)
+from shared.costs import CostBasis
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundParts:
+    """What the round desk works with, wired by the application."""
+
+    store: Store
+    launches: Launches
+    quota: ConcurrencyQuota
+    metrics: Metrics
+    warm: Callable[[], int]
+    """Provisioned environments that are ready."""
+    now: Callable[[], float]
+    basis: CostBasis
+    clock: Clock
+    deadline_slack_s: float
+    learner_allowance_s: float
+    quorum_share: float
+    max_attempts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A plan and, the first time it is given, what to launch."""
+
+    plan: RoundPlan
+    order: LaunchOrder | None
+
+
+class RoundDesk:
+    """Plans rounds, and books what their launches came to."""
+
+    def __init__(self, parts: RoundParts) -> None:
+        self._parts = parts
+        self._store = parts.store
+
+    def plan(self, job_id: str, round_index: int, request: RoundRequest) -> Answer:
+        """Return the plan of a round; launch its order, if there is one, with `launch`.
+
+        Raises:
+            ApiError: There is no such job, the lease is lost, or the round is out of order.
+        """
+        start = time.perf_counter()
+        answers: list[Answer] = []
+
+        def decide(record: JobRecord) -> Change | None:
+            answers.clear()
+            held_lease(record, request.lease_id)
+            last = self._store.last_round(job_id)
+            where = place(last, round_index, request, max_attempts=self._parts.max_attempts)
+            if where.stored is not None:
+                answers.append(Answer(plan=self._aged(where.stored), order=None))
+                return None
+            reopened = last if where.kind == "reopen" else None
+            change, answer = self._planned(record, round_index, request, last, reopened)
+            answers.append(answer)
+            return change
+
+        if change_job(self._store, job_id, decide) is None:
+            raise not_found("job", job_id)
+        answer = answers[-1]
+        if answer.order is not None:
+            self._parts.launches.expect(answer.order)
+        self._observe(answer, time.perf_counter() - start)
+        return answer
+
+    def launch(self, order: LaunchOrder) -> None:
+        """Start a plan's actors."""
+        self._parts.launches.launch(order, self.landed)
+        # Here because the answer is out already: a call to AWS has no place before it.
+        self._parts.quota.refresh()
+
+    def landed(self, key: AttemptKey, outcome: LaunchOutcome) -> None:
+        """Book a launch of which every invocation has ended."""
+        job_id, round_index, attempt = key
+
+        def decide(record: JobRecord) -> Change:
+            basis = job_basis(self._parts.basis, record)
+            record = land(record, round_index, attempt, outcome)
+            record, lines = settle_ready(record, basis, self._parts.clock)
+            entry = self._store.round(job_id, round_index)
+            rounds = () if entry is None else (with_counts(entry, attempt, outcome),)
+            return Change(record=record, rounds=rounds, lines=lines)
+
+        if change_job(self._store, job_id, decide) is None:
+            _LOG.info("launch of a deleted job ended", extra={"job": job_id})
+
+    def adopt_orphans(self) -> None:
+        """Book launches of an earlier process at their worst: nobody will hear of their end."""
+        for record in self._store.with_status(
+            ("queued", "running", "stopping", "stopped", "failed", "succeeded")
+        ):
+            for attempt in record.open_attempts:
+                if attempt.outcome is None:
+                    key = (record.job.job_id, attempt.round, attempt.attempt)
+                    timeout_s = self._parts.basis.function_timeout_s
+                    self.landed(key, worst_outcome(attempt.num_invocations, timeout_s=timeout_s))
+
+    def _planned(
+        self,
+        record: JobRecord,
+        round_index: int,
+        request: RoundRequest,
+        last: RoundEntry | None,
+        reopened: RoundEntry | None,
+    ) -> tuple[Change, Answer]:
+        now = self._parts.now()
+        basis = job_basis(self._parts.basis, record)
+        ended = None if reopened else last
+        record, lines = self._close_previous(record, request, ended, basis, now)
+        situation = self._situation(record, round_index, request, basis, now)
+        decision = _reopening(situation, reopened, request) if reopened else decide_round(situation)
+        settled = (*self._store.lines(record.job.job_id, skip=record.reported_lines), *lines)
+        plan = round_plan(record, round_index, request, decision, settled)
+        order = LaunchOrder(
+            plan=plan,
+            spec=record.job.spec,
+            samples=sample_indices(plan, request),
+            evaluations=() if reopened and not plan.stop else tuple(range(plan.num_evaluations)),
+        )
+        record = self._reserved(record, order, decision, now)
+        planned = PlannedAttempt(plan=plan, lease_id=request.lease_id, planned_at=now)
+        entry = round_entry(reopened, planned, decision)
+        entries = (entry,) if ended is None else (with_result(ended, request.previous), entry)
+        change = Change(record=record, rounds=entries, lines=lines)
+        return change, Answer(plan=plan, order=order if order.size else None)
+
+    def _aged(self, stored: PlannedAttempt) -> RoundPlan:
+        """Return a plan as it was, but for how long ago that is."""
+        age_s = max(0.0, self._parts.now() - stored.planned_at)
+        return stored.plan.model_copy(update={"age_s": age_s})
+
+    def _close_previous(
+        self,
+        record: JobRecord,
+        request: RoundRequest,
+        ended: RoundEntry | None,
+        basis: CostBasis,
+        now: float,
+    ) -> tuple[JobRecord, tuple[LedgerLine, ...]]:
+        """Book the time of the attempt that ends with this request, and what it achieved."""
+        learner_s = 0.0
+        if ended is not None:
+            learner_s = learner_seconds(request.previous, self._parts.learner_allowance_s)
+        clock = self._parts.clock
+        record, held = end_round(record, learner_s=learner_s, now=now, basis=basis, clock=clock)
+        record, settled = settle_ready(record, basis, clock)
+        if ended is not None and ended.result is None:
+            job = record.job
+            progress = advanced(job.progress, ended.round + 1, request.previous)
+            job = job.model_copy(update={"progress": progress})
+            measured_s = 0.0 if request.previous is None else learner_s
+            longest_s = max(record.longest_learner_s, measured_s)
+            record = record.model_copy(update={"job": job, "longest_learner_s": longest_s})
+        return record, (*held, *settled)
+
+    def _situation(
+        self,
+        record: JobRecord,
+        round_index: int,
+        request: RoundRequest,
+        basis: CostBasis,
+        now: float,
+    ) -> Situation:
+        parts, job = self._parts, record.job
+        started = now if record.wall_started_at is None else record.wall_started_at
+        history = scaling_policy(job.spec.scaling).history
+        return Situation(
+            spec=job.spec,
+            standing=Standing(
+                round_index=round_index,
+                asked_to_stop=job.status == "stopping",
+                latest_return=job.progress.last_return,
+                wall_s=record.wall_used_s + now - started,
+            ),
+            ratios=tuple(self._store.ratios(job.job_id, limit=history)) if history else (),
+            curvature=request.curvature,
+            gradient_noise_scale=request.gradient_noise_scale,
+            committed_usd=record.committed_usd,
+            concurrency=Concurrency(
+                limit=parts.quota.known,
+                running_jobs=self._store.count(("running", "stopping")),
+                others_in_flight=parts.launches.in_flight(but=job.job_id),
+            ),
+            pricing=RoundPricing(
+                basis=basis,
+                deadline_slack_s=parts.deadline_slack_s,
+                learner_allowance_s=max(parts.learner_allowance_s, 2 * record.longest_learner_s),
+            ),
+            quorum_share=parts.quorum_share,
+        )
+
+    def _reserved(
+        self, record: JobRecord, order: LaunchOrder, decision: Decision, now: float
+    ) -> JobRecord:
+        attempt = OpenAttempt(
+            round=order.plan.round,
+            attempt=order.plan.attempt,
+            num_invocations=order.size,
+            reserved_usd=decision.reserve_usd,
+            warm=min(self._parts.warm(), order.size),
+            outcome=None if order.size else NOTHING_LAUNCHED,
+        )
+        started = now if record.wall_started_at is None else record.wall_started_at
+        return record.model_copy(
+            update={
+                "open_attempts": (*record.open_attempts, attempt),
+                "reported_lines": record.num_lines,
+                "wall_started_at": started,
+            }
+        )
+
+    def _observe(self, answer: Answer, elapsed_s: float) -> None:
+        plan, metrics = answer.plan, self._parts.metrics
+        metrics.decisions.observe(elapsed_s)
+        if answer.order is None and plan.stop is None:
+            return
+        metrics.rounds.labels(stop=plan.stop or "none").inc()
+        metrics.actors.labels(stage="requested").inc(plan.requested)
+        metrics.actors.labels(stage="granted").inc(plan.num_actors)
+        _LOG.info(
+            "round planned",
+            extra={
+                "job": plan.job_id,
+                "round": plan.round,
+                "attempt": plan.attempt,
+                "actors": plan.num_actors,
+                "evaluations": plan.num_evaluations,
+                "stop": plan.stop,
+                "why": plan.reason,
+            },
+        )
+
+
+def _reopening(situation: Situation, reopened: RoundEntry, request: RoundRequest) -> Decision:
+    num_actors = reopened.last.plan.num_actors
+    missing = num_actors if request.missing is None else len(request.missing)
+    return decide_reopening(
+        situation, reopened.last.plan, num_missing=missing, attempt=request.attempt
+    )

@@ -1,0 +1,248 @@
+"""The REST API, version 1: every route a line or two over the part that does the work."""
+
+import asyncio
+from http import HTTPStatus
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
+
+from services.scaler.parts import Parts
+from services.scaler.problem import MEDIA_TYPE, problem_response
+from services.scaler.rounds import Answer, RoundDesk
+from shared.contracts import (
+    FieldError,
+    FinishRequest,
+    Job,
+    JobCost,
+    JobPage,
+    JobStatus,
+    Lease,
+    LeaseRequest,
+    LeaseState,
+    Problem,
+    ResumeRequest,
+    RoundPage,
+    RoundPlan,
+    RoundRequest,
+)
+from shared.job_spec import JobSpec
+from shared.message import Identifier, JobId
+
+JobPath = Annotated[JobId, Path(description="Id of a job, such as `hopper-v5-3f9a1c2b`.")]
+LeasePath = Annotated[Identifier, Path(description="Id of a lease.")]
+Cursor = Annotated[int | None, Query(ge=0, description="`next_cursor` of the page before.")]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        pattern=r"^[\x21-\x7e]{1,128}$",
+        description="The same key and body give the same job, however often they are sent.",
+    ),
+]
+_PROBLEM = {"model": Problem, "content": {MEDIA_TYPE: {}}}
+
+
+def _problems(*statuses: int) -> dict[int | str, dict[str, object]]:
+    return {
+        status: {**_PROBLEM, "description": HTTPStatus(status).phrase}
+        for status in (400, 401, 413, 422, *statuses)
+    }
+
+
+def router(parts: Parts) -> APIRouter:
+    """Return all routes, bound to their parts."""
+    routes = APIRouter()
+    _add_job_routes(routes, parts)
+    _add_record_routes(routes, parts)
+    _add_lease_routes(routes, parts)
+    _add_round_routes(routes, parts)
+    _add_operator_routes(routes, parts)
+    return routes
+
+
+def _add_job_routes(routes: APIRouter, parts: Parts) -> None:
+    @routes.post(
+        "/v1/jobs",
+        status_code=201,
+        response_model=Job,
+        responses={200: {"model": Job, "description": "Made before"}, **_problems(502, 503)},
+        tags=["jobs"],
+    )
+    def create_job(spec: JobSpec, idempotency_key: IdempotencyKey = None) -> Response:
+        """Queue a job."""
+        job, new = parts.jobs.create(spec, idempotency_key)
+        return Response(
+            job.model_dump_json(),
+            status_code=HTTPStatus.CREATED if new else HTTPStatus.OK,
+            media_type="application/json",
+            headers={"Location": f"/v1/jobs/{job.job_id}"},
+        )
+
+    @routes.get("/v1/jobs", responses=_problems(), tags=["jobs"])
+    def list_jobs(
+        status: JobStatus | None = None,
+        limit: Annotated[int, Query(ge=1, le=200)] = 50,
+        cursor: Cursor = None,
+    ) -> JobPage:
+        """List jobs, newest first."""
+        return parts.jobs.page(status=status, limit=limit, cursor=cursor)
+
+    @routes.get("/v1/jobs/{job_id}", responses=_problems(404), tags=["jobs"])
+    def show_job(job_id: JobPath) -> Job:
+        """Show one job."""
+        return parts.jobs.job(job_id)
+
+    @routes.post("/v1/jobs/{job_id}/stop", status_code=202, responses=_problems(404), tags=["jobs"])
+    def stop_job(job_id: JobPath) -> Job:
+        """Ask a job to end after the update in hand; its checkpoint is kept."""
+        return parts.jobs.stop(job_id)
+
+    @routes.post(
+        "/v1/jobs/{job_id}/resume", status_code=202, responses=_problems(404, 409), tags=["jobs"]
+    )
+    def resume_job(job_id: JobPath, request: ResumeRequest | None = None) -> Job:
+        """Continue a stopped or failed job."""
+        return parts.jobs.resume(job_id, request or ResumeRequest())
+
+    @routes.delete(
+        "/v1/jobs/{job_id}", status_code=204, responses=_problems(404, 409), tags=["jobs"]
+    )
+    def delete_job(job_id: JobPath) -> None:
+        """Forget a finished job and its artifacts."""
+        parts.jobs.delete(job_id)
+
+
+def _add_record_routes(routes: APIRouter, parts: Parts) -> None:
+    @routes.get("/v1/jobs/{job_id}/rounds", responses=_problems(404), tags=["jobs"])
+    def list_rounds(
+        job_id: JobPath,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+        cursor: Cursor = None,
+    ) -> RoundPage:
+        """List a job's rounds in order."""
+        return parts.finishing.rounds(job_id, first=cursor or 0, limit=limit)
+
+    @routes.get("/v1/jobs/{job_id}/cost", responses=_problems(404), tags=["jobs"])
+    def show_cost(job_id: JobPath) -> JobCost:
+        """Show a job's bill so far."""
+        return parts.finishing.cost(job_id)
+
+
+def _add_lease_routes(routes: APIRouter, parts: Parts) -> None:
+    @routes.post(
+        "/v1/leases",
+        response_model=Lease,
+        responses={204: {"description": "No job is waiting"}, **_problems()},
+        tags=["learner"],
+    )
+    async def claim(body: LeaseRequest, request: Request) -> Response:
+        """Claim a job, waiting up to `wait_s` for one."""
+        lease = await _claim(parts, body, request)
+        if lease is None:
+            return Response(status_code=HTTPStatus.NO_CONTENT)
+        parts.warm_pool.reconcile()
+        return Response(lease.model_dump_json(), media_type="application/json")
+
+    @routes.put("/v1/leases/{lease_id}", responses=_problems(404, 409), tags=["learner"])
+    def heartbeat(lease_id: LeasePath) -> LeaseState:
+        """Keep a lease alive."""
+        return parts.leases.heartbeat(lease_id)
+
+    @routes.delete(
+        "/v1/leases/{lease_id}", status_code=204, responses=_problems(), tags=["learner"]
+    )
+    def give_up(lease_id: LeasePath) -> None:
+        """Hand a job back."""
+        parts.leases.give_up(lease_id)
+        parts.bell.ring()
+        parts.warm_pool.reconcile()
+
+
+async def _claim(parts: Parts, body: LeaseRequest, request: Request) -> Lease | None:
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + body.wait_s
+    while True:
+        rung = parts.bell.listen()
+        try:
+            if await request.is_disconnected():
+                return None
+            lease = await run_in_threadpool(parts.leases.claim, body.learner_id)
+            left_s = give_up_at - loop.time()
+            if lease is not None or left_s <= 0 or parts.bell.closed:
+                return lease
+            # Nobody rings when a lease runs out.
+            expiry_s = await run_in_threadpool(parts.leases.next_expiry_s)
+            pause_s = left_s if expiry_s is None else min(left_s, expiry_s + 0.01)
+            await _wait(rung, pause_s)
+        finally:
+            parts.bell.leave(rung)
+
+
+async def _wait(event: asyncio.Event, timeout_s: float) -> None:
+    try:
+        await asyncio.wait_for(event.wait(), timeout_s)
+    except TimeoutError:
+        return
+
+
+class _AnswerThenLaunch(Response):
+    """Sends a plan, then launches it: also when whoever asked has gone, since it is decided."""
+
+    def __init__(self, rounds: RoundDesk, answer: Answer) -> None:
+        super().__init__(answer.plan.model_dump_json(), media_type="application/json")
+        self._rounds = rounds
+        self._order = answer.order
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            if self._order is not None:
+                await run_in_threadpool(self._rounds.launch, self._order)
+
+
+def _add_round_routes(routes: APIRouter, parts: Parts) -> None:
+    @routes.post(
+        "/v1/jobs/{job_id}/rounds/{round_index}",
+        response_model=RoundPlan,
+        responses=_problems(404, 409),
+        tags=["learner"],
+    )
+    def plan_round(
+        job_id: JobPath,
+        round_index: Annotated[int, Path(ge=0)],
+        request: RoundRequest,
+    ) -> Response:
+        """Decide and launch a round; asked again, return the same plan and launch nothing."""
+        return _AnswerThenLaunch(parts.rounds, parts.rounds.plan(job_id, round_index, request))
+
+    @routes.post("/v1/jobs/{job_id}/finish", responses=_problems(404, 409), tags=["learner"])
+    def finish(job_id: JobPath, request: FinishRequest) -> Job:
+        """End a job."""
+        return parts.finishing.finish(job_id, request)
+
+
+def _add_operator_routes(routes: APIRouter, parts: Parts) -> None:
+    @routes.get("/healthz", tags=["operator"])
+    async def healthz() -> dict[Literal["status"], Literal["alive"]]:
+        """Tell that the process answers."""
+        return {"status": "alive"}
+
+    @routes.get("/readyz", responses={503: _PROBLEM}, tags=["operator"])
+    def readyz() -> Response:
+        """Tell whether everything the scaler needs is there, and what is not."""
+        missing = parts.missing()
+        if not missing:
+            return JSONResponse({"status": "ready"})
+        errors = tuple(FieldError(field=name, message=why) for name, why in missing.items())
+        return problem_response(
+            HTTPStatus.SERVICE_UNAVAILABLE, f"missing: {', '.join(missing)}", errors
+        )
+
+    @routes.get("/metrics", response_class=Response, tags=["operator"])
+    def metrics() -> Response:
+        """Show Prometheus metrics."""
+        return Response(parts.render_metrics(), media_type="text/plain; version=0.0.4")

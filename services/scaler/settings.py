@@ -1,0 +1,159 @@
+"""Everything that can be set about the scaler, read from the environment once at start."""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from shared.costs import CostBasis
+from shared.prices import PRICE_TABLES
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Settings(BaseSettings):
+    """Scaler settings; the variable of a field is `NITRO_` plus its name in capitals."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="NITRO_", frozen=True, extra="ignore", use_attribute_docstrings=True
+    )
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    """Port to listen on; 0 takes a free one and logs it."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severe log line that is written."""
+
+    token: SecretStr | None = None
+    """Bearer token callers must present."""
+    token_file: Path | None = None
+    """File that holds the token; read once at start. `NITRO_TOKEN` takes precedence."""
+    auth: Literal["token", "disabled"] = "token"
+    """`disabled` lets anybody who reaches the port spend money."""
+
+    database: Path = Path("runs/nitro.sqlite3")
+    """SQLite file of jobs, rounds and ledger; its folder is made if missing."""
+    runs_dir: Path = Path("runs")
+    """Folder of the runs' artifacts; deleting a job deletes its folder in here."""
+    cache_url: SecretStr = SecretStr("redis://127.0.0.1:6379/0")
+    """Trajectory cache; may hold a password."""
+    cache_memory_mb: Annotated[int, Field(ge=1)] = 1024
+    """The cache's `maxmemory`: a job whose round cannot fit is refused."""
+
+    lambda_endpoint_url: str | None = None
+    """Lambda API of an emulator; unset means AWS."""
+    lambda_region: str = "us-east-1"
+    """AWS region of the actor function."""
+    lambda_function: str = "nitro-actor"
+    """Name or ARN of the actor function."""
+    lambda_qualifier: str = "live"
+    """Alias that is invoked; provisioned concurrency applies to it, never to `$LATEST`."""
+    lambda_memory_mb: Annotated[int, Field(ge=128, le=10240)] = 1024
+    """Memory of the actor function (paper: 1,024)."""
+    lambda_timeout_s: Seconds = 60.0
+    """Time-out of the actor function."""
+    lambda_read_timeout_s: Seconds = 75.0
+    """How long an invocation may be waited for; must exceed the function's time-out, or live
+    actors would be given up and started again. Time spent queueing in an emulator counts."""
+    lambda_connect_timeout_s: Seconds = 5.0
+    """How long connecting to the Lambda API may take."""
+    invoke_pool_size: Annotated[int, Field(ge=1, le=3000)] = 64
+    """Invocations in flight at once; each holds a thread and a connection."""
+    throttle_retries: Annotated[int, Field(ge=0, le=20)] = 6
+    """How often a throttled invocation is tried again before it counts as failed."""
+    throttle_pause_s: Seconds = 0.2
+    """Longest first pause after a throttle; doubles up to 3 s, each drawn at random below that."""
+    shutdown_wait_s: Seconds = 20.0
+    """How long invocations in flight are waited for at the end."""
+    account_limit_ttl_s: Seconds = 300.0
+    """How long the account's concurrency limit is remembered."""
+    provisioned_concurrency: Annotated[int, Field(ge=0, le=3000)] = 0
+    """Environments kept warm while jobs run, at most a job's `actors.max`; 0 is off (paper: 64)."""
+
+    lease_ttl_s: Seconds = 30.0
+    """A learner that is silent for so long has lost its job."""
+    heartbeat_every_s: Seconds = 5.0
+    """How often a learner is told to report."""
+    max_attempts: Annotated[int, Field(ge=1, le=10)] = 2
+    """How often a round is launched in all, under one lease."""
+    quorum_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Part of a round's actors without which the round is not used."""
+    deadline_slack_s: Seconds = 10.0
+    """Added to twice the function's time-out, a round's deadline."""
+    learner_allowance_s: Seconds = 60.0
+    """Time for update, curvature and checkpoint that a round is priced with before launch; twice
+    the longest one measured counts instead when that is more."""
+    finish_wait_s: Annotated[float, Field(ge=0, le=30)] = 2.0
+    """How long the end of a job waits for the outcome of its last invocations."""
+
+    price_table: str = "aws-us-east-1-2026-11"
+    """Prices of the ledger."""
+    learner_instance: str = "g6.2xlarge"
+    """EC2 type the learner is billed as."""
+    cache_node: str = "cache.t4g.medium"
+    """ElastiCache type the cache is billed as; `none` is free."""
+    scaler_vcpu: Annotated[float, Field(ge=0)] = 0.25
+    """Fargate size the scaler is billed as."""
+    scaler_memory_gb: Annotated[float, Field(ge=0)] = 0.5
+    """Fargate memory the scaler is billed as."""
+    ledger_clock: Literal["wall", "projected"] = "projected"
+    """`wall` bills time that passed (on AWS); `projected` bills the time the same rounds would
+    take on AWS (on one machine)."""
+
+    @field_validator("token")
+    @classmethod
+    def _token_is_something(cls, token: SecretStr | None) -> SecretStr | None:
+        if token is not None and not token.get_secret_value().strip():
+            raise ValueError("is empty; unset it or give it a value")
+        return token
+
+    @field_validator("price_table")
+    @classmethod
+    def _known_prices(cls, name: str) -> str:
+        if name not in PRICE_TABLES:
+            raise ValueError(f"{name!r} is unknown; known: {', '.join(sorted(PRICE_TABLES))}")
+        return name
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.lambda_read_timeout_s <= self.lambda_timeout_s:
+            raise ValueError(
+                f"NITRO_LAMBDA_READ_TIMEOUT_S ({self.lambda_read_timeout_s:g}) must exceed "
+                f"NITRO_LAMBDA_TIMEOUT_S ({self.lambda_timeout_s:g})"
+            )
+        if self.heartbeat_every_s >= self.lease_ttl_s:
+            raise ValueError(
+                f"NITRO_HEARTBEAT_EVERY_S ({self.heartbeat_every_s:g}) must be below "
+                f"NITRO_LEASE_TTL_S ({self.lease_ttl_s:g})"
+            )
+        self.cost_basis()
+        return self
+
+    def cost_basis(self) -> CostBasis:
+        """Return what a job is billed by.
+
+        Raises:
+            ValueError: The price table lacks the learner or cache type.
+        """
+        prices = PRICE_TABLES[self.price_table]
+        try:
+            learner_usd_per_s = prices.learner_usd_per_s(self.learner_instance)
+        except ValueError as error:
+            raise ValueError(f"NITRO_LEARNER_INSTANCE: {error}") from None
+        try:
+            cache_usd_per_s = prices.cache_usd_per_s(self.cache_node)
+        except ValueError as error:
+            raise ValueError(f"NITRO_CACHE_NODE: {error}") from None
+        return CostBasis(
+            prices=prices,
+            learner_usd_per_s=learner_usd_per_s,
+            cache_usd_per_s=cache_usd_per_s,
+            scaler_usd_per_s=prices.scaler_usd_per_s(
+                vcpu=self.scaler_vcpu, memory_gb=self.scaler_memory_gb
+            ),
+            memory_mb=self.lambda_memory_mb,
+            function_timeout_s=self.lambda_timeout_s,
+            provisioned=self.provisioned_concurrency,
+        )

@@ -1,0 +1,33 @@
+"""When a job ends, as one pure function; the budget is asked separately, it needs a price."""
+
+from dataclasses import dataclass
+
+from shared.contracts import StopReason
+from shared.job_spec import StopRule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where a job stands when it asks for a round."""
+
+    round_index: int
+    """Round asked for: the number of updates made so far."""
+    asked_to_stop: bool
+    latest_return: float | None
+    """Mean return of the newest evaluation."""
+    wall_s: float
+    """Time since the first round, without the time between a stop and a resume."""
+
+
+def stop_reason(rule: StopRule, standing: Standing) -> tuple[StopReason, str] | None:
+    """Return the first condition met and a sentence about it, or None to go on."""
+    if standing.asked_to_stop:
+        return "user", "the job was asked to stop"
+    target, latest = rule.target_return, standing.latest_return
+    if target is not None and latest is not None and latest >= target:
+        return "target_return", f"evaluation return {latest:g} reached the target {target:g}"
+    if standing.round_index >= rule.max_rounds:
+        return "max_rounds", f"all {rule.max_rounds} rounds are done"
+    if rule.max_wall_s is not None and standing.wall_s >= rule.max_wall_s:
+        return "max_wall", f"{standing.wall_s:.0f} s have passed, {rule.max_wall_s:g} s are allowed"
+    return None

@@ -1,0 +1,238 @@
+"""What the scaler remembers, and the seam it remembers it through.
+
+All of a job's state lives in one `JobRecord` with a version. Every write is one `Change` that
+takes effect as a whole or, when somebody else has changed the job meanwhile, not at all. That is a
+transaction in SQLite and a conditional write in a key-value store: both can stand behind `Store`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pydantic import FiniteFloat
+
+from shared.contracts import (
+    EvaluationResult,
+    Job,
+    JobStatus,
+    LaunchCounts,
+    LedgerLine,
+    RoundPlan,
+    RoundResult,
+)
+from shared.message import Count, Identifier, Message, NonNegativeFloat
+
+_MAX_CONFLICTS = 50
+
+
+class LeaseRecord(Message):
+    """Who trains a job, and until when unless renewed."""
+
+    lease_id: Identifier
+    learner_id: Identifier
+    expires_at: float
+
+
+class LaunchOutcome(Message):
+    """What became of the invocations of one (round, attempt), all of them accounted for."""
+
+    counts: LaunchCounts
+    requests: Count
+    """Executions AWS bills a request for."""
+    durations_s: tuple[NonNegativeFloat, ...]
+    """Duration of each execution as AWS bills it, or would."""
+    slowest_sample_s: NonNegativeFloat
+    """Longest a rollout took, both executions together if there were two."""
+    slowest_evaluation_s: NonNegativeFloat
+
+
+class OpenAttempt(Message):
+    """A launched (round, attempt) whose bill is not final: money is reserved for it."""
+
+    round: Count
+    attempt: Count
+    num_invocations: Count
+    reserved_usd: NonNegativeFloat
+    warm: Count
+    """Invocations that found provisioned concurrency ready."""
+    outcome: LaunchOutcome | None = None
+    """None until every invocation has ended."""
+    learner_s: NonNegativeFloat | None = None
+    """The learner's own time; None until the round is over."""
+    held_s: NonNegativeFloat | None = None
+    """Wall time from the launch to the next one; None until the round is over."""
+
+
+class JobRecord(Message):
+    """One job and the scaler's book-keeping about it."""
+
+    job: Job
+    version: Count = 0
+    lease: LeaseRecord | None = None
+    settled_usd: NonNegativeFloat = 0.0
+    open_attempts: tuple[OpenAttempt, ...] = ()
+    num_lines: Count = 0
+    """Ledger lines written."""
+    reported_lines: Count = 0
+    """Ledger lines the learner has been told of."""
+    accounted_until: float | None = None
+    """Wall time from which on time-based items are not billed yet; None without a learner."""
+    held_carry_s: NonNegativeFloat = 0.0
+    """Time earlier leases held the job that is not billed yet."""
+    finished_lease_id: Identifier | None = None
+    """Lease under which the job ended, so that its learner may say so twice."""
+    wall_started_at: float | None = None
+    """First round since the job was last started; None before it."""
+    wall_used_s: NonNegativeFloat = 0.0
+    """Wall time of earlier starts."""
+    longest_learner_s: NonNegativeFloat = 0.0
+    projected_wall_s: NonNegativeFloat = 0.0
+    final_evaluation: EvaluationResult | None = None
+
+    @property
+    def reserved_usd(self) -> float:
+        """Money set aside for rounds whose bill is not final."""
+        return sum(attempt.reserved_usd for attempt in self.open_attempts)
+
+    @property
+    def committed_usd(self) -> float:
+        """Money spent or set aside."""
+        return self.settled_usd + self.reserved_usd
+
+
+class PlannedAttempt(Message):
+    """One launch of a round, as it was answered."""
+
+    plan: RoundPlan
+    lease_id: Identifier
+    planned_at: float
+    launches: LaunchCounts | None = None
+    """None while invocations are in flight."""
+
+
+class RoundEntry(Message):
+    """One round of a job."""
+
+    round: Count
+    attempts: tuple[PlannedAttempt, ...]
+    ratio: FiniteFloat | None
+    """Convexity ratio measured in this round, None when there was none."""
+    result: RoundResult | None = None
+
+    @property
+    def last(self) -> PlannedAttempt:
+        """The newest attempt."""
+        return self.attempts[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One atomic write: the job's new record and what belongs to it."""
+
+    record: JobRecord
+    rounds: tuple[RoundEntry, ...] = ()
+    """Entries to write, replacing those of the same round."""
+    lines: tuple[LedgerLine, ...] = ()
+    """Ledger lines to append."""
+    forget_rounds_from: int | None = None
+    """Remove entries of this round and later ones first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdempotencyEntry:
+    """What a key was first used for."""
+
+    key: str
+    body_digest: str
+    job_id: str
+
+
+class VersionConflictError(RuntimeError):
+    """Somebody else changed the job since it was read."""
+
+
+class StoreError(RuntimeError):
+    """The store cannot be used; the message names the file and the fix."""
+
+
+class Store(Protocol):
+    """Jobs, rounds and ledger lines, durable. Methods may be called from any thread."""
+
+    def create(self, record: JobRecord, idempotency: IdempotencyEntry | None) -> None:
+        """Add a job; raise `VersionConflictError` when the key was used meanwhile."""
+
+    def idempotency(self, key: str) -> IdempotencyEntry | None:
+        """Return what a key was used for."""
+
+    def job(self, job_id: str) -> JobRecord | None:
+        """Return a job."""
+
+    def job_of_lease(self, lease_id: str) -> JobRecord | None:
+        """Return the job a lease is on."""
+
+    def jobs(
+        self, *, status: JobStatus | None, limit: int, before: int | None
+    ) -> list[tuple[int, JobRecord]]:
+        """Return jobs with their position, newest first, only positions below `before`."""
+
+    def with_status(self, statuses: Sequence[JobStatus]) -> list[JobRecord]:
+        """Return every job in one of the states, oldest first."""
+
+    def count(self, statuses: Sequence[JobStatus]) -> int:
+        """Return how many jobs are in one of the states."""
+
+    def commit(self, change: Change) -> JobRecord:
+        """Write a change whole; return the record with its new version.
+
+        Raises:
+            VersionConflictError: The job is gone or its version is not the record's.
+        """
+
+    def delete(self, job_id: str) -> None:
+        """Remove a job and everything about it."""
+
+    def round(self, job_id: str, round_index: int) -> RoundEntry | None:
+        """Return one round."""
+
+    def last_round(self, job_id: str) -> RoundEntry | None:
+        """Return the newest round."""
+
+    def rounds(self, job_id: str, *, first: int, limit: int) -> list[RoundEntry]:
+        """Return rounds in order."""
+
+    def ratios(self, job_id: str, *, limit: int) -> list[float]:
+        """Return the newest measured ratios, oldest of them first."""
+
+    def lines(self, job_id: str, *, skip: int = 0) -> list[LedgerLine]:
+        """Return ledger lines in the order they were written."""
+
+    def check(self) -> None:
+        """Raise `StoreError` when the store cannot be read."""
+
+    def close(self) -> None:
+        """Release files and connections."""
+
+
+def change_job(
+    store: Store, job_id: str, decide: Callable[[JobRecord], Change | None]
+) -> JobRecord | None:
+    """Read a job, decide, write; again from the start when somebody was faster.
+
+    `decide` may be called more than once, so whatever else it does must be harmless to repeat. When
+    it returns None nothing is written.
+
+    Returns:
+        The record after the change, or None when there is no such job.
+    """
+    for _ in range(_MAX_CONFLICTS):
+        record = store.job(job_id)
+        if record is None:
+            return None
+        change = decide(record)
+        if change is None:
+            return record
+        try:
+            return store.commit(change)
+        except VersionConflictError:
+            continue
+    raise StoreError(f"job {job_id} was changed {_MAX_CONFLICTS} times while it was being updated")

@@ -1,0 +1,259 @@
+"""The store in one SQLite file: one process, write-ahead log, documents as JSON."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from services.scaler.store.base import (
+    Change,
+    IdempotencyEntry,
+    JobRecord,
+    RoundEntry,
+    StoreError,
+    VersionConflictError,
+)
+from shared.contracts import JobStatus, LedgerLine
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS jobs (
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    job_id TEXT NOT NULL UNIQUE,
+    version INTEGER NOT NULL,
+    status TEXT NOT NULL,
+    lease_id TEXT,
+    document TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS jobs_by_status ON jobs (status, position);
+CREATE INDEX IF NOT EXISTS jobs_by_lease ON jobs (lease_id) WHERE lease_id IS NOT NULL;
+CREATE TABLE IF NOT EXISTS rounds (
+    job_id TEXT NOT NULL REFERENCES jobs (job_id) ON DELETE CASCADE,
+    round INTEGER NOT NULL,
+    ratio REAL,
+    document TEXT NOT NULL,
+    PRIMARY KEY (job_id, round)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS ledger (
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    job_id TEXT NOT NULL REFERENCES jobs (job_id) ON DELETE CASCADE,
+    document TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS ledger_by_job ON ledger (job_id, position);
+CREATE TABLE IF NOT EXISTS idempotency (
+    key TEXT PRIMARY KEY,
+    body_digest TEXT NOT NULL,
+    job_id TEXT NOT NULL REFERENCES jobs (job_id) ON DELETE CASCADE
+) WITHOUT ROWID;
+"""
+
+
+class SqliteStore:
+    """A `Store` in one file. One connection, one lock: decisions are short and writes are few."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, making it and its folder if missing.
+
+        Raises:
+            StoreError: The folder or the file cannot be written, or is no database.
+        """
+        self._path = path
+        self._lock = threading.Lock()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        except (OSError, sqlite3.Error) as error:
+            raise self._unusable(error) from error
+        try:
+            # NORMAL keeps every commit through a crash of this process; only a power cut may lose
+            # the newest ones, and then a round is at most decided and launched again.
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA synchronous=NORMAL")
+            self._connection.execute("PRAGMA foreign_keys=ON")
+            self._connection.executescript(_SCHEMA)
+        except sqlite3.Error as error:
+            self._connection.close()
+            raise self._unusable(error) from error
+
+    def create(self, record: JobRecord, idempotency: IdempotencyEntry | None) -> None:
+        """Add a job."""
+        with self._transaction() as connection:
+            try:
+                connection.execute(
+                    "INSERT INTO jobs (job_id, version, status, document) VALUES (?, ?, ?, ?)",
+                    (
+                        record.job.job_id,
+                        record.version,
+                        record.job.status,
+                        record.model_dump_json(),
+                    ),
+                )
+                if idempotency is not None:
+                    connection.execute(
+                        "INSERT INTO idempotency (key, body_digest, job_id) VALUES (?, ?, ?)",
+                        (idempotency.key, idempotency.body_digest, idempotency.job_id),
+                    )
+            except sqlite3.IntegrityError as error:
+                raise VersionConflictError(str(error)) from error
+
+    def idempotency(self, key: str) -> IdempotencyEntry | None:
+        """Return what a key was used for."""
+        rows = self._read("SELECT key, body_digest, job_id FROM idempotency WHERE key = ?", (key,))
+        if not rows:
+            return None
+        key, body_digest, job_id = rows[0]
+        return IdempotencyEntry(key=key, body_digest=body_digest, job_id=job_id)
+
+    def job(self, job_id: str) -> JobRecord | None:
+        """Return a job."""
+        rows = self._read("SELECT document FROM jobs WHERE job_id = ?", (job_id,))
+        return JobRecord.model_validate_json(rows[0][0]) if rows else None
+
+    def job_of_lease(self, lease_id: str) -> JobRecord | None:
+        """Return the job a lease is on."""
+        rows = self._read("SELECT document FROM jobs WHERE lease_id = ?", (lease_id,))
+        return JobRecord.model_validate_json(rows[0][0]) if rows else None
+
+    def jobs(
+        self, *, status: JobStatus | None, limit: int, before: int | None
+    ) -> list[tuple[int, JobRecord]]:
+        """Return jobs, newest first."""
+        rows = self._read(
+            "SELECT position, document FROM jobs WHERE (?1 IS NULL OR status = ?1) "
+            "AND (?2 IS NULL OR position < ?2) ORDER BY position DESC LIMIT ?3",
+            (status, before, limit),
+        )
+        return [(position, JobRecord.model_validate_json(text)) for position, text in rows]
+
+    def with_status(self, statuses: Sequence[JobStatus]) -> list[JobRecord]:
+        """Return every job in one of the states, oldest first."""
+        marks = ",".join("?" * len(statuses))
+        rows = self._read(
+            f"SELECT document FROM jobs WHERE status IN ({marks}) ORDER BY position",
+            tuple(statuses),
+        )
+        return [JobRecord.model_validate_json(text) for (text,) in rows]
+
+    def count(self, statuses: Sequence[JobStatus]) -> int:
+        """Return how many jobs are in one of the states."""
+        marks = ",".join("?" * len(statuses))
+        rows = self._read(f"SELECT COUNT(*) FROM jobs WHERE status IN ({marks})", tuple(statuses))
+        return int(rows[0][0])
+
+    def commit(self, change: Change) -> JobRecord:
+        """Write a change whole."""
+        old = change.record
+        new = old.model_copy(update={"version": old.version + 1})
+        job_id = new.job.job_id
+        lease_id = None if new.lease is None else new.lease.lease_id
+        with self._transaction() as connection:
+            updated = connection.execute(
+                "UPDATE jobs SET version = ?, status = ?, lease_id = ?, document = ? "
+                "WHERE job_id = ? AND version = ?",
+                (
+                    new.version,
+                    new.job.status,
+                    lease_id,
+                    new.model_dump_json(),
+                    job_id,
+                    old.version,
+                ),
+            )
+            if updated.rowcount != 1:
+                raise VersionConflictError(f"job {job_id} changed since version {old.version}")
+            if change.forget_rounds_from is not None:
+                connection.execute(
+                    "DELETE FROM rounds WHERE job_id = ? AND round >= ?",
+                    (job_id, change.forget_rounds_from),
+                )
+            connection.executemany(
+                "INSERT OR REPLACE INTO rounds (job_id, round, ratio, document) "
+                "VALUES (?, ?, ?, ?)",
+                [(job_id, e.round, e.ratio, e.model_dump_json()) for e in change.rounds],
+            )
+            connection.executemany(
+                "INSERT INTO ledger (job_id, document) VALUES (?, ?)",
+                [(job_id, line.model_dump_json()) for line in change.lines],
+            )
+        return new
+
+    def delete(self, job_id: str) -> None:
+        """Remove a job and, by cascade, everything about it."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,))
+
+    def round(self, job_id: str, round_index: int) -> RoundEntry | None:
+        """Return one round."""
+        rows = self._read(
+            "SELECT document FROM rounds WHERE job_id = ? AND round = ?", (job_id, round_index)
+        )
+        return RoundEntry.model_validate_json(rows[0][0]) if rows else None
+
+    def last_round(self, job_id: str) -> RoundEntry | None:
+        """Return the newest round."""
+        rows = self._read(
+            "SELECT document FROM rounds WHERE job_id = ? ORDER BY round DESC LIMIT 1", (job_id,)
+        )
+        return RoundEntry.model_validate_json(rows[0][0]) if rows else None
+
+    def rounds(self, job_id: str, *, first: int, limit: int) -> list[RoundEntry]:
+        """Return rounds in order."""
+        rows = self._read(
+            "SELECT document FROM rounds WHERE job_id = ? AND round >= ? ORDER BY round LIMIT ?",
+            (job_id, first, limit),
+        )
+        return [RoundEntry.model_validate_json(text) for (text,) in rows]
+
+    def ratios(self, job_id: str, *, limit: int) -> list[float]:
+        """Return the newest measured ratios, oldest of them first."""
+        rows = self._read(
+            "SELECT ratio FROM rounds WHERE job_id = ? AND ratio IS NOT NULL "
+            "ORDER BY round DESC LIMIT ?",
+            (job_id, limit),
+        )
+        return [float(ratio) for (ratio,) in reversed(rows)]
+
+    def lines(self, job_id: str, *, skip: int = 0) -> list[LedgerLine]:
+        """Return ledger lines in the order they were written."""
+        rows = self._read(
+            "SELECT document FROM ledger WHERE job_id = ? ORDER BY position LIMIT -1 OFFSET ?",
+            (job_id, skip),
+        )
+        return [LedgerLine.model_validate_json(text) for (text,) in rows]
+
+    def check(self) -> None:
+        """Raise `StoreError` when the file cannot be read."""
+        self._read("SELECT 1", ())
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._connection.close()
+
+    def _read(self, query: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        try:
+            with self._lock:
+                return self._connection.execute(query, parameters).fetchall()
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self._connection
+                except BaseException:
+                    self._connection.execute("ROLLBACK")
+                    raise
+                self._connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise self._unusable(error) from error
+
+    def _unusable(self, error: Exception) -> StoreError:
+        return StoreError(
+            f"cannot use the job database {self._path}: {error}; check that its folder exists, can "
+            "be written and has free space, or set NITRO_DATABASE to another file"
+        )

@@ -1,0 +1,261 @@
+"""A real HTTP server with Lambda's API for unmodified boto3; it behaves as a test tells it."""
+
+import asyncio
+import base64
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from shared.contracts import (
+    ActorReport,
+    ContinuousActionSpec,
+    EnvironmentSpec,
+    ObservationSpec,
+)
+
+HOPPER = EnvironmentSpec(
+    env_id="Hopper-v5",
+    observation=ObservationSpec(shape=(11,), dtype="float32"),
+    action=ContinuousActionSpec(low=(-1.0,) * 3, high=(1.0,) * 3),
+    max_episode_steps=1000,
+    versions={"gymnasium": "1.4.0"},
+)
+_ACCOUNT = "/2016-08-19/account-settings{slash:path}"
+_INVOKE = "/2015-03-31/functions/{name}/invocations"
+_PROVISIONED = "/2019-09-30/functions/{name}/provisioned-concurrency"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """How the endpoint answers one invocation."""
+
+    status: int = 200
+    body: object = None
+    function_error: str | None = None
+    billed_ms: int | None = 100
+    error_type: str | None = None
+    cut_short: bool = False
+    """Promise more bytes than are sent, then close the connection."""
+    gate: threading.Event | None = None
+    """Answer only once this is set."""
+
+
+Task = dict[str, object]
+Behaviour = Callable[[Task, int], Reply]
+"""Takes the event and how often it was invoked before."""
+
+
+def report(task: Task, **changes: object) -> Reply:
+    """Answer as a healthy actor."""
+    return Reply(
+        body=ActorReport.model_validate(
+            {
+                "job_id": task["job_id"],
+                "round": task["round"],
+                "actor_index": task["actor_index"],
+                "mode": task["mode"],
+                "outcome": "stored",
+                "steps": task["steps"],
+                "episode_returns": [],
+                "episode_lengths": [],
+                "rollout_s": 0.09,
+                "total_s": 0.1,
+                "cold_start": False,
+                "payload_bytes": 10,
+                **changes,
+            }
+        ).model_dump(mode="json")
+    )
+
+
+def throttle() -> Reply:
+    return Reply(
+        status=429,
+        body={"Type": "User", "message": "Rate Exceeded.", "Reason": "x"},
+        error_type="TooManyRequestsException",
+    )
+
+
+def function_error(message: str, *, kind: str = "ValueError", billed_ms: int | None = 50) -> Reply:
+    body = {"errorType": kind, "errorMessage": message}
+    return Reply(body=body, function_error="Unhandled", billed_ms=billed_ms)
+
+
+def healthy(task: Task, nth: int) -> Reply:
+    """Describe Hopper, roll out anything."""
+    if task["mode"] == "describe":
+        return Reply(body=HOPPER.model_dump(mode="json"))
+    return report(task)
+
+
+@dataclass
+class LambdaEndpoint:
+    """What the endpoint does and saw."""
+
+    behave: Behaviour = healthy
+    concurrency_limit: int = 1000
+    provisioned: int | None = None
+    url: str = ""
+    events: list[Task] = field(default_factory=list)
+    qualifiers: set[str | None] = field(default_factory=set)
+    provision_calls: list[int] = field(default_factory=list)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    _gates: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(80))
+
+    def reset(self) -> None:
+        """Forget everything and behave well again."""
+        with self.changed:
+            self.behave, self.concurrency_limit, self.provisioned = healthy, 1000, None
+            self.events, self.qualifiers, self.provision_calls = [], set(), []
+
+    def rollouts(self, mode: str = "sample") -> list[tuple[object, ...]]:
+        """Return (job, round, attempt, actor) of every rollout invoked, in order of arrival."""
+        with self.changed:
+            return [
+                (e["job_id"], e["round"], e["attempt"], e["actor_index"])
+                for e in self.events
+                if e["mode"] == mode
+            ]
+
+    def wait_events(self, mode: str, count: int, *, timeout_s: float = 10.0) -> None:
+        """Wait until that many invocations of a mode have arrived."""
+        with self.changed:
+            arrived = self.changed.wait_for(
+                lambda: sum(e["mode"] == mode for e in self.events) >= count, timeout_s
+            )
+        assert arrived, f"{count} {mode} events expected, got {self.rollouts(mode)}"
+
+    async def invoke(self, request: Request) -> Response:
+        task: Task = json.loads(await request.body())
+        with self.changed:
+            nth = self.events.count(task)
+            self.events.append(task)
+            self.qualifiers.add(request.query_params.get("Qualifier"))
+            self.changed.notify_all()
+        reply = self.behave(task, nth)
+        if reply.gate is not None:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._gates, reply.gate.wait, 30)
+        return _CutShort() if reply.cut_short else _response(reply)
+
+    async def account(self, request: Request) -> Response:
+        limit = {"ConcurrentExecutions": self.concurrency_limit}
+        return JSONResponse({"AccountLimit": limit, "AccountUsage": {}})
+
+    async def provisioned_concurrency(self, request: Request) -> Response:
+        if request.method == "PUT":
+            body = await request.json()
+            return self._set_provisioned(body["ProvisionedConcurrentExecutions"])
+        if request.method == "DELETE":
+            self._set_provisioned(0)
+            return Response(status_code=204)
+        if not self.provisioned:
+            return _response(
+                Reply(
+                    status=404,
+                    body={"Type": "User", "message": "none"},
+                    error_type="ProvisionedConcurrencyConfigNotFoundException",
+                )
+            )
+        return JSONResponse(self._provisioned_config())
+
+    def _set_provisioned(self, count: int) -> Response:
+        with self.changed:
+            self.provisioned = count
+            self.provision_calls.append(count)
+            self.changed.notify_all()
+        return JSONResponse(self._provisioned_config(), status_code=202)
+
+    def _provisioned_config(self) -> dict[str, object]:
+        return {
+            "RequestedProvisionedConcurrentExecutions": self.provisioned,
+            "AvailableProvisionedConcurrentExecutions": self.provisioned,
+            "Status": "READY",
+        }
+
+    def close(self) -> None:
+        self._gates.shutdown()
+
+
+def _response(reply: Reply) -> Response:
+    headers = {"x-amzn-RequestId": "test"}
+    if reply.error_type is not None:
+        headers["x-amzn-ErrorType"] = reply.error_type
+    if reply.function_error is not None:
+        headers["X-Amz-Function-Error"] = reply.function_error
+    if reply.billed_ms is not None:
+        log = f"REPORT RequestId: test\tDuration: 1.00 ms\tBilled Duration: {reply.billed_ms} ms\t"
+        headers["X-Amz-Log-Result"] = base64.b64encode(log.encode()).decode()
+    return Response(json.dumps(reply.body), status_code=reply.status, headers=headers)
+
+
+class _CutShort(Response):
+    """Breaks the connection in the middle of an answer."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"content-length", b"1000")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"{", "more_body": False})
+
+
+@contextmanager
+def lambda_endpoint() -> Iterator[LambdaEndpoint]:
+    """Run an endpoint on a free port."""
+    endpoint = LambdaEndpoint()
+    app = Starlette(
+        routes=[
+            Route(_INVOKE, endpoint.invoke, methods=["POST"]),
+            Route(_ACCOUNT, endpoint.account, methods=["GET"]),
+            Route(
+                _PROVISIONED,
+                endpoint.provisioned_concurrency,
+                methods=["GET", "PUT", "DELETE"],
+            ),
+        ]
+    )
+    with serve(app) as url:
+        endpoint.url = url
+        try:
+            yield endpoint
+        finally:
+            endpoint.close()
+
+
+@contextmanager
+def serve(app: Callable[..., object]) -> Iterator[str]:
+    """Run an ASGI application with uvicorn on a free port; yield its address."""
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=0, log_level="critical", timeout_graceful_shutdown=5
+    )
+    server = _ThreadedServer(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        assert server.up.wait(10), "the server did not start"
+        yield f"http://127.0.0.1:{server.port}"
+    finally:
+        server.should_exit = True
+        thread.join(15)
+        assert not thread.is_alive(), "the server did not end"
+
+
+class _ThreadedServer(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = threading.Event()
+        self.port = 0
+
+    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        await super().startup()
+        self.port = self.servers[0].sockets[0].getsockname()[1]
+        self.up.set()

@@ -1,0 +1,148 @@
+"""A running scaler as tests drive it, and the messages a learner would send it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from services.scaler.app import create_app
+from services.scaler.parts import Parts
+from services.scaler.settings import Settings
+from shared.contracts import (
+    Curvature,
+    FinishRequest,
+    Job,
+    JobCost,
+    Lease,
+    RoundPage,
+    RoundPlan,
+    RoundRequest,
+    RoundResult,
+    RoundTiming,
+    TrajectoryCounts,
+)
+from shared.message import Message
+from tests.services.scaler.lambda_endpoint import LambdaEndpoint, serve
+
+TOKEN = "a-token-for-tests"  # noqa: S105
+
+
+@dataclass
+class Scaler:
+    """A running scaler and a client of it."""
+
+    http: httpx.Client
+    parts: Parts
+    lambdas: LambdaEndpoint
+    runs_dir: Path
+
+    def submit(self, **spec: object) -> Job:
+        response = self.http.post("/v1/jobs", json=spec)
+        assert response.status_code == 201, response.text
+        return Job.model_validate_json(response.content)
+
+    def lease(self, *, wait_s: float = 0.0, learner_id: str = "learner") -> Lease:
+        body = {"learner_id": learner_id, "wait_s": wait_s}
+        response = self.http.post("/v1/leases", json=body)
+        assert response.status_code == 200, response.text
+        return Lease.model_validate_json(response.content)
+
+    def round_response(self, lease: Lease, index: int, **request: object) -> httpx.Response:
+        body = RoundRequest.model_validate(
+            {"lease_id": lease.lease_id, "policy_version": index, **request}
+        )
+        return self._post(f"/v1/jobs/{lease.job.job_id}/rounds/{index}", body)
+
+    def round(self, lease: Lease, index: int, **request: object) -> RoundPlan:
+        response = self.round_response(lease, index, **request)
+        assert response.status_code == 200, response.text
+        return RoundPlan.model_validate_json(response.content)
+
+    def finish(self, lease: Lease, **request: object) -> Job:
+        fields = {"status": "succeeded", "stop_reason": "max_rounds", **request}
+        body = FinishRequest.model_validate({"lease_id": lease.lease_id, **fields})
+        response = self._post(f"/v1/jobs/{lease.job.job_id}/finish", body)
+        assert response.status_code == 200, response.text
+        return Job.model_validate_json(response.content)
+
+    def job(self, job_id: str) -> Job:
+        return Job.model_validate_json(self.http.get(f"/v1/jobs/{job_id}").content)
+
+    def cost(self, job_id: str) -> JobCost:
+        return JobCost.model_validate_json(self.http.get(f"/v1/jobs/{job_id}/cost").content)
+
+    def rounds(self, job_id: str) -> RoundPage:
+        return RoundPage.model_validate_json(self.http.get(f"/v1/jobs/{job_id}/rounds").content)
+
+    def landed(self, job_id: str) -> None:
+        """Wait until nothing of a job is in flight."""
+        assert self.parts.launches.wait_landed(job_id, timeout_s=10)
+
+    def _post(self, path: str, body: Message) -> httpx.Response:
+        headers = {"Content-Type": "application/json"}
+        return self.http.post(path, content=body.model_dump_json(), headers=headers)
+
+
+StartScaler = Callable[..., AbstractContextManager[Scaler]]
+
+
+@contextmanager
+def run_scaler(
+    folder: Path, lambdas: LambdaEndpoint, cache: str, /, **changes: object
+) -> Iterator[Scaler]:
+    """Run a scaler with its files in a folder."""
+    settings = Settings.model_validate(
+        {
+            "token": TOKEN,
+            "database": folder / "nitro.sqlite3",
+            "runs_dir": folder / "runs",
+            "cache_url": cache,
+            "lambda_endpoint_url": lambdas.url,
+            "throttle_pause_s": 0.001,
+            "finish_wait_s": 5.0,
+            **changes,
+        }
+    )
+    app = create_app(settings)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with serve(app) as url, httpx.Client(base_url=url, headers=headers, timeout=30) as http:
+        yield Scaler(http=http, parts=app.state.parts, lambdas=lambdas, runs_dir=folder / "runs")
+
+
+def curvature(lambda_max: float, lambda_min: float) -> Curvature:
+    return Curvature(
+        lambda_max=lambda_max,
+        lambda_min=lambda_min,
+        residual=0.001,
+        matvecs=10,
+        num_samples=512,
+        elapsed_s=0.1,
+    )
+
+
+def result(round_index: int, *, env_steps: int = 100, **changes: object) -> RoundResult:
+    counts = TrajectoryCounts(launched=2, used=2, late=0, duplicate=0, lost=0)
+    timing = RoundTiming(
+        plan_s=0.0,
+        collect_s=0.2,
+        update_s=0.3,
+        curvature_s=0.1,
+        evaluate_s=0.0,
+        checkpoint_s=0.1,
+        total_s=0.7,
+    )
+    return RoundResult.model_validate(
+        {
+            "round": round_index,
+            "policy_version": round_index + 1,
+            "trajectories": counts,
+            "env_steps": env_steps,
+            "episode_returns": (),
+            "evaluation": None,
+            "stats": {},
+            "timing": timing,
+            **changes,
+        }
+    )

@@ -1,0 +1,107 @@
+"""The process: how it refuses to start, and how it ends."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.services.scaler.lambda_endpoint import LambdaEndpoint
+from tests.services.scaler.running import TOKEN
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+def start(tmp_path: Path, **environment: str) -> subprocess.Popen[str]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("NITRO_")}
+    settings = {
+        "NITRO_TOKEN": TOKEN,
+        "NITRO_DATABASE": str(tmp_path / "nitro.sqlite3"),
+        "NITRO_PORT": "0",
+        **environment,
+    }
+    return subprocess.Popen(
+        [sys.executable, "-m", "services.scaler.app"],
+        cwd=REPOSITORY,
+        env={**clean, **settings},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def refusal(tmp_path: Path, **environment: str) -> str:
+    process = start(tmp_path, **environment)
+    _, text = process.communicate(timeout=60)
+    assert process.returncode == 2, text
+    assert "Traceback" not in text
+    assert TOKEN not in text
+    return text
+
+
+def wait_for_work(url: str) -> socket.socket:
+    """Ask for a lease and leave the request open."""
+    host, port = url.removeprefix("http://").split(":")
+    body = b'{"learner_id": "l", "wait_s": 60}'
+    head = (
+        f"POST /v1/leases HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    connection = socket.create_connection((host, int(port)), timeout=20)
+    connection.sendall(head.encode() + body)
+    return connection
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        text = refusal(tmp_path, NITRO_PORT=str(port))
+    assert f"cannot listen on 127.0.0.1:{port}" in text
+    assert "NITRO_PORT" in text
+
+
+@pytest.mark.parametrize(
+    ("environment", "named"),
+    [
+        ({"NITRO_TOKEN": "", "NITRO_PORT": "many"}, "NITRO_PORT"),
+        ({"NITRO_DATABASE": "/proc/nitro/x.sqlite3"}, "/proc/nitro/x.sqlite3"),
+        ({"NITRO_TOKEN_FILE": "/none", "NITRO_TOKEN": ""}, "NITRO_TOKEN"),
+        ({"NITRO_CACHE_URL": "http://secret@host"}, "cache URL"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, environment: dict[str, str], named: str) -> None:
+    text = refusal(tmp_path, **environment)
+    assert named in text
+    assert "secret" not in text
+
+
+def test_it_ends_in_order_while_a_learner_waits(tmp_path: Path, lambdas: LambdaEndpoint) -> None:
+    process = start(tmp_path, NITRO_LAMBDA_ENDPOINT_URL=lambdas.url)
+    assert process.stderr is not None
+    with process.stderr as log:
+        url = next(line for line in log if "scaler listens" in line).split("url='")[1].split("'")[0]
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        with httpx.Client(base_url=url, headers=headers, timeout=30) as http:
+            assert http.get("/healthz").json() == {"status": "alive"}
+            with wait_for_work(url) as learner:
+                assert http.get("/readyz").status_code in (200, 503)
+                process.send_signal(signal.SIGTERM)
+                assert learner.recv(1000).startswith(b"HTTP/1.1 204 ")
+            assert process.wait(30) == 0
+        assert "Traceback" not in log.read()
+
+
+def test_it_imports_neither_simulator_nor_arrays() -> None:
+    script = (
+        "import sys, services.scaler.app;"
+        "print({'torch', 'numpy', 'gymnasium', 'mujoco'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "set()"

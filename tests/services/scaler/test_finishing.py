@@ -1,0 +1,149 @@
+"""The end of a job and its bill, added up independently."""
+
+from decimal import Decimal
+
+import pytest
+
+from shared.contracts import JobCost, LedgerLine
+from shared.prices import AWS_US_EAST_1_2026_11 as TABLE
+from tests.services.scaler.lambda_endpoint import healthy
+from tests.services.scaler.running import Scaler, StartScaler, result
+
+SPEC = {
+    "actors": {"min": 3, "max": 3},
+    "evaluation": {"every_rounds": 0},
+    "stop": {"max_rounds": 2},
+}
+
+
+def train(scaler: Scaler, rounds: int = 2) -> str:
+    job = scaler.submit(**SPEC)
+    lease = scaler.lease()
+    for index in range(rounds + 1):
+        scaler.round(lease, index, previous=result(index - 1) if index else None)
+        scaler.landed(job.job_id)
+    scaler.finish(lease)
+    return job.job_id
+
+
+def decimal_sum(cost: JobCost) -> Decimal:
+    return sum(
+        (Decimal(line.quantity) * Decimal(line.unit_price_usd) for line in cost.lines), Decimal(0)
+    )
+
+
+def test_the_bill_is_the_sum_of_its_lines(scaler: Scaler) -> None:
+    cost = scaler.cost(train(scaler))
+    assert cost.reserved_usd == 0
+    assert cost.total_usd == pytest.approx(float(decimal_sum(cost)), rel=1e-12)
+    assert sum(cost.by_item.values()) == pytest.approx(cost.total_usd, rel=1e-12)
+    assert cost.price_table == TABLE.name
+    assert all(text.endswith(".") for text in cost.assumptions)
+
+
+def test_projected_rounds_cost_what_a_hand_calculation_says(scaler: Scaler) -> None:
+    # Each round: 3 actors of 100 ms on a full core, hence 172.75 ms at 1,024 MB, billed as 173 ms;
+    # the learner needs 0.5 s of its own (0.3 update, 0.1 curvature, 0.1 checkpoint).
+    cost = scaler.cost(train(scaler))
+    actor_s = Decimal("0.1") * 1769 / 1024
+    held_s = 2 * (actor_s + Decimal("0.5"))
+    expected = {
+        "learner": held_s * Decimal("0.9776") / 3600,
+        "cache": held_s * Decimal("0.052") / 3600,
+        "scaler": held_s
+        * (Decimal("0.25") * Decimal("0.04048") + Decimal("0.5") * Decimal("0.004445"))
+        / 3600,
+        "lambda_duration": 6 * Decimal("0.173") * Decimal("0.0000166667"),
+        "lambda_requests": 6 * Decimal("0.0000002"),
+    }
+    assert {k: float(v) for k, v in cost.by_item.items()} == pytest.approx(
+        {k: float(v) for k, v in expected.items()}, rel=1e-9
+    )
+    assert cost.projected_wall_s == pytest.approx(float(held_s))
+
+
+def test_on_aws_the_time_that_passed_is_billed(start_scaler: StartScaler) -> None:
+    with start_scaler(ledger_clock="wall") as scaler:
+        job_id = train(scaler)
+        cost = scaler.cost(job_id)
+        job = scaler.job(job_id)
+    assert job.started_at is not None
+    assert job.finished_at is not None
+    billed_s = sum(line.quantity for line in cost.lines if line.item == "learner")
+    assert billed_s == pytest.approx(job.finished_at - job.started_at, abs=0.05)
+    assert cost.by_item["lambda_duration"] == pytest.approx(6 * 0.1 * TABLE.lambda_usd_per_gb_s)
+
+
+def test_money_is_reserved_before_actors_start_and_released_when_all_is_known(
+    scaler: Scaler,
+) -> None:
+    job = scaler.submit(**SPEC)
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    scaler.landed(job.job_id)
+    during = scaler.cost(job.job_id)
+    held = (
+        TABLE.learner_usd_per_s("g6.2xlarge")
+        + TABLE.cache_usd_per_s("cache.t4g.medium")
+        + TABLE.scaler_usd_per_s(vcpu=0.25, memory_gb=0.5)
+    )
+    worst = 6 * (60 * TABLE.lambda_usd_per_gb_s + TABLE.lambda_usd_per_request) + 190 * held
+    assert during.lines == ()
+    assert during.total_usd == during.reserved_usd == pytest.approx(worst)
+    plan = scaler.round(lease, 1, previous=result(0))
+    after = scaler.cost(job.job_id)
+    assert after.lines == plan.settled
+    assert plan.spent_usd == pytest.approx(sum(line.amount_usd for line in plan.settled))
+
+
+def test_every_line_is_told_to_the_learner_once_or_shown_in_the_bill(scaler: Scaler) -> None:
+    job = scaler.submit(**SPEC)
+    lease = scaler.lease()
+    told: list[LedgerLine] = []
+    for index in range(3):
+        plan = scaler.round(lease, index, previous=result(index - 1) if index else None)
+        told += plan.settled
+        scaler.landed(job.job_id)
+    scaler.finish(lease)
+    lines = list(scaler.cost(job.job_id).lines)
+    assert told == lines[: len(told)]
+
+
+def test_the_last_word_may_be_said_twice_but_not_changed(scaler: Scaler) -> None:
+    scaler.submit(**SPEC)
+    lease = scaler.lease()
+    first = scaler.finish(lease, status="failed", stop_reason="error", error="out of luck")
+    again = scaler.finish(lease)
+    assert first == again
+    assert (again.status, again.error) == ("failed", "out of luck")
+    assert scaler.http.put(f"/v1/leases/{lease.lease_id}").status_code == 404
+    assert scaler.round_response(lease, 0).status_code == 409
+
+
+def test_finishing_waits_for_replies_that_are_on_their_way(scaler: Scaler) -> None:
+    job = scaler.submit(actors={"min": 20, "max": 20}, evaluation={"every_rounds": 0})
+    lease = scaler.lease()
+    scaler.lambdas.behave = healthy
+    scaler.round(lease, 0)
+    scaler.finish(lease, status="stopped", stop_reason="user")
+    assert scaler.cost(job.job_id).reserved_usd == 0
+    assert len(scaler.lambdas.rollouts()) == 20
+
+
+def test_rounds_are_listed_page_by_page(scaler: Scaler) -> None:
+    job_id = train(scaler)
+    path = f"/v1/jobs/{job_id}/rounds"
+    first = scaler.http.get(path, params={"limit": 2}).json()
+    rest = scaler.http.get(path, params={"cursor": first["next_cursor"]}).json()
+    indices = [r["plan"]["round"] for r in first["rounds"] + rest["rounds"]]
+    assert (indices, rest["next_cursor"]) == ([0, 1, 2], None)
+
+
+def test_more_than_one_price_table_can_bill(start_scaler: StartScaler) -> None:
+    paper = {"price_table": "paper", "learner_instance": "p3.2xlarge", "cache_node": "none"}
+    with start_scaler(**paper) as scaler:
+        cost = scaler.cost(train(scaler))
+    held_s = cost.projected_wall_s
+    assert cost.by_item["learner"] == pytest.approx(held_s * 3.06 / 3600)
+    assert sum(line.quantity for line in cost.lines if line.item == "lambda_requests") == 6
+    assert cost.by_item["lambda_requests"] == 0

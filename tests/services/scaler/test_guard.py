@@ -1,0 +1,90 @@
+"""Who gets in, and with how much."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from services.scaler.guard import SMALL_BODY_BYTES, TokenError, load_token
+from services.scaler.settings import Settings
+from shared.contracts import Problem
+from tests.services.scaler.running import TOKEN, Scaler, StartScaler
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": ""},
+        {"Authorization": TOKEN},
+        {"Authorization": f"Basic {TOKEN}"},
+        {"Authorization": "Bearer"},
+        {"Authorization": f"Bearer {TOKEN}x"},
+        {"Authorization": f"Bearer {TOKEN[:-1]}"},
+    ],
+)
+def test_nothing_but_the_token_in_the_header_gets_in(
+    lasting_scaler: Scaler, headers: dict[str, str]
+) -> None:
+    for path in ("/v1/jobs", "/v1/nothing", "/metrics"):
+        url = lasting_scaler.http.base_url.join(path)
+        response = httpx.get(url, headers=headers)
+        assert response.status_code == 401
+        assert response.headers["content-type"] == "application/problem+json"
+        assert response.headers["www-authenticate"] == "Bearer"
+        assert TOKEN not in response.text
+
+
+def test_a_token_in_the_query_does_not_count(lasting_scaler: Scaler) -> None:
+    url = lasting_scaler.http.base_url.join(f"/v1/jobs?token={TOKEN}&access_token={TOKEN}")
+    assert httpx.get(url).status_code == 401
+
+
+def test_health_readiness_and_the_api_description_are_open(lasting_scaler: Scaler) -> None:
+    for path in ("/healthz", "/readyz", "/openapi.json"):
+        assert httpx.get(lasting_scaler.http.base_url.join(path)).status_code == 200
+
+
+def test_authentication_can_only_be_turned_off_by_name(start_scaler: StartScaler) -> None:
+    with start_scaler(token=None, auth="disabled") as scaler:
+        assert httpx.get(scaler.http.base_url.join("/v1/jobs")).status_code == 200
+
+
+def test_without_a_token_there_is_no_scaler() -> None:
+    with pytest.raises(TokenError, match=r"NITRO_TOKEN or NITRO_TOKEN_FILE.*NITRO_AUTH=disabled"):
+        load_token(Settings())
+
+
+def test_the_token_may_come_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("secret\n")
+    assert load_token(Settings(token_file=file)) == "secret"
+    assert load_token(Settings(token_file=file, token=SecretStr("other"))) == "other"
+
+
+@pytest.mark.parametrize("content", [None, "", " \n", b"\xff\xfe"])
+def test_a_token_file_that_holds_none_is_named(tmp_path: Path, content: str | bytes | None) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(TokenError, match=f"NITRO_TOKEN_FILE.*{file}"):
+        load_token(Settings(token_file=file))
+
+
+def test_a_body_above_the_limit_is_refused_whether_it_says_its_length_or_not(
+    lasting_scaler: Scaler,
+) -> None:
+    body = b"x" * (SMALL_BODY_BYTES + 1)
+    told = lasting_scaler.http.post("/v1/jobs", content=body)
+    untold = lasting_scaler.http.post("/v1/jobs", content=iter([body[:1000], body[1000:]]))
+    for response in (told, untold):
+        assert response.status_code == 413
+        assert "65536 bytes" in Problem.model_validate_json(response.content).detail
+
+
+def test_rounds_and_results_may_be_larger(lasting_scaler: Scaler) -> None:
+    body = b" " * (SMALL_BODY_BYTES + 1)
+    for path in ("/v1/jobs/none/rounds/0", "/v1/jobs/none/finish"):
+        assert lasting_scaler.http.post(path, content=body).status_code == 422
+        assert lasting_scaler.http.post(path, content=body * 16).status_code == 413

@@ -1,0 +1,256 @@
+"""Invocations through unmodified boto3 against a server that speaks Lambda's API."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from services.scaler.invoker import PooledInvoker, RetryRule, TaskOutcome
+from services.scaler.lambda_function import LambdaFunction
+from services.scaler.settings import Settings
+from shared.contracts import RolloutTask
+from shared.job_spec import EnvironmentRef
+from tests.services.scaler.lambda_endpoint import (
+    LambdaEndpoint,
+    Reply,
+    Task,
+    function_error,
+    report,
+    throttle,
+)
+
+RETRIES = 3
+
+
+def task(actor_index: int = 0, **env_kwargs: str) -> RolloutTask:
+    return RolloutTask(
+        mode="sample",
+        job_id="job",
+        round=1,
+        attempt=0,
+        actor_index=actor_index,
+        policy_version=1,
+        env=EnvironmentRef(env_id="Hopper-v5", env_kwargs=dict(env_kwargs)),
+        steps=256,
+        seed=7,
+    )
+
+
+class Sink:
+    """Collects outcomes from the pool's threads."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[TaskOutcome] = []
+        self._changed = threading.Condition()
+
+    def __call__(self, outcome: TaskOutcome) -> None:
+        with self._changed:
+            self.outcomes.append(outcome)
+            self._changed.notify_all()
+
+    def wait(self, count: int) -> list[TaskOutcome]:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.outcomes) >= count, 10)
+        return sorted(self.outcomes, key=lambda o: o.task.actor_index)
+
+
+@pytest.fixture
+def function(lambdas: LambdaEndpoint) -> Iterator[LambdaFunction]:
+    made = LambdaFunction(
+        Settings(auth="disabled", lambda_endpoint_url=lambdas.url, invoke_pool_size=8)
+    )
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def invoker(function: LambdaFunction) -> Iterator[PooledInvoker]:
+    rule = RetryRule(throttle_retries=RETRIES, first_pause_s=0.001, timeout_s=60.0)
+    pool = PooledInvoker(function, rule, pool_size=8, seed=0)
+    yield pool
+    assert pool.close(wait_s=10)
+
+
+def run_one(invoker: PooledInvoker) -> TaskOutcome:
+    sink = Sink()
+    invoker.submit([task()], sink)
+    return sink.wait(1)[0]
+
+
+def test_every_task_is_invoked_once_on_the_alias_and_reports(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    sink = Sink()
+    invoker.submit([task(i) for i in range(20)], sink)
+    outcomes = sink.wait(20)
+    assert [o.task.actor_index for o in outcomes] == list(range(20))
+    assert all(o.report is not None and o.requests == 1 for o in outcomes)
+    assert {o.billed_s for o in outcomes} == {(0.1,)}
+    assert len(lambdas.rollouts()) == 20
+    assert lambdas.qualifiers == {"live"}
+
+
+def test_a_failed_actor_is_issued_once_more(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    lambdas.behave = lambda t, nth: report(t) if nth else function_error("boom")
+    outcome = run_one(invoker)
+    assert outcome.report is not None
+    assert (outcome.requests, outcome.billed_s, outcome.reissued) == (2, (0.05, 0.1), True)
+
+
+def test_an_actor_that_fails_twice_has_failed_for_good_with_its_reason(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    lambdas.behave = lambda t, nth: function_error("the simulator broke")
+    outcome = run_one(invoker)
+    assert outcome.report is None
+    assert outcome.reason == "Unhandled: ValueError: the simulator broke"
+    assert len(lambdas.events) == 2
+
+
+def test_a_connection_that_breaks_is_billed_to_the_timeout_and_issued_again(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    lambdas.behave = lambda t, nth: report(t) if nth else Reply(cut_short=True, billed_ms=None)
+    outcome = run_one(invoker)
+    assert outcome.report is not None
+    assert outcome.billed_s == (60.0, 0.1)
+
+
+def test_throttles_are_waited_out_and_counted_but_not_billed(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    lambdas.behave = lambda t, nth: throttle() if nth < RETRIES else report(t)
+    outcome = run_one(invoker)
+    assert outcome.report is not None
+    assert (outcome.throttled, outcome.requests, outcome.billed_s) == (RETRIES, 1, (0.1,))
+
+
+def test_throttled_too_often_is_failed_for_good_at_no_cost(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    lambdas.behave = lambda t, nth: throttle()
+    outcome = run_one(invoker)
+    assert outcome.report is None
+    assert "TooManyRequestsException" in outcome.reason
+    assert (outcome.throttled, outcome.requests, outcome.billed_s) == (RETRIES + 1, 0, ())
+    assert len(lambdas.events) == RETRIES + 1
+
+
+def test_a_request_lambda_refuses_is_not_repeated(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    lambdas.behave = lambda t, nth: Reply(
+        status=404,
+        body={"Type": "User", "message": "Function not found"},
+        error_type="ResourceNotFoundException",
+    )
+    outcome = run_one(invoker)
+    assert outcome.report is None
+    assert "Function not found" in outcome.reason
+    assert (len(lambdas.events), outcome.requests) == (1, 0)
+
+
+def test_a_reply_about_another_actor_is_not_believed(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    lambdas.behave = lambda t, nth: report(t, actor_index=5)
+    outcome = run_one(invoker)
+    assert outcome.report is None
+    assert "not ('job', 1, 0, 'sample')" in outcome.reason
+
+
+def test_a_reply_that_is_no_report_says_so(invoker: PooledInvoker, lambdas: LambdaEndpoint) -> None:
+    lambdas.behave = lambda t, nth: Reply(body={"hello": 1})
+    assert "no report" in run_one(invoker).reason
+
+
+def test_without_lambdas_number_the_handlers_own_time_is_billed(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    def behave(event: Task, nth: int) -> Reply:
+        return Reply(body=report(event, total_s=0.25).body, billed_ms=None)
+
+    lambdas.behave = behave
+    assert run_one(invoker).billed_s == (0.25,)
+
+
+def test_an_endpoint_that_is_away_fails_the_task_at_no_cost(tmp_path: Path) -> None:
+    away = Settings(
+        auth="disabled",
+        lambda_endpoint_url="http://127.0.0.1:9",
+        lambda_connect_timeout_s=0.5,
+    )
+    function = LambdaFunction(away)
+    rule = RetryRule(throttle_retries=0, first_pause_s=0.001, timeout_s=60.0)
+    invoker = PooledInvoker(function, rule, pool_size=1)
+    outcome = run_one(invoker)
+    assert (outcome.report, outcome.requests, outcome.billed_s) == (None, 0, ())
+    assert "EndpointConnectionError" in outcome.reason
+    assert invoker.close(wait_s=5)
+    function.close()
+
+
+def test_an_event_that_does_not_fit_is_refused_before_anything_is_launched(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    with pytest.raises(ValueError, match=r"at most 4096 fit.*env_kwargs"):
+        invoker.submit([task(text="x" * 5000)], Sink())
+    assert lambdas.events == []
+
+
+def test_closing_drops_what_has_not_started_and_waits_for_the_rest(
+    function: LambdaFunction, lambdas: LambdaEndpoint
+) -> None:
+    gate = threading.Event()
+    lambdas.behave = lambda t, nth: Reply(body=report(t).body, gate=gate)
+    rule = RetryRule(throttle_retries=0, first_pause_s=0.001, timeout_s=60.0)
+    invoker = PooledInvoker(function, rule, pool_size=2)
+    sink = Sink()
+    invoker.submit([task(i) for i in range(6)], sink)
+    lambdas.wait_events("sample", 2)
+    assert not invoker.close(wait_s=0.01)
+    gate.set()
+    assert invoker.close(wait_s=10)
+    assert len(sink.outcomes) == 2
+    assert len(lambdas.events) == 2
+
+
+def test_no_more_are_in_flight_than_the_account_allows(
+    function: LambdaFunction, lambdas: LambdaEndpoint
+) -> None:
+    gates = [threading.Event() for _ in range(6)]
+
+    def behave(event: Task, nth: int) -> Reply:
+        index = event["actor_index"]
+        assert isinstance(index, int)
+        return Reply(body=report(event).body, gate=gates[index])
+
+    lambdas.behave = behave
+    rule = RetryRule(throttle_retries=0, first_pause_s=0.001, timeout_s=60.0)
+    invoker = PooledInvoker(function, rule, pool_size=6, limit=lambda: 2)
+    sink = Sink()
+    invoker.submit([task(i) for i in range(6)], sink)
+    for done in range(6):
+        expected = min(done + 2, 6)
+        lambdas.wait_events("sample", expected)
+        arrived = lambdas.rollouts()
+        assert len(arrived) == expected
+        actor = arrived[done][3]
+        assert isinstance(actor, int)
+        gates[actor].set()
+        sink.wait(done + 1)
+    assert invoker.close(wait_s=10)
+
+
+def test_closing_ends_the_pause_after_a_throttle_at_once(
+    function: LambdaFunction, lambdas: LambdaEndpoint
+) -> None:
+    lambdas.behave = lambda t, nth: throttle()
+    rule = RetryRule(throttle_retries=20, first_pause_s=3600.0, timeout_s=60.0)
+    invoker = PooledInvoker(function, rule, pool_size=1)
+    invoker.submit([task()], Sink())
+    lambdas.wait_events("sample", 1)
+    assert invoker.close(wait_s=10)

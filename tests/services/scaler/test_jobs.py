@@ -1,0 +1,322 @@
+"""The jobs API, over HTTP."""
+
+import concurrent.futures
+
+import pytest
+
+from shared.cache import TrajectoryCache
+from shared.contracts import EvaluationResult, Job, JobPage, Problem
+from shared.job_spec import JobSpec
+from tests.services.scaler.lambda_endpoint import HOPPER, Reply, function_error, throttle
+from tests.services.scaler.running import Scaler, StartScaler, result
+
+
+def problem(scaler: Scaler, spec: object, *, status: int = 422) -> Problem:
+    response = scaler.http.post("/v1/jobs", json=spec)
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    return Problem.model_validate_json(response.content)
+
+
+def test_a_job_is_queued_with_its_environment_and_a_readable_id(scaler: Scaler) -> None:
+    response = scaler.http.post("/v1/jobs", json={"env_id": "Hopper-v5", "seed": 3})
+    job = Job.model_validate_json(response.content)
+    assert response.status_code == 201
+    assert response.headers["location"] == f"/v1/jobs/{job.job_id}"
+    assert job.job_id.startswith("hopper-v5-")
+    assert (job.status, job.spec.seed, job.environment) == ("queued", 3, HOPPER)
+    assert scaler.job(job.job_id) == job
+
+
+def test_the_environment_is_asked_about_once(scaler: Scaler) -> None:
+    for seed in range(3):
+        scaler.submit(seed=seed)
+    scaler.submit(env_kwargs={"a": 1})
+    assert [e["mode"] for e in scaler.lambdas.events] == ["describe", "describe"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"actors": {"min": 0}}, "actors.min"),
+        ({"actors": {"min": 9, "max": 8}}, "actors.min"),
+        ({"actors": {"min": "many"}}, "actors.min"),
+        ({"actors": {"max": 2.5}}, "actors.max"),
+        ({"hyperparameters": {"foo": 1}}, "hyperparameters.foo"),
+        ({"hyperparameters": {"clip": -1}}, "hyperparameters.clip"),
+        ({"hyperparameters": {"clip": None}}, "hyperparameters.clip"),
+        ({"env_id": "module:Name"}, "env_id"),
+        ({"env_id": 5}, "env_id"),
+        ({"env_kwargs": {"a": {"b": 1}}}, "env_kwargs.a"),
+        ({"stop": {"budget_usd": 0}}, "stop.budget_usd"),
+        ({"stop": {"budget_usd": "Infinity"}}, "stop.budget_usd"),
+        ({"scaling": {"policy": "nitro", "window": 1}}, "scaling.window"),
+        ({"scaling": {"policy": "fixed", "num_actors": 99}}, "scaling.num_actors"),
+        ({"scaling": {"policy": "none"}}, "scaling"),
+        ({"steps_per_actor": 10, "envs_per_actor": 3}, "steps_per_actor"),
+        ({"unknown": 1}, "unknown"),
+        ({"env_kwargs": {"text": "x" * 3000}}, "env_kwargs"),
+        ({"seed": -1}, "seed"),
+        ([], "body"),
+    ],
+)
+def test_a_wrong_field_is_named(lasting_scaler: Scaler, spec: object, field: str) -> None:
+    assert [e.field for e in problem(lasting_scaler, spec).errors] == [field]
+    assert lasting_scaler.lambdas.events == []
+
+
+def test_every_wrong_field_is_listed_once(lasting_scaler: Scaler) -> None:
+    spec = {"seed": "x", "actors": {"min": 0, "max": 0}, "hyperparameters": {"a": None, "b": 1}}
+    fields = [e.field for e in problem(lasting_scaler, spec).errors]
+    assert {"seed", "actors.min", "actors.max"} <= set(fields)
+    assert len(fields) == len(set(fields))
+
+
+def test_json_that_is_none_is_a_bad_request(lasting_scaler: Scaler) -> None:
+    response = lasting_scaler.http.post(
+        "/v1/jobs", content=b"{", headers={"Content-Type": "application/json"}
+    )
+    assert response.status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        ("env_id 'Nope-v0' is no registered environment", "env_id"),
+        ("env_kwargs.colour is not allowed", "env_kwargs.colour"),
+    ],
+)
+def test_what_the_actor_refuses_is_refused_in_its_words(
+    scaler: Scaler, message: str, field: str
+) -> None:
+    scaler.lambdas.behave = lambda t, n: function_error(message, kind="UnsupportedEnvironment")
+    error = problem(scaler, {"env_id": "Nope-v0"}).errors[0]
+    assert (error.field, error.message) == (field, message)
+    assert len(scaler.lambdas.events) == 1
+
+
+def test_an_actor_that_cannot_be_asked_is_no_fault_of_the_job(scaler: Scaler) -> None:
+    for behave in (
+        lambda t, n: throttle(),
+        lambda t, n: function_error("Task timed out", kind="Sandbox.Timedout"),
+    ):
+        scaler.lambdas.behave = behave
+        assert "cannot be asked" in problem(scaler, {}, status=503).detail
+    scaler.lambdas.behave = lambda t, n: Reply(body={"env_id": "x"})
+    problem(scaler, {}, status=502)
+
+
+def test_what_cannot_fit_is_refused_with_the_numbers(start_scaler: StartScaler) -> None:
+    with start_scaler(cache_memory_mb=1) as scaler:
+        scaler.lambdas.concurrency_limit = 10
+        spec = {"actors": {"min": 8, "max": 64}, "stop": {"budget_usd": 0.01}}
+        errors = {e.field: e.message for e in problem(scaler, spec).errors}
+    assert set(errors) == {"actors.max", "steps_per_actor", "stop.budget_usd"}
+    assert "64 actors exceed the account's limit of 10" in errors["actors.max"]
+    assert "the cache has 1 MB" in errors["steps_per_actor"]
+    assert "$0.01 is below the worst case" in errors["stop.budget_usd"]
+
+
+def test_the_same_key_and_body_give_the_same_job(scaler: Scaler) -> None:
+    headers = {"Idempotency-Key": "k-1"}
+    first = scaler.http.post("/v1/jobs", json={"seed": 1}, headers=headers)
+    again = scaler.http.post("/v1/jobs", json={"seed": 1}, headers=headers)
+    other = scaler.http.post("/v1/jobs", json={"seed": 2}, headers=headers)
+    assert (first.status_code, again.status_code, other.status_code) == (201, 200, 422)
+    assert first.json()["job_id"] == again.json()["job_id"]
+    assert "Idempotency-Key" in other.json()["detail"]
+
+
+def test_a_malformed_key_is_named(lasting_scaler: Scaler) -> None:
+    response = lasting_scaler.http.post("/v1/jobs", json={}, headers={"Idempotency-Key": "a b"})
+    assert [e["field"] for e in response.json()["errors"]] == ["Idempotency-Key"]
+
+
+def test_the_same_key_at_the_same_time_makes_one_job(scaler: Scaler) -> None:
+    def post() -> str:
+        headers = {"Idempotency-Key": "k-2"}
+        return str(scaler.http.post("/v1/jobs", json={}, headers=headers).json()["job_id"])
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        ids = {f.result() for f in [pool.submit(post) for _ in range(8)]}
+    assert len(ids) == 1
+
+
+def test_jobs_are_listed_newest_first_page_by_page(scaler: Scaler) -> None:
+    ids = [scaler.submit(seed=i).job_id for i in range(5)]
+    seen: list[str] = []
+    cursor: str | None = None
+    while True:
+        query = {"limit": "2"} | ({"cursor": cursor} if cursor else {})
+        page = JobPage.model_validate_json(scaler.http.get("/v1/jobs", params=query).content)
+        seen += [job.job_id for job in page.jobs]
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert seen == ids[::-1]
+    scaler.http.post(f"/v1/jobs/{ids[2]}/stop")
+    stopped = scaler.http.get("/v1/jobs", params={"status": "stopped"}).json()["jobs"]
+    assert [job["job_id"] for job in stopped] == [ids[2]]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/jobs/none"),
+        ("POST", "/v1/jobs/none/stop"),
+        ("POST", "/v1/jobs/none/resume"),
+        ("DELETE", "/v1/jobs/none"),
+        ("GET", "/v1/jobs/none/rounds"),
+        ("GET", "/v1/jobs/none/cost"),
+        ("GET", "/v1/nothing"),
+    ],
+)
+def test_what_is_not_there_is_a_404(lasting_scaler: Scaler, method: str, path: str) -> None:
+    response = lasting_scaler.http.request(method, path)
+    assert response.status_code == 404
+    Problem.model_validate_json(response.content)
+
+
+def test_an_id_that_could_be_a_path_is_refused(lasting_scaler: Scaler) -> None:
+    for bad in ("..%2f..%2fetc", "A", "a_b", "a" * 64):
+        response = lasting_scaler.http.get(f"/v1/jobs/{bad}")
+        assert response.status_code == 404
+        assert response.headers["content-type"] == "application/problem+json"
+
+
+def test_a_queued_job_stops_at_once_and_a_running_one_when_its_learner_ends_it(
+    scaler: Scaler,
+) -> None:
+    queued, running = scaler.submit(), scaler.submit()
+    scaler.http.post(f"/v1/jobs/{queued.job_id}/stop")
+    lease = scaler.lease()
+    assert lease.job.job_id == running.job_id
+    for _ in range(2):
+        response = scaler.http.post(f"/v1/jobs/{running.job_id}/stop")
+        assert (response.status_code, response.json()["status"]) == (202, "stopping")
+    assert scaler.job(queued.job_id).status == "stopped"
+    assert scaler.job(queued.job_id).stop_reason == "user"
+    assert scaler.http.put(f"/v1/leases/{lease.lease_id}").json()["stop"] == "user"
+    plan = scaler.round(lease, 0)
+    assert (plan.stop, plan.num_actors, plan.num_evaluations) == ("user", 0, 10)
+    evaluation = EvaluationResult(policy_version=0, returns=(1.0, 3.0), lengths=(1, 1))
+    done = scaler.finish(lease, status="stopped", stop_reason="user", final_evaluation=evaluation)
+    assert (done.status, done.progress.last_return) == ("stopped", 2.0)
+
+
+def test_stopping_a_job_that_waits_for_another_learner_closes_its_account(
+    scaler: Scaler,
+) -> None:
+    job = scaler.submit(actors={"min": 1, "max": 1}, evaluation={"every_rounds": 0})
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    scaler.landed(job.job_id)
+    scaler.http.delete(f"/v1/leases/{lease.lease_id}")
+    scaler.http.post(f"/v1/jobs/{job.job_id}/stop")
+    cost = scaler.cost(job.job_id)
+    assert cost.reserved_usd == 0
+    assert cost.total_usd > 0
+
+
+def test_a_stopped_job_resumes_with_its_unfinished_round_afresh(scaler: Scaler) -> None:
+    job = scaler.submit(actors={"min": 2, "max": 2}, stop={"max_rounds": 5})
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    scaler.round(lease, 1, previous=result(0))
+    scaler.finish(lease, status="stopped", stop_reason="user")
+    response = scaler.http.post(f"/v1/jobs/{job.job_id}/resume", json={"max_rounds": 9})
+    assert (response.status_code, response.json()["status"]) == (202, "queued")
+    resumed = scaler.lease()
+    assert resumed.job.spec.stop.max_rounds == 9
+    assert resumed.job.progress.rounds == 1
+    plan = scaler.round(resumed, 1, previous=result(0))
+    assert (plan.num_actors, plan.age_s) == (2, 0)
+    scaler.landed(job.job_id)
+    assert sorted(scaler.lambdas.rollouts()) == sorted(
+        (job.job_id, index, 0, actor) for index in (0, 1, 1) for actor in (0, 1)
+    )
+
+
+def test_resuming_removes_the_cancel_mark_and_the_rounds_leftovers(
+    scaler: Scaler, cache: TrajectoryCache
+) -> None:
+    job = scaler.submit(actors={"min": 1, "max": 1})
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    scaler.landed(job.job_id)
+    scaler.finish(lease, status="failed", stop_reason="error", error="broke")
+    cache.request_cancel(job.job_id)
+    cache.store_result(job.job_id, 0, mode="sample", actor_index=0, payload=b"old")
+    scaler.http.post(f"/v1/jobs/{job.job_id}/resume")
+    assert not cache.is_cancelled(job.job_id)
+    assert cache.stored(job.job_id, 0) == []
+    assert scaler.job(job.job_id).error is None
+
+
+@pytest.mark.parametrize(
+    ("request_body", "field"),
+    [
+        ({"budget_usd": 1.0}, "budget_usd"),
+        ({"max_rounds": 3}, "max_rounds"),
+        ({"budget_usd": 0}, "budget_usd"),
+        ({"rounds": 3}, "rounds"),
+    ],
+)
+def test_resuming_can_only_raise(
+    scaler: Scaler, request_body: dict[str, object], field: str
+) -> None:
+    job = scaler.submit()
+    scaler.http.post(f"/v1/jobs/{job.job_id}/stop")
+    response = scaler.http.post(f"/v1/jobs/{job.job_id}/resume", json=request_body)
+    assert response.status_code == 422
+    assert [e.field for e in Problem.model_validate_json(response.content).errors] == [field]
+    assert scaler.job(job.job_id).status == "stopped"
+
+
+def test_a_job_whose_rounds_are_done_resumes_only_with_more_of_them(scaler: Scaler) -> None:
+    job = scaler.submit(actors={"min": 1, "max": 1}, stop={"max_rounds": 1})
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    assert scaler.round(lease, 1, previous=result(0)).stop == "max_rounds"
+    scaler.finish(lease, status="stopped", stop_reason="user")
+    path = f"/v1/jobs/{job.job_id}/resume"
+    assert scaler.http.post(path).json()["errors"][0]["field"] == "max_rounds"
+    assert scaler.http.post(path, json={"max_rounds": 2}).status_code == 202
+    assert scaler.round(scaler.lease(), 1, previous=result(0)).stop is None
+
+
+def test_jobs_in_other_states_do_not_resume(scaler: Scaler) -> None:
+    job = scaler.submit()
+    path = f"/v1/jobs/{job.job_id}/resume"
+    assert scaler.http.post(path).status_code == 202  # nothing to change: harmless to repeat
+    assert scaler.http.post(path, json={"max_rounds": 99}).status_code == 409
+    lease = scaler.lease()
+    scaler.finish(lease)
+    assert scaler.http.post(path).status_code == 409
+
+
+def test_a_finished_job_can_be_forgotten_with_its_files(
+    scaler: Scaler, cache: TrajectoryCache
+) -> None:
+    job = scaler.submit(actors={"min": 1, "max": 1})
+    folder = scaler.runs_dir / job.job_id
+    (folder / "checkpoints").mkdir(parents=True)
+    path = f"/v1/jobs/{job.job_id}"
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    cache.publish_policy(job.job_id, 0, b"weights")
+    assert scaler.http.delete(path).status_code == 409
+    scaler.finish(lease)
+    assert scaler.http.delete(path).status_code == 204
+    assert scaler.http.delete(path).status_code == 404
+    assert not folder.exists()
+    assert cache.fetch_policy(job.job_id, 0) is None
+
+
+def test_the_api_description_is_complete(lasting_scaler: Scaler) -> None:
+    document = lasting_scaler.http.get("/openapi.json").json()
+    assert "/v1/jobs/{job_id}/rounds/{round_index}" in document["paths"]
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            assert operation.get("description") or operation.get("summary"), (method, path)
+    assert JobSpec.__name__ in document["components"]["schemas"]

@@ -1,0 +1,178 @@
+"""Who trains what: claiming, renewing, losing and giving up."""
+
+import concurrent.futures
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from services.scaler.leases import LeaseDesk
+from services.scaler.store.base import JobRecord
+from services.scaler.store.sqlite import SqliteStore
+from shared.contracts import Job, Lease
+from shared.job_spec import JobSpec
+from tests.services.scaler.lambda_endpoint import HOPPER
+from tests.services.scaler.running import Scaler, StartScaler, result
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    opened = SqliteStore(tmp_path / "jobs.sqlite3")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def desk(store: SqliteStore, clock: Clock) -> LeaseDesk:
+    return LeaseDesk(store, ttl_s=30.0, heartbeat_every_s=5.0, now=clock)
+
+
+def add_job(store: SqliteStore, job_id: str) -> None:
+    job = Job(job_id=job_id, spec=JobSpec(), environment=HOPPER, status="queued", created_at=0.0)
+    store.create(JobRecord(job=job), None)
+
+
+def claimed(lease: Lease | None) -> Lease:
+    assert lease is not None
+    return lease
+
+
+def test_jobs_are_leased_oldest_first_and_each_once(store: SqliteStore, desk: LeaseDesk) -> None:
+    for job_id in ("b", "a"):
+        add_job(store, job_id)
+    assert [claimed(desk.claim("l")).job.job_id for _ in range(2)] == ["b", "a"]
+    assert desk.claim("l") is None
+
+
+def test_a_silent_learner_loses_its_job_to_the_next(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock
+) -> None:
+    add_job(store, "a")
+    first = claimed(desk.claim("one"))
+    clock.now += 29.9
+    assert desk.claim("two") is None
+    clock.now += 0.2
+    second = claimed(desk.claim("two"))
+    assert second.job.job_id == "a"
+    assert second.lease_id != first.lease_id
+    with pytest.raises(Exception, match="no lease"):
+        desk.heartbeat(first.lease_id)
+    assert desk.heartbeat(second.lease_id).stop is None
+
+
+def test_heartbeats_keep_a_job(store: SqliteStore, desk: LeaseDesk, clock: Clock) -> None:
+    add_job(store, "a")
+    lease = claimed(desk.claim("one"))
+    for _ in range(10):
+        clock.now += 20
+        assert desk.heartbeat(lease.lease_id).expires_in_s == 30
+        assert desk.claim("two") is None
+
+
+def test_time_nobody_trained_is_not_held_against_the_job(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock
+) -> None:
+    add_job(store, "a")
+    desk.claim("one")
+    clock.now += 1000  # the lease ran out after 30
+    desk.claim("two")
+    record = store.job("a")
+    assert record is not None
+    assert (record.held_carry_s, record.accounted_until) == (30.0, clock.now)
+
+
+def test_a_restarted_scaler_gives_learners_a_full_term(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock
+) -> None:
+    add_job(store, "a")
+    lease = claimed(desk.claim("one"))
+    clock.now += 500
+    desk.extend_all()
+    assert desk.claim("two") is None
+    assert desk.heartbeat(lease.lease_id).expires_in_s == 30
+
+
+def test_a_lease_given_up_frees_the_job_and_may_be_given_up_twice(scaler: Scaler) -> None:
+    job = scaler.submit()
+    lease = scaler.lease()
+    for _ in range(2):
+        assert scaler.http.delete(f"/v1/leases/{lease.lease_id}").status_code == 204
+    assert scaler.job(job.job_id).status == "queued"
+    assert scaler.http.put(f"/v1/leases/{lease.lease_id}").status_code == 404
+    assert scaler.lease().job.job_id == job.job_id
+
+
+def test_without_work_the_answer_is_empty(scaler: Scaler) -> None:
+    response = scaler.http.post("/v1/leases", json={"learner_id": "l", "wait_s": 0})
+    assert (response.status_code, response.content) == (204, b"")
+
+
+def test_a_waiting_learner_gets_a_job_the_moment_it_is_queued(scaler: Scaler) -> None:
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(scaler.lease, wait_s=30.0)
+        job = scaler.submit()
+        assert waiting.result(20).job.job_id == job.job_id
+
+
+def test_a_waiting_learner_takes_over_when_a_lease_runs_out(start_scaler: StartScaler) -> None:
+    with start_scaler(lease_ttl_s=0.5, heartbeat_every_s=0.1) as scaler:
+        job = scaler.submit()
+        scaler.lease()
+        assert scaler.lease(wait_s=30.0).job.job_id == job.job_id
+
+
+def test_a_learner_that_stopped_waiting_gets_no_job(scaler: Scaler) -> None:
+    with pytest.raises(Exception, match="timed out"):
+        scaler.http.post("/v1/leases", json={"learner_id": "gone", "wait_s": 30}, timeout=0.2)
+    scaler.submit()
+    assert scaler.lease(wait_s=10, learner_id="here").heartbeat_every_s == 5.0
+
+
+def test_two_learners_never_get_the_same_job(scaler: Scaler) -> None:
+    for _ in range(4):
+        scaler.submit()
+    start = threading.Barrier(4)
+
+    def lease() -> str:
+        start.wait(10)
+        return scaler.lease(wait_s=10).job.job_id
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        ids = [f.result() for f in [pool.submit(lease) for _ in range(4)]]
+    assert len(set(ids)) == 4
+
+
+def test_calls_under_a_lost_lease_are_refused(start_scaler: StartScaler) -> None:
+    with start_scaler(lease_ttl_s=0.2, heartbeat_every_s=0.1) as scaler:
+        scaler.submit()
+        old = scaler.lease()
+        scaler.lease(wait_s=10)
+        assert scaler.round_response(old, 0).status_code == 409
+        finish = {"lease_id": old.lease_id, "status": "failed", "stop_reason": "error"}
+        path = f"/v1/jobs/{old.job.job_id}/finish"
+        assert scaler.http.post(path, json=finish).status_code == 409
+
+
+def test_leases_survive_a_restart(start_scaler: StartScaler) -> None:
+    with start_scaler() as scaler:
+        scaler.submit(actors={"min": 1, "max": 1})
+        lease = scaler.lease()
+        scaler.round(lease, 0)
+        scaler.landed(lease.job.job_id)
+    with start_scaler() as scaler:
+        assert scaler.http.put(f"/v1/leases/{lease.lease_id}").status_code == 200
+        assert scaler.round(lease, 1, previous=result(0)).num_actors == 1

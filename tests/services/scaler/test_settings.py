@@ -1,0 +1,49 @@
+import pytest
+from pydantic import ValidationError
+
+from services.scaler.settings import Settings
+
+
+def test_the_defaults_are_consistent() -> None:
+    basis = Settings().cost_basis()
+    assert basis.learner_usd_per_s * 3600 == pytest.approx(0.9776)
+    assert basis.memory_gb == 1
+
+
+def test_every_setting_says_what_it_is() -> None:
+    undescribed = [n for n, f in Settings.model_fields.items() if not f.description]
+    assert undescribed == []
+
+
+def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NITRO_PORT", "9999")
+    monkeypatch.setenv("NITRO_TOKEN", "secret")
+    settings = Settings()
+    assert settings.port == 9999
+    assert "secret" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"port": 70000}, "port"),
+        ({"token": " "}, "token"),
+        ({"invoke_pool_size": 0}, "invoke_pool_size"),
+        ({"lambda_timeout_s": float("inf")}, "lambda_timeout_s"),
+        ({"auth": "off"}, "auth"),
+        ({"price_table": "free"}, "known: aws-us-east-1-2026-11, paper"),
+        ({"lambda_timeout_s": 80.0}, "NITRO_LAMBDA_READ_TIMEOUT_S (75) must exceed"),
+        ({"heartbeat_every_s": 30.0}, "NITRO_HEARTBEAT_EVERY_S (30) must be below"),
+        ({"learner_instance": "abacus"}, "NITRO_LEARNER_INSTANCE"),
+        ({"price_table": "paper", "learner_instance": "p3.2xlarge"}, "NITRO_CACHE_NODE"),
+    ],
+)
+def test_nonsense_is_refused_by_name(changes: dict[str, object], named: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        Settings.model_validate(changes)
+    assert named in str(refused.value)
+
+
+def test_the_papers_prices_can_be_chosen() -> None:
+    settings = Settings(price_table="paper", learner_instance="p3.2xlarge", cache_node="none")
+    assert settings.cost_basis().learner_usd_per_s * 3600 == pytest.approx(3.06)
