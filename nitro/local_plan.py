@@ -19,6 +19,8 @@ NAMES = ("cache", "emulator", "scaler", "learner")
 FUNCTION_NAME = "nitro-actor"
 MEMORY_MB = 1024
 """Actor memory (section 8.1)."""
+PROVISIONED = 64
+"""Environments kept warm while a job runs, part of the bill (section 8.1)."""
 TIMEOUT_S = 60
 """Longest run of one actor (section 8.1)."""
 QUEUE_S = 600
@@ -165,6 +167,7 @@ def _scaler(plan: LocalPlan) -> ProcessPlan:
         "NITRO_HEARTBEAT_EVERY_S": str(HEARTBEAT_S),
         "NITRO_SHUTDOWN_WAIT_S": "1",
         "NITRO_LEDGER_CLOCK": "projected",
+        "NITRO_PROVISIONED_CONCURRENCY": str(PROVISIONED),
         # Credentials of nobody: the emulator does not check them, and AWS would refuse them.
         "AWS_ACCESS_KEY_ID": "local",
         "AWS_SECRET_ACCESS_KEY": "local",

@@ -51,6 +51,11 @@ class RoundLostError(RuntimeError):
 class LeftEarly(Exception):  # noqa: N818 - not an error: the job goes on elsewhere, or later
     """The learner has to let go of the job before a round was done."""
 
+    def __init__(self, why: str, *, stop: StopReason | None = None) -> None:
+        super().__init__(why)
+        self.stop = stop
+        """Why the job itself ends here; None when it goes on elsewhere."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingParts:
@@ -199,7 +204,10 @@ class RoundLoop:
                     "why": collected.failures,
                 },
             )
-            collector.reopen(self._open_round(attempt, collected.missing))
+            again = self._open_round(attempt, collected.missing)
+            if again.stop is not None:
+                raise LeftEarly(f"not reopened: {again.reason}", stop=again.stop)
+            collector.reopen(again)
             collected = collector.trajectories()
         if self._usable(plan, collected):
             return collected
@@ -214,7 +222,7 @@ class RoundLoop:
     def _usable(self, plan: RoundPlan, collected: CollectedRound) -> bool:
         lease = self._parts.lease
         if collected.missing and lease.should_leave:
-            raise LeftEarly("asked to leave while a round was being collected")
+            raise LeftEarly("asked to leave while a round was collected", stop=lease.stop)
         # Never train on nothing, whatever the quorum says.
         return len(collected.trajectories) >= max(1, plan.quorum)
 

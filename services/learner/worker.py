@@ -81,8 +81,10 @@ class Worker:
                 stop_reason, evaluation = self._run_job(job, held, scaler)
                 status: JobStatus = "succeeded" if stop_reason in _COMPLETED else "stopped"
                 self._end(job, held, scaler, status, stop_reason, evaluation=evaluation)
-            except (LeftEarly, LeaseLostError) as reason:
-                self._leave(job, held, scaler, str(reason))
+            except LeftEarly as reason:
+                self._leave(job, held, scaler, reason)
+            except LeaseLostError as error:
+                _LOG.warning("job left", extra={"job": job.job_id, "why": str(error)})
             except Exception as error:
                 # The boundary of one job: every failure becomes the job's recorded error.
                 _LOG.exception("job failed", extra={"job": job.job_id})
@@ -126,12 +128,12 @@ class Worker:
         finally:
             board.close()
 
-    def _leave(self, job: Job, held: HeldLease, scaler: ScalerClient, why: str) -> None:
-        _LOG.info("job left", extra={"job": job.job_id, "why": why})
+    def _leave(self, job: Job, held: HeldLease, scaler: ScalerClient, reason: LeftEarly) -> None:
+        _LOG.info("job left", extra={"job": job.job_id, "why": str(reason)})
         if held.lost:
             return
-        if held.stop is not None:
-            self._end(job, held, scaler, "stopped", held.stop)
+        if reason.stop is not None:
+            self._end(job, held, scaler, "stopped", reason.stop)
             return
         try:
             scaler.give_up(held.lease_id)
