@@ -19,18 +19,12 @@ import httpx
 from pydantic import ValidationError
 
 from nitro.errors import EXIT_FAILED, EXIT_USAGE, CommandError
-from shared.contracts import (
-    Job,
-    JobCost,
-    JobPage,
-    JobStatus,
-    Problem,
-    ResumeRequest,
-    RoundPage,
-    RoundRecord,
-)
+from shared.billing import JobCost
+from shared.contracts import RoundPage, RoundRecord
 from shared.job_spec import JobSpec
+from shared.jobs import Job, JobPage, JobStatus, ResumeRequest
 from shared.message import Message
+from shared.problem import Problem
 
 _RETRY_SAFE = 2
 """Further tries of a connection that could not be opened; nothing was sent, so nothing repeats."""

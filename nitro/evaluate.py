@@ -13,9 +13,10 @@ from nitro.report import read_job
 from services.learner.checkpoint import Checkpoint, CheckpointError, CheckpointStore
 from shared import codec
 from shared.artifacts import LocalArtifacts
-from shared.contracts import Job, RolloutTask
+from shared.contracts import RolloutTask
 from shared.envs import UnsupportedEnvironment, make_environment
 from shared.job_spec import EnvironmentRef
+from shared.jobs import Job
 from shared.policy import NumpyPolicy, PolicyError, load_policy
 from shared.seeds import actor_seed
 

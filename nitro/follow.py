@@ -7,7 +7,8 @@ from threading import Event
 from time import monotonic
 
 from nitro.client import ApiUnreachableError, NitroClient
-from shared.contracts import FINISHED, Job, RoundPlan, RoundRecord
+from shared.contracts import RoundPlan, RoundRecord
+from shared.jobs import FINISHED, Job
 
 _RECENT = 5
 """Rounds whose mean duration the remaining ones are assumed to take."""

@@ -9,7 +9,8 @@ from rich.text import Text
 
 from nitro.errors import CommandError
 from nitro.summary import duration, number
-from shared.contracts import Job, JobCost, JobStatus
+from shared.billing import JobCost
+from shared.jobs import Job, JobStatus
 
 _STATUSES: tuple[JobStatus, ...] = get_args(JobStatus)
 

@@ -13,8 +13,8 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from nitro.errors import CommandError
-from nitro.report import Run, series
-from shared.contracts import LedgerItem
+from nitro.report import Run, series, training_return
+from shared.billing import LedgerItem
 
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
@@ -105,7 +105,7 @@ def _twin(panel: Axes, label: str, colour: str) -> Axes:
 
 
 def _returns(panel: Axes, run: Run) -> None:
-    rounds, means = series(run, lambda line: line.training_return)
+    rounds, means = series(run, training_return)
     panel.plot(
         rounds,
         means,

@@ -6,38 +6,21 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from nitro.errors import CommandError
 from shared.artifacts import JOB_FILE, LEDGER_FILE, ROUNDS_FILE
-from shared.contracts import (
-    Curvature,
-    EvaluationResult,
-    Job,
-    LedgerLine,
-    RoundPlan,
-    RoundResult,
-)
+from shared.billing import LedgerLine
+from shared.contracts import EvaluationResult, RoundLine
+from shared.jobs import Job
 
 M = TypeVar("M", bound=BaseModel)
 
 
-class RoundLine(BaseModel):
-    """One line of `rounds.jsonl`; fields of later versions are passed over."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    plan: RoundPlan
-    result: RoundResult | None = None
-    curvature: Curvature | None = None
-    evaluation: EvaluationResult | None = None
-    """Evaluation of the policy this round starts from; also after the last update."""
-
-    @property
-    def training_return(self) -> float | None:
-        """Mean return of the training episodes that ended in this round, None without any."""
-        returns = self.result.episode_returns if self.result else ()
-        return fmean(returns) if returns else None
+def training_return(line: RoundLine) -> float | None:
+    """Return the mean return of the training episodes that ended in a round, None without any."""
+    returns = line.result.episode_returns if line.result else ()
+    return fmean(returns) if returns else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +71,9 @@ def read_run(folder: Path) -> Run:
         CommandError: The folder is no run, or a file in it is damaged; names file and line.
     """
     rounds = {line.plan.round: line for line in _lines(folder / ROUNDS_FILE, RoundLine)}
+    # Actors' time is billed at two prices, with and without provisioned concurrency.
     ledger = {
-        (line.round, line.attempt, line.item): line
+        (line.round, line.attempt, line.item, line.unit_price_usd): line
         for line in _lines(folder / LEDGER_FILE, LedgerLine)
     }
     return Run(

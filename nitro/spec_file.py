@@ -9,9 +9,9 @@ from pydantic import BaseModel, JsonValue, ValidationError
 from pydantic_core import ErrorDetails
 
 from nitro.errors import CommandError
-from shared.contracts import FieldError
 from shared.hyperparameters import PpoHyperparameters, resolve
 from shared.job_spec import ActorRange, FixedScaling, JobSpec, NitroScaling
+from shared.problem import FieldError
 
 JsonObject = dict[str, JsonValue]
 

@@ -8,7 +8,9 @@ from pydantic import BaseModel, ConfigDict
 from rich.table import Table
 from rich.text import Text
 
-from shared.contracts import Job, JobCost, JobStatus, RoundRecord, StopReason
+from shared.billing import JobCost
+from shared.contracts import RoundRecord
+from shared.jobs import Job, JobStatus, StopReason
 
 
 class Projection(BaseModel):

@@ -18,8 +18,8 @@ from nitro.progress import ProgressView, progress_view
 from nitro.report import read_job, read_run
 from nitro.spec_file import build_spec
 from nitro.summary import Summary, summarise, summary_table
-from shared.contracts import FINISHED, Job
 from shared.job_spec import JobSpec
+from shared.jobs import FINISHED, Job
 
 _LAST_WORD_S = 10.0
 """How long after a job's end its learner may take to complete the run's folder."""

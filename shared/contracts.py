@@ -9,53 +9,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, FiniteFloat, TypeAdapter
 
-from shared.job_spec import EnvironmentRef, JobSpec
+from shared.billing import LedgerLine
+from shared.job_spec import EnvironmentRef
+from shared.jobs import Job, StopReason
 from shared.message import Count, Identifier, JobId, Message, NonNegativeFloat, PositiveInt
-
-StopReason = Literal["max_rounds", "target_return", "budget", "max_wall", "user", "error"]
-JobStatus = Literal["queued", "running", "stopping", "succeeded", "stopped", "failed"]
-FINISHED: frozenset[JobStatus] = frozenset({"succeeded", "stopped", "failed"})
-
-
-# --- environment ----------------------------------------------------------------------------
-
-
-class ObservationSpec(Message):
-    """One observation: a box of numbers."""
-
-    shape: tuple[PositiveInt, ...]
-    dtype: Literal["float32", "uint8"]
-    """Type on the wire; environments that give float64 are cast to float32."""
-
-
-class ContinuousActionSpec(Message):
-    """A bounded box of real actions."""
-
-    kind: Literal["continuous"] = "continuous"
-    low: tuple[FiniteFloat, ...]
-    high: tuple[FiniteFloat, ...]
-
-
-class DiscreteActionSpec(Message):
-    """One of `n` actions, numbered from 0."""
-
-    kind: Literal["discrete"] = "discrete"
-    n: PositiveInt
-
-
-ActionSpec = Annotated[ContinuousActionSpec | DiscreteActionSpec, Field(discriminator="kind")]
-
-
-class EnvironmentSpec(Message):
-    """What the actor image says about an environment: all the learner ever needs to know of it."""
-
-    env_id: str
-    observation: ObservationSpec
-    action: ActionSpec
-    max_episode_steps: PositiveInt | None
-    versions: dict[str, str]
-    """Library name to version, for the run's record."""
-
 
 # --- actor ----------------------------------------------------------------------------------
 
@@ -86,6 +43,7 @@ class DescribeTask(Message):
 
 
 ActorTask = Annotated[RolloutTask | DescribeTask, Field(discriminator="mode")]
+
 ACTOR_TASK: TypeAdapter[RolloutTask | DescribeTask] = TypeAdapter(ActorTask)
 
 
@@ -192,28 +150,6 @@ class RoundRequest(Message):
     previous: RoundResult | None = None
 
 
-LedgerItem = Literal[
-    "learner",
-    "lambda_duration",
-    "lambda_requests",
-    "provisioned_concurrency",
-    "cache",
-    "scaler",
-]
-
-
-class LedgerLine(Message):
-    """One item of one round's bill: `amount_usd = quantity * unit_price_usd`."""
-
-    round: Count
-    attempt: Count
-    item: LedgerItem
-    quantity: NonNegativeFloat
-    unit: Literal["second", "GB-second", "request"]
-    unit_price_usd: NonNegativeFloat
-    amount_usd: NonNegativeFloat
-
-
 class RoundPlan(Message):
     """The scaler's answer: the round as it is being launched, or why there is none."""
 
@@ -270,44 +206,6 @@ class RoundRecord(Message):
     """Of the newest attempt; None while invocations are in flight."""
 
 
-# --- jobs and leases ------------------------------------------------------------------------
-
-
-class JobProgress(Message):
-    """How far a job is."""
-
-    rounds: Count = 0
-    env_steps: Count = 0
-    last_return: FiniteFloat | None = None
-    """Mean of the latest evaluation."""
-    best_return: FiniteFloat | None = None
-
-
-class Job(Message):
-    """A job as the API shows it."""
-
-    job_id: JobId
-    spec: JobSpec
-    environment: EnvironmentSpec
-    status: JobStatus
-    stop_reason: StopReason | None = None
-    error: str | None = None
-    created_at: float
-    """Unix seconds, like every `_at` field."""
-    started_at: float | None = None
-    finished_at: float | None = None
-    progress: JobProgress = JobProgress()
-    spent_usd: NonNegativeFloat = 0.0
-
-
-class JobPage(Message):
-    """Jobs, newest first."""
-
-    jobs: tuple[Job, ...]
-    next_cursor: str | None
-    """Pass as `cursor` to get the next page; None at the end."""
-
-
 class RoundPage(Message):
     """Rounds in order."""
 
@@ -315,28 +213,7 @@ class RoundPage(Message):
     next_cursor: str | None
 
 
-class JobCost(Message):
-    """A job's bill so far."""
-
-    job_id: JobId
-    total_usd: NonNegativeFloat
-    """Settled lines plus what is reserved for the round in flight."""
-    reserved_usd: NonNegativeFloat
-    by_item: dict[LedgerItem, NonNegativeFloat]
-    lines: tuple[LedgerLine, ...]
-    price_table: str
-    projected_wall_s: NonNegativeFloat
-    """How long the same rounds would take on AWS."""
-    assumptions: tuple[str, ...]
-
-
-class ResumeRequest(Message):
-    """Continue a stopped or failed job."""
-
-    budget_usd: Annotated[FiniteFloat, Field(gt=0)] | None = None
-    """Raises the job's budget; None keeps it."""
-    max_rounds: PositiveInt | None = None
-    """Raises the job's number of rounds; None keeps it."""
+# --- leases ---------------------------------------------------------------------------------
 
 
 class LeaseRequest(Message):
@@ -374,19 +251,16 @@ class FinishRequest(Message):
     final_evaluation: EvaluationResult | None = None
 
 
-class Problem(Message):
-    """An error, as RFC 9457 `application/problem+json`."""
-
-    type: str = "about:blank"
-    title: str
-    status: int
-    detail: str
-    errors: tuple["FieldError", ...] = ()
+# --- record ---------------------------------------------------------------------------------
 
 
-class FieldError(Message):
-    """One wrong field of a request."""
+class RoundLine(Message):
+    """One line of `rounds.jsonl`, a run's record and the source of truth for every plot."""
 
-    field: str
-    """Dotted path, such as `actors.min`."""
-    message: str
+    plan: RoundPlan
+    result: RoundResult | None
+    """None in the last line, which only holds the final evaluation."""
+    curvature: Curvature | None
+    """Of the policy after the update."""
+    evaluation: EvaluationResult | None
+    """Of the policy before the update, the one the round was collected with."""

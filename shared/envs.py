@@ -15,7 +15,7 @@ from gymnasium.envs.registration import registry
 from gymnasium.spaces import Box, Discrete, Space
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from shared.contracts import (
+from shared.environment_spec import (
     ActionSpec,
     ContinuousActionSpec,
     DiscreteActionSpec,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from shared import codec
-from shared.contracts import ContinuousActionSpec, DiscreteActionSpec, EnvironmentSpec
+from shared.environment_spec import ContinuousActionSpec, DiscreteActionSpec, EnvironmentSpec
 from shared.message import JobId
 
 _TRAJECTORY_FORMAT = "nitro-trajectory/1"

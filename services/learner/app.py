@@ -20,7 +20,7 @@ from services.learner.tracking import LearnerMetrics
 from services.learner.worker import Worker
 from shared.artifacts import LocalArtifacts
 from shared.cache import TrajectoryCache
-from shared.contracts import Job
+from shared.jobs import Job
 from shared.logs import configure_logging
 
 

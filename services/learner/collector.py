@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from shared.cache import Arrival, Mode, TrajectoryCache
 from shared.codec import CodecError
-from shared.contracts import EnvironmentSpec, RoundPlan, TrajectoryCounts
+from shared.contracts import RoundPlan, TrajectoryCounts
+from shared.environment_spec import EnvironmentSpec
 from shared.trajectory import (
     Episode,
     Trajectory,

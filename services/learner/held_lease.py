@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import Self
 
 from services.learner.scaler_client import LeaseLostError, ScalerClient, ScalerError
-from shared.contracts import Lease, StopReason
+from shared.contracts import Lease
+from shared.jobs import StopReason
 
 _LOG = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from services.learner import mlp
 from services.learner.distributions import Categorical, Distribution, Gaussian
 from services.learner.mlp import Layer
-from shared.contracts import ContinuousActionSpec, EnvironmentSpec
+from shared.environment_spec import ContinuousActionSpec, EnvironmentSpec
 from shared.hyperparameters import PpoHyperparameters
 
 HIDDEN_INIT_NORM = 1.0

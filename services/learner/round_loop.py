@@ -26,19 +26,19 @@ from services.learner.algorithms.base import Algorithm
 from services.learner.checkpoint import Checkpoint, CheckpointStore, RunState
 from services.learner.collector import CollectedRound, RoundCollector
 from services.learner.held_lease import HeldLease
-from services.learner.run_record import RoundLine, RunRecord
+from services.learner.run_record import RunRecord
 from services.learner.scaler_client import ScalerClient
 from shared import codec
 from shared.cache import TrajectoryCache
 from shared.contracts import (
     EvaluationResult,
-    Job,
+    RoundLine,
     RoundPlan,
     RoundRequest,
     RoundResult,
     RoundTiming,
-    StopReason,
 )
+from shared.jobs import Job, StopReason
 from shared.trajectory import Episode
 
 _LOG = logging.getLogger(__name__)

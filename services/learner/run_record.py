@@ -21,30 +21,12 @@ from shared.artifacts import (
     ROUNDS_FILE,
     ArtifactStore,
 )
-from shared.contracts import (
-    Curvature,
-    EvaluationResult,
-    Job,
-    LedgerLine,
-    RoundPlan,
-    RoundResult,
-)
+from shared.billing import LedgerLine
+from shared.contracts import RoundLine
 from shared.hyperparameters import resolve
-from shared.message import Message
+from shared.jobs import Job
 
 _LIBRARIES = ("nitro-rl", "torch", "numpy", "redis", "zstandard", "pydantic")
-
-
-class RoundLine(Message):
-    """One line of `rounds.jsonl`."""
-
-    plan: RoundPlan
-    result: RoundResult | None
-    """None in the last line, which only holds the final evaluation."""
-    curvature: Curvature | None
-    """Of the policy after the update."""
-    evaluation: EvaluationResult | None
-    """Of the policy before the update, the one the round was collected with."""
 
 
 class RunRecord:

@@ -13,17 +13,10 @@ from typing import Self, TypeVar
 import httpx
 from pydantic import ValidationError
 
-from shared.contracts import (
-    FinishRequest,
-    JobCost,
-    Lease,
-    LeaseRequest,
-    LeaseState,
-    Problem,
-    RoundPlan,
-    RoundRequest,
-)
+from shared.billing import JobCost
+from shared.contracts import FinishRequest, Lease, LeaseRequest, LeaseState, RoundPlan, RoundRequest
 from shared.message import Message
+from shared.problem import Problem
 
 _LOG = logging.getLogger(__name__)
 _RETRY_STATUS = frozenset({429, 502, 503, 504})

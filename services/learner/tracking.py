@@ -8,7 +8,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from services.learner.run_record import RoundLine
+from shared.contracts import RoundLine
 
 
 class LearnerMetrics:

@@ -12,12 +12,13 @@ from services.learner.algorithms.base import Algorithm
 from services.learner.checkpoint import CheckpointStore, RunState
 from services.learner.held_lease import HeldLease
 from services.learner.round_loop import LeftEarly, RoundLoop, TrainingParts
-from services.learner.run_record import RoundLine, RunRecord
+from services.learner.run_record import RunRecord
 from services.learner.scaler_client import LeaseLostError, ScalerClient, ScalerError
 from services.learner.tracking import LearnerMetrics, TensorBoard
 from shared.artifacts import ArtifactStore
 from shared.cache import TrajectoryCache
-from shared.contracts import EvaluationResult, FinishRequest, Job, JobStatus, Lease, StopReason
+from shared.contracts import EvaluationResult, FinishRequest, Lease, RoundLine
+from shared.jobs import Job, JobStatus, StopReason
 
 _LOG = logging.getLogger(__name__)
 _LEASE_WAIT_S = 1.0

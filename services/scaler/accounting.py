@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from services.scaler.ledger import Clock, Settlement, settle, settle_held
 from services.scaler.store.base import JobRecord, LaunchOutcome, OpenAttempt
-from shared.contracts import LedgerLine
+from shared.billing import LedgerLine
 from shared.costs import CostBasis
 
 

@@ -18,9 +18,11 @@ from services.scaler.invoker import ActorFunction
 from services.scaler.lambda_function import Execution, LambdaApiError, error_message
 from services.scaler.problem import ApiError, invalid
 from services.scaler.quota import ConcurrencyQuota
-from shared.contracts import ContinuousActionSpec, DescribeTask, EnvironmentSpec, FieldError
+from shared.contracts import DescribeTask
+from shared.environment_spec import ContinuousActionSpec, EnvironmentSpec
 from shared.hyperparameters import resolve
 from shared.job_spec import EnvironmentRef, JobSpec
+from shared.problem import FieldError
 
 _MAX_KNOWN = 256
 _TRIES = 3

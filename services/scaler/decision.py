@@ -21,8 +21,9 @@ from services.scaler.quota import granted
 from services.scaler.scaling.base import ScalingDecision, ScalingInput
 from services.scaler.scaling.registry import scaling_policy
 from services.scaler.stopping import Standing, stop_reason
-from shared.contracts import Curvature, RoundPlan, StopReason
+from shared.contracts import Curvature, RoundPlan
 from shared.job_spec import EvaluationRule, JobSpec
+from shared.jobs import StopReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,11 @@ from services.scaler.ledger import Clock, assumptions, by_item
 from services.scaler.problem import not_found
 from services.scaler.progress import evaluated
 from services.scaler.store.base import Change, JobRecord, RoundEntry, Store, change_job
+from shared.billing import JobCost
 from shared.cache import CacheError
-from shared.contracts import FinishRequest, Job, JobCost, RoundPage, RoundRecord
+from shared.contracts import FinishRequest, RoundPage, RoundRecord
 from shared.costs import CostBasis
+from shared.jobs import Job
 
 _LOG = logging.getLogger(__name__)
 

@@ -29,16 +29,10 @@ from services.scaler.store.base import (
     change_job,
 )
 from shared.cache import CacheError
-from shared.contracts import (
-    FINISHED,
-    FieldError,
-    Job,
-    JobPage,
-    JobStatus,
-    ResumeRequest,
-)
 from shared.costs import CostBasis
 from shared.job_spec import JobSpec
+from shared.jobs import FINISHED, Job, JobPage, JobStatus, ResumeRequest
+from shared.problem import FieldError
 
 _LOG = logging.getLogger(__name__)
 _SLUG = re.compile(r"[^a-z0-9]+")

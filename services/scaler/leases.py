@@ -18,7 +18,8 @@ from services.scaler.store.base import (
     Store,
     change_job,
 )
-from shared.contracts import Job, JobStatus, Lease, LeaseState
+from shared.contracts import Lease, LeaseState
+from shared.jobs import Job, JobStatus
 
 _LOG = logging.getLogger(__name__)
 _LEASABLE: tuple[JobStatus, ...] = ("queued", "running", "stopping")

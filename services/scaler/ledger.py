@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from services.scaler.store.base import LaunchOutcome, OpenAttempt
-from shared.contracts import LaunchCounts, LedgerItem, LedgerLine
+from shared.billing import LedgerItem, LedgerLine
+from shared.contracts import LaunchCounts
 from shared.costs import (
     EXECUTIONS_PER_TASK,
     CostBasis,

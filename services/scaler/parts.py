@@ -23,9 +23,9 @@ from services.scaler.store.base import StoreError
 from services.scaler.store.sqlite import SqliteStore
 from shared.artifacts import LocalArtifacts
 from shared.cache import CacheError, TrajectoryCache
-from shared.contracts import JobStatus
 from shared.costs import CostBasis
 from shared.job_spec import JobSpec
+from shared.jobs import JobStatus
 
 _STATUSES: tuple[JobStatus, ...] = (
     "queued",

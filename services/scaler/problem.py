@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from services.scaler.store.base import StoreError
-from shared.contracts import FieldError, Problem
+from shared.problem import FieldError, Problem
 
 MEDIA_TYPE = "application/problem+json"
 _NAMED_FIELD = re.compile(r"^([a-z_][a-z0-9_.]*) \(")

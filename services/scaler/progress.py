@@ -2,7 +2,8 @@
 
 import statistics
 
-from shared.contracts import EvaluationResult, JobProgress, RoundResult
+from shared.contracts import EvaluationResult, RoundResult
+from shared.jobs import JobProgress
 
 
 def mean_return(evaluation: EvaluationResult | None) -> float | None:

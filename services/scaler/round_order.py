@@ -5,7 +5,8 @@ from typing import Literal
 
 from services.scaler.problem import ApiError, conflict, invalid
 from services.scaler.store.base import PlannedAttempt, RoundEntry
-from shared.contracts import FieldError, RoundRequest
+from shared.contracts import RoundRequest
+from shared.problem import FieldError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

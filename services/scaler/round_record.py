@@ -2,7 +2,8 @@
 
 from services.scaler.decision import Decision
 from services.scaler.store.base import JobRecord, LaunchOutcome, PlannedAttempt, RoundEntry
-from shared.contracts import LedgerLine, RoundPlan, RoundRequest, RoundResult
+from shared.billing import LedgerLine
+from shared.contracts import RoundPlan, RoundRequest, RoundResult
 
 
 def round_plan(

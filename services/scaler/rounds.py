@@ -47,11 +47,8 @@ from services.scaler.store.base import (
     Store,
     change_job,
 )
-from shared.contracts import (
-    LedgerLine,
-    RoundPlan,
-    RoundRequest,
-)
+from shared.billing import LedgerLine
+from shared.contracts import RoundPlan, RoundRequest
 from shared.costs import CostBasis
 
 _LOG = logging.getLogger(__name__)

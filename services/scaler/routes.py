@@ -12,24 +12,20 @@ from starlette.types import Receive, Scope, Send
 from services.scaler.parts import Parts
 from services.scaler.problem import MEDIA_TYPE, problem_response
 from services.scaler.rounds import Answer, RoundDesk
+from shared.billing import JobCost
 from shared.contracts import (
-    FieldError,
     FinishRequest,
-    Job,
-    JobCost,
-    JobPage,
-    JobStatus,
     Lease,
     LeaseRequest,
     LeaseState,
-    Problem,
-    ResumeRequest,
     RoundPage,
     RoundPlan,
     RoundRequest,
 )
 from shared.job_spec import JobSpec
+from shared.jobs import Job, JobPage, JobStatus, ResumeRequest
 from shared.message import Identifier, JobId
+from shared.problem import FieldError, Problem
 
 JobPath = Annotated[JobId, Path(description="Id of a job, such as `hopper-v5-3f9a1c2b`.")]
 LeasePath = Annotated[Identifier, Path(description="Id of a lease.")]

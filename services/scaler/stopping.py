@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from shared.contracts import StopReason
 from shared.job_spec import StopRule
+from shared.jobs import StopReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 from nitro.client import NitroClient
 from nitro.local import LocalSystem
-from shared.contracts import FINISHED, Job
 from shared.job_spec import JobSpec
+from shared.jobs import FINISHED, Job
 
 PATIENCE_S = 240.0
 """Bound on any wait: far above what the work takes, so that a hang ends the test with a message."""

@@ -9,7 +9,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from nitro.client import NitroClient
 from nitro.local import LocalSystem
-from shared.contracts import JobCost
+from shared.billing import JobCost
 from tests.e2e.runs import (
     final_weights,
     timeless_rounds,

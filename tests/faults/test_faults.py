@@ -9,7 +9,7 @@ import pytest
 
 from nitro.client import NitroClient
 from nitro.local import LocalSystem
-from shared.contracts import Job
+from shared.jobs import Job
 from tests.e2e.runs import (
     FAST_LEASES,
     final_weights,
@@ -150,9 +150,7 @@ def test_a_scaler_killed_mid_round_launches_nothing_twice(runs_dir: Path) -> Non
         broken.break_actors(start_delay_ms=500.0)
         job_id = broken.client.submit(spec).job_id
         wait_until(broken.client, job_id, lambda job: job.progress.rounds >= 2, broken.system)
-        wait_until(
-            broken.client, job_id, lambda _: broken.stats()["in_flight"] == 8, broken.system
-        )
+        wait_until(broken.client, job_id, lambda _: broken.stats()["in_flight"] == 8, broken.system)
         broken.system.kill("scaler")
         broken.break_actors()
         broken.system.restart("scaler")

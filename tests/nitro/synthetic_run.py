@@ -5,21 +5,18 @@ import math
 import random
 from pathlib import Path
 
+from shared.billing import LedgerLine
 from shared.contracts import (
-    ContinuousActionSpec,
     Curvature,
-    EnvironmentSpec,
     EvaluationResult,
-    Job,
-    JobProgress,
-    LedgerLine,
-    ObservationSpec,
     RoundPlan,
     RoundResult,
     RoundTiming,
     TrajectoryCounts,
 )
+from shared.environment_spec import ContinuousActionSpec, EnvironmentSpec, ObservationSpec
 from shared.job_spec import JobSpec
+from shared.jobs import Job, JobProgress
 
 JOB_ID = "hopper-v5-3f2a"
 _PRICES = {

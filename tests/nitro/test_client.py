@@ -9,8 +9,8 @@ from nitro.client import ApiError, ApiUnreachableError, NitroClient, problem_lin
 from nitro.errors import EXIT_FAILED, EXIT_USAGE
 from nitro.follow import RoundFeed, Snapshot, follow
 from nitro.local import LocalSystem
-from shared.contracts import FieldError, Problem
 from shared.job_spec import JobSpec
+from shared.problem import FieldError, Problem
 
 
 def last_look(client: NitroClient, job_id: str, system: LocalSystem) -> Snapshot:

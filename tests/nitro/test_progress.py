@@ -4,7 +4,8 @@ from rich.console import Console
 
 from nitro.follow import Snapshot
 from nitro.progress import LineView, LiveView, panel, progress_view, sparkline
-from shared.contracts import JobProgress, RoundRecord
+from shared.contracts import RoundRecord
+from shared.jobs import JobProgress
 from tests.nitro.synthetic_run import evaluation, job, plan, result
 
 

@@ -4,7 +4,9 @@ import pytest
 from rich.console import Console
 
 from nitro.summary import duration, number, summarise, summary_table
-from shared.contracts import JobCost, JobProgress, RoundRecord
+from shared.billing import JobCost
+from shared.contracts import RoundRecord
+from shared.jobs import JobProgress
 from tests.nitro.synthetic_run import evaluation, job, plan, result
 
 COST = JobCost(

@@ -10,7 +10,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Space
 from gymnasium.wrappers import ClipReward, TimeLimit
 
-from shared.contracts import ContinuousActionSpec, DiscreteActionSpec, EnvironmentSpec
+from shared.environment_spec import ContinuousActionSpec, DiscreteActionSpec, EnvironmentSpec
 from shared.envs import StepLimit, UnsupportedEnvironment, describe, make_environment
 from shared.job_spec import EnvironmentRef, EnvKwarg
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from shared import codec
-from shared.contracts import (
+from shared.environment_spec import (
     ContinuousActionSpec,
     DiscreteActionSpec,
     EnvironmentSpec,

@@ -8,9 +8,10 @@ import torch
 from services.learner.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
 from services.learner.algorithms.ppo import Ppo
 from services.learner.networks import PolicyPayload
-from shared.contracts import Curvature, Job
+from shared.contracts import Curvature
 from shared.hyperparameters import resolve
 from shared.job_spec import DetectorRule
+from shared.jobs import Job
 from shared.trajectory import Trajectory
 
 

@@ -22,7 +22,8 @@ from services.learner.algorithms.ppo_loss import STATS, ppo_gradient
 from services.learner.batch import TrainingBatch, build_batch
 from services.learner.curvature import measure_curvature
 from services.learner.networks import ActorCritic, PolicyPayload, build_network, policy_payload
-from shared.contracts import Curvature, EnvironmentSpec
+from shared.contracts import Curvature
+from shared.environment_spec import EnvironmentSpec
 from shared.hyperparameters import PpoHyperparameters
 from shared.job_spec import DetectorRule
 from shared.trajectory import Trajectory

@@ -11,15 +11,9 @@ from typing import Protocol
 
 from pydantic import FiniteFloat
 
-from shared.contracts import (
-    EvaluationResult,
-    Job,
-    JobStatus,
-    LaunchCounts,
-    LedgerLine,
-    RoundPlan,
-    RoundResult,
-)
+from shared.billing import LedgerLine
+from shared.contracts import EvaluationResult, LaunchCounts, RoundPlan, RoundResult
+from shared.jobs import Job, JobStatus
 from shared.message import Count, Identifier, Message, NonNegativeFloat
 
 _MAX_CONFLICTS = 50

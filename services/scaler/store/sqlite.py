@@ -15,7 +15,8 @@ from services.scaler.store.base import (
     StoreError,
     VersionConflictError,
 )
-from shared.contracts import JobStatus, LedgerLine
+from shared.billing import LedgerLine
+from shared.jobs import JobStatus
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS jobs (

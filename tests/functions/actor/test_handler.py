@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from shared import codec
 from shared.cache import TrajectoryCache
-from shared.contracts import ActorReport, EnvironmentSpec, RolloutTask
+from shared.contracts import ActorReport, RolloutTask
+from shared.environment_spec import EnvironmentSpec
 
 Arrays = dict[str, NDArray[np.generic]]
 MakePolicy = Callable[[int, int], tuple[Arrays, dict[str, str]]]

@@ -3,12 +3,8 @@
 import numpy as np
 
 from shared.cache import TrajectoryCache
-from shared.contracts import (
-    DiscreteActionSpec,
-    EnvironmentSpec,
-    ObservationSpec,
-    RoundPlan,
-)
+from shared.contracts import RoundPlan
+from shared.environment_spec import DiscreteActionSpec, EnvironmentSpec, ObservationSpec
 from shared.trajectory import Episode, Trajectory, encode_episode, encode_trajectory
 
 STEPS = 5

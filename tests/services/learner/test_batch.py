@@ -8,7 +8,7 @@ import torch
 
 from services.learner.batch import TrainingBatch, build_batch
 from services.learner.networks import ActorCritic, build_network
-from shared.contracts import EnvironmentSpec
+from shared.environment_spec import EnvironmentSpec
 from shared.hyperparameters import PpoHyperparameters
 from shared.trajectory import Trajectory
 from tests.services.learner.test_advantages import naive_advantages

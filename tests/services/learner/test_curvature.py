@@ -8,7 +8,7 @@ import torch
 from services.learner.batch import TrainingBatch, build_batch
 from services.learner.curvature import evenly_spread, measure_curvature
 from services.learner.networks import ActorCritic
-from shared.contracts import EnvironmentSpec
+from shared.environment_spec import EnvironmentSpec
 from shared.hyperparameters import PpoHyperparameters
 from shared.job_spec import DetectorRule
 from tests.services.learner.test_surrogate import CASES, autograd_hessian, network_of

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from services.learner.networks import build_network, policy_payload
-from shared.contracts import EnvironmentSpec
+from shared.environment_spec import EnvironmentSpec
 from shared.hyperparameters import PpoHyperparameters
 from tests.services.learner.trajectories import CONTINUOUS, DISCRETE
 

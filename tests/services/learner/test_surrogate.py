@@ -7,7 +7,7 @@ from torch import Tensor
 
 from services.learner.networks import ActorCritic, build_network
 from services.learner.surrogate import PolicySurrogate
-from shared.contracts import DiscreteActionSpec, EnvironmentSpec, ObservationSpec
+from shared.environment_spec import DiscreteActionSpec, EnvironmentSpec, ObservationSpec
 from shared.hyperparameters import PpoHyperparameters
 from tests.services.learner.trajectories import CONTINUOUS, DISCRETE
 

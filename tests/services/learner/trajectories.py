@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from services.learner.networks import ActorCritic
-from shared.contracts import (
+from shared.environment_spec import (
     ContinuousActionSpec,
     DiscreteActionSpec,
     EnvironmentSpec,

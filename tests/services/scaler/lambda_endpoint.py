@@ -16,12 +16,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from shared.contracts import (
-    ActorReport,
-    ContinuousActionSpec,
-    EnvironmentSpec,
-    ObservationSpec,
-)
+from shared.contracts import ActorReport
+from shared.environment_spec import ContinuousActionSpec, EnvironmentSpec, ObservationSpec
 
 HOPPER = EnvironmentSpec(
     env_id="Hopper-v5",

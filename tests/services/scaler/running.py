@@ -10,11 +10,10 @@ import httpx
 from services.scaler.app import create_app
 from services.scaler.parts import Parts
 from services.scaler.settings import Settings
+from shared.billing import JobCost
 from shared.contracts import (
     Curvature,
     FinishRequest,
-    Job,
-    JobCost,
     Lease,
     RoundPage,
     RoundPlan,
@@ -23,6 +22,7 @@ from shared.contracts import (
     RoundTiming,
     TrajectoryCounts,
 )
+from shared.jobs import Job
 from shared.message import Message
 from tests.services.scaler.lambda_endpoint import LambdaEndpoint, serve
 

@@ -19,9 +19,11 @@ from services.scaler.decision import Concurrency, Situation, decide_reopening, d
 from services.scaler.ledger import NOTHING_LAUNCHED, Clock
 from services.scaler.stopping import Standing
 from services.scaler.store.base import JobRecord, LaunchOutcome, OpenAttempt
-from shared.contracts import Job, LaunchCounts, LedgerLine, RoundPlan
+from shared.billing import LedgerLine
+from shared.contracts import LaunchCounts, RoundPlan
 from shared.costs import CostBasis
 from shared.job_spec import JobSpec
+from shared.jobs import Job
 from shared.prices import AWS_US_EAST_1_2026_11
 from tests.services.scaler.lambda_endpoint import HOPPER
 

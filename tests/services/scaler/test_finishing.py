@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from shared.contracts import JobCost, LedgerLine
+from shared.billing import JobCost, LedgerLine
 from shared.prices import AWS_US_EAST_1_2026_11 as TABLE
 from tests.services.scaler.lambda_endpoint import healthy
 from tests.services.scaler.running import Scaler, StartScaler, result

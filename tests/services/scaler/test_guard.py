@@ -8,7 +8,7 @@ from pydantic import SecretStr
 
 from services.scaler.guard import SMALL_BODY_BYTES, TokenError, load_token
 from services.scaler.settings import Settings
-from shared.contracts import Problem
+from shared.problem import Problem
 from tests.services.scaler.running import TOKEN, Scaler, StartScaler
 
 

@@ -5,8 +5,10 @@ import concurrent.futures
 import pytest
 
 from shared.cache import TrajectoryCache
-from shared.contracts import EvaluationResult, Job, JobPage, Problem
+from shared.contracts import EvaluationResult
 from shared.job_spec import JobSpec
+from shared.jobs import Job, JobPage
+from shared.problem import Problem
 from tests.services.scaler.lambda_endpoint import HOPPER, Reply, function_error, throttle
 from tests.services.scaler.running import Scaler, StartScaler, result
 

@@ -10,8 +10,9 @@ import pytest
 from services.scaler.leases import LeaseDesk
 from services.scaler.store.base import JobRecord
 from services.scaler.store.sqlite import SqliteStore
-from shared.contracts import Job, Lease
+from shared.contracts import Lease
 from shared.job_spec import JobSpec
+from shared.jobs import Job
 from tests.services.scaler.lambda_endpoint import HOPPER
 from tests.services.scaler.running import Scaler, StartScaler, result
 

@@ -5,7 +5,8 @@ import pytest
 from services.scaler.problem import ApiError
 from services.scaler.round_order import place
 from services.scaler.store.base import PlannedAttempt, RoundEntry
-from shared.contracts import RoundPlan, RoundRequest, StopReason
+from shared.contracts import RoundPlan, RoundRequest
+from shared.jobs import StopReason
 from tests.services.scaler.running import result
 
 

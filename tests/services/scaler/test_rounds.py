@@ -8,7 +8,8 @@ import time
 import pytest
 
 from shared.cache import TrajectoryCache
-from shared.contracts import EvaluationResult, Problem
+from shared.contracts import EvaluationResult
+from shared.problem import Problem
 from shared.seeds import actor_seed
 from tests.services.scaler.lambda_endpoint import (
     Reply,

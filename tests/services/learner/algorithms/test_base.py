@@ -3,8 +3,8 @@
 import torch
 
 from services.learner.algorithms.base import build_algorithm
-from shared.contracts import Job
 from shared.job_spec import JobSpec
+from shared.jobs import Job
 from tests.services.learner.trajectories import CONTINUOUS
 
 

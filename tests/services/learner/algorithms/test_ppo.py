@@ -12,7 +12,7 @@ from services.learner.algorithms.policy_update import StateArrays
 from services.learner.algorithms.ppo import KL_COEFFICIENT_MIN, Ppo, adapted_kl_coefficient
 from services.learner.algorithms.ppo_loss import ppo_loss
 from services.learner.batch import build_batch
-from shared.contracts import EnvironmentSpec
+from shared.environment_spec import EnvironmentSpec
 from shared.hyperparameters import PpoHyperparameters
 from shared.job_spec import DetectorRule
 from shared.trajectory import Trajectory

@@ -17,8 +17,9 @@ from services.scaler.store.base import (
     change_job,
 )
 from services.scaler.store.sqlite import SqliteStore
-from shared.contracts import Job, LedgerLine
+from shared.billing import LedgerLine
 from shared.job_spec import JobSpec
+from shared.jobs import Job
 from tests.services.scaler.lambda_endpoint import HOPPER
 from tests.services.scaler.test_round_order import entry, planned
 

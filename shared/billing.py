@@ -1,0 +1,41 @@
+"""The bill of a job: one line per item of each round."""
+
+from typing import Literal
+
+from shared.message import Count, JobId, Message, NonNegativeFloat
+
+LedgerItem = Literal[
+    "learner",
+    "lambda_duration",
+    "lambda_requests",
+    "provisioned_concurrency",
+    "cache",
+    "scaler",
+]
+
+
+class LedgerLine(Message):
+    """One item of one round's bill: `amount_usd = quantity * unit_price_usd`."""
+
+    round: Count
+    attempt: Count
+    item: LedgerItem
+    quantity: NonNegativeFloat
+    unit: Literal["second", "GB-second", "request"]
+    unit_price_usd: NonNegativeFloat
+    amount_usd: NonNegativeFloat
+
+
+class JobCost(Message):
+    """A job's bill so far."""
+
+    job_id: JobId
+    total_usd: NonNegativeFloat
+    """Settled lines plus what is reserved for the round in flight."""
+    reserved_usd: NonNegativeFloat
+    by_item: dict[LedgerItem, NonNegativeFloat]
+    lines: tuple[LedgerLine, ...]
+    price_table: str
+    projected_wall_s: NonNegativeFloat
+    """How long the same rounds would take on AWS."""
+    assumptions: tuple[str, ...]

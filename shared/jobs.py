@@ -1,0 +1,59 @@
+"""Jobs as the API shows them, and what a user may ask of one."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, FiniteFloat
+
+from shared.environment_spec import EnvironmentSpec
+from shared.job_spec import JobSpec
+from shared.message import Count, JobId, Message, NonNegativeFloat, PositiveInt
+
+StopReason = Literal["max_rounds", "target_return", "budget", "max_wall", "user", "error"]
+
+JobStatus = Literal["queued", "running", "stopping", "succeeded", "stopped", "failed"]
+
+FINISHED: frozenset[JobStatus] = frozenset({"succeeded", "stopped", "failed"})
+
+
+class JobProgress(Message):
+    """How far a job is."""
+
+    rounds: Count = 0
+    env_steps: Count = 0
+    last_return: FiniteFloat | None = None
+    """Mean of the latest evaluation."""
+    best_return: FiniteFloat | None = None
+
+
+class Job(Message):
+    """A job as the API shows it."""
+
+    job_id: JobId
+    spec: JobSpec
+    environment: EnvironmentSpec
+    status: JobStatus
+    stop_reason: StopReason | None = None
+    error: str | None = None
+    created_at: float
+    """Unix seconds, like every `_at` field."""
+    started_at: float | None = None
+    finished_at: float | None = None
+    progress: JobProgress = JobProgress()
+    spent_usd: NonNegativeFloat = 0.0
+
+
+class JobPage(Message):
+    """Jobs, newest first."""
+
+    jobs: tuple[Job, ...]
+    next_cursor: str | None
+    """Pass as `cursor` to get the next page; None at the end."""
+
+
+class ResumeRequest(Message):
+    """Continue a stopped or failed job."""
+
+    budget_usd: Annotated[FiniteFloat, Field(gt=0)] | None = None
+    """Raises the job's budget; None keeps it."""
+    max_rounds: PositiveInt | None = None
+    """Raises the job's number of rounds; None keeps it."""
