@@ -1,0 +1,118 @@
+"""The benchmarks: `python -m benchmarks`, or `make bench`."""
+
+import argparse
+import importlib
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol, cast
+
+from rich.console import Console
+
+from benchmarks.environment import describe_environment
+from benchmarks.measurement import Effort, progress
+from benchmarks.record import Result, Row
+from benchmarks.table import result_table
+
+NAMES = (
+    "actor_rollout",
+    "training_throughput",
+    "curvature",
+    "wire",
+    "start_up",
+    "decision",
+)
+"""Modules of this package, in the order they are run."""
+_RESULTS = Path(__file__).with_name("results")
+_PLAIN_WIDTH = 140
+"""Columns of a table that is not shown on a terminal."""
+_EXAMPLES = """\
+examples:
+  python -m benchmarks                         everything, about five minutes
+  python -m benchmarks wire start_up           two of them
+  python -m benchmarks --quick                 does it run at all? saves nothing
+  NITRO_PEERS_PYTHON=~/sb3/bin/python python -m benchmarks actor_rollout
+                                               peers from an environment you have
+
+benchmarks: {names}
+
+Each prints a table and writes its raw samples, with versions and machine, to
+{{out}}/{{name}}.json. Close other programs first: ratios survive a busy machine, targets may not.
+""".format(names=", ".join(NAMES))
+
+
+class Benchmark(Protocol):
+    """What a benchmark's module offers."""
+
+    TITLE: str
+
+    def measure(self, effort: Effort) -> list[Row]:
+        """Measure everything and return one row per claim."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run benchmarks; returns 1 if one could not be run, whether or not targets are met."""
+    options = _parser().parse_args(arguments)
+    unknown = [name for name in options.names if name not in NAMES]
+    if unknown:
+        sys.stderr.write(f"no benchmark {', '.join(unknown)}; known: {', '.join(NAMES)}\n")
+        return 2
+    out = options.out or (None if options.quick else _RESULTS)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_PLAIN_WIDTH)
+    failed = []
+    for name in options.names or NAMES:
+        try:
+            result = run(name, Effort(quick=options.quick))
+        except Exception as error:  # one that fails must not cost the others
+            failed.append(name)
+            sys.stderr.write(f"{name} failed: {type(error).__name__}: {error}\n")
+            continue
+        console.print(result_table(result))
+        if out is not None:
+            progress(f"saved {result.save(out)}")
+    if failed:
+        sys.stderr.write(f"not measured: {', '.join(failed)}\n")
+    return 1 if failed else 0
+
+
+def run(name: str, effort: Effort) -> Result:
+    """Run one benchmark."""
+    start = time.monotonic()
+    progress(f"{name} ...")
+    environment = describe_environment()
+    benchmark = cast("Benchmark", importlib.import_module(f"benchmarks.{name}"))
+    rows = tuple(benchmark.measure(effort))
+    progress(f"{name} took {time.monotonic() - start:.0f} s")
+    quick = " --quick" if effort.quick else ""
+    return Result(
+        name=name,
+        title=benchmark.TITLE,
+        command=f"python -m benchmarks {name}{quick}",
+        environment=environment,
+        rows=rows,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure every performance claim beside its peer, in turn, in one run.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run (default: all)")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder for the JSON (default: benchmarks/results)"
+    )
+    parser.add_argument("--quick", action="store_true", help="smoke run with meaningless numbers")
+    return parser
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("interrupted")

@@ -1,0 +1,192 @@
+"""Time and accuracy of the curvature measurement, on a real round of 16 actors.
+
+Beside 100 Lanczos steps of PyHessian's kind, once on the same samples and once on the whole round
+as the paper's implementation has it, and beside SciPy's `eigsh` on our own products. Which share of
+a round it takes is measured by `training_throughput`.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+from benchmarks import pyhessian_kind
+from benchmarks.measurement import Effort, interleaved, progress
+from benchmarks.real_actor import RealActor
+from benchmarks.record import Row, Series, Target
+from services.learner.algorithms.ppo import Ppo
+from services.learner.batch import TrainingBatch, build_batch
+from services.learner.curvature import evenly_spread, measure_curvature
+from services.learner.networks import ActorCritic, policy_payload
+from services.learner.surrogate import PolicySurrogate
+from services.learner.torch_settings import configure_torch
+from shared.hyperparameters import PpoHyperparameters
+from shared.job_spec import DetectorRule
+from shared.policy import load_policy
+
+TITLE = "Curvature of the surrogate objective, Hopper-v5, 16 actors of 256 steps"
+_NUM_ACTORS = 16
+_TIMES_PYHESSIAN = 6.0
+_TOLERATED_PERCENT = 1.0
+
+
+@dataclass(slots=True)
+class Contender:
+    """One way to find both ends of the spectrum, and what it found last."""
+
+    find: Callable[[], tuple[float, float, int]]
+    """Returns λmax, λmin and the number of products."""
+    threads: int
+    """Torch's, while it finds them."""
+    lambda_max: float = 0.0
+    lambda_min: float = 0.0
+    products: int = 0
+
+    def sample(self) -> float:
+        """Find them once; return the seconds it took."""
+        torch.set_num_threads(self.threads)
+        start = time.perf_counter()
+        self.lambda_max, self.lambda_min, self.products = self.find()
+        return time.perf_counter() - start
+
+
+def measure(effort: Effort) -> list[Row]:
+    """Measure on a policy after its first update."""
+    configure_torch()
+    progress("one round of rollouts and its update")
+    network, batch = _updated_policy(effort)
+    rule = DetectorRule()
+    few = evenly_spread(batch.num_samples, rule.num_samples)
+    everything = torch.arange(batch.num_samples)
+    threads = torch.get_num_threads()
+    contenders = {
+        "ours": Contender(lambda: _ours(network, batch, rule), threads),
+        "same": _at_its_best(lambda: _pyhessian(network, batch, few), threads),
+        "whole": _at_its_best(lambda: _pyhessian(network, batch, everything), threads),
+        "eigsh": _at_its_best(lambda: _eigsh(network, batch, few, rule), threads),
+    }
+    contenders["ours"].sample()  # the others are warm from finding their threads
+    progress("measuring its curvature")
+    samplers = {name: contender.sample for name, contender in contenders.items()}
+    samples = interleaved(samplers, repeats=effort.of(7), warm_up=False)
+    torch.set_num_threads(threads)
+    return _time_rows(samples, len(few), batch.num_samples) + _value_rows(contenders)
+
+
+def _at_its_best(find: Callable[[], tuple[float, float, int]], threads: int) -> Contender:
+    """Return a contender with one thread or the learner's number, whichever is faster here."""
+    candidates = [Contender(find, count) for count in {1, threads}]
+    return min(candidates, key=lambda contender: contender.sample())
+
+
+def _time_rows(samples: dict[str, tuple[float, ...]], few: int, whole: int) -> list[Row]:
+    ours = _series("ours", "s", samples["ours"])
+    pyhessian = f"PyHessian's kind, {pyhessian_kind.STEPS} steps"
+    return [
+        Row(
+            what=f"time, same {few} samples",
+            ours=ours,
+            peer=_series(pyhessian, "s", samples["same"]),
+            target=Target(of="ratio", bound="at_least", value=_TIMES_PYHESSIAN),
+        ),
+        Row(
+            what=f"time, theirs on all {whole} samples",
+            ours=ours,
+            peer=_series(pyhessian, "s", samples["whole"]),
+        ),
+        Row(
+            what=f"time, same {few} samples and products",
+            ours=ours,
+            peer=_series("SciPy eigsh BE", "s", samples["eigsh"]),
+        ),
+    ]
+
+
+def _value_rows(contenders: dict[str, Contender]) -> list[Row]:
+    ours, eigsh_, reference = contenders["ours"], contenders["eigsh"], contenders["same"]
+    rows = [
+        Row(
+            what="Hessian-vector products",
+            ours=_series("ours", "products", (ours.products,)),
+            peer=_series("SciPy eigsh BE", "products", (eigsh_.products,)),
+        )
+    ]
+    for end, found, expected in (
+        ("λmax", ours.lambda_max, reference.lambda_max),
+        ("λmin", ours.lambda_min, reference.lambda_min),
+    ):
+        distance = 100 * abs(found - expected) / abs(expected)
+        rows.append(
+            Row(
+                what=f"{end}: distance from {pyhessian_kind.STEPS} steps ({expected:.4g})",
+                ours=_series("ours", "%", (distance,)),
+                target=Target(of="ours", bound="at_most", value=_TOLERATED_PERCENT),
+            )
+        )
+    return rows
+
+
+def _updated_policy(effort: Effort) -> tuple[ActorCritic, TrainingBatch]:
+    """Return a policy after one update, and the samples of that update."""
+    actor = RealActor("Hopper-v5")
+    hyperparameters = PpoHyperparameters(num_epochs=effort.of(30, quick=1))
+    algorithm = Ppo(actor.environment, hyperparameters, seed=0)
+    actor.policy = load_policy(*policy_payload(algorithm.network))
+    trajectories = actor.fragments(_NUM_ACTORS)
+    batch = build_batch(
+        trajectories,
+        algorithm.network,
+        discount=hyperparameters.discount,
+        gae_lambda=hyperparameters.gae_lambda,
+    )
+    algorithm.update(trajectories)
+    return algorithm.network, batch
+
+
+def _ours(
+    network: ActorCritic, batch: TrainingBatch, rule: DetectorRule
+) -> tuple[float, float, int]:
+    curvature = measure_curvature(network, batch, rule=rule)
+    if curvature is None:
+        raise RuntimeError("the round has no curvature to measure")
+    return curvature.lambda_max, curvature.lambda_min, curvature.matvecs
+
+
+def _pyhessian(
+    network: ActorCritic, batch: TrainingBatch, samples: torch.Tensor
+) -> tuple[float, float, int]:
+    return (*pyhessian_kind.extreme_eigenvalues(network, batch, samples), pyhessian_kind.STEPS)
+
+
+def _eigsh(
+    network: ActorCritic, batch: TrainingBatch, samples: torch.Tensor, rule: DetectorRule
+) -> tuple[float, float, int]:
+    surrogate = PolicySurrogate(
+        network,
+        observation=batch.observation[samples],
+        action=batch.action[samples],
+        advantage=batch.advantage[samples],
+    )
+    products = 0
+
+    def product(vector: NDArray[np.float32]) -> NDArray[np.float32]:
+        nonlocal products
+        products += 1
+        direction = torch.from_numpy(np.ascontiguousarray(vector.reshape(-1), np.float32))
+        return surrogate.hessian_product(direction).numpy()
+
+    shape = (surrogate.size, surrogate.size)
+    operator = LinearOperator(shape, matvec=product, dtype=np.float32)
+    start = np.random.default_rng(0).standard_normal(surrogate.size).astype(np.float32)
+    values = eigsh(
+        operator, k=2, which="BE", tol=rule.tolerance, v0=start, return_eigenvectors=False
+    )
+    return float(values.max()), float(values.min()), products
+
+
+def _series(name: str, unit: str, samples: tuple[float, ...]) -> Series:
+    return Series(name=name, unit=unit, better="lower", samples=samples)

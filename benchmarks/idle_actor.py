@@ -1,0 +1,41 @@
+"""An actor that does no work: a Lambda handler for measuring what surrounds the work.
+
+It answers like the real one and stores a result, so that scaler, emulator and cache do all they do.
+"""
+
+from functions.actor.settings import Settings
+from shared.cache import TrajectoryCache
+from shared.contracts import ACTOR_TASK, ActorReport, DescribeTask
+from shared.environment_spec import ContinuousActionSpec, EnvironmentSpec, ObservationSpec
+
+_cache = TrajectoryCache.connect(Settings().cache_url.get_secret_value())
+
+
+def handler(event: object, context: object) -> dict[str, object]:
+    """Answer a task at once."""
+    task = ACTOR_TASK.validate_python(event, strict=False)
+    if isinstance(task, DescribeTask):
+        return EnvironmentSpec(
+            env_id=task.env.env_id,
+            observation=ObservationSpec(shape=(11,), dtype="float32"),
+            action=ContinuousActionSpec(low=(-1.0,) * 3, high=(1.0,) * 3),
+            max_episode_steps=1000,
+            versions={},
+        ).model_dump(mode="json")
+    outcome = _cache.store_result(
+        task.job_id, task.round, mode=task.mode, actor_index=task.actor_index, payload=b"idle"
+    )
+    return ActorReport(
+        job_id=task.job_id,
+        round=task.round,
+        actor_index=task.actor_index,
+        mode=task.mode,
+        outcome=outcome,
+        steps=task.steps,
+        episode_returns=(),
+        episode_lengths=(),
+        rollout_s=0.0,
+        total_s=0.0,
+        cold_start=False,
+        payload_bytes=4,
+    ).model_dump(mode="json")

@@ -1,0 +1,126 @@
+"""Stable-Baselines3's PPO, measured on request; runs in the peers' interpreter.
+
+    python stable_baselines3_peer.py rollout ENV STEPS
+    python stable_baselines3_peer.py train ENV NUM_ENVS UPDATES
+
+The first line on standard output gives versions and threads; each line read from standard input is
+answered with one measurement. Hyper-parameters are those of our preset `paper`, as far as the
+library has them: it knows no KL penalty and no state-dependent log-standard deviation, both of
+which would make it slower.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+import torch
+from stable_baselines3 import PPO
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+SAMPLES_PER_UPDATE = 4096
+"""16 actors of 256 steps."""
+NO_CLIPPING = 1e9
+"""The library always clips the gradient's norm; at this one it changes nothing."""
+
+
+def build(env_id: str, *, num_envs: int, steps: int) -> Any:
+    """Return a PPO agent whose updates use `steps` steps of all environments together."""
+    env = make_vec_env(env_id, n_envs=num_envs, seed=0, vec_env_cls=DummyVecEnv)
+    return PPO(
+        "MlpPolicy",
+        env,
+        learning_rate=5e-5,
+        n_steps=steps // num_envs,
+        batch_size=128,
+        n_epochs=30,
+        gamma=0.99,
+        gae_lambda=1.0,
+        clip_range=0.3,
+        ent_coef=0.0,
+        vf_coef=1.0,
+        max_grad_norm=NO_CLIPPING,
+        policy_kwargs={
+            "net_arch": {"pi": [256, 256], "vf": [256, 256]},
+            "activation_fn": torch.nn.Tanh,
+        },
+        seed=0,
+        device="cpu",
+        verbose=0,
+    )
+
+
+def rollout_sampler(env_id: str, steps: int) -> Callable[[], float]:
+    """Return a function that rolls out `steps` steps and returns the seconds it took."""
+    torch.set_num_threads(1)  # one core, like an actor
+    model = build(env_id, num_envs=1, steps=steps)
+    _, callback = model._setup_learn(total_timesteps=steps)
+    callback.on_training_start(locals(), globals())
+
+    def sample() -> float:
+        start = time.perf_counter()
+        model.collect_rollouts(model.env, callback, model.rollout_buffer, n_rollout_steps=steps)
+        return time.perf_counter() - start
+
+    return sample
+
+
+def training_sampler(env_id: str, num_envs: int, updates: int) -> Callable[[], float]:
+    """Return a function that trains for `updates` updates and returns the seconds it took.
+
+    It trains with one thread or with one per core, whichever has just been faster.
+    """
+    model = build(env_id, num_envs=num_envs, steps=SAMPLES_PER_UPDATE)
+
+    def train(num_updates: int) -> float:
+        start = time.perf_counter()
+        model.learn(total_timesteps=num_updates * SAMPLES_PER_UPDATE, reset_num_timesteps=False)
+        return time.perf_counter() - start
+
+    def with_threads(count: int) -> float:
+        torch.set_num_threads(count)
+        return train(1)
+
+    train(1)  # the first update is slower, whatever the threads
+    torch.set_num_threads(min({1, torch.get_num_threads()}, key=with_threads))
+    return lambda: train(updates)
+
+
+def main() -> None:
+    """Answer every line of standard input with one measurement."""
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers(dest="command", required=True)
+    rollout = commands.add_parser("rollout")
+    rollout.add_argument("env_id")
+    rollout.add_argument("steps", type=int)
+    train = commands.add_parser("train")
+    train.add_argument("env_id")
+    train.add_argument("num_envs", type=int)
+    train.add_argument("updates", type=int)
+    options = parser.parse_args()
+    if options.command == "rollout":
+        steps = options.steps
+        sample = rollout_sampler(options.env_id, steps)
+    else:
+        steps = options.updates * SAMPLES_PER_UPDATE
+        sample = training_sampler(options.env_id, options.num_envs, options.updates)
+    versions = {
+        name: version(name) for name in ("stable-baselines3", "torch", "gymnasium", "mujoco")
+    }
+    answer({**versions, "threads": torch.get_num_threads()})
+    for _ in sys.stdin:
+        answer({"steps": steps, "seconds": sample()})
+
+
+def answer(message: dict[str, Any]) -> None:
+    """Write one line of JSON."""
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+import pytest
+import torch
+
+from benchmarks import pyhessian_kind
+from services.learner.batch import TrainingBatch
+from services.learner.networks import build_network
+from services.learner.surrogate import PolicySurrogate
+from shared.environment_spec import ContinuousActionSpec, EnvironmentSpec, ObservationSpec
+from shared.hyperparameters import PpoHyperparameters
+
+ENVIRONMENT = EnvironmentSpec(
+    env_id="Test-v0",
+    observation=ObservationSpec(shape=(5,), dtype="float32"),
+    action=ContinuousActionSpec(low=(-1.0, -1.0), high=(1.0, 1.0)),
+    max_episode_steps=None,
+    versions={},
+)
+
+
+def test_finds_both_ends_of_the_dense_hessian() -> None:
+    network = build_network(ENVIRONMENT, PpoHyperparameters(hidden_sizes=(12, 12)), seed=0)
+    generator = torch.Generator().manual_seed(1)
+    observation = torch.randn((64, 5), generator=generator)
+    nothing = torch.zeros(64)
+    batch = TrainingBatch(
+        observation=observation,
+        action=torch.randn((64, 2), generator=generator),
+        advantage=torch.randn(64, generator=generator),
+        value_target=nothing,
+        value=nothing,
+        log_prob=nothing,
+        outputs=network.policy_outputs(observation),
+        behaviour_log_prob=nothing,
+    )
+    surrogate = PolicySurrogate(
+        network, observation=observation, action=batch.action, advantage=batch.advantage
+    )
+    rows = [surrogate.hessian_product(row).clone() for row in torch.eye(surrogate.size)]
+    values = torch.linalg.eigvalsh(torch.stack(rows).double())
+    found = pyhessian_kind.extreme_eigenvalues(network, batch, torch.arange(64))
+    assert found == pytest.approx((float(values[-1]), float(values[0])), rel=1e-3)
