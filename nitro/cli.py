@@ -1,4 +1,4 @@
-"""`nitro`: train, look, evaluate and draw from the command line.
+"""`nitro`: train, look, evaluate, draw and examine from the command line.
 
 Libraries are imported inside the commands that need them, so that `--help` answers at once.
 """
@@ -10,6 +10,8 @@ import typer
 
 from nitro import jobs
 from nitro.console import examples, reported, show
+from nitro.doctor import EXAMPLES as DOCTOR_EXAMPLES
+from nitro.doctor import doctor
 from nitro.options import RUNS, RunsDir
 from nitro.train_command import EXAMPLES, train
 
@@ -50,6 +52,7 @@ def _root(
 
 
 app.command("train", epilog=EXAMPLES)(train)
+app.command("doctor", epilog=DOCTOR_EXAMPLES)(doctor)
 
 
 @app.command(

@@ -1,7 +1,8 @@
 """Where a run's files are kept: one folder per job, the same layout locally and in the cloud.
 
-`ArtifactStore` is the seam. `LocalArtifacts` keeps the files under one root folder. Writes are
-whole or not at all; names are relative paths made by our own code, never by a request.
+`ArtifactStore` is the seam. `LocalArtifacts` keeps the files under one root folder,
+`shared.s3_artifacts` in a bucket. Writes are whole or not at all; names are relative paths made by
+our own code, never by a request.
 """
 
 import contextlib
@@ -28,7 +29,11 @@ class ArtifactStore(Protocol):
         """Replace a file as a whole, durably."""
 
     def append(self, job_id: str, name: str, line: str) -> None:
-        """Add one line to a text file."""
+        """Add one line to a text file.
+
+        It is there for every reader of this store at once, and as durable as what is written when
+        the next `write` or `publish` of the job returns.
+        """
 
     def read(self, job_id: str, name: str) -> bytes | None:
         """Return a file's bytes, or None if there is none."""
@@ -45,8 +50,34 @@ class ArtifactStore(Protocol):
     def local_folder(self, job_id: str) -> Path:
         """Return a local folder for libraries that insist on writing files themselves."""
 
+    def publish(self, job_id: str) -> None:
+        """Make what was appended durable, and let others see what is in `local_folder`, soon."""
+
+    def release(self, job_id: str) -> None:
+        """Publish `local_folder` once more and let go of it: somebody else may go on. Never fails.
+
+        Lines appended since the last `write` or `publish` are dropped where they are not durable.
+        """
+
     def locate(self, job_id: str) -> str:
         """Return where a user finds the job's files."""
+
+
+def open_artifacts(location: str, *, region: str | None = None) -> ArtifactStore:
+    """Return the artifacts at `s3://bucket/prefix` or, for anything else, in a local folder.
+
+    Args:
+        location: A folder's path, or an address in S3.
+        region: AWS region of the bucket; None leaves it to the SDK's own configuration.
+
+    Raises:
+        ArtifactError: The location is malformed.
+    """
+    if "://" not in location:
+        return LocalArtifacts(Path(location))
+    from shared.s3_artifacts import S3Artifacts  # needs the SDK, which one machine can do without
+
+    return S3Artifacts.connect(location, region=region)
 
 
 class LocalArtifacts:
@@ -111,6 +142,12 @@ class LocalArtifacts:
         except OSError as error:
             raise self._unwritable(path, error) from error
         return path
+
+    def publish(self, job_id: str) -> None:
+        """Do nothing: everything is where it belongs."""
+
+    def release(self, job_id: str) -> None:
+        """Do nothing: the folder is the run's own."""
 
     def locate(self, job_id: str) -> str:
         """Return the folder's path."""

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import redis
 from redis.backoff import NoBackoff
+from redis.credentials import CredentialProvider
 from redis.retry import Retry
 
 from shared import cache_scripts, keys
@@ -32,6 +33,8 @@ MAX_REASON_CHARS = 300
 _HEALTH_CHECK_S = 10
 """A connection idle for longer is probed before use: a frozen Lambda's socket may be long dead."""
 _UNLINK_BATCH = 1000
+MAX_AGE_S = 6 * 3600.0
+"""A connection this old logs in anew: ElastiCache cuts those that came by IAM after 12 hours."""
 
 
 class CacheError(Exception):
@@ -61,9 +64,13 @@ class RoundCounters:
 class TrajectoryCache:
     """A client of the cache with one connection, opened at the first command and kept."""
 
-    def __init__(self, client: redis.Redis, *, address: str, timeout_s: float) -> None:
+    def __init__(
+        self, client: redis.Redis, *, address: str, timeout_s: float, max_age_s: float = MAX_AGE_S
+    ) -> None:
         self._client = client
         self._address = address
+        self._max_age_s = max_age_s
+        self._opened_at = time.time()  # the wall clock goes on while a Lambda environment is frozen
         # Blocking is done in slices well below the socket time-out, so that a server that is
         # gone is noticed after one of them and not at the end of the round.
         self._block_s = timeout_s / 2
@@ -72,7 +79,14 @@ class TrajectoryCache:
         self._close = client.register_script(cache_scripts.CLOSE)
 
     @classmethod
-    def connect(cls, url: str, *, timeout_s: float = 10.0) -> Self:
+    def connect(
+        cls,
+        url: str,
+        *,
+        timeout_s: float = 10.0,
+        credentials: CredentialProvider | None = None,
+        max_age_s: float = MAX_AGE_S,
+    ) -> Self:
         """Return a client for `redis://`, `rediss://` (TLS) or `unix://` URLs.
 
         Nothing is sent yet, so a server that is down shows at the first command.
@@ -80,6 +94,9 @@ class TrajectoryCache:
         Args:
             url: Address, possibly with user and password; never repeated in messages.
             timeout_s: Longest wait for a connection and for the answer to one command.
+            credentials: Asked for user and password whenever a connection is opened; None takes
+                those of the URL.
+            max_age_s: Age at which the connection is replaced between two commands.
 
         Raises:
             CacheError: The URL is malformed.
@@ -94,6 +111,7 @@ class TrajectoryCache:
                 socket_keepalive=True,
                 health_check_interval=_HEALTH_CHECK_S,
                 retry=Retry(NoBackoff(), 1),
+                credential_provider=credentials,
                 driver_info=None,  # saves two round trips per connection
             )
         except ValueError:
@@ -102,7 +120,7 @@ class TrajectoryCache:
                 "NITRO_CACHE_URL is malformed: the cache URL must read redis://host:port/db, "
                 "rediss://user:password@host:port/db or unix:///path"
             ) from None
-        return cls(client, address=address, timeout_s=timeout_s)
+        return cls(client, address=address, timeout_s=timeout_s, max_age_s=max_age_s)
 
     def close(self) -> None:
         """Close the connection."""
@@ -264,12 +282,19 @@ class TrajectoryCache:
     @contextmanager
     def _errors(self, doing: str) -> Iterator[None]:
         try:
+            self._log_in_anew_when_due()
             yield
         except redis.RedisError as error:
             raise CacheError(
                 f"trajectory cache at {self._address}: {doing} failed: {error}; "
                 "check that the server runs and that NITRO_CACHE_URL is right"
             ) from error
+
+    def _log_in_anew_when_due(self) -> None:
+        now = time.time()
+        if now - self._opened_at >= self._max_age_s:
+            self._opened_at = now
+            self._client.connection_pool.disconnect(inuse_connections=False)
 
 
 def _address(url: str) -> str:

@@ -4,6 +4,7 @@ Everything that decides the outcome of a run is in here, so two jobs with equal 
 train equal policies. Defaults are the paper's settings (section 8.1) where it states one.
 """
 
+import re
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, FiniteFloat, ValidationInfo, field_validator, model_validator
@@ -12,6 +13,7 @@ from shared.hyperparameters import HyperparameterValue, Preset, resolve
 from shared.message import Count, Identifier, Message, PositiveFloat, PositiveInt
 
 EnvKwarg = bool | int | float | str
+_PLAIN_TEXT = re.compile(r"[^/\\:\x00-\x1f\x7f\ud800-\udfff]{0,256}")
 
 
 class EnvironmentRef(Message):
@@ -22,7 +24,19 @@ class EnvironmentRef(Message):
     ] = "Hopper-v5"
     """Registered id, such as `Hopper-v5` or `CartPole-v1`."""
     env_kwargs: Annotated[dict[Identifier, EnvKwarg], Field(max_length=32)] = {}
-    """Keyword arguments of the environment's constructor."""
+    """Keyword arguments of the environment's constructor; texts are plain names, no paths."""
+
+    @field_validator("env_kwargs")
+    @classmethod
+    def _plain_texts(cls, kwargs: dict[str, EnvKwarg]) -> dict[str, EnvKwarg]:
+        # Some constructors open the file, or import the module, that a text names.
+        for name, value in kwargs.items():
+            if isinstance(value, str) and not _PLAIN_TEXT.fullmatch(value):
+                raise ValueError(
+                    f"{name} ({value!r:.80}) must be plain: at most 256 characters, no path, no "
+                    "URL and no import path, so none of / \\ : and nothing unprintable"
+                )
+        return kwargs
 
 
 class ActorRange(Message):

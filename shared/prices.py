@@ -34,6 +34,8 @@ class PriceTable(Message):
     """By ElastiCache node type (engine Valkey)."""
     fargate_usd_per_vcpu_hour: NonNegativeFloat
     fargate_usd_per_gb_hour: NonNegativeFloat
+    public_ipv4_usd_per_hour: NonNegativeFloat
+    """One public address, in use or not."""
     retired: frozenset[str] = Field(default=frozenset())
     """Instance types that can still be priced, but no longer be started."""
 
@@ -64,8 +66,8 @@ AWS_US_EAST_1_2026_11 = PriceTable(
     region="us-east-1",
     date="2026-11",
     source=(
-        "AWS Lambda, EC2, ElastiCache and Fargate on-demand price pages for us-east-1, x86_64, "
-        "Linux; EC2 G instances as listed by public price catalogues in 2026-08"
+        "AWS Lambda, EC2, ElastiCache, Fargate and VPC on-demand price pages for us-east-1, "
+        "x86_64, Linux; EC2 G instances as listed by public price catalogues in 2026-08"
     ),
     lambda_usd_per_gb_s=0.0000166667,
     lambda_usd_per_request=0.20 / 1_000_000,
@@ -90,6 +92,7 @@ AWS_US_EAST_1_2026_11 = PriceTable(
     },
     fargate_usd_per_vcpu_hour=0.04048,
     fargate_usd_per_gb_hour=0.004445,
+    public_ipv4_usd_per_hour=0.005,
     retired=frozenset({"p3.2xlarge"}),
 )
 
@@ -109,6 +112,7 @@ PAPER = PriceTable(
     cache_usd_per_hour={"none": 0.0},
     fargate_usd_per_vcpu_hour=0.0,
     fargate_usd_per_gb_hour=0.0,
+    public_ipv4_usd_per_hour=0.0,
     retired=frozenset({"p3.2xlarge"}),
 )
 

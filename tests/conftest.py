@@ -1,5 +1,7 @@
-"""Fixtures every part's tests share: a real Redis-protocol server on a free port."""
+"""Fixtures every part's tests share: a real Redis-protocol server, and AWS's APIs by moto."""
 
+import logging
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -16,3 +18,32 @@ def cache_server() -> Iterator[ValkeyServer]:
 def cache_url(cache_server: ValkeyServer) -> str:
     """URL of the session's cache server; tests keep apart by using job ids of their own."""
     return f"redis://{cache_server.host}:{cache_server.port}/0"
+
+
+@pytest.fixture(scope="session")
+def aws_server() -> Iterator[str]:
+    """URL of a server that answers as S3 and DynamoDB do; started by whoever first asks for it."""
+    from moto.server import ThreadedMotoServer  # slow to import
+
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def aws(aws_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Point the AWS SDK at the server, with credentials of nobody; return its URL."""
+    for name, value in {
+        "AWS_ENDPOINT_URL": aws_server,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    }.items():
+        monkeypatch.setenv(name, value)
+    return aws_server

@@ -19,7 +19,9 @@ MAX_EVENT_BYTES = 4096
 _settings = Settings()
 _actor = Actor(
     TrajectoryCache.connect(
-        _settings.cache_url.get_secret_value(), timeout_s=_settings.cache_timeout_s
+        _settings.cache_url.get_secret_value(),
+        timeout_s=_settings.cache_timeout_s,
+        credentials=_settings.cache_credentials(_settings.aws_credentials),
     )
 )
 _invocations = itertools.count()

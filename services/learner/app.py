@@ -18,7 +18,8 @@ from services.learner.settings import LearnerSettings
 from services.learner.torch_settings import configure_torch
 from services.learner.tracking import LearnerMetrics
 from services.learner.worker import Worker
-from shared.artifacts import LocalArtifacts
+from shared.artifacts import ArtifactError, open_artifacts
+from shared.aws_credentials import process_credentials
 from shared.cache import TrajectoryCache
 from shared.jobs import Job
 from shared.logs import configure_logging
@@ -32,8 +33,12 @@ def build_worker(settings: LearnerSettings, metrics: LearnerMetrics) -> Worker:
     def connect_scaler() -> ScalerClient:
         return ScalerClient(settings.scaler_url, token, patience_s=settings.scaler_patience_s)
 
+    credentials = settings.cache_credentials(process_credentials())
+
     def connect_cache() -> TrajectoryCache:
-        return TrajectoryCache.connect(settings.cache_url.get_secret_value())
+        return TrajectoryCache.connect(
+            settings.cache_url.get_secret_value(), credentials=credentials
+        )
 
     def algorithm(job: Job) -> Algorithm:
         return build_algorithm(job, device=device)
@@ -43,7 +48,7 @@ def build_worker(settings: LearnerSettings, metrics: LearnerMetrics) -> Worker:
         connect_scaler=connect_scaler,
         connect_cache=connect_cache,
         build_algorithm=algorithm,
-        artifacts=LocalArtifacts(settings.runs_dir),
+        artifacts=open_artifacts(settings.artifact_location, region=settings.aws_region),
         metrics=metrics,
         device=str(device),
         max_reopenings=settings.max_reopenings,
@@ -91,7 +96,11 @@ def main() -> int:
     configure_logging(settings.log_level)
     configure_torch(settings.torch_threads)
     registry = CollectorRegistry()
-    worker = build_worker(settings, LearnerMetrics(registry))
+    try:
+        worker = build_worker(settings, LearnerMetrics(registry))
+    except ArtifactError as error:
+        sys.stderr.write(f"learner: {error}\n")
+        return 2
     uvicorn.run(
         create_app(worker, registry),
         host=settings.host,

@@ -63,11 +63,13 @@ class RoundCollector:
         self._trajectories: dict[int, Trajectory] = {}
         self._episodes: dict[int, Episode] = {}
         self._failed: dict[tuple[Mode, int], str] = {}
+        self._refused: set[tuple[Mode, int]] = set()
         self._absorb(cache.stored(plan.job_id, plan.round))
 
     def reopen(self, plan: RoundPlan) -> None:
         """Go on with another attempt at the same round: failures so far are forgotten."""
         self._failed = {key: why for key, why in self._failed.items() if key[0] == "evaluate"}
+        self._refused = {key for key in self._refused if key[0] == "evaluate"}
         self._deadline_at = _deadline(plan)
 
     def trajectories(self) -> CollectedRound:
@@ -124,12 +126,14 @@ class RoundCollector:
     def _absorb(self, arrivals: Iterable[Arrival]) -> None:
         stored: dict[Mode, list[int]] = {"sample": [], "evaluate": []}
         for arrival in arrivals:
-            if arrival.actor_index in self._answers(arrival.mode):
+            key = (arrival.mode, arrival.actor_index)
+            # What was refused stays where it is, and costs as much to refuse again.
+            if arrival.actor_index in self._answers(arrival.mode) or key in self._refused:
                 continue
             if arrival.failed is None:
                 stored[arrival.mode].append(arrival.actor_index)
             else:
-                self._failed[(arrival.mode, arrival.actor_index)] = arrival.failed
+                self._failed[key] = arrival.failed
         for mode, indices in stored.items():
             payloads = self._cache.load_results(
                 self._plan.job_id, self._plan.round, mode=mode, actor_indices=indices
@@ -147,6 +151,7 @@ class RoundCollector:
                 self._episodes[index] = decode_episode(payload)
         except (CodecError, TrajectoryError) as error:
             self._failed[(mode, index)] = f"refused: {error}"
+            self._refused.add((mode, index))
             _LOG.warning(
                 "result refused",
                 extra={

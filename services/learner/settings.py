@@ -4,13 +4,14 @@ import socket
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AliasChoices, Field, SecretStr, field_validator
+from pydantic_settings import SettingsConfigDict
 
+from shared.cache_auth import CacheSettings
 from shared.message import Identifier
 
 
-class LearnerSettings(BaseSettings):
+class LearnerSettings(CacheSettings):
     """Every knob of the learner process; variables are `NITRO_<FIELD>` in upper case."""
 
     model_config = SettingsConfigDict(
@@ -23,10 +24,14 @@ class LearnerSettings(BaseSettings):
     """Bearer token for the scaler; wins over `token_file`."""
     token_file: Path | None = None
     """File that holds the token."""
-    cache_url: SecretStr = SecretStr("redis://127.0.0.1:6379/0")
-    """Trajectory cache; secret because it may hold a password."""
     runs_dir: Path = Path("runs")
     """Folder that run folders are written to."""
+    artifacts: str | None = None
+    """Where run folders are kept, a folder or `s3://bucket/prefix`; unset means `runs_dir`."""
+    aws_region: Annotated[
+        str | None, Field(validation_alias=AliasChoices("AWS_REGION", "AWS_DEFAULT_REGION"))
+    ] = None
+    """AWS region of the bucket; unset leaves it to the SDK's configuration."""
     learner_id: Identifier = Field(default_factory=lambda: f"learner-{socket.gethostname()}")
     """Name of this learner in leases and logs."""
     host: str = "127.0.0.1"
@@ -51,6 +56,11 @@ class LearnerSettings(BaseSettings):
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"scaler_url must start with http:// or https://, got {url!r}")
         return url.rstrip("/")
+
+    @property
+    def artifact_location(self) -> str:
+        """Where run folders are kept: a folder or an S3 prefix."""
+        return self.artifacts or str(self.runs_dir)
 
     def bearer_token(self) -> str | None:
         """Return the scaler token, or None when the scaler runs without authentication.

@@ -111,6 +111,7 @@ class Worker:
             nonlocal env_steps
             self._metrics.observe(line)
             board.observe(line, env_steps_before=env_steps)
+            self._artifacts.publish(job.job_id)
             env_steps += line.result.env_steps if line.result is not None else 0
 
         try:
@@ -128,6 +129,7 @@ class Worker:
                 return RoundLoop(job, state, parts).run()
         finally:
             board.close()
+            self._artifacts.release(job.job_id)
 
     def _leave(self, job: Job, held: HeldLease, scaler: ScalerClient, reason: LeftEarly) -> None:
         _LOG.info("job left", extra={"job": job.job_id, "why": str(reason)})

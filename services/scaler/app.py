@@ -8,7 +8,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import FrameType
 
@@ -18,11 +19,14 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from services.scaler import problem
+from services.scaler.capacity_keeper import Alarm
+from services.scaler.connection import BoundedConnection
 from services.scaler.guard import BearerGuard, BodyLimit, TokenError, load_token
 from services.scaler.parts import Parts
 from services.scaler.routes import router
 from services.scaler.settings import Settings
 from services.scaler.store.base import StoreError
+from shared.artifacts import ArtifactError
 from shared.cache import CacheError
 from shared.logs import configure_logging
 
@@ -32,16 +36,24 @@ _DRAIN_S = 5
 """How long answers under way may take once the end was asked for."""
 
 
-def create_app(settings: Settings) -> FastAPI:
+def create_app(
+    settings: Settings, *, now: Callable[[], float] = time.time, alarm: Alarm | None = None
+) -> FastAPI:
     """Return the application; it starts and closes its parts, `app.state.parts`, with its lifespan.
+
+    Args:
+        settings: All of it.
+        now: The clock jobs and leases go by, in Unix seconds.
+        alarm: What the capacity keeper sleeps on; by default real time.
 
     Raises:
         TokenError: Authentication is on and there is no token.
-        StoreError: The database cannot be used.
+        StoreError: The database or table cannot be used.
         CacheError: The cache URL is malformed.
+        ArtifactError: The place of the artifacts is malformed.
     """
     token = load_token(settings)
-    parts = Parts(settings)
+    parts = Parts(settings, now=now, alarm=alarm)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -85,12 +97,16 @@ def main() -> int:
     with listener:
         try:
             app = create_app(settings)
-        except (TokenError, StoreError, CacheError) as error:
+        except (TokenError, StoreError, CacheError, ArtifactError) as error:
             return _refuse(str(error))
         host, port = listener.getsockname()[:2]
         _LOG.info("scaler listens", extra={"url": f"http://{host}:{port}"})
         config = uvicorn.Config(
-            app, log_config=None, timeout_graceful_shutdown=_DRAIN_S, access_log=False
+            app,
+            http=BoundedConnection,
+            log_config=None,
+            timeout_graceful_shutdown=_DRAIN_S,
+            access_log=False,
         )
         _keep_exit_code()
         _Server(config, app.state.parts).run(sockets=[listener])

@@ -1,94 +1,111 @@
-"""Provisioned concurrency: open while jobs run, closed when the last one has ended.
+"""How much capacity the jobs are worth: warm actors and a learner, decided from values alone.
 
-It is billed by the hour whether used or not, so what is configured is compared with what is wanted
-at start and after every change, on a thread of its own: no round ever waits for it, and when AWS
-refuses, actors merely start cold.
+Both are billed while they are on, used or not, so both exist exactly as long as a job does. A job
+counts from the moment it is queued where the learner has to be started first (that takes minutes,
+in which actors warm up too), and from its lease where a learner is always there. A job that has
+had its longest allowed time counts no more: a stuck one costs a bounded sum.
 """
 
-import logging
-import threading
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from services.scaler.lambda_function import LambdaApiError
-from services.scaler.metrics import Metrics
-from services.scaler.store.base import Store, StoreError
+from services.scaler.store.base import JobRecord
+from shared.jobs import JobStatus
 
-_LOG = logging.getLogger(__name__)
-_POLL_S = 2.0
-_RETRY_S = 30.0
-
-
-class WarmFunction(Protocol):
-    """Administration of warm environments."""
-
-    def provision(self, num_environments: int) -> None:
-        """Keep that many environments warm; 0 ends it."""
-
-    def provisioned(self) -> tuple[int, int]:
-        """Return how many are asked for and how many are ready."""
+LIVE: tuple[JobStatus, ...] = ("queued", "running", "stopping")
+"""Jobs that have not ended."""
+ALWAYS_UNRESERVED = 100
+"""Concurrent executions Lambda wants left to functions without any reservation."""
+GRACE_S = 600.0
+"""After its longest time a job is told to stop with its next round; then capacity ends anyway."""
 
 
-def wanted_environments(store: Store, setting: int) -> int:
-    """Return how many environments the jobs being trained are worth keeping warm."""
-    active = store.with_status(("running", "stopping"))
-    return min(setting, max((record.job.spec.actors.max for record in active), default=0))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityRule:
+    """What the settings say about capacity."""
+
+    provisioned: int
+    """Most environments kept warm; 0 is none."""
+    starts_learner: bool
+    """Whether the learner exists only while jobs do, and is started for them."""
+    longest_job_s: float
+    """Longest a job may wait, or run, on capacity it keeps on."""
+    reserved: int | None
+    """Concurrency reserved for the actor function; None when it shares the account's."""
 
 
-class WarmPool:
-    """Keeps the alias's provisioned concurrency at what the running jobs want."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConcurrencyRoom:
+    """What the account leaves for provisioned concurrency."""
 
-    def __init__(self, function: WarmFunction, wanted: Callable[[], int], metrics: Metrics) -> None:
-        self._function = function
-        self._wanted = wanted
-        self._metrics = metrics
-        self._wake = threading.Event()
-        self._closing = False
-        self._ready = 0
-        self._thread = threading.Thread(target=self._run, name="warm-pool", daemon=True)
+    unreserved: int
+    """Concurrent executions no function has reserved."""
+    configured: int
+    """Provisioned concurrency the alias has now, which needs no more room."""
 
-    @property
-    def ready(self) -> int:
-        """Environments that are warm, as last seen."""
-        return self._ready
 
-    def start(self) -> None:
-        """Begin, with a look at what an earlier process left."""
-        self._wake.set()
-        self._thread.start()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """What should be on."""
 
-    def reconcile(self) -> None:
-        """Look again soon: jobs have started or ended."""
-        self._wake.set()
+    provisioned: int
+    """Environments kept warm."""
+    learners: int
+    """Learner tasks: 0 or 1."""
+    clipped: int = 0
+    """Environments the jobs are worth beyond what the account leaves."""
 
-    def close(self, *, wait_s: float) -> None:
-        """End; what is configured stays for the next process to reconcile."""
-        self._closing = True
-        self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join(wait_s)
 
-    def _run(self) -> None:
-        pause_s: float | None = None
-        while True:
-            self._wake.wait(pause_s)
-            self._wake.clear()
-            if self._closing:
-                return
-            try:
-                pause_s = self._adjust()
-            except (LambdaApiError, StoreError) as error:
-                _LOG.warning("provisioned concurrency not adjusted", extra={"why": str(error)})
-                pause_s = _RETRY_S
+def desired_capacity(
+    jobs: Sequence[JobRecord], rule: CapacityRule, room: ConcurrencyRoom | None, now: float
+) -> Capacity:
+    """Return what should be on for these jobs.
 
-    def _adjust(self) -> float | None:
-        """Make one step; return after how long to look again, None for when something changes."""
-        wanted = self._wanted()
-        asked, ready = self._function.provisioned()
-        if asked != wanted:
-            _LOG.info("provisioned concurrency changes", extra={"from": asked, "to": wanted})
-            self._function.provision(wanted)
-            ready = min(ready, wanted)
-        self._ready = ready
-        self._metrics.provisioned.set(wanted)
-        return _POLL_S if ready < wanted else None
+    Args:
+        jobs: Every job that has not ended; others do not count.
+        rule: What the settings say.
+        room: What the account leaves; None when nobody had to ask it.
+        now: Unix seconds.
+    """
+    counting = [record for record in jobs if _counts(record, rule, now)]
+    wanted = min(rule.provisioned, max((r.job.spec.actors.max for r in counting), default=0))
+    granted = min(wanted, _most_provisioned(rule, room, wanted))
+    return Capacity(
+        provisioned=granted,
+        learners=1 if counting and rule.starts_learner else 0,
+        clipped=wanted - granted,
+    )
+
+
+def allowed_until(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> float | None:
+    """Return until when these jobs may keep capacity on at most; None when none may."""
+    ends = [_ends_by(record, rule) for record in jobs if _counts(record, rule, now)]
+    return max(ends, default=None)
+
+
+def overdue(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> list[str]:
+    """Return the ids of jobs that have not ended and had their time."""
+    return [r.job.job_id for r in jobs if r.job.status in LIVE and _ends_by(r, rule) <= now]
+
+
+def _counts(record: JobRecord, rule: CapacityRule, now: float) -> bool:
+    status = record.job.status
+    if status not in LIVE or (status == "queued" and not rule.starts_learner):
+        return False
+    return now < _ends_by(record, rule)
+
+
+def _ends_by(record: JobRecord, rule: CapacityRule) -> float:
+    """Return when a job's time is up: counted from its first round, before it from its queueing."""
+    begun = record.wall_started_at
+    if begun is None:
+        begun = record.queued_at if record.queued_at is not None else record.job.created_at
+    return begun + rule.longest_job_s + GRACE_S
+
+
+def _most_provisioned(rule: CapacityRule, room: ConcurrencyRoom | None, wanted: int) -> int:
+    if rule.reserved is not None:
+        return rule.reserved
+    if room is None:
+        return wanted
+    return max(room.configured, room.unreserved - ALWAYS_UNRESERVED, 0)

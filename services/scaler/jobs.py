@@ -96,7 +96,7 @@ class JobBook:
             else IdempotencyEntry(key=key, body_digest=digest, job_id=job.job_id)
         )
         try:
-            self._store.create(JobRecord(job=job), entry)
+            self._store.create(JobRecord(job=job, queued_at=job.created_at), entry)
         except VersionConflictError:
             # The same key, at the same time.
             known = self._job_of_key(key, digest)
@@ -126,7 +126,7 @@ class JobBook:
 
         def decide(record: JobRecord) -> Change | None:
             if record.job.status == "queued":
-                return self._stopped(record)
+                return self._ended(record, status="stopped", stop_reason="user")
             if record.job.status == "running":
                 return _job_change(record, status="stopping")
             return None
@@ -136,6 +136,18 @@ class JobBook:
         if job.status in FINISHED:
             self._parts.on_finished()
         return job
+
+    def expire(self, job_id: str) -> None:
+        """Fail a job that had its longest time, unless a learner still has it in hand."""
+
+        def decide(record: JobRecord) -> Change | None:
+            lease, now = record.lease, self._parts.now()
+            if record.job.status in FINISHED or (lease is not None and lease.expires_at > now):
+                return None
+            error = f"it had its longest time (NITRO_LONGEST_JOB_S) while {record.job.status}"
+            return self._ended(record, status="failed", stop_reason="error", error=error)
+
+        change_job(self._store, job_id, decide)
 
     def resume(self, job_id: str, request: ResumeRequest) -> Job:
         """Queue a stopped or failed job again, with more budget or rounds if asked for.
@@ -176,12 +188,14 @@ class JobBook:
         self._store.delete(job_id)
         _LOG.info("job deleted", extra={"job": job_id})
 
-    def _stopped(self, record: JobRecord) -> Change:
+    def _ended(self, record: JobRecord, **ended: object) -> Change:
+        """Return the change that ends a job which nobody trains."""
         parts, now = self._parts, self._parts.now()
-        # A learner may have had the job before it was queued again.
+        # A learner may have had the job before, and not have been billed to its end.
         record, lines = end_job(record, now=now, basis=parts.basis, clock=parts.clock)
-        ended = {"status": "stopped", "stop_reason": "user", "finished_at": now}
-        return replace(_job_change(record, **ended), lines=lines)
+        change = _job_change(record, finished_at=now, **ended)
+        freed = change.record.model_copy(update={"lease": None})
+        return replace(change, record=freed, lines=lines)
 
     def _resumed(self, record: JobRecord, spec: JobSpec) -> Change:
         """Return the change that queues a job again.
@@ -201,7 +215,12 @@ class JobBook:
                 "finished_at": None,
             }
         )
-        updated = {"job": job, "finished_lease_id": None, "wall_started_at": None}
+        updated = {
+            "job": job,
+            "finished_lease_id": None,
+            "wall_started_at": None,
+            "queued_at": self._parts.now(),
+        }
         return Change(record=record.model_copy(update=updated), forget_rounds_from=unfinished)
 
     def _check_resumable(self, record: JobRecord, spec: JobSpec) -> None:

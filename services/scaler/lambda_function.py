@@ -23,6 +23,7 @@ from services.scaler.settings import Settings
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
+    from mypy_boto3_lambda.type_defs import AccountLimitTypeDef
 
 _BILLED = re.compile(rb"Billed Duration: (\d+) ms")
 _THROTTLED = frozenset({"TooManyRequestsException", "ThrottlingException"})
@@ -102,11 +103,16 @@ class LambdaFunction:
         Raises:
             LambdaApiError: The API cannot be reached or refuses.
         """
-        try:
-            limit = self._client.get_account_settings()["AccountLimit"]
-        except (BotoCoreError, ClientError, OSError) as error:
-            raise LambdaApiError(f"{self._where}: {_short(error)}") from error
-        return limit["ConcurrentExecutions"]
+        return self._account_limit()["ConcurrentExecutions"]
+
+    def unreserved_concurrency(self) -> int:
+        """Return how many of them no function has reserved.
+
+        Raises:
+            LambdaApiError: The API cannot be reached or refuses.
+        """
+        limit = self._account_limit()
+        return limit.get("UnreservedConcurrentExecutions", limit["ConcurrentExecutions"])
 
     def provision(self, num_environments: int) -> None:
         """Keep that many environments warm on the alias; 0 ends it.
@@ -148,6 +154,12 @@ class LambdaFunction:
     def close(self) -> None:
         """Close idle connections."""
         self._client.close()
+
+    def _account_limit(self) -> "AccountLimitTypeDef":
+        try:
+            return self._client.get_account_settings()["AccountLimit"]
+        except (BotoCoreError, ClientError, OSError) as error:
+            raise LambdaApiError(f"{self._where}: {_short(error)}") from error
 
 
 def error_message(reply: bytes) -> str:

@@ -46,6 +46,26 @@ class Metrics:
             "Provisioned concurrency asked for.",
             registry=self._registry,
         )
+        self.provisioned_clipped = Gauge(
+            "nitro_scaler_provisioned_clipped_environments",
+            "Environments the jobs are worth beyond what the account's concurrency leaves.",
+            registry=self._registry,
+        )
+        self.learners = Gauge(
+            "nitro_scaler_learners", "Learners asked for.", registry=self._registry
+        )
+        self.capacity_failures = Counter(
+            "nitro_scaler_capacity_failures_total",
+            "Looks at capacity in which a part could not be read or changed.",
+            ["part"],
+            registry=self._registry,
+        )
+        self.capacity_degraded = Gauge(
+            "nitro_scaler_capacity_degraded",
+            "1 while a part of capacity is not as it should be.",
+            ["part"],
+            registry=self._registry,
+        )
 
     def render(self) -> bytes:
         """Return all metrics in Prometheus text format."""

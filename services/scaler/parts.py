@@ -8,7 +8,8 @@ from typing import Literal
 
 from services.scaler.admission import Admission, EnvironmentCatalogue
 from services.scaler.budget import RoundPricing
-from services.scaler.capacity import WarmPool, wanted_environments
+from services.scaler.capacity_keeper import Alarm, ThreadAlarm
+from services.scaler.capacity_parts import build_keeper, longest_job_s
 from services.scaler.finishing import FinishDesk, FinishParts
 from services.scaler.invoker import PooledInvoker, RetryRule
 from services.scaler.jobs import JobBook, JobParts
@@ -19,9 +20,11 @@ from services.scaler.metrics import Metrics
 from services.scaler.quota import ConcurrencyQuota
 from services.scaler.rounds import RoundDesk, RoundParts
 from services.scaler.settings import Settings
-from services.scaler.store.base import StoreError
+from services.scaler.store.base import Store, StoreError
+from services.scaler.store.dynamodb import DynamoDbStore
 from services.scaler.store.sqlite import SqliteStore
-from shared.artifacts import LocalArtifacts
+from shared.artifacts import open_artifacts
+from shared.aws_credentials import process_credentials
 from shared.cache import CacheError, TrajectoryCache
 from shared.costs import CostBasis
 from shared.job_spec import JobSpec
@@ -85,19 +88,30 @@ class CacheBoard:
 class Parts:
     """Everything the routes use, and its beginning and end."""
 
-    def __init__(self, settings: Settings, *, now: Callable[[], float] = time.time) -> None:
-        """Construct every part.
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        now: Callable[[], float] = time.time,
+        alarm: Alarm | None = None,
+    ) -> None:
+        """Construct every part; tests bring a clock, and an alarm that keeps to it.
 
         Raises:
-            StoreError: The database cannot be used.
+            StoreError: The database or table cannot be used.
             CacheError: The cache URL is malformed.
+            ArtifactError: The place of the artifacts is malformed.
         """
         self._settings = settings
         self._basis = settings.cost_basis()
         self.board = CacheBoard(
-            TrajectoryCache.connect(settings.cache_url.get_secret_value(), timeout_s=5.0)
+            TrajectoryCache.connect(
+                settings.cache_url.get_secret_value(),
+                timeout_s=5.0,
+                credentials=settings.cache_credentials(process_credentials()),
+            )
         )
-        self.store = SqliteStore(settings.database)
+        self.store = _store(settings)
         self.metrics = Metrics()
         self.bell = WorkBell()
         self._function = LambdaFunction(settings)
@@ -122,10 +136,14 @@ class Parts:
             memory_mb=settings.lambda_memory_mb,
             timeout_s=settings.lambda_timeout_s,
         )
-        self.warm_pool = WarmPool(
-            self._function,
-            lambda: wanted_environments(self.store, settings.provisioned_concurrency),
-            self.metrics,
+        self.capacity = build_keeper(
+            settings,
+            store=self.store,
+            function=self._function,
+            metrics=self.metrics,
+            expire=lambda job_id: self.jobs.expire(job_id),
+            now=now,
+            alarm=alarm or ThreadAlarm(),
         )
         self.leases = LeaseDesk(
             self.store,
@@ -141,12 +159,12 @@ class Parts:
         """Take up what an earlier process left."""
         self.rounds.adopt_orphans()
         self.leases.extend_all()
-        self.warm_pool.start()
+        self.capacity.start()
 
     def close(self) -> bool:
         """Wait for what is in flight, then let go of everything; return whether all of it ended."""
         landed = self._invoker.close(wait_s=self._settings.shutdown_wait_s)
-        self.warm_pool.close(wait_s=self._settings.lambda_connect_timeout_s)
+        self.capacity.close(wait_s=self._settings.lambda_connect_timeout_s)
         if landed:
             self._function.close()
         self.board.close()
@@ -181,6 +199,10 @@ class Parts:
             learner_allowance_s=self._settings.learner_allowance_s,
         )
 
+    def _queued(self) -> None:
+        self.bell.ring()
+        self.capacity.reconcile()
+
     def _job_parts(self, now: Callable[[], float]) -> JobParts:
         return JobParts(
             store=self.store,
@@ -190,13 +212,15 @@ class Parts:
                 cache_memory_mb=self._settings.cache_memory_mb,
             ),
             board=self.board,
-            files=LocalArtifacts(self._settings.runs_dir),
+            files=open_artifacts(
+                self._settings.artifact_location, region=self._settings.lambda_region
+            ),
             pricing=self._pricing,
             now=now,
             basis=self._basis,
             clock=self._settings.ledger_clock,
-            on_queued=self.bell.ring,
-            on_finished=self.warm_pool.reconcile,
+            on_queued=self._queued,
+            on_finished=self.capacity.reconcile,
         )
 
     def _round_parts(self, now: Callable[[], float]) -> RoundParts:
@@ -206,7 +230,7 @@ class Parts:
             launches=self.launches,
             quota=self._quota,
             metrics=self.metrics,
-            warm=lambda: self.warm_pool.ready,
+            warm=lambda: self.capacity.ready,
             now=now,
             basis=self._basis,
             clock=settings.ledger_clock,
@@ -214,6 +238,7 @@ class Parts:
             learner_allowance_s=settings.learner_allowance_s,
             quorum_share=settings.quorum_share,
             max_attempts=settings.max_attempts,
+            longest_job_s=longest_job_s(settings),
         )
 
     def _finish_parts(self, now: Callable[[], float]) -> FinishParts:
@@ -226,9 +251,17 @@ class Parts:
             clock=self._settings.ledger_clock,
             learner_instance=self._settings.learner_instance,
             finish_wait_s=self._settings.finish_wait_s,
-            on_finished=self.warm_pool.reconcile,
+            on_finished=self.capacity.reconcile,
         )
 
 
 def _warm_at_most(basis: CostBasis, num_environments: int) -> CostBasis:
     return replace(basis, provisioned=min(basis.provisioned, num_environments))
+
+
+def _store(settings: Settings) -> Store:
+    if settings.store == "sqlite" or settings.table is None:
+        return SqliteStore(settings.database)
+    store = DynamoDbStore.connect(settings.table, region=settings.lambda_region)
+    store.check()
+    return store

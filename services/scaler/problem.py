@@ -8,9 +8,11 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
 from starlette.exceptions import HTTPException
 
 from services.scaler.store.base import StoreError
+from shared.artifacts import ArtifactError
 from shared.problem import FieldError, Problem
 
 MEDIA_TYPE = "application/problem+json"
@@ -88,7 +90,7 @@ def install(app: FastAPI) -> None:
         assert isinstance(error, HTTPException)
         return problem_response(HTTPStatus(error.status_code), str(error.detail))
 
-    async def on_store(_: Request, error: Exception) -> JSONResponse:
+    async def on_unavailable(_: Request, error: Exception) -> JSONResponse:
         return problem_response(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
     async def on_bug(_: Request, error: Exception) -> JSONResponse:
@@ -100,7 +102,18 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ApiError, on_api_error)
     app.add_exception_handler(RequestValidationError, on_invalid)
     app.add_exception_handler(HTTPException, on_http)
-    app.add_exception_handler(StoreError, on_store)
+    app.add_exception_handler(StoreError, on_unavailable)
+    app.add_exception_handler(ArtifactError, on_unavailable)
+    app.add_exception_handler(PydanticSerializationError, _on_unwritable)
+
+
+async def _on_unwritable(_: Request, error: Exception) -> JSONResponse:
+    """Refuse halves of characters: JSON can spell them, but nothing can store or send them."""
+    if "surrogates not allowed" not in str(error):
+        raise error
+    return problem_response(
+        HTTPStatus.UNPROCESSABLE_ENTITY, "the request holds text that is no valid Unicode"
+    )
 
 
 def _one_error(error: Mapping[str, object]) -> list[tuple[str, str]]:

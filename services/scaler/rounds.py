@@ -71,6 +71,7 @@ class RoundParts:
     learner_allowance_s: float
     quorum_share: float
     max_attempts: int
+    longest_job_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +227,8 @@ class RoundDesk:
                 asked_to_stop=job.status == "stopping",
                 latest_return=job.progress.last_return,
                 wall_s=record.wall_used_s + now - started,
+                since_start_s=now - started,
+                longest_s=parts.longest_job_s,
             ),
             ratios=tuple(self._store.ratios(job.job_id, limit=history)) if history else (),
             curvature=request.curvature,

@@ -139,7 +139,7 @@ def _add_lease_routes(routes: APIRouter, parts: Parts) -> None:
         lease = await _claim(parts, body, request)
         if lease is None:
             return Response(status_code=HTTPStatus.NO_CONTENT)
-        parts.warm_pool.reconcile()
+        parts.capacity.reconcile()
         return Response(lease.model_dump_json(), media_type="application/json")
 
     @routes.put("/v1/leases/{lease_id}", responses=_problems(404, 409), tags=["learner"])
@@ -154,7 +154,7 @@ def _add_lease_routes(routes: APIRouter, parts: Parts) -> None:
         """Hand a job back."""
         parts.leases.give_up(lease_id)
         parts.bell.ring()
-        parts.warm_pool.reconcile()
+        parts.capacity.reconcile()
 
 
 async def _claim(parts: Parts, body: LeaseRequest, request: Request) -> Lease | None:
@@ -229,10 +229,14 @@ def _add_operator_routes(routes: APIRouter, parts: Parts) -> None:
 
     @routes.get("/readyz", responses={503: _PROBLEM}, tags=["operator"])
     def readyz() -> Response:
-        """Tell whether everything the scaler needs is there, and what is not."""
+        """Tell whether everything the scaler needs is there, and what is not as it should be."""
         missing = parts.missing()
         if not missing:
-            return JSONResponse({"status": "ready"})
+            degraded = parts.capacity.problems
+            if not degraded:
+                return JSONResponse({"status": "ready"})
+            # Work goes on: actors start cold, or the learner comes at the next try.
+            return JSONResponse({"status": "degraded", "degraded": degraded})
         errors = tuple(FieldError(field=name, message=why) for name, why in missing.items())
         return problem_response(
             HTTPStatus.SERVICE_UNAVAILABLE, f"missing: {', '.join(missing)}", errors

@@ -4,15 +4,16 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
 
+from shared.cache_auth import CacheSettings
 from shared.costs import CostBasis
 from shared.prices import PRICE_TABLES
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class Settings(BaseSettings):
+class Settings(CacheSettings):
     """Scaler settings; the variable of a field is `NITRO_` plus its name in capitals."""
 
     model_config = SettingsConfigDict(
@@ -33,12 +34,18 @@ class Settings(BaseSettings):
     auth: Literal["token", "disabled"] = "token"
     """`disabled` lets anybody who reaches the port spend money."""
 
+    store: Literal["sqlite", "dynamodb"] = "sqlite"
+    """Where jobs, rounds and ledger are kept: `database` or `table`."""
     database: Path = Path("runs/nitro.sqlite3")
     """SQLite file of jobs, rounds and ledger; its folder is made if missing."""
+    table: str | None = None
+    """DynamoDB table, in `lambda_region`, with keys `pk` and `sk`: `NITRO_STORE=dynamodb` keeps the
+    jobs in it, and the dead-man switch finds the heartbeat there."""
     runs_dir: Path = Path("runs")
     """Folder of the runs' artifacts; deleting a job deletes its folder in here."""
-    cache_url: SecretStr = SecretStr("redis://127.0.0.1:6379/0")
-    """Trajectory cache; may hold a password."""
+    artifacts: str | None = None
+    """Where the runs' artifacts are, a folder or `s3://bucket/prefix` in `lambda_region`; unset
+    means `runs_dir`."""
     cache_memory_mb: Annotated[int, Field(ge=1)] = 1024
     """The cache's `maxmemory`: a job whose round cannot fit is refused."""
 
@@ -71,6 +78,19 @@ class Settings(BaseSettings):
     """How long the account's concurrency limit is remembered."""
     provisioned_concurrency: Annotated[int, Field(ge=0, le=3000)] = 0
     """Environments kept warm while jobs run, at most a job's `actors.max`; 0 is off (paper: 64)."""
+    lambda_reserved_concurrency: Annotated[int, Field(ge=1)] | None = None
+    """Concurrency reserved for the actor function, which then bounds what is kept warm; unset means
+    it shares the account's, of which 100 stay unreserved."""
+    ecs_cluster: str | None = None
+    """ECS cluster of the learner's service."""
+    ecs_service: str | None = None
+    """ECS service whose desired count is 1 while there is work, else 0; unset means that a learner
+    is always there."""
+    reconcile_every_s: Seconds = 60.0
+    """How often capacity is compared with the jobs when nothing happens."""
+    longest_job_s: Seconds = 172_800.0
+    """Longest a job may run at a time, and may wait for a learner, where `NITRO_ECS_SERVICE` is
+    set: then it is stopped, and keeps no capacity on."""
 
     lease_ttl_s: Seconds = 30.0
     """A learner that is silent for so long has lost its job."""
@@ -128,8 +148,17 @@ class Settings(BaseSettings):
                 f"NITRO_HEARTBEAT_EVERY_S ({self.heartbeat_every_s:g}) must be below "
                 f"NITRO_LEASE_TTL_S ({self.lease_ttl_s:g})"
             )
+        if (self.ecs_cluster is None) != (self.ecs_service is None):
+            raise ValueError("set both NITRO_ECS_CLUSTER and NITRO_ECS_SERVICE, or neither")
+        if self.store == "dynamodb" and not self.table:
+            raise ValueError("NITRO_STORE is dynamodb: NITRO_TABLE must name the table")
         self.cost_basis()
         return self
+
+    @property
+    def artifact_location(self) -> str:
+        """Where the runs' artifacts are: a folder or an S3 prefix."""
+        return self.artifacts or str(self.runs_dir)
 
     def cost_basis(self) -> CostBasis:
         """Return what a job is billed by.

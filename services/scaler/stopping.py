@@ -1,5 +1,6 @@
 """When a job ends, as one pure function; the budget is asked separately, it needs a price."""
 
+import math
 from dataclasses import dataclass
 
 from shared.job_spec import StopRule
@@ -17,6 +18,10 @@ class Standing:
     """Mean return of the newest evaluation."""
     wall_s: float
     """Time since the first round, without the time between a stop and a resume."""
+    since_start_s: float = 0.0
+    """Time since the first round after it was last queued."""
+    longest_s: float = math.inf
+    """How long this deployment lets a job run at a time."""
 
 
 def stop_reason(rule: StopRule, standing: Standing) -> tuple[StopReason, str] | None:
@@ -30,4 +35,9 @@ def stop_reason(rule: StopRule, standing: Standing) -> tuple[StopReason, str] | 
         return "max_rounds", f"all {rule.max_rounds} rounds are done"
     if rule.max_wall_s is not None and standing.wall_s >= rule.max_wall_s:
         return "max_wall", f"{standing.wall_s:.0f} s have passed, {rule.max_wall_s:g} s are allowed"
+    if standing.since_start_s >= standing.longest_s:
+        return "max_wall", (
+            f"it ran for {standing.since_start_s:.0f} s, NITRO_LONGEST_JOB_S allows "
+            f"{standing.longest_s:g} s at a time"
+        )
     return None

@@ -15,6 +15,7 @@ COMMANDS = [
     ["up"],
     ["evaluate"],
     ["plot"],
+    ["doctor"],
     ["jobs", "list"],
     ["jobs", "show"],
     ["jobs", "stop"],

@@ -82,6 +82,8 @@ class JobRecord(Message):
     longest_learner_s: NonNegativeFloat = 0.0
     projected_wall_s: NonNegativeFloat = 0.0
     final_evaluation: EvaluationResult | None = None
+    queued_at: float | None = None
+    """When its user last queued it: since then it may wait for a learner."""
 
     @property
     def reserved_usd(self) -> float:

@@ -31,7 +31,7 @@ for line in sys.stdin:
     except Exception as error:
         reply = {"error": f"{type(error).__name__}: {error}"}
     sys.stdout.write(json.dumps(reply) + "\\n")
-unwanted = {"torch", "fastapi", "boto3", "matplotlib", "scipy"} & set(sys.modules)
+unwanted = {"torch", "fastapi", "boto3", "botocore", "matplotlib", "scipy"} & set(sys.modules)
 sys.exit(f"imported {unwanted}" if unwanted else 0)
 """
 

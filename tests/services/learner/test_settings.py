@@ -21,6 +21,29 @@ def test_variables_are_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert settings.bearer_token() == "secret"
 
 
+def test_artifacts_are_in_the_runs_folder_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NITRO_RUNS_DIR", "r")
+    assert LearnerSettings().artifact_location == "r"
+    monkeypatch.setenv("NITRO_ARTIFACTS", "s3://bucket/runs")
+    assert LearnerSettings().artifact_location == "s3://bucket/runs"
+
+
+@pytest.mark.parametrize("variable", ["AWS_REGION", "AWS_DEFAULT_REGION"])
+def test_the_region_is_the_sdk_s(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "eu-west-1")
+    assert LearnerSettings().aws_region == "eu-west-1"
+
+
+def test_a_refusal_does_not_quote_what_may_be_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NITRO_CACHE_URL", "redis://:hush@cache:6379/0")
+    monkeypatch.setenv("NITRO_CACHE_AUTH", "iam")
+    with pytest.raises(ValidationError, match="NITRO_CACHE_USER") as refusal:
+        LearnerSettings()
+    assert "hush" not in str(refusal.value)
+
+
 def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NITRO_TOKEN", "hush")
     monkeypatch.setenv("NITRO_CACHE_URL", "redis://:hush@cache:6379/0")

@@ -105,6 +105,7 @@ class LambdaEndpoint:
     events: list[Task] = field(default_factory=list)
     qualifiers: set[str | None] = field(default_factory=set)
     provision_calls: list[int] = field(default_factory=list)
+    provisioned_reads: int = 0
     changed: threading.Condition = field(default_factory=threading.Condition)
     _gates: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(80))
 
@@ -113,6 +114,7 @@ class LambdaEndpoint:
         with self.changed:
             self.behave, self.concurrency_limit, self.provisioned = healthy, 1000, None
             self.events, self.qualifiers, self.provision_calls = [], set(), []
+            self.provisioned_reads = 0
 
     def rollouts(self, mode: str = "sample") -> list[tuple[object, ...]]:
         """Return (job, round, attempt, actor) of every rollout invoked, in order of arrival."""
@@ -130,6 +132,11 @@ class LambdaEndpoint:
                 lambda: sum(e["mode"] == mode for e in self.events) >= count, timeout_s
             )
         assert arrived, f"{count} {mode} events expected, got {self.rollouts(mode)}"
+
+    def wait_seen(self, *, provisioned_reads: int) -> None:
+        """Wait until provisioned concurrency was asked after so many times."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: self.provisioned_reads >= provisioned_reads, 10)
 
     async def invoke(self, request: Request) -> Response:
         task: Task = json.loads(await request.body())
@@ -155,6 +162,9 @@ class LambdaEndpoint:
         if request.method == "DELETE":
             self._set_provisioned(0)
             return Response(status_code=204)
+        with self.changed:
+            self.provisioned_reads += 1
+            self.changed.notify_all()
         if not self.provisioned:
             return _response(
                 Reply(
@@ -228,10 +238,17 @@ def lambda_endpoint() -> Iterator[LambdaEndpoint]:
 
 
 @contextmanager
-def serve(app: Callable[..., object]) -> Iterator[str]:
+def serve(
+    app: Callable[..., object], *, http: type[asyncio.Protocol] | str = "httptools"
+) -> Iterator[str]:
     """Run an ASGI application with uvicorn on a free port; yield its address."""
     config = uvicorn.Config(
-        app, host="127.0.0.1", port=0, log_level="critical", timeout_graceful_shutdown=5
+        app,
+        host="127.0.0.1",
+        port=0,
+        http=http,
+        log_level="critical",
+        timeout_graceful_shutdown=5,
     )
     server = _ThreadedServer(config)
     thread = threading.Thread(target=server.run, daemon=True)

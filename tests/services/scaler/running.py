@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 
 from services.scaler.app import create_app
+from services.scaler.connection import BoundedConnection
 from services.scaler.parts import Parts
 from services.scaler.settings import Settings
 from shared.billing import JobCost
@@ -107,7 +108,10 @@ def run_scaler(
     )
     app = create_app(settings)
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    with serve(app) as url, httpx.Client(base_url=url, headers=headers, timeout=30) as http:
+    with (
+        serve(app, http=BoundedConnection) as url,
+        httpx.Client(base_url=url, headers=headers, timeout=30) as http,
+    ):
         yield Scaler(http=http, parts=app.state.parts, lambdas=lambdas, runs_dir=folder / "runs")
 
 

@@ -197,7 +197,7 @@ def test_an_event_that_does_not_fit_is_refused_before_anything_is_launched(
     invoker: PooledInvoker, lambdas: LambdaEndpoint
 ) -> None:
     with pytest.raises(ValueError, match=r"at most 4096 fit.*env_kwargs"):
-        invoker.submit([task(text="x" * 5000)], Sink())
+        invoker.submit([task(0, **{f"text{i}": "x" * 250 for i in range(20)})], Sink())
     assert lambdas.events == []
 
 

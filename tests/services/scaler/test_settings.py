@@ -23,6 +23,12 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert "secret" not in repr(settings)
 
 
+def test_artifacts_are_in_the_runs_folder_unless_told_otherwise() -> None:
+    assert Settings.model_validate({"runs_dir": "r"}).artifact_location == "r"
+    both = {"runs_dir": "r", "artifacts": "s3://bucket/runs"}
+    assert Settings.model_validate(both).artifact_location == "s3://bucket/runs"
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
@@ -33,6 +39,8 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         ({"auth": "off"}, "auth"),
         ({"price_table": "free"}, "known: aws-us-east-1-2026-11, paper"),
         ({"lambda_timeout_s": 80.0}, "NITRO_LAMBDA_READ_TIMEOUT_S (75) must exceed"),
+        ({"store": "dynamodb"}, "NITRO_TABLE must name the table"),
+        ({"cache_auth": "iam", "cache_user": "u"}, "NITRO_CACHE_NAME"),
         ({"heartbeat_every_s": 30.0}, "NITRO_HEARTBEAT_EVERY_S (30) must be below"),
         ({"learner_instance": "abacus"}, "NITRO_LEARNER_INSTANCE"),
         ({"price_table": "paper", "learner_instance": "p3.2xlarge"}, "NITRO_CACHE_NODE"),

@@ -50,3 +50,12 @@ def test_a_negative_target_is_a_target() -> None:
     rule = StopRule(target_return=-100.0)
     assert stop_reason(rule, standing(latest_return=-150.0)) is None
     assert stop_reason(rule, standing(latest_return=-100.0)) is not None
+
+
+def test_a_deployment_bounds_a_job_that_bounds_itself_not() -> None:
+    rule = StopRule(max_rounds=5)
+    assert stop_reason(rule, standing(since_start_s=3599.0, longest_s=3600.0)) is None
+    stopped = stop_reason(rule, standing(since_start_s=3600.0, longest_s=3600.0))
+    assert stopped is not None
+    assert stopped[0] == "max_wall"
+    assert "NITRO_LONGEST_JOB_S" in stopped[1]

@@ -1,0 +1,1 @@
+"""The dead-man switch: turns off what a silent scaler left on."""

@@ -1,0 +1,208 @@
+"""The dead-man switch: a Lambda function that turns off what nobody is left to turn off.
+
+Provisioned concurrency and the learner's machine cost money until somebody ends them. That is the
+scaler's work; this function, run every minute by a schedule, does it when the scaler has been
+silent for too long, when jobs ran longer than they may, or when no job is there at all. It reads
+the scaler's heartbeat, decides, and turns off; with nothing on it changes nothing, and repeating it
+is harmless. It is one file on the SDK that Lambda's Python runtime brings along, so that whatever
+breaks the services does not break it.
+
+A heartbeat that cannot be read is an error, which the function's alarm reports, and no reason to
+end training: only a heartbeat that says so, or is missing, is.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+_LOG = logging.getLogger(__name__)
+_LOG.setLevel(logging.INFO)
+
+_HEARTBEAT = {"pk": {"S": "SCALER"}, "sk": {"S": "HEARTBEAT"}}
+_DEFAULT_SILENCE_S = 600.0
+_NO_CONFIGURATION = "ProvisionedConcurrencyConfigNotFoundException"
+_CLIENT = Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 2})
+
+
+class SettingsError(ValueError):
+    """A variable is missing or makes no sense; the message names it."""
+
+
+class SwitchError(RuntimeError):
+    """Something could not be turned off; the message names it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the switch watches and what it turns off."""
+
+    table: str
+    """`NITRO_TABLE`: DynamoDB table that holds the heartbeat."""
+    function: str
+    """`NITRO_LAMBDA_FUNCTION`: the actor function."""
+    qualifier: str
+    """`NITRO_LAMBDA_QUALIFIER`: its alias, which provisioned concurrency is on."""
+    cluster: str
+    """`NITRO_ECS_CLUSTER`: cluster of the learner's service."""
+    service: str
+    """`NITRO_ECS_SERVICE`: the learner's service."""
+    silent_after_s: float
+    """`NITRO_SILENT_AFTER_S`: how old a heartbeat may be."""
+
+    @classmethod
+    def read(cls, variables: Mapping[str, str]) -> "Settings":
+        """Return the settings in these environment variables.
+
+        Raises:
+            SettingsError: One is missing, or the time is no positive number.
+        """
+        text = variables.get("NITRO_SILENT_AFTER_S", str(_DEFAULT_SILENCE_S))
+        try:
+            silent_after_s = float(text)
+        except ValueError:
+            silent_after_s = 0.0
+        if not 0 < silent_after_s < float("inf"):
+            raise SettingsError(f"NITRO_SILENT_AFTER_S: {text!r} is no positive number of seconds")
+        return cls(
+            table=_required(variables, "NITRO_TABLE"),
+            function=_required(variables, "NITRO_LAMBDA_FUNCTION"),
+            qualifier=_required(variables, "NITRO_LAMBDA_QUALIFIER"),
+            cluster=_required(variables, "NITRO_ECS_CLUSTER"),
+            service=_required(variables, "NITRO_ECS_SERVICE"),
+            silent_after_s=silent_after_s,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """The scaler's last sign of life, in Unix seconds."""
+
+    at: float
+    until: float
+    """Until when its jobs may keep something on; 0 when it has none."""
+
+
+def reason_to_close(
+    heartbeat: Heartbeat | None, *, now: float, silent_after_s: float
+) -> str | None:
+    """Return why everything should be off, or None while the scaler has it in hand."""
+    if heartbeat is None:
+        return "no scaler has ever given a sign of life"
+    silence_s = now - heartbeat.at
+    if silence_s > silent_after_s:
+        return f"the scaler has been silent for {silence_s:.0f} s, {silent_after_s:.0f} are allowed"
+    if heartbeat.until == 0:
+        return "there is no job"
+    if now > heartbeat.until:
+        return f"jobs are {now - heartbeat.until:.0f} s beyond the longest they may take"
+    return None
+
+
+class Switch:
+    """Reads the heartbeat and turns capacity off."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._dynamodb = boto3.client("dynamodb", config=_CLIENT)
+        self._lambda = boto3.client("lambda", config=_CLIENT)
+        self._ecs = boto3.client("ecs", config=_CLIENT)
+
+    def heartbeat(self) -> Heartbeat | None:
+        """Return the newest heartbeat, None when there was never one.
+
+        Raises:
+            SwitchError: The table cannot be read, or holds something else.
+        """
+        try:
+            answer = self._dynamodb.get_item(
+                TableName=self._settings.table, Key=_HEARTBEAT, ConsistentRead=True
+            )
+            item = answer.get("Item")
+            if item is None:
+                return None
+            return Heartbeat(at=float(item["at"]["N"]), until=float(item["until"]["N"]))
+        except (BotoCoreError, ClientError, KeyError, ValueError) as error:
+            raise SwitchError(f"heartbeat in table {self._settings.table!r}: {error!r}") from error
+
+    def close_provisioned(self) -> bool:
+        """Delete the alias's provisioned concurrency; return whether there was any."""
+        target = {"FunctionName": self._settings.function, "Qualifier": self._settings.qualifier}
+        try:
+            self._lambda.get_provisioned_concurrency_config(**target)
+            self._lambda.delete_provisioned_concurrency_config(**target)
+        except ClientError as error:
+            if error.response["Error"]["Code"] == _NO_CONFIGURATION:
+                return False
+            raise
+        return True
+
+    def close_learner(self) -> bool:
+        """Set the learner's desired count to 0; return whether it was more."""
+        cluster, service = self._settings.cluster, self._settings.service
+        found = self._ecs.describe_services(cluster=cluster, services=[service])["services"]
+        active = [s for s in found if s["status"] == "ACTIVE"]
+        if not active:
+            raise SwitchError(f"there is no active ECS service {service!r} in {cluster!r}")
+        if active[0]["desiredCount"] == 0:
+            return False
+        self._ecs.update_service(cluster=cluster, service=service, desiredCount=0)
+        return True
+
+    def close(self) -> None:
+        """Close idle connections."""
+        for client in (self._dynamodb, self._lambda, self._ecs):
+            client.close()
+
+
+def watch(switch: Switch, *, now: float, silent_after_s: float) -> dict[str, Any]:
+    """Look once; return why something was turned off and what, both empty when nothing was.
+
+    Raises:
+        SwitchError: The heartbeat cannot be read, or something could not be turned off; the rest
+            was tried all the same.
+    """
+    reason = reason_to_close(switch.heartbeat(), now=now, silent_after_s=silent_after_s)
+    if reason is None:
+        return {"reason": None, "closed": []}
+    closed: list[str] = []
+    failed: list[str] = []
+    steps: dict[str, Callable[[], bool]] = {
+        "provisioned concurrency": switch.close_provisioned,
+        "learner": switch.close_learner,
+    }
+    for name, close in steps.items():
+        try:
+            if close():
+                closed.append(name)
+        except (BotoCoreError, ClientError, SwitchError) as error:
+            failed.append(f"{name}: {error}")
+    if closed:
+        _LOG.warning("turned off: %s, because %s", ", ".join(closed), reason)
+    if failed:
+        raise SwitchError(f"not turned off ({reason}): {'; '.join(failed)}")
+    return {"reason": reason if closed else None, "closed": closed}
+
+
+def handler(event: object, context: object) -> dict[str, Any]:
+    """Be called by the schedule; what it sends is of no interest."""
+    del event, context
+    settings = Settings.read(os.environ)
+    switch = Switch(settings)
+    try:
+        return watch(switch, now=time.time(), silent_after_s=settings.silent_after_s)
+    finally:
+        switch.close()
+
+
+def _required(variables: Mapping[str, str], name: str) -> str:
+    value = variables.get(name, "").strip()
+    if not value:
+        raise SettingsError(f"{name} is not set")
+    return value

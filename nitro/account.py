@@ -1,0 +1,146 @@
+"""What the AWS account offers and allows, asked through boto3; reading only, nothing is changed."""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from nitro.errors import EXIT_FAILED, CommandError
+
+if TYPE_CHECKING:
+    import boto3
+    from botocore.config import Config
+
+T = TypeVar("T")
+
+G_QUOTA = "L-DB2E81BA"
+"""Running On-Demand G and VT instances, in vCPUs."""
+P_QUOTA = "L-417A185B"
+"""Running On-Demand P instances, in vCPUs."""
+_NO_SDK = (
+    "`nitro doctor --aws` needs boto3: install Nitro with its extra `local` (the scaler's part "
+    "brings it), or `pip install boto3`"
+)
+_NO_CREDENTIALS = (
+    "no usable AWS credentials: sign in (`aws sso login`), or set AWS_PROFILE, or "
+    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+)
+_REFUSED = frozenset(
+    {
+        "AuthFailure",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "InvalidClientTokenId",
+        "InvalidSignatureException",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    }
+)
+"""Credentials that are no good at all, unlike those that may not ask one thing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """The account's answers for one region; None where it would not answer."""
+
+    region: str
+    offered: tuple[str, ...] | None
+    """Machines of our list that the region offers, in our order."""
+    vcpus: dict[str, int | None] = field(default_factory=dict)
+    """vCPUs the account may run, by quota code."""
+    lambda_concurrency: int | None
+    """Concurrent executions of all its functions together."""
+    refusals: dict[str, str] = field(default_factory=dict)
+    """Why it would not answer, by what was asked."""
+
+
+def ask_account(*, region: str | None, instance_types: Sequence[str]) -> Account:
+    """Ask the account that the credentials at hand belong to.
+
+    Raises:
+        CommandError: boto3, region or credentials are missing, or AWS cannot be reached.
+    """
+    session = _session(region)
+    refusals: dict[str, str] = {}
+    return Account(
+        region=session.region_name,
+        offered=_answer(
+            refusals,
+            "ec2:DescribeInstanceTypeOfferings",
+            partial(_offered, session, instance_types),
+        ),
+        vcpus={
+            code: _answer(refusals, "servicequotas:GetServiceQuota", partial(_quota, session, code))
+            for code in (G_QUOTA, P_QUOTA)
+        },
+        lambda_concurrency=_answer(
+            refusals, "lambda:GetAccountSettings", partial(_concurrency, session)
+        ),
+        refusals=refusals,
+    )
+
+
+def _session(region: str | None) -> "boto3.Session":
+    try:
+        import boto3
+        from botocore.exceptions import BotoCoreError
+    except ImportError:
+        raise CommandError(_NO_SDK) from None
+    try:
+        session = boto3.Session(region_name=region)
+        credentials = session.get_credentials()
+    except BotoCoreError as error:
+        raise CommandError(f"{_NO_CREDENTIALS} ({error})") from error
+    if credentials is None:
+        raise CommandError(_NO_CREDENTIALS)
+    if session.region_name is None:
+        raise CommandError("no AWS region: name one with --region or AWS_DEFAULT_REGION")
+    return session
+
+
+def _answer(refusals: dict[str, str], what: str, ask: Callable[[], T]) -> T | None:
+    """Return an answer, or None and note why there is none: the other questions still count."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        return ask()
+    except ClientError as error:
+        code = error.response["Error"]["Code"]
+        if code in _REFUSED:
+            raise CommandError(f"{_NO_CREDENTIALS}: AWS answers {code}") from None
+        refusals[what] = code
+        return None
+    except BotoCoreError as error:
+        raise CommandError(f"{what}: {error}", exit_code=EXIT_FAILED) from error
+
+
+def _offered(session: "boto3.Session", instance_types: Sequence[str]) -> tuple[str, ...]:
+    with closing(session.client("ec2", config=_config())) as client:
+        pages = client.get_paginator("describe_instance_type_offerings").paginate(
+            LocationType="region",
+            Filters=[{"Name": "instance-type", "Values": list(instance_types)}],
+        )
+        found = {
+            offering["InstanceType"] for page in pages for offering in page["InstanceTypeOfferings"]
+        }
+    return tuple(kind for kind in instance_types if kind in found)
+
+
+def _quota(session: "boto3.Session", code: str) -> int:
+    with closing(session.client("service-quotas", config=_config())) as client:
+        quota = client.get_service_quota(ServiceCode="ec2", QuotaCode=code)["Quota"]
+    return int(quota["Value"])
+
+
+def _concurrency(session: "boto3.Session") -> int:
+    with closing(session.client("lambda", config=_config())) as client:
+        limit = client.get_account_settings()["AccountLimit"]
+    return int(limit["ConcurrentExecutions"])
+
+
+def _config() -> "Config":
+    from botocore.config import Config
+
+    # A person waits for the answer.
+    return Config(connect_timeout=5, read_timeout=20, retries={"total_max_attempts": 2})

@@ -1,0 +1,308 @@
+"""The store in one DynamoDB table, for a scaler on AWS: the same promises as the SQLite file.
+
+`dynamodb_items` says how things lie in the table, `dynamodb_table` how it is spoken to.
+"""
+
+import heapq
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Self, get_args
+
+import boto3
+from botocore.config import Config
+
+from services.scaler.store import dynamodb_items as items
+from services.scaler.store.base import (
+    Change,
+    IdempotencyEntry,
+    JobRecord,
+    RoundEntry,
+    VersionConflictError,
+)
+from services.scaler.store.dynamodb_items import Item
+from services.scaler.store.dynamodb_table import MAX_TRANSACTION_ITEMS, DynamoDbTable
+from shared.billing import LedgerLine
+from shared.jobs import FINISHED, JobStatus
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_CONNECT_TIMEOUT_S = 2.0
+_READ_TIMEOUT_S = 3.0
+_TRIES = 4
+_CONNECTIONS = 50
+"""As many as there are threads that answer requests, and some."""
+_STATUSES: tuple[JobStatus, ...] = get_args(JobStatus)
+_LAST = "~"
+"""Greater than any digit, for the end of a range of names."""
+
+
+class DynamoDbStore:
+    """A `Store` in one table, made by whoever deploys. Thread-safe."""
+
+    def __init__(self, table: str, client: "DynamoDBClient") -> None:
+        self._table = DynamoDbTable(table, client)
+
+    @classmethod
+    def connect(cls, table: str, *, region: str) -> Self:
+        """Return the store in a table; nothing is sent yet."""
+        config = Config(
+            connect_timeout=_CONNECT_TIMEOUT_S,
+            read_timeout=_READ_TIMEOUT_S,
+            retries={"total_max_attempts": _TRIES, "mode": "standard"},
+            max_pool_connections=_CONNECTIONS,
+            tcp_keepalive=True,
+        )
+        return cls(table, boto3.client("dynamodb", region_name=region, config=config))
+
+    def create(self, record: JobRecord, idempotency: IdempotencyEntry | None) -> None:
+        """Add a job."""
+        is_new = {"ConditionExpression": "attribute_not_exists(pk)"}
+        job = items.job_item(record, self._table.next_number(), idempotency)
+        actions: list[Item] = [{"Put": {"Item": job, **is_new}}, _active_action(record)]
+        if idempotency is not None:
+            actions.append({"Put": {"Item": items.idempotency_item(idempotency), **is_new}})
+        self._table.transact(actions)
+
+    def idempotency(self, key: str) -> IdempotencyEntry | None:
+        """Return what a key was used for."""
+        item = self._table.get(items.idempotency_key(key))
+        if item is None:
+            return None
+        return IdempotencyEntry(
+            key=key, body_digest=item["body_digest"]["S"], job_id=item["job_id"]["S"]
+        )
+
+    def job(self, job_id: str) -> JobRecord | None:
+        """Return a job."""
+        item = self._table.get(items.job_key(job_id))
+        return None if item is None else items.record_of(item)
+
+    def job_of_lease(self, lease_id: str) -> JobRecord | None:
+        """Return the job a lease is on."""
+        for entry in self._active():
+            if entry.get("lease_id") == {"S": lease_id}:
+                record = self.job(items.active_job_id(entry))
+                if record and record.lease and record.lease.lease_id == lease_id:
+                    return record
+        return None
+
+    def jobs(
+        self, *, status: JobStatus | None, limit: int, before: int | None
+    ) -> list[tuple[int, JobRecord]]:
+        """Return jobs, newest first; one changed just now may be missing or out of its state."""
+        below = _LAST if before is None else items.position_name(before)
+        newest_first = heapq.merge(
+            *(
+                self._table.listed(one, below=below, page=limit)
+                for one in (_STATUSES if status is None else (status,))
+            ),
+            key=items.position_of,
+            reverse=True,
+        )
+        # While a job changes its state the index may show it twice.
+        distinct = (next(same) for _, same in itertools.groupby(newest_first, items.position_of))
+        keys = [items.key_of(entry) for entry in itertools.islice(distinct, limit)]
+        found = [(items.position_of(i), items.record_of(i)) for i in self._table.get_many(keys)]
+        return sorted(found, key=lambda job: job[0], reverse=True)
+
+    def with_status(self, statuses: Sequence[JobStatus]) -> list[JobRecord]:
+        """Return every job in one of the states, oldest first.
+
+        Unfinished ones are all there; one that finished just now may be missing.
+        """
+        active = (items.job_key(items.active_job_id(e)) for e in self._active(statuses))
+        finished = (
+            items.key_of(entry)
+            for status in FINISHED.intersection(statuses)
+            for entry in self._table.listed(status, below=_LAST)
+        )
+        keys = {key["pk"]["S"]: key for key in itertools.chain(active, finished)}
+        found = sorted(self._table.get_many(list(keys.values())), key=items.position_of)
+        records = (items.record_of(item) for item in found)
+        return [record for record in records if record.job.status in statuses]
+
+    def count(self, statuses: Sequence[JobStatus]) -> int:
+        """Return how many jobs are in one of the states; of finished ones, up to just now."""
+        finished = FINISHED.intersection(statuses)
+        num_active = sum(1 for _ in self._active(set(statuses) - finished))
+        return num_active + sum(self._table.num_listed(s, below=_LAST) for s in finished)
+
+    def commit(self, change: Change) -> JobRecord:
+        """Write a change whole."""
+        old = change.record
+        new = old.model_copy(update={"version": old.version + 1})
+        job_id = new.job.job_id
+        first_line = self._num_lines(old) if change.lines else None
+        actions = [
+            _job_action(new, change, first_line),
+            _active_action(new),
+            *(action for entry in change.rounds for action in _round_actions(job_id, entry)),
+        ]
+        if first_line is not None:
+            lines = items.line_items(job_id, change.lines, first=first_line)
+            actions += [{"Put": {"Item": item}} for item in lines]
+        condemned = self._condemned(change)
+        room = max(0, MAX_TRANSACTION_ITEMS - len(actions))
+        self._forget_ahead(old, condemned[: max(0, len(condemned) - room)])
+        self._table.transact([*actions, *condemned[max(0, len(condemned) - room) :]])
+        return new
+
+    def delete(self, job_id: str) -> None:
+        """Remove a job and everything about it; what an interruption leaves, a repeat removes."""
+        job = self._table.get(items.job_key(job_id), attributes="idempotency_key")
+        if job is None:
+            return
+        everything = self._query(job_id, "", keys_only=True)
+        record_key = items.job_key(job_id)
+        self._table.delete_many(key for key in everything if key != record_key)
+        actions: list[Item] = [
+            {"Delete": {"Key": record_key}},
+            {"Delete": {"Key": items.active_key(job_id)}},
+        ]
+        if "idempotency_key" in job:
+            key = items.idempotency_key(job["idempotency_key"]["S"])
+            actions.append({"Delete": {"Key": key}})
+        self._table.transact(actions)
+
+    def round(self, job_id: str, round_index: int) -> RoundEntry | None:
+        """Return one round."""
+        return next(items.rounds_of(self._query(job_id, items.round_name(round_index))), None)
+
+    def last_round(self, job_id: str) -> RoundEntry | None:
+        """Return the newest round."""
+        newest = next(self._query(job_id, "ROUND#", newest_first=True, page=1), None)
+        if newest is None:
+            return None
+        if newest["parts"] == {"N": "1"} and newest["part"] == {"N": "0"}:
+            return next(items.rounds_of([newest]))
+        return self.round(job_id, int(newest["round"]["N"]))
+
+    def rounds(self, job_id: str, *, first: int, limit: int) -> list[RoundEntry]:
+        """Return rounds in order."""
+        found = self._query(job_id, "ROUND#", first=items.round_name(first), page=limit)
+        return list(itertools.islice(items.rounds_of(found), limit))
+
+    def ratios(self, job_id: str, *, limit: int) -> list[float]:
+        """Return the newest measured ratios, oldest of them first."""
+        newest = self._query(job_id, "RATIO#", newest_first=True, page=limit)
+        return [items.ratio_of(item) for item in itertools.islice(newest, limit)][::-1]
+
+    def lines(self, job_id: str, *, skip: int = 0) -> list[LedgerLine]:
+        """Return ledger lines in the order they were written."""
+        # The item that holds the first wanted line begins at most so many lines before it.
+        first = items.lines_name(max(0, skip - items.LINES_PER_ITEM + 1))
+        return items.lines_of(self._query(job_id, "LINES#", first=first), skip=skip)
+
+    def check(self) -> None:
+        """Raise `StoreError` when the table or its index cannot be read."""
+        self._table.check()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._table.close()
+
+    def _query(
+        self,
+        job_id: str,
+        prefix: str,
+        *,
+        first: str | None = None,
+        newest_first: bool = False,
+        page: int | None = None,
+        keys_only: bool = False,
+    ) -> Iterator[Item]:
+        """Return what of a job has names with a prefix, from `first` on."""
+        return self._table.query(
+            items.partition(job_id),
+            first=first or prefix or " ",
+            last=prefix + _LAST,
+            newest_first=newest_first,
+            page=page,
+            keys_only=keys_only,
+        )
+
+    def _active(self, statuses: Sequence[JobStatus] | set[JobStatus] = _STATUSES) -> Iterator[Item]:
+        entries = self._table.query(items.ACTIVE, first=" ", last=_LAST)
+        return (entry for entry in entries if items.is_active_in(entry, statuses))
+
+    def _num_lines(self, record: JobRecord) -> int:
+        """Return how many lines the job has; right for as long as its version is the record's."""
+        job_id = record.job.job_id
+        item = self._table.get(items.job_key(job_id), attributes="version, num_lines")
+        if item is None or item["version"] != {"N": str(record.version)}:
+            raise VersionConflictError(f"job {job_id} changed since version {record.version}")
+        return int(item["num_lines"]["N"])
+
+    def _condemned(self, change: Change) -> list[Item]:
+        """Return the deletions of the rounds to be forgotten, newest first."""
+        if change.forget_rounds_from is None:
+            return []
+        job_id = change.record.job.job_id
+        written = tuple(
+            name(entry.round)
+            for entry in change.rounds
+            for name in (items.round_name, items.ratio_name)
+        )
+        keys = [
+            items.key_of(item)
+            for prefix, name in (("ROUND#", items.round_name), ("RATIO#", items.ratio_name))
+            for item in self._query(
+                job_id, prefix, first=name(change.forget_rounds_from), keys_only=True
+            )
+            if not item["sk"]["S"].startswith(written)
+        ]
+        keys.sort(key=items.round_of_key, reverse=True)
+        return [{"Delete": {"Key": key}} for key in keys]
+
+    def _forget_ahead(self, record: JobRecord, deletions: Sequence[Item]) -> None:
+        """Delete rounds for which the change's own transaction has no room.
+
+        Only while the job is as it was when that was decided, and newest first: an interruption
+        leaves the job with fewer rounds of those it was to lose, and the same decision once more.
+        """
+        guard = {
+            "ConditionCheck": {
+                "Key": items.job_key(record.job.job_id),
+                "ConditionExpression": "version = :old",
+                "ExpressionAttributeValues": {":old": {"N": str(record.version)}},
+            }
+        }
+        size = MAX_TRANSACTION_ITEMS - 1
+        for start in range(0, len(deletions), size):
+            self._table.transact([guard, *deletions[start : start + size]])
+
+
+def _job_action(new: JobRecord, change: Change, first_line: int | None) -> Item:
+    expression = "SET version = :new, document = :document, gsi_pk = :status"
+    values: Item = {
+        ":old": {"N": str(change.record.version)},
+        ":new": {"N": str(new.version)},
+        ":document": {"S": new.model_dump_json()},
+        ":status": {"S": new.job.status},
+    }
+    if first_line is not None:
+        expression += ", num_lines = :lines"
+        values[":lines"] = {"N": str(first_line + len(change.lines))}
+    return {
+        "Update": {
+            "Key": items.job_key(new.job.job_id),
+            "UpdateExpression": expression,
+            "ConditionExpression": "version = :old",
+            "ExpressionAttributeValues": values,
+        }
+    }
+
+
+def _active_action(record: JobRecord) -> Item:
+    item = items.active_item(record)
+    if item is None:
+        return {"Delete": {"Key": items.active_key(record.job.job_id)}}
+    return {"Put": {"Item": item}}
+
+
+def _round_actions(job_id: str, entry: RoundEntry) -> list[Item]:
+    ratio = items.ratio_item(job_id, entry)
+    ratio_key = items.key(items.partition(job_id), items.ratio_name(entry.round))
+    parts: list[Item] = [{"Put": {"Item": part}} for part in items.round_items(job_id, entry)]
+    return [*parts, {"Put": {"Item": ratio}} if ratio else {"Delete": {"Key": ratio_key}}]

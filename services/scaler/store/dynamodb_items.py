@@ -1,0 +1,216 @@
+"""How jobs, rounds and ledger lines lie in one DynamoDB table. Pure: values in, items out.
+
+    pk          sk                    holds
+    JOB#{id}    JOB                   the job's record, its version, how many ledger lines it has
+    JOB#{id}    ROUND#{round}#{part}  a round; more than one part only when it is large
+    JOB#{id}    RATIO#{round}         the round's ratio, so that a window of them is one small read
+    JOB#{id}    LINES#{first}         up to 50 ledger lines, named after the position of the first
+    ACTIVE      {id}                  that a job is unfinished or leased, and by whom
+    KEY#{key}   KEY                   what an idempotency key was used for
+    COUNTER     JOBS                  the newest job's position
+
+The index `queue` (`gsi_pk` status, `gsi_sk` position; keys suffice as projection) lists jobs for
+people. It lags behind the table, so nothing that is decided rests on it: that is what ACTIVE is
+for. Documents are the models' JSON as text: a number reads back as it was written.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from services.scaler.store.base import IdempotencyEntry, JobRecord, RoundEntry
+from shared.billing import LedgerLine
+from shared.jobs import FINISHED, JobStatus
+
+INDEX = "queue"
+KEY_SCHEMA = ("pk", "sk")
+INDEX_SCHEMA = ("gsi_pk", "gsi_sk")
+ACTIVE = "ACTIVE"
+COUNTER_KEY = {"pk": {"S": "COUNTER"}, "sk": {"S": "JOBS"}}
+LINES_PER_ITEM = 50
+_PART_CHARS = 90_000
+"""At most 360 KB of UTF-8, below the 400 KB an item may have."""
+
+Item = dict[str, Any]
+"""Attributes as DynamoDB's API writes them: name to {type: value}."""
+
+
+def key(pk: str, sk: str) -> Item:
+    """Return a primary key."""
+    return {"pk": {"S": pk}, "sk": {"S": sk}}
+
+
+def key_of(item: Item) -> Item:
+    """Return an item's primary key."""
+    return {name: item[name] for name in KEY_SCHEMA}
+
+
+def partition(job_id: str) -> str:
+    """Return the partition of everything about a job but its entry in ACTIVE and its key."""
+    return f"JOB#{job_id}"
+
+
+def job_key(job_id: str) -> Item:
+    """Return the key of a job's record."""
+    return key(partition(job_id), "JOB")
+
+
+def active_key(job_id: str) -> Item:
+    """Return the key of the entry that says a job is unfinished."""
+    return key(ACTIVE, job_id)
+
+
+def idempotency_key(name: str) -> Item:
+    """Return the key of what an idempotency key was used for."""
+    return key(f"KEY#{name}", "KEY")
+
+
+def round_name(round_index: int) -> str:
+    """Return where a round's parts begin in the job's partition."""
+    return f"ROUND#{round_index:010d}#"
+
+
+def ratio_name(round_index: int) -> str:
+    """Return where a round's ratio is in the job's partition."""
+    return f"RATIO#{round_index:010d}"
+
+
+def round_of_key(name: Item) -> int:
+    """Return which round the key of a part or of a ratio is about."""
+    return int(name["sk"]["S"].split("#")[1])
+
+
+def lines_name(position: int) -> str:
+    """Return where the ledger lines from a position on are in the job's partition."""
+    return f"LINES#{position:010d}"
+
+
+def position_name(position: int) -> str:
+    """Return a job's position so that text order is number order."""
+    return f"{position:020d}"
+
+
+def job_item(record: JobRecord, position: int, idempotency: IdempotencyEntry | None) -> Item:
+    """Return a new job."""
+    item = {
+        **job_key(record.job.job_id),
+        "version": {"N": str(record.version)},
+        "num_lines": {"N": "0"},
+        "document": {"S": record.model_dump_json()},
+        "gsi_pk": {"S": record.job.status},
+        "gsi_sk": {"S": position_name(position)},
+    }
+    if idempotency is not None:
+        item["idempotency_key"] = {"S": idempotency.key}
+    return item
+
+
+def position_of(item: Item) -> int:
+    """Return a job's position from its record or from an index entry."""
+    return int(item["gsi_sk"]["S"])
+
+
+def record_of(item: Item) -> JobRecord:
+    """Return the record in a job's item."""
+    return JobRecord.model_validate_json(item["document"]["S"])
+
+
+def active_item(record: JobRecord) -> Item | None:
+    """Return the entry that says a job is unfinished or leased; None when it is neither."""
+    if record.job.status in FINISHED and record.lease is None:
+        return None
+    item = {**active_key(record.job.job_id), "status": {"S": record.job.status}}
+    if record.lease is not None:
+        item["lease_id"] = {"S": record.lease.lease_id}
+    return item
+
+
+def active_job_id(item: Item) -> str:
+    """Return which job an ACTIVE entry is about."""
+    return str(item["sk"]["S"])
+
+
+def is_active_in(item: Item, statuses: Iterable[JobStatus]) -> bool:
+    """Return whether an ACTIVE entry's job is in one of the states."""
+    return item["status"]["S"] in statuses
+
+
+def idempotency_item(entry: IdempotencyEntry) -> Item:
+    """Return what a key is used for."""
+    return {
+        **idempotency_key(entry.key),
+        "body_digest": {"S": entry.body_digest},
+        "job_id": {"S": entry.job_id},
+    }
+
+
+def round_items(job_id: str, entry: RoundEntry) -> list[Item]:
+    """Return a round in as many parts as its size needs."""
+    text = entry.model_dump_json()
+    pieces = [text[start : start + _PART_CHARS] for start in range(0, len(text), _PART_CHARS)]
+    return [
+        {
+            **key(partition(job_id), f"{round_name(entry.round)}{part:04d}"),
+            "round": {"N": str(entry.round)},
+            "part": {"N": str(part)},
+            "parts": {"N": str(len(pieces))},
+            "document": {"S": piece},
+        }
+        for part, piece in enumerate(pieces)
+    ]
+
+
+def rounds_of(items: Iterable[Item]) -> Iterator[RoundEntry]:
+    """Return the rounds whose parts come in order.
+
+    Parts beyond a round's number of parts are left from when it was longer.
+    """
+    pieces: list[str] = []
+    for item in items:
+        part, parts = int(item["part"]["N"]), int(item["parts"]["N"])
+        if part == 0:
+            pieces, wanted = [], parts
+        elif part >= wanted:
+            continue
+        pieces.append(item["document"]["S"])
+        if len(pieces) == wanted:
+            yield RoundEntry.model_validate_json("".join(pieces))
+
+
+def ratio_item(job_id: str, entry: RoundEntry) -> Item | None:
+    """Return a round's ratio; None when it has none."""
+    if entry.ratio is None:
+        return None
+    name = key(partition(job_id), ratio_name(entry.round))
+    return {**name, "ratio": {"S": json.dumps(entry.ratio)}}
+
+
+def ratio_of(item: Item) -> float:
+    """Return the ratio in an item."""
+    return float(json.loads(item["ratio"]["S"]))
+
+
+def line_items(job_id: str, lines: tuple[LedgerLine, ...], *, first: int) -> list[Item]:
+    """Return ledger lines that follow the first `first` ones."""
+    return [
+        {
+            **key(partition(job_id), lines_name(first + start)),
+            "first": {"N": str(first + start)},
+            "documents": {
+                "L": [
+                    {"S": line.model_dump_json()} for line in lines[start : start + LINES_PER_ITEM]
+                ]
+            },
+        }
+        for start in range(0, len(lines), LINES_PER_ITEM)
+    ]
+
+
+def lines_of(items: Iterable[Item], *, skip: int) -> list[LedgerLine]:
+    """Return the lines in the items from position `skip` on."""
+    return [
+        LedgerLine.model_validate_json(document["S"])
+        for item in items
+        for position, document in enumerate(item["documents"]["L"], int(item["first"]["N"]))
+        if position >= skip
+    ]

@@ -1,0 +1,208 @@
+"""One DynamoDB table as the store uses it: strongly consistent reads, all-or-nothing writes.
+
+Every write that changes a job is a transaction, also when it is a single item: a transaction
+carries a token, so that the SDK may send it again when the answer was lost. A plain conditional
+write sent twice would fail on its own first copy, and the change would be decided and made again.
+"""
+
+import itertools
+import random
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from services.scaler.store.base import StoreError, VersionConflictError
+from services.scaler.store.dynamodb_items import COUNTER_KEY, INDEX, Item, key_of
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+MAX_TRANSACTION_ITEMS = 100
+_BATCH_READ = 100
+_BATCH_WRITE = 25
+_MAX_BATCH_TRIES = 8
+_FIRST_PAUSE_S = 0.05
+_CONFLICTS = frozenset({"ConditionalCheckFailed", "TransactionConflict"})
+
+
+class DynamoDbTable:
+    """Reads and writes items. Thread-safe."""
+
+    def __init__(self, name: str, client: "DynamoDBClient") -> None:
+        self._name = name
+        self._client = client
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def get(self, key: Item, *, attributes: str | None = None) -> Item | None:
+        """Return an item, or the comma-separated attributes of it; None if there is none."""
+        projection: Any = {} if attributes is None else {"ProjectionExpression": attributes}
+        with self._errors():
+            reply = self._client.get_item(
+                TableName=self._name, Key=key, ConsistentRead=True, **projection
+            )
+        return reply.get("Item")
+
+    def get_many(self, keys: Sequence[Item]) -> list[Item]:
+        """Return the items there are, in any order."""
+        found: list[Item] = []
+        for start in range(0, len(keys), _BATCH_READ):
+            wanted = list(keys[start : start + _BATCH_READ])
+            for pause in _pauses():
+                request: Any = {self._name: {"Keys": wanted, "ConsistentRead": True}}
+                with self._errors():
+                    reply = self._client.batch_get_item(RequestItems=request)
+                found += reply["Responses"].get(self._name, [])
+                wanted = list(reply["UnprocessedKeys"].get(self._name, {"Keys": []})["Keys"])
+                if not wanted:
+                    break
+                time.sleep(pause)
+            else:
+                raise self._unusable("reads are throttled")
+        return found
+
+    def query(
+        self,
+        pk: str,
+        *,
+        first: str,
+        last: str,
+        newest_first: bool = False,
+        page: int | None = None,
+        keys_only: bool = False,
+    ) -> Iterator[Item]:
+        """Return a partition's items with sort keys in [first, last], page by page as needed."""
+        request: Any = {
+            "KeyConditionExpression": "pk = :pk AND sk BETWEEN :first AND :last",
+            "ExpressionAttributeValues": _values(pk=pk, first=first, last=last),
+            "ConsistentRead": True,
+            "ScanIndexForward": not newest_first,
+        }
+        if page is not None:
+            request["Limit"] = page
+        if keys_only:
+            request["ProjectionExpression"] = "pk, sk"
+        for reply in self._pages(request):
+            yield from reply["Items"]
+
+    def listed(self, gsi_pk: str, *, below: str, page: int | None = None) -> Iterator[Item]:
+        """Return an index partition's entries with sort keys below one, newest first."""
+        request = _index_request(gsi_pk, below)
+        if page is not None:
+            request["Limit"] = page
+        for reply in self._pages(request):
+            yield from reply["Items"]
+
+    def num_listed(self, gsi_pk: str, *, below: str) -> int:
+        """Return how many entries an index partition has."""
+        request = {**_index_request(gsi_pk, below), "Select": "COUNT"}
+        return sum(reply["Count"] for reply in self._pages(request))
+
+    def check(self) -> None:
+        """Raise `StoreError` unless the table and its index can be read."""
+        next(self.listed("queued", below="~", page=1), None)
+
+    def next_number(self) -> int:
+        """Return a number greater than any before; some may be left out."""
+        with self._errors():
+            reply = self._client.update_item(
+                TableName=self._name,
+                Key=COUNTER_KEY,
+                UpdateExpression="ADD newest :one",
+                ExpressionAttributeValues={":one": {"N": "1"}},
+                ReturnValues="UPDATED_NEW",
+            )
+        return int(reply["Attributes"]["newest"]["N"])
+
+    def transact(self, actions: Sequence[Item]) -> None:
+        """Do all of the actions or none.
+
+        Raises:
+            VersionConflictError: A condition does not hold, or somebody else writes the same items.
+            StoreError: There are more actions than a transaction can have, or it is refused.
+        """
+        if len(actions) > MAX_TRANSACTION_ITEMS:
+            raise StoreError(
+                f"a change of {len(actions)} items does not fit into one transaction of "
+                f"{MAX_TRANSACTION_ITEMS} in DynamoDB table {self._name!r}: make it in steps"
+            )
+        request: Any = [self._named(action) for action in actions]
+        with self._errors():
+            try:
+                self._client.transact_write_items(TransactItems=request)
+            except self._client.exceptions.TransactionCanceledException as error:
+                reasons = error.response.get("CancellationReasons", [])
+                codes = {reason.get("Code", "None") for reason in reasons} - {"None"}
+                if codes and codes <= _CONFLICTS:
+                    raise VersionConflictError(
+                        f"DynamoDB table {self._name!r}: {', '.join(sorted(codes))}"
+                    ) from error
+                raise
+
+    def delete_many(self, keys: Iterable[Item]) -> None:
+        """Delete items, each for itself."""
+        requests = iter([{"DeleteRequest": {"Key": key_of(item)}} for item in keys])
+        while wanted := list(itertools.islice(requests, _BATCH_WRITE)):
+            for pause in _pauses():
+                batch: Any = {self._name: wanted}
+                with self._errors():
+                    reply = self._client.batch_write_item(RequestItems=batch)
+                rest: Any = reply["UnprocessedItems"].get(self._name, [])
+                wanted = list(rest)
+                if not wanted:
+                    break
+                time.sleep(pause)
+            else:
+                raise self._unusable("writes are throttled")
+
+    def _pages(self, request: dict[str, Any]) -> Iterator[Any]:
+        start: Any = {}
+        while True:
+            with self._errors():
+                reply = self._client.query(TableName=self._name, **request, **start)
+            yield reply
+            if "LastEvaluatedKey" not in reply:
+                return
+            start = {"ExclusiveStartKey": reply["LastEvaluatedKey"]}
+
+    def _named(self, action: Item) -> Item:
+        ((kind, request),) = action.items()
+        return {kind: {"TableName": self._name, **request}}
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (BotoCoreError, ClientError) as error:
+            raise self._unusable(error) from error
+
+    def _unusable(self, why: object) -> StoreError:
+        return StoreError(
+            f"cannot use DynamoDB table {self._name!r}: {why}; check that NITRO_TABLE and "
+            f"NITRO_LAMBDA_REGION name a table with keys pk and sk and the index {INDEX!r} with "
+            "gsi_pk and gsi_sk, and that this process's role may use both"
+        )
+
+
+def _index_request(gsi_pk: str, below: str) -> dict[str, Any]:
+    return {
+        "IndexName": INDEX,
+        "KeyConditionExpression": "gsi_pk = :pk AND gsi_sk < :below",
+        "ExpressionAttributeValues": _values(pk=gsi_pk, below=below),
+        "ScanIndexForward": False,
+    }
+
+
+def _values(**texts: str) -> Item:
+    return {f":{name}": {"S": text} for name, text in texts.items()}
+
+
+def _pauses() -> Iterator[float]:
+    """Return how long to wait before each further try of what was left over, jittered."""
+    for attempt in range(_MAX_BATCH_TRIES):
+        yield random.uniform(0, _FIRST_PAUSE_S * 2**attempt)

@@ -1,0 +1,252 @@
+"""What is on in the account, a scaler that lives in fake time, and the ways it can die."""
+
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import boto3
+import httpx
+
+from functions.dead_man.handler import Settings as SwitchSettings
+from functions.dead_man.handler import Switch, watch
+from services.scaler.app import create_app
+from services.scaler.settings import Settings
+from shared.contracts import FinishRequest, Lease
+from shared.jobs import Job
+from tests.services.scaler.lambda_endpoint import serve
+
+TOKEN = "a-token-for-tests"  # noqa: S105
+ALIAS = "live"
+FUNCTION = "nitro-actor"
+SILENT_AFTER_S = 600.0
+_PATIENCE_S = 30.0
+
+
+class FakeTime:
+    """A clock that only tests move, and the alarm that keeps to it. One sleeper at a time."""
+
+    def __init__(self) -> None:
+        self.time = 1_800_000_000.0
+        self._changed = threading.Condition()
+        self._rung = False
+        self._sleeping_until: float | None = None
+        self._calls_left: int | None = None
+        self._dead = False
+
+    def now(self) -> float:
+        """Return the time; the capacity thread may be due to die of asking."""
+        with self._changed:
+            if threading.current_thread().name == "capacity" and self._calls_left is not None:
+                self._calls_left -= 1
+                if self._calls_left <= 0:
+                    self._calls_left, self._dead = None, True
+                    self._changed.notify_all()
+                    raise SystemExit
+            return self.time
+
+    def die_at_look(self, nth: int) -> None:
+        """End the capacity thread, as a crash would, when it asks for the time for the nth time."""
+        with self._changed:
+            self._calls_left, self._dead = nth, False
+
+    def wait_dead(self) -> None:
+        """Wait until it has."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._dead, _PATIENCE_S), "it lives on"
+
+    def ring(self) -> None:
+        with self._changed:
+            self._rung = True
+            self._changed.notify_all()
+
+    def sleep(self, timeout_s: float) -> None:
+        with self._changed:
+            until = self.time + timeout_s
+            self._sleeping_until = until
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._rung or self.time >= until)
+            self._rung = False
+            self._sleeping_until = None
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass and wait until whoever woke sleeps again."""
+        with self._changed:
+            self.time += seconds
+            self._changed.notify_all()
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until the capacity thread sleeps with nothing to do."""
+        with self._changed:
+            settled = self._changed.wait_for(self._idle, _PATIENCE_S)
+        assert settled, "capacity does not come to rest"
+
+    def _idle(self) -> bool:
+        until = self._sleeping_until
+        return until is not None and until > self.time and not self._rung
+
+
+@dataclass
+class Account:
+    """The account's resources and what is on."""
+
+    lambda_url: str
+    table: str = field(default_factory=lambda: f"jobs-{uuid.uuid4().hex}")
+    cluster: str = field(default_factory=lambda: f"cluster-{uuid.uuid4().hex}")
+    service: str = "learner"
+
+    def __post_init__(self) -> None:
+        self.dynamodb = boto3.client("dynamodb")
+        self.ecs = boto3.client("ecs")
+        self.functions = boto3.client("lambda")
+
+    def create(self) -> None:
+        self.dynamodb.create_table(
+            TableName=self.table,
+            AttributeDefinitions=[
+                {"AttributeName": "pk", "AttributeType": "S"},
+                {"AttributeName": "sk", "AttributeType": "S"},
+            ],
+            KeySchema=[
+                {"AttributeName": "pk", "KeyType": "HASH"},
+                {"AttributeName": "sk", "KeyType": "RANGE"},
+            ],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        self.ecs.create_cluster(clusterName=self.cluster)
+        self.create_service()
+
+    def create_service(self) -> None:
+        task = self.ecs.register_task_definition(
+            family="learner", containerDefinitions=[{"name": "learner", "image": "x", "memory": 1}]
+        )
+        self.ecs.create_service(
+            cluster=self.cluster,
+            serviceName=self.service,
+            taskDefinition=task["taskDefinition"]["taskDefinitionArn"],
+            desiredCount=0,
+        )
+
+    def remove(self) -> None:
+        self.dynamodb.delete_table(TableName=self.table)
+        if self.provisioned():
+            self.functions.delete_provisioned_concurrency_config(
+                FunctionName=FUNCTION, Qualifier=ALIAS
+            )
+        for client in (self.dynamodb, self.ecs, self.functions):
+            client.close()
+
+    def provisioned(self) -> int:
+        try:
+            found = self.functions.get_provisioned_concurrency_config(
+                FunctionName=FUNCTION, Qualifier=ALIAS
+            )
+        except self.functions.exceptions.ProvisionedConcurrencyConfigNotFoundException:
+            return 0
+        return found["RequestedProvisionedConcurrentExecutions"]
+
+    def learners(self) -> int:
+        found = self.ecs.describe_services(cluster=self.cluster, services=[self.service])
+        return int(found["services"][0]["desiredCount"])
+
+    def on(self) -> tuple[int, int]:
+        """Return (warm environments, learners) asked for."""
+        return self.provisioned(), self.learners()
+
+    def heartbeat(self) -> tuple[float, float]:
+        key = {"pk": {"S": "SCALER"}, "sk": {"S": "HEARTBEAT"}}
+        item = self.dynamodb.get_item(TableName=self.table, Key=key)["Item"]
+        return float(item["at"]["N"]), float(item["until"]["N"])
+
+    def write_heartbeat(self, *, at: float, until: float) -> None:
+        times = {"at": {"N": str(at)}, "until": {"N": str(until)}}
+        item = {"pk": {"S": "SCALER"}, "sk": {"S": "HEARTBEAT"}, **times}
+        self.dynamodb.put_item(TableName=self.table, Item=item)
+
+    def look_of_the_switch(self, now: float) -> list[str]:
+        """Run the dead-man switch once; return what it turned off."""
+        switch = Switch(
+            SwitchSettings(
+                table=self.table,
+                function=FUNCTION,
+                qualifier=ALIAS,
+                cluster=self.cluster,
+                service=self.service,
+                silent_after_s=SILENT_AFTER_S,
+            )
+        )
+        try:
+            closed: list[str] = watch(switch, now=now, silent_after_s=SILENT_AFTER_S)["closed"]
+        finally:
+            switch.close()
+        return closed
+
+
+@dataclass
+class LivingScaler:
+    """A scaler and what users and a learner ask of it."""
+
+    http: httpx.Client
+    time: FakeTime
+
+    def submit(self, *, most: int = 4) -> str:
+        body = {"env_id": "CartPole-v1", "actors": {"min": 2, "max": most}}
+        response = self.http.post("/v1/jobs", json=body)
+        assert response.status_code == 201, response.text
+        return Job.model_validate_json(response.content).job_id
+
+    def lease(self) -> Lease:
+        body = {"learner_id": "learner", "wait_s": 0}
+        response = self.http.post("/v1/leases", json=body)
+        assert response.status_code == 200, response.text
+        self.time.settle()
+        return Lease.model_validate_json(response.content)
+
+    def finish(self, lease: Lease, *, status: str = "succeeded", why: str = "max_rounds") -> None:
+        request = FinishRequest.model_validate(
+            {"lease_id": lease.lease_id, "status": status, "stop_reason": why}
+        )
+        response = self.http.post(
+            f"/v1/jobs/{lease.job.job_id}/finish", json=request.model_dump(mode="json")
+        )
+        assert response.status_code == 200, response.text
+
+    def stop(self, job_id: str) -> None:
+        assert self.http.post(f"/v1/jobs/{job_id}/stop").status_code == 202
+
+    def job(self, job_id: str) -> Job:
+        return Job.model_validate_json(self.http.get(f"/v1/jobs/{job_id}").content)
+
+    def readiness(self) -> dict[str, object]:
+        found: dict[str, object] = self.http.get("/readyz").json()
+        return found
+
+
+@contextmanager
+def living_scaler(
+    account: Account, folder: Path, cache_url: str, time: FakeTime, /, **changes: object
+) -> Iterator[LivingScaler]:
+    """Run a scaler on the account; it closes nothing when it ends, so its end is like a crash."""
+    settings = Settings.model_validate(
+        {
+            "token": TOKEN,
+            "database": folder / "nitro.sqlite3",
+            "runs_dir": folder / "runs",
+            "cache_url": cache_url,
+            "lambda_endpoint_url": account.lambda_url,
+            "provisioned_concurrency": 64,
+            "ecs_cluster": account.cluster,
+            "ecs_service": account.service,
+            "table": account.table,
+            "shutdown_wait_s": 1,
+            **changes,
+        }
+    )
+    app = create_app(settings, now=time.now, alarm=time)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with serve(app) as url, httpx.Client(base_url=url, headers=headers, timeout=60) as http:
+        time.settle()
+        yield LivingScaler(http, time)

@@ -1,0 +1,68 @@
+"""The dead-man switch on an account: what it turns off, what it leaves, what it reports."""
+
+import pytest
+
+from functions.dead_man.handler import SwitchError, handler
+from tests.lifecycle.account import ALIAS, FUNCTION, Account
+
+NOW = 1_800_000_000.0
+
+
+def open_both(account: Account) -> None:
+    account.functions.put_provisioned_concurrency_config(
+        FunctionName=FUNCTION, Qualifier=ALIAS, ProvisionedConcurrentExecutions=4
+    )
+    account.ecs.update_service(cluster=account.cluster, service=account.service, desiredCount=1)
+
+
+def test_without_a_heartbeat_it_closes_both_once(
+    account: Account, caplog: pytest.LogCaptureFixture
+) -> None:
+    open_both(account)
+    assert account.look_of_the_switch(NOW) == ["provisioned concurrency", "learner"]
+    assert "turned off: provisioned concurrency, learner, because no scaler" in caplog.text
+    caplog.clear()
+    assert account.look_of_the_switch(NOW) == []
+    assert caplog.text == ""
+    assert account.on() == (0, 0)
+
+
+def test_without_a_job_it_closes_what_somebody_left_on(account: Account) -> None:
+    open_both(account)
+    account.write_heartbeat(at=NOW, until=0)
+    account.look_of_the_switch(NOW + 30)
+    assert account.on() == (0, 0)
+
+
+def test_one_that_cannot_be_closed_does_not_keep_the_other_on(account: Account) -> None:
+    open_both(account)
+    account.ecs.delete_service(cluster=account.cluster, service=account.service, force=True)
+    with pytest.raises(SwitchError, match=r"not turned off.*learner: there is no active"):
+        account.look_of_the_switch(NOW)
+    assert account.provisioned() == 0
+
+
+def test_a_heartbeat_that_cannot_be_read_is_an_error_and_ends_nothing(account: Account) -> None:
+    open_both(account)
+    item = {"pk": {"S": "SCALER"}, "sk": {"S": "HEARTBEAT"}, "at": {"S": "yesterday"}}
+    account.dynamodb.put_item(TableName=account.table, Item=item)
+    with pytest.raises(SwitchError, match=account.table):
+        account.look_of_the_switch(NOW)
+    assert account.on() == (4, 1)
+
+
+def test_lambda_calls_it_with_everything_in_the_environment(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "NITRO_TABLE": account.table,
+        "NITRO_LAMBDA_FUNCTION": FUNCTION,
+        "NITRO_LAMBDA_QUALIFIER": ALIAS,
+        "NITRO_ECS_CLUSTER": account.cluster,
+        "NITRO_ECS_SERVICE": account.service,
+    }.items():
+        monkeypatch.setenv(name, value)
+    open_both(account)
+    answer = handler({"source": "aws.events"}, None)
+    assert answer["closed"] == ["provisioned concurrency", "learner"]
+    assert handler({}, None) == {"reason": None, "closed": []}

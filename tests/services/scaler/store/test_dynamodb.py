@@ -1,0 +1,142 @@
+"""What only a table can get wrong: it is not there, an answer is lost, a scaler runs on it."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import boto3
+import pytest
+
+from services.scaler.store.base import Change, StoreError
+from services.scaler.store.dynamodb import DynamoDbStore
+from tests.services.scaler.running import StartScaler, result
+from tests.services.scaler.store.records import REGION, make_table, record, round_entry
+
+
+def delete_table(name: str) -> None:
+    client = boto3.client("dynamodb", region_name=REGION)
+    client.delete_table(TableName=name)
+    client.close()
+
+
+def test_a_table_that_is_not_there_is_named_with_the_setting(aws: str) -> None:
+    store = DynamoDbStore.connect("no-such-table", region=REGION)
+    missing = "'no-such-table': .*NITRO_TABLE"
+    with pytest.raises(StoreError, match=missing):
+        store.check()
+    with pytest.raises(StoreError, match=missing):
+        store.create(record(), None)
+    with pytest.raises(StoreError, match=missing):
+        store.commit(Change(record=record()))
+    store.close()
+
+
+def test_a_service_that_cannot_be_reached_is_reported(
+    aws: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    store = DynamoDbStore.connect("nitro", region=REGION)
+    with pytest.raises(StoreError, match="'nitro': Could not connect"):
+        store.job("job")
+    store.close()
+
+
+def test_a_change_that_no_transaction_can_hold_is_refused_whole(aws: str) -> None:
+    store = DynamoDbStore.connect(make_table(), region=REGION)
+    store.create(record(), None)
+    rounds = tuple(round_entry(index) for index in range(60))
+    with pytest.raises(StoreError, match="122 items .*100"):
+        store.commit(Change(record=record(), rounds=rounds))
+    assert store.last_round("job") is None
+    assert store.job("job") == record()
+    store.close()
+
+
+class _Deaf(ThreadingHTTPServer):
+    """Takes requests; does not live to answer the first one."""
+
+    bodies: list[bytes]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:  # noqa: N802 - the name that http.server looks for
+        assert isinstance(self.server, _Deaf)
+        self.server.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+        self.close_connection = True
+        if len(self.server.bodies) > 1:
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Be silent."""
+
+
+@contextmanager
+def deaf_server() -> Iterator[_Deaf]:
+    server = _Deaf(("127.0.0.1", 0), _Handler)
+    server.bodies = []
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_write_whose_answer_was_lost_is_sent_again_as_the_same_write(
+    aws: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DynamoDB does a transaction once per token, so the second sending changes nothing."""
+    with deaf_server() as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        store = DynamoDbStore.connect("nitro", region=REGION)
+        assert store.commit(Change(record=record())).version == 1
+        store.close()
+        first, second = (json.loads(body) for body in server.bodies)
+    assert first["ClientRequestToken"]
+    assert first == second
+
+
+def test_a_job_is_trained_on_a_table_across_a_restart(
+    aws: str, start_scaler: StartScaler, tmp_path: Path
+) -> None:
+    table = make_table()
+    with start_scaler(store="dynamodb", table=table) as scaler:
+        job = scaler.submit(env_id="Hopper-v5", actors={"min": 2, "max": 2}, stop={"max_rounds": 1})
+        lease = scaler.lease()
+        plan = scaler.round(lease, 0)
+        scaler.landed(job.job_id)
+    with start_scaler(store="dynamodb", table=table) as scaler:
+        again = scaler.round(lease, 0)
+        assert again.model_copy(update={"age_s": plan.age_s}) == plan
+        assert len(scaler.lambdas.rollouts()) == plan.num_actors
+        scaler.round(lease, 1, previous=result(0))
+        assert scaler.finish(lease).status == "succeeded"
+        assert scaler.cost(job.job_id).total_usd == scaler.job(job.job_id).spent_usd > 0
+        assert [one.plan.round for one in scaler.rounds(job.job_id).rounds] == [0, 1]
+        assert scaler.http.delete(f"/v1/jobs/{job.job_id}").status_code == 204
+        assert scaler.http.get("/v1/jobs").json()["jobs"] == []
+    assert not (tmp_path / "nitro.sqlite3").exists()
+
+
+def test_a_scaler_without_its_table_does_not_start_and_says_so_when_it_goes(
+    aws: str, start_scaler: StartScaler
+) -> None:
+    with (
+        pytest.raises(StoreError, match="'gone': .*NITRO_TABLE"),
+        start_scaler(store="dynamodb", table="gone"),
+    ):
+        pass
+    table = make_table()
+    with start_scaler(store="dynamodb", table=table) as scaler:
+        assert scaler.http.get("/readyz").status_code == 200
+        delete_table(table)
+        response = scaler.http.get("/readyz")
+        assert response.status_code == 503
+        assert table in response.text
+        assert scaler.http.get("/v1/jobs").status_code == 503
