@@ -47,6 +47,8 @@ def api_address(option: str | None, settings: CliSettings, runs_dir: Path) -> st
             ) from None
     if not url.startswith(("http://", "https://")):
         raise CommandError(f"--api-url: must start with http:// or https://, got {url!r}")
+    if not _names_a_host(url):
+        raise CommandError(f"--api-url: must read https://host or https://host:port, got {url!r}")
     return url.rstrip("/")
 
 
@@ -56,10 +58,10 @@ def api_token(url: str, settings: CliSettings, runs_dir: Path) -> str:
     The local system's token is only ever offered to this machine.
 
     Raises:
-        CommandError: There is none, or its file cannot be read.
+        CommandError: There is none, its file cannot be read, or it cannot be sent.
     """
     if settings.token is not None:
-        return settings.token.get_secret_value()
+        return _sendable(settings.token.get_secret_value(), source="NITRO_TOKEN")
     path = settings.token_file
     if path is None and _is_this_machine(url):
         path = runs_dir / STATE_FOLDER / TOKEN_FILE
@@ -72,9 +74,28 @@ def api_token(url: str, settings: CliSettings, runs_dir: Path) -> str:
             f"cannot read the token file {path} ({error.strerror}): "
             "set NITRO_TOKEN or NITRO_TOKEN_FILE"
         ) from error
+    except UnicodeDecodeError:
+        # Not chained: the error quotes what the file holds.
+        raise CommandError(f"the token file {path} is no text: write the token into it") from None
+    return _sendable(token, source=f"the token file {path}")
+
+
+def _sendable(text: str, *, source: str) -> str:
+    """Return the token if a header can carry it; no message ever quotes it."""
+    token = text.strip()
     if not token:
-        raise CommandError(f"the token file {path} is empty: set NITRO_TOKEN or NITRO_TOKEN_FILE")
+        raise CommandError(f"{source} is empty: set NITRO_TOKEN or NITRO_TOKEN_FILE")
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise CommandError(f"{source}: a token is one word of printable ASCII characters")
     return token
+
+
+def _names_a_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0 and url.isprintable() and " " not in url
+    except ValueError:
+        return False
 
 
 def _is_this_machine(url: str) -> bool:

@@ -7,6 +7,7 @@ whole or not at all; names are relative paths made by our own code, never by a r
 import contextlib
 import os
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Protocol
 
@@ -28,7 +29,7 @@ class ArtifactStore(Protocol):
         """Replace a file as a whole, durably."""
 
     def append(self, job_id: str, name: str, line: str) -> None:
-        """Add one line to a text file."""
+        """Add one line to a text file, durably."""
 
     def read(self, job_id: str, name: str) -> bytes | None:
         """Return a file's bytes, or None if there is none."""
@@ -55,6 +56,19 @@ class LocalArtifacts:
     def __init__(self, root: Path) -> None:
         self._root = root
 
+    def require_writable(self) -> None:
+        """Make the root folder if it is missing, and try it.
+
+        Raises:
+            ArtifactError: Nothing can be written there.
+        """
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self._root):
+                pass
+        except OSError as error:
+            raise self._unwritable(self._root, error) from error
+
     def write(self, job_id: str, name: str, data: bytes) -> None:
         """Replace a file: a reader sees the old bytes or the new ones, even after a power cut."""
         path = self._path(job_id, name)
@@ -66,6 +80,7 @@ class LocalArtifacts:
                 file.flush()
                 os.fsync(file.fileno())
             staged.replace(path)
+            _sync_folder(path.parent)
         except OSError as error:
             with contextlib.suppress(OSError):
                 staged.unlink()
@@ -78,6 +93,8 @@ class LocalArtifacts:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
+                file.flush()
+                os.fsync(file.fileno())
         except OSError as error:
             raise self._unwritable(path, error) from error
 
@@ -137,3 +154,12 @@ class LocalArtifacts:
             f"cannot write {path}: {error.strerror or error}; "
             "check the folder's owner and free space, or choose another runs folder"
         )
+
+
+def _sync_folder(path: Path) -> None:
+    """Have the names in a folder outlive a power cut, as its files' contents do."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,5 +1,7 @@
 """The learner process: a worker that trains, and HTTP endpoints that say how it is doing."""
 
+import signal
+import socket
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -18,10 +20,13 @@ from services.learner.settings import LearnerSettings
 from services.learner.torch_settings import configure_torch
 from services.learner.tracking import LearnerMetrics
 from services.learner.worker import Worker
-from shared.artifacts import LocalArtifacts
+from shared.artifacts import ArtifactError, LocalArtifacts
 from shared.cache import TrajectoryCache
 from shared.jobs import Job
 from shared.logs import configure_logging
+
+_CANNOT_START = 2
+"""Exit status when settings, port or folder do not allow a start."""
 
 
 def build_worker(settings: LearnerSettings, metrics: LearnerMetrics) -> Worker:
@@ -81,24 +86,67 @@ def create_app(worker: Worker, registry: CollectorRegistry) -> FastAPI:
 
 
 def main() -> int:
-    """Run the learner until it is told to end; return the process's exit status."""
+    """Run the learner until SIGTERM or SIGINT; return the process's exit status."""
     try:
         settings = LearnerSettings()
         settings.bearer_token()
-    except (ValidationError, ValueError) as error:
-        sys.stderr.write(f"learner: {error}\n")
-        return 2
+        LocalArtifacts(settings.runs_dir).require_writable()
+    except ValidationError as error:
+        return _refuse(_settings_text(error))
+    except ValueError as error:
+        return _refuse(str(error))
+    except ArtifactError as error:
+        return _refuse(f"NITRO_RUNS_DIR: {error}")
     configure_logging(settings.log_level)
     configure_torch(settings.torch_threads)
+    try:
+        listener = _listen(settings)
+    except OSError as error:
+        return _refuse(
+            f"cannot listen on {settings.host}:{settings.learner_port}: "
+            f"{error.strerror or error}; choose another NITRO_LEARNER_PORT or NITRO_HOST"
+        )
     registry = CollectorRegistry()
-    worker = build_worker(settings, LearnerMetrics(registry))
-    uvicorn.run(
-        create_app(worker, registry),
-        host=settings.host,
-        port=settings.learner_port,
-        log_level="warning",
-    )
+    with listener:
+        worker = build_worker(settings, LearnerMetrics(registry))
+        config = uvicorn.Config(create_app(worker, registry), log_config=None, log_level="warning")
+        _keep_exit_code()
+        uvicorn.Server(config).run(sockets=[listener])
     return 0
+
+
+def _listen(settings: LearnerSettings) -> socket.socket:
+    """Return the listening socket; made before any work is taken on, so that a taken port shows."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((settings.host, settings.learner_port))
+        listener.listen()
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _keep_exit_code() -> None:
+    """Have signals end the server and nothing else: uvicorn sends itself each one once more."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+
+
+def _settings_text(error: ValidationError) -> str:
+    """Return what is wrong with the settings, by variable; never a value that may be secret."""
+    lines = []
+    for wrong in error.errors(include_input=False):
+        name = "_".join(str(part) for part in wrong["loc"]).upper()
+        lines.append(f"NITRO_{name}: {wrong['msg'].removeprefix('Value error, ')}")
+    return "; ".join(lines)
+
+
+def _refuse(why: str) -> int:
+    sys.stderr.write(f"learner cannot start: {why}\n")
+    return _CANNOT_START
 
 
 def _device(name: str) -> torch.device:

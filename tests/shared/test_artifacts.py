@@ -56,3 +56,16 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         store.append("job", "x", "line")
     with pytest.raises(ArtifactError, match="cannot write"):
         store.local_folder("job")
+
+
+def test_a_folder_that_can_be_written_passes_and_is_made(tmp_path: Path) -> None:
+    LocalArtifacts(tmp_path / "a" / "runs").require_writable()
+    assert list((tmp_path / "a" / "runs").iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(ArtifactError, match="choose another runs folder") as caught:
+        LocalArtifacts(blocked / "runs").require_writable()
+    assert str(blocked / "runs") in str(caught.value)

@@ -1,7 +1,9 @@
 """The store by what it promises: whole changes, conflicts seen, nothing lost on reopening."""
 
 import concurrent.futures
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -113,8 +115,8 @@ def test_ratios_are_the_newest_defined_ones_oldest_first(store: SqliteStore) -> 
     ratios = (1.0, None, 3.0, 4.0, None)
     rounds = tuple(round_entry(i, r) for i, r in enumerate(ratios))
     store.commit(Change(record=record(), rounds=rounds))
-    assert store.ratios("job", limit=2) == [3.0, 4.0]
-    assert store.ratios("job", limit=9) == [1.0, 3.0, 4.0]
+    assert store.ratios("job", before=9, limit=2) == [3.0, 4.0]
+    assert store.ratios("job", before=9, limit=9) == [1.0, 3.0, 4.0]
     assert [e.round for e in store.rounds("job", first=1, limit=3)] == [1, 2, 3]
 
 
@@ -144,6 +146,16 @@ def test_jobs_by_status(store: SqliteStore) -> None:
     assert [r.job.job_id for r in store.with_status(("queued",))] == ["a", "c"]
     assert store.count(("queued", "running")) == 3
     assert [r.job.job_id for _, r in store.jobs(status=None, limit=2, before=None)] == ["c", "b"]
+
+
+def test_a_document_of_another_version_is_told_with_file_and_setting(
+    tmp_path: Path, store: SqliteStore
+) -> None:
+    store.create(record(), None)
+    with closing(sqlite3.connect(tmp_path / "folder" / "jobs.sqlite3")) as connection, connection:
+        connection.execute("UPDATE jobs SET document = json_remove(document, '$.job.spec')")
+    with pytest.raises(StoreError, match=r"jobs.sqlite3 holds a JobRecord.*NITRO_DATABASE"):
+        store.job("job")
 
 
 @pytest.mark.parametrize("kind", ["file_as_folder", "no_database", "folder"])
