@@ -1,7 +1,8 @@
-"""Going back to an earlier round, for a learner whose newest checkpoints are gone.
+"""Going back to a round that is over, for a learner whose newest checkpoint lies before it.
 
-Its rounds are made again: their plans and results are forgotten, here and in the cache, what they
-have cost is not.
+That is so after a resume, when the job had ended in the middle of a round, and when checkpoints
+are gone. Rounds from there on are made again: their plans and results are forgotten, here and in
+the cache; what they have cost is not.
 """
 
 import logging
@@ -32,7 +33,7 @@ def rewound(
     except CacheError as error:
         raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
     _LOG.warning(
-        "rounds are made again: their checkpoints are gone",
+        "rounds are made again: the newest checkpoint lies before them",
         extra={"job": job.job_id, "from": round_index, "to": newest},
     )
     undone = sum(entry.result.env_steps for entry in again if entry.result is not None)

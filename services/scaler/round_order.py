@@ -28,8 +28,8 @@ def place(
     """Return what a round request asks for, given the newest round.
 
     A round is the one after the newest, or the newest again: the same attempt gets the same answer,
-    the attempt after it reopens the round. A learner that has just taken the job may go back to an
-    earlier one, which is where its newest checkpoint says it is.
+    the attempt after it reopens the round. A learner that has just taken the job may go back to a
+    round that is over, which is where its newest checkpoint says it is.
 
     Raises:
         ApiError: 422 when the round or attempt is out of order, fields contradict or there have
@@ -56,7 +56,8 @@ def place(
 
 
 def _goes_back(last: RoundEntry, round_index: int, request: RoundRequest) -> bool:
-    over = round_index < last.round or (round_index == last.round and last.result is not None)
+    ended = last.result is not None or last.abandoned
+    over = round_index < last.round or (round_index == last.round and ended)
     just_taken = all(attempt.lease_id != request.lease_id for attempt in last.attempts)
     return over and just_taken and request.attempt == 0
 

@@ -118,6 +118,9 @@ class RoundEntry(Message):
     ratio: FiniteFloat | None
     """Convexity ratio measured in this round, None when there was none."""
     result: RoundResult | None = None
+    abandoned: bool = False
+    """Whether the job ended, and was resumed, before a result was heard of. The learner may have
+    finished the round all the same: its next request tells."""
 
     @property
     def last(self) -> PlannedAttempt:

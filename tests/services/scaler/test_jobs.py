@@ -319,8 +319,24 @@ def test_resuming_removes_the_cancel_mark_and_the_rounds_leftovers(
     cache.store_result(job.job_id, 0, mode="sample", actor_index=0, payload=b"old")
     scaler.http.post(f"/v1/jobs/{job.job_id}/resume")
     assert not cache.is_cancelled(job.job_id)
-    assert cache.stored(job.job_id, 0) == []
     assert scaler.job(job.job_id).error is None
+    scaler.round(scaler.lease(), 0)
+    assert cache.stored(job.job_id, 0) == []
+
+
+def test_a_job_that_failed_after_its_checkpoint_resumes_behind_the_round(scaler: Scaler) -> None:
+    job = scaler.submit(actors={"min": 1, "max": 1}, stop={"max_rounds": 5})
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    scaler.round(lease, 1, previous=result(0))
+    scaler.finish(lease, status="failed", stop_reason="error", error="cache is gone")
+    scaler.http.post(f"/v1/jobs/{job.job_id}/resume")
+    # The learner had written the checkpoint of round 1 before it failed.
+    plan = scaler.round(scaler.lease(), 2, previous=result(1))
+    assert (plan.round, plan.num_actors, plan.stop) == (2, 1, None)
+    assert scaler.job(job.job_id).progress.rounds == 2
+    scaler.landed(job.job_id)
+    assert sorted(scaler.lambdas.rollouts()) == [(job.job_id, k, 0, 0) for k in (0, 1, 2)]
 
 
 @pytest.mark.parametrize(
