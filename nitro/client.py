@@ -159,11 +159,18 @@ class NitroClient:
                 params=parameters,
                 headers={**typed, **(headers or {})},
             )
+        except httpx.LocalProtocolError:
+            # Neither quoted nor chained: it repeats the header it does not like, token and all.
+            raise ApiUnreachableError(
+                f"nothing was sent to {self._url}: the token or another header cannot be sent"
+            ) from None
         except httpx.TransportError as error:
             raise ApiUnreachableError(
                 f"no answer from {self._url} ({error or type(error).__name__}): "
                 "is the API running, and is --api-url right?"
             ) from error
+        if response.status_code == HTTPStatus.UNAUTHORIZED:
+            raise ApiError(_unauthorized(self._url))
         if not response.is_success:
             raise ApiError(_problem(response))
         return response
@@ -175,6 +182,12 @@ def _path(job_id: str, *parts: str) -> str:
 
 def _given(**parameters: str | None) -> dict[str, str]:
     return {name: value for name, value in parameters.items() if value is not None}
+
+
+def _unauthorized(url: str) -> Problem:
+    status = HTTPStatus.UNAUTHORIZED
+    detail = f"{url} does not accept the token: check NITRO_TOKEN or NITRO_TOKEN_FILE"
+    return Problem(title=status.phrase, status=status, detail=detail)
 
 
 def _problem(response: httpx.Response) -> Problem:

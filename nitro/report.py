@@ -65,22 +65,17 @@ def read_run(folder: Path) -> Run:
     """Read a run's folder.
 
     A half-written last line, as a killed learner leaves one, is passed over. A round that was
-    repeated after a resume counts once, as it was last written.
+    repeated after a resume counts once, as it was last written; its actors were paid twice.
 
     Raises:
         CommandError: The folder is no run, or a file in it is damaged; names file and line.
     """
     rounds = {line.plan.round: line for line in _lines(folder / ROUNDS_FILE, RoundLine)}
-    # Actors' time is billed at two prices, with and without provisioned concurrency.
-    ledger = {
-        (line.round, line.attempt, line.item, line.unit_price_usd): line
-        for line in _lines(folder / LEDGER_FILE, LedgerLine)
-    }
     return Run(
         folder=folder,
         job=read_job(folder),
         rounds=tuple(rounds[key] for key in sorted(rounds)),
-        ledger=tuple(ledger[key] for key in sorted(ledger)),
+        ledger=tuple(_lines(folder / LEDGER_FILE, LedgerLine)),
     )
 
 

@@ -8,6 +8,7 @@ from pydantic import SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from nitro.errors import CommandError
+from shared.tokens import TokenError, read_token
 
 STATE_FOLDER = ".nitro"
 """Folder inside the runs folder where the local system keeps its own files."""
@@ -47,6 +48,8 @@ def api_address(option: str | None, settings: CliSettings, runs_dir: Path) -> st
             ) from None
     if not url.startswith(("http://", "https://")):
         raise CommandError(f"--api-url: must start with http:// or https://, got {url!r}")
+    if not _names_a_host(url):
+        raise CommandError(f"--api-url: must read https://host or https://host:port, got {url!r}")
     return url.rstrip("/")
 
 
@@ -56,25 +59,26 @@ def api_token(url: str, settings: CliSettings, runs_dir: Path) -> str:
     The local system's token is only ever offered to this machine.
 
     Raises:
-        CommandError: There is none, or its file cannot be read.
+        CommandError: There is none, its file cannot be read, or it cannot be sent.
     """
-    if settings.token is not None:
-        return settings.token.get_secret_value()
     path = settings.token_file
     if path is None and _is_this_machine(url):
         path = runs_dir / STATE_FOLDER / TOKEN_FILE
-    if path is None:
-        raise CommandError(f"no token for {url}: set NITRO_TOKEN or NITRO_TOKEN_FILE")
     try:
-        token = path.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise CommandError(
-            f"cannot read the token file {path} ({error.strerror}): "
-            "set NITRO_TOKEN or NITRO_TOKEN_FILE"
-        ) from error
-    if not token:
-        raise CommandError(f"the token file {path} is empty: set NITRO_TOKEN or NITRO_TOKEN_FILE")
+        token = read_token(settings.token, path)
+    except TokenError as error:
+        raise CommandError(str(error)) from error
+    if token is None:
+        raise CommandError(f"no token for {url}: set NITRO_TOKEN or NITRO_TOKEN_FILE")
     return token
+
+
+def _names_a_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0 and url.isprintable() and " " not in url
+    except ValueError:
+        return False
 
 
 def _is_this_machine(url: str) -> bool:

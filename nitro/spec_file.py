@@ -1,6 +1,7 @@
 """A job's specification from a file, options and `--set path=value`, and what is wrong with it."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,6 +18,7 @@ JsonObject = dict[str, JsonValue]
 
 _SCALINGS = ("nitro", "fixed")
 _LONGEST_VALUE = 60
+_YAML_FLOAT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$")
 
 
 def build_spec(
@@ -59,8 +61,12 @@ def read_spec(file: Path) -> JsonObject:
     """
     import yaml  # only --spec needs it
 
+    class Loader(yaml.SafeLoader):
+        """YAML 1.2's numbers: in 1.1 `3e-4` is a text."""
+
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", _YAML_FLOAT, [*"-+.0123456789"])
     try:
-        loaded: object = yaml.safe_load(file.read_text(encoding="utf-8"))
+        loaded: object = yaml.load(file.read_text(encoding="utf-8"), Loader)
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"--spec {file}: cannot be read: {error}") from error
     except yaml.YAMLError as error:

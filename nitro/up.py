@@ -24,8 +24,8 @@ def run_until_interrupted(
     """
     with LocalSystem(runs_dir, api_port=port, processes=processes) as system:
         system.wait_ready()
+        interrupts.armed = True  # before the greeting, which says that Ctrl-C ends it
         say(_greeting(system))
-        interrupts.armed = True
         while not interrupts.asked:
             system.check()
             interrupts.wake.wait(_CHECK_S)

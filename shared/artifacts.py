@@ -8,6 +8,7 @@ our own code, never by a request.
 import contextlib
 import os
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Protocol
 
@@ -86,6 +87,19 @@ class LocalArtifacts:
     def __init__(self, root: Path) -> None:
         self._root = root
 
+    def require_writable(self) -> None:
+        """Make the root folder if it is missing, and try it.
+
+        Raises:
+            ArtifactError: Nothing can be written there.
+        """
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self._root):
+                pass
+        except OSError as error:
+            raise self._unwritable(self._root, error) from error
+
     def write(self, job_id: str, name: str, data: bytes) -> None:
         """Replace a file: a reader sees the old bytes or the new ones, even after a power cut."""
         path = self._path(job_id, name)
@@ -97,6 +111,7 @@ class LocalArtifacts:
                 file.flush()
                 os.fsync(file.fileno())
             staged.replace(path)
+            _sync_folder(path.parent)
         except OSError as error:
             with contextlib.suppress(OSError):
                 staged.unlink()
@@ -109,6 +124,8 @@ class LocalArtifacts:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
+                file.flush()
+                os.fsync(file.fileno())
         except OSError as error:
             raise self._unwritable(path, error) from error
 
@@ -174,3 +191,12 @@ class LocalArtifacts:
             f"cannot write {path}: {error.strerror or error}; "
             "check the folder's owner and free space, or choose another runs folder"
         )
+
+
+def _sync_folder(path: Path) -> None:
+    """Have the names in a folder outlive a power cut, as its files' contents do."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

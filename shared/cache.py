@@ -227,16 +227,34 @@ class TrajectoryCache:
         names = [keys.result(job_id, round, mode, index) for index in actor_indices]
         return cast("list[bytes | None]", self._run("MGET", *names))
 
+    def drop_results(
+        self, job_id: str, round: int, *, mode: Mode, actor_indices: Sequence[int]
+    ) -> None:
+        """Forget these actors' results, so that each of them can store another."""
+        if not actor_indices:
+            return
+        self._unlink([keys.result(job_id, round, mode, index) for index in actor_indices])
+        # The claims go last: what is stored from here on is whole.
+        fields = [_field(mode, index) for index in actor_indices]
+        self._run("HDEL", keys.claims(job_id, round), *fields)
+
     def close_round(self, job_id: str, round: int) -> RoundCounters:
-        """Let nothing more into a round and free its results; harmless to repeat.
+        """Let nothing more into a round; harmless to repeat. Its results stay until they are freed.
+
+        Returns:
+            What came late or twice up to now.
+        """
+        with self._errors("closing a round"):
+            self._close(keys=[keys.claims(job_id, round)], args=[keys.TTL_MS])
+        return self.round_counters(job_id, round)
+
+    def free_round(self, job_id: str, round: int) -> None:
+        """Free the results of a closed round; harmless to repeat.
 
         The claims stay until they expire: they are what a late result is recognised by.
         """
-        with self._errors("closing a round"):
-            fields = self._close(keys=[keys.claims(job_id, round)], args=[keys.TTL_MS])
-        # Nothing can be stored from here on, so these are all the results there will ever be.
+        fields = cast("list[bytes]", self._run("HKEYS", keys.claims(job_id, round)))
         self._unlink(_result_keys(job_id, round, fields))
-        return self.round_counters(job_id, round)
 
     def round_counters(self, job_id: str, round: int) -> RoundCounters:
         """Return how many results of a round came late or twice up to now."""

@@ -38,9 +38,8 @@ redis.call('PEXPIRE', KEYS[2], ARGV[3])
 return 1
 """
 
-# KEYS: claims. ARGV: TTL in ms. Returns the fields of the closed hash.
+# KEYS: claims. ARGV: TTL in ms.
 CLOSE = """
 redis.call('HSET', KEYS[1], 'closed', 1)
-redis.call('PEXPIRE', KEYS[1], ARGV[1])
-return redis.call('HKEYS', KEYS[1])
+return redis.call('PEXPIRE', KEYS[1], ARGV[1])
 """

@@ -92,7 +92,7 @@ class TrajectoryCounts(Message):
     duplicate: Count
     """Delivered again after the first had been stored: discarded."""
     lost: Count
-    """Never arrived while the round was open."""
+    """Never arrived while the round was open, or arrived damaged."""
 
 
 class EvaluationResult(Message):

@@ -12,12 +12,24 @@ the paper's experiments run on; it fills what Table 1 leaves open.
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, FiniteFloat
+from pydantic import BeforeValidator, Field
 
-from shared.message import Message, NonNegativeFloat, PositiveFloat, PositiveInt
+from shared.message import Message, NonNegativeFloat, Number, PositiveFloat, PositiveInt, plain
 
 Preset = Literal["paper"]
-HyperparameterValue = bool | int | float | str | tuple[int, ...]
+
+
+def _plain_or_row(value: object) -> object:
+    if not isinstance(value, list | tuple):
+        return plain(value)
+    if any(isinstance(item, bool) or not isinstance(item, int) for item in value):
+        raise ValueError("must be a list of whole numbers")
+    return value
+
+
+HyperparameterValue = Annotated[
+    bool | int | float | str | tuple[int, ...], BeforeValidator(_plain_or_row)
+]
 
 
 class PpoHyperparameters(Message):
@@ -25,9 +37,9 @@ class PpoHyperparameters(Message):
 
     learning_rate: PositiveFloat = 5e-5
     """Adam step size. Table 1."""
-    discount: Annotated[FiniteFloat, Field(ge=0, le=1)] = 0.99
+    discount: Annotated[Number, Field(ge=0, le=1)] = 0.99
     """Discount factor gamma. Table 1."""
-    gae_lambda: Annotated[FiniteFloat, Field(ge=0, le=1)] = 1.0
+    gae_lambda: Annotated[Number, Field(ge=0, le=1)] = 1.0
     """Lambda of generalised advantage estimation. RLlib."""
     clip: PositiveFloat = 0.3
     """Half-width of the interval the probability ratio is clipped to. Table 1."""

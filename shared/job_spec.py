@@ -7,12 +7,12 @@ train equal policies. Defaults are the paper's settings (section 8.1) where it s
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, FiniteFloat, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from shared.hyperparameters import HyperparameterValue, Preset, resolve
-from shared.message import Count, Identifier, Message, PositiveFloat, PositiveInt
+from shared.message import Count, Identifier, Message, Number, PositiveFloat, PositiveInt, plain
 
-EnvKwarg = bool | int | float | str
+EnvKwarg = Annotated[bool | int | float | str, BeforeValidator(plain)]
 _PLAIN_TEXT = re.compile(r"[^/\\:\x00-\x1f\x7f\ud800-\udfff]{0,256}")
 
 
@@ -60,7 +60,7 @@ class NitroScaling(Message):
     policy: Literal["nitro"] = "nitro"
     window: Annotated[int, Field(strict=True, ge=2, le=1000)] = 6
     """Rounds the convexity ratio is normalised over (n, section 8.1)."""
-    decay: Annotated[FiniteFloat, Field(gt=0, le=1)] = 0.96
+    decay: Annotated[Number, Field(gt=0, le=1)] = 0.96
     """Per-round decay of the score (d, section 8.1)."""
 
 
@@ -80,7 +80,7 @@ class StopRule(Message):
 
     max_rounds: PositiveInt = 50
     """Policy updates (section 8.2)."""
-    target_return: FiniteFloat | None = None
+    target_return: Number | None = None
     """Stop once the mean evaluation return reaches this."""
     budget_usd: PositiveFloat = 5.0
     """Hard cap on what the job may cost; the next round is priced at its worst before launch."""

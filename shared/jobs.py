@@ -1,12 +1,12 @@
 """Jobs as the API shows them, and what a user may ask of one."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, FiniteFloat
+from pydantic import FiniteFloat
 
 from shared.environment_spec import EnvironmentSpec
 from shared.job_spec import JobSpec
-from shared.message import Count, JobId, Message, NonNegativeFloat, PositiveInt
+from shared.message import Count, JobId, Message, NonNegativeFloat, PositiveFloat, PositiveInt
 
 StopReason = Literal["max_rounds", "target_return", "budget", "max_wall", "user", "error"]
 
@@ -53,7 +53,7 @@ class JobPage(Message):
 class ResumeRequest(Message):
     """Continue a stopped or failed job."""
 
-    budget_usd: Annotated[FiniteFloat, Field(gt=0)] | None = None
+    budget_usd: PositiveFloat | None = None
     """Raises the job's budget; None keeps it."""
     max_rounds: PositiveInt | None = None
     """Raises the job's number of rounds; None keeps it."""

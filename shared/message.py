@@ -1,5 +1,6 @@
-"""The base of every JSON message: frozen, closed to unknown fields, strict about whole numbers."""
+"""The base of every JSON message: frozen, closed to unknown fields, strict about numbers."""
 
+import math
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
@@ -12,8 +13,25 @@ Identifier = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$")
 
 Count = Annotated[int, Field(strict=True, ge=0)]
 PositiveInt = Annotated[int, Field(strict=True, ge=1)]
-NonNegativeFloat = Annotated[FiniteFloat, Field(ge=0)]
-PositiveFloat = Annotated[FiniteFloat, Field(gt=0)]
+Number = Annotated[FiniteFloat, Field(strict=True)]
+"""A finite number: no text that looks like one, no truth value."""
+NonNegativeFloat = Annotated[Number, Field(ge=0)]
+PositiveFloat = Annotated[Number, Field(gt=0)]
+
+
+def plain(value: object) -> object:
+    """Validate a free-form value before a union is tried, whose own errors name its members.
+
+    Raises:
+        ValueError: It is no truth value, finite number or Unicode text.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("must be finite")
+    if not isinstance(value, bool | int | float | str):
+        raise ValueError("must be true, false, a number or a text")
+    if isinstance(value, str) and not value.isascii():
+        value.encode()  # a lone surrogate could not be sent on; the error is a ValueError
+    return value
 
 
 class Message(BaseModel):

@@ -55,7 +55,7 @@ class Function:
         Raises:
             ServiceError: The name is malformed, two qualifiers differ, or it is not configured.
         """
-        match = _NAME.match(name)
+        match = _NAME.fullmatch(name)
         if match is None:
             raise invalid_parameter(f"FunctionName {name!r} is neither a function name nor an ARN.")
         in_name = match["qualifier"]

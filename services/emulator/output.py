@@ -14,6 +14,8 @@ from pathlib import Path
 _logger = logging.getLogger("services.emulator.output")
 
 _CHUNK_BYTES = 65536
+_CHUNKS_AT_ONCE = 16
+"""More than a pipe holds, so that what was written before is read, whoever goes on writing."""
 _LONGEST_LINE_BYTES = 65536
 
 
@@ -45,7 +47,7 @@ class Output:
 
     def settle(self) -> None:
         """Read everything written so far."""
-        while self._open:
+        for _ in range(_CHUNKS_AT_ONCE if self._open else 0):
             try:
                 chunk = os.read(self._read_fd, _CHUNK_BYTES)
             except BlockingIOError:

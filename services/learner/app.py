@@ -18,14 +18,17 @@ from services.learner.settings import LearnerSettings
 from services.learner.torch_settings import configure_torch
 from services.learner.tracking import LearnerMetrics
 from services.learner.worker import Worker
-from shared.artifacts import ArtifactError, open_artifacts
+from shared.artifacts import ArtifactError, ArtifactStore, LocalArtifacts, open_artifacts
 from shared.aws_credentials import process_credentials
 from shared.cache import TrajectoryCache
 from shared.jobs import Job
 from shared.logs import configure_logging
+from shared.serving import CANNOT_START, keep_exit_code, listen, settings_text
 
 
-def build_worker(settings: LearnerSettings, metrics: LearnerMetrics) -> Worker:
+def build_worker(
+    settings: LearnerSettings, artifacts: ArtifactStore, metrics: LearnerMetrics
+) -> Worker:
     """Wire the worker: the only place that decides what it talks to."""
     token = settings.bearer_token()
     device = _device(settings.device)
@@ -48,7 +51,7 @@ def build_worker(settings: LearnerSettings, metrics: LearnerMetrics) -> Worker:
         connect_scaler=connect_scaler,
         connect_cache=connect_cache,
         build_algorithm=algorithm,
-        artifacts=open_artifacts(settings.artifact_location, region=settings.aws_region),
+        artifacts=artifacts,
         metrics=metrics,
         device=str(device),
         max_reopenings=settings.max_reopenings,
@@ -86,28 +89,40 @@ def create_app(worker: Worker, registry: CollectorRegistry) -> FastAPI:
 
 
 def main() -> int:
-    """Run the learner until it is told to end; return the process's exit status."""
+    """Run the learner until SIGTERM or SIGINT; return the process's exit status."""
     try:
         settings = LearnerSettings()
         settings.bearer_token()
-    except (ValidationError, ValueError) as error:
-        sys.stderr.write(f"learner: {error}\n")
-        return 2
+        artifacts = open_artifacts(settings.artifact_location, region=settings.aws_region)
+        if isinstance(artifacts, LocalArtifacts):
+            artifacts.require_writable()
+    except ValidationError as error:
+        return _refuse(settings_text(error))
+    except ValueError as error:
+        return _refuse(str(error))
+    except ArtifactError as error:
+        return _refuse(f"NITRO_RUNS_DIR or NITRO_ARTIFACTS: {error}")
     configure_logging(settings.log_level)
     configure_torch(settings.torch_threads)
-    registry = CollectorRegistry()
     try:
-        worker = build_worker(settings, LearnerMetrics(registry))
-    except ArtifactError as error:
-        sys.stderr.write(f"learner: {error}\n")
-        return 2
-    uvicorn.run(
-        create_app(worker, registry),
-        host=settings.host,
-        port=settings.learner_port,
-        log_level="warning",
-    )
+        listener = listen(settings.host, settings.learner_port)
+    except OSError as error:
+        return _refuse(
+            f"cannot listen on {settings.host}:{settings.learner_port}: "
+            f"{error.strerror or error}; choose another NITRO_LEARNER_PORT or NITRO_HOST"
+        )
+    registry = CollectorRegistry()
+    with listener:
+        worker = build_worker(settings, artifacts, LearnerMetrics(registry))
+        config = uvicorn.Config(create_app(worker, registry), log_config=None, log_level="warning")
+        keep_exit_code()
+        uvicorn.Server(config).run(sockets=[listener])
     return 0
+
+
+def _refuse(why: str) -> int:
+    sys.stderr.write(f"learner cannot start: {why}\n")
+    return CANNOT_START
 
 
 def _device(name: str) -> torch.device:

@@ -1,8 +1,9 @@
 """Collecting one round: what the actors put into the cache, until all is there or time is up.
 
 The learner blocks on the round's arrivals list and never polls. A launch that failed for good is
-announced on that list, so nobody waits for it. Payloads stay in the cache until the round is
-closed: a learner that is killed and started again finds everything that had arrived.
+announced on that list, so nobody waits for it. Payloads stay in the cache until the round's outcome
+is safe in a checkpoint: a learner that is killed and started again finds everything that had
+arrived, also when it had closed the round already.
 
 A round is *complete* when every actor has answered, *usable* when at least a quorum has. Later
 deliveries are refused by the cache and counted.
@@ -52,13 +53,30 @@ class RoundCollector:
         environment: EnvironmentSpec,
         *,
         steps_per_actor: int,
+        envs_per_actor: int,
         should_leave: Callable[[], bool],
+        must_leave: Callable[[], bool],
     ) -> None:
+        """Take in what is there already.
+
+        Args:
+            cache: Where the actors put their results.
+            plan: The round, as the scaler launched it.
+            environment: What trajectories must look like.
+            steps_per_actor: How many steps they must hold.
+            envs_per_actor: Over how many environments.
+            should_leave: Ends the wait for trajectories.
+            must_leave: Ends the wait for episodes. A request to stop the job is no reason to: the
+                episodes that end first are the short ones, and their mean would mislead.
+        """
         self._cache = cache
         self._plan = plan
         self._environment = environment
-        self._steps = steps_per_actor
-        self._should_leave = should_leave
+        self._size = (steps_per_actor, envs_per_actor)
+        self._leave: dict[Mode, Callable[[], bool]] = {
+            "sample": should_leave,
+            "evaluate": must_leave,
+        }
         self._deadline_at = _deadline(plan)
         self._trajectories: dict[int, Trajectory] = {}
         self._episodes: dict[int, Episode] = {}
@@ -66,10 +84,20 @@ class RoundCollector:
         self._refused: set[tuple[Mode, int]] = set()
         self._absorb(cache.stored(plan.job_id, plan.round))
 
-    def reopen(self, plan: RoundPlan) -> None:
-        """Go on with another attempt at the same round: failures so far are forgotten."""
-        self._failed = {key: why for key, why in self._failed.items() if key[0] == "evaluate"}
+    def prepare_reopening(self) -> None:
+        """Forget the failures so far, and make room in the cache for what was refused.
+
+        Call it before the next attempt is launched.
+        """
+        refused = [index for mode, index in self._refused if mode == "sample"]
+        self._cache.drop_results(
+            self._plan.job_id, self._plan.round, mode="sample", actor_indices=refused
+        )
         self._refused = {key for key in self._refused if key[0] == "evaluate"}
+        self._failed = {key: why for key, why in self._failed.items() if key[0] == "evaluate"}
+
+    def reopen(self, plan: RoundPlan) -> None:
+        """Go on with another attempt at the same round."""
         self._deadline_at = _deadline(plan)
 
     def trajectories(self) -> CollectedRound:
@@ -88,13 +116,20 @@ class RoundCollector:
         self._wait("evaluate", range(self._plan.num_evaluations))
         return tuple(self._episodes[i] for i in sorted(self._episodes))
 
+    @property
+    def all_episodes_answered(self) -> bool:
+        """Whether every evaluation episode has been told of, arrived or failed."""
+        return self._answered("evaluate").issuperset(range(self._plan.num_evaluations))
+
     def close(self) -> TrajectoryCounts:
         """Close the round in the cache and account for every trajectory that was launched."""
         job_id, round_index = self._plan.job_id, self._plan.round
         counters = self._cache.close_round(job_id, round_index)
-        arrived = {a.actor_index for a in self._cache.stored(job_id, round_index) if _sample(a)}
+        stored = {(a.mode, a.actor_index) for a in self._cache.stored(job_id, round_index)}
+        arrived = {i for i in range(self._plan.num_actors) if ("sample", i) in stored}
+        refused = {index for mode, index in self._refused if mode == "sample"}
         used = len(self._trajectories)
-        late = len(arrived - self._trajectories.keys()) + counters.late
+        late = len(arrived - refused - self._trajectories.keys()) + counters.late
         return TrajectoryCounts(
             launched=self._plan.num_actors,
             used=used,
@@ -108,7 +143,7 @@ class RoundCollector:
         while True:
             waiting -= self._answered(mode)
             remaining_s = self._deadline_at - time.monotonic()
-            if not waiting or remaining_s <= 0 or self._should_leave():
+            if not waiting or remaining_s <= 0 or self._leave[mode]():
                 return
             arrivals = self._cache.wait_arrivals(
                 self._plan.job_id, self._plan.round, timeout_s=min(remaining_s, _LONGEST_WAIT_S)
@@ -126,20 +161,28 @@ class RoundCollector:
     def _absorb(self, arrivals: Iterable[Arrival]) -> None:
         stored: dict[Mode, list[int]] = {"sample": [], "evaluate": []}
         for arrival in arrivals:
-            key = (arrival.mode, arrival.actor_index)
-            # What was refused stays where it is, and costs as much to refuse again.
-            if arrival.actor_index in self._answers(arrival.mode) or key in self._refused:
+            if self._settled(arrival):
                 continue
             if arrival.failed is None:
                 stored[arrival.mode].append(arrival.actor_index)
             else:
-                self._failed[key] = arrival.failed
+                self._failed[(arrival.mode, arrival.actor_index)] = arrival.failed
         for mode, indices in stored.items():
             payloads = self._cache.load_results(
                 self._plan.job_id, self._plan.round, mode=mode, actor_indices=indices
             )
             for index, payload in zip(indices, payloads, strict=True):
                 self._accept(mode, index, payload)
+
+    def _settled(self, arrival: Arrival) -> bool:
+        """Whether there is nothing to learn from an arrival: answered, refused or never asked."""
+        plan = self._plan
+        asked = plan.num_actors if arrival.mode == "sample" else plan.num_evaluations
+        return (
+            arrival.actor_index >= asked
+            or arrival.actor_index in self._answers(arrival.mode)
+            or (arrival.mode, arrival.actor_index) in self._refused
+        )
 
     def _accept(self, mode: Mode, index: int, payload: bytes | None) -> None:
         try:
@@ -148,8 +191,9 @@ class RoundCollector:
             if mode == "sample":
                 self._trajectories[index] = self._checked(index, payload)
             else:
-                self._episodes[index] = decode_episode(payload)
+                self._episodes[index] = self._checked_episode(index, payload)
         except (CodecError, TrajectoryError) as error:
+            self._refused.add((mode, index))
             self._failed[(mode, index)] = f"refused: {error}"
             self._refused.add((mode, index))
             _LOG.warning(
@@ -164,30 +208,26 @@ class RoundCollector:
 
     def _checked(self, index: int, payload: bytes) -> Trajectory:
         trajectory = decode_trajectory(payload, environment=self._environment)
-        identity = (
-            trajectory.job_id,
-            trajectory.round,
-            trajectory.actor_index,
-            trajectory.policy_version,
-            trajectory.num_steps,
-        )
-        expected = (
-            self._plan.job_id,
-            self._plan.round,
-            index,
-            self._plan.policy_version,
-            self._steps,
-        )
+        self._check_identity(trajectory, index)
+        size = (trajectory.num_steps, trajectory.num_envs)
+        if size != self._size:
+            raise TrajectoryError(f"(steps, environments) is {size}, expected {self._size}")
+        return trajectory
+
+    def _checked_episode(self, index: int, payload: bytes) -> Episode:
+        episode = decode_episode(payload)
+        self._check_identity(episode, index)
+        return episode
+
+    def _check_identity(self, result: Trajectory | Episode, index: int) -> None:
+        plan = self._plan
+        identity = (result.job_id, result.round, result.actor_index, result.policy_version)
+        expected = (plan.job_id, plan.round, index, plan.policy_version)
         if identity != expected:
             raise TrajectoryError(
-                f"(job, round, actor, policy version, steps) is {identity}, expected {expected}"
+                f"(job, round, actor, policy version) is {identity}, expected {expected}"
             )
-        return trajectory
 
 
 def _deadline(plan: RoundPlan) -> float:
     return time.monotonic() + max(0.0, plan.deadline_s - plan.age_s)
-
-
-def _sample(arrival: Arrival) -> bool:
-    return arrival.mode == "sample" and arrival.failed is None

@@ -63,9 +63,14 @@ class HeldLease:
         return self._shutdown.is_set()
 
     @property
+    def must_leave(self) -> bool:
+        """Whether this learner has to let go of the job, which goes on elsewhere."""
+        return self.lost or self.interrupted
+
+    @property
     def should_leave(self) -> bool:
         """Whether there is any reason to end before the job is done."""
-        return self.lost or self.interrupted or self._stop is not None
+        return self.must_leave or self._stop is not None
 
     def _beat(self) -> None:
         while not self._released.wait(self._every_s):

@@ -10,11 +10,12 @@
     | ask        | the scaler's answer              | the scaler; patience when it is gone|
     | collect    | one answer per launched actor    | actors, the scaler for failed ones, |
     |            |                                  | the deadline, a stop or lost lease  |
-    | evaluation | the episodes of this round       | the same                            |
+    | evaluation | the episodes of this round       | the same, but for a stop            |
 
 The learner decides nothing about scaling: it reports curvature and results, and does what the plan
 says. A round counts only once its checkpoint is written; whatever breaks before that costs this
-round at most, because asking for it again returns the same plan and the same seeds.
+round at most, because asking for it again returns the same plan and the same seeds. So nothing of
+a round is removed from the cache before its checkpoint.
 """
 
 import logging
@@ -89,7 +90,10 @@ class RoundLoop:
         """
         while True:
             self._publish_policy()
+            if self._parts.lease.must_leave:
+                raise LeftEarly("asked to leave between two rounds")
             plan = self._open_round()
+            self._forget_last_round()
             self._clock.lap("plan_s")
             if plan.stop is not None:
                 return plan.stop, self._finish(plan)
@@ -103,11 +107,8 @@ class RoundLoop:
         self._clock.lap("update_s")
         curvature = self._parts.algorithm.curvature(self._job.spec.detector)
         self._clock.lap("curvature_s")
-        evaluation = _evaluation(plan, collector.episodes())
-        if self._parts.lease.lost:
-            raise LeftEarly("the lease was lost")
+        evaluation = self._evaluated(plan, collector)
         counts = collector.close()
-        self._parts.cache.delete_policy(self._job.job_id, plan.policy_version)
         self._clock.lap("evaluate_s")
         result = RoundResult(
             round=plan.round,
@@ -157,6 +158,14 @@ class RoundLoop:
             self._job.job_id, self._state.policy_version, self._policy_payload()
         )
 
+    def _forget_last_round(self) -> None:
+        if self._state.next_round:
+            self._forget(self._state.next_round - 1, self._state.policy_version - 1)
+
+    def _forget(self, round_index: int, policy_version: int) -> None:
+        self._parts.cache.free_round(self._job.job_id, round_index)
+        self._parts.cache.delete_policy(self._job.job_id, policy_version)
+
     def _policy_payload(self) -> bytes:
         return codec.encode(*self._parts.algorithm.policy_payload())
 
@@ -184,7 +193,9 @@ class RoundLoop:
             plan,
             self._job.environment,
             steps_per_actor=self._job.spec.steps_per_actor,
+            envs_per_actor=self._job.spec.envs_per_actor,
             should_leave=lambda: self._parts.lease.should_leave,
+            must_leave=lambda: self._parts.lease.must_leave,
         )
 
     def _collect(self, plan: RoundPlan, collector: RoundCollector) -> CollectedRound:
@@ -204,6 +215,7 @@ class RoundLoop:
                     "why": collected.failures,
                 },
             )
+            collector.prepare_reopening()
             again = self._open_round(attempt, collected.missing)
             if again.stop is not None:
                 raise LeftEarly(f"not reopened: {again.reason}", stop=again.stop)
@@ -228,13 +240,20 @@ class RoundLoop:
 
     def _finish(self, plan: RoundPlan) -> EvaluationResult | None:
         collector = self._collector(plan)
-        evaluation = _evaluation(plan, collector.episodes())
+        evaluation = self._evaluated(plan, collector)
         collector.close()
-        self._parts.cache.delete_policy(self._job.job_id, plan.policy_version)
         line = RoundLine(plan=plan, result=None, curvature=None, evaluation=evaluation)
         self._parts.record.append(line)
         self._parts.observe(line)
+        self._forget(plan.round, plan.policy_version)
         return evaluation
+
+    def _evaluated(self, plan: RoundPlan, collector: RoundCollector) -> EvaluationResult | None:
+        episodes = collector.episodes()
+        lease = self._parts.lease
+        if lease.lost or (lease.interrupted and not collector.all_episodes_answered):
+            raise LeftEarly("asked to leave before the round was done")
+        return _evaluation(plan, episodes)
 
 
 def _evaluation(plan: RoundPlan, episodes: tuple[Episode, ...]) -> EvaluationResult | None:

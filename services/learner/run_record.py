@@ -6,8 +6,10 @@ policy the round was collected with. The final evaluation stands in a last line 
 the job stopped. Only `timing`, `elapsed_s` and money differ between two runs of one seed.
 """
 
+import contextlib
 import importlib.metadata
 import json
+import logging
 import os
 import platform
 from collections.abc import Iterable
@@ -26,6 +28,7 @@ from shared.contracts import RoundLine
 from shared.hyperparameters import resolve
 from shared.jobs import Job
 
+_LOG = logging.getLogger(__name__)
 _LIBRARIES = ("nitro-rl", "torch", "numpy", "redis", "zstandard", "pydantic")
 
 
@@ -36,14 +39,28 @@ class RunRecord:
         self._artifacts = artifacts
         self._job_id = job_id
 
-    def begin(self, job: Job, *, next_round: int, bill: Iterable[LedgerLine], device: str) -> None:
-        """Describe the job and the machine; drop lines of rounds that will be made again."""
+    def begin(self, job: Job, *, next_round: int, bill: Iterable[LedgerLine], device: str) -> int:
+        """Describe the job and the machine; drop lines of rounds that will be made again.
+
+        Returns:
+            Environment steps of the rounds that are kept.
+        """
         self.describe(job)
         self._write_json(ENVIRONMENT_FILE, _environment(job, device))
-        kept = [line for line in self._lines() if line.plan.round < next_round]
-        text = "".join(line.model_dump_json() + "\n" for line in kept if line.result is not None)
+        kept = {
+            line.plan.round: line
+            for line in self._lines()
+            if line.plan.round < next_round and line.result is not None
+        }
+        if len(kept) < next_round:
+            _LOG.warning(
+                "the record lacks rounds: its file was changed or damaged",
+                extra={"job": self._job_id, "file": ROUNDS_FILE, "rounds": next_round - len(kept)},
+            )
+        text = "".join(line.model_dump_json() + "\n" for line in kept.values())
         self._artifacts.write(self._job_id, ROUNDS_FILE, text.encode())
         self.bill(bill)
+        return sum(line.result.env_steps for line in kept.values() if line.result is not None)
 
     def describe(self, job: Job) -> None:
         """Write what the job is and how it stands."""
@@ -55,8 +72,9 @@ class RunRecord:
 
     def settle(self, lines: Iterable[LedgerLine]) -> None:
         """Add the bill of a round that is now final."""
-        for line in lines:
-            self._artifacts.append(self._job_id, LEDGER_FILE, line.model_dump_json())
+        text = "\n".join(line.model_dump_json() for line in lines)
+        if text:
+            self._artifacts.append(self._job_id, LEDGER_FILE, text)
 
     def bill(self, lines: Iterable[LedgerLine]) -> None:
         """Replace the bill by the scaler's, which is authoritative."""
@@ -66,11 +84,9 @@ class RunRecord:
     def _lines(self) -> list[RoundLine]:
         lines = []
         for text in (self._artifacts.read(self._job_id, ROUNDS_FILE) or b"").splitlines():
-            try:
+            # A line cut off by a crash is of a round that is made again.
+            with contextlib.suppress(ValidationError):
                 lines.append(RoundLine.model_validate_json(text))
-            except ValidationError:
-                # A line cut off by a crash is the last one, of a round that is made again.
-                break
         return lines
 
     def _write_json(self, name: str, content: object) -> None:

@@ -105,7 +105,7 @@ class ScalerClient:
                 if response.status_code not in _RETRY_STATUS:
                     return _checked(response, f"{method} {path}")
                 trouble = f"status {response.status_code}"
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 trouble = f"{type(error).__name__}: {error}"
             if time.monotonic() + pause_s > give_up_at or self._closed.wait(pause_s):
                 raise ScalerError(

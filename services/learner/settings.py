@@ -9,6 +9,7 @@ from pydantic_settings import SettingsConfigDict
 
 from shared.cache_auth import CacheSettings
 from shared.message import Identifier
+from shared.tokens import read_token
 
 
 class LearnerSettings(CacheSettings):
@@ -66,16 +67,6 @@ class LearnerSettings(CacheSettings):
         """Return the scaler token, or None when the scaler runs without authentication.
 
         Raises:
-            ValueError: The token file cannot be read or is empty.
+            TokenError: The token or its file is unusable.
         """
-        if self.token is not None:
-            return self.token.get_secret_value()
-        if self.token_file is None:
-            return None
-        try:
-            token = self.token_file.read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise ValueError(f"NITRO_TOKEN_FILE {self.token_file}: {error.strerror}") from error
-        if not token:
-            raise ValueError(f"NITRO_TOKEN_FILE {self.token_file} is empty")
-        return token
+        return read_token(self.token, self.token_file)

@@ -15,7 +15,7 @@ from services.learner.round_loop import LeftEarly, RoundLoop, TrainingParts
 from services.learner.run_record import RunRecord
 from services.learner.scaler_client import LeaseLostError, ScalerClient, ScalerError
 from services.learner.tracking import LearnerMetrics, TensorBoard
-from shared.artifacts import ArtifactStore
+from shared.artifacts import ArtifactError, ArtifactStore
 from shared.cache import TrajectoryCache
 from shared.contracts import EvaluationResult, FinishRequest, Lease, RoundLine
 from shared.jobs import Job, JobStatus, StopReason
@@ -98,14 +98,13 @@ class Worker:
         checkpoints = CheckpointStore(self._artifacts, job.job_id, keep=job.spec.checkpoint.keep)
         state = _restore(checkpoints, algorithm)
         record = RunRecord(self._artifacts, job.job_id)
-        record.begin(
+        env_steps = record.begin(
             job,
             next_round=state.next_round,
             bill=scaler.cost(job.job_id).lines,
             device=self._device,
         )
         board = TensorBoard(self._artifacts.local_folder(job.job_id))
-        env_steps = state.next_round and job.progress.env_steps
 
         def observe(line: RoundLine) -> None:
             nonlocal env_steps
@@ -154,31 +153,27 @@ class Worker:
         evaluation: EvaluationResult | None = None,
         error: str | None = None,
     ) -> None:
+        ended = {"status": status, "stop_reason": stop_reason, "error": error}
+        record = RunRecord(self._artifacts, job.job_id)
         try:
-            request = FinishRequest.model_validate(
-                {
-                    "lease_id": held.lease_id,
-                    "status": status,
-                    "stop_reason": stop_reason,
-                    "error": error,
-                    "final_evaluation": evaluation,
-                }
-            )
+            # Before the report: whoever hears of the end may look into the folder at once.
+            record.describe(job.model_copy(update=ended))
+        except ArtifactError:
+            _LOG.exception("end of job not written to its folder", extra={"job": job.job_id})
+        request = FinishRequest.model_validate(
+            {"lease_id": held.lease_id, "final_evaluation": evaluation, **ended}
+        )
+        try:
             scaler.finish(job.job_id, request)
-            record = RunRecord(self._artifacts, job.job_id)
-            record.bill(scaler.cost(job.job_id).lines)
-            record.describe(
-                job.model_copy(
-                    update={"status": status, "stop_reason": stop_reason, "error": error}
-                )
-            )
-            _LOG.info(
-                "job ended",
-                extra={"job": job.job_id, "status": status, "stop_reason": stop_reason},
-            )
-        except (ScalerError, OSError, RuntimeError):
+        except ScalerError:
             # The lease runs out by itself; the scaler then offers the job again.
             _LOG.exception("end of job not reported", extra={"job": job.job_id})
+            return
+        _LOG.info("job ended", extra={"job": job.job_id, **ended})
+        try:
+            record.bill(scaler.cost(job.job_id).lines)
+        except (ScalerError, ArtifactError):
+            _LOG.exception("bill not written to the job's folder", extra={"job": job.job_id})
 
 
 def _restore(checkpoints: CheckpointStore, algorithm: Algorithm) -> RunState:

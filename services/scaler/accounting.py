@@ -7,7 +7,7 @@ lines in one change.
 from dataclasses import replace
 
 from services.scaler.ledger import Clock, Settlement, settle, settle_held
-from services.scaler.store.base import JobRecord, LaunchOutcome, OpenAttempt
+from services.scaler.store.base import AttemptKey, JobRecord, LaunchOutcome, OpenAttempt
 from shared.billing import LedgerLine
 from shared.costs import CostBasis
 
@@ -88,11 +88,11 @@ def end_job(
     return record, (*held, *settled)
 
 
-def land(record: JobRecord, round_index: int, attempt: int, outcome: LaunchOutcome) -> JobRecord:
+def land(record: JobRecord, key: AttemptKey, outcome: LaunchOutcome) -> JobRecord:
     """Note the outcome of a launch; without effect when it is known already."""
     attempts = tuple(
         a.model_copy(update={"outcome": outcome})
-        if (a.round, a.attempt, a.outcome) == (round_index, attempt, None)
+        if a.outcome is None and (record.job.job_id, a.round, a.attempt, a.lease_id) == key
         else a
         for a in record.open_attempts
     )

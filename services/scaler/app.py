@@ -5,8 +5,6 @@ Exit codes: 0 after an orderly end, 2 when it cannot start (the message names wh
 
 import logging
 import os
-import signal
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
@@ -21,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 from services.scaler import problem
 from services.scaler.capacity_keeper import Alarm
 from services.scaler.connection import BoundedConnection
-from services.scaler.guard import BearerGuard, BodyLimit, TokenError, load_token
+from services.scaler.guard import BearerGuard, BodyLimit, load_token
 from services.scaler.parts import Parts
 from services.scaler.routes import router
 from services.scaler.settings import Settings
@@ -29,9 +27,10 @@ from services.scaler.store.base import StoreError
 from shared.artifacts import ArtifactError
 from shared.cache import CacheError
 from shared.logs import configure_logging
+from shared.serving import CANNOT_START, keep_exit_code, listen, settings_text
+from shared.tokens import TokenError
 
 _LOG = logging.getLogger(__name__)
-_CANNOT_START = 2
 _DRAIN_S = 5
 """How long answers under way may take once the end was asked for."""
 
@@ -85,10 +84,10 @@ def main() -> int:
     try:
         settings = Settings()
     except ValidationError as error:
-        return _refuse(_settings_text(error))
+        return _refuse(settings_text(error))
     configure_logging(settings.log_level)
     try:
-        listener = _listen(settings)
+        listener = listen(settings.host, settings.port)
     except OSError as error:
         return _refuse(
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; "
@@ -108,7 +107,7 @@ def main() -> int:
             timeout_graceful_shutdown=_DRAIN_S,
             access_log=False,
         )
-        _keep_exit_code()
+        keep_exit_code()
         _Server(config, app.state.parts).run(sockets=[listener])
     if not app.state.landed:
         # Threads still wait for actors; leaving the interpreter would wait for them too.
@@ -130,38 +129,9 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def _keep_exit_code() -> None:
-    """Have signals end the server and nothing else: uvicorn sends itself each one once more."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
-
-
-def _listen(settings: Settings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((settings.host, settings.port))
-        listener.listen(1024)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
-
-
-def _settings_text(error: ValidationError) -> str:
-    """Return what is wrong with the settings, by variable; never a value that may be secret."""
-    lines = []
-    for wrong in error.errors(include_input=False):
-        name = "_".join(str(part) for part in wrong["loc"]).upper()
-        prefix = f"NITRO_{name}: " if name else ""
-        lines.append(f"{prefix}{wrong['msg'].removeprefix('Value error, ')}")
-    return "; ".join(lines)
-
-
 def _refuse(why: str) -> int:
     sys.stderr.write(f"scaler cannot start: {why}\n")
-    return _CANNOT_START
+    return CANNOT_START
 
 
 if __name__ == "__main__":

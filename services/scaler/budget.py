@@ -77,11 +77,13 @@ def affordable_round(
 ) -> Affordable:
     """Return the largest round within the budget, between the job's fewest actors and `requested`.
 
-    Evaluation episodes are given up before the smallest number of actors is.
+    Evaluation episodes are given up before the smallest number of actors is. That is `requested`
+    when the account's concurrency allows even less than the job's fewest.
     """
+    fewest = min(spec.actors.min, requested)
     room_usd = spec.stop.budget_usd - committed_usd - closing_usd(spec, pricing)
     for episodes in dict.fromkeys((evaluations, 0)):
-        actors = _most_actors(spec.actors.min, requested, episodes, room_usd, pricing)
+        actors = _most_actors(fewest, requested, episodes, room_usd, pricing)
         if actors:
             return Affordable(
                 num_actors=actors,
@@ -89,14 +91,13 @@ def affordable_round(
                 reserve_usd=pricing.worst_case_usd(actors + episodes),
                 note=_note(requested, actors, evaluations, episodes, room_usd),
             )
-    least_usd = pricing.worst_case_usd(spec.actors.min)
+    least_usd = pricing.worst_case_usd(fewest)
     return Affordable(
         num_actors=0,
         num_evaluations=0,
         reserve_usd=0.0,
         note=(
-            f"budget: {spec.actors.min} actors may cost ${least_usd:.4f}, "
-            f"${max(0.0, room_usd):.4f} are left"
+            f"budget: {fewest} actors may cost ${least_usd:.4f}, ${max(0.0, room_usd):.4f} are left"
         ),
     )
 

@@ -8,16 +8,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.scaler.problem import problem_response
 from services.scaler.settings import Settings
+from shared.tokens import TokenError, read_token
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 """Answered without a token: they tell nothing about jobs."""
 SMALL_BODY_BYTES = 64 * 1024
 LARGE_BODY_BYTES = 1024 * 1024
 _LARGE_BODIES = re.compile(r"^/v1/jobs/[^/]+/(rounds/[^/]+|finish)$")
-
-
-class TokenError(RuntimeError):
-    """There is no usable token; the message names the setting and the fix."""
 
 
 def load_token(settings: Settings) -> str | None:
@@ -28,19 +25,12 @@ def load_token(settings: Settings) -> str | None:
     """
     if settings.auth == "disabled":
         return None
-    if settings.token is not None:
-        return settings.token.get_secret_value().strip()
-    if settings.token_file is None:
+    token = read_token(settings.token, settings.token_file)
+    if token is None:
         raise TokenError(
             "no token: set NITRO_TOKEN or NITRO_TOKEN_FILE, or NITRO_AUTH=disabled to let "
             "everybody in who reaches the port"
         )
-    try:
-        token = settings.token_file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise TokenError(f"NITRO_TOKEN_FILE: cannot read {settings.token_file}: {error}") from error
-    if not token:
-        raise TokenError(f"NITRO_TOKEN_FILE: {settings.token_file} is empty")
     return token
 
 

@@ -200,12 +200,13 @@ class JobBook:
     def _resumed(self, record: JobRecord, spec: JobSpec) -> Change:
         """Return the change that queues a job again.
 
-        A round that was left unfinished is planned and launched afresh: nothing of it is in flight
-        any more, and what it left in the cache is removed.
+        A round without a result is marked: the next learner either goes on behind it, if the last
+        one got as far as its checkpoint, or asks for it again and has it planned afresh.
         """
         last = self._store.last_round(record.job.job_id)
-        unfinished = None if last is None or last.result is not None else last.round
-        self._forget_keys(record.job.job_id, rounds=() if unfinished is None else (unfinished,))
+        unfinished = last is not None and last.result is None
+        marked = (last.model_copy(update={"abandoned": True}),) if last and unfinished else ()
+        self._forget_keys(record.job.job_id, rounds=())
         job = record.job.model_copy(
             update={
                 "spec": spec,
@@ -221,7 +222,7 @@ class JobBook:
             "wall_started_at": None,
             "queued_at": self._parts.now(),
         }
-        return Change(record=record.model_copy(update=updated), forget_rounds_from=unfinished)
+        return Change(record=record.model_copy(update=updated), rounds=marked)
 
     def _check_resumable(self, record: JobRecord, spec: JobSpec) -> None:
         errors = []

@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 from services.scaler.invoker import Invoker, TaskOutcome
 from services.scaler.ledger import Clock
 from services.scaler.metrics import Metrics
-from services.scaler.store.base import LaunchOutcome
+from services.scaler.store.base import AttemptKey, LaunchOutcome
 from shared.cache import CacheError
 from shared.contracts import LaunchCounts, RolloutTask, RoundPlan
 from shared.costs import projected_duration_s
@@ -22,9 +22,6 @@ from shared.job_spec import EnvironmentRef, JobSpec
 from shared.seeds import actor_seed
 
 _LOG = logging.getLogger(__name__)
-
-AttemptKey = tuple[str, int, int]
-"""Job id, round, attempt."""
 
 
 class NoticeBoard(Protocol):
@@ -58,6 +55,7 @@ class LaunchOrder:
     """A planned round, about to be launched."""
 
     plan: RoundPlan
+    lease_id: str
     spec: JobSpec
     samples: tuple[int, ...]
     """Actor indices to launch."""
@@ -66,7 +64,7 @@ class LaunchOrder:
     @property
     def key(self) -> AttemptKey:
         """Identity of the launch."""
-        return self.plan.job_id, self.plan.round, self.plan.attempt
+        return self.plan.job_id, self.plan.round, self.plan.attempt, self.lease_id
 
     @property
     def size(self) -> int:
@@ -151,7 +149,7 @@ class Launches:
         with self._changed:
             return sum(
                 flight.order.size - len(flight.ended)
-                for (job_id, _, _), flight in self._flights.items()
+                for (job_id, *_), flight in self._flights.items()
                 if job_id != but and only in (None, job_id)
             )
 

@@ -228,6 +228,7 @@ class Parts:
         return RoundParts(
             store=self.store,
             launches=self.launches,
+            board=self.board,
             quota=self._quota,
             metrics=self.metrics,
             warm=lambda: self.capacity.ready,

@@ -17,6 +17,7 @@ from shared.problem import FieldError, Problem
 
 MEDIA_TYPE = "application/problem+json"
 _NAMED_FIELD = re.compile(r"^([a-z_][a-z0-9_.]*) \(")
+_NOWHERE = "there is nothing at this address"
 _TAGGED = frozenset({"scaling"})
 """Fields whose next path element is the name of a variant."""
 _FREE_FORM = frozenset({"hyperparameters", "env_kwargs"})
@@ -81,16 +82,18 @@ def install(app: FastAPI) -> None:
         if any(e["type"] == "json_invalid" for e in found):
             return problem_response(HTTPStatus.BAD_REQUEST, "the request body is no valid JSON")
         if any(e["loc"][0] == "path" for e in found):
-            return problem_response(HTTPStatus.NOT_FOUND, "there is nothing at this address")
+            return problem_response(HTTPStatus.NOT_FOUND, _NOWHERE)
         errors = field_errors(found)
         fields = ", ".join(e.field for e in errors)
         return problem_response(HTTPStatus.UNPROCESSABLE_ENTITY, f"wrong: {fields}", errors)
 
     async def on_http(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
-        return problem_response(HTTPStatus(error.status_code), str(error.detail))
+        status = HTTPStatus(error.status_code)
+        detail = _NOWHERE if status is HTTPStatus.NOT_FOUND else str(error.detail)
+        return problem_response(status, detail)
 
-    async def on_unavailable(_: Request, error: Exception) -> JSONResponse:
+    async def on_storage(_: Request, error: Exception) -> JSONResponse:
         return problem_response(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
     async def on_bug(_: Request, error: Exception) -> JSONResponse:
@@ -102,8 +105,8 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ApiError, on_api_error)
     app.add_exception_handler(RequestValidationError, on_invalid)
     app.add_exception_handler(HTTPException, on_http)
-    app.add_exception_handler(StoreError, on_unavailable)
-    app.add_exception_handler(ArtifactError, on_unavailable)
+    app.add_exception_handler(StoreError, on_storage)
+    app.add_exception_handler(ArtifactError, on_storage)
     app.add_exception_handler(PydanticSerializationError, _on_unwritable)
 
 

@@ -1,9 +1,13 @@
-"""Which rounds may be asked for when: the order that makes a round launch at most once."""
+"""Which rounds may be asked for when: the order that makes a round launch at most once.
+
+Who asks holds the lease, so whatever is out of order is a 422, which ends the job, and never a
+409, which tells a learner that somebody else has it.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
 
-from services.scaler.problem import ApiError, conflict, invalid
+from services.scaler.problem import ApiError, invalid
 from services.scaler.store.base import PlannedAttempt, RoundEntry
 from shared.contracts import RoundRequest
 from shared.problem import FieldError
@@ -13,7 +17,7 @@ from shared.problem import FieldError
 class Place:
     """Where a request stands in the order."""
 
-    kind: Literal["repeat", "reopen", "new"]
+    kind: Literal["repeat", "reopen", "new", "rewind"]
     stored: PlannedAttempt | None = None
     """The answer to repeat."""
 
@@ -24,28 +28,38 @@ def place(
     """Return what a round request asks for, given the newest round.
 
     A round is the one after the newest, or the newest again: the same attempt gets the same answer,
-    the attempt after it reopens the round.
+    the attempt after it reopens the round. A learner that has just taken the job may go back to a
+    round that is over, which is where its newest checkpoint says it is.
 
     Raises:
-        ApiError: 409 when the round or attempt is out of order, 422 when fields contradict or
-            there have been too many attempts.
+        ApiError: 422 when the round or attempt is out of order, fields contradict or there have
+            been too many attempts.
     """
     newest = -1 if last is None else last.round
+    if request.previous is not None and request.previous.round != round_index - 1:
+        raise _wrong("previous.round", f"{request.previous.round} is not {round_index - 1}")
+    if last is not None and _goes_back(last, round_index, request):
+        return Place(kind="rewind")
     if last is not None and round_index == newest:
         return _same_round(last, request, max_attempts)
     if round_index != newest + 1:
         expected = f"{newest} or {newest + 1}" if last is not None else "0"
-        raise conflict(f"round {round_index} is out of order: expected {expected}")
+        raise _wrong("round", f"{round_index} is out of order: expected {expected}")
     if last is not None and last.last.plan.stop is not None:
-        raise conflict(
-            f"round {round_index} is out of order: round {newest} ended the job "
-            f"({last.last.plan.stop})"
+        raise _wrong(
+            "round",
+            f"{round_index} is out of order: round {newest} ended the job ({last.last.plan.stop})",
         )
     if request.attempt:
-        raise conflict(f"attempt {request.attempt} of round {round_index}: attempt 0 comes first")
-    if request.previous is not None and request.previous.round != newest:
-        raise _wrong("previous.round", f"{request.previous.round} is not {newest}")
+        raise _wrong("attempt", f"{request.attempt} of round {round_index}: 0 comes first")
     return Place(kind="new")
+
+
+def _goes_back(last: RoundEntry, round_index: int, request: RoundRequest) -> bool:
+    ended = last.result is not None or last.abandoned
+    over = round_index < last.round or (round_index == last.round and ended)
+    just_taken = all(attempt.lease_id != request.lease_id for attempt in last.attempts)
+    return over and just_taken and request.attempt == 0
 
 
 def _same_round(last: RoundEntry, request: RoundRequest, max_attempts: int) -> Place:
@@ -61,13 +75,12 @@ def _same_round(last: RoundEntry, request: RoundRequest, max_attempts: int) -> P
     newest = last.last.plan
     where = f"attempt {request.attempt} of round {last.round}"
     if request.attempt != newest.attempt + 1:
-        raise conflict(f"{where} is out of order: the newest is {newest.attempt}")
+        raise _wrong("attempt", f"{where} is out of order: the newest is {newest.attempt}")
     if newest.stop is not None:
-        raise conflict(f"{where}: the round ended the job ({newest.stop})")
+        raise _wrong("attempt", f"{where}: the round ended the job ({newest.stop})")
     # Counted per lease: a learner that took over a round may reopen it once more.
     reopened = sum(a.plan.attempt > 0 and a.lease_id == request.lease_id for a in last.attempts)
     if reopened + 2 > max_attempts:
-        # Not a conflict: the lease is good, but the job cannot go on.
         raise _wrong(
             "attempt",
             f"{where}: a round is launched at most {max_attempts} times (NITRO_MAX_ATTEMPTS); too "

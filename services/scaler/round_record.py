@@ -1,7 +1,13 @@
 """What is answered to and remembered about a round, made from a decision; pure functions."""
 
 from services.scaler.decision import Decision
-from services.scaler.store.base import JobRecord, LaunchOutcome, PlannedAttempt, RoundEntry
+from services.scaler.store.base import (
+    AttemptKey,
+    JobRecord,
+    LaunchOutcome,
+    PlannedAttempt,
+    RoundEntry,
+)
 from shared.billing import LedgerLine
 from shared.contracts import RoundPlan, RoundRequest, RoundResult
 
@@ -56,10 +62,12 @@ def with_result(entry: RoundEntry, result: RoundResult | None) -> RoundEntry:
     return entry if entry.result is not None else entry.model_copy(update={"result": result})
 
 
-def with_counts(entry: RoundEntry, attempt: int, outcome: LaunchOutcome) -> RoundEntry:
-    """Return a round with what became of one attempt's invocations."""
+def with_counts(entry: RoundEntry, key: AttemptKey, outcome: LaunchOutcome) -> RoundEntry:
+    """Return a round with what became of one launch; of one before a resume nothing is kept."""
     attempts = tuple(
-        a.model_copy(update={"launches": outcome.counts}) if a.plan.attempt == attempt else a
+        a.model_copy(update={"launches": outcome.counts})
+        if (a.plan.job_id, a.plan.round, a.plan.attempt, a.lease_id) == key
+        else a
         for a in entry.attempts
     )
     return entry.model_copy(update={"attempts": attempts})

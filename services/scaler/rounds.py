@@ -8,7 +8,7 @@ side, gets the same plan and nothing is launched twice.
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from services.scaler.accounting import end_round, job_basis, land, settle_ready
 from services.scaler.budget import RoundPricing
@@ -19,13 +19,14 @@ from services.scaler.decision import (
     decide_reopening,
     decide_round,
 )
-from services.scaler.launches import AttemptKey, Launches, LaunchOrder
+from services.scaler.launches import Launches, LaunchOrder, NoticeBoard
 from services.scaler.leases import held_lease
 from services.scaler.ledger import NOTHING_LAUNCHED, Clock, worst_outcome
 from services.scaler.metrics import Metrics
 from services.scaler.problem import not_found
 from services.scaler.progress import advanced
 from services.scaler.quota import ConcurrencyQuota
+from services.scaler.rewinding import rewound
 from services.scaler.round_order import place
 from services.scaler.round_record import (
     learner_seconds,
@@ -38,6 +39,7 @@ from services.scaler.round_record import (
 from services.scaler.scaling.registry import scaling_policy
 from services.scaler.stopping import Standing
 from services.scaler.store.base import (
+    AttemptKey,
     Change,
     JobRecord,
     LaunchOutcome,
@@ -60,6 +62,7 @@ class RoundParts:
 
     store: Store
     launches: Launches
+    board: NoticeBoard
     quota: ConcurrencyQuota
     metrics: Metrics
     warm: Callable[[], int]
@@ -95,27 +98,32 @@ class RoundDesk:
         Raises:
             ApiError: There is no such job, the lease is lost, or the round is out of order.
         """
-        start = time.perf_counter()
+        start, parts = time.perf_counter(), self._parts
         answers: list[Answer] = []
 
         def decide(record: JobRecord) -> Change | None:
             answers.clear()
             held_lease(record, request.lease_id)
             last = self._store.last_round(job_id)
-            where = place(last, round_index, request, max_attempts=self._parts.max_attempts)
+            where = place(last, round_index, request, max_attempts=parts.max_attempts)
             if where.stored is not None:
                 answers.append(Answer(plan=self._aged(where.stored), order=None))
                 return None
+            back = where.kind == "rewind"
+            if back and last is not None:
+                record, last = rewound(
+                    self._store, parts.board, record, newest=last.round, round_index=round_index
+                )
             reopened = last if where.kind == "reopen" else None
             change, answer = self._planned(record, round_index, request, last, reopened)
             answers.append(answer)
-            return change
+            return replace(change, forget_rounds_from=round_index) if back else change
 
         if change_job(self._store, job_id, decide) is None:
             raise not_found("job", job_id)
         answer = answers[-1]
         if answer.order is not None:
-            self._parts.launches.expect(answer.order)
+            parts.launches.expect(answer.order)
         self._observe(answer, time.perf_counter() - start)
         return answer
 
@@ -127,14 +135,14 @@ class RoundDesk:
 
     def landed(self, key: AttemptKey, outcome: LaunchOutcome) -> None:
         """Book a launch of which every invocation has ended."""
-        job_id, round_index, attempt = key
+        job_id, round_index, *_ = key
 
         def decide(record: JobRecord) -> Change:
             basis = job_basis(self._parts.basis, record)
-            record = land(record, round_index, attempt, outcome)
+            record = land(record, key, outcome)
             record, lines = settle_ready(record, basis, self._parts.clock)
             entry = self._store.round(job_id, round_index)
-            rounds = () if entry is None else (with_counts(entry, attempt, outcome),)
+            rounds = () if entry is None else (with_counts(entry, key, outcome),)
             return Change(record=record, rounds=rounds, lines=lines)
 
         if change_job(self._store, job_id, decide) is None:
@@ -147,7 +155,7 @@ class RoundDesk:
         ):
             for attempt in record.open_attempts:
                 if attempt.outcome is None:
-                    key = (record.job.job_id, attempt.round, attempt.attempt)
+                    key = (record.job.job_id, attempt.round, attempt.attempt, attempt.lease_id)
                     timeout_s = self._parts.basis.function_timeout_s
                     self.landed(key, worst_outcome(attempt.num_invocations, timeout_s=timeout_s))
 
@@ -169,6 +177,7 @@ class RoundDesk:
         plan = round_plan(record, round_index, request, decision, settled)
         order = LaunchOrder(
             plan=plan,
+            lease_id=request.lease_id,
             spec=record.job.spec,
             samples=sample_indices(plan, request),
             evaluations=() if reopened and not plan.stop else tuple(range(plan.num_evaluations)),
@@ -230,7 +239,7 @@ class RoundDesk:
                 since_start_s=now - started,
                 longest_s=parts.longest_job_s,
             ),
-            ratios=tuple(self._store.ratios(job.job_id, limit=history)) if history else (),
+            ratios=tuple(self._store.ratios(job.job_id, before=round_index, limit=history)),
             curvature=request.curvature,
             gradient_noise_scale=request.gradient_noise_scale,
             committed_usd=record.committed_usd,
@@ -253,6 +262,7 @@ class RoundDesk:
         attempt = OpenAttempt(
             round=order.plan.round,
             attempt=order.plan.attempt,
+            lease_id=order.lease_id,
             num_invocations=order.size,
             reserved_usd=decision.reserve_usd,
             warm=min(self._parts.warm(), order.size),

@@ -29,7 +29,9 @@ from shared.problem import FieldError, Problem
 
 JobPath = Annotated[JobId, Path(description="Id of a job, such as `hopper-v5-3f9a1c2b`.")]
 LeasePath = Annotated[Identifier, Path(description="Id of a lease.")]
-Cursor = Annotated[int | None, Query(ge=0, description="`next_cursor` of the page before.")]
+Cursor = Annotated[
+    int | None, Query(ge=0, lt=2**63, description="`next_cursor` of the page before.")
+]
 IdempotencyKey = Annotated[
     str | None,
     Header(

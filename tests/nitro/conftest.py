@@ -20,6 +20,9 @@ TINY = {
 }
 """A job of a second or two."""
 
+FAST_LEASES = {"scaler": {"NITRO_LEASE_TTL_S": "3", "NITRO_HEARTBEAT_EVERY_S": "0.3"}}
+"""A dead learner's job is claimed again soon."""
+
 
 @pytest.fixture(scope="package")
 def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -28,7 +31,7 @@ def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def system(runs_dir: Path) -> Iterator[LocalSystem]:
-    with LocalSystem(runs_dir, processes=1) as running:
+    with LocalSystem(runs_dir, processes=1, environment=FAST_LEASES) as running:
         running.wait_ready()
         yield running
 

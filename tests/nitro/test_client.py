@@ -91,6 +91,16 @@ def test_a_refused_job_names_the_field(client: NitroClient, tiny_job: JobSpec) -
     assert "CartPole-v1" in str(caught.value)
 
 
+def test_a_token_no_header_can_carry_is_not_quoted(system: LocalSystem) -> None:
+    with (
+        NitroClient(system.api_url, "hush\nhush") as careless,
+        pytest.raises(ApiUnreachableError, match="cannot be sent") as caught,
+    ):
+        careless.jobs()
+    assert "hush" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
 def test_a_wrong_token_is_refused(system: LocalSystem) -> None:
     with NitroClient(system.api_url, "wrong") as stranger, pytest.raises(ApiError) as caught:
         stranger.jobs()

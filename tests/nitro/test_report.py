@@ -52,12 +52,12 @@ def test_a_repeated_round_counts_once_as_last_written(tmp_path: Path) -> None:
     assert run.rounds[1].plan.num_actors > 100
 
 
-def test_a_ledger_line_written_twice_is_billed_once(tmp_path: Path) -> None:
+def test_a_round_launched_again_after_a_resume_is_paid_twice(tmp_path: Path) -> None:
     folder = write_run(tmp_path, rounds=2)
     before = read_run(folder).ledger
     path = folder / "ledger.jsonl"
     path.write_text(path.read_text() * 2)
-    assert read_run(folder).ledger == before
+    assert read_run(folder).ledger == before * 2
 
 
 def test_a_run_that_has_just_begun_has_no_rounds(tmp_path: Path) -> None:

@@ -48,6 +48,39 @@ def test_an_address_without_scheme_is_refused(tmp_path: Path) -> None:
         api_address("127.0.0.1:8080", settings(), tmp_path)
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["http://", "http://[::1", "http://host:99999", "http://a b", "http://host:port", "http://a\0"],
+)
+def test_an_address_that_is_no_url_is_refused(tmp_path: Path, url: str) -> None:
+    with pytest.raises(CommandError, match="--api-url: must read https://host"):
+        api_address(url, settings(), tmp_path)
+
+
+@pytest.mark.parametrize("token", ["one word\nx", "s\u00e9cret", "two words", "nul\0", "\n"])
+def test_a_token_no_header_can_carry_is_refused_and_not_repeated(
+    tmp_path: Path, token: str
+) -> None:
+    file = tmp_path / "mine"
+    file.write_text(token, encoding="utf-8")
+    for given in (settings(token=SecretStr(token)), settings(token_file=file)):
+        with pytest.raises(CommandError, match=r"NITRO_TOKEN|token file") as caught:
+            api_token(REMOTE, given, tmp_path)
+        assert not token.strip() or token.strip() not in str(caught.value)
+
+
+def test_a_line_end_after_the_token_does_no_harm(tmp_path: Path) -> None:
+    assert api_token(REMOTE, settings(token=SecretStr("token\n")), tmp_path) == "token"
+
+
+def test_a_token_file_that_is_no_text_is_named_and_not_repeated(tmp_path: Path) -> None:
+    file = tmp_path / "mine"
+    file.write_bytes(b"secret\xff")
+    with pytest.raises(CommandError, match=f"the token file {file} is no text") as caught:
+        api_token(REMOTE, settings(token_file=file), tmp_path)
+    assert "secret" not in str(caught.value)
+
+
 def test_the_token_wins_over_its_file_and_that_over_the_local_one(
     runs: Path, tmp_path: Path
 ) -> None:

@@ -129,6 +129,13 @@ def test_yaml_that_would_construct_objects_is_refused(tmp_path: Path) -> None:
     assert "neither YAML nor JSON" in refusal(file=file)
 
 
+@pytest.mark.parametrize("text", ["3e-4", "3E-4", "3.e-4", "0.0003", "+3e-4"])
+def test_a_file_may_write_numbers_with_exponents(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(f"hyperparameters:\n  learning_rate: {text}\n")
+    assert build(file=file).hyperparameters == {"learning_rate": 3e-4}
+
+
 @pytest.mark.parametrize(
     ("text", "expected"), [("8:64", {"min": 8, "max": 64}), ("4", {"min": 4, "max": 4})]
 )

@@ -145,6 +145,28 @@ def test_a_terminated_command_leaves_nothing_behind(tmp_path: Path, spec_file: P
     eventually(lambda: not any(alive(pid) for pid in family))
 
 
+def test_a_killed_commands_job_is_stopped_by_the_next_unless_it_is_the_same_job(
+    tmp_path: Path, spec_file: Path
+) -> None:
+    options = ("--spec", str(spec_file), "--runs-dir", str(tmp_path / "runs"), "--json")
+
+    def killed(*more: str) -> str:
+        with started("train", *options, *more) as process:
+            return read_until(process, "job cartpole-v1-").split()[-1]
+
+    other, mine = killed(), killed("--idempotency-key", "mine")
+    with started("train", *options, "--idempotency-key", "mine") as process:
+        output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    summary = json.loads(output)
+    assert (summary["job_id"], summary["status"]) == (mine, "succeeded")
+    with LocalSystem(tmp_path / "runs") as system, NitroClient(system.api_url, system.token) as api:
+        assert {job.job_id: job.status for job in api.every_job()} == {
+            mine: "succeeded",
+            other: "stopped",
+        }
+
+
 def test_commands_find_the_local_system_that_is_up(
     system: LocalSystem, client: NitroClient, runs_dir: Path, endless_job: JobSpec
 ) -> None:

@@ -151,3 +151,16 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 def test_a_malformed_location_is_refused(location: str) -> None:
     with pytest.raises(ArtifactError, match="NITRO_ARTIFACTS .*s3://bucket/prefix"):
         open_artifacts(location)
+
+
+def test_a_folder_that_can_be_written_passes_and_is_made(tmp_path: Path) -> None:
+    LocalArtifacts(tmp_path / "a" / "runs").require_writable()
+    assert list((tmp_path / "a" / "runs").iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(ArtifactError, match="choose another runs folder") as caught:
+        LocalArtifacts(blocked / "runs").require_writable()
+    assert str(blocked / "runs") in str(caught.value)

@@ -105,22 +105,39 @@ def test_a_closed_round_takes_nothing_and_counts_what_comes(
     cache: TrajectoryCache, job: str
 ) -> None:
     _store(cache, job, 0)
+    assert len(_wait(cache, job)) == 1
     assert cache.close_round(job, 3) == RoundCounters(late=0, duplicate=0)
     assert _store(cache, job, 1) == "late"
     assert _store(cache, job, 0) == "late"
     assert _wait(cache, job) == []
-    assert cache.load_results(job, 3, mode="sample", actor_indices=[0, 1]) == [None, None]
+    assert cache.load_results(job, 3, mode="sample", actor_indices=[1]) == [None]
     assert cache.close_round(job, 3) == RoundCounters(late=2, duplicate=0)
 
 
-def test_closing_frees_everything_but_the_claims(
+def test_a_closed_round_keeps_its_results_until_they_are_freed(
     cache: TrajectoryCache, server: redis.Redis, job: str
 ) -> None:
     for index in range(5):
         _store(cache, job, index)
         _store(cache, job, index, mode="evaluate")
     cache.close_round(job, 3)
-    assert _keys_of(server, job) == {keys.claims(job, 3)}
+    assert None not in cache.load_results(job, 3, mode="sample", actor_indices=range(5))
+    for _ in range(2):
+        cache.free_round(job, 3)
+        assert _keys_of(server, job) == {keys.claims(job, 3)}
+    assert _store(cache, job, 0) == "late"
+
+
+def test_a_dropped_result_makes_room_for_another(cache: TrajectoryCache, job: str) -> None:
+    _store(cache, job, 0, b"damaged")
+    _store(cache, job, 1, b"good")
+    cache.drop_results(job, 3, mode="sample", actor_indices=[0])
+    cache.drop_results(job, 3, mode="sample", actor_indices=[])
+    assert cache.stored(job, 3) == [Arrival("sample", 1, None)]
+    assert _store(cache, job, 0, b"again") == "stored"
+    assert _store(cache, job, 1, b"again") == "duplicate"
+    loaded = cache.load_results(job, 3, mode="sample", actor_indices=[0, 1])
+    assert loaded == [b"again", b"good"]
 
 
 def test_every_key_has_a_lifetime(cache: TrajectoryCache, server: redis.Redis, job: str) -> None:

@@ -50,7 +50,20 @@ def test_a_spec_survives_json() -> None:
             "",
             "num_actors (100) must lie inside actors [8, 64]",
         ),
-        ({"env_kwargs": {"render_fps": [1]}}, "env_kwargs.render_fps.bool", "valid boolean"),
+        ({"stop": {"budget_usd": True}}, "stop.budget_usd", "valid number"),
+        ({"stop": {"target_return": "200"}}, "stop.target_return", "valid number"),
+        ({"scaling": {"policy": "nitro", "decay": "1"}}, "scaling.nitro.decay", "valid number"),
+        ({"hyperparameters": {"discount": "0.9"}}, "hyperparameters.discount", "valid number"),
+        ({"hyperparameters": {"clip": True}}, "hyperparameters.clip", "valid number"),
+        (
+            {"hyperparameters": {"hidden_sizes": ["a"]}},
+            "hyperparameters.hidden_sizes",
+            "list of whole numbers",
+        ),
+        ({"hyperparameters": {"clip": None}}, "hyperparameters.clip", "must be true, false"),
+        ({"env_kwargs": {"render_fps": [1]}}, "env_kwargs.render_fps", "must be true, false"),
+        ({"env_kwargs": {"gravity": float("nan")}}, "env_kwargs.gravity", "must be finite"),
+        ({"env_kwargs": {"mode": "\ud800"}}, "env_kwargs.mode", "surrogates not allowed"),
     ],
 )
 def test_a_wrong_field_is_named(body: dict[str, Any], field: str, says: str) -> None:

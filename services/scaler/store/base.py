@@ -18,6 +18,10 @@ from shared.message import Count, Identifier, Message, NonNegativeFloat
 
 _MAX_CONFLICTS = 50
 
+AttemptKey = tuple[str, int, int, str]
+"""One launch: job id, round, attempt, lease id. A resumed job counts the attempts at its unfinished
+round anew, while actors of the first launch may still run."""
+
 
 class LeaseRecord(Message):
     """Who trains a job, and until when unless renewed."""
@@ -45,6 +49,8 @@ class OpenAttempt(Message):
 
     round: Count
     attempt: Count
+    lease_id: Identifier
+    """Lease it was planned under."""
     num_invocations: Count
     reserved_usd: NonNegativeFloat
     warm: Count
@@ -114,6 +120,9 @@ class RoundEntry(Message):
     ratio: FiniteFloat | None
     """Convexity ratio measured in this round, None when there was none."""
     result: RoundResult | None = None
+    abandoned: bool = False
+    """Whether the job ended, and was resumed, before a result was heard of. The learner may have
+    finished the round all the same: its next request tells."""
 
     @property
     def last(self) -> PlannedAttempt:
@@ -196,8 +205,8 @@ class Store(Protocol):
     def rounds(self, job_id: str, *, first: int, limit: int) -> list[RoundEntry]:
         """Return rounds in order."""
 
-    def ratios(self, job_id: str, *, limit: int) -> list[float]:
-        """Return the newest measured ratios, oldest of them first."""
+    def ratios(self, job_id: str, *, before: int, limit: int) -> list[float]:
+        """Return the newest ratios measured before a round, oldest of them first."""
 
     def lines(self, job_id: str, *, skip: int = 0) -> list[LedgerLine]:
         """Return ledger lines in the order they were written."""

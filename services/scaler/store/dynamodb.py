@@ -183,10 +183,12 @@ class DynamoDbStore:
         found = self._query(job_id, "ROUND#", first=items.round_name(first), page=limit)
         return list(itertools.islice(items.rounds_of(found), limit))
 
-    def ratios(self, job_id: str, *, limit: int) -> list[float]:
-        """Return the newest measured ratios, oldest of them first."""
-        newest = self._query(job_id, "RATIO#", newest_first=True, page=limit)
-        return [items.ratio_of(item) for item in itertools.islice(newest, limit)][::-1]
+    def ratios(self, job_id: str, *, before: int, limit: int) -> list[float]:
+        """Return the newest ratios measured before a round, oldest of them first."""
+        # One more than wanted: the round itself may be among them, planned for another learner.
+        newest = self._query(job_id, "RATIO#", newest_first=True, page=limit + 1)
+        earlier = (item for item in newest if items.round_of_key(item) < before)
+        return [items.ratio_of(item) for item in itertools.islice(earlier, limit)][::-1]
 
     def lines(self, job_id: str, *, skip: int = 0) -> list[LedgerLine]:
         """Return ledger lines in the order they were written."""

@@ -5,7 +5,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
 
 from services.scaler.store.base import (
     Change,
@@ -17,6 +19,9 @@ from services.scaler.store.base import (
 )
 from shared.billing import LedgerLine
 from shared.jobs import JobStatus
+from shared.message import Message
+
+M = TypeVar("M", bound=Message)
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS jobs (
@@ -109,12 +114,12 @@ class SqliteStore:
     def job(self, job_id: str) -> JobRecord | None:
         """Return a job."""
         rows = self._read("SELECT document FROM jobs WHERE job_id = ?", (job_id,))
-        return JobRecord.model_validate_json(rows[0][0]) if rows else None
+        return self._parsed(JobRecord, rows[0][0]) if rows else None
 
     def job_of_lease(self, lease_id: str) -> JobRecord | None:
         """Return the job a lease is on."""
         rows = self._read("SELECT document FROM jobs WHERE lease_id = ?", (lease_id,))
-        return JobRecord.model_validate_json(rows[0][0]) if rows else None
+        return self._parsed(JobRecord, rows[0][0]) if rows else None
 
     def jobs(
         self, *, status: JobStatus | None, limit: int, before: int | None
@@ -125,7 +130,7 @@ class SqliteStore:
             "AND (?2 IS NULL OR position < ?2) ORDER BY position DESC LIMIT ?3",
             (status, before, limit),
         )
-        return [(position, JobRecord.model_validate_json(text)) for position, text in rows]
+        return [(position, self._parsed(JobRecord, text)) for position, text in rows]
 
     def with_status(self, statuses: Sequence[JobStatus]) -> list[JobRecord]:
         """Return every job in one of the states, oldest first."""
@@ -134,7 +139,7 @@ class SqliteStore:
             f"SELECT document FROM jobs WHERE status IN ({marks}) ORDER BY position",
             tuple(statuses),
         )
-        return [JobRecord.model_validate_json(text) for (text,) in rows]
+        return [self._parsed(JobRecord, text) for (text,) in rows]
 
     def count(self, statuses: Sequence[JobStatus]) -> int:
         """Return how many jobs are in one of the states."""
@@ -189,14 +194,14 @@ class SqliteStore:
         rows = self._read(
             "SELECT document FROM rounds WHERE job_id = ? AND round = ?", (job_id, round_index)
         )
-        return RoundEntry.model_validate_json(rows[0][0]) if rows else None
+        return self._parsed(RoundEntry, rows[0][0]) if rows else None
 
     def last_round(self, job_id: str) -> RoundEntry | None:
         """Return the newest round."""
         rows = self._read(
             "SELECT document FROM rounds WHERE job_id = ? ORDER BY round DESC LIMIT 1", (job_id,)
         )
-        return RoundEntry.model_validate_json(rows[0][0]) if rows else None
+        return self._parsed(RoundEntry, rows[0][0]) if rows else None
 
     def rounds(self, job_id: str, *, first: int, limit: int) -> list[RoundEntry]:
         """Return rounds in order."""
@@ -204,14 +209,14 @@ class SqliteStore:
             "SELECT document FROM rounds WHERE job_id = ? AND round >= ? ORDER BY round LIMIT ?",
             (job_id, first, limit),
         )
-        return [RoundEntry.model_validate_json(text) for (text,) in rows]
+        return [self._parsed(RoundEntry, text) for (text,) in rows]
 
-    def ratios(self, job_id: str, *, limit: int) -> list[float]:
-        """Return the newest measured ratios, oldest of them first."""
+    def ratios(self, job_id: str, *, before: int, limit: int) -> list[float]:
+        """Return the newest ratios measured before a round, oldest of them first."""
         rows = self._read(
-            "SELECT ratio FROM rounds WHERE job_id = ? AND ratio IS NOT NULL "
+            "SELECT ratio FROM rounds WHERE job_id = ? AND round < ? AND ratio IS NOT NULL "
             "ORDER BY round DESC LIMIT ?",
-            (job_id, limit),
+            (job_id, before, limit),
         )
         return [float(ratio) for (ratio,) in reversed(rows)]
 
@@ -221,7 +226,7 @@ class SqliteStore:
             "SELECT document FROM ledger WHERE job_id = ? ORDER BY position LIMIT -1 OFFSET ?",
             (job_id, skip),
         )
-        return [LedgerLine.model_validate_json(text) for (text,) in rows]
+        return [self._parsed(LedgerLine, text) for (text,) in rows]
 
     def check(self) -> None:
         """Raise `StoreError` when the file cannot be read."""
@@ -231,6 +236,15 @@ class SqliteStore:
         """Close the file."""
         with self._lock:
             self._connection.close()
+
+    def _parsed(self, kind: type[M], text: str) -> M:
+        try:
+            return kind.model_validate_json(text)
+        except ValidationError as error:
+            raise StoreError(
+                f"the job database {self._path} holds a {kind.__name__} of another version of "
+                "Nitro; move the file away, or set NITRO_DATABASE to another file"
+            ) from error
 
     def _read(self, query: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
         try:
@@ -246,10 +260,11 @@ class SqliteStore:
                 self._connection.execute("BEGIN IMMEDIATE")
                 try:
                     yield self._connection
+                    self._connection.execute("COMMIT")
                 except BaseException:
-                    self._connection.execute("ROLLBACK")
+                    if self._connection.in_transaction:
+                        self._connection.execute("ROLLBACK")
                     raise
-                self._connection.execute("COMMIT")
             except sqlite3.Error as error:
                 raise self._unusable(error) from error
 

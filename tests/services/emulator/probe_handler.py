@@ -62,6 +62,11 @@ def _child(event: dict[str, Any], context: Any) -> int:
     return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid
 
 
+def _chatter(event: dict[str, Any], context: Any) -> None:
+    while True:
+        os.write(1, b"x\n")
+
+
 _ACTIONS = {
     "echo": lambda event, context: event,
     "describe": _describe,
@@ -71,4 +76,5 @@ _ACTIONS = {
     "segfault": lambda event, context: faulthandler._sigsegv(),  # type: ignore[attr-defined]
     "big": lambda event, context: "x" * event["size"],
     "child": _child,
+    "chatter": _chatter,
 }

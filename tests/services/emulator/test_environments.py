@@ -57,6 +57,15 @@ def test_a_time_out_kills_the_environment_and_a_fresh_one_follows(
     assert emulator.stats()["timeouts"] == 1
 
 
+def test_a_handler_that_never_stops_writing_is_timed_out_and_holds_up_nobody(
+    start_emulator: StartEmulator, tmp_path: Path
+) -> None:
+    emulator = start_emulator(timeout_s=1.0, log_folder=str(tmp_path / "logs"))
+    invoked = emulator.invoke({"do": "chatter"})
+    assert invoked.payload["errorType"] == "Sandbox.Timedout"
+    assert emulator.invoke({"still": "there"}).payload == {"still": "there"}
+
+
 def test_what_a_handler_started_dies_with_its_environment(start_emulator: StartEmulator) -> None:
     emulator = start_emulator()
     child = emulator.invoke({"do": "child"}).payload

@@ -54,6 +54,12 @@ def test_anything_not_configured_is_not_found(emulator: RunningEmulator, name: s
         emulator.invoke({}, name=name)
 
 
+def test_a_name_ends_where_it_ends(emulator: RunningEmulator) -> None:
+    path = "/2015-03-31/functions/probe%0A/invocations"
+    status, headers, _ = emulator.request("POST", path, body=b"{}")
+    assert (status, headers["x-amzn-errortype"]) == (400, "InvalidParameterValueException")
+
+
 def test_two_qualifiers_that_differ_are_refused(emulator: RunningEmulator) -> None:
     with pytest.raises(emulator.client().exceptions.InvalidParameterValueException):
         emulator.invoke({}, name="probe:live", Qualifier="1")

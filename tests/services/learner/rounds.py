@@ -81,16 +81,22 @@ def deliver(cache: TrajectoryCache, job_id: str, actor_index: int, **kwargs: int
     )
 
 
-def deliver_episode(cache: TrajectoryCache, job_id: str, actor_index: int) -> str:
+def deliver_episode(
+    cache: TrajectoryCache, job_id: str, actor_index: int, *, round_index: int = 0
+) -> str:
     """Store an evaluation episode whose return is its index."""
     episode = Episode(
         job_id=job_id,
-        round=0,
+        round=round_index,
         actor_index=actor_index,
-        policy_version=0,
+        policy_version=round_index,
         episode_return=float(actor_index),
         length=7,
     )
     return cache.store_result(
-        job_id, 0, mode="evaluate", actor_index=actor_index, payload=encode_episode(episode)
+        job_id,
+        round_index,
+        mode="evaluate",
+        actor_index=actor_index,
+        payload=encode_episode(episode),
     )

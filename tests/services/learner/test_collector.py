@@ -32,14 +32,19 @@ def job_id() -> str:
 
 
 def _collector(
-    cache: TrajectoryCache, made: RoundPlan, leave: threading.Event | None = None
+    cache: TrajectoryCache,
+    made: RoundPlan,
+    leave: threading.Event | None = None,
+    must_leave: threading.Event | None = None,
 ) -> RoundCollector:
     return RoundCollector(
         cache,
         made,
         ENVIRONMENT,
         steps_per_actor=STEPS,
+        envs_per_actor=1,
         should_leave=(leave or threading.Event()).is_set,
+        must_leave=(must_leave or threading.Event()).is_set,
     )
 
 
@@ -170,6 +175,7 @@ def test_reopening_waits_again_for_what_failed(cache: TrajectoryCache, job_id: s
     deliver(cache, job_id, 0)
     cache.announce_failure(job_id, 0, mode="sample", actor_index=1, reason="crashed")
     assert collector.trajectories().missing == (1,)
+    collector.prepare_reopening()
     collector.reopen(plan(job_id, num_actors=2, attempt=1))
     deliver(cache, job_id, 1)
     assert collector.trajectories().missing == ()
@@ -188,3 +194,112 @@ def test_evaluation_episodes_are_kept_apart_from_training(
     assert [e.episode_return for e in collector.episodes()] == [0.0, 2.0]
     counts = collector.close()
     assert (counts.launched, counts.used, counts.lost) == (1, 1, 0)
+
+
+def test_a_learner_that_starts_again_after_the_close_finds_the_same(
+    cache: TrajectoryCache, job_id: str
+) -> None:
+    made = plan(job_id, num_evaluations=1, deadline_s=0.0)
+    for index in (3, 0, 2):
+        deliver(cache, job_id, index)
+    deliver_episode(cache, job_id, 0)
+    first = _collector(cache, made)
+    before, counted = first.trajectories(), first.close()
+    assert deliver(cache, job_id, 1) == "late"
+    second = _collector(cache, made)
+    again = second.trajectories()
+    assert [t.actor_index for t in again.trajectories] == [0, 2, 3]
+    assert again.missing == before.missing == (1,)
+    assert len(second.episodes()) == 1
+    counts = second.close()
+    assert (counts.launched, counts.used, counts.late, counts.lost) == (4, 3, 1, 0)
+    assert (counted.launched, counted.used, counted.late, counted.lost) == (4, 3, 0, 1)
+
+
+def test_what_was_refused_can_be_sent_again_once_the_round_is_reopened(
+    cache: TrajectoryCache, job_id: str
+) -> None:
+    made = plan(job_id, num_actors=2)
+    collector = _collector(cache, made)
+    cache.store_result(job_id, 0, mode="sample", actor_index=0, payload=b"damaged on its way")
+    deliver(cache, job_id, 1)
+    assert collector.trajectories().missing == (0,)
+    collector.prepare_reopening()
+    assert deliver(cache, job_id, 0) == "stored"
+    assert deliver(cache, job_id, 1) == "duplicate"
+    collector.reopen(plan(job_id, num_actors=2, attempt=1))
+    assert collector.trajectories().missing == ()
+
+
+def test_what_was_damaged_is_lost_not_late(cache: TrajectoryCache, job_id: str) -> None:
+    collector = _collector(cache, plan(job_id, num_actors=2))
+    cache.store_result(job_id, 0, mode="sample", actor_index=0, payload=b"\x00" * 64)
+    deliver(cache, job_id, 1)
+    collector.trajectories()
+    counts = collector.close()
+    assert (counts.launched, counts.used, counts.late, counts.lost) == (2, 1, 0, 1)
+
+
+def test_an_actor_nobody_launched_is_not_listened_to(cache: TrajectoryCache, job_id: str) -> None:
+    collector = _collector(cache, plan(job_id, num_actors=1))
+    deliver(cache, job_id, 7)
+    deliver_episode(cache, job_id, 0)
+    deliver(cache, job_id, 0)
+    assert [t.actor_index for t in collector.trajectories().trajectories] == [0]
+    assert collector.episodes() == ()
+    counts = collector.close()
+    assert (counts.launched, counts.used, counts.late, counts.lost) == (1, 1, 0, 0)
+
+
+def test_an_episode_of_another_policy_is_refused(cache: TrajectoryCache, job_id: str) -> None:
+    made = plan(job_id, num_actors=1, num_evaluations=2).model_copy(update={"policy_version": 1})
+    deliver_episode(cache, job_id, 0)
+    cache.announce_failure(job_id, 0, mode="evaluate", actor_index=1, reason="crashed")
+    collector = _collector(cache, made)
+    assert collector.episodes() == ()
+    assert collector.all_episodes_answered
+
+
+def test_a_request_to_stop_does_not_end_the_wait_for_episodes(
+    cache: TrajectoryCache, cache_url: str, job_id: str
+) -> None:
+    stop, shutdown = threading.Event(), threading.Event()
+    stop.set()
+    made = plan(job_id, num_actors=1, num_evaluations=2)
+    collector = _collector(cache, made, stop, shutdown)
+    deliver_episode(cache, job_id, 0)
+
+    def slow() -> None:
+        with TrajectoryCache.connect(cache_url) as actor:
+            deliver_episode(actor, job_id, 1)
+
+    thread = threading.Thread(target=slow)
+    thread.start()
+    assert len(collector.episodes()) == 2
+    thread.join()
+    shutdown.set()
+    assert not _collector(
+        cache, plan(f"{job_id}-2", num_evaluations=1), stop, shutdown
+    ).all_episodes_answered
+    assert (
+        _collector(cache, plan(f"{job_id}-2", num_evaluations=1), stop, shutdown).episodes() == ()
+    )
+
+
+@pytest.mark.parametrize(("steps", "envs"), [(STEPS + 1, 1), (STEPS, STEPS)])
+def test_a_trajectory_of_another_size_is_refused(
+    cache: TrajectoryCache, job_id: str, steps: int, envs: int
+) -> None:
+    deliver(cache, job_id, 0)
+    collector = RoundCollector(
+        cache,
+        plan(job_id, num_actors=1),
+        ENVIRONMENT,
+        steps_per_actor=steps,
+        envs_per_actor=envs,
+        should_leave=threading.Event().is_set,
+        must_leave=threading.Event().is_set,
+    )
+    assert collector.trajectories().failures == (
+        f"refused: (steps, environments) is ({STEPS}, 1), expected ({steps}, {envs})",
+    )

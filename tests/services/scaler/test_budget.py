@@ -142,6 +142,7 @@ class SimulatedJob:
         attempt = OpenAttempt(
             round=index,
             attempt=int(reopened is not None),
+            lease_id="lease",
             num_invocations=launched,
             reserved_usd=decision.reserve_usd,
             warm=self.random.choice((0, launched)),
@@ -190,7 +191,7 @@ class SimulatedJob:
             slowest_sample_s=max(sum(task) for task in executions),
             slowest_evaluation_s=0.0,
         )
-        self.record = land(self.record, attempt.round, attempt.attempt, outcome)
+        self.record = land(self.record, ("job", attempt.round, attempt.attempt, "lease"), outcome)
 
     def book_time(self) -> None:
         self.record, held = end_round(

@@ -6,9 +6,10 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from services.scaler.guard import SMALL_BODY_BYTES, TokenError, load_token
+from services.scaler.guard import SMALL_BODY_BYTES, load_token
 from services.scaler.settings import Settings
 from shared.problem import Problem
+from shared.tokens import TokenError
 from tests.services.scaler.running import TOKEN, Scaler, StartScaler
 
 

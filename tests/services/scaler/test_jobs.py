@@ -1,6 +1,7 @@
 """The jobs API, over HTTP."""
 
 import concurrent.futures
+import threading
 
 import pytest
 
@@ -9,7 +10,14 @@ from shared.contracts import EvaluationResult
 from shared.job_spec import JobSpec
 from shared.jobs import Job, JobPage
 from shared.problem import Problem
-from tests.services.scaler.lambda_endpoint import HOPPER, Reply, function_error, throttle
+from tests.services.scaler.lambda_endpoint import (
+    HOPPER,
+    Reply,
+    function_error,
+    healthy,
+    report,
+    throttle,
+)
 from tests.services.scaler.running import Scaler, StartScaler, result
 
 
@@ -52,6 +60,9 @@ def test_the_environment_is_asked_about_once(scaler: Scaler) -> None:
         ({"env_kwargs": {"a": {"b": 1}}}, "env_kwargs.a"),
         ({"stop": {"budget_usd": 0}}, "stop.budget_usd"),
         ({"stop": {"budget_usd": "Infinity"}}, "stop.budget_usd"),
+        ({"stop": {"budget_usd": "5"}}, "stop.budget_usd"),
+        ({"stop": {"budget_usd": True}}, "stop.budget_usd"),
+        ({"env_kwargs": {"a": None}}, "env_kwargs.a"),
         ({"scaling": {"policy": "nitro", "window": 1}}, "scaling.window"),
         ({"scaling": {"policy": "fixed", "num_actors": 99}}, "scaling.num_actors"),
         ({"scaling": {"policy": "none"}}, "scaling"),
@@ -67,6 +78,18 @@ def test_the_environment_is_asked_about_once(scaler: Scaler) -> None:
 def test_a_wrong_field_is_named(lasting_scaler: Scaler, spec: object, field: str) -> None:
     assert [e.field for e in problem(lasting_scaler, spec).errors] == [field]
     assert lasting_scaler.lambdas.events == []
+
+
+@pytest.mark.parametrize("value", ["NaN", "-Infinity", "1e999", r'"\ud800"'])
+def test_a_value_that_could_not_be_written_again_is_refused(
+    lasting_scaler: Scaler, value: str
+) -> None:
+    body = f'{{"env_kwargs": {{"gravity": {value}}}}}'
+    response = lasting_scaler.http.post(
+        "/v1/jobs", content=body, headers={"Content-Type": "application/json"}
+    )
+    assert response.status_code == 422
+    assert [e["field"] for e in response.json()["errors"]] == ["env_kwargs.gravity"]
 
 
 def test_every_wrong_field_is_listed_once(lasting_scaler: Scaler) -> None:
@@ -178,7 +201,16 @@ def test_jobs_are_listed_newest_first_page_by_page(scaler: Scaler) -> None:
 def test_what_is_not_there_is_a_404(lasting_scaler: Scaler, method: str, path: str) -> None:
     response = lasting_scaler.http.request(method, path)
     assert response.status_code == 404
-    Problem.model_validate_json(response.content)
+    assert "there is no" in Problem.model_validate_json(response.content).detail
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/jobs/none/rounds"])
+def test_a_cursor_beyond_all_numbers_of_the_store_is_refused(
+    lasting_scaler: Scaler, path: str
+) -> None:
+    response = lasting_scaler.http.get(path, params={"cursor": str(2**63)})
+    assert response.status_code == 422
+    assert [e["field"] for e in response.json()["errors"]] == ["cursor"]
 
 
 def test_an_id_that_could_be_a_path_is_refused(lasting_scaler: Scaler) -> None:
@@ -241,6 +273,42 @@ def test_a_stopped_job_resumes_with_its_unfinished_round_afresh(scaler: Scaler) 
     )
 
 
+def test_a_round_launched_again_while_actors_of_the_first_launch_run_is_billed_apart(
+    start_scaler: StartScaler,
+) -> None:
+    first_may_end = threading.Event()
+    with start_scaler(finish_wait_s=0.0, ledger_clock="wall") as scaler:
+        scaler.lambdas.behave = lambda t, n: (
+            healthy(t, n)
+            if t["mode"] == "describe"
+            else Reply(
+                body=report(t).body,
+                billed_ms=100 if n else 5000,
+                gate=None if n else first_may_end,
+            )
+        )
+        job = scaler.submit(actors={"min": 2, "max": 2}, evaluation={"every_rounds": 0})
+        lease = scaler.lease()
+        scaler.round(lease, 0)
+        scaler.lambdas.wait_events("sample", 2)
+        scaler.finish(lease, status="stopped", stop_reason="user")
+        assert scaler.cost(job.job_id).reserved_usd > 0
+        scaler.http.post(f"/v1/jobs/{job.job_id}/resume")
+        resumed = scaler.lease()
+        scaler.round(resumed, 0)
+        scaler.lambdas.wait_events("sample", 4)
+        first_may_end.set()
+        scaler.landed(job.job_id)
+        scaler.round(resumed, 1, previous=result(0))
+        scaler.landed(job.job_id)
+        scaler.finish(resumed, status="stopped", stop_reason="user")
+        cost = scaler.cost(job.job_id)
+        assert scaler.parts.launches.in_flight() == 0
+    assert cost.reserved_usd == 0
+    billed = [(e.round, e.quantity) for e in cost.lines if e.item == "lambda_duration"]
+    assert sorted(billed) == [(0, 0.2), (0, 10.0), (1, 10.0)]
+
+
 def test_resuming_removes_the_cancel_mark_and_the_rounds_leftovers(
     scaler: Scaler, cache: TrajectoryCache
 ) -> None:
@@ -253,8 +321,24 @@ def test_resuming_removes_the_cancel_mark_and_the_rounds_leftovers(
     cache.store_result(job.job_id, 0, mode="sample", actor_index=0, payload=b"old")
     scaler.http.post(f"/v1/jobs/{job.job_id}/resume")
     assert not cache.is_cancelled(job.job_id)
-    assert cache.stored(job.job_id, 0) == []
     assert scaler.job(job.job_id).error is None
+    scaler.round(scaler.lease(), 0)
+    assert cache.stored(job.job_id, 0) == []
+
+
+def test_a_job_that_failed_after_its_checkpoint_resumes_behind_the_round(scaler: Scaler) -> None:
+    job = scaler.submit(actors={"min": 1, "max": 1}, stop={"max_rounds": 5})
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    scaler.round(lease, 1, previous=result(0))
+    scaler.finish(lease, status="failed", stop_reason="error", error="cache is gone")
+    scaler.http.post(f"/v1/jobs/{job.job_id}/resume")
+    # The learner had written the checkpoint of round 1 before it failed.
+    plan = scaler.round(scaler.lease(), 2, previous=result(1))
+    assert (plan.round, plan.num_actors, plan.stop) == (2, 1, None)
+    assert scaler.job(job.job_id).progress.rounds == 2
+    scaler.landed(job.job_id)
+    assert sorted(scaler.lambdas.rollouts()) == [(job.job_id, k, 0, 0) for k in (0, 1, 2)]
 
 
 @pytest.mark.parametrize(
@@ -315,6 +399,18 @@ def test_a_finished_job_can_be_forgotten_with_its_files(
     assert scaler.http.delete(path).status_code == 404
     assert not folder.exists()
     assert cache.fetch_policy(job.job_id, 0) is None
+
+
+def test_files_that_cannot_be_removed_are_named_and_the_job_is_kept(scaler: Scaler) -> None:
+    job = scaler.submit()
+    scaler.http.post(f"/v1/jobs/{job.job_id}/stop")
+    scaler.runs_dir.mkdir()
+    in_the_way = scaler.runs_dir / job.job_id
+    in_the_way.touch()
+    response = scaler.http.delete(f"/v1/jobs/{job.job_id}")
+    assert response.status_code == 503
+    assert str(in_the_way) in Problem.model_validate_json(response.content).detail
+    assert scaler.job(job.job_id).status == "stopped"
 
 
 def test_the_api_description_is_complete(lasting_scaler: Scaler) -> None:

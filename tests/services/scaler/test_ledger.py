@@ -22,6 +22,7 @@ def attempt(**changes: object) -> OpenAttempt:
     fields = {
         "round": 4,
         "attempt": 1,
+        "lease_id": "lease",
         "num_invocations": 3,
         "reserved_usd": 1.0,
         "warm": 0,

@@ -142,7 +142,7 @@ def test_rounds_out_of_order_change_nothing(
 ) -> None:
     scaler.submit(**SMALL)
     lease = scaler.lease()
-    assert scaler.round_response(lease, index, **changes).status_code == 409
+    assert scaler.round_response(lease, index, **changes).status_code == 422
     assert scaler.rounds(lease.job.job_id).rounds == ()
     assert scaler.lambdas.rollouts() == []
 
@@ -236,6 +236,25 @@ def test_jobs_share_the_accounts_concurrency(scaler: Scaler) -> None:
     assert "concurrency: 8 actors cut to 4 of 8 shared by 2 jobs, 8 in flight" in plans[1].reason
 
 
+def test_a_job_gets_less_than_its_fewest_actors_rather_than_to_end_when_others_are_busy(
+    scaler: Scaler,
+) -> None:
+    scaler.lambdas.concurrency_limit = 8
+    gate = threading.Event()
+    scaler.lambdas.behave = lambda t, n: (
+        healthy(t, n) if t["mode"] == "describe" else Reply(body=report(t).body, gate=gate)
+    )
+    spec = {"actors": {"min": 6, "max": 8}, "evaluation": {"every_rounds": 0}}
+    jobs = [scaler.submit(**spec), scaler.submit(**spec)]
+    leases = [scaler.lease(), scaler.lease()]
+    plans = [scaler.round(lease, 0) for lease in leases]
+    gate.set()
+    for job in jobs:
+        scaler.landed(job.job_id)
+    assert [(p.num_actors, p.stop) for p in plans] == [(8, None), (4, None)]
+    assert "concurrency: 8 actors cut to 4 of 8" in plans[1].reason
+
+
 def test_the_target_return_ends_a_job(scaler: Scaler) -> None:
     scaler.submit(**SMALL, stop={"target_return": 100.0})
     lease = scaler.lease()
@@ -246,7 +265,7 @@ def test_the_target_return_ends_a_job(scaler: Scaler) -> None:
         "target_return",
         "evaluation return 100 reached the target 100",
     )
-    assert scaler.round_response(lease, 2, previous=None).status_code == 409
+    assert scaler.round_response(lease, 2, previous=None).status_code == 422
 
 
 def test_the_budget_ends_a_job_and_is_never_exceeded(scaler: Scaler) -> None:
@@ -305,6 +324,37 @@ def test_a_restarted_scaler_repeats_the_plan_and_bills_the_unknown_at_its_worst(
         *samples(job.job_id, 0, 0, 4),
         *samples(job.job_id, 0, 1, 4),
     ]
+
+
+def test_a_learner_that_lost_checkpoints_makes_their_rounds_again(
+    scaler: Scaler, cache: TrajectoryCache
+) -> None:
+    job = scaler.submit(**SMALL, stop={"max_rounds": 9})
+    lease = scaler.lease()
+    for index in range(4):
+        previous = result(index - 1) if index else None
+        measured = curvature(1.0 + index, -1.0)
+        scaler.round(lease, index, curvature=measured, previous=previous)
+        scaler.landed(job.job_id)
+    first_time = scaler.rounds(job.job_id).rounds[1].plan
+    paid = scaler.cost(job.job_id).total_usd
+    scaler.finish(lease, status="failed", stop_reason="error", error="damaged")
+    cache.store_result(job.job_id, 1, mode="sample", actor_index=0, payload=b"old")
+    cache.close_round(job.job_id, 1)
+    scaler.http.post(f"/v1/jobs/{job.job_id}/resume")
+    resumed = scaler.lease()
+    request = {"curvature": curvature(2.0, -1.0), "previous": result(0)}
+    plan = scaler.round(resumed, 1, **request)
+    scaler.landed(job.job_id)
+    assert scaler.round(resumed, 1, **request).model_copy(update={"age_s": 0.0}) == plan
+    assert (plan.num_actors, plan.ratio) == (first_time.num_actors, first_time.ratio)
+    assert cache.stored(job.job_id, 1) == []
+    assert [r.plan.round for r in scaler.rounds(job.job_id).rounds] == [0, 1]
+    progress = scaler.job(job.job_id).progress
+    assert (progress.rounds, progress.env_steps) == (1, 100)
+    assert scaler.cost(job.job_id).total_usd > paid
+    assert scaler.round_response(resumed, 0).status_code == 422
+    assert scaler.round(resumed, 2, previous=result(1)).stop is None
 
 
 def test_a_decision_takes_milliseconds(scaler: Scaler) -> None:

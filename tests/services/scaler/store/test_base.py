@@ -87,7 +87,7 @@ def test_what_is_not_there_is_none_or_empty(store: Store) -> None:
     store.check()
     assert (store.job("x"), store.job_of_lease("x"), store.idempotency("x")) == (None, None, None)
     assert (store.round("x", 0), store.last_round("x")) == (None, None)
-    assert (store.rounds("x", first=0, limit=9), store.ratios("x", limit=9)) == ([], [])
+    assert (store.rounds("x", first=0, limit=9), store.ratios("x", before=999, limit=9)) == ([], [])
     assert (store.lines("x"), store.jobs(status=None, limit=9, before=None)) == ([], [])
     assert (store.with_status(("queued", "failed")), store.count(("queued", "failed"))) == ([], 0)
     store.delete("x")
@@ -153,11 +153,12 @@ def test_ratios_are_the_newest_defined_ones_oldest_first(store: Store) -> None:
     ratios = (1.0, None, 3.0, 4.0, None)
     rounds = tuple(round_entry(i, r) for i, r in enumerate(ratios))
     kept = store.commit(Change(record=record(), rounds=rounds))
-    assert store.ratios("job", limit=2) == [3.0, 4.0]
-    assert store.ratios("job", limit=9) == [1.0, 3.0, 4.0]
+    assert store.ratios("job", before=999, limit=2) == [3.0, 4.0]
+    assert store.ratios("job", before=3, limit=2) == [1.0, 3.0]
+    assert store.ratios("job", before=999, limit=9) == [1.0, 3.0, 4.0]
     assert [e.round for e in store.rounds("job", first=1, limit=3)] == [1, 2, 3]
     store.commit(Change(record=kept, rounds=(round_entry(3), round_entry(4, 5.0))))
-    assert store.ratios("job", limit=9) == [1.0, 3.0, 5.0]
+    assert store.ratios("job", before=999, limit=9) == [1.0, 3.0, 5.0]
 
 
 def test_numbers_read_back_as_they_were_written(store: Store) -> None:
@@ -166,7 +167,7 @@ def test_numbers_read_back_as_they_were_written(store: Store) -> None:
     rounds = tuple(round_entry(i, ratio) for i, ratio in enumerate(values))
     lines = tuple(line(abs(value)) for value in values)
     store.commit(Change(record=record(), rounds=rounds, lines=lines))
-    assert store.ratios("job", limit=9) == list(values)
+    assert store.ratios("job", before=999, limit=9) == list(values)
     assert store.rounds("job", first=0, limit=9) == list(rounds)
     assert store.lines("job") == list(lines)
 
@@ -190,9 +191,9 @@ def test_rounds_can_be_forgotten_from_one_on(store: Store) -> None:
     anew = Change(record=kept, forget_rounds_from=1, rounds=(round_entry(1, 7.0),))
     kept = store.commit(anew)
     assert store.rounds("job", first=0, limit=9) == [round_entry(0, 1.0), round_entry(1, 7.0)]
-    assert store.ratios("job", limit=9) == [1.0, 7.0]
+    assert store.ratios("job", before=999, limit=9) == [1.0, 7.0]
     store.commit(Change(record=kept, forget_rounds_from=0))
-    assert (store.last_round("job"), store.ratios("job", limit=9)) == (None, [])
+    assert (store.last_round("job"), store.ratios("job", before=999, limit=9)) == (None, [])
 
 
 def test_more_rounds_than_one_transaction_holds_can_be_forgotten(store: Store) -> None:
@@ -204,7 +205,7 @@ def test_more_rounds_than_one_transaction_holds_can_be_forgotten(store: Store) -
     kept = store.commit(Change(record=kept, forget_rounds_from=3))
     assert kept.version == 3
     assert [e.round for e in store.rounds("job", first=0, limit=200)] == [0, 1, 2]
-    assert store.ratios("job", limit=200) == [0.0, 1.0, 2.0]
+    assert store.ratios("job", before=999, limit=200) == [0.0, 1.0, 2.0]
 
 
 def test_a_round_as_large_as_a_request_may_be_is_kept_and_can_shrink(store: Store) -> None:
@@ -228,7 +229,7 @@ def test_deleting_a_job_leaves_nothing_of_it_and_all_of_the_others(store: Store)
         store.commit(Change(record=record(job_id), rounds=rounds, lines=(line(1.0),)))
     store.delete("a")
     assert (store.job("a"), store.last_round("a"), store.idempotency("a")) == (None, None, None)
-    assert (store.lines("a"), store.ratios("a", limit=9)) == ([], [])
+    assert (store.lines("a"), store.ratios("a", before=999, limit=9)) == ([], [])
     assert ids(store.with_status(("queued",))) == ["b"]
     assert store.job("b") is not None
     assert store.lines("b") == [line(1.0)]

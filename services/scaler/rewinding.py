@@ -1,0 +1,43 @@
+"""Going back to a round that is over, for a learner whose newest checkpoint lies before it.
+
+That is so after a resume, when the job had ended in the middle of a round, and when checkpoints
+are gone. Rounds from there on are made again: their plans and results are forgotten, here and in
+the cache; what they have cost is not.
+"""
+
+import logging
+from http import HTTPStatus
+
+from services.scaler.launches import NoticeBoard
+from services.scaler.problem import ApiError
+from services.scaler.store.base import JobRecord, RoundEntry, Store
+from shared.cache import CacheError
+
+_LOG = logging.getLogger(__name__)
+
+
+def rewound(
+    store: Store, board: NoticeBoard, record: JobRecord, *, newest: int, round_index: int
+) -> tuple[JobRecord, RoundEntry | None]:
+    """Return the job and its newest round as they are without `round_index` and later ones.
+
+    The caller removes those from the store, with the change it makes of the record.
+
+    Raises:
+        ApiError: 503 when the cache cannot be told.
+    """
+    job = record.job
+    again = store.rounds(job.job_id, first=round_index, limit=newest - round_index + 1)
+    try:
+        board.forget_job(job.job_id, rounds=[entry.round for entry in again], policy_versions=())
+    except CacheError as error:
+        raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
+    _LOG.warning(
+        "rounds are made again: the newest checkpoint lies before them",
+        extra={"job": job.job_id, "from": round_index, "to": newest},
+    )
+    undone = sum(entry.result.env_steps for entry in again if entry.result is not None)
+    env_steps = max(0, job.progress.env_steps - undone)
+    progress = job.progress.model_copy(update={"rounds": round_index, "env_steps": env_steps})
+    record = record.model_copy(update={"job": job.model_copy(update={"progress": progress})})
+    return record, store.round(job.job_id, round_index - 1)

@@ -1,0 +1,43 @@
+"""Starting an HTTP service so that what is wrong shows at once: settings, port, exit status."""
+
+import signal
+import socket
+
+from pydantic import ValidationError
+
+CANNOT_START = 2
+"""Exit status when settings, port or folder do not allow a start."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket; made before any work is taken on, so that a taken port shows.
+
+    Raises:
+        OSError: The address cannot be listened on.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(1024)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def keep_exit_code() -> None:
+    """Have signals end the server and nothing else: uvicorn sends itself each one once more."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+
+
+def settings_text(error: ValidationError) -> str:
+    """Return what is wrong with the settings, by variable; never a value that may be secret."""
+    lines = []
+    for wrong in error.errors(include_input=False):
+        name = "_".join(str(part) for part in wrong["loc"]).upper()
+        prefix = f"NITRO_{name}: " if name else ""
+        lines.append(f"{prefix}{wrong['msg'].removeprefix('Value error, ')}")
+    return "; ".join(lines)

@@ -1,0 +1,192 @@
+"""A scaler that answers over HTTP by script, and delivers what its actors would have."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from shared.cache import TrajectoryCache
+from shared.contracts import FinishRequest, Lease, RoundPlan, RoundRequest
+from shared.job_spec import EvaluationRule, JobSpec
+from shared.jobs import Job, StopReason
+from shared.message import Message
+from tests.services.learner.rounds import (
+    ENVIRONMENT,
+    STEPS,
+    deliver,
+    deliver_episode,
+    plan,
+)
+
+Answer = tuple[int, object]
+Launch = Callable[["ScriptedScaler", RoundPlan, RoundRequest], None]
+
+REFUSED: Answer = (409, {"title": "Conflict", "status": 409, "detail": "out of order"})
+
+
+def job(job_id: str, **changes: object) -> Job:
+    """A job on the toy environment, small enough to train in milliseconds."""
+    spec = {
+        "env_id": ENVIRONMENT.env_id,
+        "steps_per_actor": STEPS,
+        "hyperparameters": {"hidden_sizes": [8], "num_epochs": 2, "minibatch_size": 8},
+        "evaluation": EvaluationRule(episodes=2),
+        "seed": 3,
+        **changes,
+    }
+    return Job(
+        job_id=job_id,
+        spec=JobSpec.model_validate(spec),
+        environment=ENVIRONMENT,
+        status="running",
+        created_at=0.0,
+    )
+
+
+def deliver_all(scaler: "ScriptedScaler", made: RoundPlan, request: RoundRequest) -> None:
+    """Have every actor and every evaluation episode of a plan succeed."""
+    indices = range(made.num_actors) if request.missing is None else request.missing
+    for index in indices:
+        deliver(scaler.cache, made.job_id, index, round_index=made.round)
+    for index in range(made.num_evaluations):
+        deliver_episode(scaler.cache, made.job_id, index, round_index=made.round)
+
+
+class ScriptedScaler(ThreadingHTTPServer):
+    """Offers one job, plans its rounds, and remembers all it was told."""
+
+    daemon_threads = True
+
+    def __init__(self, made: Job, cache: TrajectoryCache, *, rounds: int) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.job = made
+        self.cache = cache
+        self.rounds = rounds
+        self.launch: Launch = deliver_all
+        self.changes: dict[str, object] = {}
+        """Fields of every plan that differ from the usual."""
+        self.refusals: dict[tuple[int, int], Answer | StopReason] = {}
+        """What (round, attempt) is answered instead of a plan, or why it ends the job."""
+        self.heartbeat: Answer = (200, {"expires_in_s": 30.0, "stop": None})
+        self.heard = threading.Event()
+        """Set by every heartbeat."""
+        self.on_finish: Callable[[], None] = lambda: None
+        self.asked: list[tuple[int, RoundRequest]] = []
+        self.finished: list[FinishRequest] = []
+        self.given_up: list[str] = []
+        self.num_leases = 0
+        self.taken = False
+        """Whether the job is another learner's by now."""
+        self.idle = threading.Event()
+        """Set when a learner asks for work and there is none."""
+        self._plans: dict[tuple[int, int], RoundPlan] = {}
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def lease(self) -> Lease:
+        """The right to train the job, under a new name."""
+        self.num_leases += 1
+        return Lease(
+            lease_id=f"lease-{self.num_leases}",
+            job=self.job,
+            expires_in_s=30.0,
+            heartbeat_every_s=0.02,
+        )
+
+    def answer(self, method: str, path: str, body: bytes) -> Answer:
+        """Answer one request of the learner."""
+        match method, path.strip("/").split("/")[1:]:
+            case "POST", ["leases"]:
+                if not (self.finished or self.given_up or self.taken):
+                    return 200, _json(self.lease())
+                self.idle.set()
+                return 204, None
+            case "PUT", ["leases", _]:
+                self.heard.set()
+                return self.heartbeat
+            case "DELETE", ["leases", lease_id]:
+                self.given_up.append(lease_id)
+                self.on_finish()
+                return 204, None
+            case "POST", ["jobs", _, "rounds", number]:
+                return self._round(int(number), RoundRequest.model_validate_json(body))
+            case "POST", ["jobs", _, "finish"]:
+                self.finished.append(FinishRequest.model_validate_json(body))
+                self.on_finish()
+                return 200, {}
+            case "GET", ["jobs", job_id, "cost"]:
+                return 200, _bill(job_id)
+        return 404, {"title": "Not Found", "status": 404, "detail": path}
+
+    def _round(self, number: int, request: RoundRequest) -> Answer:
+        self.asked.append((number, request))
+        key = (number, request.attempt)
+        refusal = self.refusals.get(key)
+        if isinstance(refusal, tuple):
+            return refusal
+        if key in self._plans:
+            return 200, _json(self._plans[key].model_copy(update={"age_s": 0.5}))
+        made = plan(self.job.job_id, round_index=number, attempt=request.attempt)
+        if number >= self.rounds or refusal is not None:
+            ended = {"stop": refusal or "max_rounds", "num_actors": 0, "quorum": 0}
+            made = made.model_copy(update={**ended, "num_evaluations": 2})
+        made = made.model_copy(update=self.changes)
+        self._plans[key] = made
+        self.launch(self, made, request)
+        return 200, _json(made)
+
+
+@contextmanager
+def serving(made: Job, cache_url: str, *, rounds: int) -> Iterator[ScriptedScaler]:
+    """Run a scripted scaler with a cache connection of its own."""
+    with (
+        TrajectoryCache.connect(cache_url) as cache,
+        ScriptedScaler(made, cache, rounds=rounds) as scaler,
+    ):
+        thread = threading.Thread(target=scaler.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield scaler
+        finally:
+            scaler.shutdown()
+            thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: ScriptedScaler
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # header and body in one packet: in two, the second waits for a delayed ACK
+
+    def _answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        status, content = self.server.answer(self.command, self.path, body)
+        data = b"" if content is None else json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_GET = do_POST = do_PUT = do_DELETE = _answer  # noqa: N815 - names set by http.server
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Keep the test's output clean."""
+
+
+def _json(message: Message) -> object:
+    return message.model_dump(mode="json")
+
+
+def _bill(job_id: str) -> dict[str, object]:
+    return {
+        "job_id": job_id,
+        "total_usd": 0.0,
+        "reserved_usd": 0.0,
+        "by_item": {},
+        "lines": [],
+        "price_table": "none",
+        "projected_wall_s": 0.0,
+        "assumptions": [],
+    }

@@ -1,0 +1,166 @@
+"""The learner as a process: how it starts, what it answers, how it refuses and how it ends."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import httpx
+import pytest
+import uvicorn
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+
+from services.learner.app import build_worker, create_app
+from services.learner.settings import LearnerSettings
+from services.learner.tracking import LearnerMetrics
+from shared.artifacts import LocalArtifacts
+from tests.services.learner.scripted_scaler import (
+    ScriptedScaler,
+    deliver_all,
+    job,
+    serving,
+)
+
+_JOBS = count()
+_PATIENCE_S = 60.0
+
+
+@contextmanager
+def _idle_scaler(cache_url: str) -> Iterator[ScriptedScaler]:
+    with serving(job(f"app-{next(_JOBS)}"), cache_url, rounds=1) as scaler:
+        scaler.taken = True
+        yield scaler
+
+
+@contextmanager
+def _running(app: FastAPI) -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _environment(**variables: str) -> dict[str, str]:
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("NITRO_")}
+    return {**inherited, **{f"NITRO_{name}": value for name, value in variables.items()}}
+
+
+def _refused(tmp_path: Path, **variables: str) -> str:
+    """Start a learner that cannot start; return its message."""
+    variables = {"RUNS_DIR": str(tmp_path / "runs"), **variables}
+    ended = subprocess.run(
+        [sys.executable, "-m", "services.learner.app"],
+        env=_environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=_PATIENCE_S,
+        check=False,
+    )
+    assert ended.returncode == 2, ended.stderr
+    assert ended.stderr.startswith("learner cannot start: ")
+    assert "Traceback" not in ended.stderr
+    return ended.stderr
+
+
+def test_health_readiness_and_metrics(cache_url: str, tmp_path: Path) -> None:
+    registry = CollectorRegistry()
+    with _idle_scaler(cache_url) as scaler:
+        settings = LearnerSettings(scaler_url=scaler.url, runs_dir=tmp_path, device="cpu")
+        app = create_app(
+            build_worker(settings, LocalArtifacts(settings.runs_dir), LearnerMetrics(registry)),
+            registry,
+        )
+        with _running(app) as url, httpx.Client(base_url=url) as client:
+            assert client.get("/healthz").json() == {"status": "ok"}
+            ready = client.get("/readyz")
+            assert (ready.status_code, ready.json()) == (200, {"status": "ready"})
+            metrics = client.get("/metrics")
+            assert metrics.headers["content-type"].startswith("text/plain")
+            assert "nitro_learner_busy 0.0" in metrics.text
+            assert scaler.idle.wait(_PATIENCE_S)
+    assert "worker" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_port_in_use_is_named_with_its_setting_before_any_work_is_taken(
+    cache_url: str, tmp_path: Path
+) -> None:
+    with (
+        _idle_scaler(cache_url) as scaler,
+        socket.create_server(("127.0.0.1", 0)) as taken,
+    ):
+        port = str(taken.getsockname()[1])
+        message = _refused(tmp_path, LEARNER_PORT=port, SCALER_URL=scaler.url)
+        assert "NITRO_LEARNER_PORT" in message
+        assert port in message
+        assert not scaler.idle.is_set()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("LEARNER_PORT", "70000", "NITRO_LEARNER_PORT"),
+        ("SCALER_URL", "ftp://scaler", "NITRO_SCALER_URL"),
+        ("TOKEN_FILE", "/nowhere/token", "NITRO_TOKEN_FILE /nowhere/token"),
+    ],
+)
+def test_a_wrong_setting_is_named_as_its_variable(
+    tmp_path: Path, variable: str, value: str, says: str
+) -> None:
+    assert says in _refused(tmp_path, **{variable: value})
+
+
+def test_a_runs_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    message = _refused(tmp_path, RUNS_DIR=str(blocked / "runs"))
+    assert "NITRO_RUNS_DIR" in message
+    assert str(blocked / "runs") in message
+
+
+def test_it_trains_the_job_it_leases_and_ends_with_0_when_asked_to(
+    cache_url: str, tmp_path: Path
+) -> None:
+    made = job(f"app-{next(_JOBS)}")
+    ended = threading.Event()
+    with serving(made, cache_url, rounds=1) as scaler:
+        scaler.launch, scaler.on_finish = deliver_all, ended.set
+        port = _free_port()
+        variables = {
+            "SCALER_URL": scaler.url,
+            "CACHE_URL": cache_url,
+            "RUNS_DIR": str(tmp_path),
+            "LEARNER_PORT": str(port),
+            "DEVICE": "cpu",
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "services.learner.app"], env=_environment(**variables)
+        )
+        try:
+            assert ended.wait(_PATIENCE_S)
+            metrics = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(_PATIENCE_S) == 0
+        finally:
+            process.kill()
+            process.wait()
+    assert scaler.finished[0].status == "succeeded", scaler.finished[0].error
+    assert "nitro_learner_rounds_total 1.0" in metrics
+    assert (tmp_path / made.job_id / "checkpoints" / "000001" / "state.json").exists()

@@ -1,0 +1,291 @@
+"""The round loop against a real cache and a scaler that answers over HTTP by script."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+
+import pytest
+import torch
+
+from services.learner.algorithms.base import build_algorithm
+from services.learner.checkpoint import CheckpointStore, RunState
+from services.learner.held_lease import HeldLease
+from services.learner.round_loop import LeftEarly, RoundLoop, RoundLostError, TrainingParts
+from services.learner.run_record import RunRecord
+from services.learner.scaler_client import LeaseLostError, ScalerClient
+from shared.artifacts import ROUNDS_FILE, LocalArtifacts
+from shared.cache import TrajectoryCache
+from shared.contracts import RoundLine, RoundPlan, RoundRequest
+from tests.services.learner.rounds import STEPS, deliver, deliver_episode
+from tests.services.learner.scripted_scaler import (
+    REFUSED,
+    Launch,
+    ScriptedScaler,
+    deliver_all,
+    job,
+    serving,
+)
+
+_JOBS = count()
+
+
+class Rig:
+    """A round loop of one job, its scaler and what it leaves behind."""
+
+    def __init__(self, scaler: ScriptedScaler, stack: ExitStack, artifacts: LocalArtifacts) -> None:
+        self.scaler = scaler
+        self.job_id = scaler.job.job_id
+        self.shutdown = threading.Event()
+        self.observed: list[RoundLine] = []
+        self._stack = stack
+        self._artifacts = artifacts
+
+    def loop(self, cache_url: str, *, max_reopenings: int = 1) -> RoundLoop:
+        made = self.scaler.job
+        enter = self._stack.enter_context
+        client, heartbeats = (
+            enter(ScalerClient(self.scaler.url, None, patience_s=5.0)) for _ in range(2)
+        )
+        record = RunRecord(self._artifacts, self.job_id)
+        record.begin(made, next_round=0, bill=(), device="cpu")
+        parts = TrainingParts(
+            scaler=client,
+            cache=enter(TrajectoryCache.connect(cache_url)),
+            lease=enter(HeldLease(self.scaler.lease(), heartbeats, self.shutdown)),
+            algorithm=build_algorithm(made, device=torch.device("cpu")),
+            checkpoints=CheckpointStore(self._artifacts, self.job_id, keep=3),
+            record=record,
+            observe=self.observed.append,
+            max_reopenings=max_reopenings,
+        )
+        state = RunState(next_round=0, policy_version=0, curvature=None, previous=None)
+        return RoundLoop(made, state, parts)
+
+    def lines(self) -> list[RoundLine]:
+        data = self._artifacts.read(self.job_id, ROUNDS_FILE) or b""
+        return [RoundLine.model_validate_json(text) for text in data.splitlines()]
+
+    def checkpoints(self) -> list[str]:
+        return self._artifacts.names(self.job_id, "checkpoints")
+
+
+@pytest.fixture
+def cache(cache_url: str) -> Iterator[TrajectoryCache]:
+    with TrajectoryCache.connect(cache_url) as client:
+        yield client
+
+
+@pytest.fixture
+def rig(cache_url: str, tmp_path: Path) -> Iterator[Rig]:
+    made = job(f"round-loop-{next(_JOBS)}")
+    with serving(made, cache_url, rounds=3) as scaler, ExitStack() as stack:
+        yield Rig(scaler, stack, LocalArtifacts(tmp_path))
+
+
+def _without(*missing: int, then: Callable[[], None]) -> Launch:
+    """A launch in which some actors are silent."""
+
+    def launch(scaler: ScriptedScaler, made: RoundPlan, _: RoundRequest) -> None:
+        for index in set(range(made.num_actors)) - set(missing):
+            deliver(scaler.cache, made.job_id, index, round_index=made.round)
+        then()
+
+    return launch
+
+
+def _failing(scaler: ScriptedScaler, made: RoundPlan, *indices: int) -> None:
+    for index in indices:
+        scaler.cache.announce_failure(
+            made.job_id, made.round, mode="sample", actor_index=index, reason="crashed"
+        )
+
+
+def test_it_trains_until_the_scaler_says_stop(rig: Rig, cache_url: str) -> None:
+    rig.scaler.changes = {"num_evaluations": 2}
+    stop, evaluation = rig.loop(cache_url).run()
+    assert stop == "max_rounds"
+    assert evaluation is not None
+    assert (evaluation.policy_version, evaluation.returns) == (3, (0.0, 1.0))
+    assert rig.checkpoints() == ["000001", "000002", "000003"]
+    assert [line.plan.round for line in rig.lines()] == [0, 1, 2, 3]
+    assert rig.lines() == rig.observed
+    for line in rig.lines()[:3]:
+        assert line.result is not None
+        assert line.result.env_steps == 4 * STEPS
+        assert line.result.policy_version == line.plan.policy_version + 1
+        assert line.evaluation is not None
+        assert line.evaluation.policy_version == line.plan.policy_version
+
+
+def test_each_request_reports_the_round_before_it(rig: Rig, cache_url: str) -> None:
+    rig.loop(cache_url).run()
+    lines = rig.lines()
+    asked = [request for _, request in rig.scaler.asked]
+    assert [number for number, _ in rig.scaler.asked] == [0, 1, 2, 3]
+    assert (asked[0].previous, asked[0].curvature) == (None, None)
+    for request, line in zip(asked[1:], lines[:3], strict=True):
+        assert request.previous == line.result
+        assert request.curvature == line.curvature
+        assert request.policy_version == line.plan.policy_version + 1
+
+
+def test_it_leaves_no_payload_and_no_policy_in_the_cache(
+    rig: Rig, cache_url: str, cache: TrajectoryCache
+) -> None:
+    rig.loop(cache_url).run()
+    for number in range(4):
+        assert cache.fetch_policy(rig.job_id, number) is None
+        loaded = cache.load_results(rig.job_id, number, mode="sample", actor_indices=range(4))
+        assert loaded == [None] * 4
+        assert cache.wait_arrivals(rig.job_id, number, timeout_s=0.0) == []
+
+
+def test_a_quorum_is_enough_and_the_rest_is_lost(rig: Rig, cache_url: str) -> None:
+    def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+        if made.stop is not None:
+            return deliver_all(scaler, made, request)
+        deliver(scaler.cache, made.job_id, 2, round_index=made.round)
+        deliver(scaler.cache, made.job_id, 0, round_index=made.round)
+        return _failing(scaler, made, 1, 3)
+
+    rig.scaler.launch = launch
+    rig.loop(cache_url).run()
+    for line in rig.lines()[:3]:
+        assert line.result is not None
+        counts = line.result.trajectories
+        assert (counts.launched, counts.used, counts.lost) == (4, 2, 2)
+        assert line.result.env_steps == 2 * STEPS
+
+
+def test_too_little_is_launched_again_and_only_what_is_missing(rig: Rig, cache_url: str) -> None:
+    def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+        if made.round == 1 and made.attempt == 0:
+            deliver(scaler.cache, made.job_id, 2, round_index=1)
+            _failing(scaler, made, 0, 1, 3)
+        else:
+            deliver_all(scaler, made, request)
+
+    rig.scaler.launch = launch
+    rig.loop(cache_url).run()
+    again = [request for number, request in rig.scaler.asked if (number, request.attempt) == (1, 1)]
+    assert [request.missing for request in again] == [(0, 1, 3)]
+    assert [line.result and line.result.trajectories.used for line in rig.lines()[:3]] == [4, 4, 4]
+
+
+def test_a_round_lost_again_says_what_arrived_why_and_what_to_do(rig: Rig, cache_url: str) -> None:
+    def launch(scaler: ScriptedScaler, made: RoundPlan, _: RoundRequest) -> None:
+        _failing(scaler, made, 0, 1, 2, 3)
+
+    rig.scaler.launch = launch
+    with pytest.raises(RoundLostError) as caught:
+        rig.loop(cache_url, max_reopenings=2).run()
+    assert [request.attempt for _, request in rig.scaler.asked] == [0, 1, 2]
+    for words in ("only 0 of 4", "2 are needed", "crashed", "steps_per_actor"):
+        assert words in str(caught.value)
+    assert (rig.lines(), rig.checkpoints()) == ([], [])
+
+
+def test_never_trained_on_nothing_whatever_the_quorum(rig: Rig, cache_url: str) -> None:
+    rig.scaler.changes = {"quorum": 0}
+    rig.scaler.launch = lambda scaler, made, _: _failing(scaler, made, 0, 1, 2, 3)
+    with pytest.raises(RoundLostError, match="only 0 of 4"):
+        rig.loop(cache_url, max_reopenings=0).run()
+
+
+def test_a_reopening_that_is_refused_ends_the_job_for_that_reason(rig: Rig, cache_url: str) -> None:
+    rig.scaler.launch = lambda scaler, made, _: _failing(scaler, made, 0, 1, 2, 3)
+    rig.scaler.refusals[(0, 1)] = "budget"
+    with pytest.raises(LeftEarly, match="not reopened") as caught:
+        rig.loop(cache_url).run()
+    assert caught.value.stop == "budget"
+    assert (rig.lines(), rig.checkpoints()) == ([], [])
+
+
+def test_a_stop_ends_the_wait_for_what_is_missing(rig: Rig, cache_url: str) -> None:
+    def stop() -> None:
+        rig.scaler.heartbeat = (200, {"expires_in_s": 30.0, "stop": "user"})
+
+    rig.scaler.changes = {"deadline_s": 600.0}
+    rig.scaler.launch = _without(3, then=stop)
+    with pytest.raises(LeftEarly) as caught:
+        rig.loop(cache_url).run()
+    assert caught.value.stop == "user"
+    assert rig.lines() == []
+
+
+def test_the_final_evaluation_is_waited_for_when_the_user_stops(rig: Rig, cache_url: str) -> None:
+    threads: list[threading.Thread] = []
+
+    def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+        if made.stop is None:
+            deliver_all(scaler, made, request)
+            scaler.heartbeat = (200, {"expires_in_s": 30.0, "stop": "user"})
+            scaler.refusals[(1, 0)] = "user"
+            return
+        deliver_episode(scaler.cache, made.job_id, 0, round_index=made.round)
+        scaler.heard.clear()
+        threads.append(threading.Thread(target=_the_other, args=(made,)))
+        threads[0].start()
+
+    def _the_other(made: RoundPlan) -> None:
+        # Once the learner has heard of the stop for certain.
+        assert rig.scaler.heard.wait(20)
+        with TrajectoryCache.connect(cache_url) as actor:
+            deliver_episode(actor, made.job_id, 1, round_index=made.round)
+
+    rig.scaler.launch = launch
+    stop, evaluation = rig.loop(cache_url).run()
+    threads[0].join()
+    assert stop == "user"
+    assert evaluation is not None
+    assert evaluation.returns == (0.0, 1.0)
+
+
+def test_a_shutdown_while_episodes_are_played_leaves_the_round_to_the_next_learner(
+    rig: Rig, cache_url: str
+) -> None:
+    def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+        deliver_all(scaler, made.model_copy(update={"num_evaluations": 1}), request)
+        rig.shutdown.set()
+
+    rig.scaler.changes = {"num_evaluations": 2, "deadline_s": 600.0}
+    rig.scaler.launch = launch
+    with pytest.raises(LeftEarly) as caught:
+        rig.loop(cache_url).run()
+    assert caught.value.stop is None
+    assert (rig.lines(), rig.checkpoints()) == ([], [])
+
+
+def test_a_shutdown_after_the_last_trajectory_keeps_the_round_and_opens_no_other(
+    rig: Rig, cache_url: str
+) -> None:
+    def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+        deliver_all(scaler, made, request)
+        rig.shutdown.set()
+
+    rig.scaler.launch = launch
+    with pytest.raises(LeftEarly):
+        rig.loop(cache_url).run()
+    assert rig.checkpoints() == ["000001"]
+    assert [number for number, _ in rig.scaler.asked] == [0]
+
+
+def test_a_lost_lease_leaves_no_trace_of_the_round(rig: Rig, cache_url: str) -> None:
+    def lose() -> None:
+        rig.scaler.heartbeat = REFUSED
+
+    rig.scaler.changes = {"deadline_s": 600.0}
+    rig.scaler.launch = _without(0, then=lose)
+    with pytest.raises(LeftEarly) as caught:
+        rig.loop(cache_url).run()
+    assert caught.value.stop is None
+    assert (rig.lines(), rig.checkpoints()) == ([], [])
+
+
+def test_a_conflict_is_passed_on(rig: Rig, cache_url: str) -> None:
+    rig.scaler.refusals[(1, 0)] = REFUSED
+    with pytest.raises(LeaseLostError, match="out of order"):
+        rig.loop(cache_url).run()
+    assert rig.checkpoints() == ["000001"]

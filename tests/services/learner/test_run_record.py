@@ -1,0 +1,158 @@
+"""The record of a run: what is written, and what a crash leaves of it."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from services.learner.run_record import RunRecord
+from shared.artifacts import LEDGER_FILE, ROUNDS_FILE, LocalArtifacts
+from shared.billing import LedgerLine
+from shared.contracts import (
+    EvaluationResult,
+    RoundLine,
+    RoundResult,
+    RoundTiming,
+    TrajectoryCounts,
+)
+from shared.hyperparameters import PpoHyperparameters
+from tests.services.learner.rounds import plan
+from tests.services.learner.scripted_scaler import job
+
+_JOB = job("recorded")
+
+
+def _line(round_index: int) -> RoundLine:
+    timing = dict.fromkeys(RoundTiming.model_fields, 0.25)
+    counts = TrajectoryCounts(launched=4, used=4, late=0, duplicate=0, lost=0)
+    result = RoundResult(
+        round=round_index,
+        policy_version=round_index + 1,
+        trajectories=counts,
+        env_steps=20 + round_index,
+        episode_returns=(1.0,),
+        evaluation=None,
+        stats={"kl": 0.01},
+        timing=RoundTiming(**timing),
+    )
+    made = plan(_JOB.job_id, round_index=round_index)
+    return RoundLine(plan=made, result=result, curvature=None, evaluation=None)
+
+
+def _last_line(round_index: int) -> RoundLine:
+    made = plan(_JOB.job_id, round_index=round_index).model_copy(update={"stop": "user"})
+    evaluation = EvaluationResult(policy_version=round_index, returns=(3.0,), lengths=(7,))
+    return RoundLine(plan=made, result=None, curvature=None, evaluation=evaluation)
+
+
+def _bill(round_index: int) -> LedgerLine:
+    return LedgerLine(
+        round=round_index,
+        attempt=0,
+        item="learner",
+        quantity=2.0,
+        unit="second",
+        unit_price_usd=0.5,
+        amount_usd=1.0,
+    )
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path) -> LocalArtifacts:
+    return LocalArtifacts(tmp_path)
+
+
+@pytest.fixture
+def record(artifacts: LocalArtifacts) -> RunRecord:
+    return RunRecord(artifacts, _JOB.job_id)
+
+
+def _begin(record: RunRecord, next_round: int) -> int:
+    return record.begin(_JOB, next_round=next_round, bill=(), device="cpu")
+
+
+def _rounds(artifacts: LocalArtifacts) -> list[RoundLine]:
+    data = artifacts.read(_JOB.job_id, ROUNDS_FILE) or b""
+    return [RoundLine.model_validate_json(text) for text in data.splitlines()]
+
+
+def test_lines_come_back_as_they_were(artifacts: LocalArtifacts, record: RunRecord) -> None:
+    assert _begin(record, 0) == 0
+    written = [_line(0), _line(1), _last_line(2)]
+    for line in written:
+        record.append(line)
+    assert _rounds(artifacts) == written
+
+
+def test_beginning_again_keeps_the_rounds_before_and_counts_their_steps(
+    artifacts: LocalArtifacts, record: RunRecord, caplog: pytest.LogCaptureFixture
+) -> None:
+    for line in (_line(0), _line(1), _line(2), _last_line(3)):
+        record.append(line)
+    assert _begin(record, 2) == 20 + 21
+    assert _rounds(artifacts) == [_line(0), _line(1)]
+    assert not caplog.records
+
+
+def test_the_final_line_of_a_stopped_run_goes_when_it_is_continued(
+    artifacts: LocalArtifacts, record: RunRecord
+) -> None:
+    for line in (_line(0), _last_line(1)):
+        record.append(line)
+    _begin(record, 1)
+    record.append(_line(1))
+    assert _rounds(artifacts) == [_line(0), _line(1)]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
+def test_a_line_cut_off_by_a_crash_is_dropped(
+    artifacts: LocalArtifacts, record: RunRecord, share: float
+) -> None:
+    record.append(_line(0))
+    text = _line(1).model_dump_json()
+    with (Path(artifacts.locate(_JOB.job_id)) / ROUNDS_FILE).open("a") as file:
+        file.write(text[: int(share * len(text))])
+    _begin(record, 1)
+    record.append(_line(1))
+    assert _rounds(artifacts) == [_line(0), _line(1)]
+
+
+def test_a_damaged_line_costs_itself_only_and_is_told_of(
+    artifacts: LocalArtifacts, record: RunRecord, caplog: pytest.LogCaptureFixture
+) -> None:
+    for line in (_line(0), _line(1), _line(2)):
+        record.append(line)
+    path = Path(artifacts.locate(_JOB.job_id)) / ROUNDS_FILE
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + b"\xff\x00 not json\n" + lines[2])
+    with caplog.at_level(logging.WARNING):
+        _begin(record, 3)
+    assert _rounds(artifacts) == [_line(0), _line(2)]
+    assert "lacks rounds" in caplog.text
+
+
+def test_the_bill_is_added_to_and_replaced(artifacts: LocalArtifacts, record: RunRecord) -> None:
+    def ledger() -> list[LedgerLine]:
+        data = artifacts.read(_JOB.job_id, LEDGER_FILE) or b""
+        return [LedgerLine.model_validate_json(text) for text in data.splitlines()]
+
+    record.bill([_bill(0)])
+    record.settle([_bill(1), _bill(2)])
+    record.settle([])
+    assert ledger() == [_bill(0), _bill(1), _bill(2)]
+    record.bill([_bill(7)])
+    assert ledger() == [_bill(7)]
+
+
+def test_machine_and_every_hyperparameter_are_written(
+    artifacts: LocalArtifacts, record: RunRecord
+) -> None:
+    _begin(record, 0)
+    environment = json.loads(artifacts.read(_JOB.job_id, "environment.json") or b"")
+    assert environment["hyperparameters"].keys() == PpoHyperparameters.model_fields.keys()
+    assert environment["hyperparameters"]["hidden_sizes"] == [8]
+    assert environment["device"] == "cpu"
+    assert environment["libraries"]["torch"]
+    described = json.loads(artifacts.read(_JOB.job_id, "job.json") or b"")
+    assert described["spec"]["seed"] == 3

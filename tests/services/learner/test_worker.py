@@ -1,0 +1,308 @@
+"""The worker through a whole job: what it reports, and what a death at any moment costs."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from prometheus_client import CollectorRegistry
+
+from services.learner.algorithms.base import Algorithm, build_algorithm
+from services.learner.scaler_client import ScalerClient
+from services.learner.tracking import LearnerMetrics
+from services.learner.worker import Worker
+from shared import cache as cache_module
+from shared.artifacts import ROUNDS_FILE, LocalArtifacts
+from shared.cache import TrajectoryCache
+from shared.contracts import RoundPlan, RoundRequest
+from shared.jobs import Job
+from tests.services.learner.scripted_scaler import (
+    REFUSED,
+    ScriptedScaler,
+    deliver_all,
+    job,
+    serving,
+)
+
+_JOBS = count()
+_ROUNDS = 2
+
+
+class Killed(BaseException):
+    """The process is gone; no `except Exception` sees it."""
+
+
+class Fuse:
+    """Kills the learner at its n-th touch of the world outside."""
+
+    def __init__(self, kill_at: int | None = None) -> None:
+        self.touches: list[str] = []
+        self._kill_at = kill_at
+
+    def burn(self, what: str) -> None:
+        self.touches.append(what)
+        if len(self.touches) - 1 == self._kill_at:
+            raise Killed(what)
+
+
+class FusedArtifacts(LocalArtifacts):
+    """A folder whose learner may die before any change of it, or in the middle of a line."""
+
+    def __init__(self, root: Path, fuse: Fuse) -> None:
+        super().__init__(root)
+        self._fuse = fuse
+
+    def write(self, job_id: str, name: str, data: bytes) -> None:
+        self._fuse.burn(f"write {name}")
+        super().write(job_id, name, data)
+
+    def append(self, job_id: str, name: str, line: str) -> None:
+        try:
+            self._fuse.burn(f"append {name}")
+        except Killed:
+            super().append(job_id, name, line[: len(line) // 2])
+            raise
+        super().append(job_id, name, line)
+
+    def delete(self, job_id: str, folder: str) -> None:
+        self._fuse.burn(f"delete {folder}")
+        super().delete(job_id, folder)
+
+
+class FusedCache(TrajectoryCache):
+    """A connection whose learner may die before any command."""
+
+    fuse: Fuse
+
+    def _run(self, command: str, *args: str | bytes | int) -> object:
+        self.fuse.burn(f"cache {command}")
+        return super()._run(command, *args)
+
+    def close_round(self, job_id: str, round: int) -> cache_module.RoundCounters:
+        self.fuse.burn("cache close")
+        return super().close_round(job_id, round)
+
+
+class Learner:
+    """A worker as the application wires it, in the test's own thread."""
+
+    def __init__(
+        self, scaler: ScriptedScaler, cache_url: str, runs: Path, fuse: Fuse | None = None
+    ) -> None:
+        fuse = fuse or Fuse()
+
+        def connect_cache() -> TrajectoryCache:
+            cache = FusedCache.connect(cache_url)
+            cache.fuse = fuse
+            return cache
+
+        def algorithm(made: Job) -> Algorithm:
+            return build_algorithm(made, device=torch.device("cpu"))
+
+        self.registry = CollectorRegistry()
+        self.worker = Worker(
+            learner_id="learner-1",
+            connect_scaler=lambda: ScalerClient(scaler.url, None, patience_s=1.0),
+            connect_cache=connect_cache,
+            build_algorithm=algorithm,
+            artifacts=FusedArtifacts(runs, fuse),
+            metrics=LearnerMetrics(self.registry),
+            device="cpu",
+            max_reopenings=1,
+        )
+        scaler.on_finish = self.worker.stop
+
+    def run(self) -> None:
+        self.worker.run()
+
+
+@contextmanager
+def _scaler(cache_url: str, **changes: object) -> Iterator[ScriptedScaler]:
+    with serving(job(f"worker-{next(_JOBS)}", **changes), cache_url, rounds=_ROUNDS) as scaler:
+        scaler.changes = {"num_evaluations": 2}
+        yield scaler
+
+
+def _files(runs: Path, job_id: str) -> tuple[bytes, bytes, Sequence[Any]]:
+    """Final state, final policy, and the record without times, job id and settled bill."""
+    newest = sorted((runs / job_id / "checkpoints").iterdir())[-1]
+    assert newest.name == f"{_ROUNDS:06d}"
+    lines = [json.loads(text) for text in (runs / job_id / ROUNDS_FILE).read_text().splitlines()]
+    for line in lines:
+        for name in ("job_id", "age_s"):
+            del line["plan"][name]
+        if line["result"]:
+            del line["result"]["timing"]
+        if line["curvature"]:
+            del line["curvature"]["elapsed_s"]
+    return (
+        (newest / "state.safetensors").read_bytes(),
+        (newest / "policy.safetensors").read_bytes(),
+        lines,
+    )
+
+
+def _whole_run(cache_url: str, runs: Path) -> tuple[list[str], tuple[bytes, bytes, Sequence[Any]]]:
+    fuse = Fuse()
+    with _scaler(cache_url) as scaler:
+        Learner(scaler, cache_url, runs, fuse).run()
+        assert scaler.finished[0].status == "succeeded"
+        return fuse.touches, _files(runs, scaler.job.job_id)
+
+
+def test_a_death_at_any_moment_changes_neither_weights_nor_record(
+    cache_url: str, tmp_path: Path
+) -> None:
+    touches, expected = _whole_run(cache_url, tmp_path)
+    assert {"cache close", "append rounds.jsonl", "write checkpoints/000001/state.json"} < {
+        *touches
+    }
+    closes = [i for i, touch in enumerate(touches) if touch == "cache close"]
+    # From one round's close to the next one's, and the end; in between everything repeats.
+    for kill_at in (*range(closes[0], closes[1]), *range(closes[2], len(touches))):
+        touch = touches[kill_at]
+        with _scaler(cache_url) as scaler:
+            with pytest.raises(Killed):
+                Learner(scaler, cache_url, tmp_path, Fuse(kill_at)).run()
+            if not scaler.finished:
+                Learner(scaler, cache_url, tmp_path).run()
+            where = f"killed at touch {kill_at}: {touch}"
+            assert scaler.finished[0].status == "succeeded", (where, scaler.finished[0].error)
+            assert all(request.attempt == 0 for _, request in scaler.asked), where
+            # After the last line only the final evaluation's report can be lost with its payload.
+            state, policy, lines = _files(tmp_path, scaler.job.job_id)
+            assert (state, policy) == expected[:2], where
+            assert lines[:_ROUNDS] == expected[2][:_ROUNDS], where
+            assert [line["plan"]["stop"] for line in lines] == [None, None, "max_rounds"], where
+
+
+def test_the_end_is_reported_with_the_final_evaluation(cache_url: str, tmp_path: Path) -> None:
+    with _scaler(cache_url) as scaler:
+        Learner(scaler, cache_url, tmp_path).run()
+        (finish,) = scaler.finished
+    assert (finish.status, finish.stop_reason, finish.error) == ("succeeded", "max_rounds", None)
+    assert finish.final_evaluation is not None
+    assert finish.final_evaluation.returns == (0.0, 1.0)
+    described = json.loads((tmp_path / scaler.job.job_id / "job.json").read_text())
+    assert (described["status"], described["stop_reason"]) == ("succeeded", "max_rounds")
+
+
+def _failing(scaler: ScriptedScaler, made: RoundPlan, _: RoundRequest) -> None:
+    for index in range(made.num_actors):
+        scaler.cache.announce_failure(
+            made.job_id, made.round, mode="sample", actor_index=index, reason="crashed"
+        )
+
+
+def test_a_lost_round_fails_the_job_with_its_reason(cache_url: str, tmp_path: Path) -> None:
+    with _scaler(cache_url) as scaler:
+        scaler.launch = _failing
+        Learner(scaler, cache_url, tmp_path).run()
+        (finish,) = scaler.finished
+    assert (finish.status, finish.stop_reason) == ("failed", "error")
+    assert finish.error is not None
+    assert "only 0 of 4 trajectories arrived" in finish.error
+
+
+def test_a_refused_reopening_stops_the_job_for_that_reason(cache_url: str, tmp_path: Path) -> None:
+    with _scaler(cache_url) as scaler:
+        scaler.launch = _failing
+        scaler.refusals[(0, 1)] = "budget"
+        Learner(scaler, cache_url, tmp_path).run()
+        (finish,) = scaler.finished
+    assert (finish.status, finish.stop_reason) == ("stopped", "budget")
+
+
+def test_a_learner_asked_to_end_hands_its_job_back(cache_url: str, tmp_path: Path) -> None:
+    with _scaler(cache_url) as scaler:
+        learner = Learner(scaler, cache_url, tmp_path)
+
+        def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+            deliver_all(scaler, made, request)
+            learner.worker.stop()
+
+        scaler.launch = launch
+        learner.run()
+        assert scaler.given_up == ["lease-1"]
+        assert scaler.finished == []
+
+
+def test_a_round_out_of_order_fails_the_job_instead_of_going_in_circles(
+    cache_url: str, tmp_path: Path
+) -> None:
+    with _scaler(cache_url) as scaler:
+        problem = {"title": "Wrong", "status": 422, "detail": "round 1 is out of order"}
+        scaler.refusals[(1, 0)] = (422, problem)
+        Learner(scaler, cache_url, tmp_path).run()
+        (finish,) = scaler.finished
+    assert finish.status == "failed"
+    assert finish.error is not None
+    assert "out of order" in finish.error
+    assert scaler.num_leases == 1
+
+
+def test_a_lost_lease_is_let_go_of_in_silence(cache_url: str, tmp_path: Path) -> None:
+    with _scaler(cache_url) as scaler:
+        learner = Learner(scaler, cache_url, tmp_path)
+
+        def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+            scaler.heartbeat = REFUSED
+            scaler.taken = True
+
+        scaler.launch = launch
+        stopper = threading.Thread(target=_stop_once_idle, args=(scaler, learner.worker.stop))
+        stopper.start()
+        learner.run()
+        stopper.join()
+        assert (scaler.finished, scaler.given_up) == ([], [])
+
+
+def _stop_once_idle(scaler: ScriptedScaler, stop: Callable[[], None]) -> None:
+    assert scaler.idle.wait(30)
+    stop()
+
+
+def test_a_damaged_checkpoint_fails_the_job_and_names_the_file(
+    cache_url: str, tmp_path: Path
+) -> None:
+    with _scaler(cache_url) as scaler:
+        Learner(scaler, cache_url, tmp_path).run()
+        newest = sorted((tmp_path / scaler.job.job_id / "checkpoints").iterdir())[-1]
+        damaged = newest / "state.safetensors"
+        damaged.write_bytes(damaged.read_bytes()[:-8])
+        scaler.finished.clear()
+        before = len(scaler.asked)
+        Learner(scaler, cache_url, tmp_path).run()
+        (finish,) = scaler.finished
+        assert len(scaler.asked) == before
+    assert finish.status == "failed"
+    assert finish.error is not None
+    assert str(damaged) in finish.error
+
+
+def test_a_folder_that_cannot_be_written_fails_the_job_and_names_it(
+    cache_url: str, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    runs.write_text("a file where the folder should be")
+    with _scaler(cache_url) as scaler:
+        Learner(scaler, cache_url, runs).run()
+        (finish,) = scaler.finished
+    assert finish.status == "failed"
+    assert finish.error is not None
+    assert str(runs) in finish.error
+
+
+def test_metrics_count_rounds_and_steps(cache_url: str, tmp_path: Path) -> None:
+    with _scaler(cache_url) as scaler:
+        learner = Learner(scaler, cache_url, tmp_path)
+        learner.run()
+    value = learner.registry.get_sample_value
+    assert value("nitro_learner_rounds_total") == _ROUNDS
+    assert value("nitro_learner_env_steps_total") == _ROUNDS * 4 * 5
+    assert value("nitro_learner_busy") == 0
