@@ -1,0 +1,1 @@
+"""The CDK app: every AWS resource of Nitro, in one stack."""

@@ -1,0 +1,107 @@
+"""Findings of cdk-nag that stand, each with the reason.
+
+Everything else it finds fails the synthesis.
+"""
+
+from aws_cdk import Acknowledgment, CfnElement, Stack, Validations
+from constructs import IConstruct
+
+from cdk.stores import RUNS_PREFIX, Stores
+
+_REASONS = {
+    "TrajectoryCache": {
+        "AEC4": "What is in the cache lives for one round; losing the node costs that round, which "
+        "is launched again. A replica in a second zone would double the price of the cache.",
+        "AEC5": "The port is reachable from three security groups only; another number would "
+        "hide nothing from them.",
+        "AEC6": "Users are authenticated by IAM, each role as a user of its own (user group); AUTH "
+        "is one shared password, and ElastiCache allows one of the two.",
+    },
+    "Stores/Runs": {
+        "S1": "Only the two task roles can reach the bucket, and CloudTrail can record data events "
+        "where an account wants them; a second bucket of access logs would outlive the first.",
+    },
+    "Stores/Token": {
+        "SMG4": "Scaler and learner read the token when they start; rotating it means a new "
+        "deployment of both, which docs/deploy.md describes. Nothing rotates it behind them.",
+    },
+    "Cluster": {
+        "ECS4": "Container Insights bills metrics by the hour, with or without a job. CPU and "
+        "memory of both services are free metrics and on the dashboard.",
+    },
+    "GpuCapacity/Group": {
+        "AS3": "The group has no or one machine and follows the jobs; each start and end would be "
+        "a message, and the dead-man switch watches for the machine that stays.",
+        "EC26": "The rule cannot read a launch template. The disk in ours is encrypted, which a "
+        "test of the template asserts.",
+    },
+    "Learner/Task": {
+        "ECS2": "The variables are names, sizes and addresses of this stack's resources, which "
+        "change with it. The one secret, the token, is an ECS secret.",
+    },
+    "Scaler/Task": {
+        "ECS2": "The variables are names, sizes and addresses of this stack's resources, which "
+        "change with it. The one secret, the token, is an ECS secret.",
+    },
+    "Learner/Task/ExecutionRole": {
+        "IAM5[Resource::*]": "ecr:GetAuthorizationToken knows no resource; pulling is limited to "
+        "the image's repository.",
+    },
+    "Scaler/Task/ExecutionRole": {
+        "IAM5[Resource::*]": "ecr:GetAuthorizationToken knows no resource; pulling is limited to "
+        "the image's repository.",
+    },
+    "Scaler/Task/TaskRole": {
+        "IAM5[Resource::*]": "lambda:GetAccountSettings knows no resource, and neither do the four "
+        "ssmmessages actions that port forwarding needs where there is no public endpoint.",
+    },
+    "Actor/Role": {
+        "IAM5[Resource::*]": "Lambda manages the network interfaces with this role; they "
+        "have no name before they exist, and describing them knows no resource.",
+    },
+    "GpuCapacity/HostRole": {
+        "IAM5[Action::ecs:Submit*]": "The ECS agent reports changes of tasks, containers and "
+        "attachments; it can do so for this cluster only.",
+        "IAM5[Resource::*]": "What the ECS agent needs before it belongs to a cluster, and "
+        "ecr:GetAuthorizationToken, know no resource.",
+    },
+    "ApiEndpoint": {
+        "APIG4": "The scaler checks the bearer token of every request but health and schema; "
+        "`endpoint: iam` asks for an IAM signature as well. The endpoint is throttled and logged.",
+    },
+}
+"""By path of the construct and number of the rule."""
+
+
+def acknowledge_findings(stack: Stack, stores: Stores) -> None:
+    """Acknowledge, for the construct that has it, each finding that is meant to be."""
+    for path, reasons in _REASONS.items():
+        construct = _find(stack, path)
+        if construct is not None:
+            for rule, reason in reasons.items():
+                _acknowledge(construct, rule, reason)
+    bucket = stores.runs.node.default_child
+    assert isinstance(bucket, CfnElement)
+    objects = f"<{stack.get_logical_id(bucket)}.Arn>/{RUNS_PREFIX}/*"
+    for path in ("Scaler/Task/TaskRole", "Learner/Task/TaskRole"):
+        construct = _find(stack, path)
+        if construct is not None:
+            _acknowledge(
+                construct,
+                f"IAM5[Resource::{objects}]",
+                "The objects of all runs, which have no names yet; nothing else in the bucket.",
+            )
+
+
+def _find(stack: Stack, path: str) -> IConstruct | None:
+    """Return a construct, None where the configuration leaves it out."""
+    found: IConstruct | None = stack
+    for name in path.split("/"):
+        found = found.node.try_find_child(name) if found is not None else None
+    return found
+
+
+def _acknowledge(construct: IConstruct, rule: str, reason: str) -> None:
+    Validations.of(construct).acknowledge(
+        Acknowledgment(id=f"AwsSolutions::AwsSolutions-{rule}", reason=reason)
+    )

@@ -1,0 +1,104 @@
+"""The CDK app: `python -m cdk.app`, by itself or below the `cdk` command line.
+
+Exit codes: 0 when the assembly is written, 2 when the context cannot be deployed (the message
+names what to change).
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+
+from aws_cdk import App, Environment, Tags, Validations
+from cdk_nag import AwsSolutionsChecks
+
+from cdk.acknowledged import acknowledge_findings
+from cdk.config import (
+    ACCOUNT_CONTEXT_KEY,
+    CONTEXT_KEY,
+    AccountAnswer,
+    ConfigError,
+    NitroConfig,
+    check_concurrency,
+    read_account,
+    read_config,
+)
+from cdk.image import REPOSITORY
+from cdk.stack import NitroStack
+from shared.prices import AWS_US_EAST_1_2026_11 as PRICES
+
+_CANNOT_SYNTHESISE = 2
+
+
+def build_app(*, context: Mapping[str, object] | None = None, outdir: str | None = None) -> App:
+    """Return the app with its one stack and its checks.
+
+    Args:
+        context: Overrides of what `cdk.json` says; the command line's `-c` wins over both.
+        outdir: Where the assembly goes; None is where the command line wants it.
+
+    Raises:
+        ConfigError: The context describes nothing that can be deployed.
+    """
+    app = App(context=_file_context() | dict(context or {}), outdir=outdir)
+    config = read_config(app.node.try_get_context(CONTEXT_KEY))
+    account = read_account(app.node.try_get_context(ACCOUNT_CONTEXT_KEY))
+    check_concurrency(config, account)
+    stack = NitroStack(
+        app,
+        config.name,
+        config=config,
+        learner_types=config.learner_types(account),
+        env=Environment(account=config.account, region=config.region) if config.account else None,
+    )
+    Tags.of(stack).add("nitro:stack", config.name)
+    _warn(stack, config, account)
+    acknowledge_findings(stack, stack.stores)
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    return app
+
+
+def configured() -> NitroConfig:
+    """Return what the context on disk asks for.
+
+    Raises:
+        ConfigError: It describes nothing that can be deployed.
+    """
+    return read_config(_file_context().get(CONTEXT_KEY))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the cloud assembly, into the folder named if one is; return the exit code."""
+    try:
+        app = build_app(outdir=arguments[0] if arguments else None)
+    except ConfigError as error:
+        sys.stderr.write(f"cannot deploy this: {error}\n")
+        return _CANNOT_SYNTHESISE
+    app.synth()
+    return 0
+
+
+def _file_context() -> dict[str, object]:
+    """Return the context on disk, so that a run without the command line writes the same."""
+    context: dict[str, object] = dict(
+        json.loads((REPOSITORY / "cdk.json").read_text(encoding="utf-8"))["context"]
+    )
+    recorded = REPOSITORY / "cdk.context.json"
+    if recorded.is_file():
+        context |= json.loads(recorded.read_text(encoding="utf-8"))
+    return context
+
+
+def _warn(stack: NitroStack, config: NitroConfig, account: AccountAnswer) -> None:
+    """Say what may fail at deployment; nothing of it stops synthesis."""
+    retired = [kind for kind in config.learner_instance_types if kind in PRICES.retired]
+    if account.offered_instance_types is None and retired:
+        Validations.of(stack).add_warning(
+            "nitro:instance-types",
+            f"{', '.join(retired)}: no longer offered by AWS as far as is known; run "
+            "`nitro doctor --aws` to keep only what the account can start, or deploying the GPU "
+            "machines may fail",
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

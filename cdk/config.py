@@ -1,0 +1,222 @@
+"""What can be chosen about a deployment: the `nitro` object of the CDK context, checked.
+
+The defaults are the paper's set-up where AWS still sells it, the cheapest sane choice elsewhere.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from cdk.cache_node import usable_memory_mb
+from shared.prices import AWS_US_EAST_1_2026_11 as PRICES
+
+CONTEXT_KEY = "nitro"
+ACCOUNT_CONTEXT_KEY = "nitro:account"
+UNRESERVED_CONCURRENCY = 100
+"""Part of an account's concurrency that Lambda never lets a function reserve."""
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=20)]
+BuildArgument = Literal["BASE_IMAGE", "PIP_ARGS", "TORCH_INDEX_URL"]
+InstanceType = Annotated[str, Field(pattern=r"^[a-z0-9-]+\.[a-z0-9-]+$")]
+
+
+class ConfigError(ValueError):
+    """The deployment cannot be what the context asks for; the message names field and fix."""
+
+
+class AccountAnswer(BaseModel):
+    """What `nitro doctor --aws` learned from the account, recorded in the CDK context."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+
+    offered_instance_types: frozenset[str] | None = None
+    """EC2 types of our list that the region offers; None when nobody asked."""
+    lambda_concurrency: int | None = None
+    """The account's limit of concurrent executions; None when nobody asked."""
+
+
+class NitroConfig(BaseModel):
+    """One deployment."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
+    )
+
+    name: Name = "nitro"
+    """Name of the stack and prefix of the cache and its users; two deployments need two names."""
+    account: Annotated[str, Field(pattern=r"^\d{12}$")] | None = None
+    """Account to deploy to; unset means that of the credentials at hand."""
+    region: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")] | None = None
+    """Region to deploy to; unset means that of the credentials at hand."""
+    vpc_cidr: Annotated[str, Field(pattern=r"^\d+(\.\d+){3}/(1[6-9]|2[0-2])$")] = "10.64.0.0/20"
+    """Addresses of the VPC, /16 to /22; choose others only to peer it with a network of yours."""
+
+    actor_memory_mb: Annotated[int, Field(ge=128, le=10_240)] = 1024
+    """Memory of one actor (paper: 1,024); Lambda gives CPU in proportion, one core at 1,769."""
+    actor_timeout_s: Annotated[int, Field(ge=1, le=900)] = 60
+    """Longest rollout of one actor (paper: 60)."""
+    actor_concurrency: Annotated[int, Field(ge=1, le=3000)] = 200
+    """Most actors at once, whatever the jobs ask for: reserved for them and a cap on what a runaway
+    can cost."""
+    provisioned_concurrency: Annotated[int, Field(ge=0, le=3000)] = 64
+    """Actors kept warm while jobs run and only then (paper: 64); 0 starts every actor cold."""
+
+    cache_engine: Literal["redis", "valkey"] = "redis"
+    """Engine of the trajectory cache; `valkey` is about 20 % cheaper."""
+    cache_node_type: str = "cache.t4g.medium"
+    """Size of the cache: a job whose round does not fit is refused."""
+
+    scaler_cpu: Literal[256, 512, 1024] = 256
+    """CPU units of the scaler, 1,024 to a core."""
+    scaler_memory_mb: Literal[512, 1024, 2048] = 512
+    """Memory of the scaler; Fargate wants at least two megabytes to a CPU unit."""
+
+    learner_instance_types: Annotated[tuple[InstanceType, ...], Field(min_length=1)] = (
+        "p3.2xlarge",
+        "g6.2xlarge",
+        "g5.2xlarge",
+        "g4dn.2xlarge",
+    )
+    """GPU machines for the learner, first choice first (paper: p3.2xlarge)."""
+    learner_memory_mb: Annotated[int, Field(ge=2048)] = 24_576
+    """Memory the learner is placed with; must fit the smallest machine of the list."""
+    learner_disk_gb: Annotated[int, Field(ge=50, le=1000)] = 100
+    """Encrypted disk of the learner's machine; images and scratch, no results."""
+    learner_ami: Annotated[str, Field(pattern=r"^ami-[0-9a-f]{8,17}$")] | None = None
+    """Machine image of the learner; unset means AWS's current ECS GPU image, looked up by SSM."""
+    longest_job_hours: Annotated[int, Field(ge=1, le=240)] = 48
+    """Longest a job may keep capacity on at a time; then it is stopped and can be resumed."""
+
+    endpoint: Literal["https", "iam", "none"] = "https"
+    """How users reach the API: HTTPS with the token, HTTPS that also asks for an IAM signature, or
+    no public endpoint and port forwarding through Session Manager."""
+    requests_per_s: Annotated[int, Field(ge=1, le=10_000)] = 50
+    """Requests a second the endpoint accepts on average; twice that in a burst."""
+
+    log_retention_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 180, 365] = 30
+    """How long logs are kept."""
+    alarm_email: Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")] | None = None
+    """Who is told about alarms and the budget; unset means that they only show."""
+    monthly_budget_usd: Annotated[int, Field(ge=1)] = 100
+    """Spend of the whole account above which the budget alarm is raised."""
+    build_args: dict[BuildArgument, str] = Field(default_factory=dict)
+    """Build arguments of the images, such as another BASE_IMAGE; see the Dockerfiles."""
+    retain_runs: bool = False
+    """Whether runs and jobs survive `make destroy`."""
+
+    @property
+    def cache_memory_mb(self) -> int:
+        """What the cache can hold, the part ElastiCache reserves left out."""
+        return usable_memory_mb(self.cache_node_type)
+
+    def learner_types(self, account: AccountAnswer) -> tuple[str, ...]:
+        """Return the machines to ask for: those the account is known to offer, in our order.
+
+        Raises:
+            ConfigError: It offers none of them.
+        """
+        offered = account.offered_instance_types
+        if offered is None:
+            return self.learner_instance_types
+        left = tuple(kind for kind in self.learner_instance_types if kind in offered)
+        if not left:
+            raise ConfigError(
+                f"learner_instance_types: none of {', '.join(self.learner_instance_types)} is "
+                "offered here; add one of the region's GPU types"
+            )
+        return left
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        usable_memory_mb(self.cache_node_type)
+        if (self.account is None) != (self.region is None):
+            raise ValueError("account and region: set both, or neither")
+        if self.provisioned_concurrency > self.actor_concurrency:
+            raise ValueError(
+                f"provisioned_concurrency ({self.provisioned_concurrency}) exceeds "
+                f"actor_concurrency ({self.actor_concurrency}): lower it or raise the cap"
+            )
+        if self.scaler_memory_mb < 2 * self.scaler_cpu:
+            raise ValueError(
+                f"scaler_memory_mb ({self.scaler_memory_mb}) is too small for scaler_cpu "
+                f"({self.scaler_cpu}): Fargate wants at least {2 * self.scaler_cpu}"
+            )
+        if len(set(self.learner_instance_types)) < len(self.learner_instance_types):
+            raise ValueError("learner_instance_types: names a type twice")
+        for kind in self.learner_instance_types:
+            PRICES.learner_usd_per_s(kind)
+        PRICES.cache_usd_per_s(self.cache_node_type)
+        return self
+
+
+def read_config(raw: object) -> NitroConfig:
+    """Return the configuration a context object describes.
+
+    Raises:
+        ConfigError: It is not one; every wrong field is named.
+    """
+    if isinstance(raw, str):
+        # The command line's `-c nitro={...}`, which is not parsed for us.
+        raw = _parsed(raw)
+    if not isinstance(raw, Mapping):
+        raise ConfigError(f"context `{CONTEXT_KEY}` must be an object, got {raw!r}")
+    try:
+        return NitroConfig.model_validate_json(json.dumps(dict(raw)))
+    except ValidationError as error:
+        raise ConfigError(_what_is_wrong(error)) from None
+
+
+def read_account(raw: object) -> AccountAnswer:
+    """Return what the account answered; an absent answer is an empty one.
+
+    Raises:
+        ConfigError: The record is malformed.
+    """
+    if raw is None:
+        return AccountAnswer()
+    try:
+        return AccountAnswer.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigError(
+            f"context `{ACCOUNT_CONTEXT_KEY}`: {error.errors()[0]['msg']}; "
+            "run `nitro doctor --aws` again"
+        ) from None
+
+
+def check_concurrency(config: NitroConfig, account: AccountAnswer) -> None:
+    """Refuse a cap the account cannot reserve: CloudFormation would fail halfway.
+
+    Raises:
+        ConfigError: The account's limit is too low.
+    """
+    limit = account.lambda_concurrency
+    if limit is None or config.actor_concurrency <= limit - UNRESERVED_CONCURRENCY:
+        return
+    raise ConfigError(
+        f"actor_concurrency ({config.actor_concurrency}) cannot be reserved: the account allows "
+        f"{limit} concurrent executions and {UNRESERVED_CONCURRENCY} must stay unreserved; lower "
+        "actor_concurrency and provisioned_concurrency, or request the Lambda quota L-B99A9384"
+    )
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _what_is_wrong(error: ValidationError) -> str:
+    lines = []
+    for wrong in error.errors():
+        field = ".".join(str(part) for part in wrong["loc"])
+        if wrong["type"] == "extra_forbidden":
+            known = ", ".join(NitroConfig.model_fields)
+            lines.append(f"{field}: no such field; known: {known}")
+        elif field:
+            lines.append(f"{field}: {wrong['msg']}, got {wrong['input']!r}")
+        else:
+            lines.append(wrong["msg"].removeprefix("Value error, "))
+    return f"context `{CONTEXT_KEY}`: " + "; ".join(lines)

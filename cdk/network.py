@@ -1,0 +1,78 @@
+"""The network: two kinds of subnets, one security group per part, no NAT.
+
+Actors and cache sit in isolated subnets without a route to anywhere; Lambda pulls the image and
+ships the logs from outside. Scaler and learner sit in public subnets because a NAT gateway costs
+more a month than either of them; nothing may open a connection to them from outside. Gateway
+endpoints carry S3 and DynamoDB traffic for free. Who may talk to whom is said in `stack.py`.
+"""
+
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from cdk.config import NitroConfig
+from cdk.log_group import nitro_log_group
+
+NUM_ZONES = 2
+PUBLIC = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PUBLIC)
+ISOLATED = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)
+_NOWHERE = ec2.Peer.ipv4("255.255.255.255/32")
+"""EC2 lets a group without a rule of its own talk to anywhere, and CDK counts rules between groups
+as its own though CloudFormation adds them later; so every group begins with a rule for nowhere."""
+HTTPS = ec2.Port.tcp(443)
+
+
+class Network(Construct):
+    """VPC, subnets, endpoints, flow log, and the (still mute) security groups."""
+
+    def __init__(self, scope: Construct, id: str, *, config: NitroConfig) -> None:
+        super().__init__(scope, id)
+        self.vpc = ec2.Vpc(
+            self,
+            "Vpc",
+            ip_addresses=ec2.IpAddresses.cidr(config.vpc_cidr),
+            max_azs=NUM_ZONES,
+            nat_gateways=0,
+            subnet_configuration=[
+                ec2.SubnetConfiguration(
+                    name="services",
+                    subnet_type=ec2.SubnetType.PUBLIC,
+                    cidr_mask=24,
+                    map_public_ip_on_launch=False,
+                ),
+                ec2.SubnetConfiguration(
+                    name="actors", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=24
+                ),
+            ],
+            gateway_endpoints={
+                name: ec2.GatewayVpcEndpointOptions(service=service, subnets=[PUBLIC])
+                for name, service in (
+                    ("S3", ec2.GatewayVpcEndpointAwsService.S3),
+                    ("DynamoDb", ec2.GatewayVpcEndpointAwsService.DYNAMODB),
+                )
+            },
+            # Would add a Lambda function that edits the default group; nothing of ours uses it.
+            restrict_default_security_group=False,
+        )
+        self._log_refusals(nitro_log_group(self, "Refusals", config=config))
+        self.actors = self._group("Actors", "Nitro actors: may reach the cache, nothing else")
+        self.cache = self._group("Cache", "Nitro trajectory cache")
+        self.scaler = self._group("Scaler", "Nitro scaler")
+        self.learner = self._group("Learner", "Nitro learner task")
+        self.learner_host = self._group("LearnerHost", "Machine the Nitro learner runs on")
+        self.api_link = self._group("ApiLink", "Path from API Gateway to the Nitro scaler")
+
+    def _group(self, id: str, description: str) -> ec2.SecurityGroup:
+        group = ec2.SecurityGroup(
+            self, id, vpc=self.vpc, description=description, allow_all_outbound=False
+        )
+        group.add_egress_rule(_NOWHERE, ec2.Port.icmp_ping(), "Instead of the default, to anywhere")
+        return group
+
+    def _log_refusals(self, log_group: logs.LogGroup) -> None:
+        """Log refused traffic only: accepted traffic is long, dear and no news."""
+        self.vpc.add_flow_log(
+            "FlowLog",
+            destination=ec2.FlowLogDestination.to_cloud_watch_logs(log_group),
+            traffic_type=ec2.FlowLogTrafficType.REJECT,
+        )

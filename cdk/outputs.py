@@ -1,0 +1,66 @@
+"""What `make deploy` prints at its end: where the API is, how to get in, what was made."""
+
+from aws_cdk import CfnOutput, Stack
+from aws_cdk import aws_ecs as ecs
+from aws_cdk import aws_lambda as lambda_
+
+from cdk.scaler_service import PORT_NUMBER, ScalerService
+from cdk.stores import Stores
+
+
+def write_outputs(
+    stack: Stack,
+    *,
+    url: str | None,
+    cluster: ecs.ICluster,
+    alias: lambda_.Alias,
+    stores: Stores,
+    scaler: ScalerService,
+) -> None:
+    """Add the stack's outputs; the token itself is in none of them."""
+    read_token = (
+        f"aws secretsmanager get-secret-value --region {stack.region} "
+        f"--secret-id {stores.token.secret_arn} --query SecretString --output text"
+    )
+    base = f"http://127.0.0.1:{PORT_NUMBER}" if url is None else url.removesuffix("/")
+    if url is None:
+        CfnOutput(
+            stack,
+            "PortForward",
+            description="There is no public endpoint: run this first, and leave it running",
+            value=_port_forward(stack, cluster, scaler),
+        )
+    _output(stack, "ApiUrl", "Value of NITRO_API_URL", base)
+    _output(stack, "ReadToken", "Prints the token of the API", read_token)
+    _output(
+        stack,
+        "FirstCurl",
+        "Lists the jobs: none yet",
+        f'curl --fail-with-body -H "Authorization: Bearer $({read_token})" {base}/v1/jobs',
+    )
+    _output(stack, "ActorAlias", "The actor, as the scaler invokes it", alias.function_arn)
+    _output(stack, "RunsBucket", "Where runs are kept", stores.runs.bucket_name)
+    _output(stack, "JobsTable", "Where jobs are kept", stores.jobs.table_name)
+
+
+def _output(stack: Stack, name: str, description: str, value: str) -> None:
+    CfnOutput(stack, name, description=description, value=value)
+
+
+def _port_forward(stack: Stack, cluster: ecs.ICluster, scaler: ScalerService) -> str:
+    """Return a command that needs the AWS CLI and its Session Manager plug-in."""
+    at = f"--region {stack.region} --cluster {cluster.cluster_name}"
+    task = (
+        f"$(aws ecs list-tasks {at} --service-name {scaler.service.service_name} "
+        "--query taskArns[0] --output text)"
+    )
+    runtime = (
+        f"$(aws ecs describe-tasks {at} --tasks {task} "
+        "--query tasks[0].containers[0].runtimeId --output text)"
+    )
+    target = f"ecs:{cluster.cluster_name}_$(basename {task})_{runtime}"
+    return (
+        f"aws ssm start-session --region {stack.region} --target {target} "
+        "--document-name AWS-StartPortForwardingSession "
+        f"--parameters portNumber={PORT_NUMBER},localPortNumber={PORT_NUMBER}"
+    )

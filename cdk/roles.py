@@ -1,0 +1,19 @@
+"""Roles that begin with nothing, and the one way to let a role do something."""
+
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+
+def lambda_role(scope: Construct, id: str) -> iam.Role:
+    """Return a function's role; CDK's own would bring managed policies for all of CloudWatch."""
+    return iam.Role(scope, id, assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+
+
+def allow(
+    who: iam.IGrantable, resources: list[str], action: str, *, prefix: str | None = None
+) -> None:
+    """Let a principal do one thing to some resources, for `s3:ListBucket` below a prefix only."""
+    conditions = None if prefix is None else {"StringLike": {"s3:prefix": [f"{prefix}/*"]}}
+    iam.Grant.add_to_principal(
+        grantee=who, actions=[action], resource_arns=resources, conditions=conditions
+    )

@@ -1,0 +1,84 @@
+"""What the two services are told: the variables of their `Settings`, by role.
+
+A test compares the names with the settings classes, so that a renamed field cannot go unnoticed.
+"""
+
+from aws_cdk import Duration
+
+from cdk.actor_function import ALIAS
+from cdk.config import NitroConfig
+from cdk.scaler_service import PORT_NUMBER
+from shared.prices import AWS_US_EAST_1_2026_11 as PRICES
+
+
+def scaler_environment(
+    *,
+    config: NitroConfig,
+    learner_types: tuple[str, ...],
+    region: str,
+    function: str,
+    table: str,
+    artifacts: str,
+    cluster: str,
+    learner_service: str,
+) -> dict[str, str]:
+    """Return the scaler's variables."""
+    return {
+        "AWS_REGION": region,  # the SDK's own: S3 has no setting of ours
+        "NITRO_HOST": "0.0.0.0",
+        "NITRO_PORT": str(PORT_NUMBER),
+        "NITRO_STORE": "dynamodb",
+        "NITRO_TABLE": table,
+        "NITRO_ARTIFACTS": artifacts,
+        "NITRO_CACHE_MEMORY_MB": str(config.cache_memory_mb),
+        "NITRO_LAMBDA_REGION": region,
+        "NITRO_LAMBDA_FUNCTION": function,
+        "NITRO_LAMBDA_QUALIFIER": ALIAS,
+        "NITRO_LAMBDA_MEMORY_MB": str(config.actor_memory_mb),
+        "NITRO_LAMBDA_TIMEOUT_S": str(config.actor_timeout_s),
+        "NITRO_LAMBDA_READ_TIMEOUT_S": str(config.actor_timeout_s + 15),
+        "NITRO_LAMBDA_RESERVED_CONCURRENCY": str(config.actor_concurrency),
+        "NITRO_PROVISIONED_CONCURRENCY": str(config.provisioned_concurrency),
+        "NITRO_ECS_CLUSTER": cluster,
+        "NITRO_ECS_SERVICE": learner_service,
+        "NITRO_LONGEST_JOB_S": str(Duration.hours(config.longest_job_hours).to_seconds()),
+        "NITRO_LEDGER_CLOCK": "wall",
+        "NITRO_PRICE_TABLE": PRICES.name,
+        "NITRO_LEARNER_INSTANCE": billed_as(learner_types),
+        "NITRO_CACHE_NODE": config.cache_node_type,
+        "NITRO_SCALER_VCPU": f"{config.scaler_cpu / 1024:g}",
+        "NITRO_SCALER_MEMORY_GB": f"{config.scaler_memory_mb / 1024:g}",
+    }
+
+
+def learner_environment(*, scaler_url: str, artifacts: str, scratch: str) -> dict[str, str]:
+    """Return the learner's variables."""
+    return {
+        "NITRO_SCALER_URL": scaler_url,
+        "NITRO_ARTIFACTS": artifacts,
+        "NITRO_RUNS_DIR": f"{scratch}/runs",
+        # A missing driver must fail the task, not turn a GPU hour into a CPU hour.
+        "NITRO_DEVICE": "cuda",
+    }
+
+
+def dead_man_environment(
+    *, table: str, function: str, cluster: str, learner_service: str
+) -> dict[str, str]:
+    """Return the dead-man switch's variables."""
+    return {
+        "NITRO_TABLE": table,
+        "NITRO_LAMBDA_FUNCTION": function,
+        "NITRO_LAMBDA_QUALIFIER": ALIAS,
+        "NITRO_ECS_CLUSTER": cluster,
+        "NITRO_ECS_SERVICE": learner_service,
+    }
+
+
+def billed_as(instance_types: tuple[str, ...]) -> str:
+    """Return the dearest type that may come: a budget must hold whichever does.
+
+    Types that AWS no longer starts count only where the list has no other.
+    """
+    possible = [kind for kind in instance_types if kind not in PRICES.retired]
+    return max(possible or instance_types, key=PRICES.learner_usd_per_s)

@@ -1,0 +1,70 @@
+"""What outlives a process: runs in S3, jobs in DynamoDB, the API token in Secrets Manager."""
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_secretsmanager as secretsmanager
+from constructs import Construct
+
+from cdk.config import NitroConfig
+
+RUNS_PREFIX = "runs"
+_TOKEN_CHARS = 43
+"""Letters and digits: 256 bits."""
+
+
+class Stores(Construct):
+    """Bucket, table and token."""
+
+    def __init__(self, scope: Construct, id: str, *, config: NitroConfig) -> None:
+        super().__init__(scope, id)
+        removal = RemovalPolicy.RETAIN if config.retain_runs else RemovalPolicy.DESTROY
+        self.runs = s3.Bucket(
+            self,
+            "Runs",
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            enforce_ssl=True,
+            minimum_tls_version=1.2,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            lifecycle_rules=[
+                s3.LifecycleRule(abort_incomplete_multipart_upload_after=Duration.days(1))
+            ],
+            removal_policy=removal,
+        )
+        self.jobs = dynamodb.Table(
+            self,
+            "Jobs",
+            partition_key=_string("pk"),
+            sort_key=_string("sk"),
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            encryption=dynamodb.TableEncryption.AWS_MANAGED,
+            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+                point_in_time_recovery_enabled=True
+            ),
+            removal_policy=removal,
+        )
+        self.jobs.add_global_secondary_index(
+            index_name="queue",
+            partition_key=_string("gsi_pk"),
+            sort_key=_string("gsi_sk"),
+            projection_type=dynamodb.ProjectionType.ALL,
+        )
+        self.token = secretsmanager.Secret(
+            self,
+            "Token",
+            description="Bearer token of the Nitro API",
+            generate_secret_string=secretsmanager.SecretStringGenerator(
+                exclude_punctuation=True, password_length=_TOKEN_CHARS
+            ),
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+
+    @property
+    def artifacts_url(self) -> str:
+        """Where runs are kept, as the services' settings say it."""
+        return f"s3://{self.runs.bucket_name}/{RUNS_PREFIX}"
+
+
+def _string(name: str) -> dynamodb.Attribute:
+    return dynamodb.Attribute(name=name, type=dynamodb.AttributeType.STRING)

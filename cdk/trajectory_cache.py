@@ -1,0 +1,162 @@
+"""The trajectory cache: one ElastiCache node, TLS only, no password anywhere.
+
+Clients prove who they are with their IAM role (a password signed locally, so actors need no network
+but the cache); each role has a user of its own. Nothing in the cache outlives a round, so there are
+neither replicas nor backups: a lost cache costs the round in flight.
+"""
+
+from typing import Literal
+
+from aws_cdk import ArnFormat, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_elasticache as elasticache
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from cdk.config import NitroConfig
+
+Role = Literal["actor", "scaler", "learner"]
+ROLES: tuple[Role, ...] = ("actor", "scaler", "learner")
+PORT = ec2.Port.tcp(6379)
+
+ACCESS = "on ~nitro:* resetchannels -@all +@read +@write +@connection +@scripting -@dangerous"
+"""What every role's user may do: our keys, no `KEYS`, `FLUSHALL`, `CONFIG` or `ACL`."""
+DISABLED = "off ~* resetchannels -@all"
+"""The user named `default`: ElastiCache wants it in a Redis group, nobody may use it."""
+
+_VERSIONS = {"redis": ("7.1", "redis7"), "valkey": ("8.0", "valkey8")}
+"""Engine version and parameter family; IAM authentication needs 7.0 (Redis) or 7.2 (Valkey)."""
+
+
+class TrajectoryCache(Construct):
+    """The cache and its users."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        config: NitroConfig,
+        vpc: ec2.IVpc,
+        subnets: ec2.SubnetSelection,
+        security_group: ec2.ISecurityGroup,
+    ) -> None:
+        super().__init__(scope, id)
+        self._prefix = config.name
+        self._engine = config.cache_engine
+        version, family = _VERSIONS[config.cache_engine]
+        users = [self._user(role) for role in ROLES]
+        if config.cache_engine == "redis":
+            users.append(self._disabled_default())
+        group = elasticache.CfnUserGroup(
+            self,
+            "Users",
+            engine=config.cache_engine,
+            user_group_id=f"{config.name}-users",
+            user_ids=[user.user_id for user in users],
+        )
+        for user in users:
+            group.add_resource_dependency(user)
+        self._cache = elasticache.CfnReplicationGroup(
+            self,
+            "Cache",
+            replication_group_id=config.name,
+            replication_group_description="Nitro trajectories and policies in flight",
+            engine=config.cache_engine,
+            engine_version=version,
+            cache_node_type=config.cache_node_type,
+            cache_parameter_group_name=self._parameters(family),
+            num_cache_clusters=1,
+            automatic_failover_enabled=False,
+            multi_az_enabled=False,
+            auto_minor_version_upgrade=True,
+            snapshot_retention_limit=0,
+            transit_encryption_enabled=True,
+            at_rest_encryption_enabled=True,
+            user_group_ids=[group.ref],
+            cache_subnet_group_name=self._subnets(vpc, subnets),
+            security_group_ids=[security_group.security_group_id],
+        )
+
+    @property
+    def name(self) -> str:
+        """Name of the replication group; part of every IAM token."""
+        return self._prefix
+
+    @property
+    def url(self) -> str:
+        """Address of the cache; holds no secret."""
+        return f"rediss://{self._cache.attr_primary_end_point_address}:6379/0"
+
+    def user(self, role: Role) -> str:
+        """Return the name (and id: IAM wants them equal) of a role's user."""
+        return f"{self._prefix}-{role}"
+
+    def environment(self, role: Role) -> dict[str, str]:
+        """Return the settings a role finds and enters the cache by."""
+        return {
+            "NITRO_CACHE_URL": self.url,
+            "NITRO_CACHE_AUTH": "iam",
+            "NITRO_CACHE_USER": self.user(role),
+            "NITRO_CACHE_NAME": self.name,
+            "NITRO_CACHE_REGION": Stack.of(self).region,
+        }
+
+    def grant_connect(self, grantee: iam.IGrantable, role: Role) -> iam.Grant:
+        """Let a principal in as one user and no other."""
+        return iam.Grant.add_to_principal(
+            grantee=grantee,
+            actions=["elasticache:Connect"],
+            resource_arns=[
+                self._arn("replicationgroup", self.name),
+                self._arn("user", self.user(role)),
+            ],
+        )
+
+    def _arn(self, resource: str, name: str) -> str:
+        return Stack.of(self).format_arn(
+            service="elasticache",
+            resource=resource,
+            resource_name=name,
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
+
+    def _user(self, role: Role) -> elasticache.CfnUser:
+        return elasticache.CfnUser(
+            self,
+            f"{role.capitalize()}User",
+            engine=self._engine,
+            user_id=self.user(role),
+            user_name=self.user(role),
+            access_string=ACCESS,
+            authentication_mode={"Type": "iam"},
+        )
+
+    def _disabled_default(self) -> elasticache.CfnUser:
+        return elasticache.CfnUser(
+            self,
+            "DisabledDefaultUser",
+            engine=self._engine,
+            user_id=f"{self._prefix}-default",
+            user_name="default",
+            access_string=DISABLED,
+            authentication_mode={"Type": "no-password-required"},
+        )
+
+    def _parameters(self, family: str) -> str:
+        """Return a parameter group: a full cache refuses a write instead of evicting a result."""
+        return elasticache.CfnParameterGroup(
+            self,
+            "Parameters",
+            cache_parameter_group_family=family,
+            description="Nitro: refuse rather than evict",
+            properties={"maxmemory-policy": "noeviction"},
+        ).ref
+
+    def _subnets(self, vpc: ec2.IVpc, subnets: ec2.SubnetSelection) -> str:
+        return elasticache.CfnSubnetGroup(
+            self,
+            "Subnets",
+            description="Nitro: isolated subnets",
+            subnet_ids=vpc.select_subnets(subnet_type=subnets.subnet_type).subnet_ids,
+        ).ref

@@ -1,0 +1,125 @@
+"""The app as a whole: what it checks, what it warns of, what it must never write down."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from cfnlint.api import ManualArgs, lint
+
+from cdk.image import REPOSITORY
+from tests.cdk.template import Synthesised
+
+_DOCKERFILES = {
+    "functions/actor/Dockerfile",
+    "services/learner/Dockerfile",
+    "services/scaler/Dockerfile",
+}
+_SECRET = re.compile(
+    r"AKIA[0-9A-Z]{16}|-----BEGIN|resolve:secretsmanager|rediss?://[^/<]*@"
+    r'|"Name":\s*"NITRO_TOKEN",\s*"Value"'
+)
+
+
+def _warnings(stack: Synthesised) -> Iterator[str]:
+    for name in ("manifest.json", f"{stack.name}.metadata.json"):
+        path = stack.folder / name
+        if path.is_file():
+            written = path.read_text(encoding="utf-8")
+            yield from re.findall(r'"aws:cdk:warning",\s*"data":\s*"(.*?)"', written)
+
+
+def _assets(stack: Synthesised) -> dict[str, Path]:
+    """Build context of each image, by Dockerfile."""
+    text = (stack.folder / f"{stack.name}.assets.json").read_text(encoding="utf-8")
+    return {
+        image["source"]["dockerFile"]: stack.folder / image["source"]["directory"]
+        for image in json.loads(text)["dockerImages"].values()
+    }
+
+
+@pytest.mark.parametrize("endpoint", ["https", "iam", "none"])
+def test_cdk_nag_finds_nothing_that_is_not_acknowledged(
+    variant: Callable[..., Synthesised], endpoint: str
+) -> None:
+    (report,) = variant(endpoint=endpoint, alarm_email="ops@example.org").report()["pluginReports"]
+    assert report["pluginName"] == "AwsSolutions"
+    assert report["violations"] == []
+
+
+def test_every_acknowledgement_gives_a_reason_and_covers_something(
+    synthesised: Synthesised,
+) -> None:
+    (report,) = synthesised.report()["pluginReports"]
+    for finding in report["suppressedViolations"]:
+        assert len(finding["reason"]) > 60, finding["ruleName"]
+        assert finding["acknowledgedAt"] != synthesised.name, "acknowledged for the whole stack"
+
+
+def test_cfn_lint_finds_nothing(synthesised: Synthesised) -> None:
+    template = synthesised.folder / f"{synthesised.name}.template.json"
+    # W3005 is about dependencies that CDK writes twice, which does no harm.
+    found = lint(template.read_text(encoding="utf-8"), config=ManualArgs(ignore_checks=["W3005"]))
+    assert [str(finding) for finding in found] == []
+
+
+def test_no_secret_is_written_down(synthesised: Synthesised) -> None:
+    for path in synthesised.folder.glob("*.json"):
+        assert not _SECRET.search(path.read_text(encoding="utf-8")), path.name
+
+
+def test_nothing_runs_code_of_its_own_at_deployment(synthesised: Synthesised) -> None:
+    kinds = {resource["Type"] for resource in synthesised.template["Resources"].values()}
+    assert not [k for k in kinds if k.startswith("Custom::") or "CustomResource" in k]
+    assert len(synthesised.of_type("AWS::Lambda::Function")) == 2
+
+
+def test_an_images_context_is_what_dockerignore_lets_in(synthesised: Synthesised) -> None:
+    assets = _assets(synthesised)
+    assert assets.keys() == _DOCKERFILES
+    for dockerfile, folder in assets.items():
+        files = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+        assert dockerfile in files
+        assert "pyproject.toml" in files
+        tops = {name.split("/")[0] for name in files}
+        assert not tops & {"tests", "cdk", "docs", ".git", "runs", ".env", "node_modules"}
+
+
+def test_a_retired_machine_is_a_warning_until_the_account_was_asked(
+    synthesised: Synthesised, variant: Callable[..., Synthesised]
+) -> None:
+    (warning,) = [w for w in _warnings(synthesised) if "nitro doctor" in w]
+    assert warning.startswith("p3.2xlarge")
+    asked = variant(answer={"offered_instance_types": ["g5.2xlarge", "g4dn.2xlarge"]})
+    assert [w for w in _warnings(asked) if "nitro doctor" in w] == []
+
+
+def test_the_template_goes_to_any_account(synthesised: Synthesised) -> None:
+    manifest = json.loads((synthesised.folder / "manifest.json").read_text(encoding="utf-8"))
+    stack = manifest["artifacts"][synthesised.name]
+    assert stack["environment"] == "aws://unknown-account/unknown-region"
+
+
+def test_an_account_can_be_named_without_its_credentials(
+    variant: Callable[..., Synthesised],
+) -> None:
+    stack = variant(account="123456789012", region="eu-west-1")
+    manifest = json.loads((stack.folder / "manifest.json").read_text(encoding="utf-8"))
+    environment = manifest["artifacts"][stack.name]["environment"]
+    assert environment == "aws://123456789012/eu-west-1"
+    assert "missing" not in manifest, "nothing has to be looked up"
+
+
+def test_it_runs_by_itself(tmp_path: Path, synthesised: Synthesised) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "cdk.app", str(tmp_path)],
+        cwd=REPOSITORY,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    written = json.loads((tmp_path / f"{synthesised.name}.template.json").read_text("utf-8"))
+    assert written == synthesised.template

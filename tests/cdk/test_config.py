@@ -1,0 +1,122 @@
+"""What the context may ask for, and how it is told what is wrong."""
+
+import pytest
+
+from cdk.config import (
+    AccountAnswer,
+    ConfigError,
+    NitroConfig,
+    check_concurrency,
+    read_account,
+    read_config,
+)
+from nitro.stack_shape import StackShape
+from shared.prices import AWS_US_EAST_1_2026_11 as PRICES
+
+
+def test_nothing_said_is_the_papers_setup() -> None:
+    config = read_config({})
+
+    assert config.learner_instance_types == (
+        "p3.2xlarge",
+        "g6.2xlarge",
+        "g5.2xlarge",
+        "g4dn.2xlarge",
+    )
+    assert (config.actor_memory_mb, config.actor_timeout_s) == (1024, 60)
+    assert config.provisioned_concurrency == 64
+    assert config.cache_engine == "redis"
+    assert not config.retain_runs
+
+
+def test_the_command_line_prices_the_same_stack() -> None:
+    ours = NitroConfig().model_dump()
+    theirs = StackShape().model_dump()
+    assert {name: ours[name] for name in theirs} == theirs
+
+
+def test_every_field_says_what_it_is() -> None:
+    without = [n for n, f in NitroConfig.model_fields.items() if not f.description]
+    assert without == []
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ({"cache_nod_type": "x"}, "cache_nod_type: no such field; known: name, account"),
+        ({"actor_memory_mb": 64}, "actor_memory_mb: Input should be greater than or equal to 128"),
+        ({"actor_memory_mb": "1024"}, "actor_memory_mb: Input should be a valid integer"),
+        ({"actor_timeout_s": 901}, "actor_timeout_s: Input should be less than or equal to 900"),
+        ({"name": "Nitro"}, "name: String should match pattern"),
+        ({"name": "a" * 21}, "name: String should have at most 20 characters"),
+        ({"cache_engine": "memcached"}, "cache_engine: Input should be 'redis' or 'valkey'"),
+        ({"cache_node_type": "cache.m1.tiny"}, "cache_node_type: 'cache.m1.tiny' is unknown"),
+        ({"endpoint": "http"}, "endpoint: Input should be 'https', 'iam' or 'none'"),
+        ({"learner_instance_types": []}, "learner_instance_types: Tuple should have at least 1"),
+        ({"learner_instance_types": ["g6.2xlarge"] * 2}, "names a type twice"),
+        ({"learner_instance_types": ["x9.huge"]}, "x9.huge"),
+        ({"learner_ami": "latest"}, "learner_ami: String should match pattern"),
+        ({"vpc_cidr": "10.0.0.0/8"}, "vpc_cidr: String should match pattern"),
+        ({"log_retention_days": 2}, "log_retention_days: Input should be 1, 3, 5"),
+        ({"alarm_email": "nobody"}, "alarm_email: String should match pattern"),
+        ({"account": "123456789012"}, "account and region: set both, or neither"),
+        ({"build_args": {"HTTP_PROXY": "x"}}, "build_args.HTTP_PROXY"),
+        (
+            {"provisioned_concurrency": 300},
+            "provisioned_concurrency (300) exceeds actor_concurrency (200)",
+        ),
+        ({"scaler_cpu": 1024}, "scaler_memory_mb (512) is too small for scaler_cpu (1024)"),
+        ("{", "context `nitro` must be an object, got '{'"),
+        ('{"endpoint": 1}', "endpoint: Input should be"),
+        ([], "context `nitro` must be an object, got []"),
+        (None, "context `nitro` must be an object, got None"),
+    ],
+)
+def test_a_wrong_field_is_named(raw: object, message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read_config(raw)
+    assert message in str(refused.value)
+
+
+def test_every_wrong_field_is_named_at_once() -> None:
+    with pytest.raises(ConfigError) as refused:
+        read_config({"actor_memory_mb": 1, "endpoint": "ftp", "colour": "red"})
+    for field in ("actor_memory_mb", "endpoint", "colour"):
+        assert field in str(refused.value)
+
+
+@pytest.mark.parametrize("node_type", [n for n in PRICES.cache_usd_per_hour if n != "none"])
+def test_every_cache_that_can_be_billed_can_be_chosen(node_type: str) -> None:
+    assert read_config({"cache_node_type": node_type}).cache_memory_mb > 300
+
+
+def test_the_account_takes_machines_off_the_list_and_keeps_its_order() -> None:
+    offered = AccountAnswer(offered_instance_types=frozenset({"g4dn.2xlarge", "g6.2xlarge"}))
+    assert read_config({}).learner_types(offered) == ("g6.2xlarge", "g4dn.2xlarge")
+
+
+def test_an_account_nobody_asked_leaves_the_list_as_it_is() -> None:
+    config = read_config({})
+    assert config.learner_types(read_account(None)) == config.learner_instance_types
+
+
+def test_an_account_that_offers_nothing_of_the_list_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"none of p3\.2xlarge, g6.*is offered here"):
+        read_config({}).learner_types(AccountAnswer(offered_instance_types=frozenset()))
+
+
+def test_a_malformed_record_of_the_account_is_refused() -> None:
+    with pytest.raises(ConfigError, match="run `nitro doctor --aws` again"):
+        read_account({"lambda_concurrency": "many"})
+
+
+@pytest.mark.parametrize(("limit", "fits"), [(None, True), (300, True), (299, False), (10, False)])
+def test_no_more_concurrency_is_reserved_than_the_account_can_spare(
+    limit: int | None, fits: bool
+) -> None:
+    config, account = read_config({}), AccountAnswer(lambda_concurrency=limit)
+    if fits:
+        check_concurrency(config, account)
+        return
+    with pytest.raises(ConfigError, match="L-B99A9384"):
+        check_concurrency(config, account)

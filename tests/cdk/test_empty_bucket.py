@@ -1,0 +1,70 @@
+"""Emptying the bucket of runs, against S3 and CloudFormation as moto speaks them."""
+
+import io
+import json
+
+import boto3
+import pytest
+
+from cdk.config import read_config
+from cdk.empty_bucket import bucket_of, empty, main
+
+_TEMPLATE = {
+    "Resources": {"Runs": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": "runs-to-go"}}},
+    "Outputs": {"RunsBucket": {"Value": {"Ref": "Runs"}}},
+}
+
+
+@pytest.fixture
+def stack(aws: str) -> str:
+    boto3.client("cloudformation").create_stack(
+        StackName="nitro-to-go", TemplateBody=json.dumps(_TEMPLATE)
+    )
+    return "nitro-to-go"
+
+
+@pytest.mark.usefixtures("aws")
+def test_every_object_goes(stack: str) -> None:
+    client = boto3.client("s3")
+    for number in range(3):
+        client.put_object(Bucket="runs-to-go", Key=f"runs/job/{number}", Body=b"")
+
+    assert empty(bucket_of(stack)) == 3
+
+    assert "Contents" not in client.list_objects_v2(Bucket="runs-to-go")
+    assert empty(bucket_of(stack)) == 0
+
+
+@pytest.mark.usefixtures("aws")
+def test_another_stacks_buckets_are_left_alone() -> None:
+    other = _TEMPLATE | {"Outputs": {"Data": {"Value": "precious"}}}
+    other["Resources"] = {"Topic": {"Type": "AWS::SNS::Topic"}}
+    boto3.client("cloudformation").create_stack(
+        StackName="somebody-elses", TemplateBody=json.dumps(other)
+    )
+    with pytest.raises(LookupError, match="somebody-elses"):
+        bucket_of("somebody-elses")
+
+
+@pytest.mark.usefixtures("aws")
+@pytest.mark.parametrize("answer", ["", "n\n", "no\n"])
+def test_it_asks_first(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    stack, bucket = read_config({}).name, "runs-to-stay"
+    template = json.loads(json.dumps(_TEMPLATE).replace("runs-to-go", bucket))
+    cloud = boto3.client("cloudformation")
+    cloud.create_stack(StackName=stack, TemplateBody=json.dumps(template))
+    boto3.client("s3").put_object(Bucket=bucket, Key="runs/job/job.json", Body=b"{}")
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+
+    assert main([]) == 1
+
+    assert boto3.client("s3").list_objects_v2(Bucket=bucket)["KeyCount"] == 1
+    assert main(["--yes"]) == 0
+    cloud.delete_stack(StackName=stack)
+
+
+def test_an_account_that_cannot_be_asked_is_told_about(
+    aws: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--yes"]) == 1
+    assert "the bucket of runs was not emptied" in capsys.readouterr().err

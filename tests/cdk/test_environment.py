@@ -1,0 +1,119 @@
+"""What the stack tells a process is what the process listens to."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from pydantic_settings import BaseSettings
+
+from functions.actor.settings import Settings as ActorSettings
+from functions.dead_man.handler import Settings as DeadManSettings
+from services.learner.settings import LearnerSettings
+from services.scaler.settings import Settings as ScalerSettings
+from tests.cdk.template import Synthesised, text
+
+_THE_SDKS_OWN = {"AWS_REGION"}
+
+
+def _names(settings: type[BaseSettings]) -> set[str]:
+    prefix = settings.model_config["env_prefix"]
+    fields = settings.model_fields.items()
+    return {f"{prefix}{name.upper()}" for name, field in fields if not field.validation_alias}
+
+
+def _task(stack: Synthesised, service: str) -> dict[str, str]:
+    (container,) = stack.named("AWS::ECS::TaskDefinition", service)["ContainerDefinitions"]
+    return {v["Name"]: text(v["Value"]) for v in container["Environment"]}
+
+
+def _function(stack: Synthesised, name: str) -> dict[str, str]:
+    variables = stack.named("AWS::Lambda::Function", name)["Environment"]["Variables"]
+    return {key: text(value) for key, value in variables.items()}
+
+
+def _secrets(stack: Synthesised, service: str) -> set[str]:
+    (container,) = stack.named("AWS::ECS::TaskDefinition", service)["ContainerDefinitions"]
+    return {secret["Name"] for secret in container["Secrets"]}
+
+
+def _unknown(given: Iterable[str], known: set[str]) -> set[str]:
+    return set(given) - known - _THE_SDKS_OWN
+
+
+def test_every_variable_is_a_setting(synthesised: Synthesised) -> None:
+    assert not _unknown(_task(synthesised, "Scaler"), _names(ScalerSettings))
+    assert not _unknown(_secrets(synthesised, "Scaler"), _names(ScalerSettings))
+    assert not _unknown(_task(synthesised, "Learner"), _names(LearnerSettings))
+    assert not _unknown(_secrets(synthesised, "Learner"), _names(LearnerSettings))
+    assert not _unknown(_function(synthesised, "Actor"), _names(ActorSettings))
+
+
+def _settings(kind: type[Any], given: dict[str, str], patch: pytest.MonkeyPatch) -> Any:
+    for name, value in given.items():
+        patch.setenv(name, value)
+    return kind()
+
+
+def test_the_scaler_starts_with_what_it_is_told(
+    synthesised: Synthesised, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = _settings(ScalerSettings, _task(synthesised, "Scaler"), monkeypatch)
+    assert settings.store == "dynamodb"
+    assert settings.ledger_clock == "wall"
+    assert settings.cache_auth == "iam"
+    assert settings.provisioned_concurrency == 64
+    assert settings.lambda_reserved_concurrency == 200
+    assert settings.lambda_qualifier == "live"
+    assert settings.artifacts.startswith("s3://<StoresRuns")
+    assert settings.longest_job_s == 48 * 3600
+    actor = synthesised.named("AWS::Lambda::Function", "Actor")
+    assert settings.lambda_timeout_s == actor["Timeout"]
+    assert settings.lambda_memory_mb == actor["MemorySize"]
+
+
+def test_the_learner_starts_with_what_it_is_told(
+    synthesised: Synthesised, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = _settings(LearnerSettings, _task(synthesised, "Learner"), monkeypatch)
+    assert settings.device == "cuda"
+    assert settings.cache_auth == "iam"
+    assert settings.artifacts == _task(synthesised, "Scaler")["NITRO_ARTIFACTS"]
+
+
+def test_the_actor_starts_with_what_it_is_told(
+    synthesised: Synthesised, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = _settings(ActorSettings, _function(synthesised, "Actor"), monkeypatch)
+    assert settings.cache_auth == "iam"
+
+
+def test_the_switch_starts_with_what_it_is_told(synthesised: Synthesised) -> None:
+    told = _function(synthesised, "DeadMan")
+    settings = DeadManSettings.read(told)
+    scaler = _task(synthesised, "Scaler")
+    assert settings.table == scaler["NITRO_TABLE"]
+    assert settings.function == scaler["NITRO_LAMBDA_FUNCTION"]
+    assert settings.qualifier == scaler["NITRO_LAMBDA_QUALIFIER"]
+    assert settings.cluster == scaler["NITRO_ECS_CLUSTER"]
+    assert settings.service == scaler["NITRO_ECS_SERVICE"]
+    assert len(told) == 5
+
+
+@pytest.mark.parametrize("role", ["scaler", "learner", "actor"])
+def test_each_role_enters_the_cache_as_itself(synthesised: Synthesised, role: str) -> None:
+    told = (
+        _function(synthesised, "Actor")
+        if role == "actor"
+        else _task(synthesised, role.capitalize())
+    )
+    assert told["NITRO_CACHE_USER"] == f"nitro-{role}"
+    assert told["NITRO_CACHE_NAME"] == "nitro"
+    assert told["NITRO_CACHE_URL"].startswith("rediss://<TrajectoryCache")
+    assert "@" not in told["NITRO_CACHE_URL"]
+
+
+def test_another_name_is_another_deployment(variant: Callable[..., Synthesised]) -> None:
+    stack = variant(name="nitro-two")
+    assert stack.name == "nitro-two"
+    assert _function(stack, "Actor")["NITRO_CACHE_USER"] == "nitro-two-actor"
+    assert stack.only("AWS::ElastiCache::ReplicationGroup")["ReplicationGroupId"] == "nitro-two"

@@ -1,0 +1,112 @@
+"""Who can talk to whom."""
+
+import re
+from collections.abc import Callable
+
+from tests.cdk.template import Synthesised, text
+
+_NOWHERE = "255.255.255.255/32"
+_ALLOWED_IN_DESCRIPTIONS = re.compile(r"^[a-zA-Z0-9. _\-:/()#,@\[\]+=&;{}!$*]{0,255}$")
+_CACHE, _API = 6379, 8080
+
+
+def _group(reference: object) -> str:
+    """Name of a security group: `<NetworkCache3E6613A3.GroupId>` is `Cache`."""
+    name = re.fullmatch(r"<Network(\w+?)[0-9A-F]{8}\.GroupId>", text(reference))
+    assert name, reference
+    return name[1]
+
+
+def _ways_in(stack: Synthesised) -> set[tuple[str, str, int]]:
+    return {
+        (_group(rule["SourceSecurityGroupId"]), _group(rule["GroupId"]), rule["FromPort"])
+        for rule in stack.of_type("AWS::EC2::SecurityGroupIngress").values()
+    }
+
+
+def _ways_out(stack: Synthesised) -> set[tuple[str, str, int]]:
+    between = {
+        (_group(rule["GroupId"]), _group(rule["DestinationSecurityGroupId"]), rule["FromPort"])
+        for rule in stack.of_type("AWS::EC2::SecurityGroupEgress").values()
+    }
+    beyond = {
+        (re.sub(r"^Network|[0-9A-F]{8}$", "", name), rule["CidrIp"], rule["FromPort"])
+        for name, group in stack.of_type("AWS::EC2::SecurityGroup").items()
+        for rule in group["SecurityGroupEgress"]
+        if rule["CidrIp"] != _NOWHERE
+    }
+    return between | beyond
+
+
+def test_connections_go_this_way_and_no_other(synthesised: Synthesised) -> None:
+    inside = {
+        ("Actors", "Cache", _CACHE),
+        ("Scaler", "Cache", _CACHE),
+        ("Learner", "Cache", _CACHE),
+        ("Learner", "Scaler", _API),
+        ("ApiLink", "Scaler", _API),
+    }
+    assert _ways_in(synthesised) == inside
+    assert _ways_out(synthesised) == inside | {
+        ("Scaler", "0.0.0.0/0", 443),
+        ("Learner", "0.0.0.0/0", 443),
+        ("LearnerHost", "0.0.0.0/0", 443),
+    }
+
+
+def test_without_an_endpoint_only_the_learner_reaches_the_scaler(
+    variant: Callable[..., Synthesised],
+) -> None:
+    to_scaler = {rule for rule in _ways_in(variant(endpoint="none")) if rule[1] == "Scaler"}
+    assert to_scaler == {("Learner", "Scaler", _API)}
+
+
+def test_nothing_is_let_in_from_an_address(synthesised: Synthesised) -> None:
+    for group in synthesised.of_type("AWS::EC2::SecurityGroup").values():
+        assert "SecurityGroupIngress" not in group
+    for rule in synthesised.of_type("AWS::EC2::SecurityGroupIngress").values():
+        assert not {"CidrIp", "CidrIpv6", "SourcePrefixListId"} & rule.keys()
+
+
+def test_no_group_keeps_the_default_way_out(synthesised: Synthesised) -> None:
+    for group in synthesised.of_type("AWS::EC2::SecurityGroup").values():
+        assert group["SecurityGroupEgress"], "EC2 would let it talk to anywhere"
+        assert all(rule["IpProtocol"] != "-1" for rule in group["SecurityGroupEgress"])
+
+
+def test_ec2_takes_the_descriptions(synthesised: Synthesised) -> None:
+    described = [
+        rule["Description"]
+        for kind in ("Ingress", "Egress")
+        for rule in synthesised.of_type(f"AWS::EC2::SecurityGroup{kind}").values()
+    ]
+    for group in synthesised.of_type("AWS::EC2::SecurityGroup").values():
+        described.append(group["GroupDescription"])
+        described.extend(rule["Description"] for rule in group["SecurityGroupEgress"])
+    assert [d for d in described if not _ALLOWED_IN_DESCRIPTIONS.match(d)] == []
+
+
+def test_there_is_nothing_to_pay_for_in_the_network(synthesised: Synthesised) -> None:
+    assert not synthesised.of_type("AWS::EC2::NatGateway")
+    assert not synthesised.of_type("AWS::ElasticLoadBalancingV2::LoadBalancer")
+    endpoints = synthesised.of_type("AWS::EC2::VPCEndpoint").values()
+    assert {text(e["ServiceName"]).rsplit(".", 1)[1] for e in endpoints} == {"s3", "dynamodb"}
+    assert {e["VpcEndpointType"] for e in endpoints} == {"Gateway"}
+
+
+def test_the_subnets_of_actors_and_cache_have_no_route(synthesised: Synthesised) -> None:
+    routes = [text(r["RouteTableId"]) for r in synthesised.of_type("AWS::EC2::Route").values()]
+    for endpoint in synthesised.of_type("AWS::EC2::VPCEndpoint").values():
+        routes += [text(table) for table in endpoint["RouteTableIds"]]
+    assert routes
+    assert [table for table in routes if "VpcactorsSubnet" in table] == []
+    in_isolated = [
+        *synthesised.only("AWS::ElastiCache::SubnetGroup")["SubnetIds"],
+        *synthesised.named("AWS::Lambda::Function", "Actor")["VpcConfig"]["SubnetIds"],
+    ]
+    assert len(in_isolated) == 4
+    assert all("VpcactorsSubnet" in text(subnet) for subnet in in_isolated)
+
+
+def test_refused_traffic_is_logged(synthesised: Synthesised) -> None:
+    assert synthesised.only("AWS::EC2::FlowLog")["TrafficType"] == "REJECT"

