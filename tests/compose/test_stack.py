@@ -1,0 +1,211 @@
+"""The whole system in containers: it trains, keeps to itself, survives, and leaves no trace."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import httpx
+import pytest
+
+from nitro.client import ApiUnreachableError, NitroClient
+from shared.job_spec import JobSpec
+from shared.jobs import FINISHED, Job
+from tests.compose import docker
+from tests.compose.images import inspect
+from tests.compose.stack import SERVICES, Stack
+from tests.compose.wheelhouse import ROOT
+from tests.e2e.runs import final_weights, tiny
+
+pytestmark = pytest.mark.compose
+
+PATIENCE_S = 400.0
+"""Bound on any wait, far above what the work takes."""
+NUM_ROUNDS = 40
+STEPS = 2048
+
+
+T = TypeVar("T")
+
+
+def wait_for(what: str, look: Callable[[], T | None]) -> T:
+    """Return the first thing that is seen and not None."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    pause = threading.Event()
+    while (seen := look()) is None:
+        assert time.monotonic() < give_up_at, f"waited in vain for {what}"
+        pause.wait(0.1)
+    return seen
+
+
+def wait_ready(stack: Stack) -> None:
+    def ready() -> bool | None:
+        try:
+            return httpx.get(f"{stack.api_url}/readyz").status_code == 200 or None
+        except httpx.HTTPError:
+            return None
+
+    wait_for("the scaler", ready)
+
+
+def wait_job(client: NitroClient, job_id: str, condition: Callable[[Job], bool]) -> Job:
+    """Return the job once the condition holds; calls that find no scaler are made again."""
+
+    def look() -> Job | None:
+        try:
+            job = client.get(job_id)
+        except ApiUnreachableError:
+            return None
+        return job if condition(job) else None
+
+    return wait_for(f"job {job_id}", look)
+
+
+def has_ended(job: Job) -> bool:
+    return job.status in FINISHED
+
+
+def wait_rounds(client: NitroClient, job_id: str, num_rounds: int) -> None:
+    job = wait_job(client, job_id, lambda job: has_ended(job) or job.progress.rounds >= num_rounds)
+    assert not has_ended(job), f"{job.status} after {job.progress.rounds} rounds: {job.error}"
+
+
+def kill_and_wait_for_restart(stack: Stack, service: str) -> None:
+    before = stack.restarts(service)
+    stack.kill(service)
+    wait_for(
+        f"Docker to start {service} again",
+        lambda: stack.restarts(service) > before or None,
+    )
+
+
+def spec() -> JobSpec:
+    return tiny(
+        seed=11,
+        steps_per_actor=STEPS,
+        scaling={"policy": "fixed", "num_actors": 8},
+        stop={"max_rounds": NUM_ROUNDS},
+        evaluation={"every_rounds": 0},
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Id of a job that `nitro train` submitted over REST and followed to its end."""
+    folder = tmp_path_factory.mktemp("cli")
+    file = folder / "job.json"
+    file.write_text(spec().model_dump_json(), encoding="utf-8")
+    wait_ready(stack)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "nitro.cli", "train", "--json", "--spec", str(file)),
+            *("--api-url", stack.api_url, "--runs-dir", str(folder)),
+        ],
+        env={**os.environ, "NITRO_TOKEN_FILE": str(stack.token_file)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stderr}\n{stack.logs()}"
+    summary = json.loads(done.stdout)
+    assert (summary["status"], summary["rounds"]) == ("succeeded", NUM_ROUNDS)
+    assert summary["env_steps"] == NUM_ROUNDS * 8 * STEPS
+    return str(summary["job_id"])
+
+
+def test_cartpole_trains_over_rest_to_its_end_and_leaves_a_run_folder(
+    stack: Stack, trained: str, tmp_path: Path
+) -> None:
+    stack.copy_run(trained, tmp_path)
+    written = {path.name for path in (tmp_path / trained).iterdir()}
+    assert {"job.json", "rounds.jsonl", "ledger.jsonl", "checkpoints"} <= written
+
+
+def test_an_actor_the_scaler_and_the_learner_are_killed_and_the_job_ends_as_if_nothing_had_been(
+    stack: Stack, trained: str, tmp_path: Path
+) -> None:
+    with stack.client() as client:
+        job_id = client.submit(spec()).job_id
+        for num_rounds, victim in ((3, "actor"), (12, "scaler"), (22, "learner")):
+            wait_rounds(client, job_id, num_rounds)
+            kill_and_wait_for_restart(stack, victim)
+        job = wait_job(client, job_id, has_ended)
+    assert (job.status, job.error, job.progress.rounds) == ("succeeded", None, NUM_ROUNDS), (
+        stack.logs()
+    )
+    stack.copy_run(trained, tmp_path)
+    stack.copy_run(job_id, tmp_path)
+    assert final_weights(tmp_path, job_id) == final_weights(tmp_path, trained)
+
+
+def test_more_actor_containers_are_more_execution_environments(stack: Stack) -> None:
+    stack.up(actors=3)
+    source = (
+        "import json, urllib.request as u; "
+        "print(json.load(u.urlopen('http://127.0.0.1:9000/emulator/stats'))['environments'])"
+    )
+
+    def three() -> bool | None:
+        counts = json.loads(stack.python("emulator", source).replace("'", '"'))
+        return sum(counts.values()) == 3 or None
+
+    assert wait_for("three environments", three)
+
+
+def test_an_actor_reaches_the_cache_and_the_emulator_and_nothing_else(stack: Stack) -> None:
+    elsewhere = [("192.0.2.1", 443), ("8.8.8.8", 53)]
+    for service, port in (("scaler", 8080), ("learner", 8081)):
+        networks = inspect(stack.containers(service)[0])["NetworkSettings"]["Networks"]
+        elsewhere += [(network["IPAddress"], port) for network in networks.values()]
+    source = f"""
+import socket
+def reached(address):
+    try:
+        socket.create_connection(address, timeout=3).close()
+    except OSError:
+        return False
+    return True
+allowed = [("redis", 6379), ("emulator", 9001)]
+print([a for a in allowed if not reached(a)] + [a for a in {elsewhere!r} if reached(a)])
+"""
+    assert stack.python("actor", source) == "[]"
+
+
+def test_the_token_is_in_no_log_and_in_nothing_docker_shows(stack: Stack, trained: str) -> None:
+    assert stack.token not in stack.logs()
+    for service in SERVICES:
+        for container in stack.containers(service):
+            assert stack.token not in docker.run("docker", "inspect", container)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_container_is_locked_up(stack: Stack, service: str) -> None:
+    for container in stack.containers(service):
+        host = inspect(container)["HostConfig"]
+        assert host["ReadonlyRootfs"]
+        assert host["CapDrop"] == ["ALL"]
+        assert "no-new-privileges:true" in host["SecurityOpt"]
+        assert host["Memory"] > 0
+        assert host["NanoCpus"] > 0
+        bindings = [b for bound in (host["PortBindings"] or {}).values() for b in bound]
+        assert all(binding["HostIp"] == "127.0.0.1" for binding in bindings)
+    assert stack.execute(service, "id", "-u").strip() == "10001"
+
+
+def test_without_the_token_nothing_is_told(stack: Stack) -> None:
+    assert httpx.get(f"{stack.api_url}/v1/jobs").status_code == 401
+    wrong = {"Authorization": "Bearer wrong"}
+    assert httpx.get(f"{stack.api_url}/v1/jobs", headers=wrong).status_code == 401
+
+
+def test_down_leaves_nothing(stack: Stack) -> None:
+    stack.down()
+    for kind in ("container", "volume", "network"):
+        assert docker.labelled(kind, stack.project) == []
