@@ -107,6 +107,7 @@ class IdleLearner:
                 raise RuntimeError(f"round {plan.round}: {failed or 'actors did not answer'}")
             waiting -= len(arrivals)
         self._cache.close_round(self._job_id, plan.round)
+        self._cache.free_round(self._job_id, plan.round)
 
     def _curvature(self) -> Curvature:
         return Curvature(
