@@ -23,6 +23,7 @@ from shared.environment_spec import (
     ObservationSpec,
 )
 from shared.job_spec import EnvironmentRef, EnvKwarg
+from shared.mujoco_health import remember_health
 
 Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
 
@@ -82,7 +83,9 @@ def make_environment(ref: EnvironmentRef) -> Env:
     wrappers = _wrapper_types(made)
     if len(set(wrappers)) < len(wrappers) or not _PLAIN_WRAPPERS.issuperset(wrappers):
         return made  # more than one time limit, or a change of observations, rewards or ends
-    return StepLimit(made.unwrapped, max_episode_steps=_max_episode_steps(made))
+    bare = made.unwrapped
+    remember_health(bare)
+    return StepLimit(bare, max_episode_steps=_max_episode_steps(made))
 
 
 def describe(ref: EnvironmentRef) -> EnvironmentSpec:
