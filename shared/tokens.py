@@ -23,13 +23,15 @@ def read_token(token: SecretStr | None, path: Path | None) -> str | None:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise TokenError(
-            f"NITRO_TOKEN_FILE: cannot read {path} ({error.strerror}); "
+            f"NITRO_TOKEN_FILE: cannot read the token file {path} ({error.strerror}); "
             "set NITRO_TOKEN or NITRO_TOKEN_FILE"
         ) from error
     except UnicodeDecodeError:
         # Not chained: the error quotes what the file holds.
-        raise TokenError(f"NITRO_TOKEN_FILE: {path} is no text; write the token into it") from None
-    return _sendable(text, source=f"NITRO_TOKEN_FILE: {path}")
+        raise TokenError(
+            f"NITRO_TOKEN_FILE: the token file {path} is no text; write the token into it"
+        ) from None
+    return _sendable(text, source=f"NITRO_TOKEN_FILE: the token file {path}")
 
 
 def _sendable(text: str, *, source: str) -> str:

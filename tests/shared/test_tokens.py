@@ -29,7 +29,7 @@ def test_what_no_header_can_carry_is_refused_by_its_source_and_never_quoted(
 
 
 def test_a_file_that_cannot_be_read_or_is_no_text_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TokenError, match=f"cannot read {tmp_path}"):
+    with pytest.raises(TokenError, match=f"cannot read the token file {tmp_path}"):
         read_token(None, tmp_path)
     binary = tmp_path / "binary"
     binary.write_bytes(b"\xff\xfe\x00")
