@@ -118,7 +118,7 @@ def test_a_port_in_use_is_named_with_its_setting_before_any_work_is_taken(
     [
         ("LEARNER_PORT", "70000", "NITRO_LEARNER_PORT"),
         ("SCALER_URL", "ftp://scaler", "NITRO_SCALER_URL"),
-        ("TOKEN_FILE", "/nowhere/token", "NITRO_TOKEN_FILE /nowhere/token"),
+        ("TOKEN_FILE", "/nowhere/token", "the token file /nowhere/token"),
     ],
 )
 def test_a_wrong_setting_is_named_as_its_variable(
