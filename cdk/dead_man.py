@@ -52,6 +52,6 @@ def _code() -> lambda_.Code:
     """Return a package of the switch's own folder, at the path its handler is imported by."""
     return lambda_.Code.from_asset(
         str(REPOSITORY),
-        exclude=["*", "!functions/dead_man/*.py"],
+        exclude=["*", "!functions/__init__.py", "!functions/dead_man/*.py"],
         ignore_mode=IgnoreMode.DOCKER,
     )

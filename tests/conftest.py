@@ -2,6 +2,7 @@
 
 import logging
 import os
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -23,14 +24,22 @@ def cache_url(cache_server: ValkeyServer) -> str:
 @pytest.fixture(scope="session")
 def aws_server() -> Iterator[str]:
     """URL of a server that answers as S3 and DynamoDB do; started by whoever first asks for it."""
-    from moto.server import ThreadedMotoServer  # slow to import
+    from moto.moto_server.werkzeug_app import (  # slow to import
+        DomainDispatcherApplication,
+        create_backend_app,
+    )
+    from werkzeug.serving import make_server
 
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    app = DomainDispatcherApplication(create_backend_app)
+    # One request at a time: moto checks a transaction's conditions and writes it in two steps.
+    server = make_server("127.0.0.1", 0, app, threaded=False)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
 
 
 @pytest.fixture

@@ -15,7 +15,11 @@ def _package(stack: Synthesised) -> Path:
 def test_the_package_is_the_switch_and_nothing_else(synthesised: Synthesised) -> None:
     folder = _package(synthesised)
     files = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
-    assert files == {"functions/dead_man/__init__.py", "functions/dead_man/handler.py"}
+    assert files == {
+        "functions/__init__.py",
+        "functions/dead_man/__init__.py",
+        "functions/dead_man/handler.py",
+    }
 
 
 def test_lambda_finds_the_handler_in_the_package(synthesised: Synthesised) -> None:
