@@ -21,11 +21,15 @@ def remember_health(env: gymnasium.Env[Any, Any]) -> None:
     is_mujoco = any(base.__module__ == _BASE_MODULE for base in kind.__mro__)
     if not (is_mujoco and isinstance(asked, property) and asked.fget):
         return
+    if kind.do_simulation.__module__ != _BASE_MODULE:
+        return  # it steps its simulation in a way of its own
     ask = asked.fget
 
     def do_simulation(self: Any, ctrl: NDArray[np.floating], n_frames: int) -> None:
+        # Without the base's check of the control's shape: a policy that fits the environment's
+        # action space, which the actor makes sure of, has no other.
         self.remembered_health = None
-        kind.do_simulation(self, ctrl, n_frames)
+        self._step_mujoco_simulation(ctrl, n_frames)
 
     def set_state(self: Any, qpos: NDArray[np.float64], qvel: NDArray[np.float64]) -> None:
         self.remembered_health = None
