@@ -27,6 +27,7 @@ class Fragment:
         """Steps taken so far, counted along T."""
         self._num_steps = num_steps
         self._envs = envs
+        self._steps = [env.step for env in envs]
         self._returns = [0.0] * len(envs)
         self._lengths = [0] * len(envs)
         self._final_observations: list[NDArray[np.float32]] = []
@@ -49,8 +50,8 @@ class Fragment:
     def step(self, actions: Iterable[object]) -> None:
         """Step every environment with its action; start anew what ended, but for the last step."""
         t = self.num_done
-        for b, (env, action) in enumerate(zip(self._envs, actions, strict=True)):
-            observation, reward, terminated, truncated, _ = env.step(action)
+        for b, action in enumerate(actions):
+            observation, reward, terminated, truncated, _ = self._steps[b](action)
             self.reward[t, b] = reward
             self._returns[b] += float(reward)
             self._lengths[b] += 1
@@ -61,7 +62,7 @@ class Fragment:
                 if not terminated:
                     self._keep_final(observation)
                 if t + 1 < self._num_steps:
-                    observation = env.reset()[0]
+                    observation = self._envs[b].reset()[0]
             self.observation[t + 1, b] = observation
         self.num_done = t + 1
 

@@ -118,11 +118,18 @@ def _roll_out(
 ) -> None:
     """Fill the fragment and the sampler's actions; what is not finite goes before what it broke."""
     failure: Exception | None = None
+    # Looked up once: this loop is what an actor is paid for.
+    act, step, observation, action = (
+        sampler.act,
+        fragment.step,
+        fragment.observation,
+        sampler.action,
+    )
     try:
         fragment.start(seed=task.seed)
         for t in range(num_steps):
-            sampler.act(t, fragment.observation[t])
-            fragment.step(translate(sampler.action[t]))
+            act(t, observation[t])
+            step(translate(action[t]))
     except Exception as error:  # an environment may raise anything
         failure = error
     seen = {
