@@ -24,6 +24,15 @@ PICTURE = "plots/run.png"
 
 _BLUE, _ORANGE, _GREEN, _BLACK = "#2463a8", "#d9762b", "#3b8f5a", "#222222"
 _ITEM_COLOURS = ("#2463a8", "#d9762b", "#f0b46b", "#7b5ea7", "#3b8f5a", "#8a8f98")
+_ITEM_LABELS: dict[LedgerItem, str] = {
+    "learner": "learner",
+    "lambda_duration": "actors' time",
+    "lambda_requests": "requests",
+    "provisioned_concurrency": "kept warm",
+    "cache": "cache",
+    "scaler": "scaler",
+}
+"""Short enough for all of them to stand in one row."""
 _STYLE: "dict[RcKeyType, object]" = {
     "font.size": 9.5,
     "axes.spines.top": False,
@@ -197,7 +206,7 @@ def _cost(panel: Axes, run: Run) -> None:
         amounts = [per_item[item][index] * 1000 for index in rounds]
         if any(amounts):
             panel.bar(
-                rounds, amounts, width=0.8, bottom=base, color=colour, label=item.replace("_", " ")
+                rounds, amounts, width=0.8, bottom=base, color=colour, label=_ITEM_LABELS[item]
             )
             base = [low + amount for low, amount in zip(base, amounts, strict=True)]
     panel.set_ylabel("cost per round\n(0.001 USD, projected)")
