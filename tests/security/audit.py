@@ -63,7 +63,7 @@ def verdict(audits: Sequence[Audit | None]) -> tuple[int, str]:
     return NOT_DONE, (
         f"{bar}\nNOT AUDITED: no vulnerability database could be reached, or none knew every "
         f"package\n({most} looked up). This says nothing about the dependencies. Run "
-        f"`make audit` again\nwhere api.osv.dev or pypi.org can be reached.\n{bar}"
+        f"`make audit` again\nwhere a vulnerability service can be reached.\n{bar}"
     )
 
 
