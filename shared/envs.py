@@ -23,7 +23,7 @@ from shared.environment_spec import (
     ObservationSpec,
 )
 from shared.job_spec import EnvironmentRef, EnvKwarg
-from shared.mujoco_health import remember_health
+from shared.mujoco_memo import remember_answers
 
 Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
 
@@ -84,7 +84,7 @@ def make_environment(ref: EnvironmentRef) -> Env:
     if len(set(wrappers)) < len(wrappers) or not _PLAIN_WRAPPERS.issuperset(wrappers):
         return made  # more than one time limit, or a change of observations, rewards or ends
     bare = made.unwrapped
-    remember_health(bare)
+    remember_answers(bare)
     return StepLimit(bare, max_episode_steps=_max_episode_steps(made))
 
 

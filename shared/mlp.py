@@ -30,16 +30,18 @@ class Mlp:
                     f"layer {i} has weight {weight.shape} and bias {bias.shape}, "
                     f"expected (n, {inputs}) and (n,)"
                 )
-        self._weights = [np.ascontiguousarray(weight.T) for weight in weights]  # [in, out]
-        # As rows: one row of values plus one of biases needs no broadcasting, which would cost
-        # NumPy more than the addition itself.
-        self._biases = [bias.reshape(1, -1).copy() for bias in biases]
+        # Weights [in, out]. Biases as rows: one row of values plus one of biases needs no
+        # broadcasting, which would cost NumPy more than the addition itself.
+        *self._hidden, self._last = [
+            (np.ascontiguousarray(weight.T), bias.reshape(1, -1).copy())
+            for weight, bias in zip(weights, biases, strict=True)
+        ]
         self.input_size: int = weights[0].shape[1]
         self.output_size: int = weights[-1].shape[0]
 
     def buffers(self, num_rows: int) -> list[Float32]:
         """Return scratch for the hidden layers of `forward` calls with this many rows."""
-        return [np.empty((num_rows, bias.size), np.float32) for bias in self._biases[:-1]]
+        return [np.empty((num_rows, bias.size), np.float32) for _, bias in self._hidden]
 
     def forward(self, inputs: Float32, *, out: Float32, buffers: Sequence[Float32]) -> Float32:
         """Compute the network's outputs.
@@ -50,9 +52,10 @@ class Mlp:
             buffers: What `buffers(B)` returned; overwritten.
         """
         values = inputs
-        for weight, bias, buffer in zip(self._weights, self._biases, buffers, strict=False):
+        for (weight, bias), buffer in zip(self._hidden, buffers, strict=True):
             values.dot(weight, buffer)
             np.add(buffer, bias, buffer)
             values = np.tanh(buffer, buffer)
-        values.dot(self._weights[-1], out)
-        return np.add(out, self._biases[-1], out)
+        weight, bias = self._last
+        values.dot(weight, out)
+        return np.add(out, bias, out)

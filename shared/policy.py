@@ -132,14 +132,17 @@ class ActionScale:
         # Halved before they are subtracted: the bounds may be as far apart as float32 goes.
         half, centre = high / 2 - low / 2, high / 2 + low / 2
         self._half = half.astype(np.float32)
-        self._centre = centre.astype(np.float32)
+        # None where it adds nothing: an addition less per step.
+        self._centre = centre.astype(np.float32) if centre.any() else None
         self._low = low.astype(np.float32)
         self._high = high.astype(np.float32)
         self._is_identity = bool(np.all(low == -1) and np.all(high == 1))
 
     def apply(self, action: Action) -> Float32:
         """Return new actions for the environment; fastest where shapes equal the bounds'."""
-        scaled = action if self._is_identity else action * self._half + self._centre
+        scaled = action if self._is_identity else action * self._half
+        if self._centre is not None:
+            scaled = scaled + self._centre
         clipped: Float32 = np.minimum(np.maximum(scaled, self._low), self._high)
         return clipped
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
-from numpy.typing import NDArray
 
 from functions.actor.fragment import Fragment, noise_generator
 from shared.contracts import RolloutTask
@@ -146,12 +145,12 @@ def _failure(task: RolloutTask, step: int, error: Exception) -> RolloutError:
     return RolloutError(f"{task.env.env_id} failed at step {step}: {error!r}")
 
 
-def _check_finite(env_id: str, arrays: Mapping[str, NDArray[np.generic]]) -> None:
+def _check_finite(env_id: str, arrays: Mapping[str, Action]) -> None:
     """Refuse NaN and infinity, naming what came first: the later ones only follow from it."""
     first = [
-        (int(step), name)
+        (int(np.argwhere(~np.isfinite(array))[0, 0]), name)
         for name, array in arrays.items()
-        for step in np.argwhere(~np.isfinite(array.astype(np.float64)))[:1, 0]
+        if not np.isfinite(array).all()
     ]
     if first:
         step, name = min(first, key=lambda bad: bad[0])

@@ -141,7 +141,9 @@ class Dispatcher:
         self._running[invocation.request_id] = environment
         invocation.timers.append(loop.call_later(self._timeout_s, self._time_out, environment))
         crash_delay_s = self._faults.crash_delay_s()
-        if crash_delay_s is not None:
+        if crash_delay_s == 0:
+            self._crash(environment)  # before the event reaches it: a fast function could finish
+        elif crash_delay_s is not None:
             timer = loop.call_later(crash_delay_s, self._crash, environment)
             invocation.timers.append(timer)
 

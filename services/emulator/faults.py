@@ -25,7 +25,8 @@ class FaultSettings(BaseModel):
     crash_next: int = Field(default=0, ge=0)
     """The next n invocations to start lose their environment whatever the rate."""
     crash_after_ms: float = Field(default=0.0, ge=0)
-    """Time from an invocation's start to the kill; an invocation that ended earlier is spared."""
+    """Time from an invocation's start to the kill; an invocation that ended earlier is spared.
+    0 kills before the function sees the event."""
     start_delay_ms: float = Field(default=0.0, ge=0)
     """Time every accepted invocation waits before it may start (slow placement)."""
     duplicate_rate: float = Field(default=0.0, ge=0, le=1)

@@ -1,0 +1,76 @@
+"""Asking a MuJoCo environment once per state what it asks itself twice.
+
+Gymnasium's walkers test their health for the reward and again for the end of the episode; in Hopper
+each test costs a tenth of a simulation step. Its humanoids weigh the body's centre at the end of a
+step and again, in the same state, at the start of the next. The state does not change between, so
+the answers are kept until the simulation moves on: observations, rewards and ends stay the same to
+the last bit.
+"""
+
+from types import FunctionType
+from typing import Any, cast
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.mujoco_humanoid import lean_humanoid
+
+_BASE_MODULE = "gymnasium.envs.mujoco.mujoco_env"
+
+
+def remember_answers(env: gymnasium.Env[Any, Any]) -> None:
+    """Make a bare environment remember its health and its body's centre, where it has them."""
+    kind: Any = type(env)
+    asked = getattr(kind, "is_healthy", None)
+    is_mujoco = any(base.__module__ == _BASE_MODULE for base in kind.__mro__)
+    if not (is_mujoco and isinstance(asked, property) and asked.fget):
+        return
+    if kind.do_simulation.__module__ != _BASE_MODULE:
+        return  # it steps its simulation in a way of its own
+    ask = asked.fget
+
+    def do_simulation(self: Any, ctrl: NDArray[np.floating], n_frames: int) -> None:
+        # Without the base's check of the control's shape: a policy that fits the environment's
+        # action space, which the actor makes sure of, has no other.
+        self.remembered_health = self.remembered_centre = None
+        self._step_mujoco_simulation(ctrl, n_frames)
+
+    def set_state(self: Any, qpos: NDArray[np.float64], qvel: NDArray[np.float64]) -> None:
+        self.remembered_health = self.remembered_centre = None
+        kind.set_state(self, qpos, qvel)
+
+    def is_healthy(self: Any) -> object:
+        if self.remembered_health is None:
+            self.remembered_health = ask(self)
+        return self.remembered_health
+
+    overrides = {
+        "__module__": kind.__module__,
+        "do_simulation": do_simulation,
+        "set_state": set_state,
+        "is_healthy": property(is_healthy),
+    }
+    remembering = cast("Any", env)
+    step = kind.step
+    if isinstance(step, FunctionType) and "mass_center" in step.__globals__:
+        overrides["step"] = _step_remembering_the_centre(remembering, step)
+    overrides |= lean_humanoid(remembering)
+    remembering.remembered_health = remembering.remembered_centre = None
+    remembering.__class__ = type(kind.__name__, (kind,), overrides)
+
+
+def _step_remembering_the_centre(env: Any, step: FunctionType) -> FunctionType:
+    """Return the environment's own step, which finds a remembering `mass_center` beside it.
+
+    The library's module keeps its function: other environments of the process are left alone.
+    """
+    weigh = step.__globals__["mass_center"]
+
+    def mass_center(model: object, data: object) -> object:
+        if env.remembered_centre is None:
+            env.remembered_centre = weigh(model, data)
+        return env.remembered_centre
+
+    names = {**step.__globals__, "mass_center": mass_center}
+    return FunctionType(step.__code__, names, step.__name__, step.__defaults__, step.__closure__)
