@@ -14,7 +14,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.mujoco_humanoid import lean_humanoid
+from shared.mujoco_lean import lean_parts
 
 _BASE_MODULE = "gymnasium.envs.mujoco.mujoco_env"
 
@@ -22,7 +22,8 @@ _BASE_MODULE = "gymnasium.envs.mujoco.mujoco_env"
 def remember_answers(env: gymnasium.Env[Any, Any]) -> None:
     """Make a bare environment remember its health and its body's centre, where it has them."""
     kind: Any = type(env)
-    asked = getattr(kind, "is_healthy", None)
+    lean = lean_parts(env)
+    asked = lean.pop("is_healthy", getattr(kind, "is_healthy", None))
     is_mujoco = any(base.__module__ == _BASE_MODULE for base in kind.__mro__)
     if not (is_mujoco and isinstance(asked, property) and asked.fget):
         return
@@ -46,6 +47,7 @@ def remember_answers(env: gymnasium.Env[Any, Any]) -> None:
         return self.remembered_health
 
     overrides = {
+        **lean,
         "__module__": kind.__module__,
         "do_simulation": do_simulation,
         "set_state": set_state,
@@ -55,7 +57,6 @@ def remember_answers(env: gymnasium.Env[Any, Any]) -> None:
     step = kind.step
     if isinstance(step, FunctionType) and "mass_center" in step.__globals__:
         overrides["step"] = _step_remembering_the_centre(remembering, step)
-    overrides |= lean_humanoid(remembering)
     remembering.remembered_health = remembering.remembered_centre = None
     remembering.__class__ = type(kind.__name__, (kind,), overrides)
 

@@ -14,6 +14,8 @@ from shared.mujoco_memo import remember_answers
     ("env_id", "kwargs"),
     [
         ("Hopper-v5", {}),
+        ("Hopper-v5", {"healthy_state_range": (-2.0, 2.0), "healthy_z_range": (0.0, 9.0)}),
+        ("Hopper-v5", {"exclude_current_positions_from_observation": False}),
         ("Walker2d-v5", {}),
         ("Humanoid-v5", {}),
         (
