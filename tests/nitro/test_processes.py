@@ -106,7 +106,9 @@ def test_ending_what_never_started_does_nothing(make: Make) -> None:
 
 
 def test_the_log_keeps_what_a_failing_process_says_last(make: Make) -> None:
-    process = make((sys.executable, "-c", "print('first'); raise SystemExit('the reason')"))
+    process = make(
+        (sys.executable, "-c", "print('first', flush=True); raise SystemExit('the reason')")
+    )
     started(process)
     process.wait(10)
     assert process.exit_code() == 1
