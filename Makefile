@@ -43,7 +43,7 @@ compose-test: $(VENV)/.dev ## Build the images and prove the whole system in con
 	@$(BIN)/python -m pytest -m compose tests/compose tests/test_extras.py $(ARGS)
 
 audit: $(VENV)/.dev ## Look for known vulnerabilities in what constraints.txt pins
-	@$(BIN)/python -m tests.security.audit constraints.txt
+	@$(BIN)/python -m tests.security.audit $(ARGS) constraints.txt
 
 synth: $(VENV)/.dev node_modules/.installed ## Write the AWS template into cdk.out/ and check it (needs no account)
 	@$(CDK) synth --quiet
@@ -59,8 +59,8 @@ destroy: $(VENV)/.dev node_modules/.installed ## Take the stack out of the AWS a
 	@$(BIN)/python -m cdk.empty_bucket
 	@$(CDK) destroy $(ARGS)
 
-deploy-emulated: $(VENV)/.dev node_modules/.installed .venv-emulator/.installed ## Bootstrap, deploy and destroy in a local AWS emulator
-	@$(BIN)/python -m pytest -m deploy tests/cdk $(ARGS)
+deploy-emulated: $(VENV)/.dev node_modules/.installed .venv-emulator/.installed ## Build, push, deploy, train and destroy in a local AWS emulator (needs Docker)
+	@containers/with_docker.sh --registry $(BIN)/python -m pytest -m deploy tests/cdk $(ARGS)
 
 clean: ## Remove the environments (runs stay)
 	rm -rf $(VENV) .venv-peers .venv-emulator node_modules cdk.out

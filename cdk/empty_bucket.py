@@ -22,22 +22,24 @@ _OUTPUT = "RunsBucket"
 _FAILED = 1
 
 
-def bucket_of(stack: str) -> str:
-    """Return the name of a stack's bucket of runs.
+def bucket_of(stack: str, *, region: str | None = None) -> str:
+    """Return the name of a stack's bucket of runs; without a region, where the SDK is set to look.
 
     Raises:
         LookupError: It has none, so it is no stack of ours.
     """
-    stacks = boto3.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+    stacks = boto3.client("cloudformation", region_name=region).describe_stacks(StackName=stack)[
+        "Stacks"
+    ]
     for output in stacks[0].get("Outputs", []):
         if output["OutputKey"] == _OUTPUT:
             return str(output["OutputValue"])
     raise LookupError(f"stack {stack!r} has no output {_OUTPUT}: is it a stack of Nitro?")
 
 
-def empty(bucket: str) -> int:
+def empty(bucket: str, *, region: str | None = None) -> int:
     """Delete every object of a bucket; return how many there were."""
-    client = boto3.client("s3")
+    client = boto3.client("s3", region_name=region)
     num_deleted = 0
     for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
         names: list[ObjectIdentifierTypeDef] = [
@@ -56,11 +58,11 @@ def main(arguments: Sequence[str]) -> int:
         if config.retain_runs:
             sys.stderr.write("retain_runs is set: the runs stay\n")
             return 0
-        bucket = bucket_of(config.name)
+        bucket = bucket_of(config.name, region=config.region)
         if "--yes" not in arguments and not _confirmed(bucket):
             sys.stderr.write("nothing was deleted\n")
             return _FAILED
-        num_deleted = empty(bucket)
+        num_deleted = empty(bucket, region=config.region)
     except (BotoCoreError, ClientError, ConfigError, LookupError) as error:
         sys.stderr.write(f"the bucket of runs was not emptied: {error}\n")
         return _FAILED

@@ -28,21 +28,6 @@ class GpuCapacity(Construct):
         self.host_role = iam.Role(
             self, "HostRole", assumed_by=iam.ServicePrincipal("ec2.amazonaws.com")
         )
-        template = ec2.LaunchTemplate(
-            self,
-            "Template",
-            machine_image=_machine_image(config),
-            instance_type=ec2.InstanceType(instance_types[0]),
-            role=self.host_role,
-            user_data=_user_data(),
-            security_group=security_group,
-            # Pulls images and talks to ECS; nothing may connect to it.
-            associate_public_ip_address=True,
-            require_imdsv2=True,
-            http_tokens=ec2.LaunchTemplateHttpTokens.REQUIRED,
-            http_put_response_hop_limit=1,
-            block_devices=[_disk(config.learner_disk_gb)],
-        )
         group = autoscaling.AutoScalingGroup(
             self,
             "Group",
@@ -51,7 +36,7 @@ class GpuCapacity(Construct):
             min_capacity=0,
             max_capacity=1,
             mixed_instances_policy=autoscaling.MixedInstancesPolicy(
-                launch_template=template,
+                launch_template=self._template(config, instance_types[0], security_group),
                 launch_template_overrides=[
                     autoscaling.LaunchTemplateOverrides(instance_type=ec2.InstanceType(kind))
                     for kind in instance_types
@@ -73,6 +58,25 @@ class GpuCapacity(Construct):
             enable_managed_termination_protection=False,
             enable_managed_draining=True,
             target_capacity_percent=100,
+        )
+
+    def _template(
+        self, config: NitroConfig, instance_type: str, security_group: ec2.ISecurityGroup
+    ) -> ec2.LaunchTemplate:
+        return ec2.LaunchTemplate(
+            self,
+            "Template",
+            machine_image=_machine_image(config),
+            instance_type=ec2.InstanceType(instance_type),
+            role=self.host_role,
+            user_data=_user_data(),
+            security_group=security_group,
+            # Pulls images and talks to ECS; nothing may connect to it.
+            associate_public_ip_address=True,
+            require_imdsv2=True,
+            http_tokens=ec2.LaunchTemplateHttpTokens.REQUIRED,
+            http_put_response_hop_limit=1,
+            block_devices=[_disk(config.learner_disk_gb)],
         )
 
 

@@ -12,8 +12,8 @@ from cdk.image import service_image
 from cdk.log_group import nitro_log_group
 
 _PORT = 8081
-_CUDA = ""
-"""The package index's own build of torch, which brings CUDA."""
+_TORCH_BUILD = "cuda"
+"""Unless `build_args` says otherwise: the machine below has a GPU, the task insists on it."""
 SCRATCH = "/tmp"
 """A tmpfs of the container's own: the one place it can write to."""
 _SCRATCH_MB = 4096
@@ -39,34 +39,7 @@ class LearnerService(Construct):
         # A task in awsvpc mode on EC2 has no public address: it reaches the VPC and, through the
         # gateway endpoint, S3; images, logs and the token are the machine's business.
         self.task = ecs.Ec2TaskDefinition(self, "Task", network_mode=ecs.NetworkMode.AWS_VPC)
-        linux = locked_down(self)
-        linux.add_tmpfs(
-            ecs.Tmpfs(
-                container_path=SCRATCH,
-                size=_SCRATCH_MB,
-                mount_options=[ecs.TmpfsMountOption.RW, ecs.TmpfsMountOption.NOSUID],
-            )
-        )
-        self.task.add_container(
-            "Learner",
-            container_name="learner",
-            image=service_image(
-                "services/learner/Dockerfile",
-                config=config,
-                build_args={"TORCH_INDEX_URL": config.build_args.get("TORCH_INDEX_URL", _CUDA)},
-            ),
-            environment=environment,
-            secrets={"NITRO_TOKEN": ecs.Secret.from_secrets_manager(token)},
-            gpu_count=1,
-            memory_limit_mib=config.learner_memory_mb,
-            user=USER,
-            readonly_root_filesystem=True,
-            linux_parameters=linux,
-            health_check=pulse(_PORT, start_s=120),
-            logging=log_to(nitro_log_group(self, "Logs", config=config), "learner"),
-            # Time to finish the update under way and store a checkpoint.
-            stop_timeout=Duration.seconds(120),
-        )
+        self._add_container(config=config, environment=environment, token=token)
         self.service = ecs.Ec2Service(
             self,
             "Service",
@@ -88,3 +61,41 @@ class LearnerService(Construct):
         # The cluster knows the capacity provider before the service asks for it, and forgets it
         # after the service is gone; CDK orders neither.
         self.service.node.add_dependency(cluster)
+
+    def _add_container(
+        self, *, config: NitroConfig, environment: dict[str, str], token: secretsmanager.ISecret
+    ) -> None:
+        linux = locked_down(self)
+        linux.add_tmpfs(
+            ecs.Tmpfs(
+                container_path=SCRATCH,
+                size=_SCRATCH_MB,
+                mount_options=[ecs.TmpfsMountOption.RW, ecs.TmpfsMountOption.NOSUID],
+            )
+        )
+        self.task.add_container(
+            "Learner",
+            container_name="learner",
+            image=service_image(
+                "services/learner/Dockerfile", config=config, build_args=_torch(config)
+            ),
+            environment=environment,
+            secrets={"NITRO_TOKEN": ecs.Secret.from_secrets_manager(token)},
+            gpu_count=1,
+            memory_limit_mib=config.learner_memory_mb,
+            user=USER,
+            readonly_root_filesystem=True,
+            linux_parameters=linux,
+            health_check=pulse(_PORT, start_s=120),
+            logging=log_to(nitro_log_group(self, "Logs", config=config), "learner"),
+            # Time to finish the update under way and store a checkpoint.
+            stop_timeout=Duration.seconds(120),
+        )
+
+
+def _torch(config: NitroConfig) -> dict[str, str]:
+    """Return the build arguments that say which torch, and where it is."""
+    return {
+        "TORCH_BUILD": config.build_args.get("TORCH_BUILD", _TORCH_BUILD),
+        "TORCH_INDEX_URL": config.build_args.get("TORCH_INDEX_URL", ""),
+    }

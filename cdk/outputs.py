@@ -6,18 +6,30 @@ from aws_cdk import aws_lambda as lambda_
 
 from cdk.scaler_service import PORT_NUMBER, ScalerService
 from cdk.stores import Stores
+from shared.tokens import TOKEN_HEADER
 
 
 def write_outputs(
     stack: Stack,
     *,
     url: str | None,
+    signed: bool,
     cluster: ecs.ICluster,
     alias: lambda_.Alias,
     stores: Stores,
     scaler: ScalerService,
 ) -> None:
-    """Add the stack's outputs; the token itself is in none of them."""
+    """Add the stack's outputs; the token itself is in none of them.
+
+    Args:
+        stack: Whose outputs they are.
+        url: The endpoint, None without one.
+        signed: Whether the endpoint asks for an AWS signature.
+        cluster: Where both services run.
+        alias: What the scaler invokes.
+        stores: What outlives a process.
+        scaler: What port forwarding leads to.
+    """
     read_token = (
         f"aws secretsmanager get-secret-value --region {stack.region} "
         f"--secret-id {stores.token.secret_arn} --query SecretString --output text"
@@ -36,8 +48,10 @@ def write_outputs(
         stack,
         "FirstCurl",
         "Lists the jobs: none yet",
-        f'curl --fail-with-body -H "Authorization: Bearer $({read_token})" {base}/v1/jobs',
+        f"curl --fail-with-body {_who(stack, read_token, signed=signed)} {base}/v1/jobs",
     )
+    if signed:
+        _output(stack, "SignFor", "Value of NITRO_SIGN_FOR", stack.region)
     _output(stack, "ActorAlias", "The actor, as the scaler invokes it", alias.function_arn)
     _output(stack, "RunsBucket", "Where runs are kept", stores.runs.bucket_name)
     _output(stack, "JobsTable", "Where jobs are kept", stores.jobs.table_name)
@@ -45,6 +59,18 @@ def write_outputs(
 
 def _output(stack: Stack, name: str, description: str, value: str) -> None:
     CfnOutput(stack, name, description=description, value=value)
+
+
+def _who(stack: Stack, read_token: str, *, signed: bool) -> str:
+    """Return curl's options that say who is asking."""
+    if not signed:
+        return f'-H "Authorization: Bearer $({read_token})"'
+    return (
+        f'--aws-sigv4 "aws:amz:{stack.region}:execute-api" '
+        '--user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" '
+        '-H "X-Amz-Security-Token: $AWS_SESSION_TOKEN" '
+        f'-H "{TOKEN_HEADER}: $({read_token})"'
+    )
 
 
 def _port_forward(stack: Stack, cluster: ecs.ICluster, scaler: ScalerService) -> str:

@@ -37,30 +37,8 @@ class ScalerService(Construct):
         token: secretsmanager.ISecret,
     ) -> None:
         super().__init__(scope, id)
-        self.task = ecs.FargateTaskDefinition(
-            self,
-            "Task",
-            cpu=config.scaler_cpu,
-            memory_limit_mib=config.scaler_memory_mb,
-            runtime_platform=ecs.RuntimePlatform(
-                cpu_architecture=ecs.CpuArchitecture.X86_64,
-                operating_system_family=ecs.OperatingSystemFamily.LINUX,
-            ),
-        )
-        self._container = self.task.add_container(
-            "Scaler",
-            container_name=_NAME,
-            image=service_image("services/scaler/Dockerfile", config=config),
-            environment=environment,
-            secrets={"NITRO_TOKEN": ecs.Secret.from_secrets_manager(token)},
-            port_mappings=[ecs.PortMapping(container_port=PORT_NUMBER)],
-            user=USER,
-            readonly_root_filesystem=True,
-            linux_parameters=locked_down(self),
-            health_check=pulse(PORT_NUMBER, start_s=30),
-            logging=log_to(nitro_log_group(self, "Logs", config=config), _NAME),
-            stop_timeout=Duration.seconds(60),
-        )
+        self.task = self._task(config)
+        self._container = self._add_container(config=config, environment=environment, token=token)
         port_forwarding = config.endpoint == "none"
         if port_forwarding:
             self._make_room_for_session_manager()
@@ -84,6 +62,36 @@ class ScalerService(Construct):
         self.discovery = self._discovery(namespace)
         self.service.associate_cloud_map_service(
             service=self.discovery, container=self._container, container_port=PORT_NUMBER
+        )
+
+    def _task(self, config: NitroConfig) -> ecs.FargateTaskDefinition:
+        return ecs.FargateTaskDefinition(
+            self,
+            "Task",
+            cpu=config.scaler_cpu,
+            memory_limit_mib=config.scaler_memory_mb,
+            runtime_platform=ecs.RuntimePlatform(
+                cpu_architecture=ecs.CpuArchitecture.X86_64,
+                operating_system_family=ecs.OperatingSystemFamily.LINUX,
+            ),
+        )
+
+    def _add_container(
+        self, *, config: NitroConfig, environment: dict[str, str], token: secretsmanager.ISecret
+    ) -> ecs.ContainerDefinition:
+        return self.task.add_container(
+            "Scaler",
+            container_name=_NAME,
+            image=service_image("services/scaler/Dockerfile", config=config),
+            environment=environment,
+            secrets={"NITRO_TOKEN": ecs.Secret.from_secrets_manager(token)},
+            port_mappings=[ecs.PortMapping(container_port=PORT_NUMBER)],
+            user=USER,
+            readonly_root_filesystem=True,
+            linux_parameters=locked_down(self),
+            health_check=pulse(PORT_NUMBER, start_s=30),
+            logging=log_to(nitro_log_group(self, "Logs", config=config), _NAME),
+            stop_timeout=Duration.seconds(60),
         )
 
     def _discovery(

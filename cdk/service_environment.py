@@ -51,9 +51,14 @@ def scaler_environment(
     }
 
 
-def learner_environment(*, scaler_url: str, artifacts: str, scratch: str) -> dict[str, str]:
+def learner_environment(
+    *, region: str, scaler_url: str, artifacts: str, scratch: str
+) -> dict[str, str]:
     """Return the learner's variables."""
     return {
+        # ECS tells it to tasks on Fargate only. Without it the SDK would look for the bucket in
+        # us-east-1, where the task has no way to.
+        "AWS_REGION": region,
         "NITRO_SCALER_URL": scaler_url,
         "NITRO_ARTIFACTS": artifacts,
         "NITRO_RUNS_DIR": f"{scratch}/runs",

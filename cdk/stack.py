@@ -199,6 +199,7 @@ class NitroStack(Stack):
             subnets=PUBLIC,
             security_group=self._network.learner,
             environment=learner_environment(
+                region=self.region,
                 scaler_url=scaler_url(self._namespace),
                 artifacts=self.stores.artifacts_url,
                 scratch=SCRATCH,
@@ -270,6 +271,7 @@ class NitroStack(Stack):
         write_outputs(
             self,
             url=self._endpoint.url if self._endpoint else None,
+            signed=self._config.endpoint == "iam",
             cluster=self._cluster,
             alias=self._actor.alias,
             stores=self.stores,

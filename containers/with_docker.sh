@@ -1,19 +1,26 @@
 #!/usr/bin/env bash
 # Runs a command with a Docker engine: the one that answers, else one started for as long.
 #
-# Usage:  containers/with_docker.sh [--or-skip] COMMAND [ARGUMENT…]
+# Usage:  containers/with_docker.sh [--or-skip] [--registry] COMMAND [ARGUMENT…]
 #   --or-skip    when no engine can be had, say so loudly and end with 0 instead of 1
+#   --registry   the command also needs the program docker-registry
 #
-# As root on Debian or Ubuntu it installs the engine, Compose and debootstrap when they are missing.
+# As root on Debian or Ubuntu it installs the engine, Compose, debootstrap and the registry when they
+# are missing.
 set -euo pipefail
 
 or_skip=no
-if [ "${1:-}" = --or-skip ]; then
-  or_skip=yes
+registry=no
+while [ $# -gt 0 ]; do
+  case $1 in
+    --or-skip) or_skip=yes ;;
+    --registry) registry=yes ;;
+    *) break ;;
+  esac
   shift
-fi
+done
 if [ $# -eq 0 ]; then
-  echo "usage: containers/with_docker.sh [--or-skip] COMMAND [ARGUMENT...]" >&2
+  echo "usage: containers/with_docker.sh [--or-skip] [--registry] COMMAND [ARGUMENT...]" >&2
   exit 2
 fi
 
@@ -41,6 +48,8 @@ give_up() {
 }
 command=$*
 
+has_registry() { [ "$registry" = no ] || command -v docker-registry >/dev/null; }
+
 has_compose() { docker compose version >/dev/null 2>&1 || command -v docker-compose >/dev/null; }
 
 install_missing() {
@@ -49,6 +58,7 @@ install_missing() {
   has_compose || missing+=(docker-compose)
   command -v debootstrap >/dev/null || missing+=(debootstrap)
   command -v iptables >/dev/null || missing+=(iptables)
+  has_registry || missing+=(docker-registry)
   if [ ${#missing[@]} -eq 0 ]; then return 0; fi
   echo "with_docker.sh: installing ${missing[*]}" >&2
   command -v apt-get >/dev/null || return 1
@@ -58,8 +68,8 @@ install_missing() {
 
 answers() { docker info >/dev/null 2>&1; }
 
-if ! answers || ! has_compose; then
-  [ "$(id -u)" = 0 ] || give_up "it or Compose is missing, and only root may get them"
+if ! answers || ! has_compose || ! has_registry; then
+  [ "$(id -u)" = 0 ] || give_up "it, Compose or the registry is missing, and only root may get them"
   install_missing || give_up "packages could not be installed"
 fi
 if ! answers; then

@@ -18,6 +18,7 @@ from urllib.parse import quote
 import httpx
 from pydantic import ValidationError
 
+from nitro.aws_signature import AwsSignature
 from nitro.errors import EXIT_FAILED, EXIT_USAGE, CommandError
 from shared.billing import JobCost
 from shared.contracts import RoundPage, RoundRecord
@@ -25,6 +26,7 @@ from shared.job_spec import JobSpec
 from shared.jobs import Job, JobPage, JobStatus, ResumeRequest
 from shared.message import Message
 from shared.problem import Problem
+from shared.tokens import TOKEN_HEADER
 
 _RETRY_SAFE = 2
 """Further tries of a connection that could not be opened; nothing was sent, so nothing repeats."""
@@ -61,12 +63,32 @@ def problem_lines(problem: Problem) -> list[str]:
 class NitroClient:
     """Jobs over REST; a context manager that closes its connections."""
 
-    def __init__(self, api_url: str, token: str | None, *, timeout_s: float = 30.0) -> None:
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    def __init__(
+        self,
+        api_url: str,
+        token: str | None,
+        *,
+        timeout_s: float = 30.0,
+        sign_for: str | None = None,
+    ) -> None:
+        """Connect at the first call.
+
+        Args:
+            api_url: Where the API is, `https://host`.
+            token: Its bearer token; None where authentication is off.
+            timeout_s: Longest wait for an answer.
+            sign_for: AWS region to sign every request for, with the AWS credentials at hand: what
+                an API deployed with `endpoint: iam` asks for beside the token.
+
+        Raises:
+            CommandError: Requests cannot be signed.
+        """
+        headers = {} if token is None else _token_header(token, signed=sign_for is not None)
         self._url = api_url.rstrip("/")
         self._http = httpx.Client(
             base_url=self._url,
             headers=headers,
+            auth=None if sign_for is None else AwsSignature(sign_for),
             timeout=timeout_s,
             transport=httpx.HTTPTransport(retries=_RETRY_SAFE),
         )
@@ -174,6 +196,10 @@ class NitroClient:
         if not response.is_success:
             raise ApiError(_problem(response))
         return response
+
+
+def _token_header(token: str, *, signed: bool) -> dict[str, str]:
+    return {TOKEN_HEADER: token} if signed else {"Authorization": f"Bearer {token}"}
 
 
 def _path(job_id: str, *parts: str) -> str:

@@ -27,8 +27,8 @@ def connect(api_url: str | None, runs_dir: Path) -> NitroClient:
     """Return a client for the API that is meant.
 
     Raises:
-        CommandError: There is no address or no token for it.
+        CommandError: There is no address or no token for it, or nothing to sign with.
     """
     settings = read_settings()
     url = api_address(api_url, settings, runs_dir)
-    return NitroClient(url, api_token(url, settings, runs_dir))
+    return NitroClient(url, api_token(url, settings, runs_dir), sign_for=settings.sign_for)

@@ -33,7 +33,8 @@ def doctor(
         bool, typer.Option("--aws", help="Ask the AWS account instead of this machine.")
     ] = False,
     region: Annotated[
-        str | None, typer.Option(help="With --aws: region; default: that of your AWS settings.")
+        str | None,
+        typer.Option(help="With --aws: region; default: that of cdk.json or your AWS settings."),
     ] = None,
     folder: Annotated[
         Path,
@@ -93,7 +94,9 @@ def _examine_account(folder: Path, *, region: str | None, as_json: bool) -> list
     from shared.prices import AWS_US_EAST_1_2026_11 as PRICES
 
     shape = read_shape(folder / CONFIG_FILE)
-    account = ask_account(region=region, instance_types=shape.learner_instance_types)
+    account = ask_account(
+        region=region or shape.region, instance_types=shape.learner_instance_types
+    )
     findings = check_account(account, shape)
     try:
         costs = stack_costs(shape, learner_instance=learner_instance(account, shape), prices=PRICES)

@@ -2,9 +2,10 @@
 
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import SecretStr
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from nitro.errors import CommandError
@@ -29,6 +30,9 @@ class CliSettings(BaseSettings):
     """Bearer token for the API; wins over `token_file`."""
     token_file: Path | None = None
     """File that holds the token."""
+    sign_for: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")] | None = None
+    """AWS region that requests are signed for, with the AWS credentials at hand, where the API asks
+    for an IAM signature as well (`endpoint: iam`)."""
 
 
 def api_address(option: str | None, settings: CliSettings, runs_dir: Path) -> str:

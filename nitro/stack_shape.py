@@ -20,6 +20,8 @@ class StackShape(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
+    region: str | None = None
+    """Region to deploy to; unset means that of the credentials at hand."""
     actor_memory_mb: Annotated[int, Field(ge=128)] = 1024
     """Memory of one actor."""
     actor_concurrency: Annotated[int, Field(ge=1)] = 200

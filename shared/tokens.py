@@ -4,6 +4,9 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+TOKEN_HEADER = "X-Nitro-Token"
+"""Carries the token where `Authorization` is taken: API Gateway's IAM authoriser wants it."""
+
 
 class TokenError(ValueError):
     """There is no usable token; the message names the setting and the fix."""

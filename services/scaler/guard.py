@@ -8,12 +8,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.scaler.problem import problem_response
 from services.scaler.settings import Settings
-from shared.tokens import TokenError, read_token
+from shared.tokens import TOKEN_HEADER, TokenError, read_token
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 """Answered without a token: they tell nothing about jobs."""
 SMALL_BODY_BYTES = 64 * 1024
 LARGE_BODY_BYTES = 1024 * 1024
+_TOKEN_HEADER = TOKEN_HEADER.lower().encode()
+_BEARER = b"Bearer "
 _LARGE_BODIES = re.compile(r"^/v1/jobs/[^/]+/(rounds/[^/]+|finish)$")
 
 
@@ -35,11 +37,15 @@ def load_token(settings: Settings) -> str | None:
 
 
 class BearerGuard:
-    """Refuses requests without the token; a token anywhere but in the header does not count."""
+    """Refuses requests without the token; a token anywhere but in the header does not count.
+
+    The header is `Authorization`, or `X-Nitro-Token` beside an `Authorization` that is not ours to
+    read, such as an AWS signature. Two tokens are none, whichever headers they are in.
+    """
 
     def __init__(self, app: ASGIApp, *, token: str | None) -> None:
         self._app = app
-        self._expected = None if token is None else f"Bearer {token}".encode()
+        self._expected = None if token is None else token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 401 or pass the request on."""
@@ -47,7 +53,9 @@ class BearerGuard:
             await self._app(scope, receive, send)
             return
         response = problem_response(
-            HTTPStatus.UNAUTHORIZED, "send the header 'Authorization: Bearer <token>'"
+            HTTPStatus.UNAUTHORIZED,
+            f"send the header 'Authorization: Bearer <token>' (or '{TOKEN_HEADER}: <token>' beside "
+            "an AWS signature)",
         )
         response.headers["WWW-Authenticate"] = "Bearer"
         await response(scope, receive, send)
@@ -55,8 +63,12 @@ class BearerGuard:
     def _allowed(self, scope: Scope) -> bool:
         if self._expected is None or scope["path"] in OPEN_PATHS:
             return True
-        given = [value for name, value in scope["headers"] if name == b"authorization"]
-        return len(given) == 1 and hmac.compare_digest(given[0], self._expected)
+        authorizations = _values(scope, b"authorization")
+        given = _values(scope, _TOKEN_HEADER)
+        given += [a.removeprefix(_BEARER) for a in authorizations if a.startswith(_BEARER)]
+        if len(authorizations) > 1 or len(given) != 1:
+            return False
+        return hmac.compare_digest(given[0], self._expected)
 
 
 class BodyLimit:
@@ -81,6 +93,10 @@ class BodyLimit:
             await response(scope, receive, send)
             return
         await self._app(scope, _replay(body, receive), send)
+
+
+def _values(scope: Scope, header: bytes) -> list[bytes]:
+    return [value for name, value in scope["headers"] if name == header]
 
 
 async def _read(scope: Scope, receive: Receive, limit: int) -> bytes | None:

@@ -104,13 +104,7 @@ class Parts:
         """
         self._settings = settings
         self._basis = settings.cost_basis()
-        self.board = CacheBoard(
-            TrajectoryCache.connect(
-                settings.cache_url.get_secret_value(),
-                timeout_s=5.0,
-                credentials=settings.cache_credentials(process_credentials()),
-            )
-        )
+        self.board = CacheBoard(_cache(settings))
         self.store = _store(settings)
         self.metrics = Metrics()
         self.bell = WorkBell()
@@ -118,24 +112,8 @@ class Parts:
         self._quota = ConcurrencyQuota(
             self._function.concurrency_limit, ttl_s=settings.account_limit_ttl_s
         )
-        self._invoker = PooledInvoker(
-            self._function,
-            RetryRule(
-                throttle_retries=settings.throttle_retries,
-                first_pause_s=settings.throttle_pause_s,
-                timeout_s=settings.lambda_timeout_s,
-            ),
-            pool_size=settings.invoke_pool_size,
-            limit=lambda: self._quota.known,
-        )
-        self.launches = Launches(
-            self._invoker,
-            self.board,
-            self.metrics,
-            clock=settings.ledger_clock,
-            memory_mb=settings.lambda_memory_mb,
-            timeout_s=settings.lambda_timeout_s,
-        )
+        self._invoker = self._build_invoker()
+        self.launches = self._build_launches()
         self.capacity = build_keeper(
             settings,
             store=self.store,
@@ -191,6 +169,30 @@ class Parts:
         for status in _STATUSES:
             self.metrics.jobs.labels(status=status).set(self.store.count((status,)))
         return self.metrics.render()
+
+    def _build_invoker(self) -> PooledInvoker:
+        settings = self._settings
+        return PooledInvoker(
+            self._function,
+            RetryRule(
+                throttle_retries=settings.throttle_retries,
+                first_pause_s=settings.throttle_pause_s,
+                timeout_s=settings.lambda_timeout_s,
+            ),
+            pool_size=settings.invoke_pool_size,
+            limit=lambda: self._quota.known,
+        )
+
+    def _build_launches(self) -> Launches:
+        settings = self._settings
+        return Launches(
+            self._invoker,
+            self.board,
+            self.metrics,
+            clock=settings.ledger_clock,
+            memory_mb=settings.lambda_memory_mb,
+            timeout_s=settings.lambda_timeout_s,
+        )
 
     def _pricing(self, spec: JobSpec) -> RoundPricing:
         return RoundPricing(
@@ -258,6 +260,14 @@ class Parts:
 
 def _warm_at_most(basis: CostBasis, num_environments: int) -> CostBasis:
     return replace(basis, provisioned=min(basis.provisioned, num_environments))
+
+
+def _cache(settings: Settings) -> TrajectoryCache:
+    return TrajectoryCache.connect(
+        settings.cache_url.get_secret_value(),
+        timeout_s=5.0,
+        credentials=settings.cache_credentials(process_credentials()),
+    )
 
 
 def _store(settings: Settings) -> Store:

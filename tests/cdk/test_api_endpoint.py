@@ -50,6 +50,15 @@ def test_an_iam_signature_can_be_asked_for_as_well(variant: Callable[..., Synthe
     assert {route["AuthorizationType"] for route in routes} == {"AWS_IAM"}
 
 
+def test_who_must_sign_is_told_how(variant: Callable[..., Synthesised]) -> None:
+    stack = variant(endpoint="iam")
+    curl = stack.output("FirstCurl")
+    assert '--aws-sigv4 "aws:amz:<AWS::Region>:execute-api"' in curl
+    assert f'-H "X-Nitro-Token: $({stack.output("ReadToken")})"' in curl
+    assert "Bearer" not in curl
+    assert stack.output("SignFor") == "<AWS::Region>"
+
+
 def test_there_can_be_no_endpoint_at_all(variant: Callable[..., Synthesised]) -> None:
     stack = variant(endpoint="none")
     kinds = {resource["Type"] for resource in stack.template["Resources"].values()}

@@ -5,6 +5,7 @@ import json
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 
 from cdk.config import read_config
 from cdk.empty_bucket import bucket_of, empty, main
@@ -33,6 +34,19 @@ def test_every_object_goes(stack: str) -> None:
 
     assert "Contents" not in client.list_objects_v2(Bucket="runs-to-go")
     assert empty(bucket_of(stack)) == 0
+
+
+@pytest.mark.usefixtures("aws")
+def test_the_configured_region_is_where_it_looks() -> None:
+    cloud = boto3.client("cloudformation", region_name="eu-west-1")
+    template = json.dumps(_TEMPLATE).replace("runs-to-go", "runs-far-away")
+    cloud.create_stack(StackName="nitro-far-away", TemplateBody=template)
+
+    assert bucket_of("nitro-far-away", region="eu-west-1") == "runs-far-away"
+    assert empty("runs-far-away", region="eu-west-1") == 0
+    with pytest.raises(ClientError, match="does not exist"):
+        bucket_of("nitro-far-away")
+    cloud.delete_stack(StackName="nitro-far-away")
 
 
 @pytest.mark.usefixtures("aws")

@@ -1,5 +1,6 @@
 """Scaler and learner as ECS will run them, and the machine below the learner."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -150,3 +151,24 @@ def test_session_manager_gets_two_folders_where_there_is_no_endpoint(
     assert container["ReadonlyRootFilesystem"] is True
     writable = {m["ContainerPath"] for m in container["MountPoints"]}
     assert writable == {"/var/lib/amazon", "/var/log/amazon"}
+
+
+@pytest.mark.parametrize(
+    ("given", "built"),
+    [
+        ({}, {"TORCH_BUILD": "cuda", "TORCH_INDEX_URL": ""}),
+        (
+            {"TORCH_BUILD": "cpu", "TORCH_INDEX_URL": "u", "BASE_IMAGE": "b"},
+            {"TORCH_BUILD": "cpu", "TORCH_INDEX_URL": "u", "BASE_IMAGE": "b"},
+        ),
+    ],
+)
+def test_the_learners_image_holds_cuda_unless_asked_otherwise(
+    variant: Callable[..., Synthesised], given: dict[str, str], built: dict[str, str]
+) -> None:
+    stack = variant(build_args=given)
+    assets = json.loads((stack.folder / f"{stack.name}.assets.json").read_text(encoding="utf-8"))
+    sources = [image["source"] for image in assets["dockerImages"].values()]
+    arguments = {s["dockerFile"]: s.get("dockerBuildArgs", {}) for s in sources}
+    assert arguments["services/learner/Dockerfile"] == built
+    assert not [name for name in arguments["services/scaler/Dockerfile"] if "TORCH" in name]

@@ -25,6 +25,14 @@ def run(
     return done.stdout
 
 
+def said(*command: str) -> str:
+    """Return all that a command wrote, however it ended."""
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    return done.stdout
+
+
 def succeeds(*command: str, timeout_s: float = 120.0) -> bool:
     """Say whether a command ends with 0."""
     try:

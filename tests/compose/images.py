@@ -48,7 +48,7 @@ def inspect(thing: str) -> dict[str, Any]:
 def build(packages: Path) -> Images:
     """Build all images from a folder of packages; Docker's own cache makes a second time short."""
     assert platform.system() == "Linux", "packages are fetched by this machine, which must be Linux"
-    base, redis = _foundations()
+    base, redis = foundations()
     with wheelhouse.served(packages) as url:
         for deployable, dockerfile in DOCKERFILES.items():
             arguments = {"BASE_IMAGE": base, "PIP_ARGS": f"--no-index --find-links {url}"}
@@ -61,7 +61,8 @@ def build(packages: Path) -> Images:
     return Images(base=base, redis=redis)
 
 
-def _foundations() -> tuple[str, str]:
+def foundations() -> tuple[str, str]:
+    """Return base image and Redis image: the usual ones, or one made here where none is reached."""
     if all(
         docker.succeeds("docker", "pull", image, timeout_s=300) for image in (PYTHON_BASE, REDIS)
     ):

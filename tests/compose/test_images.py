@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.compose import docker
+from tests.compose import docker, wheelhouse
 from tests.compose.images import DOCKERFILES, Images, inspect
 
 pytestmark = pytest.mark.compose
@@ -22,6 +22,7 @@ ABSENT = {
     "learner": ("gymnasium", "mujoco", "services.scaler", "functions", "pip"),
 }
 BUDGET_MB = {"actor": 450, "scaler": 250, "emulator": 250}
+LEARNER_CPU_MB = 1300
 
 
 def python(deployable: str, source: str) -> str:
@@ -36,6 +37,14 @@ def python(deployable: str, source: str) -> str:
 @pytest.mark.parametrize("deployable", BUDGET_MB)
 def test_an_image_stays_within_its_budget(images: Images, deployable: str) -> None:
     assert images.size_mb(images.name(deployable)) <= BUDGET_MB[deployable]
+
+
+def test_the_learner_brings_no_cuda_unless_it_is_asked_for(images: Images) -> None:
+    if not list(wheelhouse.packages().glob("torch-*+cpu-*.whl")):
+        pytest.skip("where packages come from here, there is no CPU build of torch")
+    source = "import torch; print(torch.__version__, torch.version.cuda)"
+    assert python("learner", source).endswith("+cpu None")
+    assert images.size_mb(images.name("learner")) <= LEARNER_CPU_MB
 
 
 @pytest.mark.parametrize("deployable", DOCKERFILES)

@@ -4,70 +4,24 @@ import json
 import os
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import httpx
 import pytest
 
-from nitro.client import ApiUnreachableError, NitroClient
+from nitro.client import NitroClient
 from shared.job_spec import JobSpec
-from shared.jobs import FINISHED, Job
 from tests.compose import docker
 from tests.compose.images import inspect
 from tests.compose.stack import SERVICES, Stack
+from tests.compose.waiting import PATIENCE_S, has_ended, wait_for, wait_job, wait_ready
 from tests.compose.wheelhouse import ROOT
 from tests.e2e.runs import final_weights, tiny
 
 pytestmark = pytest.mark.compose
 
-PATIENCE_S = 400.0
-"""Bound on any wait, far above what the work takes."""
 NUM_ROUNDS = 40
 STEPS = 2048
-
-
-T = TypeVar("T")
-
-
-def wait_for(what: str, look: Callable[[], T | None]) -> T:
-    """Return the first thing that is seen and not None."""
-    give_up_at = time.monotonic() + PATIENCE_S
-    pause = threading.Event()
-    while (seen := look()) is None:
-        assert time.monotonic() < give_up_at, f"waited in vain for {what}"
-        pause.wait(0.1)
-    return seen
-
-
-def wait_ready(stack: Stack) -> None:
-    def ready() -> bool | None:
-        try:
-            return httpx.get(f"{stack.api_url}/readyz").status_code == 200 or None
-        except httpx.HTTPError:
-            return None
-
-    wait_for("the scaler", ready)
-
-
-def wait_job(client: NitroClient, job_id: str, condition: Callable[[Job], bool]) -> Job:
-    """Return the job once the condition holds; calls that find no scaler are made again."""
-
-    def look() -> Job | None:
-        try:
-            job = client.get(job_id)
-        except ApiUnreachableError:
-            return None
-        return job if condition(job) else None
-
-    return wait_for(f"job {job_id}", look)
-
-
-def has_ended(job: Job) -> bool:
-    return job.status in FINISHED
 
 
 def wait_rounds(client: NitroClient, job_id: str, num_rounds: int) -> None:
@@ -100,7 +54,7 @@ def trained(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("cli")
     file = folder / "job.json"
     file.write_text(spec().model_dump_json(), encoding="utf-8")
-    wait_ready(stack)
+    wait_ready(stack.api_url)
     done = subprocess.run(
         [
             *(sys.executable, "-m", "nitro.cli", "train", "--json", "--spec", str(file)),

@@ -125,6 +125,13 @@ def test_a_smaller_cap_in_cdk_json_is_enough_for_a_smaller_limit(
 
 
 @pytest.mark.usefixtures("quotas", "lambdas")
+def test_the_region_of_cdk_json_is_the_one_that_is_asked(tmp_path: Path) -> None:
+    config = {"context": {"nitro": {"account": "123456789012", "region": "eu-west-1"}}}
+    (tmp_path / "cdk.json").write_text(json.dumps(config))
+    assert ask(tmp_path)[2]["region"] == "eu-west-1"
+
+
+@pytest.mark.usefixtures("quotas", "lambdas")
 def test_a_region_without_our_machines_is_wrong(tmp_path: Path) -> None:
     config = {"context": {"nitro": {"learner_instance_types": ["p3.2xlarge"]}}}
     (tmp_path / "cdk.json").write_text(json.dumps(config))

@@ -1,17 +1,25 @@
 """Known vulnerabilities in what is pinned: `python -m tests.security.audit constraints.txt`.
 
-pip-audit ends well when it could not look a package up. Here that is a failure of its own, said
-loudly: an audit that did not take place must not look like one that found nothing.
+The databases of OSV and PyPI are asked by pip-audit, which ends well when it could not look a
+package up. Here that is a failure of its own, said loudly: an audit that did not take place must
+not look like one that found nothing. Where neither can be reached, and with `--offline`, the
+database that is part of this tree is searched (`advisories.py`), and its age is told.
 
-Exit codes: 0 nothing is known, 1 something is, 3 no vulnerability database could be reached.
+Exit codes: 0 nothing is known, 1 something is, 3 no vulnerability database could be reached and the
+one of this tree knows nothing.
 """
 
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from tests.security.advisories import Snapshot, read_snapshot
 
 SERVICES = ("osv", "pypi")
 """Databases in the order they are tried: the first that knows every package decides."""
@@ -67,19 +75,65 @@ def verdict(audits: Sequence[Audit | None]) -> tuple[int, str]:
     )
 
 
+def search(pins: Mapping[str, str], snapshot: Snapshot, *, today: date) -> tuple[int, str]:
+    """Return exit code and text for what the database of this tree knows.
+
+    Args:
+        pins: Version by normalised name of the package.
+        snapshot: The database.
+        today: Day that its age is told at.
+    """
+    found = [
+        f"{name} {version}: {', '.join((advisory.id, *advisory.aliases))}"
+        f" (fixed in {', '.join(advisory.fixed_in) or 'no release yet'})"
+        for name, version in sorted(pins.items())
+        for advisory in snapshot.packages.get(name, ())
+        if advisory.affects(version)
+    ]
+    age = (today - date.fromisoformat(snapshot.date)).days
+    source = f"the database of this tree, of {snapshot.date}, {age} days old"
+    if found:
+        return FOUND, "\n".join([f"Known vulnerabilities, by {source}:", *found])
+    return 0, (
+        f"OFFLINE: nothing is known of {len(pins)} packages by {source}.\n"
+        "OFFLINE: what became known since then is not in it; `make audit` asks the online ones."
+    )
+
+
+def read_pins(text: str) -> dict[str, str]:
+    """Return the version by normalised name of each `name==version` line."""
+    lines = [line.split("#")[0].split(";")[0] for line in text.splitlines()]
+    pairs = [line.split("==") for line in lines if "==" in line]
+    return {canonicalize_name(name.strip()): version.strip() for name, version in pairs}
+
+
 def main(arguments: Sequence[str]) -> int:
     """Audit the file named; return the exit code."""
-    if len(arguments) != 1 or not Path(arguments[0]).is_file():
+    offline = "--offline" in arguments
+    files = [Path(argument) for argument in arguments if argument != "--offline"]
+    if len(files) != 1 or not files[0].is_file():
         sys.stderr.write("name one file of pinned requirements, such as constraints.txt\n")
         return 2
+    pins = read_pins(files[0].read_text(encoding="utf-8"))
+    code, text = search(pins, read_snapshot(), today=datetime.now(UTC).date())
+    if not offline:
+        online, said = _ask_online(files[0])
+        if online != NOT_DONE:
+            code, text = online, said
+        else:
+            code, text = code or NOT_DONE, f"{said}\n{text}"
+    sys.stderr.write(f"{text}\n")
+    return code
+
+
+def _ask_online(requirements: Path) -> tuple[int, str]:
     audits: list[Audit | None] = []
     for service in SERVICES:
-        audits.append(read_report(_ask(service, arguments[0])))
+        audits.append(read_report(_ask(service, str(requirements))))
         code, text = verdict(audits)
         if code != NOT_DONE:
             break
-    sys.stderr.write(f"{text}\n")
-    return code
+    return code, text
 
 
 def _ask(service: str, requirements: str) -> str:

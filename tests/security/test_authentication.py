@@ -18,6 +18,11 @@ WRONG = [
     {"Authorization": f"Bearer  {TOKEN}"},
     {"Authorization": f"Basic {TOKEN}"},
     {"Cookie": f"token={TOKEN}; Authorization=Bearer {TOKEN}"},
+    {"X-Nitro-Token": f"{TOKEN}x"},
+    {"X-Nitro-Token": f"Bearer {TOKEN}"},
+    {"X-Nitro-Token": TOKEN, "Authorization": f"Bearer {TOKEN}"},
+    {"X-Nitro-Token": TOKEN, "Authorization": "Bearer wrong"},
+    {"X-Nitro-Token": "wrong", "Authorization": f"Bearer {TOKEN}"},
     {"X-Api-Key": TOKEN, "X-Forwarded-Authorization": f"Bearer {TOKEN}"},
     {"X-Original-URL": "/healthz", "X-Rewrite-URL": "/healthz"},
 ]
@@ -51,9 +56,10 @@ def test_no_route_answers_without_the_right_header(attacked: Scaler) -> None:
 
 def test_a_token_in_the_query_does_not_count(attacked: Scaler) -> None:
     with anonymous(attacked) as http:
-        for name in ("token", "access_token", "Authorization", "authorization"):
+        for name in ("token", "access_token", "Authorization", "authorization", "X-Nitro-Token"):
             for method, path in every_route(attacked):
-                answer = http.request(method, path, params={name: f"Bearer {TOKEN}"})
+                value = TOKEN if name == "X-Nitro-Token" else f"Bearer {TOKEN}"
+                answer = http.request(method, path, params={name: value})
                 assert answer.status_code == 401
 
 
@@ -91,6 +97,13 @@ def test_no_spelling_of_a_path_gets_around_the_guard(attacked: Scaler, target: s
 def test_two_authorization_headers_are_none(attacked: Scaler) -> None:
     twice = request(
         "GET", "/v1/jobs", "Authorization: Bearer wrong", "Connection: close", token=TOKEN
+    )
+    assert send(str(attacked.http.base_url), twice).status == 401
+
+
+def test_two_tokens_are_none(attacked: Scaler) -> None:
+    twice = request(
+        "GET", "/v1/jobs", *2 * [f"X-Nitro-Token: {TOKEN}"], "Connection: close", token=None
     )
     assert send(str(attacked.http.base_url), twice).status == 401
 

@@ -26,9 +26,11 @@ class TlsFront:
 
 
 @contextmanager
-def tls_front(folder: Path, *, host: str, port: int) -> Iterator[TlsFront]:
-    """Listen with TLS on 127.0.0.1 before the server at `host` and `port`."""
-    certificate = _certificate(folder)
+def tls_front(
+    folder: Path, *, host: str, port: int, address: str = "127.0.0.1", listen_port: int = 0
+) -> Iterator[TlsFront]:
+    """Listen with TLS on an address of this machine before the server at `host` and `port`."""
+    certificate = _certificate(folder, address)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, folder / "key.pem")
     loop = asyncio.new_event_loop()
@@ -40,7 +42,7 @@ def tls_front(folder: Path, *, host: str, port: int) -> Iterator[TlsFront]:
         await asyncio.gather(_pump(reader, server_writer), _pump(server_reader, writer))
 
     async def start() -> asyncio.Server:
-        return await asyncio.start_server(relay, "127.0.0.1", 0, ssl=context)
+        return await asyncio.start_server(relay, address, listen_port, ssl=context)
 
     async def stop() -> None:
         server.close()
@@ -67,10 +69,10 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
-def _certificate(folder: Path) -> Path:
+def _certificate(folder: Path, address: str) -> Path:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "cache")])
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    subject = x509.IPAddress(ipaddress.ip_address(address))
     now = datetime.datetime.now(datetime.UTC)
     certificate = (
         x509.CertificateBuilder()
@@ -80,7 +82,7 @@ def _certificate(folder: Path) -> Path:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([subject]), critical=False)
         .sign(key, hashes.SHA256())
     )
     (folder / "key.pem").write_bytes(

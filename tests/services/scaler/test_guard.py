@@ -37,6 +37,17 @@ def test_nothing_but_the_token_in_the_header_gets_in(
         assert TOKEN not in response.text
 
 
+@pytest.mark.parametrize("authorization", [None, "AWS4-HMAC-SHA256 Credential=AKID"])
+def test_a_header_of_its_own_leaves_authorization_to_others(
+    lasting_scaler: Scaler, authorization: str | None
+) -> None:
+    headers = {"X-Nitro-Token": TOKEN}
+    if authorization is not None:
+        headers["Authorization"] = authorization
+    url = lasting_scaler.http.base_url.join("/v1/jobs")
+    assert httpx.get(url, headers=headers).status_code == 200
+
+
 def test_a_token_in_the_query_does_not_count(lasting_scaler: Scaler) -> None:
     url = lasting_scaler.http.base_url.join(f"/v1/jobs?token={TOKEN}&access_token={TOKEN}")
     assert httpx.get(url).status_code == 401

