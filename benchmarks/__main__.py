@@ -19,9 +19,12 @@ NAMES = (
     "actor_rollout",
     "training_throughput",
     "curvature",
+    "curvature_peers",
     "wire",
     "start_up",
     "decision",
+    "many_actors",
+    "overhead",
 )
 """Modules of this package, in the order they are run."""
 _RESULTS = Path(__file__).with_name("results")
@@ -29,7 +32,7 @@ _PLAIN_WIDTH = 140
 """Columns of a table that is not shown on a terminal."""
 _EXAMPLES = """\
 examples:
-  python -m benchmarks                         everything, about five minutes
+  python -m benchmarks                         everything, about ten minutes
   python -m benchmarks wire start_up           two of them
   python -m benchmarks --quick                 does it run at all? saves nothing
   NITRO_PEERS_PYTHON=~/sb3/bin/python python -m benchmarks actor_rollout

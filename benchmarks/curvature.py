@@ -55,10 +55,14 @@ class Contender:
 
 
 def measure(effort: Effort) -> list[Row]:
-    """Measure on a policy after its first update."""
+    """Measure on each network's policy after its first update."""
     configure_torch()
-    progress("one round of rollouts and its update")
-    network, batch = _updated_policy(effort)
+    return [row for name in NETWORKS for row in _rows(name, effort)]
+
+
+def _rows(name: str, effort: Effort) -> list[Row]:
+    progress(f"{name}: one round of rollouts and its update")
+    network, batch = NETWORKS[name](effort)
     rule = DetectorRule()
     few = evenly_spread(batch.num_samples, rule.num_samples)
     everything = torch.arange(batch.num_samples)
@@ -70,11 +74,12 @@ def measure(effort: Effort) -> list[Row]:
         "eigsh": _at_its_best(lambda: _eigsh(network, batch, few, rule), threads),
     }
     contenders["ours"].sample()  # the others are warm from finding their threads
-    progress("measuring its curvature")
+    progress(f"{name}: measuring its curvature")
     samplers = {name: contender.sample for name, contender in contenders.items()}
     samples = interleaved(samplers, repeats=effort.of(7), warm_up=False)
     torch.set_num_threads(threads)
-    return _time_rows(samples, len(few), batch.num_samples) + _value_rows(contenders)
+    rows = _time_rows(samples, len(few), batch.num_samples) + _value_rows(contenders)
+    return [row.model_copy(update={"what": f"{name}: {row.what}"}) for row in rows]
 
 
 def _at_its_best(find: Callable[[], tuple[float, float, int]], threads: int) -> Contender:
@@ -145,6 +150,12 @@ def _updated_policy(effort: Effort) -> tuple[ActorCritic, TrainingBatch]:
     )
     algorithm.update(trajectories)
     return algorithm.network, batch
+
+
+NETWORKS: dict[str, Callable[[Effort], tuple[ActorCritic, TrainingBatch]]] = {
+    "MLP": _updated_policy
+}
+"""What makes a policy and the samples of its last update, by the name rows carry."""
 
 
 def _ours(

@@ -28,9 +28,10 @@ from shared.contracts import (
     RoundTiming,
     TrajectoryCounts,
 )
-from shared.job_spec import EvaluationRule, JobSpec, NitroScaling, StopRule
+from shared.job_spec import EvaluationRule, JobSpec, StopRule
 from shared.jobs import Job
 from shared.message import Message
+from shared.scaling_spec import NitroScaling
 
 TITLE = "The scaler's decision, over HTTP"
 _ROUNDS = 500

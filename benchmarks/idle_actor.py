@@ -3,10 +3,10 @@
 It answers like the real one and stores a result, so that scaler, emulator and cache do all they do.
 """
 
+from benchmarks.made_up import ENVIRONMENT
 from functions.actor.settings import Settings
 from shared.cache import TrajectoryCache
 from shared.contracts import ACTOR_TASK, ActorReport, DescribeTask
-from shared.environment_spec import ContinuousActionSpec, EnvironmentSpec, ObservationSpec
 
 _cache = TrajectoryCache.connect(Settings().cache_url.get_secret_value())
 
@@ -15,13 +15,7 @@ def handler(event: object, context: object) -> dict[str, object]:
     """Answer a task at once."""
     task = ACTOR_TASK.validate_python(event, strict=False)
     if isinstance(task, DescribeTask):
-        return EnvironmentSpec(
-            env_id=task.env.env_id,
-            observation=ObservationSpec(shape=(11,), dtype="float32"),
-            action=ContinuousActionSpec(low=(-1.0,) * 3, high=(1.0,) * 3),
-            max_episode_steps=1000,
-            versions={},
-        ).model_dump(mode="json")
+        return ENVIRONMENT.model_dump(mode="json")
     outcome = _cache.store_result(
         task.job_id, task.round, mode=task.mode, actor_index=task.actor_index, payload=b"idle"
     )

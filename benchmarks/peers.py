@@ -19,7 +19,8 @@ from benchmarks.measurement import progress
 
 _ENVIRONMENT = ROOT / ".venv-peers"
 _SCRIPT = Path(__file__).with_name("stable_baselines3_peer.py")
-_PEERS = ("stable-baselines3==2.9.2",)
+_HESSIAN_SCRIPT = Path(__file__).with_name("hessian_peer.py")
+_PEERS = ("stable-baselines3==2.9.2", "PyHessian==0.1", "hessian-eigenthings==1.0.0a5")
 _SAME_AS_OURS = ("torch", "gymnasium[mujoco]", "mujoco", "numpy")
 """Libraries a peer must not differ in, or the comparison would be theirs."""
 _TAIL_CHARS = 2000
@@ -50,6 +51,15 @@ def stable_baselines3(*arguments: str) -> Contestant:
     return Contestant([str(peer_python(PeerSettings())), "-I", str(_SCRIPT), *arguments])
 
 
+def hessian_library(*arguments: str) -> Contestant:
+    """Return a library for Hessians, installing it if need be (see its script's arguments).
+
+    Raises:
+        PeerError: It cannot be installed.
+    """
+    return Contestant([str(peer_python(PeerSettings())), "-I", str(_HESSIAN_SCRIPT), *arguments])
+
+
 def peer_python(settings: PeerSettings, *, environment: Path = _ENVIRONMENT) -> Path:
     """Return an interpreter that has the peers, installing them if need be.
 
@@ -60,7 +70,7 @@ def peer_python(settings: PeerSettings, *, environment: Path = _ENVIRONMENT) -> 
         if not settings.python.is_file():
             raise PeerError(
                 f"NITRO_PEERS_PYTHON is {settings.python}, which is no file: name an interpreter "
-                "that has stable-baselines3, or unset it"
+                f"that has {', '.join(_PEERS)}, or unset it"
             )
         return settings.python
     python = environment / "bin" / "python"

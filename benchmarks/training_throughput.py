@@ -18,8 +18,9 @@ from nitro.client import NitroClient
 from nitro.local import LocalSystem
 from shared.artifacts import ROUNDS_FILE
 from shared.contracts import RoundLine, RoundResult
-from shared.job_spec import ActorRange, EvaluationRule, FixedScaling, JobSpec, StopRule
+from shared.job_spec import EvaluationRule, JobSpec, StopRule
 from shared.jobs import FINISHED
+from shared.scaling_spec import ActorRange, FixedScaling
 
 TITLE = "Training throughput, Hopper-v5, end to end"
 _ENVIRONMENT = "Hopper-v5"
@@ -41,6 +42,7 @@ class OurTraining:
     client: NitroClient
     runs_dir: Path
     rounds: int
+    num_actors: int = _NUM_ACTORS
     timings: list[RoundResult] = field(default_factory=list)
 
     def sample(self) -> float:
@@ -49,8 +51,8 @@ class OurTraining:
             JobSpec(
                 env_id=_ENVIRONMENT,
                 steps_per_actor=STEPS,
-                actors=ActorRange(min=_NUM_ACTORS, max=_NUM_ACTORS),
-                scaling=FixedScaling(policy="fixed", num_actors=_NUM_ACTORS),
+                actors=ActorRange(min=self.num_actors, max=self.num_actors),
+                scaling=FixedScaling(policy="fixed", num_actors=self.num_actors),
                 stop=StopRule(max_rounds=self.rounds, budget_usd=100.0),
                 evaluation=EvaluationRule(every_rounds=0),
             )

@@ -13,6 +13,7 @@ from nitro.console import examples, reported, show
 from nitro.doctor import EXAMPLES as DOCTOR_EXAMPLES
 from nitro.doctor import doctor
 from nitro.options import RUNS, RunsDir
+from nitro.scheduler_command import app as scheduler
 from nitro.train_command import EXAMPLES, train
 
 app = typer.Typer(
@@ -22,6 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(scheduler, name="scheduler")
 
 
 def main() -> None:
@@ -53,6 +55,15 @@ def _root(
 
 app.command("train", epilog=EXAMPLES)(train)
 app.command("doctor", epilog=DOCTOR_EXAMPLES)(doctor)
+
+
+@app.command(epilog=examples("nitro policies", "nitro train --scaling hydrozoa:5"))
+@reported
+def policies() -> None:
+    """List the scaling policies and their parameters."""
+    from nitro.policy_list import policies_table
+
+    show(policies_table())
 
 
 @app.command(

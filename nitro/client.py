@@ -23,9 +23,10 @@ from nitro.errors import EXIT_FAILED, EXIT_USAGE, CommandError
 from shared.billing import JobCost
 from shared.contracts import RoundPage, RoundRecord
 from shared.job_spec import JobSpec
-from shared.jobs import Job, JobPage, JobStatus, ResumeRequest
+from shared.jobs import Job, JobPage, JobStatus, ResumeRequest, ScalingRequest
 from shared.message import Message
 from shared.problem import Problem
+from shared.scaling_spec import Policy
 from shared.tokens import TOKEN_HEADER
 
 _RETRY_SAFE = 2
@@ -140,6 +141,11 @@ class NitroClient:
         """Continue a stopped or failed job from its last checkpoint."""
         body = ResumeRequest(budget_usd=budget_usd, max_rounds=max_rounds)
         return _parse(Job, self._call("POST", _path(job_id, "resume"), body=body))
+
+    def switch_scaling(self, job_id: str, scaling: Policy) -> Job:
+        """Decide a job's rounds by another policy from the next round on; safe to repeat."""
+        body = ScalingRequest(scaling=scaling)
+        return _parse(Job, self._call("POST", _path(job_id, "scaling"), body=body))
 
     def delete(self, job_id: str) -> None:
         """Forget a finished job and its artifacts."""

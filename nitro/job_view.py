@@ -68,8 +68,17 @@ def job_table(job: Job, cost: JobCost) -> Table:
         ("cost", f"{cost.total_usd:.4f} of {spec.stop.budget_usd:g} USD ({cost.price_table})"),
         *((f"  {item.replace('_', ' ')}", f"{usd:.4f}") for item, usd in cost.by_item.items()),
         ("on AWS (projected)", duration(cost.projected_wall_s)),
+        *(
+            (
+                "on servers (projected)",
+                f"{duration(servers.wall_s)}, {servers.total_usd:.4f} USD "
+                f"({servers.learner_instance} + {servers.actor_instance})",
+            )
+            for servers in cost.serverful
+        ),
         ("algorithm", f"{spec.algorithm} ({spec.preset}), seed {spec.seed}"),
         ("actors", f"{spec.actors.min} to {spec.actors.max}, scaling {spec.scaling.policy}"),
+        *(("", f"scaling {s.scaling.policy} from round {s.round} on") for s in job.switches),
         *((("error", job.error),) if job.error else ()),
     ]
     for name, value in rows:

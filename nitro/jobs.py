@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from nitro.client import NitroClient
 
 app = typer.Typer(
-    help="List, show, stop, resume and delete jobs.",
+    help="List, show, stop, resume, scale and delete jobs.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -96,6 +96,43 @@ def resume(
     with _client(api_url, runs_dir) as client:
         job = client.resume(job_id, budget_usd=budget_usd, max_rounds=rounds)
         typer.echo(f"{job_id}: {job.status}")
+
+
+@app.command(
+    epilog=examples(
+        "nitro jobs scale hopper-v5-3f2a --policy hydrozoa",
+        "nitro jobs scale hopper-v5-3f2a --policy kungfu --set smoothing=0.6",
+        "nitro jobs scale hopper-v5-3f2a --actors 32",
+    )
+)
+@reported
+def scale(
+    job_id: JobName,
+    *,
+    policy: Annotated[
+        str | None,
+        typer.Option(metavar="POLICY[:ARG]", help="As for `nitro train --scaling`."),
+    ] = None,
+    actors: Annotated[
+        int | None, typer.Option(help="Pin the number of actors to this.", min=1)
+    ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the policy; repeatable."),
+    ] = None,
+    api_url: ApiUrl = None,
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """Decide a job's rounds by another policy, or pin their size, from the next round on."""
+    from nitro.scaling_option import build_scaling
+
+    scaling = build_scaling(
+        policy, num_actors=actors, assignments=assignments or [], runs_dir=runs_dir
+    )
+    with _client(api_url, runs_dir) as client:
+        job = client.switch_scaling(job_id, scaling)
+    since = f" from round {job.switches[-1].round} on" if job.switches else ""
+    typer.echo(f"{job_id}: {scaling.policy}{since}")
 
 
 @app.command(epilog=examples("nitro jobs delete hopper-v5-3f2a"))

@@ -11,41 +11,47 @@ from pydantic_core import ErrorDetails
 
 from nitro.errors import CommandError
 from shared.hyperparameters import PpoHyperparameters, resolve
-from shared.job_spec import ActorRange, FixedScaling, JobSpec, NitroScaling
+from shared.job_spec import JobSpec
 from shared.problem import FieldError
+from shared.scaling_spec import POLICIES, ActorRange, NitroScaling
 
 JsonObject = dict[str, JsonValue]
 
-_SCALINGS = ("nitro", "fixed")
 _LONGEST_VALUE = 60
 _YAML_FLOAT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$")
 
 
 def build_spec(
-    *, file: Path | None, options: Mapping[str, JsonValue], assignments: Sequence[str]
+    *,
+    file: Path | None,
+    options: Mapping[str, JsonValue],
+    assignments: Sequence[str],
+    base: JobSpec | None = None,
 ) -> JobSpec:
-    """Merge a specification; later sources win: file, then options, then `--set`.
+    """Merge a specification; later sources win: base, file, then options, then `--set`.
 
     Args:
         file: YAML or JSON file with any of JobSpec's fields.
         options: Values by dotted path, such as `stop.max_rounds`.
         assignments: `path=value` texts; the value is JSON, or else a plain string.
+        base: What holds where nothing else is said, in place of the defaults.
 
     Raises:
         CommandError: The file, an assignment or a field is wrong; one line each.
     """
-    raw: JsonObject = read_spec(file) if file else {}
+    raw: JsonObject = {} if base is None else base.model_dump(mode="json")
+    raw |= read_spec(file) if file else {}
     for path, value in options.items():
-        _assign(raw, path, value)
+        assign(raw, path, value)
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
         if not equals or not path:
             raise CommandError(f"--set: must look like path=value, got {assignment!r}")
-        _assign(raw, path.strip(), _json_or_text(text))
+        assign(raw, path.strip(), json_or_text(text))
     scaling = raw.get("scaling")
     if isinstance(scaling, dict):
         scaling.setdefault("policy", NitroScaling().policy)
-        raw.setdefault("actors", _range_of_fixed(scaling))
+        raw.setdefault("actors", _range_of_counts(scaling))
     try:
         return JobSpec.model_validate(raw)
     except ValidationError as error:
@@ -103,20 +109,6 @@ def parse_actors(text: str) -> JsonObject:
         ) from None
 
 
-def parse_scaling(text: str) -> JsonObject:
-    """Read `nitro`, `fixed` or `fixed:N`.
-
-    Raises:
-        CommandError: It is none of them.
-    """
-    policy, colon, number = text.partition(":")
-    if policy in _SCALINGS and not colon:
-        return {"policy": policy}
-    if policy == "fixed" and number.isascii() and number.isdecimal():
-        return {"policy": policy, "num_actors": int(number)}
-    raise CommandError(f"--scaling: must be nitro or fixed:N, such as fixed:16, got {text!r}")
-
-
 def field_errors(error: ValidationError, *, prefix: str = "") -> list[FieldError]:
     """Return each wrong field with the value and, for an unknown name, the nearest known one."""
     found: list[FieldError] = []
@@ -124,7 +116,7 @@ def field_errors(error: ValidationError, *, prefix: str = "") -> list[FieldError
         field = prefix + ".".join(
             str(part)
             for position, part in enumerate(details["loc"])
-            if not (position == 1 and part in _SCALINGS)  # the tag of the union, not a field
+            if not (position < 2 and part in POLICIES)  # the tag of the union, not a field
         )
         cause = details.get("ctx", {}).get("error")
         if isinstance(cause, ValidationError):
@@ -149,8 +141,7 @@ def known_fields() -> list[str]:
     return sorted(
         {
             *_fields_of(JobSpec, ""),
-            *_fields_of(NitroScaling, "scaling."),
-            *_fields_of(FixedScaling, "scaling."),
+            *(name for model in POLICIES.values() for name in _fields_of(model, "scaling.")),
             *_fields_of(PpoHyperparameters, "hyperparameters."),
         }
     )
@@ -164,7 +155,12 @@ def _fields_of(model: type[BaseModel], prefix: str) -> Iterator[str]:
             yield from _fields_of(kind, f"{prefix}{name}.")
 
 
-def _assign(raw: JsonObject, path: str, value: JsonValue) -> None:
+def assign(raw: JsonObject, path: str, value: JsonValue) -> None:
+    """Set a value by its dotted path.
+
+    Raises:
+        CommandError: A part of the path is a value already.
+    """
     *parents, last = path.split(".")
     node = raw
     for parent in parents:
@@ -175,7 +171,8 @@ def _assign(raw: JsonObject, path: str, value: JsonValue) -> None:
     node[last] = value
 
 
-def _json_or_text(text: str) -> JsonValue:
+def json_or_text(text: str) -> JsonValue:
+    """Read JSON, or else take the text for what it is."""
     try:
         value: JsonValue = json.loads(text)
     except ValueError:
@@ -183,10 +180,11 @@ def _json_or_text(text: str) -> JsonValue:
     return value
 
 
-def _range_of_fixed(scaling: JsonObject) -> JsonObject:
-    """Return the usual range, widened for the number of actors that `fixed` names."""
+def _range_of_counts(scaling: JsonObject) -> JsonObject:
+    """Return the usual range, widened for the numbers of actors that a policy names."""
     default = ActorRange()
-    number = scaling.get("num_actors")
-    if not isinstance(number, int):
+    named = scaling.get("num_actors")
+    numbers = [n for n in (named if isinstance(named, list) else [named]) if isinstance(n, int)]
+    if not numbers:
         return {}
-    return {"min": min(number, default.min), "max": max(number, default.max)}
+    return {"min": min(*numbers, default.min), "max": max(*numbers, default.max)}

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from rich.table import Table
 from rich.text import Text
 
-from shared.billing import JobCost
+from shared.billing import JobCost, ServerfulCost
 from shared.contracts import RoundRecord
 from shared.jobs import Job, JobStatus, StopReason
 
@@ -20,6 +20,12 @@ class Projection(BaseModel):
 
     wall_s: float
     cost_usd: float
+
+
+class OnServers(Projection):
+    """The same run on two servers that are paid for all the time."""
+
+    machines: str
 
 
 class Summary(BaseModel):
@@ -38,6 +44,7 @@ class Summary(BaseModel):
     best_return: float | None
     wall_s: float
     projected: Projection
+    serverful: list[OnServers]
     actors_per_round: list[int]
     run_dir: str | None
     """Run folder, if it is on this machine."""
@@ -65,9 +72,15 @@ def summarise(
         best_return=max(known) if known else None,
         wall_s=round((job.finished_at or 0.0) - (job.started_at or job.finished_at or 0.0), 3),
         projected=Projection(wall_s=cost.projected_wall_s, cost_usd=cost.total_usd),
+        serverful=[_on_servers(servers) for servers in cost.serverful],
         actors_per_round=[record.plan.num_actors for record in records if not record.plan.stop],
         run_dir=str(run_dir) if run_dir else None,
     )
+
+
+def _on_servers(cost: ServerfulCost) -> OnServers:
+    machines = f"{cost.learner_instance} + {cost.actor_instance}"
+    return OnServers(wall_s=cost.wall_s, cost_usd=cost.total_usd, machines=machines)
 
 
 def summary_table(summary: Summary, *, error: str | None, picture: Path | None) -> Table:
@@ -94,9 +107,10 @@ def _rows(summary: Summary, *, error: str | None, picture: Path | None) -> list[
         ("rounds", f"{summary.rounds}   actors per round: {spread}"),
         ("environment steps", f"{summary.env_steps:,}"),
         ("wall time", f"{duration(summary.wall_s)} here"),
-        (
-            "on AWS (projected)",
-            f"{duration(summary.projected.wall_s)}, {summary.projected.cost_usd:.4f} USD",
+        ("on AWS (projected)", _projected(summary.projected)),
+        *(
+            ("on servers (projected)", f"{_projected(servers)} ({servers.machines})")
+            for servers in summary.serverful
         ),
         ("run folder", summary.run_dir or "on the machine of the API"),
     ]
@@ -105,6 +119,10 @@ def _rows(summary: Summary, *, error: str | None, picture: Path | None) -> list[
     if error:
         rows.append(("error", error))
     return rows
+
+
+def _projected(projection: Projection) -> str:
+    return f"{duration(projection.wall_s)}, {projection.cost_usd:.4f} USD"
 
 
 def number(value: float | None) -> str:

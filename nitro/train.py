@@ -105,12 +105,12 @@ def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: Te
     """Train to the end and return the exit code."""
     console = Console(file=None if request.as_json else stdout, stderr=request.as_json)
     if api.system is not None and request.resume is not None:
-        _stop_left_over(api.client, keep=request.resume, console=console)
+        stop_left_over(api.client, keep=request.resume, console=console)
     job = _begin(request, api, interrupts)
     interrupts.armed = True
     if api.system is not None:
         # After submitting: an idempotency key may have named one of them.
-        _stop_left_over(api.client, keep=job.job_id, console=console)
+        stop_left_over(api.client, keep=job.job_id, console=console)
     with progress_view(console) as view:
         view.note(f"job {job.job_id}")
         try:
@@ -136,7 +136,7 @@ def _begin(request: TrainRequest, api: Api, interrupts: Interrupts) -> Job:
     )
 
 
-def _stop_left_over(client: NitroClient, *, keep: str, console: Console) -> None:
+def stop_left_over(client: NitroClient, *, keep: str, console: Console) -> None:
     """Stop jobs a killed system left open, lest the learner goes on with them first."""
     for status in ("queued", "running"):
         for job in client.every_job(status=status):

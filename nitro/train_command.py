@@ -33,7 +33,9 @@ Actors = Annotated[
 Scaling = Annotated[
     str | None,
     typer.Option(
-        metavar="nitro|fixed:N", help="Who decides how many actors.", rich_help_panel=_JOB
+        metavar="POLICY[:ARG]",
+        help="Who decides how many actors; `nitro policies` lists them.",
+        rich_help_panel=_JOB,
     ),
 ]
 Budget = Annotated[
@@ -118,6 +120,8 @@ EXAMPLES = examples(
     "nitro train CartPole-v1 --rounds 20 --seed 1",
     "nitro train Walker2d-v5 --actors 8:64 --budget-usd 2 --target-return 3000",
     "nitro train --scaling fixed:16 --set hyperparameters.learning_rate=3e-4",
+    "nitro train --scaling kungfu --set scaling.smoothing=0.6",
+    "nitro train --scaling schedule:hopper-v5-3f2a --seed 2",
     "nitro train --spec job.yaml --rounds 5 --json",
     "nitro train --resume hopper-v5-3f2a --rounds 100",
 )
@@ -150,7 +154,8 @@ def train(
 
     Ctrl-C stops after the update in hand and keeps the checkpoint; twice kills everything.
     """
-    from nitro.spec_file import parse_actors, parse_scaling
+    from nitro.scaling_option import parse_scaling
+    from nitro.spec_file import parse_actors
     from nitro.train import Choices, make_request
 
     choices = Choices(
@@ -158,7 +163,7 @@ def train(
             "env_id": env,
             "seed": seed,
             "actors": parse_actors(actors) if actors else None,
-            "scaling": parse_scaling(scaling) if scaling else None,
+            "scaling": parse_scaling(scaling, runs_dir=runs_dir) if scaling else None,
             "stop.target_return": target_return,
             "steps_per_actor": steps_per_actor,
             "evaluation.every_rounds": eval_every,
@@ -190,12 +195,14 @@ def _train(request: "TrainRequest", *, api_url: str | None, processes: int | Non
     from nitro.interrupts import Interrupts
     from nitro.train import train as train_job
 
-    with Interrupts() as interrupts, _api(request, api_url, processes) as api:
+    with Interrupts() as interrupts, open_api(request, api_url, processes) as api:
         return train_job(request, api, interrupts=interrupts, stdout=sys.stdout)
 
 
 @contextlib.contextmanager
-def _api(request: "TrainRequest", api_url: str | None, processes: int | None) -> Iterator["Api"]:
+def open_api(
+    request: "TrainRequest", api_url: str | None, processes: int | None
+) -> Iterator["Api"]:
     """Connect to the API that is meant, or else start the local system for as long."""
     from nitro.client import NitroClient
     from nitro.connection import connect, read_settings

@@ -15,6 +15,7 @@ from typing import Protocol
 JOB_FILE = "job.json"
 ROUNDS_FILE = "rounds.jsonl"
 LEDGER_FILE = "ledger.jsonl"
+COST_FILE = "cost.json"
 ENVIRONMENT_FILE = "environment.json"
 CHECKPOINTS = "checkpoints"
 

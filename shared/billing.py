@@ -26,6 +26,26 @@ class LedgerLine(Message):
     amount_usd: NonNegativeFloat
 
 
+class ServerfulCost(Message):
+    """The same rounds on two machines that are paid for all the time: one learns, one acts."""
+
+    learner_instance: str
+    actor_instance: str
+    wall_s: NonNegativeFloat
+    total_usd: NonNegativeFloat
+
+
+class CostReport(Message):
+    """What rounds would take and cost on AWS."""
+
+    price_table: str
+    wall_s: NonNegativeFloat
+    total_usd: NonNegativeFloat
+    by_item: dict[LedgerItem, NonNegativeFloat]
+    serverful: tuple[ServerfulCost, ...]
+    assumptions: tuple[str, ...]
+
+
 class JobCost(Message):
     """A job's bill so far."""
 
@@ -38,4 +58,7 @@ class JobCost(Message):
     price_table: str
     projected_wall_s: NonNegativeFloat
     """How long the same rounds would take on AWS."""
+    serverful: tuple[ServerfulCost, ...] = ()
+    """The same rounds on servers: the paper's, and the job's own learner beside the paper's actor
+    machine."""
     assumptions: tuple[str, ...]

@@ -70,8 +70,24 @@ class ActorReport(Message):
 # --- rounds ---------------------------------------------------------------------------------
 
 
+class GradientNoise(Message):
+    """Unbiased estimates from the gradients of a small and a big batch at one policy.
+
+    McCandlish et al., arXiv 1812.06162, appendix A.1. Either can be negative. They are averaged
+    apart over rounds, and only then divided: the ratio is the gradient noise scale.
+    """
+
+    squared_norm: FiniteFloat
+    """|G|^2 of the true gradient."""
+    variance: FiniteFloat
+    """S = tr(Sigma) of one sample's gradient."""
+
+
 class Curvature(Message):
-    """Extreme eigenvalues of the Hessian of the policy surrogate objective (section 5.1)."""
+    """Extreme eigenvalues of the Hessian of the policy surrogate objective (section 5.1).
+
+    Or of the objective the job's `detector` names; always of a function to be maximised.
+    """
 
     lambda_max: FiniteFloat
     lambda_min: FiniteFloat
@@ -79,6 +95,9 @@ class Curvature(Message):
     """Larger of the two Ritz residuals, relative to the spectral radius."""
     matvecs: Count
     num_samples: PositiveInt
+    gradient_noise: GradientNoise | None = None
+    """Of the surrogate at the same policy, from up to 16 trajectories, 32 steps spread over each;
+    None when it has no meaning."""
     elapsed_s: NonNegativeFloat
 
 
@@ -146,7 +165,8 @@ class RoundRequest(Message):
     """Actor indices to launch again when `attempt` > 0; None means all."""
     curvature: Curvature | None = None
     """At the policy of `policy_version`; None when it could not be measured."""
-    gradient_noise_scale: FiniteFloat | None = None
+    gradient_noise: GradientNoise | None = None
+    """At the same policy as the curvature; None when it could not be measured."""
     previous: RoundResult | None = None
 
 
@@ -194,6 +214,8 @@ class LaunchCounts(Message):
     """Answers 429, each followed by a pause and another try while any was left."""
     unknown: Count = 0
     """Launched, or about to be, when the scaler stopped: billed at their worst case."""
+    launch_s: NonNegativeFloat | None = None
+    """From the decision to the last task's request; None when none was sent, or nobody knows."""
 
 
 class RoundRecord(Message):

@@ -1,7 +1,7 @@
-"""What a round costs and how long it takes on AWS, as pure functions of measured numbers.
+"""What a round can cost at most, and the sizes and rates of AWS that its time and cost follow from.
 
-The same functions price a round before it is launched, at its worst, and after it is done, as it
-was. That the second never exceeds the first is what makes a budget a hard one.
+A round is priced with this before it is launched, and by `shared.round_costs` once it was measured.
+That the second never exceeds the first is what makes a budget a hard one.
 """
 
 import math
@@ -34,6 +34,8 @@ class CostBasis:
     """After which Lambda ends an invocation."""
     provisioned: int
     """Environments kept warm while a job runs."""
+    cold_start_s: float = 0.0
+    """How long a new environment takes from its request to its handler."""
 
     @property
     def memory_gb(self) -> float:
@@ -90,30 +92,15 @@ def projected_duration_s(measured_s: float, *, memory_mb: int, timeout_s: float)
     return min(timeout_s, measured_s / cpu_share(memory_mb))
 
 
-def projected_round_s(
-    *,
-    num_invocations: int,
-    slowest_sample_s: float,
-    slowest_evaluation_s: float,
-    learner_s: float,
-) -> float:
-    """Return a round's wall time on AWS: the launch, the slowest actor, then the learner's work.
-
-    Evaluation episodes run beside all that and only count when they take longer.
-    """
-    critical_s = max(slowest_sample_s + learner_s, slowest_evaluation_s)
-    return launch_ramp_s(num_invocations) + critical_s
-
-
 def deadline_s(num_invocations: int, *, function_timeout_s: float, slack_s: float) -> float:
     """Return how long a learner waits for a round: every actor may run out of time, twice."""
     return launch_ramp_s(num_invocations) + EXECUTIONS_PER_TASK * function_timeout_s + slack_s
 
 
 def worst_case_launch_usd(num_invocations: int, basis: CostBasis) -> float:
-    """Return the most that many tasks can cost: each runs to the time-out, twice, on demand."""
+    """Return the most that many tasks can cost: a cold start and the time-out, twice, on demand."""
     prices = basis.prices
-    gb_s = lambda_gb_seconds(basis.function_timeout_s, basis.memory_mb)
+    gb_s = lambda_gb_seconds(basis.cold_start_s + basis.function_timeout_s, basis.memory_mb)
     duration_usd = gb_s * max(prices.lambda_usd_per_gb_s, prices.provisioned_duration_usd_per_gb_s)
     return num_invocations * EXECUTIONS_PER_TASK * (duration_usd + prices.lambda_usd_per_request)
 

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 
 from shared.hyperparameters import HyperparameterValue, Preset, resolve
 from shared.message import Count, Identifier, Message, Number, PositiveFloat, PositiveInt, plain
+from shared.scaling_spec import ActorRange, NitroScaling, Scaling, require_fit
 
 EnvKwarg = Annotated[bool | int | float | str, BeforeValidator(plain)]
 _PLAIN_TEXT = re.compile(r"[^/\\:\x00-\x1f\x7f\ud800-\udfff]{0,256}")
@@ -37,42 +38,6 @@ class EnvironmentRef(Message):
                     "URL and no import path, so none of / \\ : and nothing unprintable"
                 )
         return kwargs
-
-
-class ActorRange(Message):
-    """How many actors one round may launch."""
-
-    min: Annotated[int, Field(strict=True, ge=1, le=3000)] = 8
-    """Fewest actors of a round (I_min, section 8.1)."""
-    max: Annotated[int, Field(strict=True, ge=1, le=3000)] = 64
-    """Most actors of a round (I_max, section 8.1)."""
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.min > self.max:
-            raise ValueError(f"min ({self.min}) must not exceed max ({self.max})")
-        return self
-
-
-class NitroScaling(Message):
-    """Actors by boosting score: the more the surrogate's curvature says data is worth, the more."""
-
-    policy: Literal["nitro"] = "nitro"
-    window: Annotated[int, Field(strict=True, ge=2, le=1000)] = 6
-    """Rounds the convexity ratio is normalised over (n, section 8.1)."""
-    decay: Annotated[Number, Field(gt=0, le=1)] = 0.96
-    """Per-round decay of the score (d, section 8.1)."""
-
-
-class FixedScaling(Message):
-    """The same number of actors every round."""
-
-    policy: Literal["fixed"]
-    num_actors: PositiveInt = 16
-    """Actors per round, inside the job's `actors` range."""
-
-
-Scaling = Annotated[NitroScaling | FixedScaling, Field(discriminator="policy")]
 
 
 class StopRule(Message):
@@ -107,10 +72,20 @@ class CheckpointRule(Message):
 class DetectorRule(Message):
     """How the curvature of the surrogate objective is measured."""
 
+    objective: Literal["surrogate", "behaviour", "total_loss"] = "surrogate"
+    """`surrogate`: the policy's objective at ratio 1; `behaviour`: the clipped objective at the
+    ratio to the policy that sampled; `total_loss`: minus the whole loss, value function included,
+    as the published code has it. The last two are for PPO."""
     num_samples: Annotated[int, Field(strict=True, ge=1)] = 512
-    """Steps of the round that enter the Hessian, spread evenly over its trajectories."""
+    """Steps of the round that enter the Hessian, spread evenly over its trajectories. Time grows
+    with them, and so does how well the ratio stands for the whole round: with 512 of 4,096 most
+    rounds get another number of actors than with all (`experiments.detector_subsampling`)."""
+    num_trajectories: PositiveInt | None = None
+    """Trajectories of the round those steps are taken from, spread evenly; unset means all."""
+    probes: Annotated[int, Field(strict=True, ge=1, le=4)] = 1
+    """Starting vectors, each with a fixed seed; the widest spectrum found counts."""
     max_matvecs: Annotated[int, Field(strict=True, ge=2, le=1000)] = 40
-    """Most Hessian-vector products per measurement."""
+    """Most Hessian-vector products per probe."""
     tolerance: PositiveFloat = 0.01
     """Relative Ritz residual at which the extreme eigenvalues count as found."""
 
@@ -150,11 +125,5 @@ class JobSpec(EnvironmentRef):
                 f"steps_per_actor ({self.steps_per_actor}) must be a multiple of "
                 f"envs_per_actor ({self.envs_per_actor})"
             )
-        if isinstance(self.scaling, FixedScaling):
-            n = self.scaling.num_actors
-            if not self.actors.min <= n <= self.actors.max:
-                raise ValueError(
-                    f"scaling.num_actors ({n}) must lie inside actors "
-                    f"[{self.actors.min}, {self.actors.max}]"
-                )
+        require_fit(self.scaling, self.actors)
         return self

@@ -7,6 +7,7 @@ from pydantic import FiniteFloat
 from shared.environment_spec import EnvironmentSpec
 from shared.job_spec import JobSpec
 from shared.message import Count, JobId, Message, NonNegativeFloat, PositiveFloat, PositiveInt
+from shared.scaling_spec import Policy, Scaling
 
 StopReason = Literal["max_rounds", "target_return", "budget", "max_wall", "user", "error"]
 
@@ -25,6 +26,16 @@ class JobProgress(Message):
     best_return: FiniteFloat | None = None
 
 
+class ScalingSwitch(Message):
+    """A change of a running job's scaling policy."""
+
+    round: Count
+    """First round decided by it."""
+    at: float
+    """When its user asked for it."""
+    scaling: Scaling
+
+
 class Job(Message):
     """A job as the API shows it."""
 
@@ -40,6 +51,18 @@ class Job(Message):
     finished_at: float | None = None
     progress: JobProgress = JobProgress()
     spent_usd: NonNegativeFloat = 0.0
+    switches: tuple[ScalingSwitch, ...] = ()
+    """Changes of the scaling policy, in order of their rounds; `spec.scaling` is the first one."""
+
+    def scaling_of(self, round_index: int) -> Policy:
+        """Return the scaling policy in force in a round."""
+        in_force = [s.scaling for s in self.switches if s.round <= round_index]
+        return in_force[-1] if in_force else self.spec.scaling
+
+    def switched_from(self, round_index: int) -> str:
+        """Return the name of the policy before, if a round is the first under another one."""
+        changed = any(switch.round == round_index for switch in self.switches)
+        return self.scaling_of(round_index - 1).policy if changed else ""
 
 
 class JobPage(Message):
@@ -48,6 +71,13 @@ class JobPage(Message):
     jobs: tuple[Job, ...]
     next_cursor: str | None
     """Pass as `cursor` to get the next page; None at the end."""
+
+
+class ScalingRequest(Message):
+    """Decide a job's rounds by another scaling policy, from the next round on."""
+
+    scaling: Scaling
+    """The policy; `fixed` pins a number of actors."""
 
 
 class ResumeRequest(Message):

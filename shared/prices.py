@@ -29,7 +29,7 @@ class PriceTable(Message):
     provisioned_duration_usd_per_gb_s: NonNegativeFloat
     """Duration of an invocation that ran on provisioned concurrency."""
     learner_usd_per_hour: dict[str, NonNegativeFloat]
-    """By EC2 instance type."""
+    """By EC2 instance type: learners, and the actor machine of the serverful comparison."""
     cache_usd_per_hour: dict[str, NonNegativeFloat]
     """By ElastiCache node type (engine Valkey)."""
     fargate_usd_per_vcpu_hour: NonNegativeFloat
@@ -82,6 +82,7 @@ AWS_US_EAST_1_2026_11 = PriceTable(
         "g6.2xlarge": 0.9776,
         "g6e.xlarge": 1.861,
         "p3.2xlarge": 3.06,
+        "c5.4xlarge": 0.68,
     },
     cache_usd_per_hour={
         "none": 0.0,

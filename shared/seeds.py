@@ -20,3 +20,16 @@ def actor_seed(
     """
     identity = f"{job_seed}/{mode}/{round_index}/{actor_index}".encode()
     return int.from_bytes(hashlib.blake2b(identity, digest_size=8).digest(), "little") >> 1
+
+
+def round_uniform(job_seed: int, *, purpose: str, round_index: int) -> float:
+    """Return a number in [0, 1) that a round's decision may treat as random.
+
+    Derived like an actor's seed, so a round that is decided again is decided the same.
+
+    >>> 0.0 <= round_uniform(0, purpose="score", round_index=1) < 1.0
+    True
+    """
+    identity = f"{job_seed}/{purpose}/{round_index}".encode()
+    digest = hashlib.blake2b(identity, digest_size=8).digest()
+    return (int.from_bytes(digest, "little") >> 11) / 2**53

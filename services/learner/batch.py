@@ -34,6 +34,8 @@ class TrainingBatch:
     log_prob: Tensor  # [N] float32, of `action` under the policy before the update
     outputs: Tensor  # [N, D] float32, that policy's distribution parameters
     behaviour_log_prob: Tensor  # [N] float32, as the actors computed it
+    num_trajectories: int = 1
+    """Actors; each has an equal share of the samples, in one piece."""
 
     @property
     def num_samples(self) -> int:
@@ -91,6 +93,7 @@ def build_batch(
         log_prob=log_prob,
         outputs=outputs,
         behaviour_log_prob=gathered([t.log_prob for t in ordered]).t().flatten(),
+        num_trajectories=len(ordered),
     )
 
 

@@ -1,60 +1,87 @@
-"""How strongly the surrogate objective curves at the new policy: the detector's measurement.
+"""How strongly the objective curves at the new policy: the detector's measurement.
 
 Extreme eigenvalues of the Hessian of the policy surrogate objective (Nitro paper, section 5.1), in
-the convention of a function to be maximised and over the policy's parameters only. The measurement
-reads the policy and the round's samples, and changes neither; it draws nothing from any global
+the convention of a function to be maximised and over the policy's parameters only; a job's
+`DetectorRule` can ask for another objective. The gradient noise of the surrogate comes with it. All
+this reads the policy and the round's samples, and changes neither; it draws nothing from any global
 random state.
 """
 
 import time
+from dataclasses import dataclass
+from typing import Protocol
 
 import torch
+from torch import Tensor
 
+from services.learner.algorithms.minibatch import Minibatch
+from services.learner.algorithms.ppo_loss import clipped_slope
 from services.learner.batch import TrainingBatch
-from services.learner.lanczos import extreme_eigenvalues
+from services.learner.gradient_noise import gradient_noise
+from services.learner.lanczos import LanczosResult, extreme_eigenvalues
 from services.learner.networks import ActorCritic
 from services.learner.surrogate import PolicySurrogate
-from shared.contracts import Curvature
+from services.learner.total_loss import NegativeTotalLoss
+from shared.contracts import Curvature, GradientNoise
+from shared.hyperparameters import PpoHyperparameters
 from shared.job_spec import DetectorRule
 
-PROBE_SEED = 0
-"""Of the starting vector: the same in every round, so that rounds differ by their data only."""
+FIRST_PROBE_SEED = 0
+"""Of the first starting vector: the same in every round, so that rounds differ by their data only.
+"""
+NOISE_TRAJECTORIES = 16
+"""Most trajectories whose gradients are compared."""
+NOISE_STEPS = 32
+"""Most steps of each of them."""
+
+
+class Objective(Protocol):
+    """A function to be maximised, at a point, as far as Lanczos has to know it."""
+
+    size: int
+    """Number of parameters."""
+
+    def hessian_product(self, direction: Tensor) -> Tensor:
+        """Return its Hessian times `direction`, both # [size]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossTerms:
+    """What objectives other than the surrogate at ratio 1 depend on."""
+
+    hyperparameters: PpoHyperparameters
+    kl_coefficient: float
 
 
 def measure_curvature(
-    network: ActorCritic, batch: TrainingBatch, *, rule: DetectorRule
+    network: ActorCritic,
+    batch: TrainingBatch,
+    *,
+    rule: DetectorRule,
+    loss: LossTerms | None = None,
 ) -> Curvature | None:
     """Return the curvature at the network's present policy, or None where there is none.
 
     Args:
         network: The policy after the round's update.
         batch: The round's samples.
-        rule: How many samples and products to spend.
+        rule: Of which objective, and how many samples and products to spend.
+        loss: The algorithm's; needed for the objectives `behaviour` and `total_loss`.
 
     Returns:
         None when the Hessian is not finite (a policy that diverged) or zero (no advantages).
+
+    Raises:
+        ValueError: The objective needs a loss the algorithm does not have.
     """
     start = time.perf_counter()
-    samples = evenly_spread(batch.num_samples, rule.num_samples).to(batch.observation.device)
-    advantage = batch.advantage[samples]
-    if not bool(advantage.any()):
+    samples = spread_samples(batch, rule).to(batch.observation.device)
+    if not bool(batch.advantage[samples].any()):
         return None
-    surrogate = PolicySurrogate(
-        network,
-        observation=batch.observation[samples],
-        action=batch.action[samples],
-        advantage=advantage,
-    )
+    surrogate = _surrogate(network, batch, samples, batch.advantage[samples])
+    objective = _objective(surrogate, network, batch, samples, rule, loss)
     try:
-        result = extreme_eigenvalues(
-            surrogate.hessian_product,
-            surrogate.size,
-            max_matvecs=rule.max_matvecs,
-            tolerance=rule.tolerance,
-            seed=PROBE_SEED,
-            device=network.flat.device,
-            dtype=network.flat.dtype,
-        )
+        result = _widest_spectrum(objective, network.flat, rule)
     except FloatingPointError:
         return None
     if result.lambda_max == result.lambda_min == 0.0:
@@ -65,11 +92,41 @@ def measure_curvature(
         residual=result.residual,
         matvecs=result.matvecs,
         num_samples=len(samples),
+        gradient_noise=measure_gradient_noise(network, batch, rule),
         elapsed_s=time.perf_counter() - start,
     )
 
 
-def evenly_spread(available: int, wanted: int) -> torch.Tensor:
+def measure_gradient_noise(
+    network: ActorCritic, batch: TrainingBatch, rule: DetectorRule
+) -> GradientNoise | None:
+    """Return the surrogate's gradient noise at ratio 1, None where it has no meaning.
+
+    At most `NOISE_TRAJECTORIES` trajectories are compared, each by the same number of its steps.
+    Steps of one trajectory are alike, so what they say of the variance depends on how many of them
+    there are: that must not change with the number of actors. Comparing costs the square of the
+    number of steps, so it does not grow with the rule's samples either.
+    """
+    length = batch.num_samples // batch.num_trajectories
+    wanted = min(NOISE_TRAJECTORIES, rule.num_trajectories or NOISE_TRAJECTORIES)
+    trajectories = evenly_spread(batch.num_trajectories, wanted)
+    steps = evenly_spread(length, NOISE_STEPS)
+    chosen = (trajectories.unsqueeze(1) * length + steps).flatten().to(batch.observation.device)
+    surrogate = _surrogate(network, batch, chosen, batch.advantage[chosen])
+    return gradient_noise(surrogate.gradient_products().cpu(), (chosen // length).cpu())
+
+
+def spread_samples(batch: TrainingBatch, rule: DetectorRule) -> Tensor:
+    """Return the indices of the samples a rule takes from a batch, in order # [n] int64."""
+    if rule.num_trajectories is None or rule.num_trajectories >= batch.num_trajectories:
+        return evenly_spread(batch.num_samples, rule.num_samples)
+    length = batch.num_samples // batch.num_trajectories
+    trajectories = evenly_spread(batch.num_trajectories, rule.num_trajectories)
+    available = trajectories.unsqueeze(1) * length + torch.arange(length)
+    return available.flatten()[evenly_spread(available.numel(), rule.num_samples)]
+
+
+def evenly_spread(available: int, wanted: int) -> Tensor:
     """Return min(wanted, available) distinct indices below `available`, evenly spaced from 0.
 
     >>> evenly_spread(10, 4).tolist()
@@ -77,3 +134,85 @@ def evenly_spread(available: int, wanted: int) -> torch.Tensor:
     """
     count = min(wanted, available)
     return torch.arange(count) * available // count
+
+
+def _widest_spectrum(objective: Objective, like: Tensor, rule: DetectorRule) -> LanczosResult:
+    """Return the outermost eigenvalues of all probes: each lies inside the true spectrum."""
+    results = [
+        extreme_eigenvalues(
+            objective.hessian_product,
+            objective.size,
+            max_matvecs=rule.max_matvecs,
+            tolerance=rule.tolerance,
+            seed=FIRST_PROBE_SEED + probe,
+            device=like.device,
+            dtype=like.dtype,
+        )
+        for probe in range(rule.probes)
+    ]
+    return LanczosResult(
+        lambda_max=max(result.lambda_max for result in results),
+        lambda_min=min(result.lambda_min for result in results),
+        residual=max(result.residual for result in results),
+        matvecs=sum(result.matvecs for result in results),
+    )
+
+
+def _objective(
+    surrogate: PolicySurrogate,
+    network: ActorCritic,
+    batch: TrainingBatch,
+    samples: Tensor,
+    rule: DetectorRule,
+    loss: LossTerms | None,
+) -> Objective:
+    if rule.objective == "surrogate":
+        return surrogate
+    if loss is None:
+        raise ValueError(
+            f"detector.objective is {rule.objective!r}, which is defined for ppo only: use "
+            "'surrogate' with this algorithm"
+        )
+    if rule.objective == "behaviour":
+        slope = _behaviour_slope(network, batch, samples, clip=loss.hyperparameters.clip)
+        return _surrogate(network, batch, samples, slope)
+    return NegativeTotalLoss(
+        network,
+        Minibatch(
+            observation=batch.observation[samples],
+            action=batch.action[samples],
+            advantage=batch.advantage[samples],
+            value_target=batch.value_target[samples],
+            log_prob=batch.log_prob[samples],
+            outputs=batch.outputs[samples],
+        ),
+        loss.hyperparameters,
+        kl_coefficient=loss.kl_coefficient,
+    )
+
+
+def _surrogate(
+    network: ActorCritic, batch: TrainingBatch, samples: Tensor, advantage: Tensor
+) -> PolicySurrogate:
+    return PolicySurrogate(
+        network,
+        observation=batch.observation[samples],
+        action=batch.action[samples],
+        advantage=advantage,
+    )
+
+
+def _behaviour_slope(
+    network: ActorCritic, batch: TrainingBatch, samples: Tensor, *, clip: float
+) -> Tensor:
+    """Return what takes the advantages' place when ratios are to the policy that sampled # [n].
+
+    With r = pi_theta / pi_old the Hessian of A r with respect to the policy's outputs is
+    A r (H + g g^T), and 0 where the clipped branch counts: that of the surrogate at ratio 1 with
+    A r, or 0, for A.
+    """
+    with torch.no_grad():
+        outputs = network.policy_outputs(batch.observation[samples])
+        log_prob = network.distribution.log_prob(outputs, batch.action[samples])
+        ratio = torch.exp(log_prob - batch.log_prob[samples])
+        return clipped_slope(ratio, batch.advantage[samples], clip)

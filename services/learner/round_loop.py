@@ -170,6 +170,7 @@ class RoundLoop:
         return codec.encode(*self._parts.algorithm.policy_payload())
 
     def _open_round(self, attempt: int = 0, missing: tuple[int, ...] | None = None) -> RoundPlan:
+        curvature = self._state.curvature
         plan = self._parts.scaler.open_round(
             self._job.job_id,
             self._state.next_round,
@@ -178,7 +179,8 @@ class RoundLoop:
                 policy_version=self._state.policy_version,
                 attempt=attempt,
                 missing=missing,
-                curvature=self._state.curvature,
+                curvature=curvature,
+                gradient_noise=None if curvature is None else curvature.gradient_noise,
                 previous=self._state.previous,
             ),
         )

@@ -17,13 +17,14 @@ from collections.abc import Iterable
 from pydantic import ValidationError
 
 from shared.artifacts import (
+    COST_FILE,
     ENVIRONMENT_FILE,
     JOB_FILE,
     LEDGER_FILE,
     ROUNDS_FILE,
     ArtifactStore,
 )
-from shared.billing import LedgerLine
+from shared.billing import JobCost, LedgerLine
 from shared.contracts import RoundLine
 from shared.hyperparameters import resolve
 from shared.jobs import Job
@@ -80,6 +81,10 @@ class RunRecord:
         """Replace the bill by the scaler's, which is authoritative."""
         text = "".join(line.model_dump_json() + "\n" for line in lines)
         self._artifacts.write(self._job_id, LEDGER_FILE, text.encode())
+
+    def sum_up(self, cost: JobCost) -> None:
+        """Write what the job came to, and how long it would take on AWS and on servers."""
+        self._write_json(COST_FILE, cost.model_copy(update={"lines": ()}).model_dump(mode="json"))
 
     def _lines(self) -> list[RoundLine]:
         lines = []

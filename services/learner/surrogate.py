@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from services.learner import mlp
+from services.learner.gradient_noise import gradient_products
 from services.learner.mlp import Layer
 from services.learner.networks import ActorCritic
 
@@ -82,6 +83,13 @@ class PolicySurrogate:
                 gradients=gradients,
             )
         return product
+
+    def gradient_products(self) -> Tensor:
+        """Return the inner products of the samples' contributions to L's gradient # [N, N]."""
+        with torch.no_grad():
+            width = self._activations.output.shape[1]
+            free = (self._weight * self._score)[:, width:] if self._num_free else None
+            return gradient_products(self._activations.inputs, self._at_point.deltas, free)
 
     def _output_hessian_product(self, tangent: Tensor) -> Tensor:
         curved = self._distribution.score_derivative(self._outputs, self._action, tangent)

@@ -171,7 +171,9 @@ class Worker:
             return
         _LOG.info("job ended", extra={"job": job.job_id, **ended})
         try:
-            record.bill(scaler.cost(job.job_id).lines)
+            cost = scaler.cost(job.job_id)
+            record.bill(cost.lines)
+            record.sum_up(cost)
         except (ScalerError, ArtifactError):
             _LOG.exception("bill not written to the job's folder", extra={"job": job.job_id})
 

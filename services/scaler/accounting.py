@@ -35,7 +35,13 @@ def stop_holding(record: JobRecord, until: float) -> JobRecord:
 
 
 def end_round(
-    record: JobRecord, *, learner_s: float, now: float, basis: CostBasis, clock: Clock
+    record: JobRecord,
+    *,
+    learner_s: float,
+    now: float,
+    basis: CostBasis,
+    clock: Clock,
+    overhead_s: float = 0.0,
 ) -> tuple[JobRecord, tuple[LedgerLine, ...]]:
     """Close the time of the attempt under way; time outside any attempt is billed at once.
 
@@ -45,6 +51,7 @@ def end_round(
         now: Unix seconds.
         basis: Prices and sizes.
         clock: What bills time-based items.
+        overhead_s: What opening that attempt's round took the learner.
     """
     since = now if record.accounted_until is None else record.accounted_until
     held_s = record.held_carry_s + max(0.0, now - since)
@@ -54,7 +61,9 @@ def end_round(
         closed = tuple(
             a
             if a.held_s is not None
-            else a.model_copy(update={"learner_s": learner_s, "held_s": held_s})
+            else a.model_copy(
+                update={"learner_s": learner_s, "overhead_s": overhead_s, "held_s": held_s}
+            )
             for a in record.open_attempts
         )
         return record.model_copy(update={**timed, "open_attempts": closed}), ()
@@ -114,7 +123,11 @@ def settle_ready(
     lines = tuple(line for settlement in settled for line in settlement.lines)
     projected_s = record.projected_wall_s + sum(s.projected_s for s in settled)
     record = record.model_copy(
-        update={"open_attempts": tuple(open_attempts), "projected_wall_s": projected_s}
+        update={
+            "open_attempts": tuple(open_attempts),
+            "projected_wall_s": projected_s,
+            "serverful_wall_s": record.serverful_wall_s + sum(s.serverful_s for s in settled),
+        }
     )
     return _booked(record, lines), lines
 

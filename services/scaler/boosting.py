@@ -111,13 +111,21 @@ def num_actors(score: float, *, minimum: int, maximum: int) -> int:
     return max(minimum, min(maximum, math.floor(maximum * score + 0.5)))
 
 
-def _normalised(ratio: float, seen: Sequence[float]) -> tuple[float, str]:
-    if len(seen) == 1:
-        return 1.0, f"first ratio {ratio:.3g}: score 1"
+def normalised_position(ratio: float, seen: Sequence[float]) -> float | None:
+    """Return `(max - ratio) / (max - min)` in [0, 1], None when all that were seen are equal."""
     low, high = min(seen), max(seen)
     # Halved first: the difference of two huge ratios must not overflow.
     spread = high / 2 - low / 2
     if spread == 0:
+        return None
+    return min(1.0, max(0.0, (high / 2 - ratio / 2) / spread))
+
+
+def _normalised(ratio: float, seen: Sequence[float]) -> tuple[float, str]:
+    if len(seen) == 1:
+        return 1.0, f"first ratio {ratio:.3g}: score 1"
+    value = normalised_position(ratio, seen)
+    if value is None:
         return 1.0, f"all {len(seen)} ratios are {ratio:.3g}: score 1"
-    value = min(1.0, max(0.0, (high / 2 - ratio / 2) / spread))
-    return value, f"ratio {ratio:.3g} in [{low:.3g}, {high:.3g}] of {len(seen)} rounds"
+    where = f"ratio {ratio:.3g} in [{min(seen):.3g}, {max(seen):.3g}] of {len(seen)} rounds"
+    return value, where

@@ -18,10 +18,15 @@ from services.scaler.budget import (
     final_evaluations,
 )
 from services.scaler.quota import granted
-from services.scaler.scaling.base import ScalingDecision, ScalingInput
+from services.scaler.scaling.base import (
+    NoiseMemory,
+    ScalingDecision,
+    ScalingHistory,
+    ScalingInput,
+)
 from services.scaler.scaling.registry import scaling_policy
 from services.scaler.stopping import Standing, stop_reason
-from shared.contracts import Curvature, RoundPlan
+from shared.contracts import Curvature, GradientNoise, RoundPlan
 from shared.job_spec import EvaluationRule, JobSpec
 from shared.jobs import StopReason
 
@@ -43,14 +48,15 @@ class Situation:
 
     spec: JobSpec
     standing: Standing
-    ratios: tuple[float, ...]
-    """Defined convexity ratios of earlier rounds, oldest first."""
     curvature: Curvature | None
-    gradient_noise_scale: float | None
+    gradient_noise: GradientNoise | None
     committed_usd: float
+    settled_usd: float
+    """The part of it that is spent."""
     concurrency: Concurrency
     pricing: RoundPricing
     quorum_share: float
+    history: ScalingHistory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +76,8 @@ class Decision:
     quorum: int
     stop: StopReason | None
     reserve_usd: float
+    memory: NoiseMemory | None
+    """For the next round's decision."""
 
 
 def decide_round(situation: Situation) -> Decision:
@@ -100,8 +108,14 @@ def decide_round(situation: Situation) -> Decision:
             f"concurrency: {scaling.num_actors} actors cut to {allowed} of {concurrency.limit} "
             f"shared by {concurrency.running_jobs} jobs, {concurrency.others_in_flight} in flight"
         )
+    before = situation.history.switched_from
+    switched = f"scaling changed from {before}" if before else ""
     return _decision(
-        situation, affordable, scaling, None, (scaling.reason, quota_note, affordable.note)
+        situation,
+        affordable,
+        scaling,
+        None,
+        (switched, scaling.reason, quota_note, affordable.note),
     )
 
 
@@ -135,6 +149,7 @@ def decide_reopening(
         quorum=plan.quorum,
         stop=None,
         reserve_usd=reserve_usd,
+        memory=None,  # the round keeps what its first attempt left behind
     )
 
 
@@ -145,13 +160,19 @@ def evaluations_due(rule: EvaluationRule, round_index: int) -> int:
 
 
 def _scaling_decision(situation: Situation) -> ScalingDecision:
-    return scaling_policy(situation.spec.scaling).decide(
+    spec, standing, history = situation.spec, situation.standing, situation.history
+    return scaling_policy(history.policy).decide(
         ScalingInput(
-            round_index=situation.standing.round_index,
-            actors=situation.spec.actors,
-            ratios=situation.ratios,
+            round_index=standing.round_index,
+            actors=spec.actors,
+            ratios=history.ratios,
             ratio=convexity_ratio(situation.curvature),
-            gradient_noise_scale=situation.gradient_noise_scale,
+            gradient_noise=situation.gradient_noise,
+            seed=spec.seed,
+            past=history.past,
+            evaluation_return=standing.latest_return,
+            remaining_usd=max(0.0, spec.stop.budget_usd - situation.settled_usd),
+            memory=history.memory,
         )
     )
 
@@ -187,4 +208,5 @@ def _decision(
         quorum=math.ceil(share * affordable.num_actors),
         stop=stop,
         reserve_usd=affordable.reserve_usd,
+        memory=scaling.memory,
     )

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from services.scaler.accounting import end_job, job_basis
 from services.scaler.launches import Launches, NoticeBoard
@@ -11,11 +11,12 @@ from services.scaler.ledger import Clock, assumptions, by_item
 from services.scaler.problem import not_found
 from services.scaler.progress import evaluated
 from services.scaler.store.base import Change, JobRecord, RoundEntry, Store, change_job
-from shared.billing import JobCost
+from shared.billing import JobCost, ServerfulCost
 from shared.cache import CacheError
 from shared.contracts import FinishRequest, RoundPage, RoundRecord
 from shared.costs import CostBasis
 from shared.jobs import Job
+from shared.round_costs import PAPER_SERVERS, serverful_cost
 
 _LOG = logging.getLogger(__name__)
 
@@ -83,7 +84,16 @@ class FinishDesk:
             lines=lines,
             price_table=basis.prices.name,
             projected_wall_s=record.projected_wall_s,
+            serverful=self._serverful(record, basis),
             assumptions=assumptions(basis, self._parts.clock, self._parts.learner_instance),
+        )
+
+    def _serverful(self, record: JobRecord, basis: CostBasis) -> tuple[ServerfulCost, ...]:
+        """Return the comparison with the paper's servers, and with the job's own learner."""
+        own = replace(PAPER_SERVERS, learner_instance=self._parts.learner_instance)
+        return tuple(
+            serverful_cost(record.serverful_wall_s, servers, basis.prices)
+            for servers in dict.fromkeys((PAPER_SERVERS, own))
         )
 
     def rounds(self, job_id: str, *, first: int, limit: int) -> RoundPage:

@@ -13,9 +13,12 @@ from shared.tokens import TOKEN_HEADER, TokenError, read_token
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 """Answered without a token: they tell nothing about jobs."""
 SMALL_BODY_BYTES = 64 * 1024
+JOB_BODY_BYTES = 128 * 1024
+"""Of a job or its scaling policy, which may bring the weights of an agent."""
 LARGE_BODY_BYTES = 1024 * 1024
 _TOKEN_HEADER = TOKEN_HEADER.lower().encode()
 _BEARER = b"Bearer "
+_JOB_BODIES = re.compile(r"^/v1/jobs(/[^/]+/scaling)?$")
 _LARGE_BODIES = re.compile(r"^/v1/jobs/[^/]+/(rounds/[^/]+|finish)$")
 
 
@@ -82,7 +85,7 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        limit = LARGE_BODY_BYTES if _LARGE_BODIES.match(scope["path"]) else SMALL_BODY_BYTES
+        limit = _limit(scope["path"])
         body = await _read(scope, receive, limit)
         if body is None:
             response = problem_response(
@@ -97,6 +100,12 @@ class BodyLimit:
 
 def _values(scope: Scope, header: bytes) -> list[bytes]:
     return [value for name, value in scope["headers"] if name == header]
+
+
+def _limit(path: str) -> int:
+    if _LARGE_BODIES.match(path):
+        return LARGE_BODY_BYTES
+    return JOB_BODY_BYTES if _JOB_BODIES.match(path) else SMALL_BODY_BYTES
 
 
 async def _read(scope: Scope, receive: Receive, limit: int) -> bytes | None:

@@ -37,6 +37,8 @@ class TaskOutcome:
     requests: int
     throttled: int
     """Answers 429."""
+    sent_at: float | None = None
+    """`time.perf_counter` when the first request was ready to go out; None when none was."""
 
     @property
     def reissued(self) -> bool:
@@ -100,7 +102,9 @@ class PooledInvoker:
         self._pool = ThreadPoolExecutor(pool_size, thread_name_prefix="invoke")
         self._random = random.Random(seed)
         self._closing = threading.Event()
-        self._idle = threading.Condition()
+        lock = threading.Lock()
+        self._idle = threading.Condition(lock)
+        self._room = threading.Condition(lock)
         self._running = 0
 
     def submit(
@@ -116,8 +120,8 @@ class PooledInvoker:
     def close(self, *, wait_s: float) -> bool:
         """Drop what has not started, wait for the rest."""
         self._closing.set()
-        with self._idle:
-            self._idle.notify_all()
+        with self._room:
+            self._room.notify_all()
         self._pool.shutdown(wait=False, cancel_futures=True)
         with self._idle:
             return self._idle.wait_for(lambda: self._running == 0, wait_s)
@@ -134,15 +138,19 @@ class PooledInvoker:
         finally:
             with self._idle:
                 self._running -= 1
+                self._room.notify()
                 self._idle.notify_all()
 
     def _begin(self) -> bool:
         """Wait for room within the limit; return False when nothing more may start."""
-        with self._idle:
-            self._idle.wait_for(lambda: self._closing.is_set() or self._has_room())
+        with self._room:
+            self._room.wait_for(lambda: self._closing.is_set() or self._has_room())
             if self._closing.is_set():
                 return False
             self._running += 1
+            if self._has_room():
+                # One wakes the next: a thousand that wait need not all look at every end.
+                self._room.notify()
             return True
 
     def _has_room(self) -> bool:
@@ -163,6 +171,7 @@ class PooledInvoker:
                 billed_s=(*outcome.billed_s, *self._billed(execution, report)),
                 requests=outcome.requests + execution.requests,
                 throttled=outcome.throttled + throttled,
+                sent_at=execution.sent_at if outcome.sent_at is None else outcome.sent_at,
             )
             if report is not None or execution.kind in ("throttled", "refused"):
                 break

@@ -7,7 +7,9 @@ is money: `services.scaler.invoker` decides about them.
 import base64
 import json
 import re
-from dataclasses import dataclass
+import threading
+import time
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import boto3
@@ -47,6 +49,8 @@ class Execution:
     """Billed duration as reported; None when it is unknown."""
     requests: int
     """1 when AWS bills a request, else 0."""
+    sent_at: float | None = None
+    """`time.perf_counter` when the request was ready to go out; None when it never was."""
 
 
 class LambdaApiError(RuntimeError):
@@ -62,9 +66,20 @@ class LambdaFunction:
         self._timeout_s = settings.lambda_timeout_s
         self._where = settings.lambda_endpoint_url or f"AWS Lambda in {settings.lambda_region}"
         self._client = _client(settings)
+        self._sent = threading.local()
+        self._client.meta.events.register("before-send.lambda.Invoke", self._note_sending)
 
     def invoke(self, payload: bytes) -> Execution:
         """Run the function once and wait for its end."""
+        self._sent.at = None
+        execution = self._invoke(payload)
+        return replace(execution, sent_at=self._sent.at)
+
+    def _note_sending(self, **_: object) -> None:
+        # botocore calls this in the invoking thread, with the request signed and ready.
+        self._sent.at = time.perf_counter()
+
+    def _invoke(self, payload: bytes) -> Execution:
         try:
             response = self._client.invoke(
                 FunctionName=self._name,
@@ -181,6 +196,9 @@ def _client(settings: Settings) -> "LambdaClient":
         connect_timeout=settings.lambda_connect_timeout_s,
         read_timeout=settings.lambda_read_timeout_s,
         tcp_keepalive=True,
+        # A name of our own saves putting the SDK's long one together for every single actor, a
+        # sixth of what an invocation takes.
+        user_agent="nitro-scaler",
     )
     if settings.lambda_endpoint_url is None:
         return boto3.client("lambda", region_name=settings.lambda_region, config=config)

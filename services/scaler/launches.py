@@ -7,6 +7,7 @@ they took is handed on as one `LaunchOutcome`.
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -97,6 +98,8 @@ class _Flight:
     """Invocations of one launch, as they end."""
 
     order: LaunchOrder
+    decided_at: float
+    """`time.perf_counter`."""
     ended: list[TaskOutcome] = field(default_factory=list)
 
 
@@ -128,7 +131,7 @@ class Launches:
     def expect(self, order: LaunchOrder) -> None:
         """Count a plan's actors as in flight from the moment it is decided."""
         with self._changed:
-            self._flights[order.key] = _Flight(order)
+            self._flights[order.key] = _Flight(order, time.perf_counter())
         self._metrics.in_flight.inc(order.size)
 
     def launch(self, order: LaunchOrder, on_complete: OutcomeSink) -> None:
@@ -165,6 +168,9 @@ class Launches:
         self._metrics.throttles.inc(outcome.throttled)
         kind = "failed" if outcome.report is None else outcome.report.outcome
         self._metrics.invocations.labels(outcome=kind).inc()
+        if outcome.report is not None:
+            self._metrics.actor_seconds.labels(stage="rollout").inc(outcome.report.rollout_s)
+            self._metrics.actor_seconds.labels(stage="handler").inc(outcome.report.total_s)
         self._announce(outcome)
         with self._changed:
             flight.ended.append(outcome)
@@ -201,6 +207,10 @@ class Launches:
         ended = flight.ended
         times = [[self._on_aws(duration) for duration in o.billed_s] for o in ended]
         totals = [(o.task.mode, sum(t)) for o, t in zip(ended, times, strict=True)]
+        sent_at = [o.sent_at for o in ended if o.sent_at is not None]
+        launch_s = max(sent_at) - flight.decided_at if sent_at else None
+        if launch_s is not None:
+            self._metrics.launches.observe(launch_s)
         return LaunchOutcome(
             counts=LaunchCounts(
                 requested=flight.order.size,
@@ -208,6 +218,7 @@ class Launches:
                 failed=sum(o.report is None for o in ended),
                 reissued=sum(o.reissued for o in ended),
                 throttled=sum(o.throttled for o in ended),
+                launch_s=launch_s,
             ),
             requests=sum(o.requests for o in ended),
             durations_s=tuple(duration for task in times for duration in task),

@@ -6,6 +6,7 @@ Two clocks can bill the time-based items. `wall` takes the time that passed. `pr
 time the same round would have taken on AWS, for runs on one machine.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -13,11 +14,17 @@ from typing import Literal
 from services.scaler.store.base import LaunchOutcome, OpenAttempt
 from shared.billing import LedgerItem, LedgerLine
 from shared.contracts import LaunchCounts
-from shared.costs import (
-    EXECUTIONS_PER_TASK,
-    CostBasis,
-    lambda_gb_seconds,
-    projected_round_s,
+from shared.costs import EXECUTIONS_PER_TASK, CostBasis
+from shared.round_costs import (
+    PAPER_SERVERS,
+    SERVERFUL_ASSUMPTIONS,
+    BillItem,
+    MeasuredRound,
+    execution_items,
+    held_items,
+    projection_assumptions,
+    serverful_round_s,
+    serverless_round_s,
 )
 
 Clock = Literal["wall", "projected"]
@@ -37,6 +44,8 @@ class Settlement:
     lines: tuple[LedgerLine, ...]
     projected_s: float
     """How long the round takes on AWS."""
+    serverful_s: float
+    """How long it takes on the paper's servers."""
 
     @property
     def amount_usd(self) -> float:
@@ -49,30 +58,33 @@ def settle(attempt: OpenAttempt, basis: CostBasis, clock: Clock) -> Settlement |
     outcome, learner_s, held_s = attempt.outcome, attempt.learner_s, attempt.held_s
     if outcome is None or learner_s is None or held_s is None:
         return None
-    projected_s = projected_round_s(
+    measured = MeasuredRound(
         num_invocations=attempt.num_invocations,
+        durations_s=outcome.durations_s,
         slowest_sample_s=outcome.slowest_sample_s,
         slowest_evaluation_s=outcome.slowest_evaluation_s,
+        requests=outcome.requests,
         learner_s=learner_s,
+        warm=attempt.warm,
+        # What Lambda bills has its cold starts in it already.
+        cold=attempt.cold if clock == "projected" else 0,
+        launch_s=outcome.counts.launch_s or 0.0,
+        overhead_s=attempt.overhead_s,
+        deadline_s=math.inf if attempt.deadline_s is None else attempt.deadline_s,
     )
+    projected_s = serverless_round_s(measured, basis)
     billed_s = held_s if clock == "wall" else projected_s
-    bill = _Bill(round_index=attempt.round, attempt=attempt.attempt)
-    lines = (
-        *held_lines(bill, billed_s, basis),
-        *_duration_lines(bill, outcome, attempt.warm, basis),
-        bill.line(
-            "lambda_requests", outcome.requests, "request", basis.prices.lambda_usd_per_request
-        ),
-    )
+    items = (*held_items(billed_s, basis), *execution_items(measured, basis))
     return Settlement(
-        lines=tuple(line for line in lines if line.quantity > 0), projected_s=projected_s
+        lines=_lines(items, round_index=attempt.round, attempt=attempt.attempt),
+        projected_s=projected_s,
+        serverful_s=serverful_round_s(measured, basis, PAPER_SERVERS),
     )
 
 
 def settle_held(round_index: int, held_s: float, basis: CostBasis) -> tuple[LedgerLine, ...]:
     """Return the bill of time in which a learner held the job outside any round."""
-    bill = _Bill(round_index=round_index, attempt=0)
-    return tuple(line for line in held_lines(bill, held_s, basis) if line.quantity > 0)
+    return _lines(held_items(held_s, basis), round_index=round_index, attempt=0)
 
 
 def worst_outcome(num_invocations: int, *, timeout_s: float) -> LaunchOutcome:
@@ -105,87 +117,37 @@ def by_item(lines: Iterable[LedgerLine]) -> dict[LedgerItem, float]:
 
 def assumptions(basis: CostBasis, clock: Clock, learner_instance: str) -> tuple[str, ...]:
     """Return in words what a bill takes for granted."""
-    time_based = (
+    prices, *projected = projection_assumptions(basis)
+    measured = (
         "Learner, cache, scaler and provisioned concurrency are billed for the wall time from the "
-        "lease to the end of the job."
-        if clock == "wall"
-        else "Learner, cache, scaler and provisioned concurrency are billed for the time the "
-        "rounds would take on AWS: launch ramp (1,000 environments at once, then 1,000 per 10 s), "
-        "slowest actor, then the learner's update, curvature and checkpoint time as measured here. "
-        "Boot times are left out."
-    )
-    durations = (
-        "Actor durations are the billed durations Lambda reports."
-        if clock == "wall"
-        else f"Actor durations are measured here and divided by the CPU share of "
-        f"{basis.memory_mb} MB on Lambda (1,769 MB is one core), at most the time-out of "
-        f"{basis.function_timeout_s:g} s."
+        "lease to the end of the job.",
+        "Actor durations are the billed durations Lambda reports.",
     )
     return (
-        f"Prices: {basis.prices.source} ({basis.prices.date}).",
+        prices,
         f"The learner is billed as one {learner_instance}.",
-        time_based,
-        durations,
+        *(measured if clock == "wall" else projected),
         "An invocation whose end is unknown is billed as two executions up to the time-out.",
         "Provisioned concurrency is billed by the second, although AWS rounds the time it is "
         "configured up to 5 minutes.",
         "Not included: container registry, logs, artifacts, network transfer and endpoints, free "
         "tiers and discounts.",
+        *SERVERFUL_ASSUMPTIONS,
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Bill:
-    """Makes the lines of one (round, attempt)."""
-
-    round_index: int
-    attempt: int
-
-    def line(
-        self,
-        item: LedgerItem,
-        quantity: float,
-        unit: Literal["second", "GB-second", "request"],
-        unit_price_usd: float,
-    ) -> LedgerLine:
-        return LedgerLine(
-            round=self.round_index,
-            attempt=self.attempt,
-            item=item,
-            quantity=quantity,
-            unit=unit,
-            unit_price_usd=unit_price_usd,
-            amount_usd=quantity * unit_price_usd,
+def _lines(items: Iterable[BillItem], *, round_index: int, attempt: int) -> tuple[LedgerLine, ...]:
+    """Return one line per item there is any of."""
+    return tuple(
+        LedgerLine(
+            round=round_index,
+            attempt=attempt,
+            item=item.item,
+            quantity=item.quantity,
+            unit=item.unit,
+            unit_price_usd=item.unit_price_usd,
+            amount_usd=item.amount_usd,
         )
-
-
-def held_lines(bill: _Bill, held_s: float, basis: CostBasis) -> tuple[LedgerLine, ...]:
-    """Return the time-based items of a stretch of time."""
-    return (
-        bill.line("learner", held_s, "second", basis.learner_usd_per_s),
-        bill.line("cache", held_s, "second", basis.cache_usd_per_s),
-        bill.line("scaler", held_s, "second", basis.scaler_usd_per_s),
-        bill.line(
-            "provisioned_concurrency",
-            held_s * basis.provisioned_gb,
-            "GB-second",
-            basis.prices.provisioned_usd_per_gb_s,
-        ),
-    )
-
-
-def _duration_lines(
-    bill: _Bill, outcome: LaunchOutcome, warm: int, basis: CostBasis
-) -> tuple[LedgerLine, ...]:
-    """Bill executions on provisioned concurrency at its own price, the shortest ones at that."""
-    gb_s = sorted(lambda_gb_seconds(d, basis.memory_mb) for d in outcome.durations_s)
-    prices = basis.prices
-    return (
-        bill.line(
-            "lambda_duration",
-            sum(gb_s[:warm]),
-            "GB-second",
-            prices.provisioned_duration_usd_per_gb_s,
-        ),
-        bill.line("lambda_duration", sum(gb_s[warm:]), "GB-second", prices.lambda_usd_per_gb_s),
+        for item in items
+        if item.quantity > 0
     )

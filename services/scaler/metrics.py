@@ -14,6 +14,12 @@ class Metrics:
             buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5),
             registry=self._registry,
         )
+        self.launches = Histogram(
+            "nitro_scaler_launch_seconds",
+            "Time from a decision to the request of its last actor.",
+            buckets=(0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 1.5, 2.5, 5.0, 10.0, 60.0),
+            registry=self._registry,
+        )
         self.rounds = Counter(
             "nitro_scaler_rounds_total",
             "Plans made, by why the job stops; none when it goes on.",
@@ -30,6 +36,12 @@ class Metrics:
             "nitro_scaler_invocations_total",
             "Tasks that ended, by what became of their result.",
             ["outcome"],
+            registry=self._registry,
+        )
+        self.actor_seconds = Counter(
+            "nitro_scaler_actor_seconds_total",
+            "What actors report: their rollouts alone, and all of their handlers' time.",
+            ["stage"],
             registry=self._registry,
         )
         self.throttles = Counter(

@@ -18,6 +18,7 @@ from services.scaler.launches import Launches
 from services.scaler.leases import LeaseDesk, WorkBell
 from services.scaler.metrics import Metrics
 from services.scaler.quota import ConcurrencyQuota
+from services.scaler.rescaling import ScalingDesk
 from services.scaler.rounds import RoundDesk, RoundParts
 from services.scaler.settings import Settings
 from services.scaler.store.base import Store, StoreError
@@ -130,6 +131,7 @@ class Parts:
             now=now,
         )
         self.jobs = JobBook(self._job_parts(now))
+        self.scaling = ScalingDesk(self.store, now=now)
         self.rounds = RoundDesk(self._round_parts(now))
         self.finishing = FinishDesk(self._finish_parts(now))
 

@@ -52,7 +52,10 @@ def round_entry(
     """Return the round as it is remembered: a new one, or one with another attempt."""
     if reopened is None:
         return RoundEntry(
-            round=planned.plan.round, attempts=(planned,), ratio=decision.measured_ratio
+            round=planned.plan.round,
+            attempts=(planned,),
+            ratio=decision.measured_ratio,
+            memory=decision.memory,
         )
     return reopened.model_copy(update={"attempts": (*reopened.attempts, planned)})
 
@@ -79,3 +82,8 @@ def learner_seconds(result: RoundResult | None, allowance_s: float) -> float:
         return allowance_s
     timing = result.timing
     return timing.update_s + timing.curvature_s + timing.checkpoint_s
+
+
+def overhead_seconds(result: RoundResult | None) -> float:
+    """Return what publishing the policy and asking for the round took; 0 when nobody says."""
+    return 0.0 if result is None else result.timing.plan_s

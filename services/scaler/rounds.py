@@ -30,13 +30,14 @@ from services.scaler.rewinding import rewound
 from services.scaler.round_order import place
 from services.scaler.round_record import (
     learner_seconds,
+    overhead_seconds,
     round_entry,
     round_plan,
     sample_indices,
     with_counts,
     with_result,
 )
-from services.scaler.scaling.registry import scaling_policy
+from services.scaler.scaling_history import scaling_history
 from services.scaler.stopping import Standing
 from services.scaler.store.base import (
     AttemptKey,
@@ -171,7 +172,7 @@ class RoundDesk:
         basis = job_basis(self._parts.basis, record)
         ended = None if reopened else last
         record, lines = self._close_previous(record, request, ended, basis, now)
-        situation = self._situation(record, round_index, request, basis, now)
+        situation = self._situation(record, round_index, request, ended, now)
         decision = _reopening(situation, reopened, request) if reopened else decide_round(situation)
         settled = (*self._store.lines(record.job.job_id, skip=record.reported_lines), *lines)
         plan = round_plan(record, round_index, request, decision, settled)
@@ -203,11 +204,19 @@ class RoundDesk:
         now: float,
     ) -> tuple[JobRecord, tuple[LedgerLine, ...]]:
         """Book the time of the attempt that ends with this request, and what it achieved."""
-        learner_s = 0.0
+        learner_s = overhead_s = 0.0
         if ended is not None:
             learner_s = learner_seconds(request.previous, self._parts.learner_allowance_s)
+            overhead_s = overhead_seconds(request.previous)
         clock = self._parts.clock
-        record, held = end_round(record, learner_s=learner_s, now=now, basis=basis, clock=clock)
+        record, held = end_round(
+            record,
+            learner_s=learner_s,
+            overhead_s=overhead_s,
+            now=now,
+            basis=basis,
+            clock=clock,
+        )
         record, settled = settle_ready(record, basis, clock)
         if ended is not None and ended.result is None:
             job = record.job
@@ -223,12 +232,11 @@ class RoundDesk:
         record: JobRecord,
         round_index: int,
         request: RoundRequest,
-        basis: CostBasis,
+        ended: RoundEntry | None,
         now: float,
     ) -> Situation:
         parts, job = self._parts, record.job
         started = now if record.wall_started_at is None else record.wall_started_at
-        history = scaling_policy(job.spec.scaling).history
         return Situation(
             spec=job.spec,
             standing=Standing(
@@ -239,39 +247,44 @@ class RoundDesk:
                 since_start_s=now - started,
                 longest_s=parts.longest_job_s,
             ),
-            ratios=tuple(self._store.ratios(job.job_id, before=round_index, limit=history)),
             curvature=request.curvature,
-            gradient_noise_scale=request.gradient_noise_scale,
+            gradient_noise=request.gradient_noise,
             committed_usd=record.committed_usd,
+            settled_usd=record.settled_usd,
             concurrency=Concurrency(
                 limit=parts.quota.known,
                 running_jobs=self._store.count(("running", "stopping")),
                 others_in_flight=parts.launches.in_flight(but=job.job_id),
             ),
             pricing=RoundPricing(
-                basis=basis,
+                basis=job_basis(parts.basis, record),
                 deadline_slack_s=parts.deadline_slack_s,
                 learner_allowance_s=max(parts.learner_allowance_s, 2 * record.longest_learner_s),
             ),
             quorum_share=parts.quorum_share,
+            history=scaling_history(self._store, job, round_index, ended=ended, request=request),
         )
 
     def _reserved(
         self, record: JobRecord, order: LaunchOrder, decision: Decision, now: float
     ) -> JobRecord:
+        warm = min(self._parts.warm(), order.size)
         attempt = OpenAttempt(
             round=order.plan.round,
             attempt=order.plan.attempt,
             lease_id=order.lease_id,
             num_invocations=order.size,
             reserved_usd=decision.reserve_usd,
-            warm=min(self._parts.warm(), order.size),
+            warm=warm,
+            cold=max(0, order.size - max(warm, record.environments)),
+            deadline_s=decision.deadline_s,
             outcome=None if order.size else NOTHING_LAUNCHED,
         )
         started = now if record.wall_started_at is None else record.wall_started_at
         return record.model_copy(
             update={
                 "open_attempts": (*record.open_attempts, attempt),
+                "environments": max(record.environments, order.size),
                 "reported_lines": record.num_lines,
                 "wall_started_at": started,
             }

@@ -23,7 +23,7 @@ from shared.contracts import (
     RoundRequest,
 )
 from shared.job_spec import JobSpec
-from shared.jobs import Job, JobPage, JobStatus, ResumeRequest
+from shared.jobs import Job, JobPage, JobStatus, ResumeRequest, ScalingRequest
 from shared.message import Identifier, JobId
 from shared.problem import FieldError, Problem
 
@@ -104,6 +104,16 @@ def _add_job_routes(routes: APIRouter, parts: Parts) -> None:
     def resume_job(job_id: JobPath, request: ResumeRequest | None = None) -> Job:
         """Continue a stopped or failed job."""
         return parts.jobs.resume(job_id, request or ResumeRequest())
+
+    @routes.post(
+        "/v1/jobs/{job_id}/scaling",
+        status_code=202,
+        responses=_problems(404, 409),
+        tags=["jobs"],
+    )
+    def switch_scaling(job_id: JobPath, request: ScalingRequest) -> Job:
+        """Decide a job's rounds by another policy, or pin a count, from the next round on."""
+        return parts.scaling.switch(job_id, request)
 
     @routes.delete(
         "/v1/jobs/{job_id}", status_code=204, responses=_problems(404, 409), tags=["jobs"]

@@ -66,8 +66,9 @@ class Settings(CacheSettings):
     actors would be given up and started again. Time spent queueing in an emulator counts."""
     lambda_connect_timeout_s: Seconds = 5.0
     """How long connecting to the Lambda API may take."""
-    invoke_pool_size: Annotated[int, Field(ge=1, le=3000)] = 64
-    """Invocations in flight at once; each holds a thread and a connection."""
+    invoke_pool_size: Annotated[int, Field(ge=1, le=3000)] = 1000
+    """Most invocations in flight at once, AWS's default concurrency limit; each holds a thread and
+    a connection, made when first needed. A larger round waits for its first actors to end."""
     throttle_retries: Annotated[int, Field(ge=0, le=20)] = 6
     """How often a throttled invocation is tried again before it counts as failed."""
     throttle_pause_s: Seconds = 0.2
@@ -118,6 +119,9 @@ class Settings(CacheSettings):
     """Fargate size the scaler is billed as."""
     scaler_memory_gb: Annotated[float, Field(ge=0)] = 0.5
     """Fargate memory the scaler is billed as."""
+    cold_start_s: Annotated[float, Field(ge=0, le=60)] = 2.0
+    """How long a new environment is assumed to take on AWS from its request to its handler: half a
+    second to start, a second and a half to load the actor at its share of a core."""
     ledger_clock: Literal["wall", "projected"] = "projected"
     """`wall` bills time that passed (on AWS); `projected` bills the time the same rounds would
     take on AWS (on one machine)."""
@@ -185,4 +189,5 @@ class Settings(CacheSettings):
             memory_mb=self.lambda_memory_mb,
             function_timeout_s=self.lambda_timeout_s,
             provisioned=self.provisioned_concurrency,
+            cold_start_s=self.cold_start_s,
         )

@@ -21,6 +21,9 @@ COMMANDS = [
     ["jobs", "stop"],
     ["jobs", "resume"],
     ["jobs", "delete"],
+    ["jobs", "scale"],
+    ["policies"],
+    ["scheduler", "train"],
 ]
 
 

@@ -10,10 +10,10 @@ from nitro.spec_file import (
     described,
     known_fields,
     parse_actors,
-    parse_scaling,
 )
 from shared.hyperparameters import PpoHyperparameters
-from shared.job_spec import FixedScaling, JobSpec
+from shared.job_spec import JobSpec
+from shared.scaling_spec import FixedScaling
 
 
 def build(
@@ -149,34 +149,32 @@ def test_a_range_that_is_none_is_refused(text: str) -> None:
         parse_actors(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("nitro", {"policy": "nitro"}),
-        ("fixed", {"policy": "fixed"}),
-        ("fixed:16", {"policy": "fixed", "num_actors": 16}),
-    ],
-)
-def test_scalings(text: str, expected: JsonObject) -> None:
-    assert parse_scaling(text) == expected
-
-
-@pytest.mark.parametrize("text", ["", "nitro:3", "fixed:", "fixed:x", "fixed:-1", "random"])
-def test_a_scaling_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(CommandError, match="--scaling: must be nitro or fixed:N"):
-        parse_scaling(text)
-
-
 @pytest.mark.parametrize("number", [2, 16, 200])
 def test_a_fixed_number_alone_is_enough(number: int) -> None:
-    spec = build(options={"scaling": parse_scaling(f"fixed:{number}")})
+    spec = build(options={"scaling": {"policy": "fixed", "num_actors": number}})
     assert spec.scaling == FixedScaling(policy="fixed", num_actors=number)
     assert spec.actors.min <= number <= spec.actors.max
 
 
 def test_a_fixed_number_outside_a_given_range_is_refused() -> None:
-    message = refusal(options={"scaling": parse_scaling("fixed:2"), "actors": parse_actors("8:64")})
+    fixed: JsonObject = {"policy": "fixed", "num_actors": 2}
+    message = refusal(options={"scaling": fixed, "actors": parse_actors("8:64")})
     assert "scaling.num_actors (2)" in message
+
+
+def test_a_schedule_widens_the_usual_range() -> None:
+    spec = build('scaling={"policy": "schedule", "num_actors": [2, 100, 8]}')
+    assert (spec.actors.min, spec.actors.max) == (2, 100)
+
+
+def test_a_base_holds_where_nothing_else_is_said(tmp_path: Path) -> None:
+    base = build("seed=9", "actors.max=12", "scaling.decay=0.9")
+    file = tmp_path / "job.json"
+    file.write_text(json.dumps({"seed": 4}))
+    spec = build_spec(file=file, options={}, assignments=["actors.min=3"], base=base)
+    assert spec == base.model_copy(
+        update={"seed": 4, "actors": base.actors.model_copy(update={"min": 3})}
+    )
 
 
 def test_the_description_resolves_every_hyperparameter() -> None:

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from nitro.summary import duration, number, summarise, summary_table
-from shared.billing import JobCost
+from shared.billing import JobCost, ServerfulCost
 from shared.contracts import RoundRecord
 from shared.jobs import JobProgress
 from tests.nitro.synthetic_run import evaluation, job, plan, result
@@ -17,6 +17,14 @@ COST = JobCost(
     lines=(),
     price_table="test",
     projected_wall_s=75.0,
+    serverful=(
+        ServerfulCost(
+            learner_instance="p3.2xlarge",
+            actor_instance="c5.4xlarge",
+            wall_s=90.0,
+            total_usd=0.0935,
+        ),
+    ),
     assumptions=(),
 )
 KEYS = [
@@ -30,6 +38,7 @@ KEYS = [
     "best_return",
     "wall_s",
     "projected",
+    "serverful",
     "actors_per_round",
     "run_dir",
 ]
@@ -64,6 +73,9 @@ def test_json_has_exactly_the_documented_keys() -> None:
     dumped = summarise(job(rounds=2), RECORDS, COST, run_dir=None).model_dump(mode="json")
     assert list(dumped) == KEYS
     assert dumped["projected"] == {"wall_s": 75.0, "cost_usd": 0.0123}
+    assert dumped["serverful"] == [
+        {"wall_s": 90.0, "cost_usd": 0.0935, "machines": "p3.2xlarge + c5.4xlarge"}
+    ]
     assert dumped["wall_s"] == 60.0
 
 
@@ -72,7 +84,9 @@ def test_the_table_names_what_a_user_wants_to_know() -> None:
     out = io.StringIO()
     Console(file=out, width=100).print(summary_table(summary, error="boom [x]", picture=None))
     text = out.getvalue()
-    for part in ("15.0", "400.0", "9 to 64", "1 min 15 s", "0.0123 USD", "max_rounds", "boom [x]"):
+    for part in ("15.0", "400.0", "9 to 64", "1 min 15 s", "0.0123 USD", "0.0935 USD"):
+        assert part in text
+    for part in ("p3.2xlarge + c5.4xlarge", "max_rounds", "boom [x]"):
         assert part in text
 
 

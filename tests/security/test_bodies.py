@@ -5,7 +5,7 @@ from itertools import repeat
 
 import pytest
 
-from services.scaler.guard import SMALL_BODY_BYTES
+from services.scaler.guard import JOB_BODY_BYTES
 from tests.security.wire import Answer, request, send
 from tests.services.scaler.running import TOKEN, Scaler
 
@@ -19,7 +19,7 @@ def post(scaler: Scaler, path: str, body: bytes, *headers: str) -> Answer:
     return send(str(scaler.http.base_url), message, body)
 
 
-@pytest.mark.parametrize("length", ["65537", "1000000000000", "9" * 30])
+@pytest.mark.parametrize("length", [str(JOB_BODY_BYTES + 1), "1000000000000", "9" * 30])
 def test_a_body_said_to_be_too_long_is_refused_unread(attacked: Scaler, length: str) -> None:
     head = request("POST", "/v1/jobs", JSON, f"Content-Length: {length}", token=TOKEN)
     answer = send(str(attacked.http.base_url), head)
@@ -111,8 +111,11 @@ def test_a_budget_must_be_a_number_one_can_spend(attacked: Scaler, number: str) 
         {"hyperparameters": {f"n{i}": 1 for i in range(2000)}},
         {"checkpoint": {"keep": True}},
         {"callback": "os.system"},
+        {"scaling": {"policy": "schedule", "num_actors": [8] * 10_001}},
+        {"scaling": {"policy": "minionsrl", "agent": "/etc/passwd"}},
+        {"scaling": {"policy": "minionsrl", "agent": {"layers": [{"weights": [[[]]]}]}}},
     ],
-    ids=str,
+    ids=lambda spec: str(spec)[:60],
 )
 def test_sizes_and_names_out_of_range_are_refused(
     attacked: Scaler, spec: dict[str, object]
@@ -121,7 +124,7 @@ def test_sizes_and_names_out_of_range_are_refused(
 
 
 def test_the_largest_body_allowed_is_still_only_refused(attacked: Scaler) -> None:
-    body = b'{"env_id": "' + b"x" * (SMALL_BODY_BYTES - 20) + b'"}'
+    body = b'{"env_id": "' + b"x" * (JOB_BODY_BYTES - 20) + b'"}'
     answer = post(attacked, "/v1/jobs", body)
     assert answer.status == 422
     assert len(answer.text) < 2000, "what was wrong is not sent back in full"

@@ -1,6 +1,7 @@
 """Cost functions against sums done by hand and in decimal arithmetic."""
 
 import math
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -14,7 +15,6 @@ from shared.costs import (
     lambda_gb_seconds,
     launch_ramp_s,
     projected_duration_s,
-    projected_round_s,
     worst_case_launch_usd,
     worst_case_round_usd,
 )
@@ -84,6 +84,12 @@ def test_the_worst_case_of_a_round_is_the_sum_of_its_parts() -> None:
     assert got == pytest.approx(float(learner + warm + actors), rel=1e-12)
 
 
+def test_the_worst_case_of_a_launch_starts_every_execution_cold() -> None:
+    basis = replace(paper_basis(), cold_start_s=2.0)
+    actors = Decimal(10 * 2 * 62) * Decimal("0.0000166667")
+    assert worst_case_launch_usd(10, basis) == pytest.approx(float(actors), rel=1e-12)
+
+
 def test_the_launch_ramp_is_a_burst_of_1000_then_1000_per_10_seconds() -> None:
     assert [launch_ramp_s(n) for n in (0, 64, 1000, 2000, 3000)] == [0, 0, 0, 10, 20]
 
@@ -96,16 +102,6 @@ def test_the_deadline_lets_every_actor_run_out_of_time_twice() -> None:
 def test_a_measured_duration_is_stretched_by_the_cpu_share_up_to_the_timeout() -> None:
     assert projected_duration_s(1.0, memory_mb=1024, timeout_s=60) == pytest.approx(1769 / 1024)
     assert projected_duration_s(50.0, memory_mb=1024, timeout_s=60) == 60
-
-
-def test_evaluation_runs_beside_the_round_and_counts_only_when_it_is_slower() -> None:
-    quick = projected_round_s(
-        num_invocations=64, slowest_sample_s=2, slowest_evaluation_s=4, learner_s=3
-    )
-    slow = projected_round_s(
-        num_invocations=64, slowest_sample_s=2, slowest_evaluation_s=9, learner_s=3
-    )
-    assert (quick, slow) == (5, 9)
 
 
 @given(

@@ -17,7 +17,8 @@ def _errors(body: dict[str, Any]) -> dict[str, str]:
 def test_defaults_are_the_papers_settings() -> None:
     spec = JobSpec()
     assert (spec.actors.min, spec.actors.max) == (8, 64)
-    assert spec.scaling.model_dump() == {"policy": "nitro", "window": 6, "decay": 0.96}
+    nitro = {"policy": "nitro", "window": 6, "decay": 0.96, "convention": "paper"}
+    assert spec.scaling.model_dump() == nitro
     assert spec.steps_per_actor == 256
     assert spec.stop.max_rounds == 50
 

@@ -1,6 +1,6 @@
 import itertools
 
-from shared.seeds import actor_seed
+from shared.seeds import actor_seed, round_uniform
 
 
 def test_no_two_rollouts_of_a_job_share_a_seed() -> None:
@@ -16,3 +16,10 @@ def test_no_two_rollouts_of_a_job_share_a_seed() -> None:
 def test_seeds_are_the_same_on_every_machine() -> None:
     # A literal pins the derivation: changing it would change every published run.
     assert actor_seed(0, mode="sample", round_index=0, actor_index=0) == 2454421176976838069
+    assert round_uniform(0, purpose="score", round_index=0) == 0.6253001836952964
+
+
+def test_a_rounds_draws_for_two_purposes_have_nothing_in_common() -> None:
+    draws = {round_uniform(3, purpose=p, round_index=k) for p in ("a", "b") for k in range(500)}
+    assert len(draws) == 1000
+    assert all(0.0 <= draw < 1.0 for draw in draws)

@@ -20,7 +20,7 @@ from services.learner.algorithms.minibatch import Minibatch, shuffled_minibatche
 from services.learner.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
 from services.learner.algorithms.ppo_loss import STATS, ppo_gradient
 from services.learner.batch import TrainingBatch, build_batch
-from services.learner.curvature import measure_curvature
+from services.learner.curvature import LossTerms, measure_curvature
 from services.learner.networks import ActorCritic, PolicyPayload, build_network, policy_payload
 from shared.contracts import Curvature
 from shared.environment_spec import EnvironmentSpec
@@ -120,7 +120,8 @@ class Ppo:
         """
         if self._last_batch is None:
             return None
-        return measure_curvature(self._network, self._last_batch, rule=rule)
+        loss = LossTerms(hyperparameters=self._hyperparameters, kl_coefficient=self._kl_coefficient)
+        return measure_curvature(self._network, self._last_batch, rule=rule, loss=loss)
 
     def state(self) -> tuple[StateArrays, StateScalars]:
         """Return a copy of everything needed to resume exactly: arrays, and JSON scalars."""

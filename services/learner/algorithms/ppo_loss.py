@@ -144,6 +144,11 @@ def ppo_gradient(
     )
 
 
+def clipped_slope(ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
+    """Return the clipped surrogate's derivative by log pi, per sample # [n]."""
+    return _clipped_surrogate(ratio, advantage, clip)[1]
+
+
 def _clipped_surrogate(ratio: Tensor, advantage: Tensor, clip: float) -> tuple[Tensor, Tensor]:
     """Return the clipped surrogate # [n] and its derivative by log pi # [n]."""
     unclipped = advantage * ratio

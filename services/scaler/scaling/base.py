@@ -3,8 +3,59 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from pydantic import FiniteFloat
+
 from services.scaler.boosting import ConvexityRatio
-from shared.job_spec import ActorRange
+from shared.contracts import GradientNoise
+from shared.message import Message, PositiveFloat, PositiveInt
+from shared.scaling_spec import ActorRange, Policy
+
+
+class NoiseMemory(Message):
+    """What `kungfu` remembers from round to round, in place of a history that grows."""
+
+    squared_norm: FiniteFloat
+    """Moving average of |G|^2."""
+    variance: FiniteFloat
+    """Moving average of S, kept apart from it."""
+    first_scale: PositiveFloat | None
+    """Gradient noise scale when it was first defined; None before."""
+    num_actors: PositiveInt
+    """Number of actors asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRound:
+    """An earlier round, as far as a policy may look at it; None is unknown."""
+
+    round_index: int
+    requested: int
+    """Actors asked for."""
+    num_actors: int
+    """Actors granted."""
+    training_return: float | None = None
+    """Mean return of the training episodes that ended in it."""
+    loss: float | None = None
+    kl: float | None = None
+    learner_s: float | None = None
+    """Update, curvature and checkpoint."""
+    actor_s: float | None = None
+    """From the plan to the last trajectory used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingHistory:
+    """The policy in force in a round, and as much of the past as it looks at."""
+
+    policy: Policy
+    ratios: tuple[float, ...] = ()
+    """Defined convexity ratios of earlier rounds, oldest first."""
+    past: tuple[PastRound, ...] = ()
+    """The newest earlier rounds, oldest first."""
+    memory: NoiseMemory | None = None
+    """What the decision about the round before left behind."""
+    switched_from: str = ""
+    """Name of the policy before, in the round that is the first under this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +68,18 @@ class ScalingInput:
     """Defined convexity ratios of earlier rounds, oldest first."""
     ratio: ConvexityRatio
     """This round's."""
-    gradient_noise_scale: float | None
+    gradient_noise: GradientNoise | None = None
+    """This round's."""
+    seed: int = 0
+    """The job's."""
+    past: tuple[PastRound, ...] = ()
+    """The newest earlier rounds, oldest first: as many as the policy wants to see."""
+    evaluation_return: float | None = None
+    """Mean return of the newest evaluation."""
+    remaining_usd: float = 0.0
+    """Budget that is not spent, as the plan's `spent_usd` tells."""
+    memory: NoiseMemory | None = None
+    """What the same policy's decision about the round before left behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +93,34 @@ class ScalingDecision:
     ratio: float | None
     reason: str
     """Why this number, for people."""
+    memory: NoiseMemory | None = None
+    """What the next round's decision is given."""
 
 
 class ScalingPolicy(Protocol):
     """Decides a round's number of actors; a pure function with parameters."""
 
     @property
-    def history(self) -> int:
+    def num_ratios(self) -> int:
         """How many earlier ratios it wants to see."""
+
+    @property
+    def num_rounds(self) -> int:
+        """How many earlier rounds it wants to see."""
 
     def decide(self, seen: ScalingInput) -> ScalingDecision:
         """Return the number of actors worth launching."""
+
+
+class Memoryless:
+    """A policy that looks at nothing before this round."""
+
+    @property
+    def num_ratios(self) -> int:
+        """None of them."""
+        return 0
+
+    @property
+    def num_rounds(self) -> int:
+        """None of them."""
+        return 0

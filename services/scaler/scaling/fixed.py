@@ -1,19 +1,14 @@
 """The plainest control: the same number of actors every round."""
 
-from services.scaler.scaling.base import ScalingDecision, ScalingInput
-from shared.job_spec import FixedScaling
+from services.scaler.scaling.base import Memoryless, ScalingDecision, ScalingInput
+from shared.scaling_spec import FixedScaling
 
 
-class FixedPolicy:
+class FixedPolicy(Memoryless):
     """A constant; curvature is recorded and ignored."""
 
     def __init__(self, parameters: FixedScaling) -> None:
         self._num_actors = parameters.num_actors
-
-    @property
-    def history(self) -> int:
-        """None of it."""
-        return 0
 
     def decide(self, seen: ScalingInput) -> ScalingDecision:
         """Return the constant."""

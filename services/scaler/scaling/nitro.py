@@ -1,34 +1,51 @@
 """The paper's policy: as many actors as the boosting score says a round is worth."""
 
 from services.scaler.boosting import boosting_score, num_actors
+from services.scaler.published_score import published_num_actors, published_score
 from services.scaler.scaling.base import ScalingDecision, ScalingInput
-from shared.job_spec import NitroScaling
+from shared.scaling_spec import NitroScaling
 
 
 class NitroPolicy:
-    """Actors by boosting score (section 5.3)."""
+    """Actors by boosting score (section 5.3), or as the published code has it."""
 
     def __init__(self, parameters: NitroScaling) -> None:
         self._parameters = parameters
 
     @property
-    def history(self) -> int:
+    def num_ratios(self) -> int:
         """One window."""
         return self._parameters.window
 
+    @property
+    def num_rounds(self) -> int:
+        """None of them."""
+        return 0
+
     def decide(self, seen: ScalingInput) -> ScalingDecision:
         """Score the round and scale the largest number of actors by the score."""
-        boosting = boosting_score(
+        parameters, published = self._parameters, self._parameters.convention == "artifact"
+        score_of = published_score if published else boosting_score
+        boosting = score_of(
             seen.ratios,
             seen.ratio,
             round_index=seen.round_index,
-            window=self._parameters.window,
-            decay=self._parameters.decay,
+            window=parameters.window,
+            decay=parameters.decay,
         )
-        wanted = num_actors(boosting.score, minimum=seen.actors.min, maximum=seen.actors.max)
+        if published:
+            wanted = published_num_actors(
+                boosting.score,
+                round_index=seen.round_index,
+                decay=parameters.decay,
+                actors=seen.actors,
+            )
+        else:
+            wanted = num_actors(boosting.score, minimum=seen.actors.min, maximum=seen.actors.max)
+        name = "published score" if published else "boosting score"
         return ScalingDecision(
             num_actors=wanted,
             score=boosting.score,
             ratio=boosting.ratio,
-            reason=f"boosting score {boosting.score:.3f} ({boosting.note}): {wanted} actors",
+            reason=f"{name} {boosting.score:.3f} ({boosting.note}): {wanted} actors",
         )

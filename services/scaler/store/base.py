@@ -11,6 +11,7 @@ from typing import Protocol
 
 from pydantic import FiniteFloat
 
+from services.scaler.scaling.base import NoiseMemory
 from shared.billing import LedgerLine
 from shared.contracts import EvaluationResult, LaunchCounts, RoundPlan, RoundResult
 from shared.jobs import Job, JobStatus
@@ -55,10 +56,16 @@ class OpenAttempt(Message):
     reserved_usd: NonNegativeFloat
     warm: Count
     """Invocations that found provisioned concurrency ready."""
+    cold: Count = 0
+    """Invocations beyond those and beyond any earlier launch of the job: on AWS they start cold."""
+    deadline_s: NonNegativeFloat | None = None
+    """How long its learner waits at most; None in records of earlier versions."""
     outcome: LaunchOutcome | None = None
     """None until every invocation has ended."""
     learner_s: NonNegativeFloat | None = None
     """The learner's own time; None until the round is over."""
+    overhead_s: NonNegativeFloat = 0.0
+    """What publishing the policy and asking for the round took."""
     held_s: NonNegativeFloat | None = None
     """Wall time from the launch to the next one; None until the round is over."""
 
@@ -87,6 +94,10 @@ class JobRecord(Message):
     """Wall time of earlier starts."""
     longest_learner_s: NonNegativeFloat = 0.0
     projected_wall_s: NonNegativeFloat = 0.0
+    serverful_wall_s: NonNegativeFloat = 0.0
+    """How long the rounds settled so far would have taken on the paper's servers."""
+    environments: Count = 0
+    """Most invocations of one launch so far: that many environments are warm."""
     final_evaluation: EvaluationResult | None = None
     queued_at: float | None = None
     """When its user last queued it: since then it may wait for a learner."""
@@ -119,6 +130,8 @@ class RoundEntry(Message):
     attempts: tuple[PlannedAttempt, ...]
     ratio: FiniteFloat | None
     """Convexity ratio measured in this round, None when there was none."""
+    memory: NoiseMemory | None = None
+    """What the scaling policy's decision left behind for the next round's."""
     result: RoundResult | None = None
     abandoned: bool = False
     """Whether the job ended, and was resumed, before a result was heard of. The learner may have

@@ -86,7 +86,8 @@ def test_arrival_order_does_not_change_a_bit(environment: EnvironmentSpec) -> No
     first = batch_of(trajectories, network)
     second = batch_of([trajectories[i] for i in (2, 0, 3, 1)], network)
     for field in fields(TrainingBatch):
-        assert torch.equal(getattr(first, field.name), getattr(second, field.name)), field.name
+        one, other = (torch.as_tensor(getattr(batch, field.name)) for batch in (first, second))
+        assert torch.equal(one, other), field.name
 
 
 def test_recomputed_log_probs_agree_with_the_actors() -> None:

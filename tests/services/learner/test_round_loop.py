@@ -128,6 +128,8 @@ def test_each_request_reports_the_round_before_it(rig: Rig, cache_url: str) -> N
     for request, line in zip(asked[1:], lines[:3], strict=True):
         assert request.previous == line.result
         assert request.curvature == line.curvature
+        assert request.curvature is not None
+        assert request.gradient_noise == request.curvature.gradient_noise
         assert request.policy_version == line.plan.policy_version + 1
 
 

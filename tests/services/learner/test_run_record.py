@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from services.learner.run_record import RunRecord
-from shared.artifacts import LEDGER_FILE, ROUNDS_FILE, LocalArtifacts
-from shared.billing import LedgerLine
+from shared.artifacts import COST_FILE, LEDGER_FILE, ROUNDS_FILE, LocalArtifacts
+from shared.billing import JobCost, LedgerLine, ServerfulCost
 from shared.contracts import (
     EvaluationResult,
     RoundLine,
@@ -143,6 +143,28 @@ def test_the_bill_is_added_to_and_replaced(artifacts: LocalArtifacts, record: Ru
     assert ledger() == [_bill(0), _bill(1), _bill(2)]
     record.bill([_bill(7)])
     assert ledger() == [_bill(7)]
+
+
+def test_what_a_job_came_to_is_written_without_the_lines_that_are_in_the_ledger(
+    artifacts: LocalArtifacts, record: RunRecord
+) -> None:
+    servers = ServerfulCost(
+        learner_instance="p3.2xlarge", actor_instance="c5.4xlarge", wall_s=9.0, total_usd=0.01
+    )
+    cost = JobCost(
+        job_id=_JOB.job_id,
+        total_usd=0.5,
+        reserved_usd=0.0,
+        by_item={"learner": 0.5},
+        lines=(_bill(0),),
+        price_table="paper",
+        projected_wall_s=7.0,
+        serverful=(servers,),
+        assumptions=("none",),
+    )
+    record.sum_up(cost)
+    written = artifacts.read(_JOB.job_id, COST_FILE) or b""
+    assert JobCost.model_validate_json(written) == cost.model_copy(update={"lines": ()})
 
 
 def test_machine_and_every_hyperparameter_are_written(

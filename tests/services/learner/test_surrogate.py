@@ -1,5 +1,7 @@
 """Hessian products of the surrogate against autograd and against the closed form."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -44,21 +46,23 @@ def samples_of(
     return observation, action, advantage
 
 
-def autograd_hessian(
-    network: ActorCritic, observation: Tensor, action: Tensor, advantage: Tensor
-) -> Tensor:
-    """Hessian of mean(A * pi_theta / pi_theta0) by autograd through torch's own layers."""
+def surrogate_log_prob(
+    network: ActorCritic, observation: Tensor, action: Tensor
+) -> tuple[Callable[[Tensor], Tensor], Tensor]:
+    """Log pi(a|s) # [N] as a function of the policy's parameters, and the network's own # [P].
+
+    Torch's own layers in float64; parameters in the surrogate's order: layers first, the free
+    log-standard deviation last.
+    """
     named = {
         name: parameter.detach().double()
         for name, parameter in network.named_parameters()
         if not name.startswith("value.")
     }
-    # the surrogate's order: layers first, the free log-standard deviation last
     order = sorted(named, key=lambda name: name == "log_std")
     sizes = [named[name].numel() for name in order]
-    observation, advantage = observation.double(), advantage.double()
+    observation = observation.double()
     action = action if action.dtype == torch.int64 else action.double()
-
     num_layers = len(network.policy)
 
     def log_prob(flat: Tensor) -> Tensor:
@@ -73,11 +77,18 @@ def autograd_hessian(
             h = torch.cat((h, new["log_std"].expand(len(h), -1)), dim=1)
         return network.distribution.log_prob(h, action)
 
-    start = torch.cat([named[name].flatten() for name in order])
-    old = log_prob(start).detach()
+    return log_prob, torch.cat([named[name].flatten() for name in order])
+
+
+def autograd_hessian(
+    network: ActorCritic, observation: Tensor, action: Tensor, advantage: Tensor
+) -> Tensor:
+    """Hessian of mean(A * pi_theta / pi_theta0) by autograd."""
+    log_prob, start = surrogate_log_prob(network, observation, action)
+    old, weight = log_prob(start).detach(), advantage.double()
 
     def objective(flat: Tensor) -> Tensor:
-        return (advantage * torch.exp(log_prob(flat) - old)).mean()
+        return (weight * torch.exp(log_prob(flat) - old)).mean()
 
     hessian: Tensor = torch.autograd.functional.hessian(  # type: ignore[no-untyped-call]
         objective, start

@@ -17,6 +17,7 @@ from services.scaler.budget import (
 )
 from services.scaler.decision import Concurrency, Situation, decide_reopening, decide_round
 from services.scaler.ledger import NOTHING_LAUNCHED, Clock
+from services.scaler.scaling.base import ScalingHistory
 from services.scaler.stopping import Standing
 from services.scaler.store.base import JobRecord, LaunchOutcome, OpenAttempt
 from shared.billing import LedgerLine
@@ -123,13 +124,14 @@ class SimulatedJob:
             standing=Standing(
                 round_index=index, asked_to_stop=False, latest_return=None, wall_s=0.0
             ),
-            ratios=(),
             curvature=None,
-            gradient_noise_scale=None,
+            gradient_noise=None,
             committed_usd=self.record.committed_usd,
+            settled_usd=self.record.settled_usd,
             concurrency=Concurrency(limit=1000, running_jobs=1, others_in_flight=0),
             pricing=self.pricing,
             quorum_share=0.5,
+            history=ScalingHistory(policy=self.record.job.spec.scaling),
         )
         if reopened is None:
             decision = decide_round(situation)

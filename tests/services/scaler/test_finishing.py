@@ -43,23 +43,40 @@ def test_the_bill_is_the_sum_of_its_lines(scaler: Scaler) -> None:
 
 def test_projected_rounds_cost_what_a_hand_calculation_says(scaler: Scaler) -> None:
     # Each round: 3 actors of 100 ms on a full core, hence 172.75 ms at 1,024 MB, billed as 173 ms;
-    # the learner needs 0.5 s of its own (0.3 update, 0.1 curvature, 0.1 checkpoint).
-    cost = scaler.cost(train(scaler))
+    # the learner needs 0.5 s of its own (0.3 update, 0.1 curvature, 0.1 checkpoint). The first
+    # round finds no warm environment: it waits 2 s for three, each of which is billed for them.
+    job_id = train(scaler)
+    cost = scaler.cost(job_id)
+    launches = [record.launches for record in scaler.rounds(job_id).rounds]
+    launch_s = sum(Decimal(made.launch_s or 0.0) for made in launches if made)
     actor_s = Decimal("0.1") * 1769 / 1024
-    held_s = 2 * (actor_s + Decimal("0.5"))
+    held_s = 2 * (actor_s + Decimal("0.5")) + 2 + launch_s
     expected = {
         "learner": held_s * Decimal("0.9776") / 3600,
         "cache": held_s * Decimal("0.052") / 3600,
         "scaler": held_s
         * (Decimal("0.25") * Decimal("0.04048") + Decimal("0.5") * Decimal("0.004445"))
         / 3600,
-        "lambda_duration": 6 * Decimal("0.173") * Decimal("0.0000166667"),
+        "lambda_duration": (6 * Decimal("0.173") + 3 * 2) * Decimal("0.0000166667"),
         "lambda_requests": 6 * Decimal("0.0000002"),
     }
     assert {k: float(v) for k, v in cost.by_item.items()} == pytest.approx(
         {k: float(v) for k, v in expected.items()}, rel=1e-9
     )
     assert cost.projected_wall_s == pytest.approx(float(held_s))
+    assert 0 < launch_s < 1
+
+
+def test_the_same_rounds_on_servers_stand_beside_the_bill(scaler: Scaler) -> None:
+    # Three actors of 100 ms on cores of their own, and the learner's 0.5 s, twice.
+    cost = scaler.cost(train(scaler))
+    assert [(s.learner_instance, s.actor_instance) for s in cost.serverful] == [
+        ("p3.2xlarge", "c5.4xlarge"),
+        ("g6.2xlarge", "c5.4xlarge"),
+    ]
+    for servers, usd_per_hour in zip(cost.serverful, ("3.74", "1.6576"), strict=True):
+        assert servers.wall_s == pytest.approx(1.2)
+        assert servers.total_usd == pytest.approx(1.2 * float(usd_per_hour) / 3600)
 
 
 def test_on_aws_the_time_that_passed_is_billed(start_scaler: StartScaler) -> None:
@@ -87,7 +104,8 @@ def test_money_is_reserved_before_actors_start_and_released_when_all_is_known(
         + TABLE.cache_usd_per_s("cache.t4g.medium")
         + TABLE.scaler_usd_per_s(vcpu=0.25, memory_gb=0.5)
     )
-    worst = 6 * (60 * TABLE.lambda_usd_per_gb_s + TABLE.lambda_usd_per_request) + 190 * held
+    # Two executions of three actors, each a cold start of 2 s and the time-out of 60 s.
+    worst = 6 * (62 * TABLE.lambda_usd_per_gb_s + TABLE.lambda_usd_per_request) + 190 * held
     assert during.lines == ()
     assert during.total_usd == during.reserved_usd == pytest.approx(worst)
     plan = scaler.round(lease, 1, previous=result(0))

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from services.scaler.guard import SMALL_BODY_BYTES, load_token
+from services.scaler.guard import JOB_BODY_BYTES, SMALL_BODY_BYTES, load_token
 from services.scaler.settings import Settings
 from shared.problem import Problem
 from shared.tokens import TokenError
@@ -87,12 +87,12 @@ def test_a_token_file_that_holds_none_is_named(tmp_path: Path, content: str | by
 def test_a_body_above_the_limit_is_refused_whether_it_says_its_length_or_not(
     lasting_scaler: Scaler,
 ) -> None:
-    body = b"x" * (SMALL_BODY_BYTES + 1)
+    body = b"x" * (JOB_BODY_BYTES + 1)
     told = lasting_scaler.http.post("/v1/jobs", content=body)
     untold = lasting_scaler.http.post("/v1/jobs", content=iter([body[:1000], body[1000:]]))
     for response in (told, untold):
         assert response.status_code == 413
-        assert "65536 bytes" in Problem.model_validate_json(response.content).detail
+        assert "131072 bytes" in Problem.model_validate_json(response.content).detail
 
 
 def test_rounds_and_results_may_be_larger(lasting_scaler: Scaler) -> None:

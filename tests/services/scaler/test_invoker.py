@@ -1,6 +1,7 @@
 """Invocations through unmodified boto3 against a server that speaks Lambda's API."""
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -243,6 +244,51 @@ def test_no_more_are_in_flight_than_the_account_allows(
         gates[actor].set()
         sink.wait(done + 1)
     assert invoker.close(wait_s=10)
+
+
+def test_those_that_wait_start_together_once_the_account_allows_more(
+    function: LambdaFunction, lambdas: LambdaEndpoint
+) -> None:
+    gates = [threading.Event() for _ in range(6)]
+
+    def behave(event: Task, nth: int) -> Reply:
+        index = event["actor_index"]
+        assert isinstance(index, int)
+        return Reply(body=report(event).body, gate=gates[index])
+
+    lambdas.behave = behave
+    limits = [1]
+    rule = RetryRule(throttle_retries=0, first_pause_s=0.001, timeout_s=60.0)
+    invoker = PooledInvoker(function, rule, pool_size=6, limit=lambda: limits[-1])
+    sink = Sink()
+    invoker.submit([task(i) for i in range(6)], sink)
+    lambdas.wait_events("sample", 1)
+    limits.append(5)
+    (first,) = (event["actor_index"] for event in lambdas.events)
+    assert isinstance(first, int)
+    gates[first].set()  # its end lets in all five others, none of which has ended
+    lambdas.wait_events("sample", 6)
+    for gate in gates:
+        gate.set()
+    assert len(sink.wait(6)) == 6
+    assert invoker.close(wait_s=10)
+
+
+def test_an_outcome_says_when_its_first_request_went_out(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    seconds: list[float] = []
+
+    def behave(event: Task, nth: int) -> Reply:
+        seconds.append(time.perf_counter())
+        return report(event) if nth else function_error("boom")
+
+    lambdas.behave = behave
+    before = time.perf_counter()
+    outcome = run_one(invoker)
+    assert outcome.reissued
+    assert outcome.sent_at is not None
+    assert before < outcome.sent_at < seconds[0] < seconds[1]
 
 
 def test_closing_ends_the_pause_after_a_throttle_at_once(

@@ -178,6 +178,8 @@ def test_what_failed_for_good_is_announced_counted_and_explained(
     launches = scaler.rounds(job.job_id).rounds[0].launches
     assert launches is not None
     assert (launches.requested, launches.succeeded, launches.failed) == (7, 6, 1)
+    assert launches.launch_s is not None
+    assert launches.launch_s > 0
     assert launches.reissued == 1
 
 

@@ -1,0 +1,79 @@
+"""What a round of 64 real actors takes beyond simulation and gradient steps.
+
+Hopper-v5, 64 actors of 256 steps, preset `paper`, every part real, as in `nitro train`. Simulation
+is the actors' rollouts, shared by as many actor processes as the machine has cores; gradient steps
+are the learner's update. All the rest is overhead: decision, launch, emulator, transport, waiting,
+curvature, checkpoint.
+"""
+
+import os
+import re
+import tempfile
+from pathlib import Path
+
+import httpx
+
+from benchmarks.measurement import Effort, progress
+from benchmarks.record import Row, Series, Target
+from benchmarks.training_throughput import OurTraining
+from nitro.client import NitroClient
+from nitro.local import LocalSystem
+
+TITLE = "Overhead of a round of 64 actors, Hopper-v5"
+_NUM_ACTORS = 64
+_ROUNDS = 3
+"""Of one job: one sample."""
+_TARGET_PERCENT = 3.0
+_ROLLOUT = re.compile(r'^nitro_scaler_actor_seconds_total\{stage="rollout"\} (\S+)$', re.MULTILINE)
+
+
+def measure(effort: Effort) -> list[Row]:
+    """Train short jobs and divide their rounds up."""
+    cores = os.cpu_count() or 1
+    progress("starting the local system")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        LocalSystem(Path(folder), processes=cores) as system,
+        NitroClient(system.api_url, system.token) as client,
+    ):
+        system.wait_ready()
+        training = OurTraining(
+            system,
+            client,
+            Path(folder),
+            effort.of(_ROUNDS, quick=1),
+            num_actors=effort.of(_NUM_ACTORS, quick=4),
+        )
+        training.sample()  # warm up
+        shares = []
+        for _ in range(effort.of(5, quick=1)):
+            progress("training")
+            training.timings.clear()
+            before_s = _rollout_s(system)
+            training.sample()
+            simulation_s = (_rollout_s(system) - before_s) / cores
+            total_s = sum(r.timing.total_s for r in training.timings)
+            steps_s = sum(r.timing.update_s for r in training.timings)
+            shares.append(100 * (total_s - steps_s - simulation_s) / total_s)
+            last = training.timings[-1].timing
+    stages = {name: f"{getattr(last, name):.3f}" for name in type(last).model_fields}
+    return [
+        Row(
+            what=f"overhead of a round of {training.num_actors} actors",
+            ours=Series(
+                name="nitro", unit="%", better="lower", samples=tuple(shares), about=stages
+            ),
+            target=Target(of="ours", bound="at_most", value=_TARGET_PERCENT),
+        )
+    ]
+
+
+def _rollout_s(system: LocalSystem) -> float:
+    """Return the seconds all actors so far have spent in their rollouts."""
+    response = httpx.get(
+        f"{system.api_url}/metrics",
+        headers={"Authorization": f"Bearer {system.token}"},
+        trust_env=False,
+    )
+    found = _ROLLOUT.search(response.raise_for_status().text)
+    return float(found.group(1)) if found else 0.0

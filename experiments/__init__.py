@@ -1,0 +1,1 @@
+"""One module per study, figure or table; each writes JSON and a picture drawn from it."""

@@ -1,0 +1,36 @@
+"""What an experiment is: a grid of cells, and what its outcomes say."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from experiments.findings import Findings
+from experiments.grid import Cell, CellId, Grid, Scale
+from experiments.outcome import JobOutcome
+from shared.job_spec import JobSpec
+from shared.message import Message
+
+Done = Mapping[CellId, Any]
+"""Outcomes by cell; all of the experiment's `outcome` type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """One figure of the paper, or one question of ours."""
+
+    name: str
+    title: str
+    paper: str
+    """Figures of the paper it stands beside."""
+    plan: Callable[[Scale, Done], Grid]
+    """Called again after its cells are done, until it has no new ones: cells may depend on
+    outcomes."""
+    find: Callable[[Scale, Done], Findings]
+    seeds: int = 10
+    """Unless told otherwise."""
+    alone: bool = False
+    """Measures times: one job at a time, on all cores."""
+    task: type[Message] = JobSpec
+    outcome: type[Message] = JobOutcome
+    work: Callable[[Cell], Message] | None = None
+    """Makes a cell's outcome in this process; None trains the task as a job."""

@@ -1,0 +1,83 @@
+"""Draws a summary as PNG and SVG, from its JSON alone."""
+
+import math
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from experiments.findings import Panel, Series, Summary, Surface
+
+_COLUMNS = 3
+_WIDTH, _HEIGHT = 4.6, 3.4
+"""Inches per panel."""
+_COLOURS = (
+    "#d9762b", "#2b6cb0", "#4a9d5b", "#8a5fb0", "#b03a48", "#7a7a7a", "#1f9aa0", "#c2a21c",
+)  # fmt: skip
+
+
+def draw(summary: Summary, path: Path) -> tuple[Path, Path]:
+    """Write a summary's picture beside `path`, as .png and .svg, and return both paths."""
+    count = max(1, len(summary.panels))
+    columns = min(_COLUMNS, count)
+    rows = math.ceil(count / columns)
+    figure = Figure(figsize=(_WIDTH * columns, _HEIGHT * rows + 0.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(rows, columns, squeeze=False)
+    axes = [panel for row in grid for panel in row]
+    for panel, on in zip(summary.panels, axes, strict=False):
+        if isinstance(panel, Surface):
+            _surface(figure, on, panel)
+        else:
+            _panel(on, panel)
+    for unused in axes[len(summary.panels) :]:
+        unused.set_axis_off()
+    quick = " — QUICK RUN, MEANINGLESS" if summary.quick else ""
+    figure.suptitle(f"{summary.title} (paper: {summary.paper}); seeds: {summary.seeds}{quick}")
+    png, svg = path.with_suffix(".png"), path.with_suffix(".svg")
+    # Equal data give equal files: no dates, and no random names inside the SVG.
+    with mpl.rc_context({"svg.hashsalt": summary.name}):
+        figure.savefig(png, dpi=110)
+        figure.savefig(svg, metadata={"Date": None})
+    return png, svg
+
+
+def _panel(on: Axes, panel: Panel) -> None:
+    for place, series in enumerate(panel.series):
+        colour = _COLOURS[place % len(_COLOURS)]
+        if panel.kind == "bar":
+            _bars(on, series, place, len(panel.series), colour)
+        else:
+            step = "mid" if panel.kind == "step" else None
+            drawstyle = "steps-mid" if step else "default"
+            on.plot(series.x, series.y, color=colour, label=series.label, drawstyle=drawstyle)
+            if series.low is not None and series.high is not None:
+                on.fill_between(series.x, series.low, series.high, color=colour, alpha=0.15, lw=0)
+    if panel.categories:
+        on.set_xticks(range(len(panel.categories)), panel.categories, rotation=20, fontsize=8)
+    on.set_title(panel.title, fontsize=10)
+    on.set_xlabel(panel.x_label)
+    on.set_ylabel(panel.y_label)
+    if panel.series:
+        on.legend(frameon=False, fontsize=7)
+
+
+def _bars(on: Axes, series: Series, place: int, count: int, colour: str) -> None:
+    width = 0.8 / count
+    x = [value + (place - (count - 1) / 2) * width for value in series.x]
+    on.bar(x, series.y, width, color=colour, label=series.label)
+    if series.low is not None and series.high is not None:
+        below = np.maximum(0.0, np.subtract(series.y, series.low))
+        above = np.maximum(0.0, np.subtract(series.high, series.y))
+        on.errorbar(x, series.y, yerr=(below, above), fmt="none", ecolor="#222222", lw=0.8)
+
+
+def _surface(figure: Figure, on: Axes, surface: Surface) -> None:
+    colours = on.pcolormesh(surface.axis, surface.axis, surface.z, cmap="coolwarm", shading="auto")
+    figure.colorbar(colours, ax=on, label=surface.z_label)
+    on.set_title(surface.title, fontsize=10)
+    on.set_xlabel(surface.x_label)
+    on.set_ylabel(surface.y_label)

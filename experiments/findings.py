@@ -1,0 +1,94 @@
+"""What an experiment found: panels to draw, tables to print, claims and what became of them.
+
+A summary is one JSON file. Picture and report are made of it alone.
+"""
+
+from typing import Literal
+
+from pydantic import FiniteFloat
+
+from benchmarks.environment import Environment
+from experiments.grid import LeftOut
+from shared.message import Count, Message
+
+Value = str | int | FiniteFloat | None
+
+
+class Series(Message):
+    """Points of one kind."""
+
+    label: str
+    x: tuple[FiniteFloat, ...]
+    y: tuple[FiniteFloat, ...]
+    low: tuple[FiniteFloat, ...] | None = None
+    high: tuple[FiniteFloat, ...] | None = None
+
+
+class Panel(Message):
+    """One diagram."""
+
+    title: str
+    x_label: str
+    y_label: str
+    kind: Literal["line", "step", "bar"] = "line"
+    """`bar`: x is the place in `categories`."""
+    series: tuple[Series, ...]
+    categories: tuple[str, ...] = ()
+
+
+class Surface(Message):
+    """One height per point of a square grid."""
+
+    title: str
+    x_label: str
+    y_label: str
+    z_label: str
+    axis: tuple[FiniteFloat, ...]
+    z: tuple[tuple[FiniteFloat, ...], ...]
+    """Rows along y."""
+
+
+class Table(Message):
+    """Numbers in rows."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Value, ...], ...]
+
+
+class Claim(Message):
+    """What the paper says, what was measured here, and whether the one follows from the other."""
+
+    paper: str
+    ours: str
+    verdict: str
+
+
+class Findings(Message):
+    """What an experiment makes of its outcomes."""
+
+    panels: tuple[Panel | Surface, ...]
+    tables: tuple[Table, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What one has to know to read the numbers."""
+
+
+class Summary(Findings):
+    """An experiment's result, with what is needed to judge and to repeat it."""
+
+    name: str
+    title: str
+    paper: str
+    """Figures or section of the paper."""
+    command: str
+    quick: bool
+    seeds: Count
+    cells: Count
+    """Done, of `planned`."""
+    planned: Count
+    left_out: tuple[LeftOut, ...]
+    environment: Environment
+    """Where the summary was made."""
+    measured_on: tuple[str, ...]
+    """Machine and commit of the cells."""

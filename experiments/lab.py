@@ -1,0 +1,149 @@
+"""Where cells are made: local systems side by side, each training one job at a time.
+
+A job's learner and its actors work in turns, so one job leaves most of a second core idle; several
+systems with one actor process each keep all cores busy. Results do not depend on how many there
+are: equal seeds give equal policies. Projected times and prices come from measured durations, which
+neighbours on the same cores make a little longer.
+"""
+
+import contextlib
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from pathlib import Path
+from queue import SimpleQueue
+
+from benchmarks.environment import Environment, describe_environment
+from experiments.experiment import Experiment
+from experiments.grid import Cell
+from experiments.outcome import JobOutcome, job_outcome
+from nitro.client import NitroClient
+from nitro.errors import EXIT_FAILED, CommandError
+from nitro.follow import Snapshot, follow
+from nitro.local import LocalSystem
+from shared.job_spec import JobSpec
+from shared.message import Message
+
+Progress = Callable[[Cell, int], None]
+"""Told a cell and how many of its rounds are done."""
+_LOOK_S = 0.5
+
+
+class Lab:
+    """Makes the cells of one experiment, several at once; a context manager.
+
+    Args:
+        experiment: Whose cells.
+        parallel: Jobs at once; None means one per core, or one for experiments that measure times.
+        progress: Told about rounds done; called from several threads.
+    """
+
+    def __init__(self, experiment: Experiment, *, parallel: int | None, progress: Progress) -> None:
+        cores = len(os.sched_getaffinity(0))
+        self._experiment = experiment
+        self._parallel = 1 if experiment.alone else parallel or cores
+        self._processes = max(1, cores // self._parallel)
+        self._progress = progress
+        self._stack = ExitStack()
+        self._leaving = threading.Event()
+        self._systems: SimpleQueue[LocalSystem] = SimpleQueue()
+        self._num_systems = 0
+        self._machine: Environment | None = None
+
+    def __enter__(self) -> "Lab":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._leaving.set()
+        self._stack.close()
+
+    def make(self, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Message]]:
+        """Yield cells with their outcomes as they are done.
+
+        Raises:
+            CommandError: A job failed, or a process of its system ended.
+        """
+        work = self._experiment.work
+        if work is not None:
+            for cell in cells:
+                yield cell, work(cell)
+            return
+        self._machine = describe_environment()
+        self._start_systems(min(self._parallel, len(cells)))
+        with ThreadPoolExecutor(self._num_systems) as pool:
+            waiting = {pool.submit(self._train, cell): cell for cell in cells}
+            try:
+                while waiting:
+                    done, _ = wait(waiting, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        yield waiting.pop(future), future.result()
+            except BaseException:
+                self._leave(waiting)
+                raise
+
+    def _leave(self, waiting: dict[Future[JobOutcome], Cell]) -> None:
+        self._leaving.set()
+        for future in waiting:
+            future.cancel()
+
+    def _start_systems(self, count: int) -> None:
+        """Start more systems until there are so many, in this thread: they end with it."""
+        while self._num_systems < count:
+            folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="nitro-")))
+            system = LocalSystem(folder, processes=self._processes, max_concurrency=3000)
+            self._stack.enter_context(system)
+            # Nobody is served after the last cell: no orderly handing back.
+            self._stack.callback(system.close, at_once=True)
+            self._systems.put(system)
+            self._num_systems += 1
+
+    def _train(self, cell: Cell) -> JobOutcome:
+        system = self._systems.get()
+        try:
+            with NitroClient(system.api_url, system.token) as client:
+                return self._job(cell, system, client)
+        finally:
+            self._systems.put(system)
+
+    def _job(self, cell: Cell, system: LocalSystem, client: NitroClient) -> JobOutcome:
+        if not isinstance(cell.task, JobSpec) or self._machine is None:
+            raise TypeError(f"{cell.id} is no job")
+        system.wait_ready()
+        job_id = client.submit(cell.task).job_id
+        start = time.monotonic()
+        snapshot = self._followed(cell, job_id, system, client)
+        if snapshot.job.status != "succeeded":
+            raise CommandError(
+                f"{', '.join(map(str, cell.id))}: the job {snapshot.job.status}: "
+                f"{snapshot.job.error or snapshot.job.stop_reason}",
+                exit_code=EXIT_FAILED,
+            )
+        outcome = job_outcome(
+            snapshot.job,
+            snapshot.records,
+            client.cost(job_id),
+            wall_s=time.monotonic() - start,
+            machine=self._machine,
+        )
+        with contextlib.suppress(CommandError):  # its learner may still be writing
+            client.delete(job_id)
+        return outcome
+
+    def _followed(
+        self, cell: Cell, job_id: str, system: LocalSystem, client: NitroClient
+    ) -> Snapshot:
+        def check() -> None:
+            if self._leaving.is_set():
+                raise CommandError("left before the job was done")
+            system.check()
+
+        last: Snapshot | None = None
+        for last in follow(client, job_id, wake=threading.Event(), check=check):
+            self._progress(cell, last.finished_rounds)
+        if last is None:
+            raise RuntimeError("following a job yields at least once")
+        return last

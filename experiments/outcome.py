@@ -1,0 +1,154 @@
+"""What one job came to, in the numbers experiments look at."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+import numpy as np
+from pydantic import FiniteFloat
+
+from benchmarks.environment import Environment
+from experiments.grid import CellId
+from shared.billing import JobCost, LedgerItem, ServerfulCost
+from shared.contracts import RoundRecord, RoundTiming
+from shared.jobs import Job, StopReason
+from shared.message import Count, Message, NonNegativeFloat
+
+
+class RoundOutcome(Message):
+    """One round."""
+
+    num_actors: Count
+    env_steps: Count
+    score: FiniteFloat | None
+    """Boosting score the number was made of; None for policies without one."""
+    ratio: FiniteFloat | None
+    """Convexity ratio of the policy the round was collected with."""
+    cost_usd: NonNegativeFloat
+    """Projected, as on AWS."""
+    launch_s: NonNegativeFloat | None
+    timing: RoundTiming
+    """As measured here."""
+
+
+class Evaluation(Message):
+    """Mean return of deterministic episodes, and what it had taken to get there."""
+
+    updates: Count
+    """Rounds before it."""
+    env_steps: Count
+    cost_usd: NonNegativeFloat
+    mean_return: FiniteFloat
+
+
+class JobOutcome(Message):
+    """One job."""
+
+    rounds: tuple[RoundOutcome, ...]
+    evaluations: tuple[Evaluation, ...]
+    """In order; the last is the final policy's."""
+    stop_reason: StopReason | None
+    total_usd: NonNegativeFloat
+    by_item: dict[LedgerItem, NonNegativeFloat]
+    lambda_gb_s: NonNegativeFloat
+    """Billed GB-seconds of all invocations."""
+    lambda_requests: NonNegativeFloat
+    projected_wall_s: NonNegativeFloat
+    """On AWS."""
+    serverful: tuple[ServerfulCost, ...]
+    """The same rounds on servers."""
+    assumptions: tuple[str, ...]
+    """Of every projection above."""
+    wall_s: NonNegativeFloat
+    """Here."""
+    environment: Environment
+
+    @property
+    def final_return(self) -> float:
+        """Mean return of the final policy."""
+        return self.evaluations[-1].mean_return
+
+    @property
+    def mean_actors(self) -> float:
+        """Mean number of actors per round."""
+        return fmean(r.num_actors for r in self.rounds)
+
+    @property
+    def env_steps(self) -> int:
+        """Steps trained on."""
+        return sum(r.env_steps for r in self.rounds)
+
+    def return_at_usd(self, usd: float) -> float:
+        """Return the mean return after so much money, on straight lines between evaluations."""
+        spent = [e.cost_usd for e in self.evaluations]
+        return float(np.interp(usd, spent, [e.mean_return for e in self.evaluations]))
+
+    def return_after(self, updates: int) -> float:
+        """Return the mean return after so many rounds, on straight lines between evaluations."""
+        rounds = [e.updates for e in self.evaluations]
+        return float(np.interp(updates, rounds, [e.mean_return for e in self.evaluations]))
+
+
+Outcomes = Mapping[CellId, JobOutcome]
+
+
+def job_outcome(
+    job: Job, records: Sequence[RoundRecord], cost: JobCost, *, wall_s: float, machine: Environment
+) -> JobOutcome:
+    """Sum up a finished job.
+
+    Args:
+        job: As it ended.
+        records: All its rounds, in order.
+        cost: Its final bill.
+        wall_s: How long it took here.
+        machine: Where that was.
+    """
+    rounds, evaluations, steps, usd = [], [], 0, 0.0
+    for record in records:
+        result = record.result
+        if result is not None:
+            if result.evaluation is not None and result.evaluation.returns:
+                mean = fmean(result.evaluation.returns)
+                evaluations.append(_evaluation(len(rounds), steps, usd, mean))
+            rounds.append(_round(record, result.env_steps, result.timing))
+            steps += result.env_steps
+        usd += record.cost_usd
+    if job.spec.evaluation.every_rounds and job.progress.last_return is not None:
+        final = _evaluation(len(rounds), steps, cost.total_usd, job.progress.last_return)
+        evaluations.append(final)
+    return JobOutcome(
+        rounds=tuple(rounds),
+        evaluations=tuple(evaluations),
+        stop_reason=job.stop_reason,
+        total_usd=cost.total_usd,
+        by_item=cost.by_item,
+        lambda_gb_s=_quantity(cost, "lambda_duration"),
+        lambda_requests=_quantity(cost, "lambda_requests"),
+        projected_wall_s=cost.projected_wall_s,
+        serverful=cost.serverful,
+        assumptions=cost.assumptions,
+        wall_s=wall_s,
+        environment=machine,
+    )
+
+
+def _evaluation(updates: int, env_steps: int, cost_usd: float, mean_return: float) -> Evaluation:
+    return Evaluation(
+        updates=updates, env_steps=env_steps, cost_usd=cost_usd, mean_return=mean_return
+    )
+
+
+def _round(record: RoundRecord, env_steps: int, timing: RoundTiming) -> RoundOutcome:
+    return RoundOutcome(
+        num_actors=record.plan.num_actors,
+        env_steps=env_steps,
+        score=record.plan.boosting_score,
+        ratio=record.plan.ratio,
+        cost_usd=record.cost_usd,
+        launch_s=None if record.launches is None else record.launches.launch_s,
+        timing=timing,
+    )
+
+
+def _quantity(cost: JobCost, item: LedgerItem) -> float:
+    return sum(line.quantity for line in cost.lines if line.item == item)

@@ -1,0 +1,160 @@
+"""Running an experiment to its end, and going on where it was cut short."""
+
+import shlex
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from benchmarks.environment import describe_environment
+from experiments.experiment import Experiment
+from experiments.findings import Summary
+from experiments.grid import Cell, CellId, Grid, LeftOut, Scale
+from experiments.lab import Lab
+from experiments.outcome import JobOutcome
+from experiments.store import Store
+from shared.job_spec import JobSpec
+from shared.message import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What was asked for."""
+
+    scale: Scale
+    out: Path
+    parallel: int | None = None
+
+
+def run_experiment(experiment: Experiment, run: Run, *, console: Console) -> Summary:
+    """Make every cell that is not there yet, and sum all of them up.
+
+    Raises:
+        CommandError: A job failed; cells made before stay.
+    """
+    store = Store(run.out, experiment, quick=run.scale.quick)
+    done: dict[CellId, Message] = {}
+    with (
+        _progress(console) as bar,
+        Lab(experiment, parallel=run.parallel, progress=bar.watch) as lab,
+    ):
+        while True:
+            grid = experiment.plan(run.scale, done)
+            missing = _missing(grid, store, done)
+            bar.tell(grid, missing)
+            if not missing:
+                break
+            for cell, outcome in lab.make(missing):
+                store.write(cell, outcome)
+                done[cell.id] = outcome
+                bar.watch(cell, size(cell))
+    summary = summarise(experiment, run.scale, grid, done)
+    store.write_summary(summary)
+    return summary
+
+
+def _missing(grid: Grid, store: Store, done: dict[CellId, Message]) -> list[Cell]:
+    """Read what is stored, and return the cells that are not."""
+    missing = []
+    for cell in grid.cells:
+        if cell.id not in done:
+            stored = store.read(cell)
+            if stored is None:
+                missing.append(cell)
+            else:
+                done[cell.id] = stored
+    return missing
+
+
+def summarise(
+    experiment: Experiment, scale: Scale, grid: Grid, done: dict[CellId, Message]
+) -> Summary:
+    """Return what the outcomes say, with where and how they were made."""
+    wanted = [cell.id for cell in grid.cells]
+    found = experiment.find(scale, {key: done[key] for key in wanted})
+    options = f" --seeds {scale.seeds}" + (" --quick" if scale.quick else "")
+    return Summary(
+        **dict(found),
+        name=experiment.name,
+        title=experiment.title,
+        paper=experiment.paper,
+        command=f"nitro experiment run {shlex.quote(experiment.name)}{options}",
+        quick=scale.quick,
+        seeds=scale.seeds,
+        cells=len(wanted),
+        planned=len(wanted),
+        left_out=tuple(LeftOut(what=what, why=why) for what, why in grid.left_out.items()),
+        environment=describe_environment(),
+        measured_on=_machines([done[key] for key in wanted]),
+    )
+
+
+def _machines(outcomes: Sequence[Message]) -> tuple[str, ...]:
+    found = {
+        f"{o.environment.num_cpus} x {o.environment.cpu}, commit {o.environment.commit}"
+        for o in outcomes
+        if isinstance(o, JobOutcome)
+    }
+    return tuple(sorted(found))
+
+
+def size(cell: Cell) -> int:
+    """Return a cell's amount of work, in rounds."""
+    return cell.task.stop.max_rounds if isinstance(cell.task, JobSpec) else 1
+
+
+class _Bar:
+    """Rounds done over rounds to do; told from several threads."""
+
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self._progress = progress
+        self._task = task
+        self._lock = threading.Lock()
+        self._rounds: dict[CellId, int] = {}
+        self._total = 0
+        self._left_out: set[str] = set()
+
+    def tell(self, grid: Grid, missing: Sequence[Cell]) -> None:
+        """Add work, and say what is not going to be done."""
+        for what, why in grid.left_out.items():
+            if what not in self._left_out:
+                self._left_out.add(what)
+                self._progress.console.print(f"left out {what}: {why}", markup=False)
+        self._total += sum(map(size, missing))
+        self._progress.console.print(
+            f"{len(grid.cells)} cells, {len(missing)} to be made", markup=False, highlight=False
+        )
+        self._progress.update(self._task, total=self._total)
+
+    def watch(self, cell: Cell, rounds: int) -> None:
+        """Note how far a cell is."""
+        with self._lock:
+            self._rounds[cell.id] = rounds
+            self._progress.update(self._task, completed=sum(self._rounds.values()))
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[_Bar]:
+    columns = (
+        TextColumn("rounds"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, speed_estimate_period=600.0) as progress:
+        bar = _Bar(progress, progress.add_task("rounds", total=None))
+        yield bar

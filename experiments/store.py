@@ -1,0 +1,111 @@
+"""Outcomes on disk: one small JSON per cell, written whole or not at all.
+
+    OUT/NAME/cells/CONDITION/ENVIRONMENT/SEED.json
+    OUT/NAME/NAME.json, NAME.png, NAME.svg
+
+Quick results lie in OUT/quick/NAME, so that they are never taken for real ones.
+"""
+
+import json
+import os
+import re
+from pathlib import Path
+
+from pydantic import JsonValue, ValidationError
+
+from experiments.experiment import Experiment
+from experiments.findings import Summary
+from experiments.grid import Cell, CellId
+from nitro.errors import CommandError
+from shared.message import Count, Message
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._=-]+")
+
+
+class _Record(Message):
+    condition: str
+    env_id: str
+    seed: Count
+    task: dict[str, JsonValue]
+    outcome: dict[str, JsonValue]
+
+
+class Store:
+    """Reads and writes one experiment's files.
+
+    Args:
+        out: Folder of all experiments' results.
+        experiment: Whose.
+        quick: In the folder of quick ones.
+    """
+
+    def __init__(self, out: Path, experiment: Experiment, *, quick: bool) -> None:
+        self._experiment = experiment
+        self.folder = (out / "quick" if quick else out) / experiment.name
+
+    @property
+    def summary_path(self) -> Path:
+        """Where the summary lies."""
+        return self.folder / f"{self._experiment.name}.json"
+
+    def read(self, cell: Cell) -> Message | None:
+        """Return a cell's outcome; None if it is not there, or of another task.
+
+        Raises:
+            CommandError: The file is damaged.
+        """
+        path = self._path(cell.id)
+        try:
+            record = _Record.model_validate_json(path.read_bytes())
+            if self._experiment.task.model_validate_json(json.dumps(record.task)) != cell.task:
+                return None
+            return self._experiment.outcome.model_validate_json(json.dumps(record.outcome))
+        except FileNotFoundError:
+            return None
+        except ValidationError as error:
+            what = error.errors(include_url=False)[0]["msg"]
+            raise CommandError(f"{path}: {what}; delete it to have it made again") from error
+
+    def write(self, cell: Cell, outcome: Message) -> None:
+        """Store a cell's outcome."""
+        record = _Record(
+            condition=cell.id.condition,
+            env_id=cell.id.env_id,
+            seed=cell.id.seed,
+            task=cell.task.model_dump(mode="json"),
+            outcome=outcome.model_dump(mode="json"),
+        )
+        write_whole(self._path(cell.id), record.model_dump_json() + "\n")
+
+    def write_summary(self, summary: Summary) -> None:
+        """Store the experiment's summary."""
+        write_whole(self.summary_path, summary.model_dump_json(indent=1) + "\n")
+
+    def summary(self) -> Summary | None:
+        """Return the summary, None if there is none yet.
+
+        Raises:
+            CommandError: It is damaged.
+        """
+        try:
+            return Summary.model_validate_json(self.summary_path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValidationError as error:
+            what = error.errors(include_url=False)[0]["msg"]
+            raise CommandError(
+                f"{self.summary_path}: {what}; make it again by: "
+                f"nitro experiment run {self._experiment.name}"
+            ) from error
+
+    def _path(self, cell: CellId) -> Path:
+        condition, env_id = (_UNSAFE.sub("-", text) for text in (cell.condition, cell.env_id))
+        return self.folder / "cells" / condition / env_id / f"{cell.seed}.json"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that a reader, or a run cut short, never sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    new.write_text(text, encoding="utf-8")
+    new.replace(path)

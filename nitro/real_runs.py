@@ -1,0 +1,136 @@
+"""Real training runs for a scheduler to learn from: one job per episode, through the API."""
+
+from collections.abc import Sequence
+
+from nitro.client import NitroClient
+from nitro.errors import EXIT_FAILED, CommandError
+from nitro.follow import follow
+from nitro.interrupts import Interrupts
+from nitro.scheduling_episode import SchedulingEpisode, round_rewards
+from nitro.train import Api
+from services.scaler.boosting import ConvexityRatio
+from services.scaler.progress import mean_return
+from services.scaler.scaling.base import PastRound, ScalingInput
+from services.scaler.scaling.minionsrl import scheduler_state
+from services.scaler.scaling_history import past_of
+from shared.contracts import RoundRecord
+from shared.job_spec import JobSpec
+from shared.jobs import Job
+from shared.minions_agent import (
+    MinionsAgent,
+    SchedulerState,
+    choice_probabilities,
+    drawn_count,
+)
+from shared.scaling_spec import MinionsScaling
+from shared.seeds import round_uniform
+
+_USUAL_KL = 0.01
+_USUAL_RETURN = 100.0
+
+
+class RealRuns:
+    """Trains one job after another, each scheduled by the agent as it is by then.
+
+    Args:
+        api: Where jobs run.
+        spec: What each of them is; its scaling is replaced and its seed counted up.
+        interrupts: Ends a wait.
+    """
+
+    def __init__(self, api: Api, spec: JobSpec, *, interrupts: Interrupts) -> None:
+        self._api = api
+        self._spec = spec
+        self._interrupts = interrupts
+
+    @property
+    def num_choices(self) -> int:
+        """The job's most actors."""
+        return self._spec.actors.max
+
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """Guesses: nothing has been measured yet."""
+        stop = self._spec.stop
+        usual_return = abs(stop.target_return or 0.0) or _USUAL_RETURN
+        return (
+            float(stop.max_rounds),
+            1.0,
+            usual_return,
+            _USUAL_KL,
+            1.0,
+            1.0,
+            1.0,
+            stop.budget_usd,
+        )
+
+    def play(self, agent: MinionsAgent, index: int) -> SchedulingEpisode:
+        """Train one job to its end.
+
+        Raises:
+            CommandError: It failed, or was stopped from elsewhere.
+        """
+        scaling = MinionsScaling(policy="minionsrl", agent=agent)
+        update = {"scaling": scaling, "seed": self._spec.seed + index}
+        spec = self._spec.model_copy(update=update)
+        job = self._api.client.submit(spec)
+        self._api.wait_ready()
+        for snapshot in follow(
+            self._api.client, job.job_id, wake=self._interrupts.wake, check=self._api.check
+        ):
+            job = snapshot.job
+            if self._interrupts.asked:
+                self._api.client.stop(job.job_id)
+        if self._interrupts.asked:
+            raise KeyboardInterrupt
+        if job.status == "failed":
+            raise CommandError(f"{job.job_id} failed: {job.error}", exit_code=EXIT_FAILED)
+        return played_episode(self._api.client, job, agent)
+
+
+def played_episode(client: NitroClient, job: Job, agent: MinionsAgent) -> SchedulingEpisode:
+    """Read back what an agent saw and drew in a job that has ended."""
+    records = [record for record in client.every_round(job.job_id) if record.result is not None]
+    states = scheduler_states(job.spec, records)
+    durations = [r.result.timing.total_s for r in records if r.result is not None]
+    best = job.progress.best_return
+    return SchedulingEpisode(
+        states=states,
+        choices=tuple(
+            _drawn(agent, job.spec, state, r) for state, r in zip(states, records, strict=True)
+        ),
+        rewards=round_rewards(
+            durations, best_return=best, target_return=job.spec.stop.target_return
+        ),
+        duration_s=sum(durations),
+        cost_usd=client.cost(job.job_id).total_usd,
+        best_return=best,
+    )
+
+
+def scheduler_states(spec: JobSpec, records: Sequence[RoundRecord]) -> tuple[SchedulerState, ...]:
+    """Return the state before each round, as the scaler made it."""
+    states: list[SchedulerState] = []
+    past: tuple[PastRound, ...] = ()
+    evaluated: float | None = None
+    for record in records:
+        seen = ScalingInput(
+            round_index=record.plan.round,
+            actors=spec.actors,
+            ratios=(),
+            ratio=ConvexityRatio(value=None, note=""),
+            past=past,
+            evaluation_return=evaluated,
+            remaining_usd=max(0.0, spec.stop.budget_usd - record.plan.spent_usd),
+        )
+        states.append(scheduler_state(seen))
+        past = (past_of(record.plan, record.result),)
+        measured = None if record.result is None else mean_return(record.result.evaluation)
+        evaluated = evaluated if measured is None else measured
+    return tuple(states)
+
+
+def _drawn(agent: MinionsAgent, spec: JobSpec, state: SchedulerState, record: RoundRecord) -> int:
+    """Return what was drawn before it was held to the range: the same draw from the same state."""
+    uniform = round_uniform(spec.seed, purpose="minionsrl", round_index=record.plan.round)
+    return drawn_count(choice_probabilities(agent, state), uniform)

@@ -1,0 +1,106 @@
+"""Actors by gradient noise scale: more data when single gradients say little.
+
+Mai et al., "KungFu", OSDI 2020, monitors the gradient noise scale of McCandlish et al., arXiv
+1812.06162, `B = S / |G|^2`. Both estimates are averaged over rounds apart from each other, then
+divided: their ratio alone would be biased. The paper compares with (section 8.2)
+
+    I_k = clip(round(I_min * B_k / B_first), I_min, I_max), never fewer than before.
+
+Deviation: the published code multiplies the present number by `B_k / B_first` each time that is
+above 1, which compounds and runs into I_max within a few rounds whatever is measured.
+
+| case | outcome |
+|---|---|
+| nothing measured in this round | averages and number stay |
+| an average is not positive, so the scale is undefined | the number stays |
+| no scale was ever defined | I_min |
+| the quotient overflows | I_max |
+| not one of every n rounds | averages go on, the number stays |
+"""
+
+import math
+
+from services.scaler.scaling.base import NoiseMemory, ScalingDecision, ScalingInput
+from shared.contracts import GradientNoise
+from shared.scaling_spec import ActorRange, KungFuScaling
+
+
+class KungFuPolicy:
+    """Actors in proportion to the noise scale; what it needs of earlier rounds is its memory."""
+
+    def __init__(self, parameters: KungFuScaling) -> None:
+        self._parameters = parameters
+
+    @property
+    def num_ratios(self) -> int:
+        """None of them."""
+        return 0
+
+    @property
+    def num_rounds(self) -> int:
+        """None of them."""
+        return 0
+
+    def decide(self, seen: ScalingInput) -> ScalingDecision:
+        """Average, divide, compare with the first scale."""
+        memory = self._averaged(seen.memory, seen.gradient_noise)
+        before = seen.actors.min if seen.memory is None else seen.memory.num_actors
+        if memory is None:
+            return _decision(seen, seen.actors.clip(before), None, "nothing measured yet")
+        scale = noise_scale(memory)
+        if scale is None:
+            why = "noise scale undefined: an average is not positive"
+            return _decision(seen, seen.actors.clip(before), memory, why)
+        first = memory.first_scale or scale
+        wanted, why = before, f"noise scale {scale:.3g}, {first:.3g} at first"
+        if seen.round_index % self._parameters.every_rounds == 0:
+            wanted = max(before, _proportional(scale / first, seen.actors))
+        else:
+            why += ", not looked at in this round"
+        memory = memory.model_copy(update={"first_scale": first})
+        return _decision(seen, seen.actors.clip(wanted), memory, why)
+
+    def _averaged(
+        self, memory: NoiseMemory | None, noise: GradientNoise | None
+    ) -> NoiseMemory | None:
+        if noise is None:
+            return memory
+        if memory is None:
+            return NoiseMemory(
+                squared_norm=noise.squared_norm,
+                variance=noise.variance,
+                first_scale=None,
+                num_actors=1,
+            )
+        old = self._parameters.smoothing
+        averages = {
+            "squared_norm": old * memory.squared_norm + (1 - old) * noise.squared_norm,
+            "variance": old * memory.variance + (1 - old) * noise.variance,
+        }
+        return memory.model_copy(update=averages)
+
+
+def noise_scale(memory: NoiseMemory) -> float | None:
+    """Return `S / |G|^2` of the averages; None where it is not a positive, finite number."""
+    if memory.squared_norm <= 0 or memory.variance <= 0:
+        return None
+    scale = memory.variance / memory.squared_norm
+    return scale if 0 < scale < math.inf else None
+
+
+def _proportional(growth: float, actors: ActorRange) -> int:
+    wanted = actors.min * growth
+    return actors.max if wanted >= actors.max else actors.clip(math.floor(wanted + 0.5))
+
+
+def _decision(
+    seen: ScalingInput, wanted: int, memory: NoiseMemory | None, why: str
+) -> ScalingDecision:
+    kept = None if memory is None else memory.model_copy(update={"num_actors": wanted})
+    return ScalingDecision(
+        num_actors=wanted,
+        score=None,
+        ratio=seen.ratio.value,
+        reason=f"kungfu: {why}: {wanted} actors",
+        memory=kept,
+    )

@@ -1,0 +1,66 @@
+"""Actors drawn by a trained agent: MinionsRL's scheduler, as the paper compares with it.
+
+The state, the network and the draw are in `shared.minions_agent`; here a round's measurements are
+put in order for it. The draw follows the job's seed, but the state holds measured times: equal
+seeds give equal decisions only for equal times.
+
+| case | outcome |
+|---|---|
+| before the first round's result | zeros for loss, return, KL and times |
+| no evaluation yet | 0 for the return |
+| the choice lies outside the job's range | the range's nearer end |
+"""
+
+from services.scaler.scaling.base import PastRound, ScalingDecision, ScalingInput
+from shared.minions_agent import SchedulerState, choice_probabilities, drawn_count
+from shared.scaling_spec import MinionsScaling
+from shared.seeds import round_uniform
+
+
+class MinionsPolicy:
+    """A draw from the agent's distribution over counts."""
+
+    def __init__(self, parameters: MinionsScaling) -> None:
+        self._agent = parameters.agent
+
+    @property
+    def num_ratios(self) -> int:
+        """None of them."""
+        return 0
+
+    @property
+    def num_rounds(self) -> int:
+        """The one before."""
+        return 1
+
+    def decide(self, seen: ScalingInput) -> ScalingDecision:
+        """Draw a number of actors."""
+        probabilities = choice_probabilities(self._agent, scheduler_state(seen))
+        uniform = round_uniform(seen.seed, purpose="minionsrl", round_index=seen.round_index)
+        drawn = drawn_count(probabilities, uniform)
+        wanted = seen.actors.clip(drawn)
+        chance = probabilities[drawn - 1]
+        clipped = "" if wanted == drawn else f", {drawn} drawn"
+        return ScalingDecision(
+            num_actors=wanted,
+            score=None,
+            ratio=seen.ratio.value,
+            reason=f"minionsrl: {wanted} actors{clipped} with probability {chance:.3f}",
+        )
+
+
+def scheduler_state(seen: ScalingInput) -> SchedulerState:
+    """Return what the agent sees of a round."""
+    unknown = PastRound(round_index=-1, requested=0, num_actors=0)
+    last = seen.past[-1] if seen.past else unknown
+    learner_s, actor_s = last.learner_s or 0.0, last.actor_s or 0.0
+    return SchedulerState(
+        round_index=float(seen.round_index),
+        learner_loss=last.loss or 0.0,
+        mean_return=seen.evaluation_return or 0.0,
+        kl=last.kl or 0.0,
+        learner_s=learner_s,
+        actor_s=actor_s,
+        round_s=learner_s + actor_s,
+        remaining_usd=seen.remaining_usd,
+    )

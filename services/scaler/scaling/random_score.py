@@ -1,0 +1,54 @@
+"""The sceptic's control: chance in place of the detector.
+
+Without `mean_actors` a uniform score takes the place of the detected one, with the same decay and
+bounds, so a difference to `nitro` is the detector's doing. With it, counts are uniform on the
+widest interval around the mean that the job's range allows, rounded at random: the expectation is
+the mean. The draws of rounds 2j and 2j + 1 mirror each other, so that the control also spends what
+the run it is held against has spent.
+"""
+
+import math
+
+from services.scaler.boosting import num_actors
+from services.scaler.scaling.base import Memoryless, ScalingDecision, ScalingInput
+from shared.scaling_spec import RandomScaling
+from shared.seeds import round_uniform
+
+
+class RandomPolicy(Memoryless):
+    """Numbers of actors by chance, the same for the same job seed and round."""
+
+    def __init__(self, parameters: RandomScaling) -> None:
+        self._decay = parameters.decay
+        self._mean = parameters.mean_actors
+
+    def decide(self, seen: ScalingInput) -> ScalingDecision:
+        """Draw a number of actors."""
+        if self._mean is not None:
+            return self._around(self._mean, seen)
+        uniform = round_uniform(seen.seed, purpose="score", round_index=seen.round_index)
+        score = uniform * self._decay**seen.round_index
+        wanted = num_actors(score, minimum=seen.actors.min, maximum=seen.actors.max)
+        return ScalingDecision(
+            num_actors=wanted,
+            score=score,
+            ratio=seen.ratio.value,
+            reason=f"random score {score:.3f}: {wanted} actors",
+        )
+
+    @staticmethod
+    def _around(mean: float, seen: ScalingInput) -> ScalingDecision:
+        pair, second = divmod(seen.round_index, 2)
+        place = round_uniform(seen.seed, purpose="count", round_index=pair)
+        lift = round_uniform(seen.seed, purpose="rounding", round_index=pair)
+        if second:
+            place, lift = 1.0 - place, 1.0 - lift
+        reach = min(mean - seen.actors.min, seen.actors.max - mean)
+        drawn = mean + reach * (2.0 * place - 1.0)
+        wanted = seen.actors.clip(math.floor(drawn + lift))
+        return ScalingDecision(
+            num_actors=wanted,
+            score=None,
+            ratio=seen.ratio.value,
+            reason=f"random: {wanted} actors, {mean:g} on average",
+        )

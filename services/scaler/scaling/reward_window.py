@@ -1,0 +1,68 @@
+"""Actors by recent returns: up while they change, down while they stand still.
+
+The published code tries this beside its detector (`window_scheduler.py`). It starts at the most
+actors, looks at the mean gradient of a window of returns and adds or removes a fixed number. There
+the threshold is absolute; here it is relative to the size of the returns, so that one value serves
+every environment. A return that falls counts as change too, as it does there.
+"""
+
+import statistics
+from collections.abc import Sequence
+from itertools import pairwise
+
+from services.scaler.scaling.base import ScalingDecision, ScalingInput
+from shared.scaling_spec import RewardWindowScaling
+
+
+class RewardWindowPolicy:
+    """The number of the round before, a step up or down."""
+
+    def __init__(self, parameters: RewardWindowScaling) -> None:
+        self._parameters = parameters
+
+    @property
+    def num_ratios(self) -> int:
+        """None of them."""
+        return 0
+
+    @property
+    def num_rounds(self) -> int:
+        """One window."""
+        return self._parameters.window
+
+    def decide(self, seen: ScalingInput) -> ScalingDecision:
+        """Take a step from the round before."""
+        returns = [r.training_return for r in seen.past if r.training_return is not None]
+        before = seen.past[-1].requested if seen.past else seen.actors.max
+        step, why = self._step(returns)
+        wanted = seen.actors.clip(before + step)
+        return ScalingDecision(
+            num_actors=wanted,
+            score=None,
+            ratio=seen.ratio.value,
+            reason=f"reward_window: {why}: {wanted} actors",
+        )
+
+    def _step(self, returns: Sequence[float]) -> tuple[int, str]:
+        if len(returns) < 2:
+            return 0, f"{len(returns)} rounds with returns, 2 are needed: no change"
+        change = relative_change(returns)
+        moving = change > self._parameters.flat
+        how = "still moving" if moving else "standing still"
+        step = self._parameters.step if moving else -self._parameters.step
+        return step, f"returns change by {change:.3g} of their size per round, {how}"
+
+
+def relative_change(returns: Sequence[float]) -> float:
+    """Return the size of the mean gradient over the mean size of the returns; 0 if all are 0.
+
+    The gradient is the central difference, one-sided at the ends.
+    """
+    peak = max(map(abs, returns))
+    if peak == 0:
+        return 0.0
+    scaled = [value / peak for value in returns]  # sums of huge numbers must not overflow
+    rises = [b - a for a, b in pairwise(scaled)]
+    inner = [(a + b) / 2 for a, b in pairwise(rises)]
+    gradient = statistics.fmean([rises[0], *inner, rises[-1]])
+    return abs(gradient) / statistics.fmean(map(abs, scaled))

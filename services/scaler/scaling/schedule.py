@@ -1,0 +1,23 @@
+"""A given list of counts: replays a run, or tries any plan one can write down."""
+
+from services.scaler.scaling.base import Memoryless, ScalingDecision, ScalingInput
+from shared.scaling_spec import ScheduleScaling
+
+
+class SchedulePolicy(Memoryless):
+    """The list's entry for the round; past its end the last entry holds."""
+
+    def __init__(self, parameters: ScheduleScaling) -> None:
+        self._counts = parameters.num_actors
+
+    def decide(self, seen: ScalingInput) -> ScalingDecision:
+        """Return the round's entry."""
+        last = len(self._counts) - 1
+        wanted = self._counts[min(seen.round_index, last)]
+        past_end = " (past the end of the schedule: its last entry)"
+        return ScalingDecision(
+            num_actors=wanted,
+            score=None,
+            ratio=seen.ratio.value,
+            reason=f"schedule: {wanted} actors{past_end if seen.round_index > last else ''}",
+        )

@@ -1,0 +1,77 @@
+"""What a scaling policy is shown of a job's earlier rounds, read from the store."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from statistics import fmean
+
+from services.scaler.scaling.base import PastRound, ScalingHistory
+from services.scaler.scaling.registry import scaling_policy
+from services.scaler.store.base import RoundEntry, Store
+from shared.contracts import RoundPlan, RoundRequest, RoundResult
+from shared.jobs import Job
+
+
+def scaling_history(
+    store: Store, job: Job, round_index: int, *, ended: RoundEntry | None, request: RoundRequest
+) -> ScalingHistory:
+    """Return the policy in force in a round, and what it looks at.
+
+    Args:
+        store: Where the rounds are.
+        job: Whose.
+        round_index: The round to decide about.
+        ended: The round before, None before the first round or when one is launched again.
+        request: Brings the result of `ended`, which is not stored yet.
+    """
+    in_force = job.scaling_of(round_index)
+    policy = scaling_policy(in_force)
+    return ScalingHistory(
+        policy=in_force,
+        ratios=tuple(store.ratios(job.job_id, before=round_index, limit=policy.num_ratios)),
+        past=_past(store, job.job_id, round_index, policy.num_rounds, ended, request),
+        memory=None if ended is None else ended.memory,
+        switched_from=job.switched_from(round_index),
+    )
+
+
+def _past(
+    store: Store,
+    job_id: str,
+    round_index: int,
+    wanted: int,
+    ended: RoundEntry | None,
+    request: RoundRequest,
+) -> tuple[PastRound, ...]:
+    count = min(wanted, round_index)
+    if not count:
+        return ()
+    entries: Iterable[RoundEntry]
+    if count == 1 and ended is not None:
+        entries = [ended]
+    else:
+        entries = store.rounds(job_id, first=round_index - count, limit=count)
+    newest = None if ended is None else ended.round
+    return tuple(
+        past_of(entry.last.plan, request.previous if _is_news(entry, newest) else entry.result)
+        for entry in entries
+    )
+
+
+def _is_news(entry: RoundEntry, newest: int | None) -> bool:
+    return entry.round == newest and entry.result is None
+
+
+def past_of(plan: RoundPlan, result: RoundResult | None) -> PastRound:
+    """Return a round as a policy sees it."""
+    known = PastRound(round_index=plan.round, requested=plan.requested, num_actors=plan.num_actors)
+    if result is None:
+        return known
+    timing = result.timing
+    return replace(
+        known,
+        training_return=fmean(result.episode_returns) if result.episode_returns else None,
+        loss=result.stats.get("loss"),
+        kl=result.stats.get("kl"),
+        learner_s=timing.update_s + timing.curvature_s + timing.checkpoint_s,
+        actor_s=timing.collect_s,
+    )

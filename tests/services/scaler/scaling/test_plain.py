@@ -1,0 +1,41 @@
+"""Policies that follow the round's number only: fixed, schedule, hydrozoa."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.scaler.scaling.fixed import FixedPolicy
+from services.scaler.scaling.hydrozoa import HydrozoaPolicy
+from services.scaler.scaling.schedule import SchedulePolicy
+from shared.scaling_spec import ActorRange, FixedScaling, HydrozoaScaling, ScheduleScaling
+from tests.services.scaler.scaling.seen import RANGES, seen
+
+HYDROZOA = HydrozoaPolicy(HydrozoaScaling(policy="hydrozoa"))
+
+
+@given(k=st.integers(0, 10**6))
+def test_fixed_is_fixed(k: int) -> None:
+    policy = FixedPolicy(FixedScaling(policy="fixed", num_actors=12))
+    assert policy.decide(seen(k)).num_actors == 12
+
+
+def test_a_schedule_is_followed_and_its_last_entry_holds_with_a_word_about_it() -> None:
+    policy = SchedulePolicy(ScheduleScaling(policy="schedule", num_actors=(8, 64, 16)))
+    decisions = [policy.decide(seen(k)) for k in range(5)]
+    assert [d.num_actors for d in decisions] == [8, 64, 16, 16, 16]
+    assert ["past the end" in d.reason for d in decisions] == [False, False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("k", "expected"),
+    [(0, 8), (9, 8), (10, 16), (19, 16), (20, 32), (30, 64), (40, 64), (10**9, 64)],
+)
+def test_hydrozoa_is_the_published_schedule(k: int, expected: int) -> None:
+    assert HYDROZOA.decide(seen(k)).num_actors == expected
+
+
+@given(actors=RANGES, every=st.integers(1, 30), k=st.integers(0, 1000))
+def test_hydrozoa_is_the_formula(actors: ActorRange, every: int, k: int) -> None:
+    policy = HydrozoaPolicy(HydrozoaScaling(policy="hydrozoa", every_rounds=every))
+    got = policy.decide(seen(k, actors=actors)).num_actors
+    assert got == min(actors.min * 2 ** (k // every), actors.max)

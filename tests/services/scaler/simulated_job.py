@@ -1,0 +1,307 @@
+"""Whole jobs on a simulated clock: real desks, store and account, made-up durations."""
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from services.scaler.budget import RoundPricing, smallest_budget_usd
+from services.scaler.finishing import FinishDesk, FinishParts
+from services.scaler.invoker import TaskOutcome
+from services.scaler.launches import Launches
+from services.scaler.leases import LeaseDesk
+from services.scaler.ledger import Clock
+from services.scaler.metrics import Metrics
+from services.scaler.quota import ConcurrencyQuota
+from services.scaler.rounds import RoundDesk, RoundParts
+from services.scaler.store.base import JobRecord
+from services.scaler.store.sqlite import SqliteStore
+from shared.contracts import (
+    ActorReport,
+    FinishRequest,
+    RolloutTask,
+    RoundPlan,
+    RoundRequest,
+    RoundResult,
+    RoundTiming,
+)
+from shared.costs import CostBasis
+from shared.job_spec import JobSpec
+from shared.jobs import Job, StopReason
+from shared.prices import AWS_US_EAST_1_2026_11
+from tests.services.scaler.lambda_endpoint import HOPPER
+from tests.services.scaler.running import curvature, result
+
+TIMEOUT_S = 60.0
+SLACK_S = 10.0
+ALLOWANCE_S = 60.0
+
+
+class SilentBoard:
+    """A notice board nobody reads."""
+
+    def announce_failure(
+        self,
+        job_id: str,
+        round: int,
+        *,
+        mode: Literal["sample", "evaluate"],
+        actor_index: int,
+        reason: str,
+    ) -> None:
+        pass
+
+    def request_cancel(self, job_id: str) -> None:
+        pass
+
+    def forget_job(
+        self, job_id: str, *, rounds: Iterable[int], policy_versions: Iterable[int]
+    ) -> None:
+        pass
+
+    def ping(self) -> None:
+        pass
+
+
+@dataclass
+class ChanceInvoker:
+    """Actors that take random times and fail at random; the scaler hears of them when told to."""
+
+    chance: random.Random
+    cruel: bool
+    """Whether everything takes as long as it can."""
+    unheard: list[Callable[[], None]] = field(default_factory=list)
+    longest_s: float = 0.0
+
+    def submit(
+        self, tasks: Sequence[RolloutTask], on_outcome: Callable[[TaskOutcome], None]
+    ) -> None:
+        extreme = self.cruel or self.chance.random() < 0.2
+        for task in tasks:
+            executions = 2 if extreme else self.chance.choice((1, 1, 1, 2))
+            times = [TIMEOUT_S if extreme else self._duration_s() for _ in range(executions)]
+            self.longest_s = max(self.longest_s, sum(times))
+            outcome = TaskOutcome(
+                task=task,
+                report=None if extreme or self.chance.random() < 0.1 else _report(task, times[-1]),
+                reason="made up",
+                billed_s=tuple(times),
+                requests=executions,
+                throttled=0,
+            )
+            self.unheard.append(partial(on_outcome, outcome))
+
+    def _duration_s(self) -> float:
+        return min(TIMEOUT_S, self.chance.expovariate(1 / self.chance.choice((1.0, 20.0))))
+
+    def hear(self) -> None:
+        heard, self.unheard = self.unheard, []
+        for tell in heard:
+            tell()
+
+    def close(self, *, wait_s: float) -> bool:
+        return True
+
+
+def _report(task: RolloutTask, rollout_s: float) -> ActorReport:
+    return ActorReport(
+        job_id=task.job_id,
+        round=task.round,
+        actor_index=task.actor_index,
+        mode=task.mode,
+        outcome="stored",
+        steps=task.steps,
+        episode_returns=(),
+        episode_lengths=(),
+        rollout_s=rollout_s,
+        total_s=rollout_s,
+        cold_start=False,
+        payload_bytes=1,
+    )
+
+
+def random_basis(chance: random.Random) -> CostBasis:
+    """A deployment with prices between a tenth and ten times of AWS's."""
+
+    def price(usual: float) -> float:
+        return usual * 10 ** chance.uniform(-1, 1)
+
+    table = AWS_US_EAST_1_2026_11
+    prices = table.model_copy(
+        update={
+            name: price(getattr(table, name))
+            for name in (
+                "lambda_usd_per_gb_s",
+                "lambda_usd_per_request",
+                "provisioned_usd_per_gb_s",
+                "provisioned_duration_usd_per_gb_s",
+            )
+        }
+    )
+    return CostBasis(
+        prices=prices,
+        learner_usd_per_s=price(3e-4),
+        cache_usd_per_s=price(2e-5),
+        scaler_usd_per_s=price(4e-6),
+        memory_mb=chance.choice((512, 1024, 1769, 3008)),
+        function_timeout_s=TIMEOUT_S,
+        provisioned=chance.choice((0, 4, 64)),
+        cold_start_s=chance.choice((0.0, 2.0)),
+    )
+
+
+class SimulatedScaler:
+    """The scaler without network: one job at a time on a clock that jumps."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.now = 1000.0
+        self.store = SqliteStore(Path(":memory:"))
+        self.basis = random_basis(self.chance)
+        self.clock: Clock = self.chance.choice(("wall", "projected"))
+        self.cruel = self.chance.random() < 0.3
+        self.invoker = ChanceInvoker(self.chance, cruel=self.cruel)
+        self.board = SilentBoard()
+        metrics = Metrics()
+        self.launches = Launches(
+            self.invoker,
+            self.board,
+            metrics,
+            clock=self.clock,
+            memory_mb=self.basis.memory_mb,
+            timeout_s=TIMEOUT_S,
+        )
+        self.leases = LeaseDesk(self.store, ttl_s=1e6, heartbeat_every_s=1.0, now=lambda: self.now)
+        self.rounds = RoundDesk(
+            RoundParts(
+                store=self.store,
+                launches=self.launches,
+                board=self.board,
+                quota=ConcurrencyQuota(lambda: 1000, ttl_s=1e9),
+                metrics=metrics,
+                warm=lambda: self.chance.choice((0, self.basis.provisioned)),
+                now=lambda: self.now,
+                basis=self.basis,
+                clock=self.clock,
+                deadline_slack_s=SLACK_S,
+                learner_allowance_s=ALLOWANCE_S,
+                quorum_share=0.5,
+                max_attempts=2,
+                longest_job_s=1e9,
+            )
+        )
+        self.finishing = FinishDesk(
+            FinishParts(
+                store=self.store,
+                launches=self.launches,
+                board=self.board,
+                now=lambda: self.now,
+                basis=self.basis,
+                clock=self.clock,
+                learner_instance="g6.2xlarge",
+                finish_wait_s=0.0,
+                on_finished=lambda: None,
+            )
+        )
+
+    def pricing(self, spec: JobSpec, longest_learner_s: float = 0.0) -> RoundPricing:
+        """The worst case as the scaler prices it."""
+        warm = min(self.basis.provisioned, spec.actors.max)
+        return RoundPricing(
+            basis=replace(self.basis, provisioned=warm),
+            deadline_slack_s=SLACK_S,
+            learner_allowance_s=max(ALLOWANCE_S, 2 * longest_learner_s),
+        )
+
+    def random_spec(self, scaling: dict[str, object]) -> JobSpec:
+        """A job with money for one round, or for several."""
+        fewest = self.chance.randint(1, 4)
+        spec = JobSpec.model_validate(
+            {
+                "actors": {"min": fewest, "max": fewest + self.chance.randint(0, 8)},
+                "evaluation": {
+                    "every_rounds": self.chance.randint(0, 3),
+                    "episodes": self.chance.randint(1, 4),
+                },
+                "scaling": scaling,
+                "seed": self.chance.randint(0, 1000),
+                "stop": {"max_rounds": 8},
+            }
+        )
+        least_usd = smallest_budget_usd(spec, self.pricing(spec))
+        budget_usd = least_usd * self.chance.choice((1.0, self.chance.uniform(1.0, 5.0)))
+        stop = spec.stop.model_copy(update={"budget_usd": budget_usd * (1 + 1e-9)})
+        return spec.model_copy(update={"stop": stop})
+
+    def run(self, spec: JobSpec) -> tuple[RoundPlan, JobRecord]:
+        """Train a job to its end; return its last plan and its record at that moment."""
+        job = Job(job_id="job", spec=spec, environment=HOPPER, status="queued", created_at=self.now)
+        self.store.create(JobRecord(job=job, queued_at=self.now), None)
+        lease_id = self._lease()
+        previous: RoundResult | None = None
+        for index in range(1000):
+            plan = self._ask(index, lease_id, previous)
+            if plan.stop is None and self.chance.random() < 0.15:
+                plan = self._ask(index, lease_id, previous, attempt=1)
+            if plan.stop is not None:
+                return plan, self._end(lease_id, plan.stop)
+            if self.chance.random() < 0.1:
+                self.leases.give_up(lease_id)
+                self.now += 500.0  # nobody holds the job, so nobody pays
+                lease_id = self._lease()
+                plan = self._again(index, lease_id, previous, plan)
+            previous = self._result(index)
+        raise AssertionError("a job without end")
+
+    def _lease(self) -> str:
+        lease = self.leases.claim("learner")
+        assert lease is not None
+        return lease.lease_id
+
+    def _again(
+        self, index: int, lease_id: str, previous: RoundResult | None, plan: RoundPlan
+    ) -> RoundPlan:
+        """A learner that took over asks for the round in hand: it gets the same plan."""
+        again = self._ask(index, lease_id, previous, attempt=plan.attempt)
+        assert again.num_actors == plan.num_actors
+        return again
+
+    def _ask(
+        self, index: int, lease_id: str, previous: RoundResult | None, attempt: int = 0
+    ) -> RoundPlan:
+        if self.chance.random() < 0.8:
+            self.invoker.hear()
+        request = RoundRequest(
+            lease_id=lease_id,
+            policy_version=index,
+            attempt=attempt,
+            previous=previous,
+            curvature=curvature(self.chance.uniform(0.1, 3.0), -1.0),
+        )
+        answer = self.rounds.plan("job", index, request)
+        if answer.order is not None:
+            self.invoker.longest_s = 0.0
+            self.rounds.launch(answer.order)
+            waited_s = min(answer.plan.deadline_s, self.invoker.longest_s)
+            late = self.cruel or self.chance.random() < 0.1
+            self.now += answer.plan.deadline_s if late else waited_s
+        return answer.plan
+
+    def _result(self, index: int) -> RoundResult:
+        slow = self.cruel or self.chance.random() < 0.2
+        learner_s = ALLOWANCE_S if slow else self.chance.uniform(0, 30)
+        self.now += learner_s
+        timing = dict.fromkeys(RoundTiming.model_fields, 0.0)
+        timing |= {"update_s": learner_s, "total_s": learner_s}
+        return result(index, timing=RoundTiming.model_validate(timing))
+
+    def _end(self, lease_id: str, stop: StopReason) -> JobRecord:
+        at_stop = self.store.job("job")
+        assert at_stop is not None
+        self.invoker.hear()
+        self.now += self.chance.uniform(0, ALLOWANCE_S)
+        request = FinishRequest(lease_id=lease_id, status="succeeded", stop_reason=stop)
+        self.finishing.finish("job", request)
+        return at_stop

@@ -1,0 +1,43 @@
+"""The hard cap over two hundred random jobs: every desk is real, only time and actors are not."""
+
+from decimal import Decimal
+
+import pytest
+
+from services.scaler.budget import closing_usd
+from tests.services.scaler.scaling.seen import biased_agent
+from tests.services.scaler.simulated_job import SimulatedScaler
+
+SCALINGS: list[dict[str, object]] = [
+    {"policy": "nitro"},
+    {"policy": "nitro", "convention": "artifact"},
+    {"policy": "random"},
+    {"policy": "kungfu"},
+    {"policy": "hydrozoa", "every_rounds": 2},
+    {"policy": "reward_window"},
+    {"policy": "minionsrl", "agent": biased_agent(*(0.0,) * 12).model_dump()},
+]
+_STEP = 10
+
+
+@pytest.mark.parametrize("first", range(0, 200, _STEP))
+def test_no_job_spends_more_than_its_budget_and_none_stops_early(first: int) -> None:
+    for seed in range(first, first + _STEP):
+        scaler = SimulatedScaler(seed)
+        spec = scaler.random_spec(SCALINGS[seed % len(SCALINGS)])
+        plan, at_stop = scaler.run(spec)
+        budget_usd = spec.stop.budget_usd
+        done = scaler.store.job("job")
+        assert done is not None
+        lines = scaler.store.lines("job")
+        spent = sum(Decimal(line.quantity) * Decimal(line.unit_price_usd) for line in lines)
+        assert done.open_attempts == ()
+        assert float(spent) == pytest.approx(done.settled_usd, rel=1e-9), seed
+        assert float(spent) <= budget_usd * (1 + 1e-9), seed
+        assert plan.stop in ("budget", "max_rounds"), seed
+        if plan.stop == "budget" and not plan.attempt:
+            pricing = scaler.pricing(spec, at_stop.longest_learner_s)
+            closing = at_stop.open_attempts[-1].reserved_usd
+            committed_usd = at_stop.committed_usd - closing
+            smallest_usd = pricing.worst_case_usd(spec.actors.min)
+            assert smallest_usd + closing_usd(spec, pricing) > budget_usd - committed_usd, seed

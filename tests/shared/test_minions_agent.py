@@ -1,0 +1,100 @@
+"""The scheduler's network in plain Python, PyTorch as the oracle."""
+
+import json
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from shared.minions_agent import (
+    DenseLayer,
+    MinionsAgent,
+    SchedulerState,
+    choice_probabilities,
+    drawn_count,
+)
+
+SCALES = (50.0, 1.0, 600.0, 0.01, 2.0, 2.0, 4.0, 5.0)
+
+
+def network(seed: int = 0) -> torch.nn.Sequential:
+    torch.manual_seed(seed)
+    layers = (torch.nn.Linear(8, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64), torch.nn.Tanh())
+    return torch.nn.Sequential(*layers, torch.nn.Linear(64, 64)).double()
+
+
+def as_agent(model: torch.nn.Sequential) -> MinionsAgent:
+    linear = [layer for layer in model if isinstance(layer, torch.nn.Linear)]
+    layers = [{"weights": x.weight.tolist(), "biases": x.bias.tolist()} for x in linear]
+    return MinionsAgent.model_validate({"scales": SCALES, "layers": layers})
+
+
+MODEL = network()
+AGENT = as_agent(MODEL)
+
+
+def state(*numbers: float) -> SchedulerState:
+    names = ("round_index", "learner_loss", "mean_return", "kl")
+    times = ("learner_s", "actor_s", "round_s", "remaining_usd")
+    return SchedulerState(**dict(zip((*names, *times), numbers, strict=True)))
+
+
+@given(numbers=st.lists(st.floats(-1e3, 1e3), min_size=8, max_size=8))
+def test_probabilities_are_torchs(numbers: list[float]) -> None:
+    seen = (torch.tensor(numbers, dtype=torch.float64) / torch.tensor(SCALES)).clamp(-50, 50)
+    with torch.no_grad():
+        expected = torch.softmax(MODEL(seen), dim=-1).tolist()
+    assert choice_probabilities(AGENT, state(*numbers)) == pytest.approx(expected, abs=1e-9)
+
+
+@given(numbers=st.lists(st.floats(-1e308, 1e308), min_size=8, max_size=8))
+def test_any_finite_state_gives_a_distribution(numbers: list[float]) -> None:
+    probabilities = choice_probabilities(AGENT, state(*numbers))
+    assert len(probabilities) == AGENT.num_choices == 64
+    assert sum(probabilities) == pytest.approx(1.0)
+    assert min(probabilities) >= 0.0
+
+
+@pytest.mark.parametrize(
+    ("uniform", "count"), [(0.0, 1), (0.249, 1), (0.25, 3), (0.999, 3), (1.0, 3)]
+)
+def test_the_draw_is_the_inverse_of_the_distribution(uniform: float, count: int) -> None:
+    assert drawn_count((0.25, 0.0, 0.75), uniform) == count
+
+
+def test_an_agent_survives_its_file() -> None:
+    text = AGENT.model_dump_json()
+    assert MinionsAgent.model_validate_json(text) == AGENT
+
+
+@pytest.mark.parametrize(
+    ("layers", "complaint"),
+    [
+        ([], "at least 1 item"),
+        ([{"weights": [], "biases": []}], "at least one row"),
+        ([{"weights": [[1.0] * 8, [1.0] * 7], "biases": [0.0, 0.0]}], "one length"),
+        ([{"weights": [[1.0] * 8], "biases": [0.0, 0.0]}], "as many as the 1 rows"),
+        ([{"weights": [[1.0] * 7], "biases": [0.0]}], "must have 8 columns"),
+        ([{"weights": [[1.0] * 8] * 2000, "biases": [0.0] * 2000}], "at most 10000"),
+        ([{"weights": [["1"] * 8], "biases": [0.0]}], "valid number"),
+    ],
+)
+def test_what_is_no_network_is_refused(layers: list[object], complaint: str) -> None:
+    with pytest.raises(ValidationError, match=complaint):
+        MinionsAgent.model_validate({"layers": layers})
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999"])
+def test_numbers_that_are_not_finite_are_refused(number: str) -> None:
+    row = ", ".join(["0"] * 7 + [number])
+    with pytest.raises(ValidationError):
+        DenseLayer.model_validate_json(f'{{"weights": [[{row}]], "biases": [0]}}')
+
+
+@pytest.mark.parametrize("scales", [[1.0] * 7, [0.0] * 8, [-1.0] * 8])
+def test_scales_are_eight_positive_numbers(scales: list[float]) -> None:
+    body = {**json.loads(AGENT.model_dump_json()), "scales": scales}
+    with pytest.raises(ValidationError, match="scales"):
+        MinionsAgent.model_validate(body)
