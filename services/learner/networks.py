@@ -7,6 +7,7 @@ is one fused operation whatever the number of layers.
 """
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 from services.learner import mlp
 from services.learner.distributions import Categorical, Distribution, Gaussian
-from services.learner.mlp import Layer
+from services.learner.mlp import Activations, Layer
 from shared.environment_spec import ContinuousActionSpec, EnvironmentSpec
 from shared.hyperparameters import PpoHyperparameters
 
@@ -29,6 +30,26 @@ PolicyPayload = tuple[dict[str, NDArray[np.float32]], dict[str, str]]
 
 _ALIGNMENT = 16
 """Floats (64 bytes): parameters start on cache lines, which the fast code paths of BLAS want."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardPass:
+    """Both networks' answers, and what the way back needs."""
+
+    outputs: Tensor  # [N, D], the action distributions' parameters
+    value: Tensor  # [N]
+    policy: Activations
+    critic: Activations
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatGradient:
+    """A gradient over all parameters: one flat buffer, and the same memory layer by layer."""
+
+    flat: Tensor  # [P]
+    policy: tuple[Layer, ...]
+    value: tuple[Layer, ...]
+    log_std: Tensor | None
 
 
 class ActorCritic(nn.Module):
@@ -72,6 +93,51 @@ class ActorCritic(nn.Module):
             view.copy_(parameter.data)
             parameter.data = view
         self.flat = flat
+        parameters = self.views_of(flat)
+        self._policy_layers = self.layers("policy", parameters)
+        self._value_layers = self.layers("value", parameters)
+
+    def run(self, observation: Tensor) -> ForwardPass:
+        """Run both networks forward at `observation` # [N, O]."""
+        policy = mlp.forward(self._policy_layers, observation)
+        critic = mlp.forward(self._value_layers, observation)
+        return ForwardPass(
+            outputs=self.with_log_std(policy.output),
+            value=critic.output.squeeze(1),
+            policy=policy,
+            critic=critic,
+        )
+
+    def new_gradient(self) -> FlatGradient:
+        """Return a gradient of zeros to hand to `backward`."""
+        flat = torch.zeros_like(self.flat)
+        views = self.views_of(flat)
+        return FlatGradient(
+            flat=flat,
+            policy=self.layers("policy", views),
+            value=self.layers("value", views),
+            log_std=views.get("log_std"),
+        )
+
+    def backward(
+        self, forward: ForwardPass, *, d_outputs: Tensor, d_value: Tensor, gradient: FlatGradient
+    ) -> None:
+        """Write the gradient of an objective into `gradient`.
+
+        Args:
+            forward: What `run` returned, with the parameters unchanged since.
+            d_outputs: Derivative of the objective with respect to the outputs. # [N, D]
+            d_value: The same with respect to the values. # [N]
+            gradient: Overwritten.
+        """
+        if gradient.log_std is not None:
+            width = forward.policy.output.shape[1]
+            torch.sum(d_outputs[:, width:], 0, out=gradient.log_std)
+            d_outputs = d_outputs[:, :width].contiguous()
+        mlp.backward(self._policy_layers, forward.policy, d_outputs, gradients=gradient.policy)
+        mlp.backward(
+            self._value_layers, forward.critic, d_value.unsqueeze(1), gradients=gradient.value
+        )
 
     def views_of(self, flat: Tensor) -> dict[str, Tensor]:
         """Return `flat` # [P] as one tensor per parameter, by the parameters' names."""
@@ -92,9 +158,7 @@ class ActorCritic(nn.Module):
 
     def policy_outputs(self, observation: Tensor) -> Tensor:
         """Return the action distributions' parameters # [N, D] at `observation` # [N, O]."""
-        views = self.views_of(self.flat)
-        raw = mlp.forward(self.layers("policy", views), observation).output
-        return self.with_log_std(raw)
+        return self.with_log_std(mlp.forward(self._policy_layers, observation).output)
 
     def with_log_std(self, raw: Tensor) -> Tensor:
         """Append the free log-standard deviations, if there are any, to the last layer's output."""
@@ -105,8 +169,7 @@ class ActorCritic(nn.Module):
 
     def values(self, observation: Tensor) -> Tensor:
         """Return the state values # [N] at `observation` # [N, O]."""
-        views = self.views_of(self.flat)
-        return mlp.forward(self.layers("value", views), observation).output.squeeze(1)
+        return mlp.forward(self._value_layers, observation).output.squeeze(1)
 
 
 def build_network(

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from services.learner import mlp
 from services.learner.algorithms.minibatch import Minibatch, shuffled_minibatches
 from services.learner.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
 from services.learner.algorithms.ppo_loss import STATS, ppo_gradient
@@ -54,8 +53,8 @@ class Ppo:
         self._last_batch: TrainingBatch | None = None
 
         parameters = self._network.flat
-        self._gradient = torch.zeros_like(parameters)
-        parameters.grad = self._gradient
+        self._gradient = self._network.new_gradient()
+        parameters.grad = self._gradient.flat
         self._adam = torch.optim.Adam([parameters], lr=hyperparameters.learning_rate, fused=True)
         # Made here rather than at the first step, so that the state has one form at any time.
         self._moments = {
@@ -64,14 +63,6 @@ class Ppo:
             "exp_avg_sq": torch.zeros_like(parameters),
         }
         self._adam.state[parameters] = self._moments
-
-        views = self._network.views_of(parameters)
-        gradients = self._network.views_of(self._gradient)
-        self._policy = self._network.layers("policy", views)
-        self._value = self._network.layers("value", views)
-        self._policy_gradient = self._network.layers("policy", gradients)
-        self._value_gradient = self._network.layers("value", gradients)
-        self._log_std_gradient = gradients.get("log_std")
 
     @property
     def network(self) -> ActorCritic:
@@ -189,24 +180,22 @@ class Ppo:
 
     def _gradient_step(self, minibatch: Minibatch) -> Tensor | None:
         """Take one Adam step; return its stats # [8], or None if it was skipped as not finite."""
-        policy = mlp.forward(self._policy, minibatch.observation)
-        value = mlp.forward(self._value, minibatch.observation)
+        forward = self._network.run(minibatch.observation)
         gradient = ppo_gradient(
-            self._network.with_log_std(policy.output),
-            value.output.squeeze(1),
+            forward.outputs,
+            forward.value,
             minibatch,
             self._network.distribution,
             self._hyperparameters,
             kl_coefficient=self._kl_coefficient,
         )
-        d_outputs = gradient.outputs
-        if self._log_std_gradient is not None:
-            width = policy.output.shape[1]
-            torch.sum(d_outputs[:, width:], 0, out=self._log_std_gradient)
-            d_outputs = d_outputs[:, :width].contiguous()
-        mlp.backward(self._policy, policy, d_outputs, gradients=self._policy_gradient)
-        mlp.backward(self._value, value, gradient.value, gradients=self._value_gradient)
-        norm = torch.linalg.vector_norm(self._gradient)
+        self._network.backward(
+            forward,
+            d_outputs=gradient.outputs,
+            d_value=gradient.value,
+            gradient=self._gradient,
+        )
+        norm = torch.linalg.vector_norm(self._gradient.flat)
         stats = torch.cat((gradient.stats, norm.unsqueeze(0)))
         if not math.isfinite(stats.sum().item()):
             return None

@@ -41,7 +41,7 @@ class PpoGradient:
     """Derivative of the mean loss with respect to the networks' outputs."""
 
     outputs: Tensor  # [n, D]
-    value: Tensor  # [n, 1]
+    value: Tensor  # [n]
     stats: Tensor  # [7], means in the order of STATS
 
 
@@ -139,7 +139,7 @@ def ppo_gradient(
         loss = loss - entropy_coefficient * means[3]
     return PpoGradient(
         outputs=d_outputs,
-        value=d_value.unsqueeze(1),
+        value=d_value,
         stats=torch.cat((means, loss.unsqueeze(0))),
     )
 
