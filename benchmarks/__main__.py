@@ -20,6 +20,7 @@ NAMES = (
     "training_throughput",
     "curvature",
     "wire",
+    "atari_actor",
     "start_up",
     "decision",
 )

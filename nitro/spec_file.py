@@ -10,7 +10,7 @@ from pydantic import BaseModel, JsonValue, ValidationError
 from pydantic_core import ErrorDetails
 
 from nitro.errors import CommandError
-from shared.hyperparameters import PpoHyperparameters, resolve
+from shared.hyperparameters import PRESETS, resolve
 from shared.job_spec import ActorRange, FixedScaling, JobSpec, NitroScaling
 from shared.problem import FieldError
 
@@ -151,7 +151,11 @@ def known_fields() -> list[str]:
             *_fields_of(JobSpec, ""),
             *_fields_of(NitroScaling, "scaling."),
             *_fields_of(FixedScaling, "scaling."),
-            *_fields_of(PpoHyperparameters, "hyperparameters."),
+            *(
+                name
+                for values in PRESETS.values()
+                for name in _fields_of(type(values), "hyperparameters.")
+            ),
         }
     )
 

@@ -12,6 +12,8 @@ from shared.billing import JobCost
 from shared.contracts import RoundRecord
 from shared.jobs import Job, JobStatus, StopReason
 
+_BROKEN = "were dropped and rolled out again: an observation or a reward was not finite"
+
 
 class Projection(BaseModel):
     """The same run on AWS."""
@@ -39,6 +41,8 @@ class Summary(BaseModel):
     wall_s: float
     projected: Projection
     actors_per_round: list[int]
+    dropped_episodes: int = 0
+    """Training episodes in which something was not finite; they were rolled out again."""
     run_dir: str | None
     """Run folder, if it is on this machine."""
 
@@ -66,6 +70,7 @@ def summarise(
         wall_s=round((job.finished_at or 0.0) - (job.started_at or job.finished_at or 0.0), 3),
         projected=Projection(wall_s=cost.projected_wall_s, cost_usd=cost.total_usd),
         actors_per_round=[record.plan.num_actors for record in records if not record.plan.stop],
+        dropped_episodes=sum(record.result.dropped_episodes for record in records if record.result),
         run_dir=str(run_dir) if run_dir else None,
     )
 
@@ -100,6 +105,8 @@ def _rows(summary: Summary, *, error: str | None, picture: Path | None) -> list[
         ),
         ("run folder", summary.run_dir or "on the machine of the API"),
     ]
+    if summary.dropped_episodes:
+        rows.append(("warning", f"{summary.dropped_episodes} episodes {_BROKEN}"))
     if picture:
         rows.append(("picture", str(picture)))
     if error:

@@ -96,13 +96,17 @@ def projected_round_s(
     slowest_sample_s: float,
     slowest_evaluation_s: float,
     learner_s: float,
+    open_rounds: int = 1,
 ) -> float:
     """Return a round's wall time on AWS: the launch, the slowest actor, then the learner's work.
 
-    Evaluation episodes run beside all that and only count when they take longer.
+    Evaluation episodes run beside all that and only count when they take longer. Where several
+    rounds are open at a time, as many of them pass in one such time, but none faster than the
+    learner works: what is returned is then one round's share of the time.
     """
     critical_s = max(slowest_sample_s + learner_s, slowest_evaluation_s)
-    return launch_ramp_s(num_invocations) + critical_s
+    latency_s = launch_ramp_s(num_invocations) + critical_s
+    return max(learner_s, latency_s / open_rounds)
 
 
 def deadline_s(num_invocations: int, *, function_timeout_s: float, slack_s: float) -> float:

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import FiniteFloat
 
 from shared.environment_spec import EnvironmentSpec
+from shared.hyperparameters import Hyperparameters, resolve
 from shared.job_spec import JobSpec
 from shared.message import Count, JobId, Message, NonNegativeFloat, PositiveFloat, PositiveInt
 
@@ -40,6 +41,16 @@ class Job(Message):
     finished_at: float | None = None
     progress: JobProgress = JobProgress()
     spent_usd: NonNegativeFloat = 0.0
+
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        """The full set the job trains with."""
+        return resolve(
+            self.spec.algorithm,
+            self.spec.preset,
+            self.spec.hyperparameters,
+            images=self.environment.observation.is_image,
+        )
 
 
 class JobPage(Message):

@@ -13,7 +13,7 @@ import torch
 from services.learner.batch import TrainingBatch
 from services.learner.lanczos import extreme_eigenvalues
 from services.learner.networks import ActorCritic
-from services.learner.surrogate import PolicySurrogate
+from services.learner.surrogate import policy_surrogate
 from shared.contracts import Curvature
 from shared.job_spec import DetectorRule
 
@@ -39,7 +39,7 @@ def measure_curvature(
     advantage = batch.advantage[samples]
     if not bool(advantage.any()):
         return None
-    surrogate = PolicySurrogate(
+    surrogate = policy_surrogate(
         network,
         observation=batch.observation[samples],
         action=batch.action[samples],

@@ -6,7 +6,7 @@ the plan's `reason`.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from services.scaler.boosting import convexity_ratio
 from services.scaler.budget import (
@@ -35,6 +35,8 @@ class Concurrency:
     running_jobs: int
     others_in_flight: int
     """Invocations of other jobs under way."""
+    own_in_flight: int = 0
+    """Invocations of the job's other open rounds under way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,10 @@ class Situation:
     concurrency: Concurrency
     pricing: RoundPricing
     quorum_share: float
+    ended: tuple[StopReason, str] | None = None
+    """Why the job ends, where an earlier plan has said so already."""
+    awaits_others: bool = False
+    """Whether other rounds are open: should the job end, its final evaluation comes after them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +76,13 @@ class Decision:
     quorum: int
     stop: StopReason | None
     reserve_usd: float
+    awaits_others: bool = False
+    """The job ends, but not with this plan: other rounds are open."""
 
 
 def decide_round(situation: Situation) -> Decision:
     """Return what to do about the round a learner asked for."""
-    stop = stop_reason(situation.spec.stop, situation.standing)
+    stop = situation.ended or stop_reason(situation.spec.stop, situation.standing)
     scaling = _scaling_decision(situation)
     if stop is not None:
         return _end(situation, stop[0], stop[1], scaling)
@@ -84,6 +92,7 @@ def decide_round(situation: Situation) -> Decision:
         limit=concurrency.limit,
         running_jobs=concurrency.running_jobs,
         others_in_flight=concurrency.others_in_flight,
+        own_in_flight=concurrency.own_in_flight,
     )
     affordable = affordable_round(
         situation.spec,
@@ -96,9 +105,10 @@ def decide_round(situation: Situation) -> Decision:
         return _end(situation, "budget", affordable.note, scaling)
     quota_note = ""
     if allowed < scaling.num_actors:
+        in_flight = concurrency.others_in_flight + concurrency.own_in_flight
         quota_note = (
             f"concurrency: {scaling.num_actors} actors cut to {allowed} of {concurrency.limit} "
-            f"shared by {concurrency.running_jobs} jobs, {concurrency.others_in_flight} in flight"
+            f"shared by {concurrency.running_jobs} jobs, {in_flight} in flight"
         )
     return _decision(
         situation, affordable, scaling, None, (scaling.reason, quota_note, affordable.note)
@@ -157,6 +167,10 @@ def _scaling_decision(situation: Situation) -> ScalingDecision:
 
 
 def _end(situation: Situation, stop: StopReason, why: str, scaling: ScalingDecision) -> Decision:
+    if situation.awaits_others:
+        nothing = Affordable(num_actors=0, num_evaluations=0, reserve_usd=0.0, note="")
+        waiting = _decision(situation, nothing, scaling, stop, (why,))
+        return replace(waiting, awaits_others=True)
     closing = affordable_closing(
         situation.spec,
         situation.pricing,

@@ -83,7 +83,12 @@ class FinishDesk:
             lines=lines,
             price_table=basis.prices.name,
             projected_wall_s=record.projected_wall_s,
-            assumptions=assumptions(basis, self._parts.clock, self._parts.learner_instance),
+            assumptions=assumptions(
+                basis,
+                self._parts.clock,
+                self._parts.learner_instance,
+                open_rounds=record.job.spec.open_rounds,
+            ),
         )
 
     def rounds(self, job_id: str, *, first: int, limit: int) -> RoundPage:

@@ -54,6 +54,7 @@ def settle(attempt: OpenAttempt, basis: CostBasis, clock: Clock) -> Settlement |
         slowest_sample_s=outcome.slowest_sample_s,
         slowest_evaluation_s=outcome.slowest_evaluation_s,
         learner_s=learner_s,
+        open_rounds=attempt.open_rounds,
     )
     billed_s = held_s if clock == "wall" else projected_s
     bill = _Bill(round_index=attempt.round, attempt=attempt.attempt)
@@ -103,7 +104,9 @@ def by_item(lines: Iterable[LedgerLine]) -> dict[LedgerItem, float]:
     return sums
 
 
-def assumptions(basis: CostBasis, clock: Clock, learner_instance: str) -> tuple[str, ...]:
+def assumptions(
+    basis: CostBasis, clock: Clock, learner_instance: str, *, open_rounds: int = 1
+) -> tuple[str, ...]:
     """Return in words what a bill takes for granted."""
     time_based = (
         "Learner, cache, scaler and provisioned concurrency are billed for the wall time from the "
@@ -114,6 +117,11 @@ def assumptions(basis: CostBasis, clock: Clock, learner_instance: str) -> tuple[
         "slowest actor, then the learner's update, curvature and checkpoint time as measured here. "
         "Boot times are left out."
     )
+    if clock == "projected" and open_rounds > 1:
+        time_based += (
+            f" {open_rounds} rounds are open at a time: each is billed its share of that time, and "
+            "never less than the learner's."
+        )
     durations = (
         "Actor durations are the billed durations Lambda reports."
         if clock == "wall"

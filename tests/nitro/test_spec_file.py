@@ -12,8 +12,8 @@ from nitro.spec_file import (
     parse_actors,
     parse_scaling,
 )
-from shared.hyperparameters import PpoHyperparameters
 from shared.job_spec import FixedScaling, JobSpec
+from shared.ppo_hyperparameters import PpoHyperparameters
 
 
 def build(

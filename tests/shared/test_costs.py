@@ -120,3 +120,17 @@ def test_no_launch_costs_more_than_its_worst_case(
     tasks = math.ceil(len(durations) / 2) + extra
     paid = sum(lambda_gb_seconds(d, basis.memory_mb) * PAPER.lambda_usd_per_gb_s for d in durations)
     assert paid <= worst_case_launch_usd(tasks, basis) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("open_rounds", "seconds"), [(1, 9.0), (2, 4.5), (3, 3.0), (8, 3.0)])
+def test_open_rounds_pass_in_the_time_of_one_but_no_faster_than_the_learner(
+    open_rounds: int, seconds: float
+) -> None:
+    projected = projected_round_s(
+        num_invocations=64,
+        slowest_sample_s=6,
+        slowest_evaluation_s=4,
+        learner_s=3,
+        open_rounds=open_rounds,
+    )
+    assert projected == seconds

@@ -14,7 +14,7 @@ from pydantic import FiniteFloat
 from shared.billing import LedgerLine
 from shared.contracts import EvaluationResult, LaunchCounts, RoundPlan, RoundResult
 from shared.jobs import Job, JobStatus
-from shared.message import Count, Identifier, Message, NonNegativeFloat
+from shared.message import Count, Identifier, Message, NonNegativeFloat, PositiveInt
 
 _MAX_CONFLICTS = 50
 
@@ -55,12 +55,14 @@ class OpenAttempt(Message):
     reserved_usd: NonNegativeFloat
     warm: Count
     """Invocations that found provisioned concurrency ready."""
+    open_rounds: PositiveInt = 1
+    """Rounds the job had open at a time, this one among them."""
     outcome: LaunchOutcome | None = None
     """None until every invocation has ended."""
     learner_s: NonNegativeFloat | None = None
     """The learner's own time; None until the round is over."""
     held_s: NonNegativeFloat | None = None
-    """Wall time from the launch to the next one; None until the round is over."""
+    """Wall time billed to it, from the end of the round before it; None until it is over."""
 
 
 class JobRecord(Message):

@@ -7,17 +7,17 @@ import torch
 
 from services.learner.batch import TrainingBatch, build_batch
 from services.learner.curvature import evenly_spread, measure_curvature
-from services.learner.networks import ActorCritic
+from services.learner.networks import MlpActorCritic
 from shared.environment_spec import EnvironmentSpec
-from shared.hyperparameters import PpoHyperparameters
 from shared.job_spec import DetectorRule
+from shared.ppo_hyperparameters import PpoHyperparameters
 from tests.services.learner.test_surrogate import CASES, autograd_hessian, network_of
 from tests.services.learner.trajectories import CONTINUOUS, make_trajectory
 
 
 def round_of(
     environment: EnvironmentSpec, hyperparameters: PpoHyperparameters
-) -> tuple[ActorCritic, TrainingBatch]:
+) -> tuple[MlpActorCritic, TrainingBatch]:
     network = network_of(environment, hyperparameters, torch.float32)
     trajectories = [make_trajectory(environment, network, actor_index=i) for i in range(3)]
     return network, build_batch(trajectories, network, discount=0.99, gae_lambda=1.0)

@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from services.learner.networks import ActorCritic, build_network
+from services.learner.networks import MlpActorCritic, build_network
 from services.learner.surrogate import PolicySurrogate
 from shared.environment_spec import DiscreteActionSpec, EnvironmentSpec, ObservationSpec
-from shared.hyperparameters import PpoHyperparameters
+from shared.ppo_hyperparameters import PpoHyperparameters
 from tests.services.learner.trajectories import CONTINUOUS, DISCRETE
 
 STATE_DEPENDENT = PpoHyperparameters(hidden_sizes=(6, 5))
@@ -18,9 +18,10 @@ CASES = [(CONTINUOUS, STATE_DEPENDENT), (CONTINUOUS, FREE), (DISCRETE, STATE_DEP
 
 def network_of(
     environment: EnvironmentSpec, hyperparameters: PpoHyperparameters, dtype: torch.dtype
-) -> ActorCritic:
+) -> MlpActorCritic:
     """A network well away from its initial, nearly state-independent policy."""
     network = build_network(environment, hyperparameters, seed=0)
+    assert isinstance(network, MlpActorCritic)
     network.flatten(dtype=torch.float64)
     noise = torch.randn(
         network.flat.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64
@@ -45,7 +46,7 @@ def samples_of(
 
 
 def autograd_hessian(
-    network: ActorCritic, observation: Tensor, action: Tensor, advantage: Tensor
+    network: MlpActorCritic, observation: Tensor, action: Tensor, advantage: Tensor
 ) -> Tensor:
     """Hessian of mean(A * pi_theta / pi_theta0) by autograd through torch's own layers."""
     named = {
@@ -118,7 +119,7 @@ def test_linear_softmax_policy_has_the_closed_form_hessian() -> None:
         max_episode_steps=None,
         versions={},
     )
-    network = ActorCritic(
+    network = MlpActorCritic(
         observation_size=2,
         policy_outputs=3,
         hidden_sizes=(),
