@@ -63,7 +63,7 @@ deploy-emulated: $(VENV)/.dev node_modules/.installed .venv-emulator/.installed 
 	@containers/with_docker.sh --registry $(BIN)/python -m pytest -m deploy tests/cdk $(ARGS)
 
 clean: ## Remove the environments (runs stay)
-	rm -rf $(VENV) .venv-peers .venv-emulator node_modules cdk.out
+	rm -rf $(VENV) .venv-peers* .venv-emulator node_modules cdk.out
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("Nitro needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": set PYTHON=..." if sys.version_info < (3, 11) else 0)'

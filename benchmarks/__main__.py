@@ -21,6 +21,7 @@ NAMES = (
     "curvature",
     "curvature_peers",
     "wire",
+    "atari_actor",
     "start_up",
     "decision",
     "many_actors",

@@ -22,11 +22,11 @@ from services.learner.algorithms.ppo import Ppo
 from services.learner.batch import TrainingBatch, build_batch
 from services.learner.curvature import evenly_spread, measure_curvature
 from services.learner.networks import ActorCritic, policy_payload
-from services.learner.surrogate import PolicySurrogate
+from services.learner.surrogate import policy_surrogate
 from services.learner.torch_settings import configure_torch
-from shared.hyperparameters import PpoHyperparameters
 from shared.job_spec import DetectorRule
 from shared.policy import load_policy
+from shared.ppo_hyperparameters import PpoHyperparameters
 
 TITLE = "Curvature of the surrogate objective, Hopper-v5, 16 actors of 256 steps"
 _NUM_ACTORS = 16
@@ -176,7 +176,7 @@ def _pyhessian(
 def _eigsh(
     network: ActorCritic, batch: TrainingBatch, samples: torch.Tensor, rule: DetectorRule
 ) -> tuple[float, float, int]:
-    surrogate = PolicySurrogate(
+    surrogate = policy_surrogate(
         network,
         observation=batch.observation[samples],
         action=batch.action[samples],

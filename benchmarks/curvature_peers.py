@@ -17,7 +17,7 @@ from benchmarks.peers import hessian_library
 from benchmarks.record import Row, Series, Target
 from services.learner.batch import TrainingBatch
 from services.learner.curvature import evenly_spread, measure_curvature
-from services.learner.networks import ActorCritic
+from services.learner.networks import MlpActorCritic
 from services.learner.surrogate import PolicySurrogate
 from services.learner.torch_settings import configure_torch
 from shared.contracts import Curvature
@@ -35,6 +35,7 @@ def measure(effort: Effort) -> list[Row]:
     configure_torch()
     progress("one round of rollouts and its update")
     network, batch = NETWORKS["MLP"](effort)
+    assert isinstance(network, MlpActorCritic)
     _ours(network, batch)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "surrogate.npz"
@@ -92,14 +93,14 @@ def _value_row(library: str, value: float, ours: Curvature) -> Row:
     )
 
 
-def _ours(network: ActorCritic, batch: TrainingBatch) -> Curvature:
+def _ours(network: MlpActorCritic, batch: TrainingBatch) -> Curvature:
     curvature = measure_curvature(network, batch, rule=_RULE)
     if curvature is None:
         raise RuntimeError("the round has no curvature to measure")
     return curvature
 
 
-def _arrays(network: ActorCritic, batch: TrainingBatch) -> dict[str, NDArray[np.generic]]:
+def _arrays(network: MlpActorCritic, batch: TrainingBatch) -> dict[str, NDArray[np.generic]]:
     samples = evenly_spread(batch.num_samples, _RULE.num_samples)
     observation, action = batch.observation[samples], batch.action[samples]
     advantage = batch.advantage[samples]

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import httpx
 
+from benchmarks.local_training import LocalTraining
 from benchmarks.measurement import Effort, progress
 from benchmarks.record import Row, Series, Target
-from benchmarks.training_throughput import OurTraining
 from nitro.client import NitroClient
 from nitro.local import LocalSystem
+from shared.job_spec import EvaluationRule, JobSpec, StopRule
+from shared.scaling_spec import ActorRange, FixedScaling
 
 TITLE = "Overhead of a round of 64 actors, Hopper-v5"
 _NUM_ACTORS = 64
@@ -37,29 +39,35 @@ def measure(effort: Effort) -> list[Row]:
         NitroClient(system.api_url, system.token) as client,
     ):
         system.wait_ready()
-        training = OurTraining(
-            system,
-            client,
-            Path(folder),
-            effort.of(_ROUNDS, quick=1),
-            num_actors=effort.of(_NUM_ACTORS, quick=4),
+        num_actors = effort.of(_NUM_ACTORS, quick=4)
+        training = LocalTraining(
+            system=system,
+            client=client,
+            runs_dir=Path(folder),
+            spec=JobSpec(
+                env_id="Hopper-v5",
+                actors=ActorRange(min=num_actors, max=num_actors),
+                scaling=FixedScaling(policy="fixed", num_actors=num_actors),
+                stop=StopRule(max_rounds=effort.of(_ROUNDS, quick=1), budget_usd=100.0),
+                evaluation=EvaluationRule(every_rounds=0),
+            ),
         )
         training.sample()  # warm up
         shares = []
         for _ in range(effort.of(5, quick=1)):
             progress("training")
-            training.timings.clear()
+            training.results.clear()
             before_s = _rollout_s(system)
             training.sample()
             simulation_s = (_rollout_s(system) - before_s) / cores
-            total_s = sum(r.timing.total_s for r in training.timings)
-            steps_s = sum(r.timing.update_s for r in training.timings)
+            total_s = sum(r.timing.total_s for r in training.results)
+            steps_s = sum(r.timing.update_s for r in training.results)
             shares.append(100 * (total_s - steps_s - simulation_s) / total_s)
-            last = training.timings[-1].timing
+            last = training.results[-1].timing
     stages = {name: f"{getattr(last, name):.3f}" for name in type(last).model_fields}
     return [
         Row(
-            what=f"overhead of a round of {training.num_actors} actors",
+            what=f"overhead of a round of {num_actors} actors",
             ours=Series(
                 name="nitro", unit="%", better="lower", samples=tuple(shares), about=stages
             ),

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from services.learner.batch import TrainingBatch
-from services.learner.networks import ActorCritic
+from services.learner.networks import ActorCritic, MlpActorCritic
 
 STEPS = 100
 """PyHessian's default."""
@@ -61,6 +61,8 @@ def extreme_eigenvalues(
 
 def _gradient(network: ActorCritic, batch: TrainingBatch, samples: Tensor) -> tuple[Vector, Vector]:
     """Return the policy's parameters and the surrogate's gradient with its graph."""
+    if not isinstance(network, MlpActorCritic):
+        raise TypeError(f"no gradient here for a {type(network).__name__}")
     layers = network.layers("policy", network.views_of(network.flat.detach()))
     parameters = [
         t.clone().requires_grad_() for layer in layers for t in (layer.weight, layer.bias)

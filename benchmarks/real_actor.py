@@ -6,9 +6,9 @@ from functions.actor.rollout import sample_fragment
 from services.learner.networks import build_network, policy_payload
 from shared.contracts import RolloutTask
 from shared.envs import describe, make_environment
-from shared.hyperparameters import PpoHyperparameters
 from shared.job_spec import EnvironmentRef
 from shared.policy import load_policy
+from shared.ppo_hyperparameters import PpoHyperparameters
 from shared.seeds import actor_seed
 from shared.trajectory import Trajectory
 

@@ -20,8 +20,8 @@ from gymnasium.envs.mujoco import MujocoEnv
 from numpy.typing import NDArray
 
 from benchmarks.real_actor import STEPS, RealActor
+from shared.action_mapping import action_map
 from shared.environment_spec import ContinuousActionSpec
-from shared.policy import rescale_action
 from shared.trajectory import Trajectory
 
 
@@ -48,9 +48,11 @@ class BareSimulator:
         assert isinstance(env, MujocoEnv)
         assert isinstance(action, ContinuousActionSpec)
         self._model, self._data, self._frame_skip = env.model, env.data, env.frame_skip
-        low, high = np.array(action.low), np.array(action.high)
+        to_box = action_map(
+            actor.policy.action_mapping, np.array(action.low), np.array(action.high)
+        )
         self._segments = [
-            self._segment(observation, rescale_action(actions, low, high), env)
+            self._segment(observation, to_box(actions), env)
             for trajectory in trajectories
             for observation, actions in episodes(trajectory)
         ]

@@ -18,7 +18,14 @@ UNRESERVED_CONCURRENCY = 100
 """Part of an account's concurrency that Lambda never lets a function reserve."""
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=20)]
-BuildArgument = Literal["BASE_IMAGE", "PIP_ARGS", "TORCH_BUILD", "TORCH_INDEX_URL"]
+BuildArgument = Literal[
+    "BASE_IMAGE",
+    "ENVIRONMENT_PACKAGES",
+    "ENVIRONMENT_REQUIREMENTS",
+    "PIP_ARGS",
+    "TORCH_BUILD",
+    "TORCH_INDEX_URL",
+]
 InstanceType = Annotated[str, Field(pattern=r"^[a-z0-9-]+\.[a-z0-9-]+$")]
 
 

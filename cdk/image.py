@@ -10,6 +10,7 @@ from cdk.config import NitroConfig
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 _EVERY_IMAGE = ("BASE_IMAGE", "PIP_ARGS")
+_ACTOR_IMAGE = ("ENVIRONMENT_REQUIREMENTS", "ENVIRONMENT_PACKAGES")
 
 
 def actor_image(dockerfile: str, *, config: NitroConfig) -> lambda_.DockerImageCode:
@@ -18,7 +19,7 @@ def actor_image(dockerfile: str, *, config: NitroConfig) -> lambda_.DockerImageC
         str(REPOSITORY),
         file=dockerfile,
         exclude=_keep(dockerfile),
-        build_args=_common(config),
+        build_args=_common(config) | _chosen(config, _ACTOR_IMAGE),
         platform=assets.Platform.LINUX_AMD64,
     )
 
@@ -37,7 +38,11 @@ def service_image(
 
 
 def _common(config: NitroConfig) -> dict[str, str]:
-    return {name: value for name, value in config.build_args.items() if name in _EVERY_IMAGE}
+    return _chosen(config, _EVERY_IMAGE)
+
+
+def _chosen(config: NitroConfig, names: tuple[str, ...]) -> dict[str, str]:
+    return {name: value for name, value in config.build_args.items() if name in names}
 
 
 def _keep(dockerfile: str) -> list[str]:

@@ -33,10 +33,10 @@ from services.learner.torch_settings import configure_torch
 from services.scaler.boosting import boosting_score, convexity_ratio, num_actors
 from shared.contracts import Curvature, RolloutTask
 from shared.envs import describe, make_environment
-from shared.hyperparameters import PpoHyperparameters
 from shared.job_spec import DetectorRule, EnvironmentRef, JobSpec
 from shared.message import Message
 from shared.policy import load_policy
+from shared.ppo_hyperparameters import PpoHyperparameters
 from shared.scaling_spec import NitroScaling
 from shared.seeds import actor_seed
 

@@ -12,7 +12,7 @@ from nitro import jobs
 from nitro.console import examples, reported, show
 from nitro.doctor import EXAMPLES as DOCTOR_EXAMPLES
 from nitro.doctor import doctor
-from nitro.options import RUNS, RunsDir
+from nitro.options import RUNS, EnvironmentPackages, RunsDir
 from nitro.scheduler_command import app as scheduler
 from nitro.train_command import EXAMPLES, train
 
@@ -67,6 +67,33 @@ def policies() -> None:
 
 
 @app.command(
+    epilog=examples("nitro presets ppo", "nitro presets impact --preset standard --json"),
+)
+@reported
+def presets(
+    algorithm: Annotated[
+        str | None, typer.Argument(help="ppo, impact or impala; default: all.", show_default=False)
+    ] = None,
+    *,
+    preset: Annotated[
+        str | None, typer.Option(help="paper or standard; default: both.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON list on stdout.")] = False,
+) -> None:
+    """Show every hyper-parameter of the presets: value, source and meaning."""
+    import json
+
+    from nitro.presets import preset_reports, preset_table
+
+    reports = preset_reports(algorithm, preset)
+    if as_json:
+        typer.echo(json.dumps([report.model_dump(mode="json") for report in reports]))
+        return
+    for report in reports:
+        show(preset_table(report))
+
+
+@app.command(
     epilog=examples(
         "nitro up",
         "nitro up --port 9000 --runs-dir /data/runs",
@@ -80,41 +107,90 @@ def up(
     processes: Annotated[
         int | None, typer.Option(help="Actors that really run at once; default: cores.", min=1)
     ] = None,
+    environment_packages: EnvironmentPackages = None,
     runs_dir: RunsDir = RUNS,
 ) -> None:
     """Run the local system in the foreground until Ctrl-C."""
     from nitro.interrupts import Interrupts
+    from nitro.own_environments import actor_variables
     from nitro.up import run_until_interrupted
 
     with Interrupts() as interrupts:
         run_until_interrupted(
-            runs_dir, port=port, processes=processes, interrupts=interrupts, say=typer.echo
+            runs_dir,
+            port=port,
+            processes=processes,
+            actor_variables=actor_variables(environment_packages),
+            interrupts=interrupts,
+            say=typer.echo,
         )
 
 
 @app.command(
     epilog=examples(
-        "nitro evaluate hopper-v5-3f2a", "nitro evaluate runs/hopper-v5-3f2a --episodes 100 --json"
+        "nitro evaluate hopper-v5-3f2a",
+        "nitro evaluate runs/hopper-v5-3f2a --episodes 100 --json",
+        "nitro evaluate hopper-v5-3f2a --video",
     )
 )
 @reported
 def evaluate(
     run: Annotated[str, typer.Argument(metavar="RUN", help="Run folder or job id.")],
     *,
-    episodes: Annotated[int, typer.Option(help="How many.", min=1, max=10_000)] = 10,
+    episodes: Annotated[
+        int | None,
+        typer.Option(
+            help="How many; default: 10, or 1 with --video.",
+            min=1,
+            max=10_000,
+            show_default=False,
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the episodes.", min=0)] = 0,
+    video: Annotated[
+        bool, typer.Option("--video", help="Write the episodes to RUN/videos/ as an mp4.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    environment_packages: EnvironmentPackages = None,
     runs_dir: RunsDir = RUNS,
 ) -> None:
     """Run deterministic episodes with a run's newest policy, in this process."""
     from nitro.evaluate import evaluate_run, evaluation_table
+    from nitro.own_environments import own_packages
     from nitro.report import find_run
 
-    report = evaluate_run(find_run(run, runs_dir), episodes=episodes, seed=seed)
+    own_packages(environment_packages)
+    report = evaluate_run(
+        find_run(run, runs_dir),
+        episodes=episodes or (1 if video else 10),
+        seed=seed,
+        video=video,
+    )
     if as_json:
         typer.echo(report.model_dump_json())
     else:
         show(evaluation_table(report))
+
+
+@app.command(
+    epilog=examples("nitro export hopper-v5-3f2a --out policy"),
+)
+@reported
+def export(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Run folder or job id.")],
+    *,
+    out: Annotated[Path, typer.Option("--out", help="Folder to write to.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """Write a run's newest policy as safetensors, JSON and ONNX, checked to act the same."""
+    from nitro.export import export_run
+    from nitro.report import find_run
+
+    report = export_run(find_run(run, runs_dir), out)
+    typer.echo(
+        report.model_dump_json() if as_json else "\n".join(str(out / name) for name in report.files)
+    )
 
 
 @app.command(

@@ -1,5 +1,7 @@
 """`nitro evaluate`: deterministic episodes with a run's newest policy, in this process."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean, pstdev
 
@@ -7,18 +9,24 @@ from pydantic import BaseModel, ConfigDict
 from rich.table import Table
 from rich.text import Text
 
-from functions.actor.rollout import RolloutError, evaluate_episode
+from functions.actor.errors import RolloutError
+from functions.actor.rollout import evaluate_episode
 from nitro.errors import EXIT_FAILED, CommandError
 from nitro.report import read_job
+from nitro.settings import DrawingSettings
 from services.learner.checkpoint import Checkpoint, CheckpointError, CheckpointStore
 from shared import codec
 from shared.artifacts import LocalArtifacts
 from shared.contracts import RolloutTask
-from shared.envs import UnsupportedEnvironment, make_environment
+from shared.envs import Env, make_environment
 from shared.job_spec import EnvironmentRef
 from shared.jobs import Job
 from shared.policy import NumpyPolicy, PolicyError, load_policy
 from shared.seeds import actor_seed
+from shared.spaces import UnsupportedEnvironment
+
+_STEP_TIMEOUT_S = 600.0
+"""A person waits here, and drawing takes its time."""
 
 
 class EvaluationReport(BaseModel):
@@ -40,31 +48,66 @@ class EvaluationReport(BaseModel):
     mean_length: float
     returns: list[float]
     lengths: list[int]
+    dropped_episodes: int
+    """Episodes before these in which something was not finite."""
+    video: str | None
+    """The video, if one was asked for."""
 
 
-def evaluate_run(folder: Path, *, episodes: int, seed: int) -> EvaluationReport:
+def evaluate_run(
+    folder: Path,
+    *,
+    episodes: int,
+    seed: int,
+    video: bool = False,
+) -> EvaluationReport:
     """Play episodes with the policy of a run's newest checkpoint.
 
     Equal seeds give equal episodes.
 
+    Args:
+        folder: The run's.
+        episodes: How many.
+        seed: Decides them all.
+        video: Whether to write a video of the episodes into the run's `videos/`.
+
     Raises:
-        CommandError: There is no checkpoint, it is damaged, or the environment fails.
+        CommandError: There is no checkpoint, it is damaged, the environment fails, or there can be
+            no video.
     """
     job = read_job(folder)
-    checkpoint = _newest(folder)
+    version, policy = newest_policy(folder)
+    path = folder / "videos" / f"policy-{version:06}.mp4" if video else None
     try:
-        payload = codec.decode(checkpoint.policy)
-        policy = load_policy(payload.arrays, payload.metadata)
-        return _play(
-            job, policy, version=checkpoint.run.policy_version, episodes=episodes, seed=seed
-        )
-    except (codec.CodecError, PolicyError) as error:
-        raise CommandError(f"{folder}: the newest checkpoint's policy: {error}") from error
-    except (UnsupportedEnvironment, RolloutError) as error:
+        return _play(job, policy, version=version, episodes=episodes, seed=seed, video=path)
+    except RolloutError as error:
+        if isinstance(error.__cause__, CommandError):
+            raise error.__cause__ from error  # there can be no video
+        raise CommandError(str(error), exit_code=EXIT_FAILED) from error
+    except UnsupportedEnvironment as error:
         raise CommandError(str(error), exit_code=EXIT_FAILED) from error
 
 
-def _newest(folder: Path) -> Checkpoint:
+def newest_policy(folder: Path) -> tuple[int, NumpyPolicy]:
+    """Return the policy of a run's newest checkpoint, and how many updates are behind it.
+
+    Raises:
+        CommandError: There is no checkpoint, or it is damaged.
+    """
+    checkpoint = newest_checkpoint(folder)
+    try:
+        payload = codec.decode(checkpoint.policy)
+        return checkpoint.run.policy_version, load_policy(payload.arrays, payload.metadata)
+    except (codec.CodecError, PolicyError) as error:
+        raise CommandError(f"{folder}: the newest checkpoint's policy: {error}") from error
+
+
+def newest_checkpoint(folder: Path) -> Checkpoint:
+    """Return a run's newest checkpoint.
+
+    Raises:
+        CommandError: There is none, or it is damaged.
+    """
     store = CheckpointStore(
         LocalArtifacts(folder.absolute().parent), folder.absolute().name, keep=1
     )
@@ -78,11 +121,10 @@ def _newest(folder: Path) -> Checkpoint:
 
 
 def _play(
-    job: Job, policy: NumpyPolicy, *, version: int, episodes: int, seed: int
+    job: Job, policy: NumpyPolicy, *, version: int, episodes: int, seed: int, video: Path | None
 ) -> EvaluationReport:
-    ref = EnvironmentRef(env_id=job.spec.env_id, env_kwargs=job.spec.env_kwargs)
-    env = make_environment(ref)
-    try:
+    ref = job.spec.environment_ref
+    with _opened(ref, video) as env:
         played = [
             evaluate_episode(
                 RolloutTask(
@@ -98,11 +140,10 @@ def _play(
                 ),
                 env,
                 policy,
+                step_timeout_s=_STEP_TIMEOUT_S,
             )
             for index in range(episodes)
         ]
-    finally:
-        env.close()
     returns = [episode.episode_return for episode in played]
     lengths = [episode.length for episode in played]
     return EvaluationReport(
@@ -118,7 +159,26 @@ def _play(
         mean_length=fmean(lengths),
         returns=returns,
         lengths=lengths,
+        dropped_episodes=sum(episode.dropped_episodes for episode in played),
+        video=None if video is None else str(video),
     )
+
+
+@contextlib.contextmanager
+def _opened(ref: EnvironmentRef, video: Path | None) -> Iterator[Env]:
+    """Yield the environment; with a path, one that writes a video to it."""
+    if video is None:
+        with contextlib.closing(make_environment(ref, raw_rewards=True)) as env:
+            yield env
+        return
+    from nitro.video import drawing_environment, prepare_drawing, recorded
+
+    prepare_drawing(DrawingSettings())
+    with (
+        contextlib.closing(drawing_environment(ref)) as env,
+        recorded(env, video) as recording,
+    ):
+        yield recording
 
 
 def evaluation_table(report: EvaluationReport) -> Table:
@@ -137,6 +197,9 @@ def evaluation_table(report: EvaluationReport) -> Table:
         ),
         ("range", f"{report.min_return:.1f} to {report.max_return:.1f}"),
         ("length", f"{report.mean_length:.1f} steps"),
+        ("dropped", f"{report.dropped_episodes} episodes that were not finite"),
+        ("video", report.video),
     ):
-        table.add_row(name, Text(value))
+        if value and (name != "dropped" or report.dropped_episodes):
+            table.add_row(name, Text(value))
     return table

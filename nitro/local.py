@@ -67,6 +67,7 @@ class LocalSystem:
         processes: Actors that run at the same time; None means one per core.
         max_concurrency: Invocations in flight before the emulator throttles.
         cache_url: A Redis to use in place of the embedded server.
+        actor_variables: Settings of the actors, `NITRO_ENVIRONMENT_PACKAGES` for example.
         environment: Further variables by process name, which win over ours (faults, for tests).
     """
 
@@ -78,6 +79,7 @@ class LocalSystem:
         processes: int | None = None,
         max_concurrency: int = 1000,
         cache_url: str | None = None,
+        actor_variables: Mapping[str, str] | None = None,
         environment: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         self._state = StateFolder(runs_dir)
@@ -85,6 +87,7 @@ class LocalSystem:
         self._processes = processes or os.cpu_count() or 1
         self._max_concurrency = max_concurrency
         self._cache_url = cache_url
+        self._actor_variables = actor_variables or {}
         self._environment = environment or {}
         self._members: dict[str, _Member] = {}
         self.api_url = ""
@@ -221,6 +224,7 @@ class LocalSystem:
             processes=self._processes,
             max_concurrency=self._max_concurrency,
             cache_url=self._cache_url,
+            actor_variables=self._actor_variables,
         )
         self.api_url = plan.api_url
         self.lambda_url = plan.lambda_url

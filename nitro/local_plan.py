@@ -8,7 +8,8 @@ import json
 import os
 import signal
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nitro.ports import LOOPBACK
@@ -57,6 +58,8 @@ class LocalPlan:
     processes: int
     max_concurrency: int
     cache_url: str | None
+    actor_variables: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the actors beyond where the cache is."""
 
     @property
     def api_url(self) -> str:
@@ -123,6 +126,7 @@ def _module(name: str) -> tuple[str, ...]:
 
 
 def _emulator(plan: LocalPlan) -> ProcessPlan:
+    actor = {"NITRO_CACHE_URL": plan.redis_url, **plan.actor_variables}
     env = {
         "NITRO_EMULATOR_HOST": LOOPBACK,
         "NITRO_EMULATOR_PORT": str(plan.ports.invoke),
@@ -134,7 +138,7 @@ def _emulator(plan: LocalPlan) -> ProcessPlan:
         "NITRO_EMULATOR_CONCURRENCY_LIMIT": str(plan.max_concurrency),
         "NITRO_EMULATOR_PROCESSES": str(plan.processes),
         "NITRO_EMULATOR_EAGER": "true",  # actors load while the learner loads
-        "NITRO_EMULATOR_VARIABLES": json.dumps({"NITRO_CACHE_URL": plan.redis_url}),
+        "NITRO_EMULATOR_VARIABLES": json.dumps(actor),
         "NITRO_EMULATOR_LOG_FOLDER": str(plan.logs),
     }
     return ProcessPlan(

@@ -9,6 +9,16 @@ RUNS = Path("runs")
 """Where runs are kept unless the user says otherwise."""
 
 RunsDir = Annotated[Path, typer.Option("--runs-dir", help="Folder of the local runs.")]
+EnvironmentPackages = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--environment-package",
+        metavar="NAME",
+        help="Python package of your own that registers environments; repeatable; default: "
+        "NITRO_ENVIRONMENT_PACKAGES.",
+        show_default=False,
+    ),
+]
 ApiUrl = Annotated[
     str | None,
     typer.Option(

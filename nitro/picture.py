@@ -15,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from nitro.errors import CommandError
 from nitro.report import Run, series, training_return
 from shared.billing import LedgerItem
+from shared.contracts import RoundLine
 
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
@@ -33,6 +34,8 @@ _ITEM_LABELS: dict[LedgerItem, str] = {
     "scaler": "scaler",
 }
 """Short enough for all of them to stand in one row."""
+_INCHES = 11 / 9.2
+"""Height of a panel of height 1; a synchronous run's picture is 11 inches high."""
 _STYLE: "dict[RcKeyType, object]" = {
     "font.size": 9.5,
     "axes.spines.top": False,
@@ -58,10 +61,14 @@ def draw(run: Run, path: Path | None = None) -> Path:
         raise CommandError(f"{run.folder}: no finished round yet, so there is nothing to draw")
     target = path or run.folder / PICTURE
     with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(9, 11), layout="constrained")
+        parts = [(_returns, 3.0), (_actors, 2.0), (_score, 2.0), (_cost, 2.2)]
+        if series(run, _mean_lag)[0]:
+            parts.insert(3, (_lag, 1.8))
+        heights = [height for _, height in parts]
+        figure = Figure(figsize=(9, _INCHES * sum(heights)), layout="constrained")
         FigureCanvasAgg(figure)
-        panels = figure.subplots(4, 1, sharex=True, height_ratios=(3, 2, 2, 2.2))
-        for panel, paint in zip(panels, (_returns, _actors, _score, _cost), strict=True):
+        panels = figure.subplots(len(parts), 1, sharex=True, height_ratios=heights)
+        for panel, (paint, _) in zip(panels, parts, strict=True):
             paint(panel, run)
         panels[-1].set_xlabel("round (policy update)")
         panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
@@ -194,6 +201,23 @@ def _score(panel: Axes, run: Run) -> None:
     panel.set_zorder(twin.get_zorder() + 1)
     panel.patch.set_visible(False)
     _legend(panel, twin=twin)
+
+
+def _lag(panel: Axes, run: Run) -> None:
+    for label, value, colour in (("largest", _largest_lag, _ORANGE), ("mean", _mean_lag, _BLUE)):
+        rounds, lags = series(run, value)
+        panel.plot(rounds, lags, color=colour, marker=".", markersize=4, linewidth=1.3, label=label)
+    panel.set_ylabel("policy lag\n(updates)")
+    panel.set_ylim(bottom=0)
+    _legend(panel)
+
+
+def _mean_lag(line: RoundLine) -> float | None:
+    return line.result.stats.get("policy_lag_mean") if line.result else None
+
+
+def _largest_lag(line: RoundLine) -> float | None:
+    return line.result.stats.get("policy_lag_max") if line.result else None
 
 
 def _cost(panel: Axes, run: Run) -> None:

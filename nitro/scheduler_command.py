@@ -149,7 +149,7 @@ def _on_real(
     from nitro.real_runs import RealRuns
     from nitro.scheduler_training import train_scheduler
     from nitro.train import TrainRequest, stop_left_over
-    from nitro.train_command import open_api
+    from nitro.train_command import Where, open_api
 
     def tell(index: int, episode: "SchedulingEpisode") -> None:
         typer.echo(
@@ -159,7 +159,8 @@ def _on_real(
         )
 
     request = TrainRequest(spec=spec, runs_dir=runs_dir, as_json=False)
-    with Interrupts() as interrupts, open_api(request, api_url, None) as api:
+    where = Where(api_url=api_url, processes=None, environment_packages=None)
+    with Interrupts() as interrupts, open_api(request, where) as api:
         interrupts.armed = True
         if api.system is not None:
             stop_left_over(api.client, keep="", console=Console(stderr=True))

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr
+from pydantic import Field, FiniteFloat, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from nitro.errors import CommandError
+from shared.environment_packages import PackageNames
 from shared.tokens import TokenError, read_token
 
 STATE_FOLDER = ".nitro"
@@ -33,6 +34,21 @@ class CliSettings(BaseSettings):
     sign_for: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")] | None = None
     """AWS region that requests are signed for, with the AWS credentials at hand, where the API asks
     for an IAM signature as well (`endpoint: iam`)."""
+    environment_packages: PackageNames = ()
+    """Python packages of one's own that register environments, for the local system."""
+    step_timeout_s: Annotated[FiniteFloat, Field(gt=0)] | None = None
+    """Longest step or reset of an environment in the local system; unset: the actors' own."""
+
+
+class DrawingSettings(BaseSettings):
+    """Variables of others that say how MuJoCo draws; read for videos alone."""
+
+    model_config = SettingsConfigDict(frozen=True, use_attribute_docstrings=True, extra="ignore")
+
+    mujoco_gl: Annotated[str | None, Field(validation_alias="MUJOCO_GL")] = None
+    """MuJoCo's choice of OpenGL: egl, osmesa or glfw."""
+    display: Annotated[str | None, Field(validation_alias="DISPLAY")] = None
+    """The screen, if there is one."""
 
 
 def api_address(option: str | None, settings: CliSettings, runs_dir: Path) -> str:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, JsonValue, ValidationError
 from pydantic_core import ErrorDetails
 
 from nitro.errors import CommandError
-from shared.hyperparameters import PpoHyperparameters, resolve
+from shared.hyperparameters import PRESETS, resolve
 from shared.job_spec import JobSpec
 from shared.problem import FieldError
 from shared.scaling_spec import POLICIES, ActorRange, NitroScaling
@@ -142,7 +142,11 @@ def known_fields() -> list[str]:
         {
             *_fields_of(JobSpec, ""),
             *(name for model in POLICIES.values() for name in _fields_of(model, "scaling.")),
-            *_fields_of(PpoHyperparameters, "hyperparameters."),
+            *(
+                name
+                for values in PRESETS.values()
+                for name in _fields_of(type(values), "hyperparameters.")
+            ),
         }
     )
 

@@ -12,6 +12,8 @@ from shared.billing import JobCost, ServerfulCost
 from shared.contracts import RoundRecord
 from shared.jobs import Job, JobStatus, StopReason
 
+_BROKEN = "were dropped and rolled out again: an observation or a reward was not finite"
+
 
 class Projection(BaseModel):
     """The same run on AWS."""
@@ -46,6 +48,8 @@ class Summary(BaseModel):
     projected: Projection
     serverful: list[OnServers]
     actors_per_round: list[int]
+    dropped_episodes: int = 0
+    """Training episodes in which something was not finite; they were rolled out again."""
     run_dir: str | None
     """Run folder, if it is on this machine."""
 
@@ -74,6 +78,7 @@ def summarise(
         projected=Projection(wall_s=cost.projected_wall_s, cost_usd=cost.total_usd),
         serverful=[_on_servers(servers) for servers in cost.serverful],
         actors_per_round=[record.plan.num_actors for record in records if not record.plan.stop],
+        dropped_episodes=sum(record.result.dropped_episodes for record in records if record.result),
         run_dir=str(run_dir) if run_dir else None,
     )
 
@@ -114,6 +119,8 @@ def _rows(summary: Summary, *, error: str | None, picture: Path | None) -> list[
         ),
         ("run folder", summary.run_dir or "on the machine of the API"),
     ]
+    if summary.dropped_episodes:
+        rows.append(("warning", f"{summary.dropped_episodes} episodes {_BROKEN}"))
     if picture:
         rows.append(("picture", str(picture)))
     if error:

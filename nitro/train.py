@@ -113,6 +113,8 @@ def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: Te
         stop_left_over(api.client, keep=job.job_id, console=console)
     with progress_view(console) as view:
         view.note(f"job {job.job_id}")
+        for line in job.environment.preprocessing:
+            view.note(f"  {line}")
         try:
             api.wait_ready()
             snapshot = _watch(job.job_id, api, interrupts, view)

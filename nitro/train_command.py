@@ -3,6 +3,7 @@
 import contextlib
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ import typer
 
 from nitro.console import examples, reported
 from nitro.errors import CommandError
-from nitro.options import RUNS, RunsDir
+from nitro.options import RUNS, EnvironmentPackages, RunsDir
 
 if TYPE_CHECKING:
     from nitro.train import Api, TrainRequest
@@ -21,6 +22,15 @@ _WHERE = "Where"
 Env = Annotated[
     str | None,
     typer.Argument(help="Gymnasium environment; default: Hopper-v5.", show_default=False),
+]
+PresetName = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        metavar="paper|standard",
+        help="Hyper-parameters to start from; see: nitro presets.",
+        rich_help_panel=_JOB,
+    ),
 ]
 Rounds = Annotated[int | None, typer.Option(help="Policy updates.", rich_help_panel=_JOB)]
 Seed = Annotated[
@@ -122,6 +132,7 @@ EXAMPLES = examples(
     "nitro train --scaling fixed:16 --set hyperparameters.learning_rate=3e-4",
     "nitro train --scaling kungfu --set scaling.smoothing=0.6",
     "nitro train --scaling schedule:hopper-v5-3f2a --seed 2",
+    "nitro train Hopper-v4 --preset standard --scaling fixed:2 --steps-per-actor 1024 --rounds 488",
     "nitro train --spec job.yaml --rounds 5 --json",
     "nitro train --resume hopper-v5-3f2a --rounds 100",
 )
@@ -131,6 +142,7 @@ EXAMPLES = examples(
 def train(
     env: Env = None,
     *,
+    preset: PresetName = None,
     rounds: Rounds = None,
     seed: Seed = None,
     actors: Actors = None,
@@ -147,6 +159,7 @@ def train(
     dry_run: DryRun = False,
     as_json: AsJson = False,
     processes: Processes = None,
+    environment_packages: EnvironmentPackages = None,
     runs_dir: RunsDir = RUNS,
     api_url: ApiUrl = None,
 ) -> None:
@@ -161,6 +174,7 @@ def train(
     choices = Choices(
         fields={
             "env_id": env,
+            "preset": preset,
             "seed": seed,
             "actors": parse_actors(actors) if actors else None,
             "scaling": parse_scaling(scaling, runs_dir=runs_dir) if scaling else None,
@@ -180,7 +194,10 @@ def train(
     if dry_run:
         typer.echo(_described(request))
     else:
-        raise typer.Exit(_train(request, api_url=api_url, processes=processes))
+        where = Where(
+            api_url=api_url, processes=processes, environment_packages=environment_packages
+        )
+        raise typer.Exit(_train(request, where))
 
 
 def _described(request: "TrainRequest") -> str:
@@ -191,35 +208,58 @@ def _described(request: "TrainRequest") -> str:
     return described(request.spec)
 
 
-def _train(request: "TrainRequest", *, api_url: str | None, processes: int | None) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """The options that say on what system to train; None is not given."""
+
+    api_url: str | None
+    processes: int | None
+    environment_packages: list[str] | None
+
+
+def _train(request: "TrainRequest", where: Where) -> int:
     from nitro.interrupts import Interrupts
     from nitro.train import train as train_job
 
-    with Interrupts() as interrupts, open_api(request, api_url, processes) as api:
+    with Interrupts() as interrupts, open_api(request, where) as api:
         return train_job(request, api, interrupts=interrupts, stdout=sys.stdout)
 
 
+def _refuse_local_options(where: Where) -> None:
+    local = {
+        "--processes": where.processes,
+        "--environment-package": where.environment_packages,
+    }
+    for option, value in local.items():
+        if value is not None:
+            raise CommandError(f"{option}: belongs to a local system, but an API is named")
+
+
 @contextlib.contextmanager
-def open_api(
-    request: "TrainRequest", api_url: str | None, processes: int | None
-) -> Iterator["Api"]:
+def open_api(request: "TrainRequest", where: Where) -> Iterator["Api"]:
     """Connect to the API that is meant, or else start the local system for as long."""
     from nitro.client import NitroClient
     from nitro.connection import connect, read_settings
     from nitro.train import Api
 
-    if api_url or read_settings().api_url:
-        if processes is not None:
-            raise CommandError("--processes: belongs to a local system, but an API is named")
-        with connect(api_url, request.runs_dir) as client:
+    if where.api_url or read_settings().api_url:
+        _refuse_local_options(where)
+        with connect(where.api_url, request.runs_dir) as client:
             yield Api(client=client, system=None)
         return
     from nitro.local import LocalSystem
+    from nitro.own_environments import actor_variables
 
+    variables = actor_variables(where.environment_packages)
     typer.echo("starting cache, emulator, scaler and learner on this machine", err=True)
     limit = max(1000, request.spec.actors.max if request.spec else 0)
     with (
-        LocalSystem(request.runs_dir, processes=processes, max_concurrency=limit) as system,
+        LocalSystem(
+            request.runs_dir,
+            processes=where.processes,
+            max_concurrency=limit,
+            actor_variables=variables,
+        ) as system,
         NitroClient(system.api_url, system.token) as client,
     ):
         yield Api(client=client, system=system)

@@ -1,6 +1,6 @@
 """`nitro up`: the local system in the foreground."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from nitro.interrupts import Interrupts
@@ -14,6 +14,7 @@ def run_until_interrupted(
     *,
     port: int,
     processes: int | None,
+    actor_variables: Mapping[str, str],
     interrupts: Interrupts,
     say: Callable[[str], object],
 ) -> None:
@@ -22,7 +23,9 @@ def run_until_interrupted(
     Raises:
         CommandError: It cannot start, or one of its processes ended.
     """
-    with LocalSystem(runs_dir, api_port=port, processes=processes) as system:
+    with LocalSystem(
+        runs_dir, api_port=port, processes=processes, actor_variables=actor_variables
+    ) as system:
         system.wait_ready()
         interrupts.armed = True  # before the greeting, which says that Ctrl-C ends it
         say(_greeting(system))

@@ -203,15 +203,30 @@ class TrajectoryCache:
         Returns:
             Arrivals in the order they came; empty when none did within `timeout_s`.
         """
-        key = keys.arrivals(job_id, round)
+        told = self.wait_any_arrivals(job_id, (round,), timeout_s=timeout_s, limit=limit)
+        return told[1] if told is not None else []
+
+    def wait_any_arrivals(
+        self, job_id: str, rounds: Sequence[int], *, timeout_s: float, limit: int = 256
+    ) -> tuple[int, list[Arrival]] | None:
+        """Block until an actor of any of these rounds is done; see `wait_arrivals`.
+
+        Returns:
+            The first of the rounds, in the order given, that had arrivals, and those; None when
+            there were none within `timeout_s`.
+        """
+        names = {keys.arrivals(job_id, round).encode(): round for round in rounds}
+        wanted: tuple[str | bytes | int, ...] = (len(names), *names, "LEFT", "COUNT", limit)
         deadline = time.monotonic() + timeout_s
-        reply = self._run("LMPOP", 1, key, "LEFT", "COUNT", limit) if timeout_s <= 0 else None
+        reply = self._run("LMPOP", *wanted) if timeout_s <= 0 else None
         while reply is None and (remaining := deadline - time.monotonic()) > 0:
             # A block of 0 would be for ever.
             block_s = max(0.001, min(remaining, self._block_s))
-            reply = self._run("BLMPOP", f"{block_s:.3f}", 1, key, "LEFT", "COUNT", limit)
-        tokens = cast("tuple[bytes, list[bytes]]", reply)[1] if reply is not None else []
-        return [_arrival(token) for token in tokens]
+            reply = self._run("BLMPOP", f"{block_s:.3f}", *wanted)
+        if reply is None:
+            return None
+        key, tokens = cast("tuple[bytes, list[bytes]]", reply)
+        return names[key], [_arrival(token) for token in tokens]
 
     def stored(self, job_id: str, round: int) -> list[Arrival]:
         """Return every result stored so far, told or not: for a learner that resumes a round."""

@@ -60,6 +60,8 @@ class ActorReport(Message):
     episode_returns: tuple[FiniteFloat, ...]
     """Undiscounted returns of the episodes that ended in this rollout."""
     episode_lengths: tuple[PositiveInt, ...]
+    dropped_episodes: Count = 0
+    """Episodes rolled out again because something in them was not finite."""
     rollout_s: NonNegativeFloat
     total_s: NonNegativeFloat
     """Handler time: fetching the policy, rolling out, pushing the result."""
@@ -128,6 +130,7 @@ class RoundTiming(Message):
     plan_s: NonNegativeFloat
     """Publishing the policy and asking for the round."""
     collect_s: NonNegativeFloat
+    """Waiting for actors; where rounds overlap, with the replays made meanwhile."""
     update_s: NonNegativeFloat
     curvature_s: NonNegativeFloat
     evaluate_s: NonNegativeFloat
@@ -142,15 +145,19 @@ class RoundResult(Message):
 
     round: Count
     policy_version: Count
-    """Version after the update."""
+    """Version after the update, or after the last one before the end of the round."""
     trajectories: TrajectoryCounts
     env_steps: Count
-    """Steps used in this round."""
+    """Steps used of this round."""
     episode_returns: tuple[FiniteFloat, ...]
     """Training episodes that ended inside the round's trajectories."""
+    dropped_episodes: Count = 0
+    """Training episodes that actors rolled out again: something in them was not finite."""
     evaluation: EvaluationResult | None
     stats: dict[Identifier, FiniteFloat]
-    """Scalars of the update: losses, KL, entropy, clip fraction."""
+    """Scalars of the update: losses, KL, entropy, clip fraction. Where rounds overlap, of all
+    updates since the end of the round before: `updates` and, of these, `replays`, the largest
+    `policy_lag_max`, and the means of the rest."""
     timing: RoundTiming
 
 
@@ -168,6 +175,8 @@ class RoundRequest(Message):
     gradient_noise: GradientNoise | None = None
     """At the same policy as the curvature; None when it could not be measured."""
     previous: RoundResult | None = None
+    """Of the round that is over with this request: the one before, or, of a job that keeps m rounds
+    open, the m-th before. The first m requests of a job bring none."""
 
 
 class RoundPlan(Message):
@@ -193,7 +202,7 @@ class RoundPlan(Message):
     age_s: NonNegativeFloat = 0.0
     """How long ago this round was first planned: above 0 when a plan is asked for again."""
     quorum: Count
-    """Trajectories without which the round is not used."""
+    """Trajectories without which the round is not used; rounds that overlap are used anyway."""
     stop: StopReason | None
     spent_usd: NonNegativeFloat
     settled: tuple[LedgerLine, ...]

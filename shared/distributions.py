@@ -7,6 +7,7 @@ Legend: `...` any leading axes, `B` rows, `A` action size, `H` network outputs.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -30,8 +31,8 @@ class Distribution(Protocol):
         """Shape of one action."""
 
     @property
-    def num_choices(self) -> int | None:
-        """How many discrete actions there are; None if they are continuous."""
+    def num_choices(self) -> int | tuple[int, ...] | None:
+        """How many discrete actions there are, of each choice if several; None: continuous."""
 
     def new_actions(self, shape: tuple[int, ...]) -> Action:
         """Return zeros [*shape, *action_shape] of the type of actions."""
@@ -105,6 +106,64 @@ class Gaussian:
         z = (action - mean) * np.exp(-log_std)
         log_prob: NDArray[np.float64] = (-0.5 * z * z - log_std - _HALF_LOG_2PI).sum(axis=-1)
         return log_prob.astype(np.float32)
+
+
+class MultiCategorical:
+    """Several independent choices, each by its logits; the outputs are all logits side by side.
+
+    H is the sum of the numbers of choices; log-probabilities add up.
+    """
+
+    def __init__(self, num_choices: Sequence[int]) -> None:
+        self._parts = tuple(Categorical(n) for n in num_choices)
+        ends = np.cumsum(num_choices).tolist()
+        self._slices = tuple(
+            slice(end - n, end) for n, end in zip(num_choices, ends, strict=True)
+        )  # of each choice's logits among the outputs
+
+    @property
+    def num_outputs(self) -> int:
+        """See `Distribution`."""
+        return sum(self.num_choices)
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        """See `Distribution`."""
+        return (len(self._parts),)
+
+    @property
+    def num_choices(self) -> tuple[int, ...]:
+        """See `Distribution`."""
+        return tuple(part.num_choices for part in self._parts)
+
+    def new_actions(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
+        """See `Distribution`."""
+        return np.zeros((*shape, len(self._parts)), np.int64)
+
+    def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float32:
+        """See `Distribution`."""
+        return rng.gumbel(size=(*shape, self.num_outputs)).astype(np.float32)
+
+    def sample(self, outputs: Float32, *, noise: Float32, out: Action) -> None:
+        """See `Distribution`."""
+        perturbed = outputs + noise
+        for i, logits in enumerate(self._slices):
+            out[..., i] = perturbed[..., logits].argmax(axis=-1)
+
+    def mode(self, outputs: Float32) -> NDArray[np.int64]:
+        """See `Distribution`."""
+        chosen = [
+            part.mode(outputs[..., logits])
+            for part, logits in zip(self._parts, self._slices, strict=True)
+        ]
+        return np.stack(chosen, axis=-1)
+
+    def log_prob(self, outputs: Float32, action: Action) -> Float32:
+        """See `Distribution`."""
+        log_prob = np.zeros(outputs.shape[:-1], np.float32)
+        for i, (part, logits) in enumerate(zip(self._parts, self._slices, strict=True)):
+            log_prob += part.log_prob(outputs[..., logits], action[..., i])
+        return log_prob
 
 
 class Categorical:

@@ -13,6 +13,14 @@ class ObservationSpec(Message):
     shape: tuple[PositiveInt, ...]
     dtype: Literal["float32", "uint8"]
     """Type on the wire; environments that give float64 are cast to float32."""
+    frame_stack: PositiveInt | None = None
+    """If the first axis counts successive frames, each observation being the one before it with one
+    frame more at the end and one less at the start: how many. Frames then travel once each."""
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it is an image (channels, height, width) rather than a vector."""
+        return self.dtype == "uint8" and len(self.shape) == 3
 
 
 class ContinuousActionSpec(Message):
@@ -30,7 +38,17 @@ class DiscreteActionSpec(Message):
     n: PositiveInt
 
 
-ActionSpec = Annotated[ContinuousActionSpec | DiscreteActionSpec, Field(discriminator="kind")]
+class MultiDiscreteActionSpec(Message):
+    """Several choices at once: one of `num_choices[i]` for every i, each numbered from 0."""
+
+    kind: Literal["multi_discrete"] = "multi_discrete"
+    num_choices: Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
+
+
+ActionSpec = Annotated[
+    ContinuousActionSpec | DiscreteActionSpec | MultiDiscreteActionSpec,
+    Field(discriminator="kind"),
+]
 
 
 class EnvironmentSpec(Message):
@@ -40,5 +58,11 @@ class EnvironmentSpec(Message):
     observation: ObservationSpec
     action: ActionSpec
     max_episode_steps: PositiveInt | None
+    episodes_are_lives: bool = False
+    """Whether an episode may end while the game goes on; the returns reported are whole games'."""
+    preprocessing: tuple[str, ...] = ()
+    """What lies between the simulator and the policy, in order, one line each."""
     versions: dict[str, str]
     """Library name to version, for the run's record."""
+    notes: tuple[str, ...] = ()
+    """What the environment's libraries warned about when it was built."""

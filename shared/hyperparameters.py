@@ -1,22 +1,25 @@
-"""Hyper-parameters of each algorithm and where every default comes from.
+"""Which presets there are, and the full set of hyper-parameters a job trains with.
 
 Both the scaler (which refuses unknown names at submit) and the learner (which uses the values)
-read this module, so it needs nothing but pydantic. A *preset* is a complete set of values; a job
-names a preset and overrides single fields of it.
-
-Sources cited below: *Table 1* is Table 1 of Yu et al., "Nitro: Boosting Distributed Reinforcement
-Learning with Serverless Computing", PVLDB 18(1), 2024. *RLlib* is the default of RLlib's PPO, which
-the paper's experiments run on; it fills what Table 1 leaves open.
+read this module, so it needs nothing but pydantic. A *preset* is a complete set of values for one
+algorithm; a job names a preset and overrides single fields of it.
 """
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
-from shared.message import Message, NonNegativeFloat, Number, PositiveFloat, PositiveInt, plain
+from shared import impact_hyperparameters, impala_hyperparameters, ppo_hyperparameters
+from shared.impact_hyperparameters import ImpactHyperparameters
+from shared.impala_hyperparameters import ImpalaHyperparameters
+from shared.message import plain
+from shared.ppo_hyperparameters import PpoHyperparameters
 
-Preset = Literal["paper"]
+Preset = Literal["paper", "standard"]
+
+Hyperparameters = PpoHyperparameters | ImpactHyperparameters | ImpalaHyperparameters
+"""Any algorithm's full set; which algorithm it is for, its type says."""
 
 
 def _plain_or_row(value: object) -> object:
@@ -31,49 +34,47 @@ HyperparameterValue = Annotated[
     bool | int | float | str | tuple[int, ...], BeforeValidator(_plain_or_row)
 ]
 
+PRESETS: Mapping[tuple[str, Preset], Hyperparameters] = {
+    ("ppo", "paper"): ppo_hyperparameters.PAPER,
+    ("ppo", "standard"): ppo_hyperparameters.STANDARD,
+    ("impact", "paper"): impact_hyperparameters.PAPER,
+    ("impact", "standard"): impact_hyperparameters.STANDARD,
+    ("impala", "paper"): impala_hyperparameters.PAPER,
+    ("impala", "standard"): impala_hyperparameters.STANDARD,
+}
+"""Every complete set, by algorithm and preset."""
 
-class PpoHyperparameters(Message):
-    """PPO in the form RLlib computes it (adaptive KL penalty beside the clipped surrogate)."""
 
-    learning_rate: PositiveFloat = 5e-5
-    """Adam step size. Table 1."""
-    discount: Annotated[Number, Field(ge=0, le=1)] = 0.99
-    """Discount factor gamma. Table 1."""
-    gae_lambda: Annotated[Number, Field(ge=0, le=1)] = 1.0
-    """Lambda of generalised advantage estimation. RLlib."""
-    clip: PositiveFloat = 0.3
-    """Half-width of the interval the probability ratio is clipped to. Table 1."""
-    kl_coefficient: NonNegativeFloat = 0.2
-    """Initial weight of the KL penalty; 0 leaves the term out for good. Table 1."""
-    kl_target: PositiveFloat = 0.01
-    """Mean KL per update that the coefficient is steered towards. Table 1."""
-    kl_coefficient_max: PositiveFloat = 100.0
-    """Upper bound of the adapted coefficient; RLlib has none and can run away to infinity."""
-    entropy_coefficient: NonNegativeFloat = 0.0
-    """Weight of the entropy bonus. Table 1."""
-    value_coefficient: NonNegativeFloat = 1.0
-    """Weight of the value loss. Table 1."""
-    value_clip: PositiveFloat = 10.0
-    """Upper bound of one sample's squared value error. RLlib."""
-    num_epochs: PositiveInt = 30
-    """Passes over the round's samples per update. RLlib."""
-    minibatch_size: PositiveInt = 128
-    """Samples per gradient step. RLlib."""
-    hidden_sizes: tuple[PositiveInt, ...] = (256, 256)
-    """Widths of the tanh layers of the policy and of the separate value network. Section 8.1."""
-    log_std: Literal["state_dependent", "free"] = "state_dependent"
-    """Gaussian policies: log-standard deviation as a network output or a free vector. RLlib."""
+IMAGE_PRESETS: Mapping[tuple[str, Preset], Hyperparameters] = {
+    ("ppo", "standard"): ppo_hyperparameters.STANDARD_IMAGES,
+    ("impact", "standard"): impact_hyperparameters.STANDARD_IMAGES,
+    ("impala", "standard"): impala_hyperparameters.STANDARD_IMAGES,
+}
+"""What a preset is where observations are images, if that is another set."""
 
 
 def resolve(
-    algorithm: str, preset: Preset, overrides: Mapping[str, HyperparameterValue]
-) -> PpoHyperparameters:
+    algorithm: str,
+    preset: Preset,
+    overrides: Mapping[str, HyperparameterValue],
+    *,
+    images: bool = False,
+) -> Hyperparameters:
     """Return the full set of hyper-parameters a job trains with.
 
+    Args:
+        algorithm: Whose.
+        preset: The set to start from.
+        overrides: Values in place of the preset's.
+        images: Whether the environment's observations are images.
+
     Raises:
-        ValueError: The algorithm or preset is unknown.
+        ValueError: The algorithm has no such preset.
         pydantic.ValidationError: An override has an unknown name or a value out of range.
     """
-    if algorithm != "ppo" or preset != "paper":
-        raise ValueError(f"no preset {preset!r} for algorithm {algorithm!r}; known: ppo/paper")
-    return PpoHyperparameters.model_validate(dict(overrides))
+    presets = {**PRESETS, **IMAGE_PRESETS} if images else PRESETS
+    values = presets.get((algorithm, preset))
+    if values is None:
+        known = ", ".join("/".join(key) for key in PRESETS)
+        raise ValueError(f"no preset {preset!r} for algorithm {algorithm!r}; known: {known}")
+    return type(values).model_validate({**values.model_dump(), **overrides})

@@ -17,6 +17,31 @@ EnvKwarg = Annotated[bool | int | float | str, BeforeValidator(plain)]
 _PLAIN_TEXT = re.compile(r"[^/\\:\x00-\x1f\x7f\ud800-\udfff]{0,256}")
 
 
+def _require_plain_texts(kwargs: dict[str, EnvKwarg]) -> dict[str, EnvKwarg]:
+    # Some constructors open the file, or import the module, that a text names.
+    for name, value in kwargs.items():
+        if isinstance(value, str) and not _PLAIN_TEXT.fullmatch(value):
+            raise ValueError(
+                f"{name} ({value!r:.80}) must be plain: at most 256 characters, no path, no "
+                "URL and no import path, so none of / \\ : and nothing unprintable"
+            )
+    return kwargs
+
+
+class WrapperRef(Message):
+    """A Gymnasium wrapper by registered name (see `shared.wrappers`); never an import path."""
+
+    name: Identifier
+    """Registered name, such as `TimeAwareObservation`."""
+    kwargs: Annotated[dict[Identifier, EnvKwarg], Field(max_length=16)] = {}
+    """Keyword arguments of the wrapper; texts are plain names, no paths."""
+
+    @field_validator("kwargs")
+    @classmethod
+    def _plain_texts(cls, kwargs: dict[str, EnvKwarg]) -> dict[str, EnvKwarg]:
+        return _require_plain_texts(kwargs)
+
+
 class EnvironmentRef(Message):
     """A Gymnasium environment by registered name. Import paths (`module:Name`) are refused."""
 
@@ -26,18 +51,13 @@ class EnvironmentRef(Message):
     """Registered id, such as `Hopper-v5` or `CartPole-v1`."""
     env_kwargs: Annotated[dict[Identifier, EnvKwarg], Field(max_length=32)] = {}
     """Keyword arguments of the environment's constructor; texts are plain names, no paths."""
+    wrappers: Annotated[tuple[WrapperRef, ...], Field(max_length=8)] = ()
+    """Wrappers around the environment, innermost first."""
 
     @field_validator("env_kwargs")
     @classmethod
     def _plain_texts(cls, kwargs: dict[str, EnvKwarg]) -> dict[str, EnvKwarg]:
-        # Some constructors open the file, or import the module, that a text names.
-        for name, value in kwargs.items():
-            if isinstance(value, str) and not _PLAIN_TEXT.fullmatch(value):
-                raise ValueError(
-                    f"{name} ({value!r:.80}) must be plain: at most 256 characters, no path, no "
-                    "URL and no import path, so none of / \\ : and nothing unprintable"
-                )
-        return kwargs
+        return _require_plain_texts(kwargs)
 
 
 class StopRule(Message):
@@ -93,7 +113,7 @@ class DetectorRule(Message):
 class JobSpec(EnvironmentRef):
     """One training job."""
 
-    algorithm: Literal["ppo"] = "ppo"
+    algorithm: Literal["ppo", "impact", "impala"] = "ppo"
     preset: Preset = "paper"
     hyperparameters: dict[Identifier, HyperparameterValue] = {}
     """Overrides of single fields of the preset."""
@@ -102,6 +122,8 @@ class JobSpec(EnvironmentRef):
     """Environment steps per actor, counted over all its environments together."""
     envs_per_actor: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
     """Environments one actor steps side by side (B)."""
+    rounds_in_flight: Annotated[int, Field(strict=True, ge=1, le=8)] = 2
+    """Rounds open at a time for off-policy algorithms; 1 waits for each round. PPO always does."""
     actors: ActorRange = ActorRange()
     scaling: Scaling = NitroScaling()
     stop: StopRule = StopRule()
@@ -117,6 +139,18 @@ class JobSpec(EnvironmentRef):
         if "algorithm" in info.data and "preset" in info.data:
             resolve(info.data["algorithm"], info.data["preset"], overrides)
         return overrides
+
+    @property
+    def environment_ref(self) -> EnvironmentRef:
+        """The environment alone, as tasks name it."""
+        return EnvironmentRef.model_validate(
+            {name: getattr(self, name) for name in EnvironmentRef.model_fields}
+        )
+
+    @property
+    def open_rounds(self) -> int:
+        """How many rounds this job keeps open at a time, its algorithm considered."""
+        return 1 if self.algorithm == "ppo" else self.rounds_in_flight
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import FiniteFloat
 
 from shared.environment_spec import EnvironmentSpec
+from shared.hyperparameters import Hyperparameters, resolve
 from shared.job_spec import JobSpec
 from shared.message import Count, JobId, Message, NonNegativeFloat, PositiveFloat, PositiveInt
 from shared.scaling_spec import Policy, Scaling
@@ -63,6 +64,16 @@ class Job(Message):
         """Return the name of the policy before, if a round is the first under another one."""
         changed = any(switch.round == round_index for switch in self.switches)
         return self.scaling_of(round_index - 1).policy if changed else ""
+
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        """The full set the job trains with."""
+        return resolve(
+            self.spec.algorithm,
+            self.spec.preset,
+            self.spec.hyperparameters,
+            images=self.environment.observation.is_image,
+        )
 
 
 class JobPage(Message):

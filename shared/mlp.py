@@ -37,6 +37,7 @@ class Mlp:
             for weight, bias in zip(weights, biases, strict=True)
         ]
         self.input_size: int = weights[0].shape[1]
+        self.input_shape: tuple[int, ...] = (self.input_size,)
         self.output_size: int = weights[-1].shape[0]
 
     def buffers(self, num_rows: int) -> list[Float32]:

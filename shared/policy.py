@@ -3,44 +3,104 @@
 Actors carry no torch: for the small networks of continuous control a forward pass in NumPy is
 faster than one in torch, and the actor's image stays small.
 
-Arrays: `policy.{i}.weight` [out, in] and `policy.{i}.bias` [out] float32 for layers i = 0..L, as
-torch's `nn.Linear` lays them out. What the last layer's outputs are, the metadata's `distribution`
-and `log_std` say: `mean | log_std` (2A; `gaussian`, `state_dependent`), `mean` (A; `gaussian`,
-`free`, with an array `log_std` [A] beside the layers) or logits (n; `categorical`, `none`).
+Networks (the metadata's `network`): `mlp`, tanh layers over vectors; or a network for images out of
+`shared.conv_layers`, by its name, for images of the metadata's `image_shape`, such as `4,84,84`.
+
+Arrays: `policy.{i}.weight` [out, in], or [filters, channels, height, width] of a convolution, and
+`policy.{i}.bias` [out] float32 for layers i = 0..L, as torch lays them out. What the last layer's
+outputs are, the metadata's `distribution` and `log_std` say: `mean | log_std` (2A; `gaussian`,
+`state_dependent`), `mean` (A; `gaussian`, `free`, with an array `log_std` [A] beside the layers) or
+logits (n; `categorical`, `none`). `multi_categorical`, `none` has the logits of several choices
+side by side; the metadata's `num_choices` says how many each has: `3,2`.
+
+With `observation_mean` [F] and `observation_scale` [F] float32 and the metadata's
+`observation_clip` the network sees normalised observations; the metadata's `action_mapping`
+(`rescale` where there is none) says how continuous actions reach the environment's bounds.
 
 Legend: `T` steps, `B` environments side by side, `F` observation size, `A` action size, `H` network
 outputs.
 """
 
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.distributions import Action, Categorical, Distribution, Float32, Gaussian
+from shared.action_mapping import ACTION_MAPPINGS
+from shared.conv import ConvNetwork
+from shared.conv_layers import CONV_NETWORKS, conv_layers
+from shared.distributions import (
+    Action,
+    Categorical,
+    Distribution,
+    Float32,
+    Gaussian,
+    MultiCategorical,
+)
 from shared.mlp import Mlp
+from shared.observation_scale import ObservationScale
+from shared.ppo_hyperparameters import ActionMapping
 
 POLICY_FORMAT = "nitro-policy/1"
 
-_KINDS = ("gaussian/state_dependent", "gaussian/free", "categorical/none")
-_EXPECTED_METADATA = {"format": POLICY_FORMAT, "network": "mlp", "activation": "tanh"}
+_KINDS = ("gaussian/state_dependent", "gaussian/free", "categorical/none", "multi_categorical/none")
+_ACTIVATIONS: dict[str, str] = {"mlp": "tanh"} | dict.fromkeys(CONV_NETWORKS, "relu")
+_IMAGE_SHAPE = re.compile(r"[1-9][0-9]{0,3}(,[1-9][0-9]{0,3}){2}")
+_CHOICES = re.compile(r"[1-9][0-9]{0,5}(,[1-9][0-9]{0,5}){0,255}")
 
 
 class PolicyError(ValueError):
     """Arrays and metadata that make no policy; the message names the offending one."""
 
 
-class NumpyPolicy:
-    """A network and the distribution over its outputs."""
+class Network(Protocol):
+    """Maps observations to the parameters of action distributions."""
 
-    def __init__(self, network: Mlp, distribution: Distribution) -> None:
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one observation: (F,), or (channels, height, width) of an image."""
+
+    @property
+    def output_size(self) -> int:
+        """Numbers returned per observation, H."""
+
+    def buffers(self, num_rows: int) -> list[Float32]:
+        """Return scratch for `forward` calls with this many rows."""
+
+    def forward(self, inputs: NDArray[Any], *, out: Float32, buffers: Sequence[Float32]) -> Float32:
+        """Compute outputs [B, H] into `out` for observations [B, *obs]."""
+
+
+class NumpyPolicy:
+    """A network, what it sees of an observation, and the distribution over its outputs."""
+
+    def __init__(
+        self,
+        network: Network,
+        distribution: Distribution,
+        *,
+        observation_scale: ObservationScale | None = None,
+        action_mapping: ActionMapping = "rescale",
+    ) -> None:
         self.network = network
         self.distribution = distribution
+        self.observation_scale = observation_scale
+        """None where the network sees observations as they are."""
+        self.action_mapping = action_mapping
+        """How continuous actions reach the environment's bounds; `action_map` does it."""
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """Shape of one observation: (F,), or (channels, height, width) of an image."""
+        return self.network.input_shape
 
     @property
     def observation_size(self) -> int:
-        """Length of an observation, F."""
-        return self.network.input_size
+        """Numbers in an observation, F."""
+        return math.prod(self.observation_shape)
 
     @property
     def action_shape(self) -> tuple[int, ...]:
@@ -48,18 +108,22 @@ class NumpyPolicy:
         return self.distribution.action_shape
 
     def outputs(self, observation: NDArray[np.generic]) -> Float32:
-        """Return the network's outputs [..., H] for observations [..., F].
+        """Return the network's outputs [..., H] for observations [..., F] or images.
 
         Raises:
-            PolicyError: The observations' last axis is not F long.
+            PolicyError: The observations' last axes are not an observation's.
         """
-        if observation.ndim == 0 or observation.shape[-1] != self.observation_size:
+        shape = self.observation_shape
+        num_leading = observation.ndim - len(shape)
+        if num_leading < 0 or observation.shape[num_leading:] != shape:
+            expected = ", ".join(map(str, shape))
             raise PolicyError(
-                f"observation has shape {observation.shape}, "
-                f"expected (..., {self.observation_size})"
+                f"observation has shape {observation.shape}, expected (..., {expected})"
             )
-        leading = observation.shape[:-1]
-        rows = np.ascontiguousarray(observation, np.float32).reshape(-1, self.observation_size)
+        leading = observation.shape[:num_leading]
+        rows = np.ascontiguousarray(observation, np.float32).reshape(-1, *shape)
+        if self.observation_scale is not None:
+            rows = self.observation_scale.apply(rows, out=np.empty_like(rows))
         out = np.empty((len(rows), self.network.output_size), np.float32)
         self.network.forward(rows, out=out, buffers=self.network.buffers(len(rows)))
         return out.reshape(*leading, self.network.output_size)
@@ -105,6 +169,8 @@ class FragmentSampler:
         self._network = policy.network
         self._distribution = policy.distribution
         self._buffers = policy.network.buffers(num_envs)
+        self._scale = policy.observation_scale
+        self._seen = np.empty((num_envs, policy.observation_size), np.float32)  # [B, F]
         self._noise = policy.distribution.noise(rng, (num_steps, num_envs))
         shape = (num_steps, num_envs, policy.network.output_size)
         self._outputs = np.empty(shape, np.float32)  # [T, B, H]
@@ -114,48 +180,28 @@ class FragmentSampler:
     def act(self, step: int, observation: Float32) -> None:
         """Sample `action[step]` for observations [B, F] float32."""
         outputs = self._outputs[step]
+        if self._scale is not None:
+            observation = self._scale.apply(observation, out=self._seen)
         self._network.forward(observation, out=outputs, buffers=self._buffers)
         self._distribution.sample(outputs, noise=self._noise[step], out=self.action[step, ...])
+
+    def redraw(self, steps: slice, env_index: int, rng: np.random.Generator) -> None:
+        """Draw the noise of some steps of one environment anew."""
+        noise = self._noise[steps, env_index]
+        noise[...] = self._distribution.noise(rng, noise.shape[:1])
+
+    def act_again(self, step: int, env_index: int, observation: Float32) -> None:
+        """Sample one environment's `action[step]` anew for its observation [1, F] float32."""
+        row = slice(env_index, env_index + 1)
+        outputs, action = self._outputs[step, row], self.action[step, row, ...]
+        if self._scale is not None:
+            observation = self._scale.apply(observation, out=self._seen[:1])
+        self._network.forward(observation, out=outputs, buffers=self._network.buffers(1))
+        self._distribution.sample(outputs, noise=self._noise[step, row], out=action)
 
     def log_prob(self) -> Float32:
         """Return the log-probabilities [T, B] of all actions, after the last step."""
         return self._distribution.log_prob(self._outputs, self.action)
-
-
-class ActionScale:
-    """Maps actions from [-1, 1] onto a box, then clips to it: un-squash, then clip, as RLlib does.
-
-    The learner learns from the action before this; only the environment sees the result.
-    """
-
-    def __init__(self, low: NDArray[np.floating], high: NDArray[np.floating]) -> None:
-        # Halved before they are subtracted: the bounds may be as far apart as float32 goes.
-        half, centre = high / 2 - low / 2, high / 2 + low / 2
-        self._half = half.astype(np.float32)
-        # None where it adds nothing: an addition less per step.
-        self._centre = centre.astype(np.float32) if centre.any() else None
-        self._low = low.astype(np.float32)
-        self._high = high.astype(np.float32)
-        self._is_identity = bool(np.all(low == -1) and np.all(high == 1))
-
-    def apply(self, action: Action) -> Float32:
-        """Return new actions for the environment; fastest where shapes equal the bounds'."""
-        scaled = action if self._is_identity else action * self._half
-        if self._centre is not None:
-            scaled = scaled + self._centre
-        clipped: Float32 = np.minimum(np.maximum(scaled, self._low), self._high)
-        return clipped
-
-
-def rescale_action(
-    action: Float32, low: NDArray[np.floating], high: NDArray[np.floating]
-) -> Float32:
-    """Return actions [..., A] in the box [low, high] for sampled actions, whose box is [-1, 1].
-
-    >>> rescale_action(np.float32([-1, 0, 3]), np.zeros(3), np.full(3, 4.0)).tolist()
-    [0.0, 2.0, 4.0]
-    """
-    return ActionScale(low, high).apply(action)
 
 
 def load_policy(
@@ -167,16 +213,47 @@ def load_policy(
         PolicyError: An array is missing, unknown, of the wrong type or shape or not finite, or the
             metadata names something this module does not know.
     """
-    for field, expected in _EXPECTED_METADATA.items():
-        if metadata.get(field) != expected:
-            raise PolicyError(f"{field} is {metadata.get(field)!r:.80}, expected {expected!r}")
+    _expect(metadata, "format", (POLICY_FORMAT,))
+    name = _expect(metadata, "network", tuple(_ACTIVATIONS))
+    _expect(metadata, "activation", (_ACTIVATIONS[name],))
     kind = f"{metadata.get('distribution')}/{metadata.get('log_std')}"
     if kind not in _KINDS:
         raise PolicyError(f"distribution/log_std is {kind!r:.80}, expected one of {_KINDS}")
+    action_mapping = metadata.get("action_mapping", "rescale")
+    if action_mapping not in ACTION_MAPPINGS:
+        raise PolicyError(
+            f"action_mapping is {action_mapping!r:.80}, expected one of {ACTION_MAPPINGS}"
+        )
     layers = {name: _finite(name, array) for name, array in arrays.items()}
+    scale = _observation_scale(
+        layers.pop("observation_mean", None), layers.pop("observation_scale", None), metadata
+    )
     log_std = layers.pop("log_std", None) if kind == "gaussian/free" else None
-    network = _network(layers)
-    return NumpyPolicy(network, _distribution(kind, network.output_size, log_std))
+    network = _network(layers, metadata)
+    if scale is not None and (scale.size,) != network.input_shape:
+        raise PolicyError(
+            f"observation_mean has {scale.size} numbers, the network takes {network.input_shape}"
+        )
+    return NumpyPolicy(
+        network,
+        _distribution(kind, network.output_size, log_std, metadata),
+        observation_scale=scale,
+        action_mapping=action_mapping,
+    )
+
+
+def _observation_scale(
+    mean: Float32 | None, scale: Float32 | None, metadata: Mapping[str, str]
+) -> ObservationScale | None:
+    if mean is None and scale is None:
+        return None
+    if mean is None or scale is None:
+        raise PolicyError("holds one of observation_mean and observation_scale, expected both")
+    text = metadata.get("observation_clip", "")
+    try:
+        return ObservationScale(mean, scale, bound=float(text))
+    except ValueError as error:
+        raise PolicyError(f"observation_clip {text!r:.80}: {error}") from error
 
 
 def _finite(name: str, array: NDArray[np.generic]) -> Float32:
@@ -188,7 +265,15 @@ def _finite(name: str, array: NDArray[np.generic]) -> Float32:
     return values
 
 
-def _network(arrays: Mapping[str, Float32]) -> Mlp:
+def _expect(metadata: Mapping[str, str], field: str, allowed: tuple[str, ...]) -> str:
+    value = metadata.get(field)
+    if value not in allowed:
+        wanted = repr(allowed[0]) if len(allowed) == 1 else f"one of {allowed}"
+        raise PolicyError(f"{field} is {value!r:.80}, expected {wanted}")
+    return value
+
+
+def _network(arrays: Mapping[str, Float32], metadata: Mapping[str, str]) -> Network:
     layers = range(len(arrays) // 2)
     expected = {f"policy.{i}.{part}" for i in layers for part in ("weight", "bias")}
     if not expected or arrays.keys() != expected:
@@ -196,18 +281,41 @@ def _network(arrays: Mapping[str, Float32]) -> Mlp:
             f"holds arrays {sorted(arrays)!r:.300}, expected policy.{{i}}.weight and "
             "policy.{i}.bias for layers i = 0, 1, ... (and log_std if it is free)"
         )
+    weights = [arrays[f"policy.{i}.weight"] for i in layers]
+    biases = [arrays[f"policy.{i}.bias"] for i in layers]
     try:
-        return Mlp(
-            [arrays[f"policy.{i}.weight"] for i in layers],
-            [arrays[f"policy.{i}.bias"] for i in layers],
-        )
+        for name in CONV_NETWORKS:
+            if metadata["network"] == name:
+                shape = _image_shape(metadata.get("image_shape", ""))
+                return ConvNetwork(conv_layers(name, shape), weights, biases)
+        return Mlp(weights, biases)
     except ValueError as error:
         raise PolicyError(str(error)) from error
 
 
-def _distribution(kind: str, num_outputs: int, log_std: Float32 | None) -> Distribution:
+def _image_shape(text: str) -> tuple[int, ...]:
+    if not _IMAGE_SHAPE.fullmatch(text):
+        raise PolicyError(f"image_shape is {text!r:.80}, expected channels,height,width")
+    return tuple(int(size) for size in text.split(","))
+
+
+def _multi_categorical(text: str, num_outputs: int) -> MultiCategorical:
+    num_choices = [int(part) for part in text.split(",")] if _CHOICES.fullmatch(text) else []
+    if not num_choices or sum(num_choices) != num_outputs:
+        raise PolicyError(
+            f"num_choices is {text!r:.80}, expected whole numbers from 1 with commas between them "
+            f"that add up to the {num_outputs} outputs"
+        )
+    return MultiCategorical(num_choices)
+
+
+def _distribution(
+    kind: str, num_outputs: int, log_std: Float32 | None, metadata: Mapping[str, str]
+) -> Distribution:
     if kind == "categorical/none":
         return Categorical(num_outputs)
+    if kind == "multi_categorical/none":
+        return _multi_categorical(metadata.get("num_choices", ""), num_outputs)
     if kind == "gaussian/state_dependent":
         if num_outputs % 2:
             raise PolicyError(f"{num_outputs} outputs cannot be split into mean and log_std")

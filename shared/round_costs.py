@@ -45,6 +45,8 @@ class MeasuredRound:
     """Publishing the policy and asking for the round."""
     deadline_s: float = math.inf
     """How long the learner waits at most."""
+    open_rounds: int = 1
+    """Rounds that are under way at a time, this one among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +99,15 @@ def serverless_round_s(measured: MeasuredRound, basis: CostBasis) -> float:
 
     Requests go out while environments start, so the longer of the two counts. The learner waits no
     longer than the deadline. Evaluation episodes run beside all that and only count when they take
-    longer.
+    longer. Where several rounds are under way at a time, as many of them pass in one such time, but
+    none faster than the learner works: what is returned is then one round's share of the time.
     """
     launch_s = max(launch_ramp_s(measured.num_invocations), measured.launch_s)
     begun_s = measured.overhead_s + launch_s + (basis.cold_start_s if measured.cold else 0.0)
     trained_s = min(begun_s + measured.slowest_sample_s, measured.deadline_s) + measured.learner_s
     evaluated_s = min(begun_s + measured.slowest_evaluation_s, measured.deadline_s)
-    return max(trained_s, evaluated_s)
+    latency_s = max(trained_s, evaluated_s)
+    return max(measured.learner_s, latency_s / measured.open_rounds)
 
 
 def serverful_round_s(measured: MeasuredRound, basis: CostBasis, servers: Servers) -> float:

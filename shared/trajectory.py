@@ -20,8 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
-from shared import codec
-from shared.environment_spec import ContinuousActionSpec, DiscreteActionSpec, EnvironmentSpec
+from shared import codec, frames
+from shared.environment_spec import (
+    ActionSpec,
+    ContinuousActionSpec,
+    DiscreteActionSpec,
+    EnvironmentSpec,
+)
 from shared.message import JobId
 
 _TRAJECTORY_FORMAT = "nitro-trajectory/1"
@@ -59,8 +64,11 @@ class Trajectory:
     log_prob: NDArray[np.float32]  # [T, B]
     """Log-probability (density) of `action` under the behaviour policy."""
     episode_returns: NDArray[np.float32]  # [E]
-    """Undiscounted returns of the episodes that ended here, in the order they ended."""
+    """Undiscounted returns of the episodes that ended here, in the order they ended; of whole games
+    where episodes are lives."""
     episode_lengths: NDArray[np.int32]  # [E]
+    dropped_episodes: int = 0
+    """Episodes that were rolled out again because something in them was not finite."""
 
     @property
     def num_steps(self) -> int:
@@ -84,11 +92,13 @@ class Episode:
     episode_return: float
     """Undiscounted."""
     length: int
+    dropped_episodes: int = 0
+    """Episodes before this one in which something was not finite."""
 
 
 def encode_trajectory(trajectory: Trajectory) -> bytes:
     """Return the trajectory as bytes for the cache; equal trajectories give equal bytes."""
-    arrays = {name: getattr(trajectory, name) for name in _ARRAYS}
+    arrays = frames.packed({name: getattr(trajectory, name) for name in _ARRAYS})
     return codec.encode(arrays, _identity(trajectory, _TRAJECTORY_FORMAT))
 
 
@@ -108,12 +118,17 @@ def decode_trajectory(
     """
     payload = _payload(data, _TRAJECTORY_FORMAT, max_bytes)
     arrays, metadata = payload.arrays, payload.metadata
+    try:
+        arrays = frames.unpacked(arrays, environment.observation.shape, max_bytes=max_bytes)
+    except ValueError as error:
+        raise TrajectoryError(str(error)) from error
     _check_types(arrays, environment)
     trajectory = Trajectory(
         job_id=_job_id(metadata),
         round=_number(metadata, "round"),
         actor_index=_number(metadata, "actor_index"),
         policy_version=_number(metadata, "policy_version"),
+        dropped_episodes=_number(metadata, "dropped_episodes"),
         **arrays,  # type: ignore[arg-type] # names and dtypes have just been checked
     )
     _check_shapes(trajectory, environment)
@@ -151,6 +166,7 @@ def decode_episode(data: bytes) -> Episode:
         round=_number(metadata, "round"),
         actor_index=_number(metadata, "actor_index"),
         policy_version=_number(metadata, "policy_version"),
+        dropped_episodes=_number(metadata, "dropped_episodes"),
         episode_return=episode_return,
         length=length,
     )
@@ -163,6 +179,7 @@ def _identity(result: Trajectory | Episode, result_format: str) -> dict[str, str
         "round": str(result.round),
         "actor_index": str(result.actor_index),
         "policy_version": str(result.policy_version),
+        "dropped_episodes": str(result.dropped_episodes),
     }
 
 
@@ -200,7 +217,7 @@ def _check_types(arrays: Mapping[str, codec.Array], environment: EnvironmentSpec
         "truncated": np.dtype(np.bool_),
         "episode_lengths": np.dtype(np.int32),
     }
-    if isinstance(environment.action, DiscreteActionSpec):
+    if not isinstance(environment.action, ContinuousActionSpec):
         expected["action"] = np.dtype(np.int64)
     _expect_dtypes(arrays, expected)
 
@@ -209,8 +226,7 @@ def _check_shapes(trajectory: Trajectory, environment: EnvironmentSpec) -> None:
     steps = trajectory.reward.shape  # [T, B]
     if len(steps) != 2 or 0 in steps:
         raise TrajectoryError(f"reward has shape {steps}, expected (T, B) with T >= 1 and B >= 1")
-    observation, spec = environment.observation.shape, environment.action
-    action = (len(spec.low),) if isinstance(spec, ContinuousActionSpec) else ()
+    observation, action = environment.observation.shape, _action_shape(environment.action)
     _expect_shape("observation", trajectory.observation, (steps[0] + 1, steps[1], *observation))
     _expect_shape("action", trajectory.action, (*steps, *action))
     _expect_shape("terminated", trajectory.terminated, steps)
@@ -219,6 +235,9 @@ def _check_shapes(trajectory: Trajectory, environment: EnvironmentSpec) -> None:
     num_cut = int(np.count_nonzero(trajectory.truncated & ~trajectory.terminated))
     num_ended = int(np.count_nonzero(trajectory.truncated | trajectory.terminated))
     _expect_shape("final_observation", trajectory.final_observation, (num_cut, *observation))
+    num_reported = trajectory.episode_returns.size
+    if environment.episodes_are_lives and num_reported <= num_ended:
+        num_ended = num_reported  # a game is reported once, with its last life
     _expect_shape("episode_returns", trajectory.episode_returns, (num_ended,))
     _expect_shape("episode_lengths", trajectory.episode_lengths, (num_ended,))
 
@@ -231,9 +250,26 @@ def _check_values(trajectory: Trajectory, environment: EnvironmentSpec) -> None:
             raise TrajectoryError(f"{name} is not finite at {where}")
     if (trajectory.episode_lengths < 1).any():
         raise TrajectoryError("episode_lengths holds a length below 1")
-    action, spec = trajectory.action, environment.action
-    if isinstance(spec, DiscreteActionSpec) and ((action < 0) | (action >= spec.n)).any():
-        raise TrajectoryError(f"action holds a number outside 0..{spec.n - 1}")
+    num_choices = _num_choices(environment.action)
+    if num_choices is None:
+        return
+    if (trajectory.action < 0).any() or (trajectory.action >= num_choices).any():
+        raise TrajectoryError(f"action holds a number outside 0..{num_choices - 1}")
+
+
+def _action_shape(action: ActionSpec) -> tuple[int, ...]:
+    if isinstance(action, ContinuousActionSpec):
+        return (len(action.low),)
+    return () if isinstance(action, DiscreteActionSpec) else (len(action.num_choices),)
+
+
+def _num_choices(action: ActionSpec) -> NDArray[np.int64] | None:
+    """Return how many values each number of an action may take, of the shape of one action."""
+    if isinstance(action, ContinuousActionSpec):
+        return None
+    if isinstance(action, DiscreteActionSpec):
+        return np.array(action.n, np.int64)
+    return np.array(action.num_choices, np.int64)
 
 
 def _expect_dtypes(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from functions.actor.rollout import evaluate_episode, sample_fragment
+from functions.actor.watchdog import STEP_TIMEOUT_S
 from shared import codec
 from shared.cache import TrajectoryCache
 from shared.contracts import ActorReport, RolloutTask
@@ -34,15 +35,18 @@ class _Result:
     steps: int
     episode_returns: tuple[float, ...]
     episode_lengths: tuple[int, ...]
+    dropped_episodes: int
 
 
 class Actor:
     """Does rollout tasks, one after the other."""
 
-    def __init__(self, cache: TrajectoryCache) -> None:
+    def __init__(self, cache: TrajectoryCache, *, step_timeout_s: float = STEP_TIMEOUT_S) -> None:
         self._cache = cache
+        self._step_timeout_s = step_timeout_s
         self._policy: tuple[str, int, NumpyPolicy] | None = None
-        self._ref: EnvironmentRef | None = None
+        self._kind: tuple[EnvironmentRef, bool] | None = None
+        """Which environments are warm, and whether their rewards are raw."""
         self._envs: list[Env] = []
 
     def run(self, task: RolloutTask, *, cold_start: bool) -> ActorReport:
@@ -60,16 +64,18 @@ class Actor:
         """
         started = time.perf_counter()
         if self._cache.is_cancelled(task.job_id):
-            nothing = _Result(payload=b"", steps=0, episode_returns=(), episode_lengths=())
+            nothing = _Result(
+                payload=b"", steps=0, episode_returns=(), episode_lengths=(), dropped_episodes=0
+            )
             total_s = time.perf_counter() - started
             return _report(
                 task, nothing, "cancelled", cold_start=cold_start, rollout_s=0.0, total_s=total_s
             )
         policy = self._fetched_policy(task.job_id, task.policy_version)
-        envs = self._warm_envs(task.env, task.num_envs if task.mode == "sample" else 1)
+        envs = self._warm_envs(task)
         rollout_started = time.perf_counter()
         try:
-            result = _roll_out(task, envs, policy)
+            result = _roll_out(task, envs, policy, step_timeout_s=self._step_timeout_s)
         except BaseException:
             self._drop_envs()  # they may be broken for good
             raise
@@ -107,35 +113,42 @@ class Actor:
         self._policy = (job_id, policy_version, policy)
         return policy
 
-    def _warm_envs(self, ref: EnvironmentRef, num_envs: int) -> Sequence[Env]:
-        if ref != self._ref:
+    def _warm_envs(self, task: RolloutTask) -> Sequence[Env]:
+        # Without wrappers there is no difference, and both modes share their environments.
+        raw_rewards = task.mode == "evaluate" and bool(task.env.wrappers)
+        if self._kind != (task.env, raw_rewards):
             self._drop_envs()
-            self._ref = ref
+            self._kind = (task.env, raw_rewards)
+        num_envs = task.num_envs if task.mode == "sample" else 1
         while len(self._envs) < num_envs:
-            self._envs.append(make_environment(ref))
+            self._envs.append(make_environment(task.env, raw_rewards=raw_rewards))
         return self._envs[:num_envs]
 
     def _drop_envs(self) -> None:
-        envs, self._envs, self._ref = self._envs, [], None
+        envs, self._envs, self._kind = self._envs, [], None
         for env in envs:
             env.close()
 
 
-def _roll_out(task: RolloutTask, envs: Sequence[Env], policy: NumpyPolicy) -> _Result:
+def _roll_out(
+    task: RolloutTask, envs: Sequence[Env], policy: NumpyPolicy, *, step_timeout_s: float
+) -> _Result:
     if task.mode == "evaluate":
-        episode = evaluate_episode(task, envs[0], policy)
+        episode = evaluate_episode(task, envs[0], policy, step_timeout_s=step_timeout_s)
         return _Result(
             payload=encode_episode(episode),
             steps=episode.length,
             episode_returns=(episode.episode_return,),
             episode_lengths=(episode.length,),
+            dropped_episodes=episode.dropped_episodes,
         )
-    trajectory = sample_fragment(task, envs, policy)
+    trajectory = sample_fragment(task, envs, policy, step_timeout_s=step_timeout_s)
     return _Result(
         payload=encode_trajectory(trajectory),
         steps=trajectory.num_steps,
         episode_returns=tuple(trajectory.episode_returns.tolist()),
         episode_lengths=tuple(trajectory.episode_lengths.tolist()),
+        dropped_episodes=trajectory.dropped_episodes,
     )
 
 
@@ -157,6 +170,7 @@ def _report(
         steps=result.steps,
         episode_returns=result.episode_returns,
         episode_lengths=result.episode_lengths,
+        dropped_episodes=result.dropped_episodes,
         rollout_s=rollout_s,
         total_s=total_s,
         cold_start=cold_start,

@@ -1,42 +1,87 @@
 """The arrays of a fragment while its environments are being stepped.
 
+An episode in which an observation or a reward is not finite is *broken*: nothing of it may be
+learned from. It is found out when it ends, or when the fragment does, so that no step is slower for
+it. `restart` begins the episode's steps anew; who steps the environments fills them again.
+
 Legend: `T` steps, `B` environments side by side, `F` truncated episodes, `E` finished episodes.
 See `shared.trajectory` for what the arrays mean where an episode ends.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from functions.actor.errors import RolloutError
 from shared.envs import Env
+from shared.games import FinishedGame, games_of
+from shared.spaces import checked_observation, is_image
+
+Observations = NDArray[Any]  # float32 or uint8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended:
+    """One finished episode."""
+
+    finished: Sequence[FinishedGame]
+    """The episode itself; where episodes are lives, the game that ended with it, if one did."""
+    final_observation: Observations | None  # [*obs]; None if it terminated
 
 
 class Fragment:
     """Steps `B` environments side by side for `T` steps and keeps what they return."""
 
-    def __init__(self, num_steps: int, envs: Sequence[Env], *, observation_size: int) -> None:
+    def __init__(self, num_steps: int, envs: Sequence[Env]) -> None:
+        space = envs[0].observation_space
+        self._space = space
+        self._shape: tuple[int, ...] = space.shape or ()  # [*obs]
+        self._is_image = is_image(space)
+        dtype = np.uint8 if self._is_image else np.float32
         steps = (num_steps, len(envs))
-        self.observation = np.zeros((num_steps + 1, len(envs), observation_size), np.float32)
+        self.observation: Observations = np.zeros(
+            (num_steps + 1, len(envs), *self._shape), dtype
+        )  # [T+1, B, *obs]
         self.reward = np.zeros(steps, np.float32)  # [T, B]
         self.terminated = np.zeros(steps, np.bool_)  # [T, B]
         self.truncated = np.zeros(steps, np.bool_)  # [T, B]
-        self.episode_returns: list[float] = []  # E
-        self.episode_lengths: list[int] = []  # E
         self.num_done = 0
         """Steps taken so far, counted along T."""
+        self.broken: list[int] = []
+        """Environments whose latest episode is to be rolled out again, each named once."""
         self._num_steps = num_steps
         self._envs = envs
         self._steps = [env.step for env in envs]
+        self._games = [games_of(env) for env in envs]
+        self._starts = [0] * len(envs)  # step at which the episode that is going on began
         self._returns = [0.0] * len(envs)
         self._lengths = [0] * len(envs)
-        self._final_observations: list[NDArray[np.float32]] = []
+        self._ended: dict[tuple[int, int], _Ended] = {}  # by (t, b)
 
     @property
-    def final_observation(self) -> NDArray[np.float32]:
+    def final_observation(self) -> Observations:
         """Last observations of truncated episodes so far, [F, *obs] in (t, b) order."""
-        shape = (len(self._final_observations), self.observation.shape[2])
-        return np.array(self._final_observations, np.float32).reshape(shape)
+        finals = [end.final_observation for end in self._in_order()]
+        kept = [final for final in finals if final is not None]
+        return np.array(kept, self.observation.dtype).reshape((len(kept), *self._shape))
+
+    @property
+    def episode_returns(self) -> list[float]:
+        """Undiscounted returns of the episodes finished so far, in (t, b) order."""
+        return [game.score for end in self._in_order() for game in end.finished]
+
+    @property
+    def episode_lengths(self) -> list[int]:
+        """Their lengths."""
+        return [game.length for end in self._in_order() for game in end.finished]
+
+    @property
+    def progress(self) -> tuple[int, ...]:
+        """Changes with every step of any environment."""
+        return (self.num_done, len(self._ended), *self._lengths)
 
     def start(self, *, seed: int) -> None:
         """Reset every environment to the start that the seed decides.
@@ -45,37 +90,92 @@ class Fragment:
         can be repeated by hand.
         """
         for b, env in enumerate(self._envs):
-            self.observation[0, b] = env.reset(seed=env_seed(seed, b))[0]
+            self.observation[0, b] = self._first(env.reset(seed=env_seed(seed, b)))
 
     def step(self, actions: Iterable[object]) -> None:
         """Step every environment with its action; start anew what ended, but for the last step."""
         t = self.num_done
         for b, action in enumerate(actions):
-            observation, reward, terminated, truncated, _ = self._steps[b](action)
-            self.reward[t, b] = reward
-            self._returns[b] += float(reward)
-            self._lengths[b] += 1
-            if terminated or truncated:
-                self.terminated[t, b] = terminated
-                self.truncated[t, b] = truncated
-                self._end_episode(b)
-                if not terminated:
-                    self._keep_final(observation)
-                if t + 1 < self._num_steps:
-                    observation = self._envs[b].reset()[0]
-            self.observation[t + 1, b] = observation
+            self.step_one(t, b, action)
         self.num_done = t + 1
 
-    def _keep_final(self, observation: object) -> None:
-        final = np.array(observation, np.float32)
-        if not np.isfinite(final).all():
-            raise ValueError("the final observation of a truncated episode is not finite")
-        self._final_observations.append(final)
+    def step_one(self, t: int, b: int, action: object) -> None:
+        """Take step `t` of environment `b`."""
+        try:
+            observation, reward, terminated, truncated, _ = self._steps[b](action)
+        except Exception as error:
+            if isinstance(error, RolloutError) or self._first_broken(b, t) is None:
+                raise
+            self.broken.append(b)  # it failed because it was broken before
+            return
+        if getattr(observation, "shape", None) != self._shape or self._is_image:
+            observation = checked_observation(observation, self._space)
+        self.reward[t, b] = reward
+        self._returns[b] += float(reward)
+        self._lengths[b] += 1
+        self.observation[t + 1, b] = observation
+        if terminated or truncated:
+            self.terminated[t, b] = terminated
+            self.truncated[t, b] = truncated
+            self._end_episode(t, b)
 
-    def _end_episode(self, b: int) -> None:
-        self.episode_returns.append(self._returns[b])
-        self.episode_lengths.append(self._lengths[b])
+    def restart(self, b: int) -> int:
+        """Begin the latest episode of environment `b` anew; return the step it begins at."""
+        first = self._starts[b]
+        self.terminated[first : self.num_done, b] = False
+        self.truncated[first : self.num_done, b] = False
         self._returns[b], self._lengths[b] = 0.0, 0
+        self.observation[first, b] = self._first(self._envs[b].reset())
+        return first
+
+    def is_last_broken(self) -> bool:
+        """Find out whether any of the episodes that the fragment's end cuts off is broken."""
+        for b in range(len(self._envs)):
+            if self._first_broken(b, self.num_done) is not None:
+                self.broken.append(b)
+        return bool(self.broken)
+
+    def what_broke(self, b: int) -> str:
+        """Describe what is wrong with the latest episode of environment `b`."""
+        step, name = self._first_broken(b, self.num_done) or (self.num_done, "observation")
+        return f"{name} is not finite at step {step}"
+
+    def _end_episode(self, t: int, b: int) -> None:
+        if self._first_broken(b, t + 1) is not None:
+            self.broken.append(b)
+            return
+        final = None if self.terminated[t, b] else self.observation[t + 1, b].copy()
+        games = self._games[b]
+        whole = FinishedGame(score=self._returns[b], length=self._lengths[b])
+        finished = [whole] if games is None else games.take_finished()
+        self._ended[t, b] = _Ended(finished=finished, final_observation=final)
+        self._starts[b] = t + 1
+        self._returns[b], self._lengths[b] = 0.0, 0
+        if t + 1 < self._num_steps:
+            self.observation[t + 1, b] = self._first(self._envs[b].reset())
+
+    def _first_broken(self, b: int, end: int) -> tuple[int, str] | None:
+        """Return where and what first was not finite in the latest episode, up to step `end`.
+
+        A reward counts at the step that gave it, an observation at the step it is there for.
+        """
+        first = self._starts[b]
+        seen: dict[str, NDArray[Any]] = {"reward": self.reward[first:end, b]}
+        if not self._is_image:
+            seen["observation"] = self.observation[first : end + 1, b]
+        found = [
+            (first + int(np.argwhere(~np.isfinite(array))[0, 0]), name)
+            for name, array in seen.items()
+            if not np.isfinite(array).all()
+        ]
+        return min(found, default=None)
+
+    def _first(self, start: tuple[object, object]) -> Observations:
+        """Return the observation out of what a reset returned."""
+        return checked_observation(start[0], self._space)
+
+    def _in_order(self) -> list[_Ended]:
+        return [self._ended[place] for place in sorted(self._ended)]
 
 
 def env_seed(seed: int, env_index: int) -> int:
@@ -86,10 +186,11 @@ def env_seed(seed: int, env_index: int) -> int:
     return int(sequence.generate_state(1, np.uint64)[0] >> 1)
 
 
-def noise_generator(seed: int) -> np.random.Generator:
-    """Return the generator of the action noise.
+def noise_generator(seed: int, *, dropped_episodes: int = 0) -> np.random.Generator:
+    """Return the generator of the action noise, another one after each dropped episode.
 
     Not `default_rng(seed)`: Gymnasium seeds an environment's own generator just so, and the noise
     would repeat the very stream that the environment draws its randomness from.
     """
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
+    key = (0, dropped_episodes) if dropped_episodes else (0,)
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))

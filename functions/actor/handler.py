@@ -10,19 +10,23 @@ from pydantic import ValidationError
 
 from functions.actor.actor import Actor
 from functions.actor.settings import Settings
+from functions.actor.watchdog import watched
 from shared.cache import TrajectoryCache
 from shared.contracts import ACTOR_TASK, DescribeTask, RolloutTask
+from shared.environment_packages import import_environment_packages
 from shared.envs import describe
 
 MAX_EVENT_BYTES = 4096
 
 _settings = Settings()
+import_environment_packages(_settings.environment_packages)
 _actor = Actor(
     TrajectoryCache.connect(
         _settings.cache_url.get_secret_value(),
         timeout_s=_settings.cache_timeout_s,
         credentials=_settings.cache_credentials(_settings.aws_credentials),
-    )
+    ),
+    step_timeout_s=_settings.step_timeout_s,
 )
 _invocations = itertools.count()
 
@@ -40,7 +44,8 @@ def handler(event: object, context: object) -> dict[str, object]:
     is_first = next(_invocations) == 0
     task = parse_task(event)
     if isinstance(task, DescribeTask):
-        return describe(task.env).model_dump(mode="json")
+        watch = watched(task.env.env_id, lambda: None, timeout_s=_settings.step_timeout_s)
+        return describe(task.env, while_trying=watch).model_dump(mode="json")
     cold_start = is_first and _settings.initialization_type != "provisioned-concurrency"
     return _actor.run(task, cold_start=cold_start).model_dump(mode="json")
 

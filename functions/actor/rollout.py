@@ -10,13 +10,19 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
+from functions.actor.dropped_episodes import MAX_DROPPED_EPISODES, DroppedEpisodes
+from functions.actor.errors import RolloutError
 from functions.actor.fragment import Fragment, noise_generator
+from functions.actor.watchdog import STEP_TIMEOUT_S, watched
+from shared.action_mapping import action_map
 from shared.contracts import RolloutTask
 from shared.distributions import Action
 from shared.envs import Env
-from shared.policy import ActionScale, FragmentSampler, NumpyPolicy
+from shared.games import whole_games
+from shared.policy import FragmentSampler, NumpyPolicy
+from shared.spaces import checked_observation
 from shared.trajectory import Episode, Trajectory
 
 MAX_EVALUATION_STEPS = 65_536
@@ -25,23 +31,28 @@ MAX_EVALUATION_STEPS = 65_536
 Translator = Callable[[Action], Iterable[object]]
 
 
-class RolloutError(RuntimeError):
-    """The environment or the policy failed; the message names the environment and the step."""
-
-
-def sample_fragment(task: RolloutTask, envs: Sequence[Env], policy: NumpyPolicy) -> Trajectory:
+def sample_fragment(
+    task: RolloutTask,
+    envs: Sequence[Env],
+    policy: NumpyPolicy,
+    *,
+    step_timeout_s: float = STEP_TIMEOUT_S,
+) -> Trajectory:
     """Take `task.steps` sampled steps, shared equally among the environments.
 
-    Every fragment starts with fresh episodes. An episode that ends inside is followed by another.
+    Every fragment starts with fresh episodes. An episode that ends inside is followed by another;
+    one in which something is not finite is dropped, and its steps are rolled out again.
 
     Args:
         task: What to do; its seed decides everything random.
         envs: `task.num_envs` environments of the same kind.
         policy: Samples the actions.
+        step_timeout_s: Longest that one step or reset may take.
 
     Raises:
-        RolloutError: The policy does not fit the environment, the environment raised, or an
-            observation, action or reward is not finite.
+        RolloutError: The policy does not fit the environment, the environment raised or gave what
+            its spaces do not allow or hangs, actions are not finite, or too many episodes were
+            dropped.
     """
     num_steps, remainder = divmod(task.steps, task.num_envs)
     if remainder or len(envs) != task.num_envs:
@@ -49,15 +60,24 @@ def sample_fragment(task: RolloutTask, envs: Sequence[Env], policy: NumpyPolicy)
             f"{task.steps} steps cannot be shared by num_envs = {task.num_envs}; "
             f"{len(envs)} environments were given"
         )
-    translate = _translator(task.env.env_id, envs[0], policy, num_envs=task.num_envs)
+    env_id = task.env.env_id
+    translate = _translator(env_id, envs[0], policy, num_envs=task.num_envs)
     rng = noise_generator(task.seed)
     sampler = policy.sampler(num_steps=num_steps, num_envs=task.num_envs, rng=rng)
-    fragment = Fragment(num_steps, envs, observation_size=policy.observation_size)
+    fragment = Fragment(num_steps, envs)
+    dropped = DroppedEpisodes(
+        env_id,
+        fragment,
+        sampler,
+        seed=task.seed,
+        translate=_translator(env_id, envs[0], policy, num_envs=1),
+    )
     # What is not finite is reported once, by name and step, instead of as warnings.
-    with np.errstate(all="ignore"):
-        _roll_out(task, fragment, sampler, translate, num_steps=num_steps)
+    watch = watched(env_id, lambda: fragment.progress, timeout_s=step_timeout_s)
+    with np.errstate(all="ignore"), watch:
+        _roll_out(task, fragment, sampler, dropped, translate, num_steps=num_steps)
         log_prob = sampler.log_prob()
-    _check_finite(task.env.env_id, {"log_prob": log_prob})
+    _check_finite(env_id, {"action": sampler.action, "log_prob": log_prob})
     return Trajectory(
         job_id=task.job_id,
         round=task.round,
@@ -72,73 +92,109 @@ def sample_fragment(task: RolloutTask, envs: Sequence[Env], policy: NumpyPolicy)
         log_prob=log_prob,
         episode_returns=np.array(fragment.episode_returns, np.float32),
         episode_lengths=np.array(fragment.episode_lengths, np.int32),
+        dropped_episodes=dropped.count,
     )
 
 
-def evaluate_episode(task: RolloutTask, env: Env, policy: NumpyPolicy) -> Episode:
+def evaluate_episode(
+    task: RolloutTask, env: Env, policy: NumpyPolicy, *, step_timeout_s: float = STEP_TIMEOUT_S
+) -> Episode:
     """Play one episode with the most likely action at every step; `task.steps` plays no part.
+
+    An episode in which something is not finite is dropped, and another one played.
 
     Raises:
         RolloutError: As for `sample_fragment`.
     """
-    translate = _translator(task.env.env_id, env, policy, num_envs=1)
-    observation = np.empty((1, policy.observation_size), np.float32)
-    episode_return, length, ended = 0.0, 0, False
-    with np.errstate(all="ignore"):
+    env = whole_games(env)
+    play = _Play(env, policy, _translator(task.env.env_id, env, policy, num_envs=1))
+    watch = watched(task.env.env_id, lambda: play.num_steps, timeout_s=step_timeout_s)
+    with np.errstate(all="ignore"), watch:
         try:
-            observation[0] = env.reset(seed=task.seed)[0]
-            while not ended and length < MAX_EVALUATION_STEPS:
-                (action,) = translate(policy.mode(observation))
-                observation[0], reward, terminated, truncated, _ = env.step(action)
-                episode_return += float(reward)
-                length += 1
-                ended = bool(terminated or truncated)
-                if not (math.isfinite(episode_return) and np.isfinite(observation).all()):
-                    raise ValueError(f"reward {reward} or an observation is not finite")
+            play.through(seed=task.seed)
+            while play.broken is not None and play.num_dropped < MAX_DROPPED_EPISODES:
+                play.num_dropped += 1
+                play.through(seed=None)
+        except RolloutError:
+            raise
         except Exception as error:  # an environment may raise anything
-            raise _failure(task, length, error) from error
+            raise _failure(task, play.length, error) from error
+    if play.broken is not None:
+        raise RolloutError(
+            f"{task.env.env_id}: {play.broken}, and so it was in {play.num_dropped} episodes "
+            "before; evaluation dropped"
+        )
     return Episode(
         job_id=task.job_id,
         round=task.round,
         actor_index=task.actor_index,
         policy_version=task.policy_version,
-        episode_return=episode_return,
-        length=length,
+        episode_return=play.episode_return,
+        length=play.length,
+        dropped_episodes=play.num_dropped,
     )
+
+
+class _Play:
+    """Episodes with the most likely actions, one after the other."""
+
+    def __init__(self, env: Env, policy: NumpyPolicy, translate: Translator) -> None:
+        self._env = env
+        self._policy = policy
+        self._translate = translate
+        self.episode_return = 0.0
+        self.length = 0
+        self.broken: str | None = None
+        """What was not finite in the latest episode; None if everything was."""
+        self.num_dropped = 0
+        self.num_steps = 0
+        """Of all episodes."""
+
+    def through(self, *, seed: int | None) -> None:
+        """Play one episode to its end, or until something is not finite."""
+        env, space = self._env, self._env.observation_space
+        self.episode_return, self.length, self.broken = 0.0, 0, None
+        observation, ended = checked_observation(env.reset(seed=seed)[0], space), False
+        while not ended and self.broken is None and self.length < MAX_EVALUATION_STEPS:
+            (action,) = self._translate(self._policy.mode(observation[np.newaxis]))
+            given, reward, terminated, truncated, _ = env.step(action)
+            observation = checked_observation(given, space)
+            self.episode_return += float(reward)
+            self.length += 1
+            self.num_steps += 1
+            ended = bool(terminated or truncated)
+            if not math.isfinite(self.episode_return):
+                self.broken = f"reward is not finite at step {self.length - 1}"
+            elif not np.isfinite(observation).all():
+                self.broken = f"observation is not finite at step {self.length}"
 
 
 def _roll_out(
     task: RolloutTask,
     fragment: Fragment,
     sampler: FragmentSampler,
+    dropped: DroppedEpisodes,
     translate: Translator,
     *,
     num_steps: int,
 ) -> None:
-    """Fill the fragment and the sampler's actions; what is not finite goes before what it broke."""
-    failure: Exception | None = None
+    """Fill the fragment and the sampler's actions."""
     # Looked up once: this loop is what an actor is paid for.
-    act, step, observation, action = (
-        sampler.act,
-        fragment.step,
-        fragment.observation,
-        sampler.action,
-    )
+    act, step, broken = sampler.act, fragment.step, fragment.broken
+    observation, action = fragment.observation, sampler.action
     try:
         fragment.start(seed=task.seed)
         for t in range(num_steps):
             act(t, observation[t])
             step(translate(action[t]))
+            if broken:
+                dropped.fill_again()
+        while fragment.is_last_broken():
+            dropped.fill_again()
+    except RolloutError:
+        raise
     except Exception as error:  # an environment may raise anything
-        failure = error
-    seen = {
-        "observation": fragment.observation,
-        "action": sampler.action,
-        "reward": fragment.reward,
-    }
-    _check_finite(task.env.env_id, seen)
-    if failure is not None:
-        raise _failure(task, fragment.num_done, failure) from failure
+        raise _failure(task, fragment.num_done, error) from error
 
 
 def _failure(task: RolloutTask, step: int, error: Exception) -> RolloutError:
@@ -164,16 +220,20 @@ def _translator(env_id: str, env: Env, policy: NumpyPolicy, *, num_envs: int) ->
         RolloutError: The policy does not fit the environment.
     """
     observation, action = env.observation_space, env.action_space
-    fits = observation.shape == (policy.observation_size,)
-    if fits and isinstance(action, Discrete) and policy.distribution.num_choices == action.n:
+    num_choices = policy.distribution.num_choices
+    fits = observation.shape == policy.observation_shape
+    if fits and isinstance(action, Discrete) and num_choices == action.n:
         start = int(action.start)
         return lambda sampled: [start + choice for choice in sampled.tolist()]
+    if fits and isinstance(action, MultiDiscrete) and num_choices == tuple(action.nvec.tolist()):
+        starts = action.start
+        return lambda sampled: sampled + starts
     if fits and isinstance(action, Box) and policy.action_shape == action.shape:
         # Bounds of one row per environment: with equal shapes NumPy need not broadcast.
         bounds = (np.tile(bound, (num_envs, 1)) for bound in (action.low, action.high))
-        return ActionScale(*bounds).apply
+        return action_map(policy.action_mapping, *bounds)
     raise RolloutError(
         f"{env_id} has observations {observation} and actions {action}, but the policy takes "
-        f"{policy.observation_size} numbers and returns actions of shape {policy.action_shape} "
-        f"(choices: {policy.distribution.num_choices})"
+        f"observations of shape {policy.observation_shape} and returns actions of shape "
+        f"{policy.action_shape} (choices: {num_choices})"
     )

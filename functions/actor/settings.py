@@ -5,8 +5,10 @@ from typing import Annotated
 from pydantic import Field, FiniteFloat, SecretStr
 from pydantic_settings import SettingsConfigDict
 
+from functions.actor.watchdog import STEP_TIMEOUT_S
 from shared.cache_auth import CacheSettings, CredentialsError
 from shared.connect_token import AwsCredentials
+from shared.environment_packages import PackageNames
 
 
 class Settings(CacheSettings):
@@ -20,6 +22,11 @@ class Settings(CacheSettings):
     """Trajectory cache; without a default, as nothing useful runs inside a Lambda environment."""
     cache_timeout_s: Annotated[FiniteFloat, Field(gt=0)] = 10.0
     """Longest wait for a connection to the cache and for the answer to one command."""
+    environment_packages: PackageNames = ()
+    """Python packages of one's own, imported once at start, that register environments."""
+    step_timeout_s: Annotated[FiniteFloat, Field(gt=0)] = STEP_TIMEOUT_S
+    """Longest wait for one step or reset of an environment; the function's own time-out, which is
+    the last to act, should be longer."""
     initialization_type: Annotated[
         str, Field(validation_alias="AWS_LAMBDA_INITIALIZATION_TYPE")
     ] = "on-demand"

@@ -63,6 +63,16 @@ def standardised(advantage: Tensor) -> Tensor:
     return centred / centred.square().mean().sqrt().clamp_(min=1e-4)
 
 
+def standardised_minibatch(advantage: Tensor) -> Tensor:
+    """Return `advantage` # [n] with mean 0 and sample standard deviation 1.
+
+    CleanRL's form: the deviation has n - 1 below it (n where that is 0) and 1e-8 beside it.
+    """
+    correction = min(1, advantage.numel() - 1)
+    deviation, mean = torch.std_mean(advantage, correction=correction)
+    return (advantage - mean).div_(deviation.add_(1e-8))
+
+
 def _require_equal_shapes(reward: Tensor, *others: Tensor) -> None:
     shapes = [tuple(tensor.shape) for tensor in (reward, *others)]
     if reward.ndim != 2 or len(set(shapes)) != 1:

@@ -12,7 +12,12 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import ValidationError
 
-from services.learner.algorithms.base import Algorithm, build_algorithm
+from services.learner.algorithms.base import (
+    Algorithm,
+    OffPolicyAlgorithm,
+    build_algorithm,
+    build_off_policy_algorithm,
+)
 from services.learner.scaler_client import ScalerClient
 from services.learner.settings import LearnerSettings
 from services.learner.torch_settings import configure_torch
@@ -46,11 +51,15 @@ def build_worker(
     def algorithm(job: Job) -> Algorithm:
         return build_algorithm(job, device=device)
 
+    def off_policy(job: Job) -> OffPolicyAlgorithm:
+        return build_off_policy_algorithm(job, device=device)
+
     return Worker(
         learner_id=settings.learner_id,
         connect_scaler=connect_scaler,
         connect_cache=connect_cache,
         build_algorithm=algorithm,
+        build_off_policy=off_policy,
         artifacts=artifacts,
         metrics=metrics,
         device=str(device),

@@ -19,6 +19,8 @@ from torch import Tensor
 
 from services.learner.advantages import generalised_advantages, standardised
 from services.learner.networks import ActorCritic
+from services.learner.observation_normaliser import ObservationNormaliser
+from services.learner.reward_scaler import RewardScaler
 from shared.trajectory import Trajectory
 
 
@@ -26,7 +28,7 @@ from shared.trajectory import Trajectory
 class TrainingBatch:
     """One round's samples, in an order that does not depend on when trajectories arrived."""
 
-    observation: Tensor  # [N, O] float32
+    observation: Tensor  # [N, O] float32 as the policy saw it, or images [N, C, H, W] uint8
     action: Tensor  # [N, A] float32 or [N] int64
     advantage: Tensor  # [N] float32, standardised over the batch
     value_target: Tensor  # [N] float32, advantage before standardising + value
@@ -49,6 +51,8 @@ def build_batch(
     *,
     discount: float,
     gae_lambda: float,
+    observations: ObservationNormaliser | None = None,
+    rewards: RewardScaler | None = None,
 ) -> TrainingBatch:
     """Return the batch of a round.
 
@@ -57,23 +61,27 @@ def build_batch(
         network: The policy all of them were made by, and its value function.
         discount: Gamma.
         gae_lambda: Lambda.
+        observations: What the policy saw of observations; None if they were left as they are.
+        rewards: The scale of rewards; None leaves them as they are.
 
     Raises:
         ValueError: There is no trajectory, an actor index occurs twice, or lengths differ.
     """
-    ordered = _ordered(trajectories)
+    ordered = in_actor_order(trajectories)
     device = network.flat.device
 
     def gathered(rows: list[NDArray[np.generic]]) -> Tensor:
         return torch.from_numpy(np.concatenate(rows, axis=1)).to(device)  # [T or T + 1, B, ...]
 
     # [B, T + 1, O]: environment-major from here on, as TrainingBatch is
-    observation = _flat_floats(gathered([t.observation for t in ordered]).transpose(0, 1), keep=2)
+    observation = network_input(gathered([t.observation for t in ordered]).transpose(0, 1), keep=2)
+    observation = observations.apply(observation) if observations else observation
     action = gathered([t.action for t in ordered]).transpose(0, 1).flatten(0, 1)
+    reward = gathered([t.reward for t in ordered])
     with torch.no_grad():
-        value, next_value = _values(network, observation, ordered)
+        value, next_value = _values(network, observation, ordered, observations)
         advantage = generalised_advantages(
-            gathered([t.reward for t in ordered]),
+            rewards.apply(reward) if rewards else reward,
             value.t().contiguous(),
             next_value.t().contiguous(),
             gathered([t.terminated for t in ordered]),
@@ -98,27 +106,37 @@ def build_batch(
 
 
 def _values(
-    network: ActorCritic, observation: Tensor, ordered: Sequence[Trajectory]
+    network: ActorCritic,
+    observation: Tensor,
+    ordered: Sequence[Trajectory],
+    observations: ObservationNormaliser | None,
 ) -> tuple[Tensor, Tensor]:
     """Return V of each step's state and of the state it led to, both # [B, T].
 
     Args:
         network: Has the value function.
-        observation: # [B, T + 1, O]
+        observation: As the policy saw it. # [B, T + 1, O]
         ordered: For the final observations of truncated episodes, which `observation` lacks.
+        observations: What the policy saw of those.
     """
     value = network.values(observation.flatten(0, 1)).view(observation.shape[:2])
     next_value = value[:, 1:].clone()
     rows = np.concatenate(_final_rows(ordered), axis=1)
     if rows.size:
         final = torch.from_numpy(np.concatenate([t.final_observation for t in ordered]))
-        final_value = network.values(_flat_floats(final.to(value.device), keep=1))
+        final = network_input(final.to(value.device), keep=1)
+        final_value = network.values(observations.apply(final) if observations else final)
         next_value[tuple(torch.from_numpy(rows).to(value.device))] = final_value
     return value[:, :-1], next_value
 
 
-def _flat_floats(observation: Tensor, *, keep: int) -> Tensor:
-    """Return the observations as # [..., O] float32, with `keep` leading dimensions as they are."""
+def network_input(observation: Tensor, *, keep: int) -> Tensor:
+    """Return observations as networks take them, with `keep` leading dimensions as they are.
+
+    Images # [..., C, H, W] stay uint8, anything else becomes # [..., O] float32.
+    """
+    if observation.dtype == torch.uint8 and observation.ndim == keep + 3:
+        return observation.contiguous()
     return observation.flatten(start_dim=keep).float().contiguous()
 
 
@@ -141,7 +159,12 @@ def _final_rows(ordered: Sequence[Trajectory]) -> list[NDArray[np.int64]]:
     return rows
 
 
-def _ordered(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+def in_actor_order(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+    """Return a round's trajectories in an order that does not depend on when they arrived.
+
+    Raises:
+        ValueError: There is no trajectory, an actor index occurs twice, or lengths differ.
+    """
     if not trajectories:
         raise ValueError("an update needs at least one trajectory, got none")
     ordered = sorted(trajectories, key=lambda trajectory: trajectory.actor_index)

@@ -8,12 +8,12 @@ counts as nothing. No pickle: arrays are stored in the safetensors layout.
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError
+from pydantic import Field, FiniteFloat, ValidationError
 
 from shared import codec
 from shared.artifacts import CHECKPOINTS, ArtifactStore
@@ -33,15 +33,35 @@ class CheckpointError(RuntimeError):
     """A checkpoint cannot be used; the message names the file and the fix."""
 
 
+class OpenRound(Message):
+    """A round that was open when another one ended, and what was used of it by then."""
+
+    round: Count
+    policy_version: Count
+    """Of the policy its actors fetch."""
+    taken: tuple[Count, ...]
+    """Actors whose trajectories the algorithm has."""
+    env_steps: Count
+    """Steps of those."""
+    episode_returns: tuple[FiniteFloat, ...]
+    """Training episodes that ended inside those."""
+    dropped_episodes: Count = 0
+    """Episodes of those that were rolled out again: something in them was not finite."""
+
+
 class RunState(Message):
-    """Where the round loop stands between two rounds."""
+    """Where training stands between two rounds."""
 
     next_round: Count
     policy_version: Count
     curvature: Curvature | None
     """Of the current policy; goes into the next round's request."""
     previous: RoundResult | None
-    """Of the last round; goes into the next round's request."""
+    """Of the last round; goes into the request that is made when it is over."""
+    open_rounds: tuple[OpenRound, ...] = ()
+    """Rounds after it that have been asked for, in order; none where rounds do not overlap."""
+    empty_rounds: Count = 0
+    """How many rounds in a row brought nothing, up to the last; overlapping rounds only."""
 
 
 class _File(Message):
@@ -67,6 +87,8 @@ class Checkpoint:
     """The algorithm's scalars, such as the KL coefficient."""
     policy: bytes
     """The policy as actors fetch it."""
+    earlier_policies: dict[int, bytes] = field(default_factory=dict)
+    """By version, those that actors of open rounds fetch."""
 
 
 class CheckpointStore:
@@ -84,6 +106,7 @@ class CheckpointStore:
         contents = {
             _ARRAYS: codec.encode_raw(checkpoint.arrays, {}),
             _POLICY: checkpoint.policy,
+            **{_earlier(v): data for v, data in checkpoint.earlier_policies.items()},
         }
         for name, data in contents.items():
             self._artifacts.write(self._job_id, f"{folder}/{name}", data)
@@ -118,7 +141,8 @@ class CheckpointStore:
             wrong = "; ".join(str(entry["msg"]) for entry in error.errors()[:3])
             raise self._damaged(folder, _STATE, f"not a checkpoint manifest: {wrong}") from error
         contents = {}
-        for name in (_ARRAYS, _POLICY):
+        versions = sorted({opened.policy_version for opened in manifest.run.open_rounds})
+        for name in (_ARRAYS, _POLICY, *map(_earlier, versions)):
             data = self._artifacts.read(self._job_id, f"{folder}/{name}")
             if data is None:
                 raise self._damaged(folder, name, "missing")
@@ -134,6 +158,7 @@ class CheckpointStore:
             arrays=payload.arrays,
             scalars=manifest.algorithm,
             policy=contents[_POLICY],
+            earlier_policies={version: contents[_earlier(version)] for version in versions},
         )
 
     def _damaged(self, folder: str, name: str, why: str) -> CheckpointError:
@@ -142,6 +167,10 @@ class CheckpointStore:
             f"checkpoint file {place}/{name} is damaged: {why}. Restore the file, or delete the "
             f"folder {place} to resume from the checkpoint before it"
         )
+
+
+def _earlier(policy_version: int) -> str:
+    return f"policy-{policy_version}.safetensors"
 
 
 def _fingerprint(data: bytes) -> _File:

@@ -11,7 +11,7 @@ deliveries are refused by the cache and counted.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from shared.cache import Arrival, Mode, TrajectoryCache
@@ -56,6 +56,7 @@ class RoundCollector:
         envs_per_actor: int,
         should_leave: Callable[[], bool],
         must_leave: Callable[[], bool],
+        taken: Collection[int] = (),
     ) -> None:
         """Take in what is there already.
 
@@ -68,6 +69,8 @@ class RoundCollector:
             should_leave: Ends the wait for trajectories.
             must_leave: Ends the wait for episodes. A request to stop the job is no reason to: the
                 episodes that end first are the short ones, and their mean would mislead.
+            taken: Actors whose trajectories were used before this learner resumed the round: they
+                count as used and are not taken in again.
         """
         self._cache = cache
         self._plan = plan
@@ -77,6 +80,8 @@ class RoundCollector:
             "sample": should_leave,
             "evaluate": must_leave,
         }
+        self._taken = frozenset(taken)
+        self._handed_on: set[int] = set()
         self._deadline_at = _deadline(plan)
         self._trajectories: dict[int, Trajectory] = {}
         self._episodes: dict[int, Episode] = {}
@@ -111,6 +116,41 @@ class RoundCollector:
             failures=tuple(sorted({self._failed.get(("sample", i), "no answer") for i in missing})),
         )
 
+    def take_in(self, arrivals: Iterable[Arrival]) -> None:
+        """Take in results that somebody else has waited for."""
+        self._absorb(arrivals)
+
+    def look_again(self) -> None:
+        """Take in what is stored: a token can be lost with a connection."""
+        self._absorb(self._cache.stored(self._plan.job_id, self._plan.round))
+
+    def fresh(self) -> tuple[Trajectory, ...]:
+        """Return the trajectories that were not returned here before, in order of their index."""
+        indices = sorted(self._trajectories.keys() - self._handed_on)
+        self._handed_on.update(indices)
+        return tuple(self._trajectories[i] for i in indices)
+
+    @property
+    def used(self) -> frozenset[int]:
+        """Actors whose trajectories were taken in, by this learner or before it."""
+        return self._taken | self._trajectories.keys()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every actor and every evaluation episode has been told of."""
+        sampled = self._answered("sample").issuperset(range(self._plan.num_actors))
+        return sampled and self.all_episodes_answered
+
+    @property
+    def remaining_s(self) -> float:
+        """Time to the deadline, 0 once it has passed."""
+        return max(0.0, self._deadline_at - time.monotonic())
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Distinct reasons given for what is missing."""
+        return tuple(sorted({why for (mode, _), why in self._failed.items() if mode == "sample"}))
+
     def episodes(self) -> tuple[Episode, ...]:
         """Wait for the evaluation episodes launched beside the round, in order of their index."""
         self._wait("evaluate", range(self._plan.num_evaluations))
@@ -128,10 +168,11 @@ class RoundCollector:
         stored = {(a.mode, a.actor_index) for a in self._cache.stored(job_id, round_index)}
         arrived = {i for i in range(self._plan.num_actors) if ("sample", i) in stored}
         refused = {index for mode, index in self._refused if mode == "sample"}
-        used = len(self._trajectories)
-        late = len(arrived - refused - self._trajectories.keys()) + counters.late
+        used = len(self.used)
+        late = len(arrived - refused - self.used) + counters.late
         return TrajectoryCounts(
-            launched=self._plan.num_actors,
+            # A round that was planned afresh may be smaller than what was used of it before.
+            launched=max(self._plan.num_actors, used),
             used=used,
             late=late,
             duplicate=counters.duplicate,
@@ -153,7 +194,8 @@ class RoundCollector:
 
     def _answered(self, mode: Mode) -> set[int]:
         failed = {index for kind, index in self._failed if kind == mode}
-        return failed.union(self._answers(mode))
+        taken = self._taken if mode == "sample" else ()
+        return failed.union(self._answers(mode), taken)
 
     def _answers(self, mode: Mode) -> Mapping[int, Trajectory | Episode]:
         return self._trajectories if mode == "sample" else self._episodes
@@ -181,6 +223,7 @@ class RoundCollector:
         return (
             arrival.actor_index >= asked
             or arrival.actor_index in self._answers(arrival.mode)
+            or (arrival.mode == "sample" and arrival.actor_index in self._taken)
             or (arrival.mode, arrival.actor_index) in self._refused
         )
 
@@ -212,6 +255,16 @@ class RoundCollector:
         size = (trajectory.num_steps, trajectory.num_envs)
         if size != self._size:
             raise TrajectoryError(f"(steps, environments) is {size}, expected {self._size}")
+        if trajectory.dropped_episodes:
+            _LOG.warning(
+                "an actor dropped episodes in which something was not finite",
+                extra={
+                    "job": self._plan.job_id,
+                    "round": self._plan.round,
+                    "actor": index,
+                    "episodes": trajectory.dropped_episodes,
+                },
+            )
         return trajectory
 
     def _checked_episode(self, index: int, payload: bytes) -> Episode:

@@ -20,11 +20,11 @@ from services.learner.batch import TrainingBatch
 from services.learner.gradient_noise import gradient_noise
 from services.learner.lanczos import LanczosResult, extreme_eigenvalues
 from services.learner.networks import ActorCritic
-from services.learner.surrogate import PolicySurrogate
+from services.learner.surrogate import PolicySurrogate, Surrogate, policy_surrogate
 from services.learner.total_loss import NegativeTotalLoss
 from shared.contracts import Curvature, GradientNoise
-from shared.hyperparameters import PpoHyperparameters
 from shared.job_spec import DetectorRule
+from shared.ppo_hyperparameters import PpoHyperparameters
 
 FIRST_PROBE_SEED = 0
 """Of the first starting vector: the same in every round, so that rounds differ by their data only.
@@ -102,6 +102,8 @@ def measure_gradient_noise(
 ) -> GradientNoise | None:
     """Return the surrogate's gradient noise at ratio 1, None where it has no meaning.
 
+    Nor is it measured for convolutional networks, whose gradients are no sums of outer products.
+
     At most `NOISE_TRAJECTORIES` trajectories are compared, each by the same number of its steps.
     Steps of one trajectory are alike, so what they say of the variance depends on how many of them
     there are: that must not change with the number of actors. Comparing costs the square of the
@@ -113,6 +115,8 @@ def measure_gradient_noise(
     steps = evenly_spread(length, NOISE_STEPS)
     chosen = (trajectories.unsqueeze(1) * length + steps).flatten().to(batch.observation.device)
     surrogate = _surrogate(network, batch, chosen, batch.advantage[chosen])
+    if not isinstance(surrogate, PolicySurrogate):
+        return None
     return gradient_noise(surrogate.gradient_products().cpu(), (chosen // length).cpu())
 
 
@@ -159,7 +163,7 @@ def _widest_spectrum(objective: Objective, like: Tensor, rule: DetectorRule) -> 
 
 
 def _objective(
-    surrogate: PolicySurrogate,
+    surrogate: Surrogate,
     network: ActorCritic,
     batch: TrainingBatch,
     samples: Tensor,
@@ -185,6 +189,7 @@ def _objective(
             value_target=batch.value_target[samples],
             log_prob=batch.log_prob[samples],
             outputs=batch.outputs[samples],
+            value=batch.value[samples],
         ),
         loss.hyperparameters,
         kl_coefficient=loss.kl_coefficient,
@@ -193,8 +198,8 @@ def _objective(
 
 def _surrogate(
     network: ActorCritic, batch: TrainingBatch, samples: Tensor, advantage: Tensor
-) -> PolicySurrogate:
-    return PolicySurrogate(
+) -> Surrogate:
+    return policy_surrogate(
         network,
         observation=batch.observation[samples],
         action=batch.action[samples],

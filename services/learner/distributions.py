@@ -1,7 +1,8 @@
 """Action distributions as maths on a policy's raw outputs, with the derivatives training needs.
 
 A policy maps a state to D numbers, from here on its *outputs*. Gaussian: D = 2A, the A means then
-the A log-standard deviations of independent dimensions. Categorical: D = n logits. All methods
+the A log-standard deviations of independent dimensions. Categorical: D = n logits.
+MultiCategorical: the logits of several choices side by side. All methods
 take a batch and are pure. Closed-form derivatives are with respect to the outputs and are tested
 against autograd.
 
@@ -9,15 +10,18 @@ Legend: N samples; A action dimensions; D outputs.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
+from shared.environment_spec import DiscreteActionSpec, MultiDiscreteActionSpec
+
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
-DistributionName = Literal["gaussian", "categorical"]
+DistributionName = Literal["gaussian", "categorical", "multi_categorical"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,3 +178,71 @@ class Categorical:
         """
         p = torch.softmax(outputs, dim=1)
         return p * ((p * tangent).sum(1, keepdim=True) - tangent)
+
+
+class MultiCategorical:
+    """Several independent choices; `outputs` are all logits in a row, `action` is [N, A] int64.
+
+    Everything is a sum over the choices, as the joint probability is their product.
+    """
+
+    name: DistributionName = "multi_categorical"
+
+    def __init__(self, num_choices: Sequence[int]) -> None:
+        self.num_choices = tuple(num_choices)
+        self._one = Categorical()
+
+    def log_prob(self, outputs: Tensor, action: Tensor) -> Tensor:
+        """Return log pi(action), shape [N]."""
+        parts = zip(self._split(outputs), action.unbind(1), strict=True)
+        return _total([self._one.log_prob(logits, chosen) for logits, chosen in parts])
+
+    def entropy(self, outputs: Tensor) -> Tensor:
+        """Return the entropy in nats, shape [N]."""
+        return _total([self._one.entropy(logits) for logits in self._split(outputs)])
+
+    def entropy_gradient(self, outputs: Tensor) -> Tensor:
+        """Return the entropy's derivative, shape [N, D]."""
+        return torch.cat(
+            [self._one.entropy_gradient(logits) for logits in self._split(outputs)], dim=1
+        )
+
+    def kl(self, old: Tensor, new: Tensor) -> Tensor:
+        """Return KL(old || new) in nats, shape [N]."""
+        pairs = zip(self._split(old), self._split(new), strict=True)
+        return _total([self._one.kl(*pair) for pair in pairs])
+
+    def terms(self, old: Tensor, new: Tensor, action: Tensor) -> PolicyTerms:
+        """Return log-probability and KL of the new outputs with their derivatives."""
+        parts = [
+            self._one.terms(*part)
+            for part in zip(self._split(old), self._split(new), action.unbind(1), strict=True)
+        ]
+        return PolicyTerms(
+            log_prob=_total([part.log_prob for part in parts]),
+            score=torch.cat([part.score for part in parts], dim=1),
+            kl=_total([part.kl for part in parts]),
+            kl_gradient=torch.cat([part.kl_gradient for part in parts], dim=1),
+        )
+
+    def score_derivative(self, outputs: Tensor, action: Tensor, tangent: Tensor) -> Tensor:
+        """Return the Hessian of the log-probability times `tangent` per sample, shape [N, D]."""
+        parts = zip(self._split(outputs), action.unbind(1), self._split(tangent), strict=True)
+        return torch.cat([self._one.score_derivative(*part) for part in parts], dim=1)
+
+    def _split(self, outputs: Tensor) -> tuple[Tensor, ...]:
+        return torch.split_with_sizes(outputs, self.num_choices, dim=1)
+
+
+def discrete_distribution(
+    action: DiscreteActionSpec | MultiDiscreteActionSpec,
+) -> tuple[Distribution, int]:
+    """Return the distribution over such actions and how many outputs it takes."""
+    if isinstance(action, DiscreteActionSpec):
+        return Categorical(), action.n
+    return MultiCategorical(action.num_choices), sum(action.num_choices)
+
+
+def _total(parts: Sequence[Tensor]) -> Tensor:
+    """Return the sum of tensors of shape [N]."""
+    return torch.stack(tuple(parts)).sum(0)

@@ -1,12 +1,13 @@
-"""The actor-critic network: two separate tanh MLPs, one for the policy and one for the value.
+"""The network of a job: for vectors, two separate tanh MLPs for the policy and the value.
 
-RLlib's form, which the paper's experiments use: "normc" initialisation, zero biases, no shared
-layers, and a Gaussian policy whose log-standard deviations are the second half of the policy's
-outputs (or a free vector). All parameters are views into one flat buffer, so that an optimiser step
-is one fused operation whatever the number of layers.
+No shared layers, zero biases at the start, and a Gaussian policy whose log-standard deviations are
+the second half of the policy's outputs (RLlib's form) or a free vector (CleanRL's). For images see
+`services.learner.conv_network`.
 """
 
 import math
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
@@ -14,27 +15,52 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from services.learner import mlp
-from services.learner.distributions import Categorical, Distribution, Gaussian
-from services.learner.mlp import Layer
+from services.learner.actor_critic import ActorCritic, FlatGradient, ForwardPass
+from services.learner.conv_network import ConvActorCritic
+from services.learner.distributions import (
+    Distribution,
+    Gaussian,
+    MultiCategorical,
+    discrete_distribution,
+)
+from services.learner.initialisation import Initialisation, Place, initialise
+from services.learner.mlp import Activations, Layer
+from shared.conv_layers import ConvNetworkName, conv_layers
 from shared.environment_spec import ContinuousActionSpec, EnvironmentSpec
-from shared.hyperparameters import PpoHyperparameters
 
-HIDDEN_INIT_NORM = 1.0
-"""Norm of each hidden unit's incoming weights at the start. RLlib `normc_initializer`."""
-OUTPUT_INIT_NORM = 0.01
-"""The same for output units: small, so that the first policy is nearly the same in every state."""
+__all__ = [
+    "ActorCritic",
+    "ForwardPass",
+    "MlpActorCritic",
+    "NetworkRule",
+    "PolicyPayload",
+    "build_network",
+    "policy_payload",
+]
 
 PolicyPayload = tuple[dict[str, NDArray[np.float32]], dict[str, str]]
 """Named arrays and metadata, as `policy_payload` returns them."""
 
-_ALIGNMENT = 16
-"""Floats (64 bytes): parameters start on cache lines, which the fast code paths of BLAS want."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MlpForwardPass(ForwardPass):
+    """Both networks' answers, and what the way back needs."""
+
+    policy: Activations
+    critic: Activations
 
 
-class ActorCritic(nn.Module):
-    """Policy and value networks over flattened float observations."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MlpGradient(FlatGradient):
+    """A gradient over all parameters: one flat buffer, and the same memory layer by layer."""
 
-    flat: Tensor  # [P], every parameter, in `named_parameters` order with gaps for alignment
+    policy: tuple[Layer, ...]
+    value: tuple[Layer, ...]
+    log_std: Tensor | None
+
+
+class MlpActorCritic(ActorCritic):
+    """Policy and value networks over flattened float observations # [N, O]."""
 
     def __init__(
         self,
@@ -65,22 +91,48 @@ class ActorCritic(nn.Module):
     def flatten(
         self, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
     ) -> None:
-        """Move all parameters into one new flat buffer of the given type and place."""
-        size = sum(_padded(parameter.numel()) for parameter in self.parameters())
-        flat = torch.zeros(size, dtype=dtype, device=device)
-        for parameter, view in zip(self.parameters(), self.views_of(flat).values(), strict=True):
-            view.copy_(parameter.data)
-            parameter.data = view
-        self.flat = flat
+        """See `ActorCritic`."""
+        super().flatten(dtype, device)
+        parameters = self.views_of(self.flat)
+        self._policy_layers = self.layers("policy", parameters)
+        self._value_layers = self.layers("value", parameters)
 
-    def views_of(self, flat: Tensor) -> dict[str, Tensor]:
-        """Return `flat` # [P] as one tensor per parameter, by the parameters' names."""
-        views, start = {}, 0
-        for name, parameter in self.named_parameters():
-            end = start + parameter.numel()
-            views[name] = flat[start:end].view(parameter.shape)
-            start += _padded(parameter.numel())
-        return views
+    def run(self, observation: Tensor) -> ForwardPass:
+        """See `ActorCritic`."""
+        policy = mlp.forward(self._policy_layers, observation)
+        critic = mlp.forward(self._value_layers, observation)
+        return _MlpForwardPass(
+            outputs=self.with_log_std(policy.output),
+            value=critic.output.squeeze(1),
+            policy=policy,
+            critic=critic,
+        )
+
+    def new_gradient(self) -> FlatGradient:
+        """See `ActorCritic`."""
+        flat = torch.zeros_like(self.flat)
+        views = self.views_of(flat)
+        return _MlpGradient(
+            flat=flat,
+            policy=self.layers("policy", views),
+            value=self.layers("value", views),
+            log_std=views.get("log_std"),
+        )
+
+    def backward(
+        self, forward: ForwardPass, *, d_outputs: Tensor, d_value: Tensor, gradient: FlatGradient
+    ) -> None:
+        """See `ActorCritic`."""
+        if not (isinstance(forward, _MlpForwardPass) and isinstance(gradient, _MlpGradient)):
+            raise TypeError("forward pass or gradient of another kind of network")
+        if gradient.log_std is not None:
+            width = forward.policy.output.shape[1]
+            torch.sum(d_outputs[:, width:], 0, out=gradient.log_std)
+            d_outputs = d_outputs[:, :width].contiguous()
+        mlp.backward(self._policy_layers, forward.policy, d_outputs, gradients=gradient.policy)
+        mlp.backward(
+            self._value_layers, forward.critic, d_value.unsqueeze(1), gradients=gradient.value
+        )
 
     def layers(self, part: str, views: dict[str, Tensor]) -> tuple[Layer, ...]:
         """Return the layers of `policy` or `value` out of the views of a flat buffer."""
@@ -91,27 +143,41 @@ class ActorCritic(nn.Module):
         )
 
     def policy_outputs(self, observation: Tensor) -> Tensor:
-        """Return the action distributions' parameters # [N, D] at `observation` # [N, O]."""
-        views = self.views_of(self.flat)
-        raw = mlp.forward(self.layers("policy", views), observation).output
-        return self.with_log_std(raw)
-
-    def with_log_std(self, raw: Tensor) -> Tensor:
-        """Append the free log-standard deviations, if there are any, to the last layer's output."""
-        if self.log_std is None:
-            return raw
-        log_std = self.log_std.detach().expand(raw.shape[0], -1)
-        return torch.cat((raw, log_std), dim=1)
+        """See `ActorCritic`."""
+        return self.with_log_std(mlp.forward(self._policy_layers, observation).output)
 
     def values(self, observation: Tensor) -> Tensor:
-        """Return the state values # [N] at `observation` # [N, O]."""
-        views = self.views_of(self.flat)
-        return mlp.forward(self.layers("value", views), observation).output.squeeze(1)
+        """See `ActorCritic`."""
+        return mlp.forward(self._value_layers, observation).output.squeeze(1)
+
+    def payload_metadata(self) -> dict[str, str]:
+        """See `ActorCritic`."""
+        return {"network": "mlp", "activation": "tanh"}
+
+
+class NetworkRule(Protocol):
+    """The hyper-parameters that say what a network looks like."""
+
+    @property
+    def hidden_sizes(self) -> tuple[int, ...]:
+        """Widths of the tanh layers for vectors."""
+
+    @property
+    def initialisation(self) -> Initialisation:
+        """Form of the first weights."""
+
+    @property
+    def image_network(self) -> ConvNetworkName:
+        """Network for images."""
+
+    @property
+    def log_std(self) -> Literal["state_dependent", "free"]:
+        """Gaussian policies: log-standard deviation as a network output or a free vector."""
 
 
 def build_network(
     environment: EnvironmentSpec,
-    hyperparameters: PpoHyperparameters,
+    hyperparameters: NetworkRule,
     *,
     seed: int,
     device: torch.device | str = "cpu",
@@ -120,41 +186,49 @@ def build_network(
 
     Draws from a generator of its own: torch's global random state is left alone.
     """
-    action = environment.action
-    if isinstance(action, ContinuousActionSpec):
-        num_actions = len(action.low)
-        free = hyperparameters.log_std == "free"
-        network = ActorCritic(
-            observation_size=math.prod(environment.observation.shape),
-            policy_outputs=num_actions if free else 2 * num_actions,
-            hidden_sizes=hyperparameters.hidden_sizes,
-            distribution=Gaussian(),
-            free_log_std=num_actions if free else None,
-        )
-    else:
-        network = ActorCritic(
-            observation_size=math.prod(environment.observation.shape),
-            policy_outputs=action.n,
-            hidden_sizes=hyperparameters.hidden_sizes,
-            distribution=Categorical(),
-            free_log_std=None,
-        )
+    network = _zero_network(environment, hyperparameters)
     generator = torch.Generator().manual_seed(seed)
-    views = network.views_of(network.flat)
-    for part in ("policy", "value"):
-        *hidden, output = network.layers(part, views)
-        for layer in hidden:
-            layer.weight.copy_(normc(layer.weight, norm=HIDDEN_INIT_NORM, generator=generator))
-        output.weight.copy_(normc(output.weight, norm=OUTPUT_INIT_NORM, generator=generator))
+    form = hyperparameters.initialisation
+    parts: tuple[tuple[Place, nn.ModuleList], ...] = (
+        ("policy_output", network.policy),
+        ("value_output", network.value),
+    )
+    for place, layers in parts:
+        *hidden, output = (layer.get_parameter("weight") for layer in layers)
+        for weight in hidden:
+            initialise(weight, form, "hidden", generator=generator)
+        initialise(output, form, place, generator=generator)
     if torch.device(device).type != "cpu":
         network.flatten(device=device)
     return network
 
 
-def normc(like: Tensor, *, norm: float, generator: torch.Generator) -> Tensor:
-    """Return weights # [out, in] of Gaussian direction, each unit's row scaled to length `norm`."""
-    weight = torch.randn(like.shape, generator=generator)
-    return weight * (norm / weight.square().sum(1, keepdim=True).sqrt())
+def _zero_network(
+    environment: EnvironmentSpec, hyperparameters: NetworkRule
+) -> MlpActorCritic | ConvActorCritic:
+    observation, action = environment.observation, environment.action
+    distribution: Distribution
+    free_log_std = None
+    if isinstance(action, ContinuousActionSpec):
+        distribution, num_outputs = Gaussian(), 2 * len(action.low)
+        if hyperparameters.log_std == "free":
+            num_outputs = free_log_std = len(action.low)
+    else:
+        distribution, num_outputs = discrete_distribution(action)
+    if observation.is_image:
+        return ConvActorCritic(
+            layers=conv_layers(hyperparameters.image_network, observation.shape),
+            policy_outputs=num_outputs,
+            distribution=distribution,
+            free_log_std=free_log_std,
+        )
+    return MlpActorCritic(
+        observation_size=math.prod(observation.shape),
+        policy_outputs=num_outputs,
+        hidden_sizes=hyperparameters.hidden_sizes,
+        distribution=distribution,
+        free_log_std=free_log_std,
+    )
 
 
 def policy_payload(network: ActorCritic) -> PolicyPayload:
@@ -168,14 +242,17 @@ def policy_payload(network: ActorCritic) -> PolicyPayload:
         for name, parameter in network.named_parameters()
         if not name.startswith("value.")
     }
-    if network.distribution.name == "categorical":
+    if network.distribution.name != "gaussian":
         log_std = "none"
     else:
         log_std = "state_dependent" if network.log_std is None else "free"
+    choices = {}
+    if isinstance(network.distribution, MultiCategorical):
+        choices["num_choices"] = ",".join(map(str, network.distribution.num_choices))
     return arrays, {
+        **choices,
         "format": "nitro-policy/1",
-        "network": "mlp",
-        "activation": "tanh",
+        **network.payload_metadata(),
         "distribution": network.distribution.name,
         "log_std": log_std,
     }
@@ -191,7 +268,3 @@ def _dense(inputs: int, hidden_sizes: tuple[int, ...], outputs: int) -> nn.Modul
             parameter.data.zero_()
         layers.append(layer)
     return layers
-
-
-def _padded(size: int) -> int:
-    return -(-size // _ALIGNMENT) * _ALIGNMENT

@@ -22,8 +22,9 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from services.learner.algorithms.base import Algorithm
+from services.learner.algorithms.base import Algorithm, OffPolicyAlgorithm
 from services.learner.checkpoint import Checkpoint, CheckpointStore, RunState
 from services.learner.collector import CollectedRound, RoundCollector
 from services.learner.held_lease import HeldLease
@@ -58,14 +59,17 @@ class LeftEarly(Exception):  # noqa: N818 - not an error: the job goes on elsewh
         """Why the job itself ends here; None when it goes on elsewhere."""
 
 
+A_co = TypeVar("A_co", bound=Algorithm | OffPolicyAlgorithm, covariant=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingParts:
-    """What a round loop works with, wired by the worker."""
+class TrainingParts(Generic[A_co]):
+    """What training a job works with, wired by the worker."""
 
     scaler: ScalerClient
     cache: TrajectoryCache
     lease: HeldLease
-    algorithm: Algorithm
+    algorithm: A_co
     checkpoints: CheckpointStore
     record: RunRecord
     observe: Callable[[RoundLine], None]
@@ -75,11 +79,11 @@ class TrainingParts:
 class RoundLoop:
     """Trains one job from where its state says, until the scaler says stop."""
 
-    def __init__(self, job: Job, state: RunState, parts: TrainingParts) -> None:
+    def __init__(self, job: Job, state: RunState, parts: TrainingParts[Algorithm]) -> None:
         self._job = job
         self._state = state
         self._parts = parts
-        self._clock = _Clock()
+        self._clock = RoundClock()
 
     def run(self) -> tuple[StopReason, EvaluationResult | None]:
         """Train to the end; return why it ended and the final policy's evaluation.
@@ -118,6 +122,7 @@ class RoundLoop:
             episode_returns=tuple(
                 float(r) for t in collected.trajectories for r in t.episode_returns
             ),
+            dropped_episodes=sum(t.dropped_episodes for t in collected.trajectories),
             evaluation=evaluation,
             stats=update.stats,
             timing=self._clock.take(),
@@ -229,7 +234,8 @@ class RoundLoop:
             f"round {plan.round}: only {len(collected.trajectories)} of {plan.num_actors} "
             f"trajectories arrived within {plan.deadline_s:g} s, {plan.quorum} are needed, and "
             f"reopening it did not help. Reasons given: {'; '.join(collected.failures)}. See the "
-            "actors' log; if actors are merely slow, lower steps_per_actor or raise the scaler's "
+            f"actors' log; a process that exited was ended by {self._job.spec.env_id} or for want "
+            "of memory; if actors are merely slow, lower steps_per_actor or raise the scaler's "
             "deadline"
         )
 
@@ -255,10 +261,11 @@ class RoundLoop:
         lease = self._parts.lease
         if lease.lost or (lease.interrupted and not collector.all_episodes_answered):
             raise LeftEarly("asked to leave before the round was done")
-        return _evaluation(plan, episodes)
+        return evaluation_result(plan, episodes)
 
 
-def _evaluation(plan: RoundPlan, episodes: tuple[Episode, ...]) -> EvaluationResult | None:
+def evaluation_result(plan: RoundPlan, episodes: tuple[Episode, ...]) -> EvaluationResult | None:
+    """Return what the episodes launched beside a round came to; None when there are none."""
     if not episodes:
         return None
     return EvaluationResult(
@@ -268,20 +275,21 @@ def _evaluation(plan: RoundPlan, episodes: tuple[Episode, ...]) -> EvaluationRes
     )
 
 
-class _Clock:
-    """Stop-watch that runs through all rounds; `lap` books the time since the last lap."""
+class RoundClock:
+    """Stop-watch that runs through all rounds."""
 
     def __init__(self) -> None:
         self._last = time.perf_counter()
         self._laps: dict[str, float] = {}
 
     def lap(self, stage: str) -> None:
+        """Book the time since the last lap to a stage."""
         now = time.perf_counter()
-        self._laps[stage] = now - self._last
+        self._laps[stage] = self._laps.get(stage, 0.0) + now - self._last
         self._last = now
 
     def take(self) -> RoundTiming:
         """Return the laps since the last take."""
         laps, self._laps = self._laps, {}
-        laps.setdefault("checkpoint_s", 0.0)
-        return RoundTiming.model_validate({**laps, "total_s": sum(laps.values())})
+        stages = dict.fromkeys(RoundTiming.model_fields, 0.0) | laps
+        return RoundTiming.model_validate({**stages, "total_s": sum(laps.values())})

@@ -26,7 +26,6 @@ from shared.artifacts import (
 )
 from shared.billing import JobCost, LedgerLine
 from shared.contracts import RoundLine
-from shared.hyperparameters import resolve
 from shared.jobs import Job
 
 _LOG = logging.getLogger(__name__)
@@ -99,11 +98,8 @@ class RunRecord:
 
 
 def _environment(job: Job, device: str) -> dict[str, object]:
-    spec = job.spec
     return {
-        "hyperparameters": resolve(spec.algorithm, spec.preset, spec.hyperparameters).model_dump(
-            mode="json"
-        ),
+        "hyperparameters": job.hyperparameters.model_dump(mode="json"),
         "environment": job.environment.model_dump(mode="json"),
         "python": platform.python_version(),
         "platform": platform.platform(),

@@ -12,24 +12,39 @@ parameters follow by Pearlmutter's R operator in two passes through the network;
 does not depend on the direction is computed once.
 """
 
+from typing import Protocol
+
 import torch
 from torch import Tensor
 
 from services.learner import mlp
+from services.learner.conv_network import ConvActorCritic
+from services.learner.conv_surrogate import ConvSurrogate
 from services.learner.gradient_noise import gradient_products
 from services.learner.mlp import Layer
-from services.learner.networks import ActorCritic
+from services.learner.networks import ActorCritic, MlpActorCritic
+
+
+class Surrogate(Protocol):
+    """The surrogate over fixed samples at a network's present policy; never changes either."""
+
+    size: int
+    """Parameters of the policy."""
+
+    def hessian_product(self, direction: Tensor) -> Tensor:
+        """Return the Hessian of L times `direction` # [size], as a new tensor # [size]."""
+        ...
 
 
 class PolicySurrogate:
-    """The surrogate over fixed samples at the network's present policy; never changes either.
+    """The surrogate of a tanh MLP.
 
     Vectors over the policy's parameters are ordered by layer, weight before bias, with a free
     log-standard deviation at the end.
     """
 
     def __init__(
-        self, network: ActorCritic, *, observation: Tensor, action: Tensor, advantage: Tensor
+        self, network: MlpActorCritic, *, observation: Tensor, action: Tensor, advantage: Tensor
     ) -> None:
         """Run the network forward and backward once.
 
@@ -106,3 +121,24 @@ class PolicySurrogate:
             layers.append(Layer(weight=weight, bias=vector[middle:end]))
             start = end
         return tuple(layers), vector[start:]
+
+
+def policy_surrogate(
+    network: ActorCritic, *, observation: Tensor, action: Tensor, advantage: Tensor
+) -> Surrogate:
+    """Return the surrogate of whatever network a job has.
+
+    Args:
+        network: Its present policy is theta0.
+        observation: # [N, ...]
+        action: # [N, A] or [N] int64
+        advantage: # [N]
+
+    Raises:
+        TypeError: The network is of a kind that has no surrogate.
+    """
+    if isinstance(network, MlpActorCritic):
+        return PolicySurrogate(network, observation=observation, action=action, advantage=advantage)
+    if isinstance(network, ConvActorCritic):
+        return ConvSurrogate(network, observation=observation, action=action, advantage=advantage)
+    raise TypeError(f"no surrogate for a {type(network).__name__}")

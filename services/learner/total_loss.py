@@ -11,8 +11,8 @@ from torch import Tensor
 from services.learner.algorithms.minibatch import Minibatch
 from services.learner.algorithms.ppo_loss import ppo_loss
 from services.learner.mlp import Layer
-from services.learner.networks import ActorCritic
-from shared.hyperparameters import PpoHyperparameters
+from services.learner.networks import ActorCritic, MlpActorCritic
+from shared.ppo_hyperparameters import PpoHyperparameters
 
 
 class NegativeTotalLoss:
@@ -32,12 +32,20 @@ class NegativeTotalLoss:
     ) -> None:
         """Differentiate the loss once, keeping the graph.
 
+        Raises:
+            ValueError: The network is no tanh MLP.
+
         Args:
             network: Its present parameters are the point.
             minibatch: The samples, with the policy they were made by.
             hyperparameters: Clips and coefficients of the loss.
             kl_coefficient: The present weight of its KL term.
         """
+        if not isinstance(network, MlpActorCritic):
+            raise ValueError(
+                "detector.objective is 'total_loss', which is measured for vector observations "
+                "only: use 'surrogate' with images"
+            )
         named = {
             name: view.detach().clone().requires_grad_()
             for name, view in network.views_of(network.flat).items()

@@ -6,9 +6,12 @@ asked to end hands its job back, so that another can go on from the last checkpo
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
 
-from services.learner.algorithms.base import Algorithm
+from services.learner.algorithms.base import Algorithm, OffPolicyAlgorithm
+from services.learner.async_loop import AsyncLoop
 from services.learner.checkpoint import CheckpointStore, RunState
 from services.learner.held_lease import HeldLease
 from services.learner.round_loop import LeftEarly, RoundLoop, TrainingParts
@@ -19,6 +22,8 @@ from shared.artifacts import ArtifactError, ArtifactStore
 from shared.cache import TrajectoryCache
 from shared.contracts import EvaluationResult, FinishRequest, Lease, RoundLine
 from shared.jobs import Job, JobStatus, StopReason
+
+A = TypeVar("A", bound=Algorithm | OffPolicyAlgorithm)
 
 _LOG = logging.getLogger(__name__)
 _LEASE_WAIT_S = 1.0
@@ -36,6 +41,7 @@ class Worker:
         connect_scaler: Callable[[], ScalerClient],
         connect_cache: Callable[[], TrajectoryCache],
         build_algorithm: Callable[[Job], Algorithm],
+        build_off_policy: Callable[[Job], OffPolicyAlgorithm],
         artifacts: ArtifactStore,
         metrics: LearnerMetrics,
         device: str,
@@ -45,6 +51,7 @@ class Worker:
         self._connect_scaler = connect_scaler
         self._connect_cache = connect_cache
         self._build_algorithm = build_algorithm
+        self._build_off_policy = build_off_policy
         self._artifacts = artifacts
         self._metrics = metrics
         self._device = device
@@ -94,9 +101,25 @@ class Worker:
     def _run_job(
         self, job: Job, held: HeldLease, scaler: ScalerClient
     ) -> tuple[StopReason, EvaluationResult | None]:
-        algorithm = self._build_algorithm(job)
+        if job.spec.open_rounds == 1:
+            algorithm = self._build_algorithm(job)
+            with self._training(job, held, scaler, algorithm) as (state, parts, _):
+                return RoundLoop(job, state, parts).run()
+        off_policy = self._build_off_policy(job)
+        with self._training(job, held, scaler, off_policy) as (state, overlapping, policies):
+            return AsyncLoop(job, state, overlapping, earlier_policies=policies).run()
+
+    @contextmanager
+    def _training(
+        self, job: Job, held: HeldLease, scaler: ScalerClient, algorithm: A
+    ) -> Iterator[tuple[RunState, TrainingParts[A], Mapping[int, bytes]]]:
+        """Bring the algorithm to where the job's newest checkpoint says it is, and wire the loop.
+
+        Yields:
+            Where training stands, what it works with, and policies that open rounds fetch.
+        """
         checkpoints = CheckpointStore(self._artifacts, job.job_id, keep=job.spec.checkpoint.keep)
-        state = _restore(checkpoints, algorithm)
+        state, policies = _restore(checkpoints, algorithm)
         record = RunRecord(self._artifacts, job.job_id)
         env_steps = record.begin(
             job,
@@ -115,17 +138,20 @@ class Worker:
 
         try:
             with self._connect_cache() as cache:
-                parts = TrainingParts(
-                    scaler=scaler,
-                    cache=cache,
-                    lease=held,
-                    algorithm=algorithm,
-                    checkpoints=checkpoints,
-                    record=record,
-                    observe=observe,
-                    max_reopenings=self._max_reopenings,
+                yield (
+                    state,
+                    TrainingParts(
+                        scaler=scaler,
+                        cache=cache,
+                        lease=held,
+                        algorithm=algorithm,
+                        checkpoints=checkpoints,
+                        record=record,
+                        observe=observe,
+                        max_reopenings=self._max_reopenings,
+                    ),
+                    policies,
                 )
-                return RoundLoop(job, state, parts).run()
         finally:
             board.close()
             self._artifacts.release(job.job_id)
@@ -178,12 +204,14 @@ class Worker:
             _LOG.exception("bill not written to the job's folder", extra={"job": job.job_id})
 
 
-def _restore(checkpoints: CheckpointStore, algorithm: Algorithm) -> RunState:
+def _restore(
+    checkpoints: CheckpointStore, algorithm: Algorithm | OffPolicyAlgorithm
+) -> tuple[RunState, Mapping[int, bytes]]:
     checkpoint = checkpoints.latest()
     if checkpoint is None:
-        return RunState(next_round=0, policy_version=0, curvature=None, previous=None)
+        return RunState(next_round=0, policy_version=0, curvature=None, previous=None), {}
     algorithm.load_state(checkpoint.arrays, checkpoint.scalars)
-    return checkpoint.run
+    return checkpoint.run, checkpoint.earlier_policies
 
 
 def _describe(error: Exception) -> str:

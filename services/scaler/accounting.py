@@ -42,8 +42,12 @@ def end_round(
     basis: CostBasis,
     clock: Clock,
     overhead_s: float = 0.0,
+    through: int | None = None,
 ) -> tuple[JobRecord, tuple[LedgerLine, ...]]:
-    """Close the time of the attempt under way; time outside any attempt is billed at once.
+    """Close the time of the attempts under way; time outside any attempt is billed at once.
+
+    Every second is billed to one attempt: to the oldest that ends. While rounds are under way and
+    none of them ends, time is carried on to the next that does.
 
     Args:
         record: The job.
@@ -52,21 +56,29 @@ def end_round(
         basis: Prices and sizes.
         clock: What bills time-based items.
         overhead_s: What opening that attempt's round took the learner.
+        through: Newest round that ends; None ends all.
     """
     since = now if record.accounted_until is None else record.accounted_until
     held_s = record.held_carry_s + max(0.0, now - since)
     timed = {"accounted_until": now, "held_carry_s": 0.0}
     waiting = [a for a in record.open_attempts if a.held_s is None]
-    if waiting:
+    ending = [a for a in waiting if through is None or a.round <= through]
+    if ending:
         closed = tuple(
-            a
-            if a.held_s is not None
-            else a.model_copy(
-                update={"learner_s": learner_s, "overhead_s": overhead_s, "held_s": held_s}
+            a.model_copy(
+                update={
+                    "learner_s": learner_s,
+                    "overhead_s": overhead_s,
+                    "held_s": held_s if a is ending[0] else 0.0,
+                }
             )
+            if any(a is ended for ended in ending)
+            else a
             for a in record.open_attempts
         )
         return record.model_copy(update={**timed, "open_attempts": closed}), ()
+    if waiting:
+        return record.model_copy(update={**timed, "held_carry_s": held_s}), ()
     record = record.model_copy(update=timed)
     if clock == "projected":
         return record, ()

@@ -19,7 +19,13 @@ from services.scaler.lambda_function import Execution, LambdaApiError, error_mes
 from services.scaler.problem import ApiError, invalid
 from services.scaler.quota import ConcurrencyQuota
 from shared.contracts import DescribeTask
-from shared.environment_spec import ContinuousActionSpec, EnvironmentSpec
+from shared.conv_layers import conv_layers
+from shared.environment_spec import (
+    ActionSpec,
+    ContinuousActionSpec,
+    DiscreteActionSpec,
+    EnvironmentSpec,
+)
 from shared.hyperparameters import resolve
 from shared.job_spec import EnvironmentRef, JobSpec
 from shared.problem import FieldError
@@ -27,12 +33,18 @@ from shared.problem import FieldError
 _MAX_KNOWN = 256
 _TRIES = 3
 _MB = 1024 * 1024
-_MAX_ENV_KWARGS_BYTES = 3000
-"""What a 4 KB event has left for them, all else at its longest."""
+_MAX_ENVIRONMENT_BYTES = 3000
+"""What a 4 KB event has left for keyword arguments and wrappers, all else at its longest."""
+MAX_TRAJECTORY_BYTES = 256 * _MB
+"""What the learner takes in at most, `shared.codec.DEFAULT_MAX_BYTES`, which needs numpy."""
 _SCALARS_PER_STEP = 10
 """Bytes per step of reward, log-probability and the two end marks."""
-_NAMED_FIELD = re.compile(r"(?:^|: )(env_id|env_kwargs(?:\.\w+)?)\b(.*)", re.DOTALL)
+_NAMED_FIELD = re.compile(
+    r"(?:^|: )(env_id|env_kwargs(?:\.\w+)?|wrappers(?:\.\w+)*)\b(.*)", re.DOTALL
+)
 """How the actor begins when it refuses an environment, as opposed to having broken."""
+_PROCESS_ENDED = "Runtime.ExitError"
+"""How Lambda reports a process that did not come back from an invocation."""
 
 
 class EnvironmentCatalogue:
@@ -53,7 +65,7 @@ class EnvironmentCatalogue:
         with self._lock:
             if key in self._known:
                 return self._known[key]
-        spec = _spec_of(self._ask(DescribeTask(env=env)))
+        spec = _spec_of(env.env_id, self._ask(DescribeTask(env=env)))
         with self._lock:
             if len(self._known) >= _MAX_KNOWN:
                 self._known.pop(next(iter(self._known)))
@@ -90,9 +102,7 @@ class Admission:
             ApiError: The job cannot run; 422 with every reason, or 503 when that is not known.
         """
         _check_event_size(spec)
-        environment = self._catalogue.describe(
-            EnvironmentRef(env_id=spec.env_id, env_kwargs=spec.env_kwargs)
-        )
+        environment = self._catalogue.describe(spec.environment_ref)
         try:
             limit = self._quota.limit()
         except LambdaApiError as error:
@@ -102,6 +112,7 @@ class Admission:
         errors = [
             *_concurrency_errors(spec, limit),
             *_memory_errors(spec, environment, self._cache_bytes),
+            *trajectory_errors(spec, environment),
             *budget_errors(spec, pricing),
         ]
         if errors:
@@ -110,23 +121,38 @@ class Admission:
 
 
 def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
-    """Return an upper bound of what a job's largest round keeps in the cache.
+    """Return an upper bound of what a job's open rounds, at their largest, keep in the cache.
 
-    Trajectories are counted uncompressed, with one extra observation per environment and episode
-    cut short left out; two versions of the policy and value networks are added.
+    Trajectories are counted uncompressed, stacked frames once each, with one extra observation per
+    environment and episode cut short left out; the policy and value networks are added once for
+    each open round and once for the next.
     """
     observation = environment.observation
     item = 1 if observation.dtype == "uint8" else 4
     observation_values = math.prod(observation.shape)
-    action = environment.action
-    outputs = len(action.low) * 2 if isinstance(action, ContinuousActionSpec) else action.n
-    action_bytes = 4 * len(action.low) if isinstance(action, ContinuousActionSpec) else 8
-    step_bytes = observation_values * item + action_bytes + _SCALARS_PER_STEP
+    action_bytes, outputs = _action_size(environment.action)
+    observation_bytes = observation_values * item // (observation.frame_stack or 1)
+    step_bytes = observation_bytes + action_bytes + _SCALARS_PER_STEP
     actor_bytes = step_bytes * (spec.steps_per_actor + spec.envs_per_actor)
-    widths = resolve(spec.algorithm, spec.preset, spec.hyperparameters).hidden_sizes
-    layers = (observation_values, *widths, outputs)
-    weights = sum((i + 1) * o for i, o in zip(layers[:-1], layers[1:], strict=True))
-    return spec.actors.max * actor_bytes + 2 * 4 * weights
+    rule = resolve(spec.algorithm, spec.preset, spec.hyperparameters, images=observation.is_image)
+    weights, inputs = 0, observation_values
+    widths = rule.hidden_sizes
+    if observation.is_image:
+        layers = conv_layers(rule.image_network, observation.shape)
+        weights, inputs, widths = layers.num_filter_weights, layers.num_flat, layers.dense
+    sizes = (inputs, *widths, outputs)
+    weights += sum((i + 1) * o for i, o in zip(sizes[:-1], sizes[1:], strict=True))
+    rounds = spec.open_rounds
+    return rounds * spec.actors.max * actor_bytes + (rounds + 1) * 4 * weights
+
+
+def _action_size(action: ActionSpec) -> tuple[int, int]:
+    """Return the bytes of one action on the wire and the most outputs a policy has for it."""
+    if isinstance(action, ContinuousActionSpec):
+        return 4 * len(action.low), 2 * len(action.low)
+    if isinstance(action, DiscreteActionSpec):
+        return 8, action.n
+    return 8 * len(action.num_choices), sum(action.num_choices)
 
 
 def budget_errors(
@@ -150,10 +176,17 @@ def budget_errors(
 
 
 def _check_event_size(spec: JobSpec) -> None:
-    size = len(json.dumps(spec.env_kwargs))
-    if size > _MAX_ENV_KWARGS_BYTES:
-        message = f"{size} bytes as JSON, at most {_MAX_ENV_KWARGS_BYTES} fit into an actor's event"
-        raise invalid(FieldError(field="env_kwargs", message=message))
+    wrappers = [wrapper.model_dump() for wrapper in spec.wrappers]
+    sizes = {
+        "env_kwargs": len(json.dumps(spec.env_kwargs)),
+        "wrappers": len(json.dumps(wrappers)),
+    }
+    size = sum(sizes.values())
+    if size > _MAX_ENVIRONMENT_BYTES:
+        message = (
+            f"{size} bytes as JSON, at most {_MAX_ENVIRONMENT_BYTES} fit into an actor's event"
+        )
+        raise invalid(FieldError(field=max(sizes, key=sizes.__getitem__), message=message))
 
 
 def _concurrency_errors(spec: JobSpec, limit: int) -> list[FieldError]:
@@ -170,6 +203,21 @@ def _concurrency_errors(spec: JobSpec, limit: int) -> list[FieldError]:
     ]
 
 
+def trajectory_errors(spec: JobSpec, environment: EnvironmentSpec) -> list[FieldError]:
+    """Return the error of observations that no learner would take in."""
+    observation = environment.observation
+    item = 1 if observation.dtype == "uint8" else 4
+    num_observations = spec.steps_per_actor + spec.envs_per_actor
+    needed = math.prod(observation.shape) * item * num_observations
+    if needed <= MAX_TRAJECTORY_BYTES:
+        return []
+    message = (
+        f"{spec.steps_per_actor} steps have {needed / _MB:.0f} MB of observations, a trajectory "
+        f"may have {MAX_TRAJECTORY_BYTES / _MB:.0f} MB; lower steps_per_actor"
+    )
+    return [FieldError(field="steps_per_actor", message=message)]
+
+
 def _memory_errors(
     spec: JobSpec, environment: EnvironmentSpec, cache_bytes: int
 ) -> list[FieldError]:
@@ -180,12 +228,16 @@ def _memory_errors(
         FieldError(
             field="steps_per_actor",
             message=(
-                f"a round of {spec.actors.max} actors with {spec.steps_per_actor} steps may take "
-                f"{needed / _MB:.0f} MB, the cache has {cache_bytes / _MB:.0f} MB; lower "
+                f"{_rounds(spec)} of {spec.actors.max} actors with {spec.steps_per_actor} steps "
+                f"may take {needed / _MB:.0f} MB, the cache has {cache_bytes / _MB:.0f} MB; lower "
                 "steps_per_actor or actors.max, or use a larger cache (NITRO_CACHE_MEMORY_MB)"
             ),
         )
     ]
+
+
+def _rounds(spec: JobSpec) -> str:
+    return "a round" if spec.open_rounds == 1 else f"{spec.open_rounds} open rounds"
 
 
 def _refused_field(execution: Execution) -> FieldError | None:
@@ -198,7 +250,7 @@ def _refused_field(execution: Execution) -> FieldError | None:
     return FieldError(field=named.group(1), message=named.group(1) + named.group(2))
 
 
-def _spec_of(execution: Execution) -> EnvironmentSpec:
+def _spec_of(env_id: str, execution: Execution) -> EnvironmentSpec:
     if execution.kind == "done":
         try:
             return EnvironmentSpec.model_validate_json(execution.payload)
@@ -210,7 +262,10 @@ def _spec_of(execution: Execution) -> EnvironmentSpec:
     refused = _refused_field(execution)
     if refused is not None:
         raise invalid(refused)
+    if execution.kind == "failed" and _PROCESS_ENDED in execution.reason:
+        message = f"env_id {env_id!r} ended the actor's process each time: {execution.reason}"
+        raise invalid(FieldError(field="env_id", message=message))
     raise ApiError(
         HTTPStatus.SERVICE_UNAVAILABLE,
-        f"the actor function cannot be asked about the environment: {execution.reason}",
+        f"the actor function cannot be asked about env_id {env_id!r}: {execution.reason}",
     )

@@ -6,7 +6,7 @@ the plan's `reason`.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from services.scaler.boosting import convexity_ratio
 from services.scaler.budget import (
@@ -40,6 +40,8 @@ class Concurrency:
     running_jobs: int
     others_in_flight: int
     """Invocations of other jobs under way."""
+    own_in_flight: int = 0
+    """Invocations of the job's other open rounds under way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,10 @@ class Situation:
     pricing: RoundPricing
     quorum_share: float
     history: ScalingHistory
+    ended: tuple[StopReason, str] | None = None
+    """Why the job ends, where an earlier plan has said so already."""
+    awaits_others: bool = False
+    """Whether other rounds are open: should the job end, its final evaluation comes after them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +84,13 @@ class Decision:
     reserve_usd: float
     memory: NoiseMemory | None
     """For the next round's decision."""
+    awaits_others: bool = False
+    """The job ends, but not with this plan: other rounds are open."""
 
 
 def decide_round(situation: Situation) -> Decision:
     """Return what to do about the round a learner asked for."""
-    stop = stop_reason(situation.spec.stop, situation.standing)
+    stop = situation.ended or stop_reason(situation.spec.stop, situation.standing)
     scaling = _scaling_decision(situation)
     if stop is not None:
         return _end(situation, stop[0], stop[1], scaling)
@@ -92,6 +100,7 @@ def decide_round(situation: Situation) -> Decision:
         limit=concurrency.limit,
         running_jobs=concurrency.running_jobs,
         others_in_flight=concurrency.others_in_flight,
+        own_in_flight=concurrency.own_in_flight,
     )
     affordable = affordable_round(
         situation.spec,
@@ -104,9 +113,10 @@ def decide_round(situation: Situation) -> Decision:
         return _end(situation, "budget", affordable.note, scaling)
     quota_note = ""
     if allowed < scaling.num_actors:
+        in_flight = concurrency.others_in_flight + concurrency.own_in_flight
         quota_note = (
             f"concurrency: {scaling.num_actors} actors cut to {allowed} of {concurrency.limit} "
-            f"shared by {concurrency.running_jobs} jobs, {concurrency.others_in_flight} in flight"
+            f"shared by {concurrency.running_jobs} jobs, {in_flight} in flight"
         )
     before = situation.history.switched_from
     switched = f"scaling changed from {before}" if before else ""
@@ -178,6 +188,10 @@ def _scaling_decision(situation: Situation) -> ScalingDecision:
 
 
 def _end(situation: Situation, stop: StopReason, why: str, scaling: ScalingDecision) -> Decision:
+    if situation.awaits_others:
+        nothing = Affordable(num_actors=0, num_evaluations=0, reserve_usd=0.0, note="")
+        waiting = _decision(situation, nothing, scaling, stop, (why,))
+        return replace(waiting, awaits_others=True)
     closing = affordable_closing(
         situation.spec,
         situation.pricing,

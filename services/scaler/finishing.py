@@ -85,7 +85,12 @@ class FinishDesk:
             price_table=basis.prices.name,
             projected_wall_s=record.projected_wall_s,
             serverful=self._serverful(record, basis),
-            assumptions=assumptions(basis, self._parts.clock, self._parts.learner_instance),
+            assumptions=assumptions(
+                basis,
+                self._parts.clock,
+                self._parts.learner_instance,
+                open_rounds=record.job.spec.open_rounds,
+            ),
         )
 
     def _serverful(self, record: JobRecord, basis: CostBasis) -> tuple[ServerfulCost, ...]:

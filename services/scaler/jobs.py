@@ -24,6 +24,7 @@ from services.scaler.store.base import (
     Change,
     IdempotencyEntry,
     JobRecord,
+    RoundEntry,
     Store,
     VersionConflictError,
     change_job,
@@ -176,13 +177,12 @@ class JobBook:
         record = self._record(job_id)
         if record.job.status not in FINISHED:
             raise conflict(f"job {job_id} is {record.job.status}: stop it first")
-        last = self._store.last_round(job_id)
-        newest = -1 if last is None else last.round
-        version = 0 if last is None else last.last.plan.policy_version
+        entries = self._newest_rounds(job_id, record.job.spec.open_rounds + 1)
+        versions = {entry.last.plan.policy_version for entry in entries} or {0}
         self._forget_keys(
             job_id,
-            rounds=range(max(0, newest - 1), newest + 1),
-            versions=range(max(0, version - 1), version + 2),
+            rounds=[entry.round for entry in entries],
+            versions=sorted(versions | {max(versions) + 1}),
         )
         self._parts.files.delete_job(job_id)
         self._store.delete(job_id)
@@ -200,12 +200,14 @@ class JobBook:
     def _resumed(self, record: JobRecord, spec: JobSpec) -> Change:
         """Return the change that queues a job again.
 
-        A round without a result is marked: the next learner either goes on behind it, if the last
-        one got as far as its checkpoint, or asks for it again and has it planned afresh.
+        Rounds without a result are marked: the next learner either goes on behind them, if the last
+        one got as far as their checkpoint, or asks for them again and has them planned afresh.
         """
-        last = self._store.last_round(record.job.job_id)
-        unfinished = last is not None and last.result is None
-        marked = (last.model_copy(update={"abandoned": True}),) if last and unfinished else ()
+        marked = tuple(
+            entry.model_copy(update={"abandoned": True})
+            for entry in self._newest_rounds(record.job.job_id, spec.open_rounds)
+            if entry.result is None
+        )
         self._forget_keys(record.job.job_id, rounds=())
         job = record.job.model_copy(
             update={
@@ -223,6 +225,13 @@ class JobBook:
             "queued_at": self._parts.now(),
         }
         return Change(record=record.model_copy(update=updated), rounds=marked)
+
+    def _newest_rounds(self, job_id: str, number: int) -> list[RoundEntry]:
+        """Return the newest rounds, in order."""
+        last = self._store.last_round(job_id)
+        if last is None or number == 1:
+            return [] if last is None else [last]
+        return self._store.rounds(job_id, first=max(0, last.round + 1 - number), limit=number)
 
     def _check_resumable(self, record: JobRecord, spec: JobSpec) -> None:
         errors = []

@@ -19,7 +19,7 @@ from services.scaler.store.base import AttemptKey, LaunchOutcome
 from shared.cache import CacheError
 from shared.contracts import LaunchCounts, RolloutTask, RoundPlan
 from shared.costs import projected_duration_s
-from shared.job_spec import EnvironmentRef, JobSpec
+from shared.job_spec import JobSpec
 from shared.seeds import actor_seed
 
 _LOG = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class LaunchOrder:
             attempt=plan.attempt,
             actor_index=actor_index,
             policy_version=plan.policy_version,
-            env=EnvironmentRef(env_id=spec.env_id, env_kwargs=spec.env_kwargs),
+            env=spec.environment_ref,
             steps=spec.steps_per_actor,
             num_envs=spec.envs_per_actor if mode == "sample" else 1,
             seed=actor_seed(spec.seed, mode=mode, round_index=plan.round, actor_index=actor_index),

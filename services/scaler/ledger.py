@@ -71,6 +71,7 @@ def settle(attempt: OpenAttempt, basis: CostBasis, clock: Clock) -> Settlement |
         launch_s=outcome.counts.launch_s or 0.0,
         overhead_s=attempt.overhead_s,
         deadline_s=math.inf if attempt.deadline_s is None else attempt.deadline_s,
+        open_rounds=attempt.open_rounds,
     )
     projected_s = serverless_round_s(measured, basis)
     billed_s = held_s if clock == "wall" else projected_s
@@ -115,7 +116,9 @@ def by_item(lines: Iterable[LedgerLine]) -> dict[LedgerItem, float]:
     return sums
 
 
-def assumptions(basis: CostBasis, clock: Clock, learner_instance: str) -> tuple[str, ...]:
+def assumptions(
+    basis: CostBasis, clock: Clock, learner_instance: str, *, open_rounds: int = 1
+) -> tuple[str, ...]:
     """Return in words what a bill takes for granted."""
     prices, *projected = projection_assumptions(basis)
     measured = (
@@ -123,10 +126,15 @@ def assumptions(basis: CostBasis, clock: Clock, learner_instance: str) -> tuple[
         "lease to the end of the job.",
         "Actor durations are the billed durations Lambda reports.",
     )
+    overlap = (
+        f"{open_rounds} rounds are open at a time: each is billed its share of that time, and "
+        "never less than the learner's.",
+    )
     return (
         prices,
         f"The learner is billed as one {learner_instance}.",
         *(measured if clock == "wall" else projected),
+        *(overlap if clock == "projected" and open_rounds > 1 else ()),
         "An invocation whose end is unknown is billed as two executions up to the time-out.",
         "Provisioned concurrency is billed by the second, although AWS rounds the time it is "
         "configured up to 5 minutes.",

@@ -51,12 +51,20 @@ class ConcurrencyQuota:
             _LOG.warning("concurrency limit not known", extra={"why": str(error)})
 
 
-def granted(requested: int, *, limit: int | None, running_jobs: int, others_in_flight: int) -> int:
+def granted(
+    requested: int,
+    *,
+    limit: int | None,
+    running_jobs: int,
+    others_in_flight: int,
+    own_in_flight: int = 0,
+) -> int:
     """Return how many actors a job may launch.
 
-    A job may always have its even share of the limit, and more while others leave it unused.
+    A job may always have its even share of the limit, and more while others leave it unused; its
+    rounds that are still in flight count against it. One actor is always granted.
     """
     if limit is None:
         return requested
     share = max(limit // max(1, running_jobs), limit - others_in_flight)
-    return max(1, min(requested, share))
+    return max(1, min(requested, share - own_in_flight))

@@ -38,6 +38,8 @@ def rewound(
     )
     undone = sum(entry.result.env_steps for entry in again if entry.result is not None)
     env_steps = max(0, job.progress.env_steps - undone)
-    progress = job.progress.model_copy(update={"rounds": round_index, "env_steps": env_steps})
+    # Fewer than `round_index` when the result of a round before it has not been told yet.
+    done = min(job.progress.rounds, round_index)
+    progress = job.progress.model_copy(update={"rounds": done, "env_steps": env_steps})
     record = record.model_copy(update={"job": job.model_copy(update={"progress": progress})})
     return record, store.round(job.job_id, round_index - 1)

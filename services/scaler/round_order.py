@@ -2,8 +2,12 @@
 
 Who asks holds the lease, so whatever is out of order is a 422, which ends the job, and never a
 409, which tells a learner that somebody else has it.
+
+A job keeps `open_rounds` rounds open: one, or several when its algorithm learns off-policy. Round
+k is asked for when round `k - open_rounds` is over and brings its result; the first bring none.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,29 +27,50 @@ class Place:
 
 
 def place(
-    last: RoundEntry | None, round_index: int, request: RoundRequest, *, max_attempts: int
+    last: RoundEntry | None,
+    round_index: int,
+    request: RoundRequest,
+    *,
+    max_attempts: int,
+    open_rounds: int = 1,
+    near: Sequence[RoundEntry] = (),
 ) -> Place:
-    """Return what a round request asks for, given the newest round.
+    """Return what a round request asks for.
 
-    A round is the one after the newest, or the newest again: the same attempt gets the same answer,
-    the attempt after it reopens the round. A learner that has just taken the job may go back to a
-    round that is over, which is where its newest checkpoint says it is.
+    A round is the one after the newest, or an open one again: the same attempt gets the same
+    answer, the attempt after it reopens the round (where one round is open at a time). A learner
+    that has just taken the job may go back to a round that is over, which is where its newest
+    checkpoint says it is.
+
+    Args:
+        last: The newest round.
+        round_index: The round asked for.
+        request: What the learner says.
+        max_attempts: Most launches of a round.
+        open_rounds: Rounds the job keeps open at a time.
+        near: The round asked for and the `open_rounds` before it, as far as there are any; not
+            needed where one round is open at a time.
 
     Raises:
         ApiError: 422 when the round or attempt is out of order, fields contradict or there have
             been too many attempts.
     """
     newest = -1 if last is None else last.round
-    if request.previous is not None and request.previous.round != round_index - 1:
-        raise _wrong("previous.round", f"{request.previous.round} is not {round_index - 1}")
-    if last is not None and _goes_back(last, round_index, request):
+    if request.previous is not None and request.previous.round != round_index - open_rounds:
+        raise _wrong(
+            "previous.round", f"{request.previous.round} is not {round_index - open_rounds}"
+        )
+    asked = next((entry for entry in (last, *near) if entry and entry.round == round_index), None)
+    if last is not None and _goes_back(last, asked, round_index, request):
         return Place(kind="rewind")
-    if last is not None and round_index == newest:
-        return _same_round(last, request, max_attempts)
+    if open_rounds > 1 and request.attempt:
+        raise _wrong("attempt", f"{request.attempt}: overlapping rounds are not launched again")
+    if asked is not None and (asked is last or asked.result is None):
+        return _same_round(asked, request, max_attempts)
     if round_index != newest + 1:
         expected = f"{newest} or {newest + 1}" if last is not None else "0"
         raise _wrong("round", f"{round_index} is out of order: expected {expected}")
-    if last is not None and last.last.plan.stop is not None:
+    if last is not None and num_stops(last, near, before=round_index) >= open_rounds:
         raise _wrong(
             "round",
             f"{round_index} is out of order: round {newest} ended the job ({last.last.plan.stop})",
@@ -55,9 +80,21 @@ def place(
     return Place(kind="new")
 
 
-def _goes_back(last: RoundEntry, round_index: int, request: RoundRequest) -> bool:
-    ended = last.result is not None or last.abandoned
-    over = round_index < last.round or (round_index == last.round and ended)
+def num_stops(last: RoundEntry | None, near: Sequence[RoundEntry], *, before: int) -> int:
+    """Return how many plans in a row, up to the one before a round, say that the job ends."""
+    stops = {entry.round for entry in (last, *near) if entry and entry.last.plan.stop is not None}
+    count = 0
+    while before - 1 - count in stops:
+        count += 1
+    return count
+
+
+def _goes_back(
+    last: RoundEntry, asked: RoundEntry | None, round_index: int, request: RoundRequest
+) -> bool:
+    if round_index > last.round:
+        return False
+    over = asked is None or asked.result is not None or asked.abandoned
     just_taken = all(attempt.lease_id != request.lease_id for attempt in last.attempts)
     return over and just_taken and request.attempt == 0
 

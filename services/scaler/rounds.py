@@ -37,6 +37,7 @@ from services.scaler.round_record import (
     with_counts,
     with_result,
 )
+from services.scaler.rounds_before import RoundsBefore, rounds_near
 from services.scaler.scaling_history import scaling_history
 from services.scaler.stopping import Standing
 from services.scaler.store.base import (
@@ -105,8 +106,17 @@ class RoundDesk:
         def decide(record: JobRecord) -> Change | None:
             answers.clear()
             held_lease(record, request.lease_id)
+            open_rounds = record.job.spec.open_rounds
             last = self._store.last_round(job_id)
-            where = place(last, round_index, request, max_attempts=parts.max_attempts)
+            near = rounds_near(self._store, job_id, round_index, open_rounds)
+            where = place(
+                last,
+                round_index,
+                request,
+                max_attempts=parts.max_attempts,
+                open_rounds=open_rounds,
+                near=near,
+            )
             if where.stored is not None:
                 answers.append(Answer(plan=self._aged(where.stored), order=None))
                 return None
@@ -115,8 +125,14 @@ class RoundDesk:
                 record, last = rewound(
                     self._store, parts.board, record, newest=last.round, round_index=round_index
                 )
-            reopened = last if where.kind == "reopen" else None
-            change, answer = self._planned(record, round_index, request, last, reopened)
+            seen = RoundsBefore(
+                round_index=round_index,
+                open_rounds=open_rounds,
+                last=last,
+                near=near,
+                reopened=where.kind == "reopen",
+            )
+            change, answer = self._planned(record, round_index, request, seen)
             answers.append(answer)
             return replace(change, forget_rounds_from=round_index) if back else change
 
@@ -165,14 +181,13 @@ class RoundDesk:
         record: JobRecord,
         round_index: int,
         request: RoundRequest,
-        last: RoundEntry | None,
-        reopened: RoundEntry | None,
+        seen: RoundsBefore,
     ) -> tuple[Change, Answer]:
         now = self._parts.now()
         basis = job_basis(self._parts.basis, record)
-        ended = None if reopened else last
-        record, lines = self._close_previous(record, request, ended, basis, now)
-        situation = self._situation(record, round_index, request, ended, now)
+        reopened, ended = seen.reopening, seen.ended
+        record, lines = self._close_previous(record, request, seen, basis, now)
+        situation = self._situation(record, request, seen, now)
         decision = _reopening(situation, reopened, request) if reopened else decide_round(situation)
         settled = (*self._store.lines(record.job.job_id, skip=record.reported_lines), *lines)
         plan = round_plan(record, round_index, request, decision, settled)
@@ -199,12 +214,12 @@ class RoundDesk:
         self,
         record: JobRecord,
         request: RoundRequest,
-        ended: RoundEntry | None,
+        seen: RoundsBefore,
         basis: CostBasis,
         now: float,
     ) -> tuple[JobRecord, tuple[LedgerLine, ...]]:
         """Book the time of the attempt that ends with this request, and what it achieved."""
-        learner_s = overhead_s = 0.0
+        learner_s, overhead_s, ended = 0.0, 0.0, seen.ended
         if ended is not None:
             learner_s = learner_seconds(request.previous, self._parts.learner_allowance_s)
             overhead_s = overhead_seconds(request.previous)
@@ -216,6 +231,7 @@ class RoundDesk:
             now=now,
             basis=basis,
             clock=clock,
+            through=seen.through,
         )
         record, settled = settle_ready(record, basis, clock)
         if ended is not None and ended.result is None:
@@ -230,12 +246,11 @@ class RoundDesk:
     def _situation(
         self,
         record: JobRecord,
-        round_index: int,
         request: RoundRequest,
-        ended: RoundEntry | None,
+        seen: RoundsBefore,
         now: float,
     ) -> Situation:
-        parts, job = self._parts, record.job
+        parts, job, round_index = self._parts, record.job, seen.round_index
         started = now if record.wall_started_at is None else record.wall_started_at
         return Situation(
             spec=job.spec,
@@ -255,6 +270,9 @@ class RoundDesk:
                 limit=parts.quota.known,
                 running_jobs=self._store.count(("running", "stopping")),
                 others_in_flight=parts.launches.in_flight(but=job.job_id),
+                own_in_flight=(
+                    parts.launches.in_flight(only=job.job_id) if seen.open_rounds > 1 else 0
+                ),
             ),
             pricing=RoundPricing(
                 basis=job_basis(parts.basis, record),
@@ -262,12 +280,19 @@ class RoundDesk:
                 learner_allowance_s=max(parts.learner_allowance_s, 2 * record.longest_learner_s),
             ),
             quorum_share=parts.quorum_share,
-            history=scaling_history(self._store, job, round_index, ended=ended, request=request),
+            history=scaling_history(self._store, job, seen, request),
+            ended=seen.stop,
+            awaits_others=seen.num_stops < seen.open_rounds - 1,
         )
 
     def _reserved(
         self, record: JobRecord, order: LaunchOrder, decision: Decision, now: float
     ) -> JobRecord:
+        started = now if record.wall_started_at is None else record.wall_started_at
+        updated = {"reported_lines": record.num_lines, "wall_started_at": started}
+        if decision.awaits_others:
+            # Nothing is launched, and the time until the next request is that of an open round.
+            return record.model_copy(update=updated)
         warm = min(self._parts.warm(), order.size)
         attempt = OpenAttempt(
             round=order.plan.round,
@@ -278,15 +303,14 @@ class RoundDesk:
             warm=warm,
             cold=max(0, order.size - max(warm, record.environments)),
             deadline_s=decision.deadline_s,
+            open_rounds=1 if decision.stop else record.job.spec.open_rounds,
             outcome=None if order.size else NOTHING_LAUNCHED,
         )
-        started = now if record.wall_started_at is None else record.wall_started_at
         return record.model_copy(
             update={
+                **updated,
                 "open_attempts": (*record.open_attempts, attempt),
                 "environments": max(record.environments, order.size),
-                "reported_lines": record.num_lines,
-                "wall_started_at": started,
             }
         )
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from statistics import fmean
 
+from services.scaler.rounds_before import RoundsBefore
 from services.scaler.scaling.base import PastRound, ScalingHistory
 from services.scaler.scaling.registry import scaling_policy
 from services.scaler.store.base import RoundEntry, Store
@@ -12,24 +13,25 @@ from shared.jobs import Job
 
 
 def scaling_history(
-    store: Store, job: Job, round_index: int, *, ended: RoundEntry | None, request: RoundRequest
+    store: Store, job: Job, seen: RoundsBefore, request: RoundRequest
 ) -> ScalingHistory:
     """Return the policy in force in a round, and what it looks at.
 
     Args:
         store: Where the rounds are.
         job: Whose.
-        round_index: The round to decide about.
-        ended: The round before, None before the first round or when one is launched again.
-        request: Brings the result of `ended`, which is not stored yet.
+        seen: The round to decide about, and those before it.
+        request: Brings the result of the round that ends with it, which is not stored yet.
     """
+    round_index, ended = seen.round_index, seen.ended
+    newest = None if seen.reopened else seen.last
     in_force = job.scaling_of(round_index)
     policy = scaling_policy(in_force)
     return ScalingHistory(
         policy=in_force,
         ratios=tuple(store.ratios(job.job_id, before=round_index, limit=policy.num_ratios)),
         past=_past(store, job.job_id, round_index, policy.num_rounds, ended, request),
-        memory=None if ended is None else ended.memory,
+        memory=None if newest is None else newest.memory,
         switched_from=job.switched_from(round_index),
     )
 

@@ -5,7 +5,15 @@ from pathlib import Path
 import pytest
 
 from benchmarks.contestant import Contestant, ContestantError
-from benchmarks.peers import PeerError, PeerSettings, peer_python, requirements
+from benchmarks.peers import (
+    RLLIB,
+    SAMPLE_FACTORY,
+    Peer,
+    PeerError,
+    PeerSettings,
+    peer_python,
+    requirements,
+)
 
 ECHO = """
 import json, os, sys
@@ -84,3 +92,16 @@ def test_peers_get_our_versions_without_local_suffix() -> None:
     assert f"gymnasium[mujoco]=={installed}" in requirements()
     assert "torch==2.13.0" in requirements()
     assert "stable-baselines3==2.9.2" in requirements()
+
+
+@pytest.mark.parametrize("peer", [SAMPLE_FACTORY, RLLIB])
+def test_every_peer_has_an_environment_and_a_variable_of_its_own(
+    tmp_path: Path, peer: Peer
+) -> None:
+    settings = PeerSettings.model_validate({peer.variable: Path(sys.executable)})
+    assert peer_python(settings, environment=tmp_path, peer=peer) == Path(sys.executable)
+    missing = PeerSettings.model_validate({peer.variable: tmp_path / "python"})
+    with pytest.raises(PeerError, match=rf"{peer.variable} is .*, which is no file"):
+        peer_python(missing, environment=tmp_path, peer=peer)
+    assert peer.script.is_file()
+    assert "torch==2.13.0" in peer.requirements()

@@ -4,9 +4,9 @@ import torch
 from benchmarks import pyhessian_kind
 from services.learner.batch import TrainingBatch
 from services.learner.networks import build_network
-from services.learner.surrogate import PolicySurrogate
+from services.learner.surrogate import policy_surrogate
 from shared.environment_spec import ContinuousActionSpec, EnvironmentSpec, ObservationSpec
-from shared.hyperparameters import PpoHyperparameters
+from shared.ppo_hyperparameters import PpoHyperparameters
 
 ENVIRONMENT = EnvironmentSpec(
     env_id="Test-v0",
@@ -32,7 +32,7 @@ def test_finds_both_ends_of_the_dense_hessian() -> None:
         outputs=network.policy_outputs(observation),
         behaviour_log_prob=nothing,
     )
-    surrogate = PolicySurrogate(
+    surrogate = policy_surrogate(
         network, observation=observation, action=batch.action, advantage=batch.advantage
     )
     rows = [surrogate.hessian_product(row).clone() for row in torch.eye(surrogate.size)]

@@ -23,7 +23,7 @@ SETTINGS: dict[str, type[BaseSettings]] = {
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(
     (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 )["services"]
-_VARIABLE = re.compile(r"^(?:ENV|   ) ?(NITRO_\w+)=(\S+)", re.MULTILINE)
+_VARIABLE = re.compile(r"^(?:ENV|   ) ?(NITRO_\w+)=([^\s$]\S*)", re.MULTILINE)
 
 
 def variables(deployable: str) -> dict[str, str]:

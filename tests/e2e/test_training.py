@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 from safetensors.numpy import load
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -96,11 +97,17 @@ def test_a_learner_killed_at_round_7_and_started_again_ends_with_the_same_weight
     assert final_weights(runs_dir, job_id) == final_weights(runs_dir, whole.job_id)
 
 
+@pytest.mark.parametrize("preset", ["paper", "standard"])
 def test_a_stopped_job_resumes_to_the_same_weights(
-    client: NitroClient, system: LocalSystem, runs_dir: Path
+    preset: str, client: NitroClient, system: LocalSystem, runs_dir: Path
 ) -> None:
-    spec = tiny(seed=5, stop={"max_rounds": 10})
+    spec = tiny(seed=5, preset=preset, stop={"max_rounds": 10})
     whole = train(client, spec)
+    for k, line in enumerate(timeless_rounds(runs_dir, whole.job_id)[:-1]):
+        stats = line["result"]["stats"]
+        assert stats["behaviour_log_prob_error"] < 1e-5
+        decayed = 0.003 * (1 - k / 10) if preset == "standard" else 0.003
+        assert stats["learning_rate"] == pytest.approx(decayed)
     job_id = client.submit(spec).job_id
     wait_until(client, job_id, lambda job: job.progress.rounds >= 3, system)
     client.stop(job_id)
@@ -118,25 +125,3 @@ def test_checkpoints_are_plain_safetensors(client: NitroClient, runs_dir: Path) 
     _, state, _ = final_weights(runs_dir, job.job_id)
     arrays = load(state)
     assert arrays["network.policy.0.weight"].shape == (32, 4)
-
-
-def test_cartpole_is_learned(client: NitroClient) -> None:
-    spec = tiny(
-        seed=1,
-        steps_per_actor=256,
-        actors={"min": 8, "max": 8},
-        scaling={"policy": "fixed", "num_actors": 8},
-        hyperparameters={
-            "learning_rate": 0.001,
-            "num_epochs": 10,
-            "gae_lambda": 0.95,
-            "hidden_sizes": [64, 64],
-            "value_clip": 10000.0,
-        },
-        stop={"max_rounds": 40, "target_return": 475},
-        evaluation={"every_rounds": 5, "episodes": 5},
-    )
-    job = train(client, spec)
-    assert job.stop_reason == "target_return", job.progress
-    assert job.progress.best_return is not None
-    assert job.progress.best_return >= 475

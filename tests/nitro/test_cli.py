@@ -16,6 +16,7 @@ COMMANDS = [
     ["evaluate"],
     ["plot"],
     ["doctor"],
+    ["presets"],
     ["jobs", "list"],
     ["jobs", "show"],
     ["jobs", "stop"],
@@ -51,6 +52,23 @@ def test_help_loads_no_heavy_library() -> None:
     loaded = {line.rpartition("|")[2].strip().split(".")[0] for line in run.stderr.splitlines()}
     assert "typer" in loaded
     assert not loaded & {"matplotlib", "httpx", "numpy", "torch", "gymnasium", "yaml"}
+
+
+def test_presets_prints_values_with_their_sources() -> None:
+    result = nitro("presets", "ppo", "--preset", "standard", "--json")
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)[0]["hyperparameters"]
+    assert {"name": "clip", "value": 0.2, "source": "CleanRL"}.items() <= rows[6].items()
+    assert "CleanRL" in nitro("presets", "ppo").output
+    refused = nitro("presets", "trpo")
+    assert refused.exit_code == EXIT_USAGE
+    assert "ALGORITHM: must be one of" in refused.output
+
+
+def test_a_preset_is_chosen_by_option() -> None:
+    job = json.loads(nitro("train", "Hopper-v4", "--preset", "standard", "--dry-run").stdout)
+    assert job["preset"] == "standard"
+    assert job["hyperparameters"]["observation_normalisation"] is True
 
 
 def test_a_dry_run_prints_the_job_and_starts_nothing(tmp_path: Path) -> None:

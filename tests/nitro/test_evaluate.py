@@ -6,48 +6,9 @@ import pytest
 
 from nitro.errors import CommandError
 from nitro.evaluate import evaluate_run
-from services.learner.checkpoint import Checkpoint, CheckpointStore, RunState
-from shared import codec
-from shared.artifacts import LocalArtifacts
-from shared.policy import POLICY_FORMAT
 from shared.seeds import actor_seed
+from tests.nitro.checkpoints import LEFT, RIGHT, stubborn_policy, write_checkpoint
 from tests.nitro.synthetic_run import JOB_ID, job
-
-LEFT, RIGHT = 0, 1
-
-
-def stubborn_policy(action: int) -> bytes:
-    """A network that always prefers one of CartPole's two actions."""
-    bias = np.zeros(2, np.float32)
-    bias[action] = 1.0
-    return codec.encode(
-        {"policy.0.weight": np.zeros((2, 4), np.float32), "policy.0.bias": bias},
-        {
-            "format": POLICY_FORMAT,
-            "network": "mlp",
-            "activation": "tanh",
-            "distribution": "categorical",
-            "log_std": "none",
-        },
-    )
-
-
-def write_checkpoint(runs_dir: Path, *, next_round: int, policy: bytes) -> Path:
-    folder = runs_dir / JOB_ID
-    folder.mkdir(exist_ok=True)
-    spec = job().spec.model_copy(update={"env_id": "CartPole-v1"})
-    (folder / "job.json").write_text(job(spec=spec).model_dump_json())
-    CheckpointStore(LocalArtifacts(runs_dir), JOB_ID, keep=3).save(
-        Checkpoint(
-            run=RunState(
-                next_round=next_round, policy_version=next_round, curvature=None, previous=None
-            ),
-            arrays={},
-            scalars={},
-            policy=policy,
-        )
-    )
-    return folder
 
 
 def played(action: int, *, version: int, episodes: int, seed: int) -> list[float]:

@@ -1,3 +1,4 @@
+import json
 import struct
 from pathlib import Path
 
@@ -36,6 +37,21 @@ def test_a_run_without_scores_evaluations_or_bill_is_drawn(tmp_path: Path) -> No
     target = tmp_path / "elsewhere" / "picture.png"
     assert draw(read_run(folder), target) == target
     assert size(target)[0] > 1000
+
+
+def test_policy_lag_has_a_panel_of_its_own_where_rounds_overlap(tmp_path: Path) -> None:
+    plain = size(draw(read_run(write_run(tmp_path, rounds=3))))
+    folder = tmp_path / "overlapping"
+    folder.mkdir()
+    run = write_run(folder, rounds=3)
+    lines = [json.loads(text) for text in (run / "rounds.jsonl").read_text().splitlines()]
+    for line in lines:
+        if line["result"]:
+            line["result"]["stats"] |= {"policy_lag_mean": 1.5, "policy_lag_max": 3.0}
+    (run / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    width, height = size(draw(read_run(run)))
+    assert width == plain[0]
+    assert height > plain[1]
 
 
 def test_a_run_without_a_finished_round_is_not_drawn(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from nitro.spec_file import (
     known_fields,
     parse_actors,
 )
-from shared.hyperparameters import PpoHyperparameters
 from shared.job_spec import JobSpec
+from shared.ppo_hyperparameters import PpoHyperparameters
 from shared.scaling_spec import FixedScaling
 
 

@@ -40,6 +40,7 @@ KEYS = [
     "projected",
     "serverful",
     "actors_per_round",
+    "dropped_episodes",
     "run_dir",
 ]
 RECORDS = (
@@ -67,6 +68,19 @@ def test_a_job_that_evaluates_nothing_has_no_returns() -> None:
 
 def test_the_round_that_only_stops_launches_no_actors() -> None:
     assert summarise(job(rounds=2), RECORDS, COST, run_dir=None).actors_per_round == [64, 9]
+
+
+def test_dropped_episodes_are_warned_about() -> None:
+    broken = (
+        RoundRecord(plan=plan(i), result=result(i, dropped_episodes=i), cost_usd=0.0)
+        for i in range(3)
+    )
+    summary = summarise(job(), list(broken), COST, run_dir=None)
+    assert summary.dropped_episodes == 3
+    console = Console(file=io.StringIO(), width=200)
+    console.print(summary_table(summary, error=None, picture=None))
+    assert isinstance(console.file, io.StringIO)
+    assert "3 episodes were dropped and rolled out again" in console.file.getvalue()
 
 
 def test_json_has_exactly_the_documented_keys() -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from shared.envs import UnsupportedEnvironment, describe
+from shared.envs import describe
 from shared.job_spec import EnvironmentRef
+from shared.spaces import UnsupportedEnvironment
 from tests.services.scaler.running import Scaler
 
 NAMES = [
@@ -107,6 +108,22 @@ def test_a_keyword_argument_is_a_scalar(attacked: Scaler, value: object) -> None
 def test_a_keyword_has_a_plain_name(attacked: Scaler, name: str) -> None:
     answer = attacked.http.post("/v1/jobs", json={"env_kwargs": {name: 1}})
     assert answer.status_code == 422
+
+
+@pytest.mark.parametrize("name", ["os:system", "../x", "a/b", "__import__('os')", ""])
+def test_a_wrapper_has_a_plain_name(attacked: Scaler, name: str) -> None:
+    before = len(attacked.lambdas.events)
+    answer = attacked.http.post("/v1/jobs", json={"wrappers": [{"name": name}]})
+    assert answer.status_code == 422
+    assert [e["field"] for e in answer.json()["errors"]] == ["wrappers.0.name"]
+    assert len(attacked.lambdas.events) == before
+
+
+@pytest.mark.parametrize("name", ["antigravity", "os.path", "gymnasium.wrappers.ClipReward"])
+def test_the_actor_wraps_only_with_what_is_registered(name: str) -> None:
+    ref = EnvironmentRef.model_validate({"env_id": "CartPole-v1", "wrappers": [{"name": name}]})
+    with pytest.raises(UnsupportedEnvironment, match="is no registered wrapper"):
+        describe(ref)
 
 
 @pytest.mark.parametrize("env_id", ["antigravity", "os.path", "this", "ALE/../x", "a/b/c/d"])

@@ -370,3 +370,26 @@ def test_a_malformed_url_is_refused_without_quoting_it(url: str) -> None:
 def test_the_client_needs_no_numpy() -> None:
     check = "import sys, shared.cache; sys.exit('numpy' in sys.modules)"
     subprocess.run([sys.executable, "-c", check], check=True)
+
+
+def test_arrivals_of_several_rounds_are_waited_for_at_once(
+    cache: TrajectoryCache, cache_url: str, job: str
+) -> None:
+    def wait(timeout_s: float = 0.0) -> tuple[int, list[Arrival]] | None:
+        return cache.wait_any_arrivals(job, (4, 5, 6), timeout_s=timeout_s)
+
+    assert wait() is None
+    for number, index in ((5, 0), (5, 1), (4, 2), (7, 3)):
+        cache.store_result(job, number, mode="sample", actor_index=index, payload=b"x")
+    assert wait(5.0) == (4, [Arrival("sample", 2, None)])
+    assert wait() == (5, [Arrival("sample", 0, None), Arrival("sample", 1, None)])
+    assert wait() is None
+
+    def store() -> None:
+        with TrajectoryCache.connect(cache_url) as actor:
+            actor.store_result(job, 6, mode="evaluate", actor_index=0, payload=b"x")
+
+    thread = threading.Thread(target=store)
+    thread.start()
+    assert wait(20.0) == (6, [Arrival("evaluate", 0, None)])
+    thread.join()

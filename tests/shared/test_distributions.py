@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from shared.distributions import Categorical, Gaussian
+from shared.distributions import Categorical, Gaussian, MultiCategorical
 
 _RNG_SEED = 7
 
@@ -66,3 +66,27 @@ def test_categorical_densities_equal_torchs_for_any_shift_of_the_logits() -> Non
         found = distribution.log_prob(shifted, action)
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
     np.testing.assert_array_equal(distribution.mode(logits), logits.argmax(-1))
+
+
+def test_several_choices_are_so_many_categoricals() -> None:
+    rng = np.random.default_rng(_RNG_SEED)
+    choices = (3, 1, 4)
+    outputs = rng.standard_normal((50, 2, 8), np.float32) * 3
+    distribution = MultiCategorical(choices)
+    noise = distribution.noise(np.random.default_rng(1), (50, 2))
+    action = distribution.new_actions((50, 2))
+    distribution.sample(outputs, noise=noise, out=action)
+    parts = zip(
+        np.split(outputs, [3, 4], axis=-1), np.split(noise, [3, 4], axis=-1), choices, strict=True
+    )
+    log_prob = np.zeros((50, 2))
+    for i, (logits, drawn, n) in enumerate(parts):
+        one = Categorical(n)
+        alone = one.new_actions((50, 2))
+        one.sample(logits, noise=drawn, out=alone)
+        np.testing.assert_array_equal(action[..., i], alone)
+        np.testing.assert_array_equal(distribution.mode(outputs)[..., i], one.mode(logits))
+        log_prob += one.log_prob(logits, alone)
+    np.testing.assert_allclose(distribution.log_prob(outputs, action), log_prob, rtol=1e-5)
+    assert (distribution.num_outputs, distribution.action_shape) == (8, (3,))
+    assert distribution.num_choices == choices

@@ -7,12 +7,27 @@ from typing import Any, SupportsFloat
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Space
+from gymnasium.spaces import (
+    Box,
+    Dict,
+    Discrete,
+    MultiBinary,
+    MultiDiscrete,
+    Space,
+    Text,
+    Tuple,
+)
 from gymnasium.wrappers import ClipReward, TimeLimit
 
-from shared.environment_spec import ContinuousActionSpec, DiscreteActionSpec, EnvironmentSpec
-from shared.envs import StepLimit, UnsupportedEnvironment, describe, make_environment
+from shared.environment_spec import (
+    ContinuousActionSpec,
+    DiscreteActionSpec,
+    EnvironmentSpec,
+    MultiDiscreteActionSpec,
+)
+from shared.envs import StepLimit, describe, make_environment
 from shared.job_spec import EnvironmentRef, EnvKwarg
+from shared.spaces import UnsupportedEnvironment
 
 VECTOR = Box(-1, 1, (3,), np.float32)
 
@@ -142,7 +157,10 @@ def test_wrappers_that_do_something_stay(registered: Any) -> None:
     ("ref", "message"),
     [
         (_ref("Hoper-v5"), "'Hoper-v5' is no registered environment; did you mean Hopper-v5"),
-        (_ref("xyzzy"), "'xyzzy' is no registered environment$"),
+        (
+            _ref("xyzzy"),
+            "'xyzzy' is no registered environment; if it is one of your own, its package must",
+        ),
         (_ref("Hopper"), "is no registered environment; did you mean"),
         (_ref("Hopper-v5", gravity=1), r"env_kwargs\.gravity is no keyword argument of Hopper-v5"),
         (_ref("CartPole-v1", x=1), r"env_kwargs\.x is no keyword argument of CartPole-v1"),
@@ -167,18 +185,26 @@ def test_import_paths_are_refused() -> None:
         make_environment(ref)
 
 
+INF = np.inf
+
+
 @pytest.mark.parametrize(
     ("observation", "action", "message"),
     [
-        (Discrete(3), VECTOR, "has observations Discrete"),
-        (Box(0, 255, (8, 8, 3), np.uint8), VECTOR, "has observations Box"),
-        (Box(-1, 1, (2, 2)), VECTOR, "supported are vectors of float32 or float64"),
-        (Dict(a=VECTOR), VECTOR, "has observations Dict"),
-        (VECTOR, Box(-np.inf, np.inf, (2,)), "has unbounded actions"),
-        (VECTOR, Box(0, np.inf, (2,)), "has unbounded actions"),
-        (VECTOR, Box(-1, 1, (2, 2)), "has actions Box"),
-        (VECTOR, Box(0, 3, (2,), np.int32), "has actions Box"),
-        (VECTOR, MultiBinary(3), "has actions MultiBinary"),
+        (Discrete(3), VECTOR, "has observations Discrete.*name: FlattenObservation"),
+        (Dict(a=VECTOR), VECTOR, "has observations Dict.*name: FlattenObservation"),
+        (Tuple((VECTOR, VECTOR)), VECTOR, "has observations Tuple.*name: FlattenObservation"),
+        (Text(5), VECTOR, "supported are boxes of real numbers"),
+        (Box(-1, 1, (), np.float32), VECTOR, r"of shape \(\); supported are 1 to"),
+        (Box(-1, 1, (0,)), VECTOR, r"of shape \(0,\); supported are 1 to"),
+        (Box(0, 255, (3, 1000, 1000), np.uint8), VECTOR, "supported are 1 to 1048576 numbers"),
+        (VECTOR, Box(-INF, INF, (2,)), "has unbounded actions"),
+        (VECTOR, Box(0, INF, (2,)), "has unbounded actions"),
+        (VECTOR, Box(np.array([0, -INF]), np.ones(2), dtype=np.float64), "unbounded actions"),
+        (VECTOR, Box(-1, 1, (0,)), "there is nothing to choose"),
+        (VECTOR, Box(0, 3, (2,), np.int32), "supported are Discrete, MultiDiscrete, MultiBinary"),
+        (VECTOR, Dict(a=Discrete(2)), "has actions Dict"),
+        (VECTOR, Text(5), "has actions Text"),
     ],
 )
 def test_spaces_nitro_cannot_train_on_are_refused(
@@ -188,6 +214,60 @@ def test_spaces_nitro_cannot_train_on_are_refused(
     for use in (describe, make_environment):
         with pytest.raises(UnsupportedEnvironment, match=message):
             use(ref)
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        (MultiDiscrete([2, 3]), MultiDiscreteActionSpec(num_choices=(2, 3))),
+        (MultiBinary(2), MultiDiscreteActionSpec(num_choices=(2, 2))),
+        (Discrete(3, start=5), DiscreteActionSpec(n=3)),
+        (Box(-2, 1, (1, 2)), ContinuousActionSpec(low=(-2, -2), high=(1, 1))),
+    ],
+    ids=str,
+)
+def test_actions_are_described(space: Space[Any], expected: object, registered: Any) -> None:
+    assert describe(registered(action=space)).action == expected
+
+
+@pytest.mark.parametrize(
+    ("flaw", "message"),
+    [
+        ("observation", r"has shape \(2,\) and type float64, but its space says Box\(.*\(3,\)"),
+        ("reward", "the reward array.* is no single number"),
+        ("raise", "failed when its first step was tried: OSError"),
+    ],
+)
+def test_a_first_step_that_is_not_what_the_spaces_say_is_refused(
+    flaw: str, message: str, registered: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def step(self: _Spaces, action: object) -> Any:
+        if flaw == "raise":
+            raise OSError("the simulator fell over")
+        observation = np.zeros(2) if flaw == "observation" else np.zeros(3, np.float32)
+        return observation, np.zeros(2) if flaw == "reward" else 0.0, False, False, {}
+
+    monkeypatch.setattr(_Spaces, "step", step)
+    with pytest.raises(UnsupportedEnvironment, match=message):
+        describe(registered())
+
+
+def test_what_the_libraries_warn_about_is_noted_and_warns_nobody() -> None:
+    old, new = describe(_ref("Hopper-v4")), describe(_ref("Hopper-v5"))
+    (note,) = old.notes
+    assert "Hopper-v4 is out of date" in note
+    assert "\x1b" not in note
+    assert new.notes == ()
+
+
+def test_a_wrapper_knows_the_time_limit() -> None:
+    wrappers = ({"name": "TimeAwareObservation"},)
+    ref = EnvironmentRef.model_validate({"env_id": "Pendulum-v1", "wrappers": wrappers})
+    env = make_environment(ref)
+    env.reset(seed=0)
+    seen = [env.step(np.zeros(1, np.float32))[0][-1] for _ in range(3)]
+    assert seen == [1, 2, 3]
+    assert describe(ref).max_episode_steps == 200
 
 
 def test_a_missing_package_is_named() -> None:

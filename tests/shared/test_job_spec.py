@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from shared.job_spec import JobSpec
+from shared.job_spec import EnvironmentRef, JobSpec
 
 
 def _errors(body: dict[str, Any]) -> dict[str, str]:
@@ -38,6 +38,10 @@ def test_a_spec_survives_json() -> None:
         ({"enviroment": "Hopper-v5"}, "enviroment", "not permitted"),
         ({"actors": {"min": 9, "max": 3}}, "actors", "min (9) must not exceed max (3)"),
         ({"actors": {"min": 0}}, "actors.min", "greater than or equal to 1"),
+        ({"wrappers": [{"name": "os:system"}]}, "wrappers.0.name", "pattern"),
+        ({"wrappers": [{"name": "A", "kwargs": {"f": "a/b"}}]}, "wrappers.0.kwargs", "plain"),
+        ({"wrappers": [{"name": "A", "kwargs": {"f": [1]}}]}, "wrappers.0.kwargs.f", "must be"),
+        ({"wrappers": [{"name": "A"}] * 9}, "wrappers", "at most 8"),
         ({"stop": {"budget_usd": 0}}, "stop.budget_usd", "greater than 0"),
         ({"stop": {"budget_usd": float("nan")}}, "stop.budget_usd", "finite"),
         ({"seed": "7"}, "seed", "valid integer"),
@@ -76,3 +80,22 @@ def test_a_wrong_field_is_named(body: dict[str, Any], field: str, says: str) -> 
 def test_every_wrong_field_is_listed_at_once() -> None:
     errors = _errors({"seed": -1, "stop": {"max_rounds": 0}, "nonsense": 1})
     assert set(errors) == {"seed", "stop.max_rounds", "nonsense"}
+
+
+def test_tasks_name_the_environment_with_everything_that_makes_it() -> None:
+    environment = {
+        "env_id": "CartPole-v1",
+        "env_kwargs": {"max_episode_steps": 7},
+        "wrappers": [{"name": "FrameStackObservation", "kwargs": {"stack_size": 2}}],
+    }
+    spec = JobSpec.model_validate({**environment, "seed": 3})
+    assert spec.environment_ref == EnvironmentRef.model_validate(environment)
+
+
+def test_only_algorithms_that_learn_off_policy_keep_several_rounds_open() -> None:
+    assert JobSpec().open_rounds == 1
+    assert JobSpec.model_validate({"algorithm": "impact"}).open_rounds == 2
+    spec = {"algorithm": "impala", "rounds_in_flight": 4}
+    assert JobSpec.model_validate(spec).open_rounds == 4
+    for wrong in (0, 9, 2.0, True):
+        assert "rounds_in_flight" in _errors({**spec, "rounds_in_flight": wrong})

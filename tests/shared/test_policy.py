@@ -9,14 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from shared.policy import (
-    POLICY_FORMAT,
-    ActionScale,
-    NumpyPolicy,
-    PolicyError,
-    load_policy,
-    rescale_action,
-)
+from shared.policy import POLICY_FORMAT, NumpyPolicy, PolicyError, load_policy
 
 Kind = Literal["state_dependent", "free", "none"]
 Arrays = dict[str, NDArray[np.generic]]
@@ -168,6 +161,14 @@ def _change(name: str, value: NDArray[np.generic]) -> Callable[[Arrays], object]
     return lambda arrays: arrays.update({name: value})
 
 
+def _normalise(size: int = 11, scale: float = 1.0) -> Callable[[Arrays], object]:
+    statistics = {
+        "observation_mean": np.zeros(size, np.float32),
+        "observation_scale": np.full(size, scale, np.float32),
+    }
+    return lambda arrays: arrays.update(statistics)
+
+
 @pytest.mark.parametrize(
     ("kind", "change", "message"),
     [
@@ -183,6 +184,10 @@ def _change(name: str, value: NDArray[np.generic]) -> Callable[[Arrays], object]
         ("free", _change("log_std", np.zeros(4, np.float32)), r"log_std has shape \(4,\)"),
         ("free", _change("log_std", np.full(3, np.inf, np.float32)), "'log_std' is not finite"),
         ("none", _change("log_std", np.zeros(3, np.float32)), "holds arrays"),
+        ("none", _change("observation_mean", np.zeros(11, np.float32)), "holds one of"),
+        ("none", _change("observation_scale", np.ones(11, np.float32)), "holds one of"),
+        ("none", _normalise(size=10), "observation_mean has 10 numbers, the network takes"),
+        ("none", _normalise(scale=0.0), "observation_scale must be above 0"),
     ],
 )
 def test_arrays_that_make_no_policy_are_refused(
@@ -191,7 +196,7 @@ def test_arrays_that_make_no_policy_are_refused(
     arrays = _Oracle(kind, hidden=(8,)).arrays
     change(arrays)
     with pytest.raises(PolicyError, match=message):
-        load_policy(arrays, _metadata(kind))
+        load_policy(arrays, _metadata(kind) | {"observation_clip": "10.0"})
 
 
 @pytest.mark.parametrize(
@@ -203,6 +208,7 @@ def test_arrays_that_make_no_policy_are_refused(
         ("distribution", "beta", "'beta/free'"),
         ("log_std", "none", "'gaussian/none'"),
         ("log_std", "state_dependent", "3 outputs cannot be split"),
+        ("action_mapping", "squash", "action_mapping is 'squash'"),
     ],
 )
 def test_metadata_of_another_kind_is_refused(field: str, value: str, message: str) -> None:
@@ -222,24 +228,52 @@ def test_later_changes_of_the_arrays_do_not_reach_the_policy() -> None:
     np.testing.assert_array_equal(policy.mode(observation), before)
 
 
-def test_actions_are_unsquashed_then_clipped() -> None:
-    low, high = _f32([-2, 0, -0.4]), _f32([2, 10, 0.4])
-    action = np.random.default_rng(0).normal(0, 2, (50, 3)).astype(np.float32)
-    expected = np.clip(low + (action + 1) * (high - low) / 2, low, high)
-    scaled = rescale_action(action, low, high)
-    np.testing.assert_allclose(scaled, expected, rtol=1e-5, atol=1e-6)
-    assert scaled.dtype == np.float32
-    assert np.all((scaled >= low) & (scaled <= high))
+@pytest.mark.parametrize("text", ["", "much", "nan", "-1"])
+def test_a_policy_that_normalises_says_within_what_bound(text: str) -> None:
+    arrays = _Oracle("free", hidden=(8,)).arrays
+    _normalise()(arrays)
+    with pytest.raises(PolicyError, match=f"observation_clip '{text}'"):
+        load_policy(arrays, _metadata("free") | {"observation_clip": text})
 
 
-def test_the_unit_box_only_clips() -> None:
-    action = _f32([[-3, 0.3, 1.5]])
-    scaled = ActionScale(-np.ones((1, 3)), np.ones((1, 3))).apply(action)
-    np.testing.assert_array_equal(scaled, _f32([[-1, 0.3, 1]]))
-    assert not np.shares_memory(scaled, action)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_a_policy_that_normalises_sees_the_same_observations_everywhere(
+    kind: Kind, num_envs: int
+) -> None:
+    oracle, observation = _Oracle(kind), 5 + 3 * _observations(20, num_envs)
+    mean, scale = np.full(11, 5, np.float32), np.full(11, 1 / 3, np.float32)
+    arrays = oracle.arrays | {"observation_mean": mean, "observation_scale": scale}
+    policy = load_policy(arrays, _metadata(kind) | {"observation_clip": "1.5"})
+    seen = np.clip((observation - mean) * scale, -1.5, 1.5)
+    plain = oracle.policy()
+
+    np.testing.assert_array_equal(policy.outputs(observation), plain.outputs(seen))
+    sampler, expected = (
+        p.sampler(num_steps=20, num_envs=num_envs, rng=np.random.default_rng(0))
+        for p in (policy, plain)
+    )
+    for t in range(20):
+        sampler.act(t, observation[t])
+        expected.act(t, seen[t])
+    np.testing.assert_array_equal(sampler.action, expected.action)
+    np.testing.assert_array_equal(sampler.log_prob(), expected.log_prob())
 
 
-def test_the_widest_box_does_not_overflow() -> None:
-    limit = np.finfo(np.float32).max
-    scaled = rescale_action(_f32([-1, 0, 1]), np.full(3, -limit), np.full(3, limit))
-    np.testing.assert_array_equal(scaled, _f32([-limit, 0, limit]))
+def test_a_policy_says_how_its_actions_reach_the_bounds() -> None:
+    arrays = _Oracle("free", hidden=(8,)).arrays
+    assert load_policy(arrays, _metadata("free")).action_mapping == "rescale"
+    for mapping in ("rescale", "clip"):
+        metadata = _metadata("free") | {"action_mapping": mapping}
+        assert load_policy(arrays, metadata).action_mapping == mapping
+
+
+def test_several_choices_are_loaded_with_how_many_each_has() -> None:
+    arrays = _Oracle("none", hidden=(8,)).arrays
+    metadata = _metadata("none") | {"distribution": "multi_categorical"}
+    num_outputs = len(arrays["policy.1.bias"])
+    policy = load_policy(arrays, metadata | {"num_choices": f"1,{num_outputs - 1}"})
+    assert policy.distribution.num_choices == (1, num_outputs - 1)
+    for text in ("", "2", f"0,{num_outputs}", f"1,{num_outputs}", "1,-1", "1;2", "1" * 400):
+        with pytest.raises(PolicyError, match="num_choices is"):
+            load_policy(arrays, metadata | {"num_choices": text})

@@ -175,3 +175,11 @@ def test_no_measured_round_costs_more_than_its_worst_case(
     )
     worst = worst_case_round_usd(len(tasks), waiting_s=waiting_s, learner_s=60.0, basis=basis)
     assert cost_report([one], basis, servers=()).total_usd <= worst * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("open_rounds", "seconds"), [(1, 9.0), (2, 4.5), (3, 3.0), (8, 3.0)])
+def test_open_rounds_pass_in_the_time_of_one_but_no_faster_than_the_learner(
+    open_rounds: int, seconds: float
+) -> None:
+    one = measured(slowest_sample_s=6.0, learner_s=3.0, open_rounds=open_rounds)
+    assert serverless_round_s(one, paper_basis()) == seconds

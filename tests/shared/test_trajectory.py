@@ -14,6 +14,7 @@ from shared.environment_spec import (
     ContinuousActionSpec,
     DiscreteActionSpec,
     EnvironmentSpec,
+    MultiDiscreteActionSpec,
     ObservationSpec,
 )
 from shared.trajectory import (
@@ -224,3 +225,22 @@ def test_an_episode_survives_the_wire_in_full_precision() -> None:
 def test_what_is_no_episode_is_refused(data: bytes, message: str) -> None:
     with pytest.raises(TrajectoryError, match=message):
         decode_episode(data)
+
+
+def test_several_choices_at_once_survive_and_are_held_to_their_numbers() -> None:
+    action = MultiDiscreteActionSpec(num_choices=(2, 5))
+    spec = _spec().model_copy(update={"action": action})
+    chosen = np.random.default_rng(0).integers((2, 5), size=(6, 2, 2))
+    trajectory = replace(_trajectory(), action=chosen)
+    decoded = decode_trajectory(encode_trajectory(trajectory), environment=spec)
+    _assert_same(decoded, trajectory)
+    chosen[3, 1] = (2, 4)
+    with pytest.raises(TrajectoryError, match=r"action holds a number outside 0\.\.\[1 4\]"):
+        decode_trajectory(_with(trajectory, "action", chosen), environment=spec)
+    with pytest.raises(TrajectoryError, match="action has shape"):
+        decode_trajectory(_with(trajectory, "action", chosen[..., 0]), environment=spec)
+
+
+def test_dropped_episodes_are_counted_on_the_wire() -> None:
+    data = _with(_trajectory(), "dropped_episodes", 3)
+    assert decode_trajectory(data, environment=_spec()).dropped_episodes == 3

@@ -5,13 +5,19 @@ from typing import Protocol
 
 import torch
 
+from services.learner.algorithms.impact import build_impact
+from services.learner.algorithms.impala import build_impala
+from services.learner.algorithms.off_policy import OffPolicyLearner
 from services.learner.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
 from services.learner.algorithms.ppo import Ppo
+from services.learner.algorithms.synchronous import SynchronousRounds
 from services.learner.networks import PolicyPayload
 from shared.contracts import Curvature
-from shared.hyperparameters import resolve
+from shared.impact_hyperparameters import ImpactHyperparameters
+from shared.impala_hyperparameters import ImpalaHyperparameters
 from shared.job_spec import DetectorRule
 from shared.jobs import Job
+from shared.ppo_hyperparameters import PpoHyperparameters
 from shared.trajectory import Trajectory
 
 
@@ -39,8 +45,110 @@ class Algorithm(Protocol):
         ...
 
 
+class OffPolicyAlgorithm(Protocol):
+    """Learns from trajectories of several policy versions, as they come: IMPACT, IMPALA.
+
+    The loop adds what arrived, calls `update` while `ready` says so, and tells with `advance` which
+    version the policy is after it; it publishes those versions that actors will fetch. Trajectories
+    come in the order of `add`; equal calls from equal state give equal bits.
+    """
+
+    def policy_payload(self) -> PolicyPayload:
+        """Return the present policy as the actors load it."""
+        ...
+
+    def add(self, trajectories: Sequence[Trajectory]) -> None:
+        """Take in trajectories, in this order; every full batch of them becomes fresh.
+
+        What does not fill a batch waits for more, or for `flush`.
+        """
+        ...
+
+    def flush(self) -> None:
+        """Make a batch of the trajectories that wait, however few: nothing more is to come soon."""
+        ...
+
+    @property
+    def ready(self) -> bool:
+        """Whether `update` has a batch: one that was never used, or one to replay."""
+        ...
+
+    @property
+    def has_fresh(self) -> bool:
+        """Whether a batch that was never used is waiting; `update` takes those first."""
+        ...
+
+    def update(self) -> PolicyUpdate:
+        """Improve the policy with one batch.
+
+        Stats hold at least `policy_lag_mean` and `policy_lag_max` (present version less the
+        trajectory's, over the batch's trajectories) and `fresh` (1, or 0 for a replay).
+
+        Raises:
+            RuntimeError: Not `ready`.
+            FloatingPointError: Gradient steps stopped being finite; the policy is as before them.
+        """
+        ...
+
+    def advance(self, policy_version: int) -> None:
+        """Take note that the present policy is version `policy_version`: 0 at the start."""
+        ...
+
+    def curvature(self, rule: DetectorRule) -> Curvature | None:
+        """Measure the surrogate objective at the present policy on the last update's samples."""
+        ...
+
+    def state(self) -> tuple[StateArrays, StateScalars]:
+        """Return a copy of everything needed to resume exactly: arrays, and JSON scalars.
+
+        Trajectories that were added are part of it, used or not.
+        """
+        ...
+
+    def load_state(self, arrays: StateArrays, scalars: StateScalars) -> None:
+        """Continue from what `state` returned."""
+        ...
+
+
 def build_algorithm(job: Job, *, device: torch.device) -> Algorithm:
     """Return the algorithm a job asks for, freshly initialised from the job's seed."""
     spec = job.spec
-    hyperparameters = resolve(spec.algorithm, spec.preset, spec.hyperparameters)
-    return Ppo(job.environment, hyperparameters, seed=spec.seed, device=device)
+    hyperparameters = job.hyperparameters
+    if isinstance(hyperparameters, PpoHyperparameters):
+        return Ppo(
+            job.environment,
+            hyperparameters,
+            seed=spec.seed,
+            max_rounds=spec.stop.max_rounds,
+            device=device,
+        )
+    return SynchronousRounds(_off_policy_learner(job, hyperparameters, device=device))
+
+
+def build_off_policy_algorithm(job: Job, *, device: torch.device) -> OffPolicyAlgorithm:
+    """Return the algorithm of a job whose rounds overlap, freshly initialised from its seed.
+
+    Raises:
+        ValueError: The job's algorithm learns on-policy.
+    """
+    spec = job.spec
+    hyperparameters = job.hyperparameters
+    if isinstance(hyperparameters, PpoHyperparameters):
+        raise ValueError(f"{spec.algorithm} learns on-policy: its rounds cannot overlap")
+    return _off_policy_learner(job, hyperparameters, device=device)
+
+
+def _off_policy_learner(
+    job: Job,
+    hyperparameters: ImpactHyperparameters | ImpalaHyperparameters,
+    *,
+    device: torch.device,
+) -> OffPolicyLearner:
+    seed, max_rounds = job.spec.seed, job.spec.stop.max_rounds
+    if isinstance(hyperparameters, ImpactHyperparameters):
+        return build_impact(
+            job.environment, hyperparameters, seed=seed, max_rounds=max_rounds, device=device
+        )
+    return build_impala(
+        job.environment, hyperparameters, seed=seed, max_rounds=max_rounds, device=device
+    )

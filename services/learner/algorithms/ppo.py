@@ -1,31 +1,35 @@
-"""Proximal policy optimisation with an adaptive KL penalty, bit-exact to repeat and to resume.
+"""Proximal policy optimisation, bit-exact to repeat and to resume.
 
 One update takes `num_epochs` passes over the round's samples, reshuffled for each pass, one Adam
 step per minibatch. A step whose loss or gradient is not finite is skipped and counted; it changes
 neither parameters nor moments.
 
+With a linear decay the step size of round k is (1 - k / max_rounds) of the first round's, k counted
+from 0. A job that is resumed with more rounds goes on along the line to its new end.
+
 Equal state and equal trajectories give equal bits on one CPU type and thread count: the shuffling
 has a generator of its own, and `state` holds everything the next update depends on.
 """
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from services.learner import mlp
 from services.learner.algorithms.minibatch import Minibatch, shuffled_minibatches
+from services.learner.algorithms.optimiser import FlatAdam
 from services.learner.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
 from services.learner.algorithms.ppo_loss import STATS, ppo_gradient
-from services.learner.batch import TrainingBatch, build_batch
+from services.learner.algorithms.saved_state import require_same_form, require_same_names
+from services.learner.batch import TrainingBatch, build_batch, in_actor_order
 from services.learner.curvature import LossTerms, measure_curvature
 from services.learner.networks import ActorCritic, PolicyPayload, build_network, policy_payload
+from services.learner.normalisation import Normalisation
 from shared.contracts import Curvature
 from shared.environment_spec import EnvironmentSpec
-from shared.hyperparameters import PpoHyperparameters
 from shared.job_spec import DetectorRule
+from shared.ppo_hyperparameters import PpoHyperparameters
 from shared.trajectory import Trajectory
 
 KL_COEFFICIENT_MIN = 1e-6
@@ -41,9 +45,18 @@ class Ppo:
         hyperparameters: PpoHyperparameters,
         *,
         seed: int,
+        max_rounds: int = 1,
         device: torch.device | str = "cpu",
     ) -> None:
-        """Initialise network and optimiser; everything random follows from `seed`."""
+        """Initialise network and optimiser.
+
+        Args:
+            environment: What the network sees and does.
+            hyperparameters: The job's full set.
+            seed: Everything random follows from it.
+            max_rounds: Updates until a decaying step size would be 0.
+            device: Where to compute.
+        """
         network_seed, shuffle_seed = np.random.SeedSequence(seed).generate_state(2, np.uint32)
         self._hyperparameters = hyperparameters
         self._network = build_network(
@@ -52,26 +65,15 @@ class Ppo:
         self._generator = torch.Generator().manual_seed(int(shuffle_seed))
         self._kl_coefficient = hyperparameters.kl_coefficient
         self._last_batch: TrainingBatch | None = None
-
-        parameters = self._network.flat
-        self._gradient = torch.zeros_like(parameters)
-        parameters.grad = self._gradient
-        self._adam = torch.optim.Adam([parameters], lr=hyperparameters.learning_rate, fused=True)
-        # Made here rather than at the first step, so that the state has one form at any time.
-        self._moments = {
-            "step": torch.zeros((), device=device),
-            "exp_avg": torch.zeros_like(parameters),
-            "exp_avg_sq": torch.zeros_like(parameters),
-        }
-        self._adam.state[parameters] = self._moments
-
-        views = self._network.views_of(parameters)
-        gradients = self._network.views_of(self._gradient)
-        self._policy = self._network.layers("policy", views)
-        self._value = self._network.layers("value", views)
-        self._policy_gradient = self._network.layers("policy", gradients)
-        self._value_gradient = self._network.layers("value", gradients)
-        self._log_std_gradient = gradients.get("log_std")
+        self._normalisation = Normalisation.initial(environment, hyperparameters)
+        self._max_rounds = max_rounds
+        self._num_updates = 0
+        self._adam = FlatAdam(
+            self._network,
+            learning_rate=hyperparameters.learning_rate,
+            epsilon=hyperparameters.adam_epsilon,
+            gradient_norm_max=hyperparameters.gradient_norm_max,
+        )
 
     @property
     def network(self) -> ActorCritic:
@@ -80,35 +82,47 @@ class Ppo:
 
     def policy_payload(self) -> PolicyPayload:
         """Return the present policy as the actors load it."""
-        return policy_payload(self._network)
+        arrays, metadata = policy_payload(self._network)
+        statistics, bound = self._normalisation.payload()
+        mapping = {"action_mapping": self._hyperparameters.action_mapping}
+        return arrays | statistics, metadata | bound | mapping
 
     def update(self, trajectories: Sequence[Trajectory]) -> PolicyUpdate:
         """Improve the policy with one round of trajectories, in whatever order they arrived.
 
         Stats are means over the steps taken of: `policy_loss`, `value_loss`, `kl` (nats, old to
         new), `entropy` (nats), `clip_fraction` and `value_clip_fraction` (of samples), `loss`,
-        `grad_norm`. Further `explained_variance` of the value targets by the values before the
-        update, `behaviour_log_prob_error` (largest difference between an actor's log-probability
-        and ours), `kl_coefficient` as used, `num_minibatches` and `skipped_steps`.
+        `grad_norm` (before it is limited). Further `explained_variance` of the value targets by
+        the values before the update, `behaviour_log_prob_error` (largest difference between an
+        actor's log-probability and ours), `kl_coefficient` and `learning_rate` as used,
+        `num_minibatches` and `skipped_steps`.
 
         Raises:
             ValueError: The trajectories do not make a batch.
             FloatingPointError: Not one gradient step was finite; the policy is as before.
         """
+        ordered = in_actor_order(trajectories)
+        following = self._normalisation.after(ordered)
         batch = build_batch(
-            trajectories,
+            ordered,
             self._network,
             discount=self._hyperparameters.discount,
             gae_lambda=self._hyperparameters.gae_lambda,
+            observations=self._normalisation.observations,  # as the actors saw them
+            rewards=following.rewards,
         )
+        learning_rate = self._learning_rate()
+        self._adam.set_learning_rate(learning_rate)
         stats = self._passes(batch) | _batch_stats(batch)
-        stats["kl_coefficient"] = self._kl_coefficient
+        stats |= {"learning_rate": learning_rate, "kl_coefficient": self._kl_coefficient}
         self._kl_coefficient = adapted_kl_coefficient(
             self._kl_coefficient,
             stats["kl"],
             target=self._hyperparameters.kl_target,
             maximum=self._hyperparameters.kl_coefficient_max,
         )
+        self._normalisation = following
+        self._num_updates += 1
         self._last_batch = batch
         return PolicyUpdate(stats=stats)
 
@@ -126,13 +140,16 @@ class Ppo:
     def state(self) -> tuple[StateArrays, StateScalars]:
         """Return a copy of everything needed to resume exactly: arrays, and JSON scalars."""
         arrays: StateArrays = {"generator": self._generator.get_state().numpy().copy()}
+        arrays |= self._normalisation.arrays()
         for prefix, flat in self._buffers().items():
             for name, view in self._network.views_of(flat).items():
                 arrays[f"{prefix}.{name}"] = view.detach().cpu().numpy().copy()
         scalars: StateScalars = {
-            "adam_step": int(self._moments["step"].item()),
+            "adam_step": self._adam.steps,
             "kl_coefficient": self._kl_coefficient,
         }
+        if self._hyperparameters.learning_rate_decay != "none":
+            scalars["num_updates"] = self._num_updates
         return arrays, scalars
 
     def load_state(self, arrays: StateArrays, scalars: StateScalars) -> None:
@@ -143,29 +160,29 @@ class Ppo:
                 nothing has been changed then.
         """
         own_arrays, own_scalars = self.state()
-        _require_same_names("array", own_arrays, arrays)
-        _require_same_names("scalar", own_scalars, scalars)
-        for name, own in own_arrays.items():
-            if own.shape != arrays[name].shape or own.dtype != arrays[name].dtype:
-                raise ValueError(
-                    f"state array {name!r} is {arrays[name].dtype}{list(arrays[name].shape)}, "
-                    f"this network needs {own.dtype}{list(own.shape)}"
-                )
-        adam_step, kl_coefficient = float(scalars["adam_step"]), float(scalars["kl_coefficient"])
+        require_same_form(own_arrays, arrays)
+        require_same_names("scalar", own_scalars, scalars)
+        adam_step, kl_coefficient = int(scalars["adam_step"]), float(scalars["kl_coefficient"])
+        num_updates = int(scalars.get("num_updates", 0))
+        normalisation = self._normalisation.restored(arrays)
         for prefix, flat in self._buffers().items():
             for name, view in self._network.views_of(flat).items():
                 view.copy_(torch.from_numpy(np.array(arrays[f"{prefix}.{name}"])))
         self._generator.set_state(torch.from_numpy(np.array(arrays["generator"])))
-        self._moments["step"].fill_(adam_step)
+        self._adam.steps = adam_step
         self._kl_coefficient = kl_coefficient
+        self._num_updates = num_updates
+        self._normalisation = normalisation
         self._last_batch = None
 
+    def _learning_rate(self) -> float:
+        initial = self._hyperparameters.learning_rate
+        if self._hyperparameters.learning_rate_decay == "none":
+            return initial
+        return decayed_learning_rate(initial, self._num_updates, num_rounds=self._max_rounds)
+
     def _buffers(self) -> dict[str, Tensor]:
-        return {
-            "network": self._network.flat,
-            "adam_exp_avg": self._moments["exp_avg"],
-            "adam_exp_avg_sq": self._moments["exp_avg_sq"],
-        }
+        return {"network": self._network.flat, **self._adam.flats}
 
     def _passes(self, batch: TrainingBatch) -> dict[str, float]:
         minibatches = shuffled_minibatches(
@@ -173,6 +190,7 @@ class Ppo:
             num_epochs=self._hyperparameters.num_epochs,
             minibatch_size=self._hyperparameters.minibatch_size,
             generator=self._generator,
+            standardise=self._hyperparameters.advantage_normalisation == "minibatch",
         )
         with torch.no_grad():
             steps = [self._gradient_step(minibatch) for minibatch in minibatches]
@@ -182,37 +200,38 @@ class Ppo:
                 f"loss or gradient was not finite in all {len(steps)} steps of the update; "
                 "a smaller learning_rate may help"
             )
-        means = torch.stack(taken).double().mean(0).tolist()
+        means = torch.tensor(taken, dtype=torch.float64).mean(0).tolist()
         return dict(zip((*STATS, "grad_norm"), means, strict=True)) | {
             "num_minibatches": float(len(steps)),
             "skipped_steps": float(len(steps) - len(taken)),
         }
 
-    def _gradient_step(self, minibatch: Minibatch) -> Tensor | None:
-        """Take one Adam step; return its stats # [8], or None if it was skipped as not finite."""
-        policy = mlp.forward(self._policy, minibatch.observation)
-        value = mlp.forward(self._value, minibatch.observation)
+    def _gradient_step(self, minibatch: Minibatch) -> list[float] | None:
+        """Take one Adam step; return its 8 stats, or None if it was skipped as not finite."""
+        forward = self._network.run(minibatch.observation)
         gradient = ppo_gradient(
-            self._network.with_log_std(policy.output),
-            value.output.squeeze(1),
+            forward.outputs,
+            forward.value,
             minibatch,
             self._network.distribution,
             self._hyperparameters,
             kl_coefficient=self._kl_coefficient,
         )
-        d_outputs = gradient.outputs
-        if self._log_std_gradient is not None:
-            width = policy.output.shape[1]
-            torch.sum(d_outputs[:, width:], 0, out=self._log_std_gradient)
-            d_outputs = d_outputs[:, :width].contiguous()
-        mlp.backward(self._policy, policy, d_outputs, gradients=self._policy_gradient)
-        mlp.backward(self._value, value, gradient.value, gradients=self._value_gradient)
-        norm = torch.linalg.vector_norm(self._gradient)
-        stats = torch.cat((gradient.stats, norm.unsqueeze(0)))
-        if not math.isfinite(stats.sum().item()):
-            return None
-        self._adam.step()
-        return stats
+        self._network.backward(
+            forward,
+            d_outputs=gradient.outputs,
+            d_value=gradient.value,
+            gradient=self._adam.gradient,
+        )
+        return self._adam.step(gradient.stats)
+
+
+def decayed_learning_rate(initial: float, round_index: int, *, num_rounds: int) -> float:
+    """Return the step size on the line from `initial` in round 0 to 0 in round `num_rounds`.
+
+    From the last round on it stays as it is there: it never reaches 0.
+    """
+    return initial * (1.0 - min(round_index, num_rounds - 1) / num_rounds)
 
 
 def adapted_kl_coefficient(
@@ -238,11 +257,3 @@ def _batch_stats(batch: TrainingBatch) -> dict[str, float]:
     explained = 1.0 - float(error.var(correction=0)) / variance if variance > 0 else 0.0
     gap = (batch.log_prob - batch.behaviour_log_prob).abs().max().nan_to_num()
     return {"explained_variance": explained, "behaviour_log_prob_error": float(gap)}
-
-
-def _require_same_names(what: str, expected: Iterable[str], found: Iterable[str]) -> None:
-    missing, unknown = set(expected) - set(found), set(found) - set(expected)
-    if missing or unknown:
-        raise ValueError(
-            f"state has the wrong {what}s: missing {sorted(missing)}, unknown {sorted(unknown)}"
-        )

@@ -1,15 +1,21 @@
-"""PPO's loss in the form RLlib computes it, and its derivative in closed form.
+"""PPO's loss and its derivative in closed form.
 
-Per sample, with r = pi(a|s) / pi_old(a|s)::
+Per sample, with r = pi(a|s) / pi_old(a|s) and v_old = V(s) before the update::
 
     - min(A r, A clip(r, 1 - clip, 1 + clip))
-    + value_coefficient * clamp((V(s) - target)^2, 0, value_clip)
+    + value_coefficient * value_loss
     - entropy_coefficient * entropy
     + kl_coefficient * KL(pi_old || pi)
 
-averaged over the minibatch. The value clamp bounds the error; it is not the clipped value step of
-OpenAI's PPO2. A term whose coefficient is 0 is left out: 0 x infinity would be NaN. Schulman et
-al., "Proximal policy optimization algorithms", arXiv 1707.06347, equations 7 and 8.
+averaged over the minibatch, where value_loss is one of::
+
+    bounded_error: min((V(s) - target)^2, value_clip)
+    clipped_step:  max((V(s) - target)^2, (v_clipped - target)^2) / 2
+                   with v_clipped = v_old + clip(V(s) - v_old, -value_clip, value_clip)
+
+The first, RLlib's, bounds the error; the second, of OpenAI's PPO2, bounds what one update can gain
+by moving the value. A term whose coefficient is 0 is left out: 0 x infinity would be NaN. Schulman
+et al., "Proximal policy optimization algorithms", arXiv 1707.06347, equations 7 and 8.
 
 `ppo_loss` states the formula and can be differentiated by autograd; `ppo_gradient` gives the same
 numbers and the derivative without a graph, which is what training runs on.
@@ -22,7 +28,7 @@ from torch import Tensor
 
 from services.learner.algorithms.minibatch import Minibatch
 from services.learner.distributions import Distribution
-from shared.hyperparameters import PpoHyperparameters
+from shared.ppo_hyperparameters import PpoHyperparameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +47,7 @@ class PpoGradient:
     """Derivative of the mean loss with respect to the networks' outputs."""
 
     outputs: Tensor  # [n, D]
-    value: Tensor  # [n, 1]
+    value: Tensor  # [n]
     stats: Tensor  # [7], means in the order of STATS
 
 
@@ -80,8 +86,8 @@ def ppo_loss(
     surrogate = torch.minimum(
         minibatch.advantage * ratio, minibatch.advantage * ratio.clamp(1.0 - clip, 1.0 + clip)
     )
-    error = (value - minibatch.value_target).square().clamp(0.0, hyperparameters.value_clip)
-    policy_loss, value_loss = -surrogate.mean(), error.mean()
+    policy_loss = -surrogate.mean()
+    value_loss = _value_losses(value, minibatch, hyperparameters).mean()
     entropy = distribution.entropy(outputs).mean()
     kl = distribution.kl(minibatch.outputs, outputs).mean()
     total = policy_loss + hyperparameters.value_coefficient * value_loss
@@ -117,19 +123,15 @@ def ppo_gradient(
     if entropy_coefficient:
         d_outputs.sub_(distribution.entropy_gradient(outputs), alpha=entropy_coefficient / n)
 
-    error = value - minibatch.value_target
-    squared_error = error * error
-    clipped = squared_error > hyperparameters.value_clip
-    d_value = error.mul_(2.0 * hyperparameters.value_coefficient / n).masked_fill_(clipped, 0.0)
-
+    value_loss = _value_gradient(value, minibatch, hyperparameters)
     means = torch.stack(
         (
             surrogate.neg(),
-            squared_error.clamp_(max=hyperparameters.value_clip),
+            value_loss.losses,
             new.kl,
             distribution.entropy(outputs),
             (ratio.sub_(1.0).abs_() > hyperparameters.clip).to(value.dtype),
-            clipped.to(value.dtype),
+            value_loss.clipped.to(value.dtype),
         )
     ).mean(1)
     loss = means[0] + hyperparameters.value_coefficient * means[1]
@@ -139,7 +141,7 @@ def ppo_gradient(
         loss = loss - entropy_coefficient * means[3]
     return PpoGradient(
         outputs=d_outputs,
-        value=d_value.unsqueeze(1),
+        value=value_loss.slope.mul_(hyperparameters.value_coefficient / n),
         stats=torch.cat((means, loss.unsqueeze(0))),
     )
 
@@ -147,6 +149,51 @@ def ppo_gradient(
 def clipped_slope(ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
     """Return the clipped surrogate's derivative by log pi, per sample # [n]."""
     return _clipped_surrogate(ratio, advantage, clip)[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ValueGradient:
+    losses: Tensor  # [n]
+    slope: Tensor  # [n], derivative of each loss by the value
+    clipped: Tensor  # [n] bool, whether the limit left no slope
+
+
+def _value_losses(
+    value: Tensor, minibatch: Minibatch, hyperparameters: PpoHyperparameters
+) -> Tensor:
+    """Return the value loss of each sample # [n]."""
+    target, limit = minibatch.value_target, hyperparameters.value_clip
+    squared_error = (value - target).square()
+    if hyperparameters.value_loss == "bounded_error":
+        return squared_error.clamp(0.0, limit)
+    clipped = minibatch.value + (value - minibatch.value).clamp(-limit, limit)
+    return 0.5 * torch.maximum(squared_error, (clipped - target).square())
+
+
+def _value_gradient(
+    value: Tensor, minibatch: Minibatch, hyperparameters: PpoHyperparameters
+) -> _ValueGradient:
+    """Return the value losses of `_value_losses` with their derivatives."""
+    target, limit = minibatch.value_target, hyperparameters.value_clip
+    error = value - target
+    squared_error = error * error
+    if hyperparameters.value_loss == "bounded_error":
+        clipped = squared_error > limit
+        losses = squared_error.clamp_(max=limit)
+        return _ValueGradient(
+            losses=losses, slope=error.mul_(2.0).masked_fill_(clipped, 0.0), clipped=clipped
+        )
+    step = value - minibatch.value
+    kept_step = step.clamp(-limit, limit)
+    kept_error = (kept_step + minibatch.value).sub_(target).square_()
+    # Where the clipped value's error is the larger one, the sample does not move the value. Errors
+    # of steps within the limit are equal but for rounding, so they are not compared.
+    clipped = (kept_error > squared_error).logical_and_(kept_step != step)
+    return _ValueGradient(
+        losses=torch.maximum(squared_error, kept_error).mul_(0.5),
+        slope=error.masked_fill_(clipped, 0.0),
+        clipped=clipped,
+    )
 
 
 def _clipped_surrogate(ratio: Tensor, advantage: Tensor, clip: float) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ from services.scaler.scaling.base import NoiseMemory
 from shared.billing import LedgerLine
 from shared.contracts import EvaluationResult, LaunchCounts, RoundPlan, RoundResult
 from shared.jobs import Job, JobStatus
-from shared.message import Count, Identifier, Message, NonNegativeFloat
+from shared.message import Count, Identifier, Message, NonNegativeFloat, PositiveInt
 
 _MAX_CONFLICTS = 50
 
@@ -60,6 +60,8 @@ class OpenAttempt(Message):
     """Invocations beyond those and beyond any earlier launch of the job: on AWS they start cold."""
     deadline_s: NonNegativeFloat | None = None
     """How long its learner waits at most; None in records of earlier versions."""
+    open_rounds: PositiveInt = 1
+    """Rounds the job had open at a time, this one among them."""
     outcome: LaunchOutcome | None = None
     """None until every invocation has ended."""
     learner_s: NonNegativeFloat | None = None
@@ -67,7 +69,7 @@ class OpenAttempt(Message):
     overhead_s: NonNegativeFloat = 0.0
     """What publishing the policy and asking for the round took."""
     held_s: NonNegativeFloat | None = None
-    """Wall time from the launch to the next one; None until the round is over."""
+    """Wall time billed to it, from the end of the round before it; None until it is over."""
 
 
 class JobRecord(Message):

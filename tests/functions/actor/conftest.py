@@ -1,5 +1,6 @@
 """A toy environment that follows a script, and policies to roll out."""
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, SupportsFloat
 
@@ -19,9 +20,10 @@ Arrays = dict[str, NDArray[np.generic]]
 class ScriptedEnv(gymnasium.Env[NDArray[np.float64], np.int64]):
     """One character of the script per step since the last seeded reset.
 
-    `.` goes on, `t` terminates, `u` truncates, `b` does both, `r` gives a NaN reward, `o` a NaN
-    observation, `!` raises. Observations are (episode, step of the episode); the reward of a step
-    is its number since the seeded reset, from 1.
+    `.` goes on, `t` terminates, `u` truncates, `b` does both, `r` gives a NaN reward, `i` an
+    infinite one, `o` a NaN observation, `!` raises, `s` gives an observation of another shape, `h`
+    hangs. The script begins anew where it ends. Observations are (episode, step of the episode);
+    the reward of a step is its number since the seeded reset, from 1.
     """
 
     observation_space = Box(-np.inf, np.inf, (2,), np.float64)
@@ -53,8 +55,12 @@ class ScriptedEnv(gymnasium.Env[NDArray[np.float64], np.int64]):
         self.total, self.step_number = self.total + 1, self.step_number + 1
         if event == "!":
             raise OSError("the simulator fell over")
+        if event == "h":
+            threading.Event().wait()
         observation = self._observation() * (np.nan if event == "o" else 1)
-        reward = np.nan if event == "r" else float(self.total)
+        if event == "s":
+            observation = observation[:1]
+        reward = {"r": np.nan, "i": np.inf}.get(event, float(self.total))
         return observation, reward, event in "tb", event in "ub", {}
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from functions.actor import actor as actor_module
 from functions.actor.actor import Actor, PolicyUnavailableError
-from functions.actor.rollout import RolloutError
+from functions.actor.errors import RolloutError
 from shared import codec
 from shared.cache import Arrival, TrajectoryCache
 from shared.contracts import RolloutTask
@@ -61,6 +61,32 @@ def test_a_sampled_fragment_is_stored_and_reported(
     assert report.cold_start
     assert 0 < report.rollout_s < report.total_s
     assert cache.wait_arrivals(job, 3, timeout_s=1) == [Arrival("sample", 5, None)]
+
+
+def test_dropped_episodes_are_reported(
+    actor: Actor, cache: TrajectoryCache, job: str, make_task: MakeTask
+) -> None:
+    task = make_task(job_id=job, env_kwargs={"script": "..r...t.o.....t........."}, steps=8)
+    report = actor.run(task, cold_start=False)
+    (payload,) = cache.load_results(job, 3, mode="sample", actor_indices=[5])
+    assert payload is not None
+    trajectory = decode_trajectory(payload, environment=describe(task.env))
+    assert report.dropped_episodes == trajectory.dropped_episodes == 2
+    evaluation = actor.run(task.model_copy(update={"mode": "evaluate"}), cold_start=False)
+    (payload,) = cache.load_results(job, 3, mode="evaluate", actor_indices=[5])
+    assert payload is not None
+    assert evaluation.dropped_episodes == decode_episode(payload).dropped_episodes == 1
+
+
+def test_an_evaluation_reports_rewards_as_no_wrapper_has_changed_them(
+    actor: Actor, job: str, make_task: MakeTask
+) -> None:
+    clip = {"name": "ClipReward", "kwargs": {"min_reward": -1, "max_reward": 1}}
+    env = {"env_id": "Scripted-v0", "env_kwargs": {"script": "...t"}, "wrappers": [clip]}
+    task = make_task(job_id=job, env=env, steps=8)
+    for mode, expected in (("sample", (4, 4)), ("evaluate", (10,)), ("sample", (4, 4))):
+        report = actor.run(task.model_copy(update={"mode": mode}), cold_start=False)
+        assert report.episode_returns == expected
 
 
 def test_an_evaluation_is_stored_beside_the_samples(
@@ -127,8 +153,8 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[Env]:
     """Every environment that was built, in order."""
     environments: list[Env] = []
 
-    def build(ref: EnvironmentRef) -> Env:
-        environments.append(make_environment(ref))
+    def build(ref: EnvironmentRef, *, raw_rewards: bool) -> Env:
+        environments.append(make_environment(ref, raw_rewards=raw_rewards))
         return environments[-1]
 
     monkeypatch.setattr(actor_module, "make_environment", build)

@@ -23,7 +23,7 @@ def test_the_noise_is_no_stream_an_environment_could_draw() -> None:
 
 def test_returns_and_lengths_are_the_episodes_own() -> None:
     env = ScriptedEnv("..t.u..b.")
-    fragment = Fragment(9, [env], observation_size=2)
+    fragment = Fragment(9, [env])
     fragment.start(seed=0)
     for _ in range(9):
         fragment.step([0])
@@ -39,7 +39,7 @@ def test_returns_and_lengths_are_the_episodes_own() -> None:
 
 def test_an_end_at_the_last_step_resets_nothing() -> None:
     env = ScriptedEnv("..u")
-    fragment = Fragment(3, [env], observation_size=2)
+    fragment = Fragment(3, [env])
     fragment.start(seed=0)
     for _ in range(3):
         fragment.step([0])

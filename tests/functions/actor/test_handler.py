@@ -6,6 +6,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,11 +40,14 @@ sys.exit(f"imported {unwanted}" if unwanted else 0)
 _PROCESS = {"PATH": os.environ["PATH"], "PYTHONPATH": ":".join(sys.path)}
 
 
-def _replies(events: list[object], **environment: str) -> list[dict[str, Any]]:
+def _replies(
+    events: list[object], *, folder: Path | None = None, **environment: str
+) -> list[dict[str, Any]]:
     done = subprocess.run(
         [sys.executable, "-c", _RUNTIME],
         input="".join(json.dumps(event) + "\n" for event in events),
         env=_PROCESS | environment,
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=120,
@@ -122,17 +126,47 @@ def test_an_unreachable_cache_is_named_without_its_password(make_task: MakeTask)
     assert "hunter2" not in reply["error"]
 
 
+def test_packages_of_ones_own_are_imported_once_at_start(tmp_path: Path) -> None:
+    (tmp_path / "my_envs.py").write_text(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "gymnasium.register('Mine/Cart-v0', entry_point=CartPoleEnv, max_episode_steps=9)\n"
+        "open('imports', 'a').write('x')\n"
+    )
+    task = {"mode": "describe", "env": {"env_id": "Mine/Cart-v0"}}
+    known, again, unknown = _replies(
+        [task, task, {"mode": "describe", "env": {"env_id": "Mine/Other-v0"}}],
+        NITRO_CACHE_URL="redis://127.0.0.1:1",
+        NITRO_ENVIRONMENT_PACKAGES="my_envs",
+        PYTHONPATH=f"{tmp_path}:{_PROCESS['PYTHONPATH']}",
+        folder=tmp_path,
+    )
+    assert known == again
+    assert known["ok"]["max_episode_steps"] == 9
+    assert "did you mean Mine/Cart-v0" in unknown["error"]
+    assert (tmp_path / "imports").read_text() == "x"
+
+
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
         ({}, "cache_url"),
         ({"NITRO_CACHE_URL": "http://nowhere"}, "NITRO_CACHE_URL is malformed"),
         ({"NITRO_CACHE_URL": "redis://h:1", "NITRO_CACHE_TIMEOUT_S": "0"}, "cache_timeout_s"),
+        ({"NITRO_CACHE_URL": "redis://h:1", "NITRO_STEP_TIMEOUT_S": "0"}, "step_timeout_s"),
+        (
+            {"NITRO_CACHE_URL": "redis://h:1", "NITRO_ENVIRONMENT_PACKAGES": "my envs/x"},
+            "'envs/x' is no name of a Python package",
+        ),
+        (
+            {"NITRO_CACHE_URL": "redis://h:1", "NITRO_ENVIRONMENT_PACKAGES": "no_such_envs"},
+            r"the environment package 'no_such_envs' \(NITRO_ENVIRONMENT_PACKAGES\) cannot be",
+        ),
     ],
 )
 def test_wrong_settings_fail_at_start(environment: dict[str, str], message: str) -> None:
     with pytest.raises(AssertionError, match=message):
-        _replies([], **environment)
+        _replies([], folder=None, **environment)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")

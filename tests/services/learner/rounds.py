@@ -82,14 +82,19 @@ def deliver(cache: TrajectoryCache, job_id: str, actor_index: int, **kwargs: int
 
 
 def deliver_episode(
-    cache: TrajectoryCache, job_id: str, actor_index: int, *, round_index: int = 0
+    cache: TrajectoryCache,
+    job_id: str,
+    actor_index: int,
+    *,
+    round_index: int = 0,
+    policy_version: int | None = None,
 ) -> str:
     """Store an evaluation episode whose return is its index."""
     episode = Episode(
         job_id=job_id,
         round=round_index,
         actor_index=actor_index,
-        policy_version=round_index,
+        policy_version=round_index if policy_version is None else policy_version,
         episode_return=float(actor_index),
         length=7,
     )

@@ -47,10 +47,11 @@ def job(job_id: str, **changes: object) -> Job:
 def deliver_all(scaler: "ScriptedScaler", made: RoundPlan, request: RoundRequest) -> None:
     """Have every actor and every evaluation episode of a plan succeed."""
     indices = range(made.num_actors) if request.missing is None else request.missing
+    identity = {"round_index": made.round, "policy_version": made.policy_version}
     for index in indices:
-        deliver(scaler.cache, made.job_id, index, round_index=made.round)
+        deliver(scaler.cache, made.job_id, index, **identity)
     for index in range(made.num_evaluations):
-        deliver_episode(scaler.cache, made.job_id, index, round_index=made.round)
+        deliver_episode(scaler.cache, made.job_id, index, **identity)
 
 
 class ScriptedScaler(ThreadingHTTPServer):
@@ -68,10 +69,13 @@ class ScriptedScaler(ThreadingHTTPServer):
         """Fields of every plan that differ from the usual."""
         self.refusals: dict[tuple[int, int], Answer | StopReason] = {}
         """What (round, attempt) is answered instead of a plan, or why it ends the job."""
+        self.ends: dict[int, StopReason] = {}
+        """Rounds whose plan said why the job ends."""
         self.heartbeat: Answer = (200, {"expires_in_s": 30.0, "stop": None})
         self.heard = threading.Event()
         """Set by every heartbeat."""
         self.on_finish: Callable[[], None] = lambda: None
+        self.on_asked: Callable[[int, RoundRequest], None] = lambda _number, _request: None
         self.asked: list[tuple[int, RoundRequest]] = []
         self.finished: list[FinishRequest] = []
         self.given_up: list[str] = []
@@ -121,8 +125,16 @@ class ScriptedScaler(ThreadingHTTPServer):
                 return 200, _bill(job_id)
         return 404, {"title": "Not Found", "status": 404, "detail": path}
 
+    def plan_afresh(self) -> None:
+        """Forget all plans and what came of them, as when the job had ended and was resumed."""
+        rounds = {number for number, _ in self._plans}
+        self.cache.forget_job(self.job.job_id, rounds=rounds, policy_versions=())
+        self._plans.clear()
+        self.ends.clear()
+
     def _round(self, number: int, request: RoundRequest) -> Answer:
         self.asked.append((number, request))
+        self.on_asked(number, request)
         key = (number, request.attempt)
         refusal = self.refusals.get(key)
         if isinstance(refusal, tuple):
@@ -130,10 +142,14 @@ class ScriptedScaler(ThreadingHTTPServer):
         if key in self._plans:
             return 200, _json(self._plans[key].model_copy(update={"age_s": 0.5}))
         made = plan(self.job.job_id, round_index=number, attempt=request.attempt)
-        if number >= self.rounds or refusal is not None:
-            ended = {"stop": refusal or "max_rounds", "num_actors": 0, "quorum": 0}
-            made = made.model_copy(update={**ended, "num_evaluations": 2})
-        made = made.model_copy(update=self.changes)
+        made = made.model_copy(update={"policy_version": request.policy_version, **self.changes})
+        over: StopReason | None = "max_rounds" if number >= self.rounds else None
+        stop = refusal or self.ends.get(number - 1) or over
+        if stop is not None:
+            self.ends[number] = stop
+            last = number - min(self.ends) == self.job.spec.open_rounds - 1
+            ended = {"stop": stop, "num_actors": 0, "quorum": 0}
+            made = made.model_copy(update={**ended, "num_evaluations": 2 if last else 0})
         self._plans[key] = made
         self.launch(self, made, request)
         return 200, _json(made)

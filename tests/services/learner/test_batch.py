@@ -8,8 +8,9 @@ import torch
 
 from services.learner.batch import TrainingBatch, build_batch
 from services.learner.networks import ActorCritic, build_network
+from services.learner.normalisation import Normalisation
 from shared.environment_spec import EnvironmentSpec
-from shared.hyperparameters import PpoHyperparameters
+from shared.ppo_hyperparameters import STANDARD, PpoHyperparameters
 from shared.trajectory import Trajectory
 from tests.services.learner.test_advantages import naive_advantages
 from tests.services.learner.trajectories import CONTINUOUS, DISCRETE, make_trajectory
@@ -127,3 +128,49 @@ def test_impossible_rounds_are_refused() -> None:
         batch_of([first, shorter], network)
     with pytest.raises(ValueError, match="actor 0: 0 final observations for"):
         batch_of([replace(first, final_observation=first.final_observation[:0])], network)
+
+
+@pytest.mark.parametrize("environment", [CONTINUOUS, DISCRETE])
+def test_a_normalised_batch_is_that_of_normalised_trajectories(
+    environment: EnvironmentSpec,
+) -> None:
+    network = network_for(environment)
+    trajectories = [make_trajectory(environment, network, actor_index=i) for i in (0, 1, 2)]
+    rule = STANDARD.model_copy(update={"observation_clip": 1.0, "reward_clip": 0.5})
+    statistics = Normalisation.initial(environment, rule).after(trajectories)
+    assert statistics.observations is not None
+    assert statistics.rewards is not None
+    batch = build_batch(
+        trajectories,
+        network,
+        discount=0.9,
+        gae_lambda=0.8,
+        observations=statistics.observations,
+        rewards=statistics.rewards,
+    )
+
+    size = int(np.prod(environment.observation.shape))
+    rows = np.concatenate([t.observation[:-1].reshape(-1, size) for t in trajectories])
+
+    def normalised(observation: np.ndarray) -> np.ndarray:
+        flat = observation.reshape(*observation.shape[: -len(environment.observation.shape)], size)
+        z = (flat - rows.mean(axis=0, dtype=np.float64)) / rows.std(axis=0, dtype=np.float64)
+        return np.asarray(np.clip(z, -1.0, 1.0), np.float32).reshape(observation.shape)
+
+    scaled = statistics.rewards.apply(torch.from_numpy(trajectories[0].reward)).numpy()
+    assert scaled.min() < scaled.max() == 0.5
+    by_hand = batch_of(
+        [
+            replace(
+                t,
+                observation=normalised(t.observation),
+                final_observation=normalised(t.final_observation),
+                reward=statistics.rewards.apply(torch.from_numpy(t.reward)).numpy(),
+            )
+            for t in trajectories
+        ],
+        network,
+    )
+    for field in fields(TrainingBatch):
+        found, expected = getattr(batch, field.name), getattr(by_hand, field.name)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)

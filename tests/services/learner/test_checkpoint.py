@@ -1,13 +1,20 @@
 """Checkpoints are whole or nothing, and damage is found and named."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load
 
-from services.learner.checkpoint import Checkpoint, CheckpointError, CheckpointStore, RunState
+from services.learner.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    CheckpointStore,
+    OpenRound,
+    RunState,
+)
 from shared.artifacts import LocalArtifacts
 from shared.contracts import Curvature
 
@@ -114,3 +121,20 @@ def test_a_manifest_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "job/checkpoints/000003/state.json").write_text(text)
     with pytest.raises(CheckpointError, match=r"state\.json is damaged"):
         store.latest()
+
+
+def test_policies_of_open_rounds_are_kept_with_what_was_used_of_them(tmp_path: Path) -> None:
+    opened = OpenRound(
+        round=5, policy_version=9, taken=(0, 3), env_steps=512, episode_returns=(1.5,)
+    )
+    whole = _checkpoint(5)
+    run = whole.run.model_copy(update={"open_rounds": (opened,), "empty_rounds": 1})
+    _store(tmp_path).save(replace(whole, run=run, earlier_policies={9: b"earlier"}))
+    restored = _store(tmp_path).latest()
+    assert restored is not None
+    assert restored.run == run
+    assert restored.earlier_policies == {9: b"earlier"}
+    damaged = tmp_path / "job" / "checkpoints" / "000005" / "policy-9.safetensors"
+    damaged.write_bytes(b"other")
+    with pytest.raises(CheckpointError, match=r"policy-9\.safetensors"):
+        _store(tmp_path).latest()

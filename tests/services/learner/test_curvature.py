@@ -14,10 +14,10 @@ from services.learner.curvature import (
     measure_gradient_noise,
     spread_samples,
 )
-from services.learner.networks import ActorCritic
+from services.learner.networks import MlpActorCritic
 from shared.environment_spec import EnvironmentSpec
-from shared.hyperparameters import PpoHyperparameters
 from shared.job_spec import DetectorRule
+from shared.ppo_hyperparameters import PpoHyperparameters
 from tests.services.learner.test_surrogate import (
     CASES,
     autograd_hessian,
@@ -36,7 +36,7 @@ def loss_of(hyperparameters: PpoHyperparameters) -> LossTerms:
 
 def round_of(
     environment: EnvironmentSpec, hyperparameters: PpoHyperparameters
-) -> tuple[ActorCritic, TrainingBatch]:
+) -> tuple[MlpActorCritic, TrainingBatch]:
     network = network_of(environment, hyperparameters, torch.float32)
     trajectories = [make_trajectory(environment, network, actor_index=i) for i in range(3)]
     return network, build_batch(trajectories, network, discount=0.99, gae_lambda=1.0)
@@ -64,13 +64,13 @@ def test_eigenvalues_within_one_percent_of_the_exact_hessian(
     assert found.elapsed_s > 0
 
 
-def moved(network: ActorCritic, *, by: float = 0.3) -> None:
+def moved(network: MlpActorCritic, *, by: float = 0.3) -> None:
     """Move a network away from the policy its samples were made by, as an update does."""
     generator = torch.Generator().manual_seed(3)
     network.flat.add_(torch.randn(network.flat.shape, generator=generator), alpha=by)
 
 
-def behaviour_hessian(network: ActorCritic, batch: TrainingBatch, *, clip: float) -> Tensor:
+def behaviour_hessian(network: MlpActorCritic, batch: TrainingBatch, *, clip: float) -> Tensor:
     """Hessian of PPO's clipped surrogate, ratios to the policy that sampled, by autograd."""
     log_prob, point = surrogate_log_prob(network, batch.observation, batch.action)
     advantage, old = batch.advantage.double(), batch.log_prob.double()

@@ -4,10 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from services.learner.distributions import Categorical, Distribution, Gaussian
+from services.learner.distributions import Categorical, Distribution, Gaussian, MultiCategorical
 
 GAUSSIAN, CATEGORICAL = Gaussian(), Categorical()
-CASES: list[Distribution] = [GAUSSIAN, CATEGORICAL]
+CHOICES = (1, 3, 2)
+CASES: list[Distribution] = [GAUSSIAN, CATEGORICAL, MultiCategorical(CHOICES)]
 
 
 def samples(distribution: Distribution, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -16,6 +17,9 @@ def samples(distribution: Distribution, seed: int = 0) -> tuple[Tensor, Tensor, 
     old, new = torch.randn((2, 20, 6), generator=generator, dtype=torch.float64)
     if distribution.name == "categorical":
         return old, new, torch.randint(6, (20,), generator=generator)
+    if distribution.name == "multi_categorical":
+        chosen = [torch.randint(n, (20,), generator=generator) for n in CHOICES]
+        return old, new, torch.stack(chosen, dim=1)
     return old, new, torch.randn((20, 3), generator=generator, dtype=torch.float64)
 
 
@@ -27,13 +31,33 @@ def reference(distribution: Distribution, outputs: Tensor) -> torch.distribution
     return torch.distributions.Independent(normal, 1)
 
 
-@pytest.mark.parametrize("distribution", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("distribution", CASES[:2], ids=lambda case: case.name)
 def test_values_agree_with_torch_distributions(distribution: Distribution) -> None:
     old, new, action = samples(distribution)
     old_reference, new_reference = reference(distribution, old), reference(distribution, new)
     log_prob = new_reference.log_prob(action)
     kl = torch.distributions.kl_divergence(old_reference, new_reference)
     entropy = new_reference.entropy()
+    torch.testing.assert_close(distribution.log_prob(new, action), log_prob)
+    torch.testing.assert_close(distribution.kl(old, new), kl)
+    torch.testing.assert_close(distribution.entropy(new), entropy)
+    terms = distribution.terms(old, new, action)
+    torch.testing.assert_close(terms.log_prob, log_prob)
+    torch.testing.assert_close(terms.kl, kl)
+
+
+def test_several_choices_add_up() -> None:
+    distribution = MultiCategorical(CHOICES)
+    old, new, action = samples(distribution)
+    log_prob, kl, entropy = torch.zeros(3, 20, dtype=torch.float64)
+    ends = torch.tensor(CHOICES).cumsum(0).tolist()
+    for i, (end, n) in enumerate(zip(ends, CHOICES, strict=True)):
+        before, after = (
+            reference(CATEGORICAL, outputs[:, end - n : end]) for outputs in (old, new)
+        )
+        log_prob += after.log_prob(action[:, i])
+        kl += torch.distributions.kl_divergence(before, after)
+        entropy += after.entropy()
     torch.testing.assert_close(distribution.log_prob(new, action), log_prob)
     torch.testing.assert_close(distribution.kl(old, new), kl)
     torch.testing.assert_close(distribution.entropy(new), entropy)

@@ -8,7 +8,7 @@ from torch import Tensor
 from services.learner.gradient_noise import gradient_noise, gradient_products
 from services.learner.surrogate import PolicySurrogate
 from shared.environment_spec import EnvironmentSpec
-from shared.hyperparameters import PpoHyperparameters
+from shared.ppo_hyperparameters import PpoHyperparameters
 from tests.services.learner.test_surrogate import (
     CASES,
     network_of,

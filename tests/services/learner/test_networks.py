@@ -1,12 +1,14 @@
 """The network as actors and trainer see it: initial weights, payload, flat storage."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 
 from services.learner.networks import build_network, policy_payload
 from shared.environment_spec import EnvironmentSpec
-from shared.hyperparameters import PpoHyperparameters
+from shared.ppo_hyperparameters import STANDARD, PpoHyperparameters
 from tests.services.learner.trajectories import CONTINUOUS, DISCRETE
 
 SMALL = PpoHyperparameters(hidden_sizes=(8, 7))
@@ -65,6 +67,24 @@ def test_units_start_with_rllibs_norms_and_zero_biases() -> None:
         rows = np.linalg.norm(arrays[f"policy.{i}.weight"], axis=1)
         np.testing.assert_allclose(rows, norm, rtol=1e-5)
         assert not arrays[f"policy.{i}.bias"].any()
+
+
+def test_orthogonal_weights_are_torchs_with_the_published_gains_and_zero_biases() -> None:
+    network = build_network(CONTINUOUS, STANDARD, seed=4)
+    generator = torch.Generator().manual_seed(4)
+    views = network.views_of(network.flat)
+    for part, output_gain in (("policy", 0.01), ("value", 1.0)):
+        for i, gain in enumerate((math.sqrt(2.0), math.sqrt(2.0), output_gain)):
+            weight = views[f"{part}.{i}.weight"]
+            expected = torch.nn.init.orthogonal_(
+                torch.empty(weight.shape), gain, generator=generator
+            )
+            torch.testing.assert_close(weight, expected, rtol=0.0, atol=0.0)
+            small = weight if weight.shape[0] <= weight.shape[1] else weight.t()
+            identity = gain**2 * torch.eye(len(small))
+            torch.testing.assert_close(small @ small.t(), identity, rtol=0.0, atol=1e-5)
+            assert not views[f"{part}.{i}.bias"].any()
+    assert not views["log_std"].any()
 
 
 def test_equal_seeds_build_equal_networks_and_leave_the_global_generator_alone() -> None:

@@ -16,7 +16,7 @@ from shared.contracts import (
     RoundTiming,
     TrajectoryCounts,
 )
-from shared.hyperparameters import PpoHyperparameters
+from shared.ppo_hyperparameters import PpoHyperparameters
 from tests.services.learner.rounds import plan
 from tests.services.learner.scripted_scaler import job
 

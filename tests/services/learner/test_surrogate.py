@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from services.learner.networks import ActorCritic, build_network
+from services.learner.networks import MlpActorCritic, build_network
 from services.learner.surrogate import PolicySurrogate
 from shared.environment_spec import DiscreteActionSpec, EnvironmentSpec, ObservationSpec
-from shared.hyperparameters import PpoHyperparameters
+from shared.ppo_hyperparameters import PpoHyperparameters
 from tests.services.learner.trajectories import CONTINUOUS, DISCRETE
 
 STATE_DEPENDENT = PpoHyperparameters(hidden_sizes=(6, 5))
@@ -20,9 +20,10 @@ CASES = [(CONTINUOUS, STATE_DEPENDENT), (CONTINUOUS, FREE), (DISCRETE, STATE_DEP
 
 def network_of(
     environment: EnvironmentSpec, hyperparameters: PpoHyperparameters, dtype: torch.dtype
-) -> ActorCritic:
+) -> MlpActorCritic:
     """A network well away from its initial, nearly state-independent policy."""
     network = build_network(environment, hyperparameters, seed=0)
+    assert isinstance(network, MlpActorCritic)
     network.flatten(dtype=torch.float64)
     noise = torch.randn(
         network.flat.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64
@@ -47,7 +48,7 @@ def samples_of(
 
 
 def surrogate_log_prob(
-    network: ActorCritic, observation: Tensor, action: Tensor
+    network: MlpActorCritic, observation: Tensor, action: Tensor
 ) -> tuple[Callable[[Tensor], Tensor], Tensor]:
     """Log pi(a|s) # [N] as a function of the policy's parameters, and the network's own # [P].
 
@@ -81,7 +82,7 @@ def surrogate_log_prob(
 
 
 def autograd_hessian(
-    network: ActorCritic, observation: Tensor, action: Tensor, advantage: Tensor
+    network: MlpActorCritic, observation: Tensor, action: Tensor, advantage: Tensor
 ) -> Tensor:
     """Hessian of mean(A * pi_theta / pi_theta0) by autograd."""
     log_prob, start = surrogate_log_prob(network, observation, action)
@@ -129,7 +130,7 @@ def test_linear_softmax_policy_has_the_closed_form_hessian() -> None:
         max_episode_steps=None,
         versions={},
     )
-    network = ActorCritic(
+    network = MlpActorCritic(
         observation_size=2,
         policy_outputs=3,
         hidden_sizes=(),

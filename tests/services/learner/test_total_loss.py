@@ -10,7 +10,7 @@ from services.learner.batch import TrainingBatch, build_batch
 from services.learner.networks import ActorCritic
 from services.learner.total_loss import NegativeTotalLoss
 from shared.environment_spec import EnvironmentSpec
-from shared.hyperparameters import PpoHyperparameters
+from shared.ppo_hyperparameters import PpoHyperparameters
 from tests.services.learner.test_surrogate import CASES, network_of
 from tests.services.learner.trajectories import make_trajectory
 
@@ -91,6 +91,7 @@ def test_products_agree_with_the_exact_hessian_of_minus_the_loss(
             value_target=batch.value_target,
             log_prob=batch.log_prob,
             outputs=batch.outputs,
+            value=batch.value,
         ),
         hyperparameters,
         kl_coefficient=KL_COEFFICIENT,

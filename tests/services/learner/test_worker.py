@@ -12,7 +12,12 @@ import pytest
 import torch
 from prometheus_client import CollectorRegistry
 
-from services.learner.algorithms.base import Algorithm, build_algorithm
+from services.learner.algorithms.base import (
+    Algorithm,
+    OffPolicyAlgorithm,
+    build_algorithm,
+    build_off_policy_algorithm,
+)
 from services.learner.scaler_client import ScalerClient
 from services.learner.tracking import LearnerMetrics
 from services.learner.worker import Worker
@@ -104,12 +109,16 @@ class Learner:
         def algorithm(made: Job) -> Algorithm:
             return build_algorithm(made, device=torch.device("cpu"))
 
+        def off_policy(made: Job) -> OffPolicyAlgorithm:
+            return build_off_policy_algorithm(made, device=torch.device("cpu"))
+
         self.registry = CollectorRegistry()
         self.worker = Worker(
             learner_id="learner-1",
             connect_scaler=lambda: ScalerClient(scaler.url, None, patience_s=1.0),
             connect_cache=connect_cache,
             build_algorithm=algorithm,
+            build_off_policy=off_policy,
             artifacts=FusedArtifacts(runs, fuse),
             metrics=LearnerMetrics(self.registry),
             device="cpu",

@@ -92,3 +92,16 @@ def test_assumptions_name_prices_machine_and_clock() -> None:
     for word in ("2026-11", "g6.2xlarge", "1024 MB", "would take on AWS"):
         assert word in text
     assert "wall time" in " ".join(assumptions(basis(), "wall", "g6.2xlarge"))
+
+
+def test_a_round_among_several_open_ones_is_billed_its_share_of_the_projected_time() -> None:
+    alone, shared = (
+        settle(attempt(open_rounds=number, learner_s=1.0), basis(), "projected")
+        for number in (1, 2)
+    )
+    assert alone is not None
+    assert shared is not None
+    assert (alone.projected_s, shared.projected_s) == (3.0, 1.5)
+    measured = settle(attempt(open_rounds=2), basis(), "wall")
+    assert measured is not None
+    assert next(line.quantity for line in measured.lines if line.item == "learner") == 7.0

@@ -52,3 +52,9 @@ def test_the_limit_is_remembered_and_survives_an_api_that_is_away() -> None:
     with pytest.raises(LambdaApiError):
         impatient.limit()
     assert impatient.limit() == 20
+
+
+@pytest.mark.parametrize(("own", "expected"), [(0, 64), (50, 50), (99, 1), (500, 1)])
+def test_open_rounds_count_against_the_share(own: int, expected: int) -> None:
+    got = granted(64, limit=100, running_jobs=1, others_in_flight=0, own_in_flight=own)
+    assert got == expected

@@ -122,3 +122,43 @@ def test_nothing_follows_a_round_that_ended_the_job(round_index: int, attempt: i
     with pytest.raises(ApiError) as refused:
         place(last, round_index, request(attempt=attempt), max_attempts=2)
     assert "ended the job" in refused.value.errors[0].message
+
+
+def rounds(*attempts: PlannedAttempt, over: int = 0) -> list[RoundEntry]:
+    """One round per attempt; the first `over` of them have results."""
+    entries = [entry(attempt) for attempt in attempts]
+    ended = [e.model_copy(update={"result": result(e.round)}) for e in entries[:over]]
+    return [*ended, *entries[over:]]
+
+
+def placed(known: list[RoundEntry], index: int, **changes: object) -> str:
+    changes = {"policy_version": index, **changes}
+    made = request(**changes)  # type: ignore[arg-type]
+    near = [e for e in known if index - 2 <= e.round <= index]
+    return place(known[-1], index, made, max_attempts=2, open_rounds=2, near=near).kind
+
+
+def test_of_overlapping_rounds_every_open_one_is_repeated() -> None:
+    known = rounds(*(planned(number, 0) for number in range(5)), over=3)
+    assert [placed(known, index) for index in (3, 4, 5)] == ["repeat", "repeat", "new"]
+    assert placed(known, 5, previous=result(3)) == "new"
+    assert placed(known, 3, lease_id="b") == "repeat"
+    for index in (0, 2, 6):
+        with pytest.raises(ApiError):
+            placed(known, index)
+
+
+def test_a_learner_that_has_just_taken_the_job_may_go_back_over_open_rounds() -> None:
+    known = rounds(*(planned(number, 0) for number in range(5)), over=3)
+    assert [placed(known, index, lease_id="b") for index in (0, 2)] == ["rewind", "rewind"]
+    resumed = [e if e.result else e.model_copy(update={"abandoned": True}) for e in known]
+    assert placed(resumed, 3, lease_id="b") == "rewind"
+
+
+def test_a_job_of_overlapping_rounds_has_as_many_last_plans() -> None:
+    known = rounds(planned(0, 0), planned(1, 0), planned(2, 0, stop="budget"), over=1)
+    assert placed(known, 3) == "new"
+    ended = [*known, entry(planned(3, 0, stop="budget"))]
+    with pytest.raises(ApiError) as refused:
+        placed(ended, 4)
+    assert "ended the job" in refused.value.errors[0].message

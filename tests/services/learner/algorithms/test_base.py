@@ -1,8 +1,12 @@
 """A job's specification becomes the algorithm that trains it."""
 
+import pytest
 import torch
 
-from services.learner.algorithms.base import build_algorithm
+from services.learner.algorithms.base import build_algorithm, build_off_policy_algorithm
+from services.learner.algorithms.off_policy import OffPolicyLearner
+from services.learner.algorithms.ppo import Ppo
+from services.learner.algorithms.synchronous import SynchronousRounds
 from shared.job_spec import JobSpec
 from shared.jobs import Job
 from tests.services.learner.trajectories import CONTINUOUS
@@ -30,3 +34,26 @@ def test_overrides_reach_the_network_and_the_seed_decides_the_weights() -> None:
     other, _ = build_algorithm(job(hyperparameters=overrides, seed=4), device=cpu).policy_payload()
     assert arrays["policy.0.weight"].tobytes() == again["policy.0.weight"].tobytes()
     assert arrays["policy.0.weight"].tobytes() != other["policy.0.weight"].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "kind"),
+    [("ppo", Ppo), ("impact", SynchronousRounds), ("impala", SynchronousRounds)],
+)
+@pytest.mark.parametrize("preset", ["paper", "standard"])
+def test_each_algorithm_is_built_for_rounds_one_after_the_other(
+    algorithm: str, kind: type, preset: str
+) -> None:
+    made = build_algorithm(job(algorithm=algorithm, preset=preset), device=torch.device("cpu"))
+    assert isinstance(made, kind)
+
+
+@pytest.mark.parametrize("algorithm", ["impact", "impala"])
+def test_off_policy_algorithms_are_built_for_overlapping_rounds(algorithm: str) -> None:
+    made = build_off_policy_algorithm(job(algorithm=algorithm), device=torch.device("cpu"))
+    assert isinstance(made, OffPolicyLearner)
+
+
+def test_ppo_cannot_learn_from_overlapping_rounds() -> None:
+    with pytest.raises(ValueError, match="ppo learns on-policy"):
+        build_off_policy_algorithm(job(algorithm="ppo"), device=torch.device("cpu"))

@@ -1,5 +1,7 @@
 """How a batch is cut into gradient steps."""
 
+import numpy as np
+import pytest
 import torch
 
 from services.learner.algorithms.minibatch import Minibatch, shuffled_minibatches
@@ -54,6 +56,7 @@ def test_the_fields_of_a_sample_stay_together() -> None:
         for field in (m.observation, m.action, m.outputs):
             assert torch.equal(field[:, 0], m.advantage)
         assert torch.equal(m.value_target, m.advantage)
+        assert torch.equal(m.value, m.advantage)
         assert torch.equal(m.log_prob, m.advantage)
 
 
@@ -63,3 +66,24 @@ def test_the_generator_alone_decides_the_order() -> None:
         found = minibatches_of(50, size=8, epochs=2, seed=seed)
         orders.append(torch.cat([m.advantage for m in found]).tolist())
     assert orders[0] == orders[1] != orders[2]
+
+
+@pytest.mark.parametrize("size", [1, 8, 50])
+def test_advantages_can_be_standardised_by_minibatch(size: int) -> None:
+    """CleanRL's form: the deviation of a sample of n has n - 1 below it, and 1e-8 beside it."""
+    plain, standardised = (
+        shuffled_minibatches(
+            batch_of(50),
+            num_epochs=2,
+            minibatch_size=size,
+            generator=torch.Generator().manual_seed(0),
+            standardise=standardise,
+        )
+        for standardise in (False, True)
+    )
+    for raw, found in zip(plain, standardised, strict=True):
+        a = raw.advantage.numpy().astype(np.float64)
+        deviation = a.std(ddof=1) if len(a) > 1 else 0.0
+        expected = (a - a.mean()) / (deviation + 1e-8)
+        np.testing.assert_allclose(found.advantage.numpy(), expected, rtol=1e-5, atol=1e-6)
+        assert torch.equal(found.value_target, raw.value_target)

@@ -1,20 +1,25 @@
 """PPO's update as a whole: it repeats and resumes to the bit, and agrees with a plain version."""
 
+import math
 from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from services.learner.algorithms.minibatch import Minibatch
 from services.learner.algorithms.policy_update import StateArrays
 from services.learner.algorithms.ppo import KL_COEFFICIENT_MIN, Ppo, adapted_kl_coefficient
 from services.learner.algorithms.ppo_loss import ppo_loss
 from services.learner.batch import build_batch
+from services.learner.networks import ActorCritic
+from services.learner.normalisation import Normalisation
 from shared.environment_spec import EnvironmentSpec
-from shared.hyperparameters import PpoHyperparameters
 from shared.job_spec import DetectorRule
+from shared.policy import load_policy
+from shared.ppo_hyperparameters import STANDARD, PpoHyperparameters
 from shared.trajectory import Trajectory
 from tests.services.learner.trajectories import CONTINUOUS, DISCRETE, make_trajectory
 
@@ -22,7 +27,17 @@ SMALL = PpoHyperparameters(
     hidden_sizes=(16, 16), num_epochs=3, minibatch_size=20, learning_rate=1e-3
 )
 FREE = SMALL.model_copy(update={"log_std": "free"})
-CASES = [(CONTINUOUS, SMALL), (CONTINUOUS, FREE), (DISCRETE, SMALL)]
+CLEAN = STANDARD.model_copy(
+    update={"hidden_sizes": (16, 16), "num_epochs": 3, "minibatch_size": 20}
+)
+CASES = [
+    (CONTINUOUS, SMALL),
+    (CONTINUOUS, FREE),
+    (DISCRETE, SMALL),
+    (CONTINUOUS, CLEAN),
+    (DISCRETE, CLEAN),
+]
+MAX_ROUNDS = 8
 
 
 def round_of(ppo: Ppo, environment: EnvironmentSpec, round_index: int) -> list[Trajectory]:
@@ -47,19 +62,22 @@ def assert_same_state(first: Ppo, second: Ppo) -> None:
 def test_equal_seeds_and_trajectories_give_equal_bits(
     environment: EnvironmentSpec, hyperparameters: PpoHyperparameters
 ) -> None:
-    first, second = (Ppo(environment, hyperparameters, seed=7) for _ in range(2))
+    first, second = (
+        Ppo(environment, hyperparameters, seed=7, max_rounds=MAX_ROUNDS) for _ in range(2)
+    )
     assert train(first, environment, range(3)) == train(second, environment, range(3))
     assert_same_state(first, second)
 
 
-def test_arrival_order_does_not_change_a_bit() -> None:
-    states = []
+@pytest.mark.parametrize("hyperparameters", [SMALL, CLEAN])
+def test_arrival_order_does_not_change_a_bit(hyperparameters: PpoHyperparameters) -> None:
+    expected = Ppo(CONTINUOUS, hyperparameters, seed=7)
+    train(expected, CONTINUOUS, range(1))
     for order in permutations(range(3)):
-        ppo = Ppo(CONTINUOUS, SMALL, seed=7)
+        ppo = Ppo(CONTINUOUS, hyperparameters, seed=7)
         trajectories = round_of(ppo, CONTINUOUS, 0)
         ppo.update([trajectories[i] for i in order])
-        states.append(ppo.network.flat.numpy().tobytes())
-    assert len(set(states)) == 1
+        assert_same_state(ppo, expected)
 
 
 @pytest.mark.parametrize(("environment", "hyperparameters"), CASES)
@@ -67,19 +85,23 @@ def test_arrival_order_does_not_change_a_bit() -> None:
 def test_a_resumed_run_ends_with_the_bits_of_an_uninterrupted_one(
     environment: EnvironmentSpec, hyperparameters: PpoHyperparameters, interrupted_after: int
 ) -> None:
-    whole = Ppo(environment, hyperparameters, seed=7)
+    whole = Ppo(environment, hyperparameters, seed=7, max_rounds=MAX_ROUNDS)
     whole_stats = train(whole, environment, range(5))
 
-    before = Ppo(environment, hyperparameters, seed=7)
+    before = Ppo(environment, hyperparameters, seed=7, max_rounds=MAX_ROUNDS)
     stats = train(before, environment, range(interrupted_after))
     arrays, scalars = before.state()
     train(before, environment, range(5, 6))  # what the interrupted run went on to do is lost
-    resumed = Ppo(environment, hyperparameters, seed=999)
+    resumed = Ppo(environment, hyperparameters, seed=999, max_rounds=MAX_ROUNDS)
     resumed.load_state(arrays, scalars)
     stats += train(resumed, environment, range(interrupted_after, 5))
 
     assert stats == whole_stats
     assert_same_state(whole, resumed)
+    for resumed_array, whole_array in zip(
+        *(ppo.policy_payload()[0].values() for ppo in (resumed, whole)), strict=True
+    ):
+        assert resumed_array.tobytes() == whole_array.tobytes()
 
 
 def test_updates_and_measurements_do_not_touch_the_global_generator() -> None:
@@ -90,46 +112,62 @@ def test_updates_and_measurements_do_not_touch_the_global_generator() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
+def plain_forward(network: ActorCritic, observation: Tensor) -> tuple[Tensor, Tensor]:
+    """Outputs and values through nn.Linear, for autograd."""
+    heads = []
+    for layers in (network.policy, network.value):
+        h = observation
+        for layer in layers[:-1]:
+            h = torch.tanh(layer(h))
+        heads.append(layers[-1](h))
+    outputs, value = heads
+    if network.log_std is not None:
+        outputs = torch.cat((outputs, network.log_std.expand(len(outputs), -1)), dim=1)
+    return outputs, value[:, 0]
+
+
 @pytest.mark.parametrize(("environment", "hyperparameters"), CASES)
 def test_an_update_agrees_with_a_plain_autograd_version(
     environment: EnvironmentSpec, hyperparameters: PpoHyperparameters
 ) -> None:
     """The same shuffles, but nn.Linear layers, autograd and an unfused Adam, in float64."""
-    ppo = Ppo(environment, hyperparameters, seed=7)
+    ppo, reference = (
+        Ppo(environment, hyperparameters, seed=7, max_rounds=MAX_ROUNDS) for _ in range(2)
+    )
     trajectories = round_of(ppo, environment, 0)
-    reference = Ppo(environment, hyperparameters, seed=7)
+    start = Normalisation.initial(environment, hyperparameters)
     batch = build_batch(
         trajectories,
         reference.network,
         discount=hyperparameters.discount,
         gae_lambda=hyperparameters.gae_lambda,
+        observations=start.observations,
+        rewards=start.after(trajectories).rewards,
     )
     generator = torch.Generator()
     generator.set_state(torch.from_numpy(np.asarray(reference.state()[0]["generator"])))
     network = reference.network.double()
     network.requires_grad_(True)
-    optimiser = torch.optim.Adam(network.parameters(), lr=hyperparameters.learning_rate)
+    optimiser = torch.optim.Adam(
+        network.parameters(), lr=hyperparameters.learning_rate, eps=hyperparameters.adam_epsilon
+    )
     for _ in range(hyperparameters.num_epochs):
         order = torch.randperm(batch.num_samples, generator=generator)
         for rows in order.tensor_split(-(-batch.num_samples // hyperparameters.minibatch_size)):
-            heads = []
-            for layers in (network.policy, network.value):
-                h = batch.observation[rows].double()
-                for layer in layers[:-1]:
-                    h = torch.tanh(layer(h))
-                heads.append(layers[-1](h))
-            outputs = heads[0]
-            if network.log_std is not None:
-                outputs = torch.cat((outputs, network.log_std.expand(len(rows), -1)), dim=1)
+            outputs, value = plain_forward(network, batch.observation[rows].double())
             discrete = batch.action.dtype == torch.int64
+            advantage = batch.advantage[rows].double()
+            if hyperparameters.advantage_normalisation == "minibatch":
+                advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
             loss = ppo_loss(
                 outputs,
-                heads[1][:, 0],
+                value,
                 Minibatch(
                     observation=batch.observation[rows],
                     action=batch.action[rows] if discrete else batch.action[rows].double(),
-                    advantage=batch.advantage[rows].double(),
+                    advantage=advantage,
                     value_target=batch.value_target[rows].double(),
+                    value=batch.value[rows].double(),
                     log_prob=batch.log_prob[rows].double(),
                     outputs=batch.outputs[rows].double(),
                 ),
@@ -139,11 +177,15 @@ def test_an_update_agrees_with_a_plain_autograd_version(
             )
             optimiser.zero_grad()
             loss.total.backward()  # type: ignore[no-untyped-call]
+            if hyperparameters.gradient_norm_max:
+                torch.nn.utils.clip_grad_norm_(
+                    network.parameters(), hyperparameters.gradient_norm_max
+                )
             optimiser.step()
 
-    start = Ppo(environment, hyperparameters, seed=7).network.flat.clone()
+    first = ppo.network.flat.clone()
     ppo.update(trajectories)
-    moved = (ppo.network.flat - start).abs().max()
+    moved = (ppo.network.flat - first).abs().max()
     assert moved > 5e-3
     views = ppo.network.views_of(ppo.network.flat)
     for name, parameter in network.named_parameters():
@@ -170,6 +212,7 @@ def test_stats_are_complete_and_finite() -> None:
         "kl",
         "entropy",
         "kl_coefficient",
+        "learning_rate",
         "clip_fraction",
         "value_clip_fraction",
         "explained_variance",
@@ -206,15 +249,21 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted() -> None:
     assert ppo.state()[1]["adam_step"] == 143
 
 
-def test_an_update_without_one_finite_step_is_an_error_and_changes_nothing() -> None:
-    ppo = Ppo(CONTINUOUS, SMALL, seed=0)
+@pytest.mark.parametrize("hyperparameters", [SMALL, CLEAN])
+def test_an_update_without_one_finite_step_is_an_error_and_changes_nothing(
+    hyperparameters: PpoHyperparameters,
+) -> None:
+    ppo = Ppo(CONTINUOUS, hyperparameters, seed=0)
     trajectories = round_of(ppo, CONTINUOUS, 0)
     for trajectory in trajectories:
-        trajectory.reward[:] = np.inf
-    before = ppo.network.flat.clone()
+        trajectory.action[:] = 1e30  # squares to infinity in the policy's normal density
+    arrays, scalars = ppo.state()
     with pytest.raises(FloatingPointError, match="all 24 steps"):
         ppo.update(trajectories)
-    assert torch.equal(ppo.network.flat, before)
+    after, scalars_after = ppo.state()
+    assert scalars_after == scalars
+    for name in arrays.keys() - {"generator"}:
+        assert after[name].tobytes() == arrays[name].tobytes(), name
 
 
 @pytest.mark.parametrize(
@@ -243,6 +292,63 @@ def test_kl_coefficient_is_adapted_after_the_update_it_was_used_in() -> None:
     assert [s["kl_coefficient"] for s in stats] == [0.2, 0.1, 0.05]
 
 
+def test_the_step_size_falls_on_a_line_and_a_resumed_run_goes_on_along_it() -> None:
+    ppo = Ppo(CONTINUOUS, CLEAN, seed=0, max_rounds=4)
+    rates = [s["learning_rate"] for s in train(ppo, CONTINUOUS, range(3))]
+    assert rates == pytest.approx([3e-4, 2.25e-4, 1.5e-4])
+    resumed = Ppo(CONTINUOUS, CLEAN, seed=1, max_rounds=6)
+    resumed.load_state(*ppo.state())
+    rates = [s["learning_rate"] for s in train(resumed, CONTINUOUS, range(3, 7))]
+    # Rounds 3 to 5 of 6, and one that should not have been.
+    assert rates == pytest.approx([1.5e-4, 1e-4, 5e-5, 5e-5])
+
+
+def test_a_longer_gradient_is_cut_and_a_shorter_one_is_not() -> None:
+    """With one plain step of Adam's first moment, 0.1 of the gradient, seen from its state."""
+    lengths = []
+    for norm_max in (0.0, 1e-3, 1e3):
+        update = {"minibatch_size": 10_000, "num_epochs": 1, "gradient_norm_max": norm_max}
+        ppo = Ppo(CONTINUOUS, CLEAN.model_copy(update=update), seed=0)
+        (stats,) = train(ppo, CONTINUOUS, range(1))
+        moment = [array for name, array in ppo.state()[0].items() if "exp_avg." in name]
+        length = 10 * math.sqrt(sum(float(np.square(array).sum()) for array in moment))
+        lengths.append((length, stats["grad_norm"]))
+    (plain, norm), (cut, _), (whole, _) = lengths
+    assert plain == pytest.approx(norm, rel=1e-5)
+    assert whole == plain > 0.1
+    assert cut == pytest.approx(1e-3, rel=1e-5)
+    assert {norm for _, norm in lengths} == {norm}
+
+
+def test_a_published_policy_acts_on_raw_observations_as_the_learner_has_it() -> None:
+    """Three rounds through the NumPy policy, with observations far from standard."""
+    ppo = Ppo(CONTINUOUS, CLEAN, seed=0, max_rounds=3)
+    rng = np.random.default_rng(0)
+    for k in range(3):
+        arrays, metadata = ppo.policy_payload()
+        assert metadata["action_mapping"] == "clip"
+        policy = load_policy(arrays, metadata)
+        trajectories = []
+        for t in round_of(ppo, CONTINUOUS, k):
+            observation = (40 + 3 * t.observation).astype(np.float32)
+            action, log_prob = policy.sample(observation[:-1], rng)
+            trajectories.append(
+                replace(
+                    t,
+                    observation=observation,
+                    action=np.asarray(action, np.float32),
+                    log_prob=log_prob,
+                )
+            )
+        assert ppo.update(trajectories).stats["behaviour_log_prob_error"] < 1e-5
+        batch_seen = trajectories[0].observation.reshape(-1, 5).astype(np.float32)
+        normalised = load_policy(*ppo.policy_payload()).observation_scale
+        assert normalised is not None
+        z = normalised.apply(batch_seen, out=np.empty_like(batch_seen))
+        assert abs(z.mean()) < 0.2
+        assert 0.8 < z.std() < 1.2
+
+
 def test_curvature_is_of_the_last_updates_samples() -> None:
     ppo = Ppo(CONTINUOUS, SMALL, seed=0)
     assert ppo.curvature(DetectorRule()) is None
@@ -265,6 +371,12 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing() -> None:
         ppo.load_state({**arrays, name: np.zeros(3, np.float32)}, scalars)
     with pytest.raises(ValueError, match=r"unknown \['x'\]"):
         ppo.load_state(arrays, {**scalars, "x": 1})
+    with pytest.raises(ValueError, match=r"missing .*'observation_moments\.count'"):
+        Ppo(CONTINUOUS, CLEAN, seed=0).load_state(arrays, scalars)
+    clean = Ppo(CONTINUOUS, CLEAN, seed=0)
+    clean_arrays, clean_scalars = clean.state()
+    with pytest.raises(ValueError, match="running moments"):
+        clean.load_state({**clean_arrays, "return_moments.m2": np.full(1, np.nan)}, clean_scalars)
     with pytest.raises(ValueError, match="could not convert"):
         ppo.load_state(arrays, {**scalars, "kl_coefficient": "much"})
     assert torch.equal(ppo.network.flat, before)

@@ -16,12 +16,13 @@ from services.learner.algorithms.ppo_loss import (
     ppo_loss,
 )
 from services.learner.distributions import Categorical, Distribution, Gaussian
-from shared.hyperparameters import PpoHyperparameters
+from shared.ppo_hyperparameters import STANDARD, PpoHyperparameters
 
 PAPER = PpoHyperparameters()
 ALL_TERMS = PpoHyperparameters(
     clip=0.2, value_clip=3.0, value_coefficient=0.7, entropy_coefficient=0.05
 )
+CLIPPED_STEP = STANDARD.model_copy(update={"value_coefficient": 0.7, "entropy_coefficient": 0.05})
 CASES: list[Distribution] = [Gaussian(), Categorical()]
 
 
@@ -33,6 +34,7 @@ def hand_minibatch(log_ratio: list[float], advantage: list[float]) -> tuple[Tens
         action=torch.zeros(len(log_ratio), dtype=torch.int64),
         advantage=torch.tensor(advantage),
         value_target=torch.tensor([1.0, 2.0, 0.0, 10.0][: len(log_ratio)]),
+        value=torch.zeros(len(log_ratio)),
         log_prob=-math.log(2.0) - torch.tensor(log_ratio),
         outputs=torch.tensor([[math.log(3.0), 0.0]]).repeat(len(log_ratio), 1),
     )
@@ -62,10 +64,49 @@ def test_hand_computed_numbers() -> None:
     expected = [[0.0, 0.0], [0.25, -0.25], [-0.0625, 0.0625], [0.0, 0.0]]
     np.testing.assert_allclose(gradient.outputs.numpy(), expected, atol=1e-6)
     # 2 (V - target) / n, and 0 where the error is clamped
-    np.testing.assert_allclose(gradient.value[:, 0].numpy(), [-0.5, -1.0, 0.0, 0.0])
+    np.testing.assert_allclose(gradient.value.numpy(), [-0.5, -1.0, 0.0, 0.0])
     stats = dict(zip(STATS, gradient.stats.tolist(), strict=True))
     assert stats["clip_fraction"] == 1.0
     assert stats["value_clip_fraction"] == 0.25
+
+
+def test_hand_computed_values_with_a_clipped_step() -> None:
+    """Targets 1, 2, 0, 10; values before 0; steps kept within .2; losses halved.
+
+    Value 0.1 for target 1: within, .9^2. Value 1 for 2: 1 beside (.2 - 2)^2 = 3.24, so clipped.
+    Value -1 for 0: 1 beside .04, so not clipped though beyond. Value -3 for 10: 169 beside 104.04.
+    """
+    outputs, minibatch = hand_minibatch([0.0] * 4, [0.0] * 4)
+    value = torch.tensor([0.1, 1.0, -1.0, -3.0])
+    h = STANDARD
+    loss = ppo_loss(outputs, value, minibatch, Categorical(), h, kl_coefficient=0.0)
+    assert loss.value_loss.item() == pytest.approx((0.81 + 3.24 + 1.0 + 169.0) / 8)
+    assert loss.total.item() == pytest.approx(0.5 * loss.value_loss.item())
+    gradient = ppo_gradient(outputs, value, minibatch, Categorical(), h, kl_coefficient=0.0)
+    # value_coefficient (V - target) / n, and 0 where the clipped step counts
+    np.testing.assert_allclose(gradient.value, [-0.9 / 8, 0.0, -1.0 / 8, -13.0 / 8], rtol=1e-6)
+    stats = dict(zip(STATS, gradient.stats.tolist(), strict=True))
+    assert stats["value_loss"] == pytest.approx(loss.value_loss.item())
+    assert stats["value_clip_fraction"] == 0.25
+
+
+def test_rounding_does_not_decide_over_the_slope_of_a_step_within_the_limit() -> None:
+    """V - v_old + v_old is not always V in float32: both branches of the maximum are one here."""
+    generator = torch.Generator().manual_seed(0)
+    outputs = torch.zeros(1000, 2)
+    value = 100 * torch.rand(1000, generator=generator)
+    minibatch = Minibatch(
+        observation=torch.zeros(1000, 1),
+        action=torch.zeros(1000, dtype=torch.int64),
+        advantage=torch.zeros(1000),
+        value_target=value - 1.0,
+        value=value + 0.15 * torch.randn(1000, generator=generator).clamp(-1.0, 1.0),
+        log_prob=torch.full((1000,), -math.log(2.0)),
+        outputs=outputs,
+    )
+    found = ppo_gradient(outputs, value, minibatch, Categorical(), STANDARD, kl_coefficient=0.0)
+    torch.testing.assert_close(found.value, torch.full((1000,), 0.5 / 1000), rtol=1e-4, atol=0.0)
+    assert found.stats[STATS.index("value_clip_fraction")] == 0.0
 
 
 def random_case(distribution: Distribution, seed: int = 0) -> tuple[Tensor, Tensor, Minibatch]:
@@ -88,6 +129,7 @@ def random_case(distribution: Distribution, seed: int = 0) -> tuple[Tensor, Tens
             action=action,
             advantage=draw(64),
             value_target=2.0 * draw(64),
+            value=2.0 * draw(64),
             log_prob=distribution.log_prob(outputs, action) + 0.4 * draw(64),
             outputs=old,
         ),
@@ -110,16 +152,21 @@ def naive_total(
         ratio = math.exp(distribution.log_prob(one, action).item() - minibatch.log_prob[i].item())
         a = minibatch.advantage[i].item()
         bounded = min(max(ratio, 1 - h.clip), 1 + h.clip)
-        error = (value[i].item() - minibatch.value_target[i].item()) ** 2
+        v, v_old, target = (x[i].item() for x in (value, minibatch.value, minibatch.value_target))
+        if h.value_loss == "bounded_error":
+            value_loss = min((v - target) ** 2, h.value_clip)
+        else:
+            v_clipped = min(max(v, v_old - h.value_clip), v_old + h.value_clip)
+            value_loss = 0.5 * max((v - target) ** 2, (v_clipped - target) ** 2)
         total += -min(a * ratio, a * bounded)
-        total += h.value_coefficient * min(error, h.value_clip)
+        total += h.value_coefficient * value_loss
         total -= h.entropy_coefficient * distribution.entropy(one).item()
         total += kl_coefficient * distribution.kl(minibatch.outputs[i : i + 1], one).item()
     return total / len(value)
 
 
 @pytest.mark.parametrize("distribution", CASES, ids=lambda case: case.name)
-@pytest.mark.parametrize("hyperparameters", [PAPER, ALL_TERMS])
+@pytest.mark.parametrize("hyperparameters", [PAPER, ALL_TERMS, CLIPPED_STEP])
 @pytest.mark.parametrize("kl_coefficient", [0.0, 0.3])
 def test_loss_agrees_with_a_naive_loop_and_gradient_with_autograd(
     distribution: Distribution, hyperparameters: PpoHyperparameters, kl_coefficient: float
@@ -141,7 +188,7 @@ def test_loss_agrees_with_a_naive_loop_and_gradient_with_autograd(
         outputs, value, minibatch, distribution, hyperparameters, kl_coefficient=kl_coefficient
     )
     torch.testing.assert_close(found.outputs, d_outputs)
-    torch.testing.assert_close(found.value[:, 0], d_value)
+    torch.testing.assert_close(found.value, d_value)
     stats = dict(zip(STATS, found.stats.tolist(), strict=True))
     for name in ("policy_loss", "value_loss", "kl", "entropy"):
         assert stats[name] == pytest.approx(getattr(loss, name).item(), rel=1e-12)
@@ -157,6 +204,7 @@ def test_a_term_that_is_left_out_cannot_poison_the_loss() -> None:
         action=minibatch.action,
         advantage=minibatch.advantage,
         value_target=minibatch.value_target,
+        value=minibatch.value,
         log_prob=minibatch.log_prob,
         outputs=torch.tensor([[math.inf, 0.0]]),
     )

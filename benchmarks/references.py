@@ -1,0 +1,224 @@
+"""Returns of whole training runs beside published ones.
+
+    python -m benchmarks.references Hopper-v4 --preset standard --seeds 3 --steps 1000000
+
+Every seed is one job on the local system, everything real: cache, scaler, Lambda emulator, actors,
+learner. A round has CleanRL's 2,048 steps: 2 actors of 1,024. What is compared is what CleanRL
+reports: the mean return of a run's last 100 training episodes, then mean and deviation over seeds.
+Episodes that a fragment's end cut are not among them, as they are nobody's.
+
+Jobs stay in `--runs-dir`: after Ctrl-C the same command goes on where it was, and skips seeds that
+are done. After a SIGKILL it does too, but waits for the lost round's deadline first. With `--peer`
+Stable-Baselines3 trains the same seeds afterwards, for environments nobody has published.
+"""
+
+import argparse
+import hashlib
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+
+from rich.console import Console
+
+from benchmarks.environment import describe_environment
+from benchmarks.measurement import progress
+from benchmarks.reference_peer import train_peer
+from benchmarks.reference_record import (
+    PeerSeed,
+    SeedResult,
+    reference_table,
+    seed_result,
+    summed_up,
+)
+from nitro.client import NitroClient
+from nitro.errors import EXIT_INTERRUPTED
+from nitro.follow import Snapshot, follow
+from nitro.local import LocalSystem
+from nitro.report import read_run
+from shared.hyperparameters import PRESETS
+from shared.job_spec import JobSpec
+from shared.jobs import Job
+
+_RESULTS = Path(__file__).with_name("results") / "references"
+_RUNS = Path("runs/references")
+_NUM_ACTORS = 2
+_STEPS_PER_ACTOR = 1024
+_BUDGET_USD = 1000.0
+"""More than any of these runs would cost: money is not what is measured."""
+
+
+def reference_spec(options: argparse.Namespace, seed: int) -> JobSpec:
+    """Return the job of one seed."""
+    rounds = max(1, options.steps // (options.actors * options.steps_per_actor))
+    return JobSpec.model_validate(
+        {
+            "env_id": options.env_id,
+            "algorithm": options.algorithm,
+            "preset": options.preset,
+            "seed": seed,
+            "steps_per_actor": options.steps_per_actor,
+            "actors": {"min": options.actors, "max": options.actors},
+            "scaling": {"policy": "fixed", "num_actors": options.actors},
+            "stop": {"max_rounds": rounds, "budget_usd": _BUDGET_USD},
+            # Before the first and after the last update.
+            "evaluation": {"every_rounds": rounds, "episodes": 10},
+            "checkpoint": {"keep": 1},
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedTrainer:
+    """Trains the jobs of single seeds to their end on a running local system."""
+
+    system: LocalSystem
+    client: NitroClient
+    runs_dir: Path
+
+    def train(self, spec: JobSpec) -> SeedResult:
+        """Train the job, or go on with it; return its result.
+
+        Raises:
+            RuntimeError: The job did not end well.
+        """
+        digest = hashlib.sha256(spec.model_dump_json().encode()).hexdigest()[:32]
+        job = self.client.submit(spec, idempotency_key=f"reference-{digest}")
+        if job.status in ("stopped", "failed"):
+            job = self.client.resume(job.job_id)
+        try:
+            job = self._followed(job)
+        except KeyboardInterrupt:
+            # Not in the middle of a round: what its actors made would be lost with the cache, and
+            # going on would wait out its deadline first.
+            progress("stopping after the update in hand")
+            self.client.stop(job.job_id)
+            self._followed(job)
+            raise
+        if job.status != "succeeded":
+            raise RuntimeError(f"seed {spec.seed}, job {job.job_id} {job.status}: {job.error}")
+        return seed_result(read_run(self.runs_dir / job.job_id))
+
+    def _followed(self, job: Job) -> Job:
+        tenth = 0
+        for snapshot in follow(
+            self.client, job.job_id, wake=Event(), check=self.system.check, every_s=1.0
+        ):
+            job = snapshot.job
+            before, tenth = tenth, 10 * snapshot.finished_rounds // job.spec.stop.max_rounds
+            progress(_described(snapshot), transient=tenth == before)
+        return job
+
+
+def _described(snapshot: Snapshot) -> str:
+    spec, training, rate = snapshot.job.spec, snapshot.training_return, snapshot.steps_per_s
+    return (
+        f"  seed {spec.seed}: round {snapshot.finished_rounds} of {spec.stop.max_rounds}"
+        + (f", return {training:.0f}" if training is not None else "")
+        + (f", {rate:,.0f} steps/s" if rate is not None else "")
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train the seeds and save their result; returns 1 if one could not be trained."""
+    options = parser().parse_args(arguments)
+    try:
+        if not options.quick:
+            return _run(options, runs_dir=options.runs_dir, out=options.out)
+        options.seeds, options.steps = 1, 4 * options.actors * options.steps_per_actor
+        with tempfile.TemporaryDirectory() as folder:
+            return _run(options, runs_dir=Path(folder), out=None)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+def _run(options: argparse.Namespace, *, runs_dir: Path, out: Path | None) -> int:
+    environment = describe_environment()
+    command = _command(options)
+    progress(command)
+    seeds: list[SeedResult] = []
+    with (
+        LocalSystem(runs_dir) as system,
+        NitroClient(system.api_url, system.token, timeout_s=120.0) as client,
+    ):
+        system.wait_ready()
+        trainer = SeedTrainer(system=system, client=client, runs_dir=runs_dir)
+        for seed in range(1, options.seeds + 1):
+            try:
+                found = trainer.train(reference_spec(options, seed))
+            except RuntimeError as error:
+                progress(str(error))
+                continue
+            seeds.append(found)
+            progress(
+                f"seed {seed}: return {found.final_return:.1f}, {found.steps_per_s:,.0f} steps/s"
+            )
+    if not seeds:
+        return 1
+    peer = _peer(options, runs_dir) if options.peer else []
+    job = read_run(runs_dir / seeds[0].job_id).job
+    result = summed_up(job, seeds, peer, command=command, environment=environment)
+    Console().print(reference_table(result))
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        name = options.env_id.replace("/", "-").lower()
+        path = out / f"{name}-{options.algorithm}-{options.preset}.json"
+        path.write_text(result.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        progress(f"saved {path}")
+    complete = len(seeds) == options.seeds and (not options.peer or len(peer) == options.seeds)
+    return 0 if complete else 1
+
+
+def _peer(options: argparse.Namespace, folder: Path) -> list[PeerSeed]:
+    found = []
+    for seed in range(1, options.seeds + 1):
+        try:
+            found.append(train_peer(options.env_id, steps=options.steps, seed=seed, folder=folder))
+        except RuntimeError as error:  # our own seeds are worth keeping all the same
+            progress(str(error))
+            continue
+        progress(f"peer's seed {seed}: return {found[-1].final_return:.1f}")
+    return found
+
+
+def _command(options: argparse.Namespace) -> str:
+    return (
+        f"python -m benchmarks.references {options.env_id} --algorithm {options.algorithm} "
+        f"--preset {options.preset} --seeds {options.seeds} --steps {options.steps} "
+        f"--actors {options.actors} --steps-per-actor {options.steps_per_actor}"
+        + (" --peer" if options.peer else "")
+    )
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the command line."""
+    arguments = argparse.ArgumentParser(
+        prog="python -m benchmarks.references",
+        description="Train seeds through the whole local system and compare published returns.",
+        epilog="example: python -m benchmarks.references Hopper-v4 --seeds 3 --steps 1000000",
+    )
+    arguments.add_argument("env_id", metavar="ENV")
+    algorithms, presets = ([*dict.fromkeys(names)] for names in zip(*PRESETS, strict=True))
+    arguments.add_argument("--algorithm", default="ppo", choices=algorithms)
+    arguments.add_argument(
+        "--preset", default="standard", choices=presets, help="see: nitro presets"
+    )
+    arguments.add_argument("--seeds", type=int, default=3, help="trains seeds 1 to this")
+    arguments.add_argument("--steps", type=int, default=1_000_000, help="per seed")
+    arguments.add_argument("--actors", type=int, default=_NUM_ACTORS, help="per round")
+    arguments.add_argument("--steps-per-actor", type=int, default=_STEPS_PER_ACTOR)
+    arguments.add_argument(
+        "--peer",
+        action="store_true",
+        help="train the same seeds with Stable-Baselines3 and our preset standard afterwards",
+    )
+    arguments.add_argument("--runs-dir", type=Path, default=_RUNS, help="where jobs stay")
+    arguments.add_argument("--out", type=Path, default=_RESULTS, help="folder for the JSON")
+    arguments.add_argument("--quick", action="store_true", help="smoke run; saves nothing")
+    return arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""Episodes that are dropped because an observation or a reward in them was not finite.
+
+Their steps are rolled out again: the environment is reset, the action noise is drawn anew, and the
+trajectory keeps its size. Everything follows from the task's seed, so a repeated rollout drops and
+repeats the same. An environment that keeps breaking its episodes is given up.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+
+from functions.actor.errors import RolloutError
+from functions.actor.fragment import Fragment, noise_generator
+from shared.distributions import Action
+from shared.policy import FragmentSampler
+
+_LOG = logging.getLogger(__name__)
+
+MAX_DROPPED_EPISODES = 10
+"""Episodes one rollout may drop beyond as many as it has finished."""
+
+
+class DroppedEpisodes:
+    """Counts a fragment's dropped episodes and fills their steps again."""
+
+    def __init__(
+        self,
+        env_id: str,
+        fragment: Fragment,
+        sampler: FragmentSampler,
+        *,
+        seed: int,
+        translate: Callable[[Action], Iterable[object]],
+    ) -> None:
+        """Start at none.
+
+        Args:
+            env_id: For messages.
+            fragment: Says which episodes are broken.
+            sampler: Samples the fragment's actions.
+            seed: The task's.
+            translate: Turns one environment's sampled action [1, *act] into the one it takes.
+        """
+        self._env_id = env_id
+        self._fragment = fragment
+        self._sampler = sampler
+        self._seed = seed
+        self._translate = translate
+        self.count = 0
+        """Episodes dropped so far."""
+
+    def fill_again(self) -> None:
+        """Roll out the steps of every broken episode again, until none is broken.
+
+        Raises:
+            RolloutError: Too many were; the message says what was wrong with the last.
+        """
+        broken = self._fragment.broken
+        while broken:
+            self._drop(broken[0])
+            self._repeat(broken.pop(0))
+
+    def _drop(self, b: int) -> None:
+        why = self._fragment.what_broke(b)
+        self.count += 1
+        if self.count > MAX_DROPPED_EPISODES + len(self._fragment.episode_returns):
+            raise RolloutError(
+                f"{self._env_id}: {why}, and so it was in {self.count - 1} episodes of this "
+                "rollout that were dropped and rolled out again; rollout dropped"
+            )
+        _LOG.warning("episode dropped", extra={"env_id": self._env_id, "env_index": b, "why": why})
+
+    def _repeat(self, b: int) -> None:
+        fragment, sampler = self._fragment, self._sampler
+        first, end = fragment.restart(b), fragment.num_done
+        generator = noise_generator(self._seed, dropped_episodes=self.count)
+        sampler.redraw(slice(first, end), b, generator)
+        row = slice(b, b + 1)
+        for t in range(first, end):
+            sampler.act_again(t, b, fragment.observation[t, row])
+            (action,) = self._translate(sampler.action[t, row, ...])
+            fragment.step_one(t, b, action)
+            if b in fragment.broken:
+                return

@@ -1,0 +1,42 @@
+"""What the command line and its settings say about environments of one's own."""
+
+from collections.abc import Sequence
+
+from nitro.connection import read_settings
+from nitro.errors import CommandError
+from shared.environment_packages import (
+    EnvironmentPackageError,
+    import_environment_packages,
+    package_names,
+)
+
+
+def own_packages(option: Sequence[str] | None) -> tuple[str, ...]:
+    """Import the packages of the option, or else of NITRO_ENVIRONMENT_PACKAGES; return their names.
+
+    Imported here and now, because actors that cannot start would have to be waited for.
+
+    Raises:
+        CommandError: A name is none, or a package cannot be imported.
+    """
+    try:
+        names = package_names(",".join(option)) if option else read_settings().environment_packages
+        import_environment_packages(names)
+    except (ValueError, EnvironmentPackageError) as error:
+        raise CommandError(f"--environment-package: {error}") from error
+    return names
+
+
+def actor_variables(option: Sequence[str] | None) -> dict[str, str]:
+    """Return the settings of the local system's actors.
+
+    Raises:
+        CommandError: As for `own_packages`.
+    """
+    packages, step_timeout_s = own_packages(option), read_settings().step_timeout_s
+    variables = {}
+    if packages:
+        variables["NITRO_ENVIRONMENT_PACKAGES"] = ",".join(packages)
+    if step_timeout_s is not None:
+        variables["NITRO_STEP_TIMEOUT_S"] = str(step_timeout_s)
+    return variables

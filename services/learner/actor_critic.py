@@ -1,0 +1,115 @@
+"""What every actor-critic network is to the algorithms: outputs and values, and the way back.
+
+All parameters are views into one flat buffer, so that an optimiser step is one fused operation
+whatever the number of layers, and a gradient is one vector.
+
+Legend: N samples; D policy outputs; P parameters, gaps for alignment included.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from services.learner.distributions import Distribution
+
+_ALIGNMENT = 16
+"""Floats (64 bytes): parameters start on cache lines, which the fast code paths of BLAS want."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardPass:
+    """A network's answers; each kind of network adds what its way back needs."""
+
+    outputs: Tensor  # [N, D], the action distributions' parameters
+    value: Tensor  # [N]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatGradient:
+    """A gradient over all parameters."""
+
+    flat: Tensor  # [P]
+
+
+class ActorCritic(nn.Module):
+    """A policy and a value function.
+
+    Parameters of the policy are named `policy.{i}.weight` and `policy.{i}.bias` for layers
+    i = 0, 1, ... and `log_std` if there is one; all others belong to the value function alone.
+    """
+
+    flat: Tensor  # [P], every parameter, in `named_parameters` order with gaps for alignment
+    distribution: Distribution
+    """What the policy's outputs parametrise."""
+    policy: nn.ModuleList
+    """Layers with a weight and a bias each, the one that gives the outputs last."""
+    value: nn.ModuleList
+    """The same of the value function; layers shared with the policy are not repeated."""
+    log_std: nn.Parameter | None
+    """Free log-standard deviations # [A], if they are no outputs of the network."""
+
+    @abstractmethod
+    def run(self, observation: Tensor) -> ForwardPass:
+        """Run the network forward at `observation` # [N, ...]."""
+
+    @abstractmethod
+    def new_gradient(self) -> FlatGradient:
+        """Return a gradient of zeros to hand to `backward`."""
+
+    @abstractmethod
+    def backward(
+        self, forward: ForwardPass, *, d_outputs: Tensor, d_value: Tensor, gradient: FlatGradient
+    ) -> None:
+        """Write the gradient of an objective into `gradient`.
+
+        Args:
+            forward: What `run` returned, with the parameters unchanged since.
+            d_outputs: Derivative of the objective with respect to the outputs. # [N, D]
+            d_value: The same with respect to the values. # [N]
+            gradient: Made by this network's `new_gradient`; overwritten.
+        """
+
+    @abstractmethod
+    def policy_outputs(self, observation: Tensor) -> Tensor:
+        """Return the action distributions' parameters # [N, D] at `observation` # [N, ...]."""
+
+    @abstractmethod
+    def values(self, observation: Tensor) -> Tensor:
+        """Return the state values # [N] at `observation` # [N, ...]."""
+
+    @abstractmethod
+    def payload_metadata(self) -> dict[str, str]:
+        """Return what a published policy says about the network's form."""
+
+    def flatten(
+        self, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+    ) -> None:
+        """Move all parameters into one new flat buffer of the given type and place."""
+        size = sum(_padded(parameter.numel()) for parameter in self.parameters())
+        flat = torch.zeros(size, dtype=dtype, device=device)
+        for parameter, view in zip(self.parameters(), self.views_of(flat).values(), strict=True):
+            view.copy_(parameter.data)
+            parameter.data = view
+        self.flat = flat
+
+    def views_of(self, flat: Tensor) -> dict[str, Tensor]:
+        """Return `flat` # [P] as one tensor per parameter, by the parameters' names."""
+        views, start = {}, 0
+        for name, parameter in self.named_parameters():
+            end = start + parameter.numel()
+            views[name] = flat[start:end].view(parameter.shape)
+            start += _padded(parameter.numel())
+        return views
+
+    def with_log_std(self, raw: Tensor) -> Tensor:
+        """Append the free log-standard deviations, if there are any, to the last layer's output."""
+        if self.log_std is None:
+            return raw
+        log_std = self.log_std.detach().expand(raw.shape[0], -1)
+        return torch.cat((raw, log_std), dim=1)
+
+
+def _padded(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT

@@ -1,0 +1,48 @@
+"""The seam between what off-policy algorithms share and what each makes of a batch."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from torch import Tensor
+
+from services.learner.algorithms.fragments import Fragments
+from services.learner.algorithms.loss_gradient import LossGradient
+from services.learner.algorithms.minibatch import Minibatch
+from services.learner.algorithms.policy_update import StateScalars
+from services.learner.batch import TrainingBatch
+from services.learner.networks import ForwardPass
+from services.learner.normalisation import Normalisation
+
+
+class Objective(Protocol):
+    """What an algorithm makes of a batch; may have parameters and state of its own."""
+
+    @property
+    def stat_names(self) -> tuple[str, ...]:
+        """Names of the stats in `gradient`'s answer."""
+        ...
+
+    def batch(self, fragments: Fragments, normalisation: Normalisation) -> TrainingBatch:
+        """Return the samples of some fragments with their advantages and value targets."""
+        ...
+
+    def gradient(self, forward: ForwardPass, minibatch: Minibatch) -> LossGradient:
+        """Return the loss's derivative at the network's answers for a minibatch."""
+        ...
+
+    def after_batch(self, stats: Mapping[str, float]) -> dict[str, float]:
+        """Take note that a batch was learned from; return stats to add to its means `stats`."""
+        ...
+
+    @property
+    def flats(self) -> dict[str, Tensor]:
+        """Further parameters to save, in the layout of the network's: # [P] each."""
+        ...
+
+    def scalars(self) -> StateScalars:
+        """Return the rest of its state."""
+        ...
+
+    def load_scalars(self, scalars: StateScalars) -> None:
+        """Continue from what `scalars` returned, among others."""
+        ...

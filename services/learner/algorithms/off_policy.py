@@ -1,0 +1,283 @@
+"""What IMPACT and IMPALA share: batches out of a replay buffer, gradient steps, exact state.
+
+An update draws one batch, has the algorithm's objective evaluate it with the present networks, and
+takes `num_epochs` passes over its samples, reshuffled for each pass, one Adam step per minibatch.
+
+Equal state and equal calls give equal bits on one CPU type and thread count: the shuffling has a
+generator of its own, and `state` holds everything the next update depends on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from services.learner.advantages import standardised
+from services.learner.algorithms.minibatch import Minibatch, shuffled_minibatches
+from services.learner.algorithms.objective import Objective
+from services.learner.algorithms.off_policy_batch import OffPolicyHyperparameters
+from services.learner.algorithms.optimiser import FlatAdam
+from services.learner.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
+from services.learner.algorithms.ppo import decayed_learning_rate
+from services.learner.algorithms.replay_buffer import Draw, ReplayBuffer
+from services.learner.algorithms.saved_state import require_same_form, require_same_names
+from services.learner.batch import TrainingBatch
+from services.learner.curvature import measure_curvature
+from services.learner.networks import ActorCritic, PolicyPayload, policy_payload
+from services.learner.normalisation import Normalisation
+from shared.contracts import Curvature
+from shared.job_spec import DetectorRule
+from shared.trajectory import Trajectory
+
+BARREN_BATCHES_MAX = 10
+"""Batches in a row without a single finite gradient step after which the job gives up. A batch may
+be one step, so one bad batch must not end a job."""
+
+_BUFFER = "buffer."
+_PRESENT, _FOLLOWING = "normalisation.", "following."
+
+
+class OffPolicyLearner:
+    """Learns from replayed batches on one device: an `OffPolicyAlgorithm`."""
+
+    def __init__(
+        self,
+        network: ActorCritic,
+        objective: Objective,
+        hyperparameters: OffPolicyHyperparameters,
+        *,
+        buffer: ReplayBuffer,
+        normalisation: Normalisation,
+        num_epochs: int,
+        max_rounds: int,
+        shuffle_seed: int,
+    ) -> None:
+        """Start with the given network as policy version 0.
+
+        Args:
+            network: Learned in place.
+            objective: Of the same network.
+            hyperparameters: The job's full set.
+            buffer: Empty.
+            normalisation: Without statistics.
+            num_epochs: Passes over a batch each time it is drawn.
+            max_rounds: Rounds the job may have, for the decay of the step size.
+            shuffle_seed: Of the minibatches.
+        """
+        self._network = network
+        self._objective = objective
+        self._hyperparameters = hyperparameters
+        self._buffer = buffer
+        self._normalisation = self._following = normalisation
+        self._num_epochs = num_epochs
+        self._max_rounds = max_rounds
+        self._generator = torch.Generator().manual_seed(shuffle_seed)
+        self._adam = FlatAdam(
+            network,
+            learning_rate=hyperparameters.learning_rate,
+            epsilon=hyperparameters.adam_epsilon,
+            gradient_norm_max=hyperparameters.gradient_norm_max,
+        )
+        self._policy_version = 0
+        self._newest_round = 0
+        self._barren_batches = 0
+        self._last_batch: TrainingBatch | None = None
+
+    @property
+    def network(self) -> ActorCritic:
+        """The present policy and value function."""
+        return self._network
+
+    @property
+    def ready(self) -> bool:
+        """Whether `update` has a batch: one that was never used, or one to replay."""
+        return self._buffer.ready
+
+    @property
+    def has_fresh(self) -> bool:
+        """Whether a batch that was never used is waiting; `update` takes those first."""
+        return self._buffer.has_fresh
+
+    def policy_payload(self) -> PolicyPayload:
+        """Return the present policy as the actors load it."""
+        arrays, metadata = policy_payload(self._network)
+        statistics, bound = self._normalisation.payload()
+        mapping = {"action_mapping": self._hyperparameters.action_mapping}
+        return arrays | statistics, metadata | bound | mapping
+
+    def add(self, trajectories: Sequence[Trajectory]) -> None:
+        """Take in trajectories, in this order; every full batch of them becomes fresh."""
+        if trajectories:
+            self._following = self._following.after(trajectories)
+        self._buffer.add(trajectories)
+        self._newest_round = max([self._newest_round, *(t.round for t in trajectories)])
+
+    def flush(self) -> None:
+        """Make a batch of the trajectories that wait, however few."""
+        self._buffer.flush()
+
+    def advance(self, policy_version: int) -> None:
+        """Take note that the present policy is to be published as `policy_version`."""
+        self._policy_version = policy_version
+        self._normalisation = self._following
+
+    def update(self) -> PolicyUpdate:
+        """Improve the policy with one batch.
+
+        Stats are means over the steps taken of the objective's terms and `grad_norm`; further
+        `explained_variance` of the value targets by the values before the update,
+        `policy_lag_mean` and `policy_lag_max` in versions, `fresh`, `learning_rate`,
+        `num_minibatches`, `skipped_steps` and what the objective adds.
+
+        Raises:
+            RuntimeError: Not `ready`.
+            FloatingPointError: None of the last BARREN_BATCHES_MAX batches had a finite gradient
+                step; the policy is as it was before them.
+        """
+        draw = self._buffer.draw()
+        # Observations as the present version sees them; of rewards the newest scale will do.
+        batch = self._objective.batch(
+            draw.fragments, replace(self._normalisation, rewards=self._following.rewards)
+        )
+        if self._hyperparameters.advantage_normalisation != "none":
+            # Minibatches are standardised again; the curvature is measured with these.
+            batch = replace(batch, advantage=standardised(batch.advantage))
+        stats = self._passes(batch) | _batch_stats(batch) | self._draw_stats(draw)
+        stats |= self._objective.after_batch(stats)
+        self._last_batch = batch
+        return PolicyUpdate(stats=stats)
+
+    def curvature(self, rule: DetectorRule) -> Curvature | None:
+        """Measure the surrogate objective at the present policy on the last update's samples.
+
+        Returns:
+            None when it cannot be measured (see `measure_curvature`) or nothing was updated yet.
+        """
+        if self._last_batch is None:
+            return None
+        return measure_curvature(self._network, self._last_batch, rule=rule)
+
+    def state(self) -> tuple[StateArrays, StateScalars]:
+        """Return a copy of everything needed to resume exactly: arrays, and JSON scalars."""
+        arrays = self._fixed_arrays()
+        arrays |= {_BUFFER + name: array for name, array in self._buffer.state().items()}
+        return arrays, self._scalars()
+
+    def load_state(self, arrays: StateArrays, scalars: StateScalars) -> None:
+        """Continue from what `state` returned.
+
+        Raises:
+            ValueError: An array or scalar is missing, unknown, of the wrong shape or no number;
+                nothing has been changed then.
+        """
+        fixed = {name: a for name, a in arrays.items() if not name.startswith(_BUFFER)}
+        require_same_form(self._fixed_arrays(), fixed)
+        require_same_names("scalar", self._scalars(), scalars)
+        normalisation = self._normalisation.restored(_within(_PRESENT, arrays))
+        following = self._following.restored(_within(_FOLLOWING, arrays))
+        self._buffer.load_state(_within(_BUFFER, arrays))
+        self._normalisation, self._following = normalisation, following
+        for prefix, flat in self._flats().items():
+            for name, view in self._network.views_of(flat).items():
+                view.copy_(torch.from_numpy(np.array(fixed[f"{prefix}.{name}"])))
+        self._generator.set_state(torch.from_numpy(np.array(fixed["generator"])))
+        self._load_scalars(scalars)
+        self._last_batch = None
+
+    def _fixed_arrays(self) -> StateArrays:
+        """Return the arrays that are there, in one shape, at any time."""
+        arrays: StateArrays = {"generator": self._generator.get_state().numpy().copy()}
+        for prefix, flat in self._flats().items():
+            for name, view in self._network.views_of(flat).items():
+                arrays[f"{prefix}.{name}"] = view.detach().cpu().numpy().copy()
+        arrays |= {_PRESENT + name: a for name, a in self._normalisation.arrays().items()}
+        return arrays | {_FOLLOWING + name: a for name, a in self._following.arrays().items()}
+
+    def _flats(self) -> dict[str, Tensor]:
+        return {"network": self._network.flat, **self._adam.flats, **self._objective.flats}
+
+    def _scalars(self) -> StateScalars:
+        return {
+            "adam_step": self._adam.steps,
+            "policy_version": self._policy_version,
+            "newest_round": self._newest_round,
+            "barren_batches": self._barren_batches,
+            **self._objective.scalars(),
+        }
+
+    def _load_scalars(self, scalars: StateScalars) -> None:
+        self._adam.steps = int(scalars["adam_step"])
+        self._policy_version = int(scalars["policy_version"])
+        self._newest_round = int(scalars["newest_round"])
+        self._barren_batches = int(scalars["barren_batches"])
+        self._objective.load_scalars(scalars)
+
+    def _passes(self, batch: TrainingBatch) -> dict[str, float]:
+        learning_rate = self._learning_rate()
+        self._adam.set_learning_rate(learning_rate)
+        minibatches = shuffled_minibatches(
+            batch,
+            num_epochs=self._num_epochs,
+            minibatch_size=self._hyperparameters.minibatch_size,
+            generator=self._generator,
+            standardise=self._hyperparameters.advantage_normalisation == "minibatch",
+        )
+        with torch.no_grad():
+            steps = [self._gradient_step(minibatch) for minibatch in minibatches]
+        taken = [step for step in steps if step is not None]
+        self._barren_batches = 0 if taken else self._barren_batches + 1
+        if self._barren_batches >= BARREN_BATCHES_MAX:
+            raise FloatingPointError(
+                f"loss or gradient was not finite in any step of the last {BARREN_BATCHES_MAX} "
+                "batches; a smaller learning_rate may help"
+            )
+        names = (*self._objective.stat_names, "grad_norm")
+        means = torch.tensor(taken, dtype=torch.float64).mean(0).tolist() if taken else []
+        return dict(zip(names, means, strict=bool(taken))) | {
+            "learning_rate": learning_rate,
+            "num_minibatches": float(len(steps)),
+            "skipped_steps": float(len(steps) - len(taken)),
+        }
+
+    def _gradient_step(self, minibatch: Minibatch) -> list[float] | None:
+        """Take one Adam step; return its stats and gradient norm, or None if it was left out."""
+        forward = self._network.run(minibatch.observation)
+        gradient = self._objective.gradient(forward, minibatch)
+        self._network.backward(
+            forward,
+            d_outputs=gradient.outputs,
+            d_value=gradient.value,
+            gradient=self._adam.gradient,
+        )
+        return self._adam.step(gradient.stats)
+
+    def _learning_rate(self) -> float:
+        initial = self._hyperparameters.learning_rate
+        if self._hyperparameters.learning_rate_decay == "none":
+            return initial
+        return decayed_learning_rate(initial, self._newest_round, num_rounds=self._max_rounds)
+
+    def _draw_stats(self, draw: Draw) -> dict[str, float]:
+        lag = self._policy_version - draw.fragments.policy_version
+        return {
+            "policy_lag_mean": float(lag.mean()),
+            "policy_lag_max": float(lag.max()),
+            "fresh": float(draw.use == 1),
+        }
+
+
+def _batch_stats(batch: TrainingBatch) -> dict[str, float]:
+    target, error = batch.value_target.double(), (batch.value_target - batch.value).double()
+    variance = float(target.var(correction=0))
+    explained = 1.0 - float(error.var(correction=0)) / variance if variance > 0 else 0.0
+    return {"explained_variance": explained}
+
+
+def _within(prefix: str, arrays: StateArrays) -> StateArrays:
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }

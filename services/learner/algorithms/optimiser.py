@@ -1,0 +1,82 @@
+"""Adam over a network's flat parameters, with gradients it refuses and gradients it shortens."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from services.learner.networks import ActorCritic
+
+
+class FlatAdam:
+    """Steps all parameters of one network in one fused operation.
+
+    A step whose loss or gradient is not finite is left out; it changes neither parameters nor
+    moments.
+    """
+
+    def __init__(
+        self,
+        network: ActorCritic,
+        *,
+        learning_rate: float,
+        epsilon: float,
+        gradient_norm_max: float,
+    ) -> None:
+        """Start without moments.
+
+        Args:
+            network: Its `flat` parameters are stepped in place.
+            learning_rate: Of the first steps.
+            epsilon: Added to the root of the second moment.
+            gradient_norm_max: Longer gradients are cut to this length; 0 cuts none.
+        """
+        parameters = network.flat
+        self.gradient = network.new_gradient()
+        """Where `step` looks for the gradient: the network's way back writes it here."""
+        parameters.grad = self.gradient.flat
+        self._norm_max = gradient_norm_max
+        self._adam = torch.optim.Adam([parameters], lr=learning_rate, eps=epsilon, fused=True)
+        # Made here rather than at the first step, so that the state has one form at any time.
+        self._moments = {
+            "step": torch.zeros((), device=parameters.device),
+            "exp_avg": torch.zeros_like(parameters),
+            "exp_avg_sq": torch.zeros_like(parameters),
+        }
+        self._adam.state[parameters] = self._moments
+
+    @property
+    def flats(self) -> dict[str, Tensor]:
+        """The moments, in the layout of the network's parameters: # [P] each."""
+        return {f"adam_{name}": self._moments[name] for name in ("exp_avg", "exp_avg_sq")}
+
+    @property
+    def steps(self) -> int:
+        """Steps taken so far."""
+        return int(self._moments["step"].item())
+
+    @steps.setter
+    def steps(self, steps: int) -> None:
+        self._moments["step"].fill_(steps)
+
+    def set_learning_rate(self, learning_rate: float) -> None:
+        """Take the coming steps with another step size."""
+        self._adam.param_groups[0]["lr"] = learning_rate
+
+    def step(self, stats: Tensor) -> list[float] | None:
+        """Take one step along `gradient`.
+
+        Args:
+            stats: Of the loss; a number in them that is not finite leaves the step out. # [S]
+
+        Returns:
+            The stats and the gradient's norm before it was cut, or None without a step.
+        """
+        norm = torch.linalg.vector_norm(self.gradient.flat)
+        *values, length = torch.cat((stats, norm.unsqueeze(0))).tolist()
+        if not math.isfinite(sum(values) + length):
+            return None
+        if 0.0 < self._norm_max < length:
+            self.gradient.flat.mul_(self._norm_max / length)
+        self._adam.step()
+        return [*values, length]

@@ -1,0 +1,72 @@
+"""Rewards over the running standard deviation of the discounted return, as the learner sees them.
+
+The scale belongs to the learner alone: actors report raw rewards, and so does the run's record.
+A round's own returns count before its rewards are scaled, as in Gymnasium's `NormalizeReward`,
+which CleanRL uses. Unlike there a return starts at 0 with every fragment, since a fragment starts
+with a reset.
+
+Legend: T steps; B environments.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from services.learner.running_moments import RunningMoments
+from shared.trajectory import Trajectory
+
+VARIANCE_FLOOR = 1e-8
+"""Added to the variance. Gymnasium's `NormalizeReward`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RewardScaler:
+    """Statistics of the discounted return; never changed in place."""
+
+    moments: RunningMoments  # of [1]
+    discount: float
+    bound: float
+    """Largest absolute value of a scaled reward."""
+
+    def after(self, trajectories: Sequence[Trajectory]) -> Self:
+        """Return the statistics with the return of every step of `trajectories`."""
+        returns = [
+            discounted_returns(t.reward, t.terminated | t.truncated, discount=self.discount)
+            for t in trajectories
+        ]
+        rows = np.concatenate([r.reshape(-1, 1) for r in returns])
+        return self.having(self.moments.including(rows))
+
+    def having(self, moments: RunningMoments) -> Self:
+        """Return the same with other moments."""
+        return replace(self, moments=moments)
+
+    def apply(self, reward: Tensor) -> Tensor:
+        """Return the scaled rewards, in the shape and type of `reward`."""
+        scale = 1.0 / float(np.sqrt(self.moments.variance[0] + VARIANCE_FLOOR))
+        return reward.mul(scale).clamp_(-self.bound, self.bound)
+
+
+def discounted_returns(
+    reward: NDArray[np.float32], ended: NDArray[np.bool_], *, discount: float
+) -> NDArray[np.float64]:
+    """Return the discounted sum of the rewards since the episode's start, # [T, B].
+
+    For t from 0 to T - 1: R_t = r_t + discount * (1 - ended_{t-1}) * R_{t-1}, with R_{-1} = 0.
+
+    Args:
+        reward: r_t. # [T, B]
+        ended: Whether the episode ended with step t, however. # [T, B]
+        discount: Gamma, in [0, 1].
+    """
+    returns = np.empty(reward.shape)
+    carry = np.where(ended, 0.0, discount)
+    r_tm1 = np.zeros(reward.shape[1])
+    for t, reward_t in enumerate(reward):
+        np.add(reward_t, r_tm1, out=returns[t])
+        r_tm1 = carry[t] * returns[t]
+    return returns

@@ -1,0 +1,68 @@
+"""Mean and variance of all data seen so far, kept up batch by batch.
+
+Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
+variances", Stanford STAN-CS-79-773, 1979, section 2: the result is that of one pass over
+everything, up to rounding in float64.
+
+Legend: N rows; F numbers per row.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+_FIELDS = ("count", "mean", "m2")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RunningMoments:
+    """The moments of `count` rows; never changed in place."""
+
+    count: NDArray[np.int64]  # []
+    mean: NDArray[np.float64]  # [F]
+    m2: NDArray[np.float64]  # [F], sum of the squared distances from the mean
+
+    @classmethod
+    def empty(cls, size: int) -> Self:
+        """Return the moments of no rows of `size` numbers."""
+        return cls(count=np.zeros((), np.int64), mean=np.zeros(size), m2=np.zeros(size))
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[np.generic]]) -> Self:
+        """Return what `arrays` returned.
+
+        Raises:
+            ValueError: The count or a squared distance is negative, or a number is not finite.
+        """
+        count = np.array(arrays["count"], np.int64)
+        mean, m2 = (np.array(arrays[name], np.float64) for name in ("mean", "m2"))
+        if count < 0 or not np.isfinite(mean).all() or not np.isfinite(m2).all() or (m2 < 0).any():
+            raise ValueError("running moments must be finite, with count and m2 not negative")
+        return cls(count=count, mean=mean, m2=m2)
+
+    @property
+    def variance(self) -> NDArray[np.float64]:
+        """Population variance # [F]; 1 before the first row."""
+        return self.m2 / self.count if self.count else np.ones_like(self.m2)
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Return copies of the three fields by name."""
+        return {name: getattr(self, name).copy() for name in _FIELDS}
+
+    def including(self, rows: NDArray[np.floating]) -> Self:
+        """Return the moments of the rows so far and these # [N, F] together."""
+        if not len(rows):
+            return self
+        exact = rows.astype(np.float64)
+        mean = exact.mean(axis=0)
+        m2 = np.square(exact - mean).sum(axis=0)
+        count = self.count + len(rows)
+        share, step = len(rows) / count, mean - self.mean
+        return type(self)(
+            count=np.asarray(count, np.int64),
+            mean=self.mean + step * share,
+            m2=self.m2 + m2 + np.square(step) * (self.count * share),
+        )

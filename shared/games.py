@@ -1,0 +1,65 @@
+"""Games whose episodes may be single lives: what a whole game brought, apart from its episodes.
+
+An actor learns from episodes and reports games. Most environments know no difference; the innermost
+part of one that does is a `Games`.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol, SupportsFloat, runtime_checkable
+
+import gymnasium
+
+Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedGame:
+    """The outcome of a whole game, which may span several episodes."""
+
+    score: float
+    """Sum of all raw rewards."""
+    length: int
+    """Agent steps."""
+
+
+@runtime_checkable
+class Games(Protocol):
+    """An environment that counts whole games."""
+
+    frame_stack: int
+    """Frames per observation."""
+    chain: tuple[str, ...]
+    """What lies between the simulator and the observation, one line each."""
+
+    def take_finished(self) -> list[FinishedGame]:
+        """Return the games that ended since the last call, and forget them."""
+        ...
+
+
+def games_of(env: Env) -> Games | None:
+    """Return the part of an environment that counts games, or None if episodes are all it has."""
+    bare = env.unwrapped
+    return bare if isinstance(bare, Games) else None
+
+
+def whole_games(env: Env) -> Env:
+    """Return the environment with whole games as its episodes, for playing rather than learning."""
+    games = games_of(env)
+    return env if games is None else _WholeGames(env, games)
+
+
+class _WholeGames(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Goes on with the next life by itself; the raw score comes as the last step's reward."""
+
+    def __init__(self, env: Env, games: Games) -> None:
+        super().__init__(env)
+        self._games = games
+
+    def step(self, action: object) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        observation, _, terminated, truncated, info = self.env.step(action)
+        if not (terminated or truncated):
+            return observation, 0.0, False, False, info
+        finished = self._games.take_finished()
+        if finished:
+            return observation, finished[0].score, terminated, truncated, info
+        return self.env.reset()[0], 0.0, False, False, info

@@ -1,0 +1,156 @@
+"""Hyper-parameters of IMPACT, their meaning and where every value comes from.
+
+A field's text says what it means, then where each preset's value comes from. *Table 1* and *section
+8.1* are those of Yu et al., "Nitro: Boosting Distributed Reinforcement Learning with Serverless
+Computing", PVLDB 18(1), 2024. *RLlib* is the default of RLlib's APPO, the IMPACT the paper's
+experiments run on; it fills what Table 1 leaves open. *IMPACT* is Luo et al., "IMPACT: Importance
+weighted asynchronous architectures with clipped target networks", ICLR 2020. *CleanRL* is its
+`ppo_continuous_action.py`: the standard preset takes from it all that is not IMPACT's own, so that
+the two algorithms can be compared.
+
+The defaults are the preset `paper`; `STANDARD` is the preset `standard`.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StrictBool
+
+from shared.conv_layers import ConvNetworkName
+from shared.message import Message, NonNegativeFloat, Number, PositiveFloat, PositiveInt
+from shared.ppo_hyperparameters import ActionMapping
+
+
+class ImpactHyperparameters(Message):
+    """IMPACT: a clipped surrogate around a target policy, V-trace, and batches used again."""
+
+    learning_rate: PositiveFloat = 5e-4
+    """Adam step size, in the first round. Paper: RLlib. Standard: CleanRL."""
+    learning_rate_decay: Literal["none", "linear"] = "none"
+    """Whether the step size shrinks: with trajectories of round k of `stop.max_rounds` it is
+    (1 - k / max_rounds) of the first round's. Paper: RLlib. Standard: CleanRL."""
+    adam_epsilon: PositiveFloat = 1e-8
+    """Added to the root of Adam's second moment. Paper: RLlib. Standard: CleanRL."""
+    gradient_norm_max: NonNegativeFloat = 40.0
+    """Longer gradients are cut to this length, over all parameters; 0 leaves them as they are.
+    Paper: RLlib. Standard: CleanRL."""
+    discount: Annotated[Number, Field(ge=0, le=1)] = 0.99
+    """Discount factor gamma. Paper: Table 1. Standard: CleanRL."""
+    trace_lambda: Annotated[Number, Field(ge=0, le=1)] = 1.0
+    """Lambda of V-trace's trace weights. Paper: RLlib. Standard: CleanRL's of its advantages."""
+    rho_clip: PositiveFloat = 1.0
+    """Bound of V-trace's rho. Paper: RLlib. Standard: RLlib."""
+    c_clip: PositiveFloat = 1.0
+    """Bound of V-trace's c. Paper: RLlib. Standard: RLlib."""
+    advantage_normalisation: Literal["none", "batch", "minibatch"] = "none"
+    """Over which samples advantages get mean 0 and deviation 1. Paper: RLlib. Standard: CleanRL."""
+    clip: PositiveFloat = 0.4
+    """Half-width of the interval the ratio to the target policy is clipped to. Paper: Table 1.
+    Standard: CleanRL."""
+    importance_clip: PositiveFloat = 2.0
+    """Bound of the behaviour policy's probability over the target policy's. Paper: RLlib.
+    Standard: RLlib."""
+    kl_coefficient: NonNegativeFloat = 1.0
+    """Initial weight of the KL penalty from the target policy; 0 leaves the term out for good.
+    Paper: Table 1. Standard: none, as CleanRL."""
+    kl_target: PositiveFloat = 0.01
+    """Mean KL from the target policy that the coefficient is steered towards at each target update;
+    without a meaning where that is 0. Paper: Table 1. Standard: as paper."""
+    kl_coefficient_max: PositiveFloat = 100.0
+    """Upper bound of the adapted coefficient; RLlib has none and can run away to infinity.
+    Paper: ours. Standard: as paper."""
+    entropy_coefficient: NonNegativeFloat = 0.01
+    """Weight of the entropy bonus. Paper: RLlib. Standard: CleanRL."""
+    value_coefficient: NonNegativeFloat = 1.0
+    """Weight of the value loss, half the squared error. Paper: Table 1. Standard: CleanRL."""
+    train_batch_size: PositiveInt = 4096
+    """Environment steps of a learner batch, in whole trajectories. Paper: Table 1 (256 for Atari).
+    Standard: CleanRL's round."""
+    buffer_batches: Annotated[int, Field(strict=True, ge=1, le=1024)] = 4
+    """N, learner batches the circular buffer keeps. Paper: RLlib. Standard: RLlib."""
+    buffer_uses: PositiveInt = 2
+    """K, most times a batch is used. Paper: RLlib. Standard: RLlib."""
+    target_update_frequency: PositiveFloat = 1.0
+    """The target policy becomes the present one every N * K * this learner batches, at least one.
+    Paper: Table 1. Standard: every batch, 1/8, the least that IMPACT found to work."""
+    num_epochs: PositiveInt = 1
+    """Passes over a batch each time it is used. Paper: RLlib. Standard: half of CleanRL's 10, as a
+    batch is used twice; twice 10 learned worse on Hopper-v4."""
+    minibatch_size: PositiveInt = 4096
+    """Samples per gradient step. Paper: the whole batch, as RLlib. Standard: CleanRL."""
+    hidden_sizes: tuple[PositiveInt, ...] = (256, 256)
+    """Widths of the tanh layers of the policy and of the separate value network.
+    Paper: section 8.1. Standard: CleanRL."""
+    image_network: ConvNetworkName = "paper_cnn"
+    """Network for images, in place of those layers; policy and value share it but for one layer
+    each. `paper_cnn`: filters 8x8, 4x4 and 11x11. `nature_cnn`: Mnih et al. 2015.
+    Paper: section 8.1. Standard: CleanRL."""
+    initialisation: Literal["normc", "orthogonal"] = "normc"
+    """First weights: `normc` rows of length 1 (output layers 0.01); `orthogonal` with gain sqrt(2)
+    (policy output 0.01, value output 1). Biases are 0. Paper: RLlib. Standard: CleanRL."""
+    log_std: Literal["state_dependent", "free"] = "state_dependent"
+    """Gaussian policies: log-standard deviation as a network output or a free vector from 0.
+    Paper: RLlib. Standard: CleanRL."""
+    observation_normalisation: StrictBool = False
+    """Whether policy and value see observations less their running mean, over their running
+    standard deviation. Paper: RLlib. Standard: CleanRL."""
+    observation_clip: PositiveFloat = 10.0
+    """Bound of a normalised observation's numbers. Paper: not used. Standard: CleanRL."""
+    reward_scaling: StrictBool = False
+    """Whether rewards are divided by the running standard deviation of the discounted return.
+    Paper: RLlib. Standard: CleanRL."""
+    reward_clip: PositiveFloat = 10.0
+    """Bound of a scaled reward. Paper: not used. Standard: CleanRL."""
+    action_mapping: ActionMapping = "rescale"
+    """Continuous actions on their way into the environment: `rescale` maps [-1, 1] onto its bounds
+    and clips, `clip` only clips. Paper: RLlib. Standard: CleanRL."""
+
+    @property
+    def target_update_batches(self) -> int:
+        """Learner batches from one update of the target policy to the next."""
+        batches = self.target_update_frequency * self.buffer_batches * self.buffer_uses
+        return max(1, round(batches))
+
+
+PAPER = ImpactHyperparameters()
+"""The paper's settings: IMPACT in the form RLlib computes it."""
+
+STANDARD = ImpactHyperparameters(
+    learning_rate=3e-4,
+    learning_rate_decay="linear",
+    adam_epsilon=1e-5,
+    gradient_norm_max=0.5,
+    trace_lambda=0.95,
+    advantage_normalisation="minibatch",
+    clip=0.2,
+    kl_coefficient=0.0,
+    entropy_coefficient=0.0,
+    value_coefficient=0.5,
+    train_batch_size=2048,
+    buffer_batches=4,
+    buffer_uses=2,
+    target_update_frequency=0.125,
+    num_epochs=5,
+    minibatch_size=64,
+    hidden_sizes=(64, 64),
+    image_network="nature_cnn",
+    initialisation="orthogonal",
+    log_std="free",
+    observation_normalisation=True,
+    reward_scaling=True,
+    action_mapping="clip",
+)
+"""IMPACT with the network, the normalisation and the optimiser CleanRL tunes for PPO."""
+
+STANDARD_IMAGES = STANDARD.model_copy(
+    update={
+        "learning_rate": 2.5e-4,
+        "clip": 0.1,
+        "entropy_coefficient": 0.01,
+        "train_batch_size": 1024,
+        "num_epochs": 2,
+        "minibatch_size": 256,
+        "observation_normalisation": False,
+        "reward_scaling": False,
+    }
+)
+"""IMPACT with what CleanRL's `ppo_atari.py` has for PPO."""

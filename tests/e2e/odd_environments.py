@@ -1,0 +1,95 @@
+"""A package of one's own environments, registered when an actor imports it; most misbehave."""
+
+import os
+import time
+from typing import Any, SupportsFloat
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+from numpy.typing import NDArray
+
+EPISODE = 8
+"""Steps."""
+
+
+class OddEnvironment(gymnasium.Env[Any, Any]):
+    """Shows two numbers and pays for choosing both; `trouble` begins at a step of its process.
+
+    Args:
+        trouble: What goes wrong: `nan` now and then, `always_nan`, `hang`, `crash`, `shape`.
+        after: Steps of this process before it does; 1 is what asking for its spaces takes.
+    """
+
+    action_space: Space[Any] = MultiDiscrete([2, 3])
+    observation_space: Space[Any] = Box(0, 1, (5,), np.float32)
+
+    def __init__(self, trouble: str = "none", after: int = 20) -> None:
+        self.trouble, self.after = trouble, after
+        self.total = self.elapsed = 0
+        self.wanted = np.zeros(2, np.int64)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.elapsed = 0
+        return self._observation(), {}
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action), action
+        reward = float((action == self.wanted).sum())
+        self.total, self.elapsed = self.total + 1, self.elapsed + 1
+        observation = self._observation()
+        if self.total > self.after:
+            reward, observation = self._trouble(reward, observation)
+        return observation, reward, self.elapsed >= EPISODE, False, {}
+
+    def _observation(self) -> NDArray[np.float32]:
+        self.wanted = self.np_random.integers((2, 3))
+        shown = np.zeros(5, np.float32)
+        shown[self.wanted + (0, 2)] = 1
+        return shown
+
+    def _trouble(
+        self, reward: float, observation: NDArray[np.float32]
+    ) -> tuple[float, NDArray[np.float32]]:
+        if self.trouble == "hang":
+            time.sleep(3600)
+        if self.trouble == "crash":
+            os.abort()
+        if self.trouble == "shape":
+            observation = observation[:4]
+        if self.trouble == "always_nan" or (
+            self.trouble == "nan" and self.np_random.random() < 0.05
+        ):
+            reward = float("nan")
+        return reward, observation
+
+
+class TwoParts(OddEnvironment):
+    """Observations in two parts, which only a wrapper makes a vector."""
+
+    observation_space = Dict(first=Discrete(2), second=Discrete(3))
+
+    def _observation(self) -> Any:
+        super()._observation()
+        return {"first": self.wanted[0], "second": self.wanted[1]}
+
+
+class Picture(OddEnvironment):
+    """The two numbers as stripes of a picture, one choice to make."""
+
+    action_space = Discrete(2)
+    observation_space = Box(0, 255, (40, 48, 3), np.uint8)
+
+    def _observation(self) -> Any:
+        super()._observation()
+        picture = np.zeros((40, 48, 3), np.uint8)
+        picture[: 20 * (1 + self.wanted[0]), :, self.wanted[1]] = 255
+        return picture
+
+
+gymnasium.register("Odd/Odd-v0", entry_point=f"{__name__}:OddEnvironment")
+gymnasium.register("Odd/Picture-v0", entry_point=f"{__name__}:Picture")
+gymnasium.register("Odd/TwoParts-v0", entry_point=f"{__name__}:TwoParts")

@@ -1,0 +1,136 @@
+"""Environments of one's own through the real system: those that work and those that do not."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from nitro.client import ApiError, NitroClient
+from nitro.export import export_run
+from nitro.local import LocalSystem
+from nitro.report import read_run
+from shared.contracts import RoundResult
+from shared.jobs import Job
+from tests.e2e.odd_environments import EPISODE
+from tests.e2e.runs import FAST_LEASES, tiny, train
+
+ACTORS = {
+    "NITRO_ENVIRONMENT_PACKAGES": "tests.e2e.odd_environments",
+    "NITRO_STEP_TIMEOUT_S": "1",
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def system(runs: Path) -> Iterator[LocalSystem]:
+    with LocalSystem(runs, environment=FAST_LEASES, actor_variables=ACTORS) as running:
+        running.wait_ready()
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(system: LocalSystem) -> Iterator[NitroClient]:
+    with NitroClient(system.api_url, system.token) as nitro:
+        yield nitro
+
+
+def odd(client: NitroClient, env_id: str = "Odd/Odd-v0", **changes: Any) -> Job:
+    fields = {
+        "env_id": env_id,
+        "actors": {"min": 2, "max": 2},
+        "stop": {"max_rounds": 2},
+        "evaluation": {"every_rounds": 0},
+        **changes,
+    }
+    return train(client, tiny(**fields))
+
+
+def test_several_choices_at_once_are_learned(client: NitroClient, runs: Path) -> None:
+    job = odd(
+        client,
+        steps_per_actor=256,
+        envs_per_actor=2,
+        hyperparameters={"learning_rate": 0.01, "minibatch_size": 64, "num_epochs": 8},
+        stop={"max_rounds": 8},
+    )
+    assert (job.status, job.error) == ("succeeded", None)
+    returns = [fmean(result.episode_returns) for result in results(runs, job)]
+    assert returns[0] < 1.1 * EPISODE  # 1/2 + 1/3 per step by chance
+    assert returns[-1] > 1.3 * EPISODE  # of 2 per step
+
+
+def test_parts_are_made_a_vector_by_a_wrapper_the_job_names(
+    client: NitroClient, runs: Path
+) -> None:
+    with pytest.raises(ApiError, match="has observations Dict.*name: FlattenObservation"):
+        odd(client, "Odd/TwoParts-v0")
+    with pytest.raises(
+        ApiError, match=r"wrappers\.0\.name 'Flatten' is no registered wrapper; did"
+    ):
+        odd(client, "Odd/TwoParts-v0", wrappers=[{"name": "Flatten"}])
+    job = odd(client, "Odd/TwoParts-v0", wrappers=[{"name": "FlattenObservation"}])
+    assert (job.status, job.error) == ("succeeded", None)
+    assert job.environment.observation.shape == (5,)
+
+
+def test_pictures_are_seen_with_their_channels_first(
+    client: NitroClient, runs: Path, tmp_path: Path
+) -> None:
+    job = odd(client, "Odd/Picture-v0", evaluation={"every_rounds": 1, "episodes": 1})
+    assert (job.status, job.error) == ("succeeded", None)
+    observation = job.environment.observation
+    assert (observation.shape, observation.dtype) == ((3, 40, 48), "uint8")
+    assert export_run(runs / job.job_id, tmp_path / "out").largest_difference == 0
+
+
+def test_episodes_that_are_not_finite_are_dropped_and_counted(
+    client: NitroClient, system: LocalSystem, runs: Path
+) -> None:
+    job = odd(client, env_kwargs={"trouble": "nan", "after": 1})
+    assert (job.status, job.error) == ("succeeded", None)
+    dropped = [result.dropped_episodes for result in results(runs, job)]
+    assert sum(dropped) > 0
+    for result in results(runs, job):
+        assert result.trajectories.used == 2
+        assert result.env_steps == 2 * 64
+    assert "dropped episodes in which something was not finite" in log(system)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "says"),
+    [
+        ("always_nan", ["Odd/Odd-v0: reward is not finite at step"]),
+        ("hang", ["no step or reset has ended for 1 s", "raise NITRO_STEP_TIMEOUT_S"]),
+        ("shape", ["has shape (4,) and type float32, but its space says Box(0.0"]),
+        ("crash", ["signal: aborted"]),
+    ],
+)
+def test_what_persists_fails_the_job_and_is_named(
+    client: NitroClient, trouble: str, says: list[str]
+) -> None:
+    job = odd(client, env_kwargs={"trouble": trouble})
+    assert job.status == "failed"
+    for words in (*says, "Odd/Odd-v0"):
+        assert words in str(job.error)
+
+
+def test_what_shows_at_the_first_step_is_refused_at_submit(client: NitroClient) -> None:
+    for trouble in ("shape", "hang"):
+        with pytest.raises(ApiError, match="env_id 'Odd/Odd-v0' failed when its first step"):
+            odd(client, env_kwargs={"trouble": trouble, "after": 0})
+    with pytest.raises(ApiError, match="env_id 'Odd/Odd-v0' ended the actor's process each time"):
+        odd(client, env_kwargs={"trouble": "crash", "after": 0})
+
+
+def results(runs: Path, job: Job) -> list[RoundResult]:
+    return [line.result for line in read_run(runs / job.job_id).rounds if line.result]
+
+
+def log(system: LocalSystem) -> str:
+    return (system.logs / "learner.log").read_text()

@@ -1,0 +1,147 @@
+"""Episodes in which something is not finite: dropped, counted, and rolled out again."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from functions.actor.errors import RolloutError
+from functions.actor.rollout import evaluate_episode, sample_fragment
+from shared.contracts import RolloutTask
+from shared.envs import describe, make_environment
+from shared.policy import NumpyPolicy
+from shared.trajectory import Trajectory, decode_trajectory, encode_trajectory
+
+MakeTask = Callable[..., RolloutTask]
+LoadPolicy = Callable[[int, int], NumpyPolicy]
+
+NUM_STEPS = 12
+SCRIPTS = [
+    ".t.r....t...........",  # broken, then a whole one
+    "r....t.............",  # from the first step
+    "...t...t..o.........",  # found out only when the fragment ends
+    "..t.ru..t...........",  # a truncated one: its final observation goes with it
+    "..o!...............",  # what raises because it was broken before
+    ".rt.ot.rb..t........",  # several in a row
+    "..t...t....i........",  # the fragment's last step
+    ".....................",
+]
+
+
+@dataclass
+class Kept:
+    """What a plain loop keeps that drops every broken episode."""
+
+    steps: list[tuple[float, bool, bool]] = field(default_factory=list)
+    returns: list[float] = field(default_factory=list)
+    dropped: int = 0
+
+
+def plainly(script: str, num_steps: int) -> Kept:
+    """Play the script episode by episode, as its description says, without Gymnasium."""
+    kept, total = Kept(), 0
+    while len(kept.steps) < num_steps:
+        episode: list[tuple[float, bool, bool]] = []
+        broken = ended = False
+        while not ended and len(kept.steps) + len(episode) < num_steps:
+            event = script[total % len(script)]
+            total += 1
+            broken |= event in "rio"
+            episode.append((float(total), event in "tb", event in "ub"))
+            ended = event in "tub!"
+        if broken:
+            kept.dropped += 1
+            continue
+        kept.steps += episode
+        if ended:
+            kept.returns.append(sum(reward for reward, _, _ in episode))
+    return kept
+
+
+def rolled_out(
+    make_task: MakeTask, policy: NumpyPolicy, *scripts: str, num_steps: int = NUM_STEPS
+) -> Trajectory:
+    tasks = [make_task(env_kwargs={"script": script}) for script in scripts]
+    envs = [make_environment(task.env) for task in tasks]
+    task = make_task(steps=num_steps * len(scripts), num_envs=len(scripts))
+    return sample_fragment(task, envs, policy)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_what_is_kept_is_what_a_plain_loop_keeps(
+    script: str, make_task: MakeTask, load_discrete: LoadPolicy
+) -> None:
+    trajectory = rolled_out(make_task, load_discrete(2, 2), script)
+    kept = plainly(script, NUM_STEPS)
+    steps = zip(
+        trajectory.reward[:, 0].tolist(),
+        trajectory.terminated[:, 0].tolist(),
+        trajectory.truncated[:, 0].tolist(),
+        strict=True,
+    )
+    assert list(steps) == kept.steps
+    assert trajectory.episode_returns.tolist() == kept.returns
+    assert trajectory.dropped_episodes == kept.dropped
+    data = encode_trajectory(trajectory)
+    decoded = decode_trajectory(data, environment=describe(make_task().env))
+    assert decoded.dropped_episodes == kept.dropped
+
+
+def test_environments_side_by_side_drop_their_own_episodes_only(
+    make_task: MakeTask, load_discrete: LoadPolicy
+) -> None:
+    policy = load_discrete(2, 2)
+    together = rolled_out(make_task, policy, *SCRIPTS)
+    alone = [rolled_out(make_task, policy, script) for script in SCRIPTS]
+    assert together.dropped_episodes == sum(one.dropped_episodes for one in alone)
+    for b, one in enumerate(alone):
+        np.testing.assert_array_equal(together.reward[:, b], one.reward[:, 0])
+        np.testing.assert_array_equal(together.observation[:, b], one.observation[:, 0])
+        np.testing.assert_array_equal(together.terminated[:, b], one.terminated[:, 0])
+    finals = sum(len(one.final_observation) for one in alone)
+    assert len(together.final_observation) == finals
+
+
+def test_actions_rolled_out_again_are_the_policys_and_those_taken(
+    make_task: MakeTask, load_discrete: LoadPolicy
+) -> None:
+    policy = load_discrete(2, 2)
+    task = make_task(env_kwargs={"script": "......r...t" + "." * 30}, steps=24, num_envs=2)
+    envs = [make_environment(task.env) for _ in range(2)]
+    trajectory = sample_fragment(task, envs, policy)
+    assert trajectory.dropped_episodes == 2
+    expected = policy.log_prob(trajectory.observation[:-1], trajectory.action)
+    np.testing.assert_allclose(trajectory.log_prob, expected, atol=1e-5)
+    for b, env in enumerate(envs):
+        taken = env.unwrapped.actions  # type: ignore[attr-defined]
+        assert len(taken) > 12
+        np.testing.assert_array_equal(taken[-12:], trajectory.action[:, b])
+        assert list(taken[:11]) != list(taken[11:22])  # drawn anew, not the same again
+
+
+def test_a_repeated_rollout_drops_and_repeats_the_same(
+    make_task: MakeTask, load_discrete: LoadPolicy
+) -> None:
+    first, second = (rolled_out(make_task, load_discrete(2, 2), *SCRIPTS) for _ in range(2))
+    assert first.dropped_episodes > 0
+    assert encode_trajectory(first) == encode_trajectory(second)
+
+
+def test_more_may_be_dropped_the_more_are_finished(
+    make_task: MakeTask, load_discrete: LoadPolicy
+) -> None:
+    policy = load_discrete(2, 2)
+    expected = plainly("trt", 60).dropped
+    assert rolled_out(make_task, policy, "trt", num_steps=60).dropped_episodes == expected > 50
+    with pytest.raises(RolloutError, match="in 10 episodes of this rollout"):
+        rolled_out(make_task, policy, "...r", num_steps=60)
+
+
+def test_an_evaluation_drops_what_is_broken_and_plays_another(
+    make_task: MakeTask, load_discrete: LoadPolicy
+) -> None:
+    task = make_task(env_kwargs={"script": ".r.o...t"}, mode="evaluate")
+    episode = evaluate_episode(task, make_environment(task.env), load_discrete(2, 2))
+    assert episode.dropped_episodes == 2
+    assert (episode.length, episode.episode_return) == (4, 5 + 6 + 7 + 8)

@@ -1,0 +1,92 @@
+"""Rollouts of a game: lives to learn from, whole games to report."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from functions.actor.rollout import evaluate_episode, sample_fragment
+from services.learner.networks import build_network, policy_payload
+from shared.contracts import RolloutTask
+from shared.envs import Env, describe, make_environment
+from shared.job_spec import EnvironmentRef
+from shared.policy import NumpyPolicy, load_policy
+from shared.ppo_hyperparameters import PAPER
+from shared.trajectory import decode_trajectory, encode_trajectory
+
+REF = EnvironmentRef(env_id="BreakoutNoFrameskip-v4")
+
+
+@pytest.fixture(scope="module")
+def envs() -> Iterator[list[Env]]:
+    made = [make_environment(REF) for _ in range(2)]
+    yield made
+    for env in made:
+        env.close()
+
+
+@pytest.fixture(scope="module")
+def policy() -> NumpyPolicy:
+    return load_policy(*policy_payload(build_network(describe(REF), PAPER, seed=0)))
+
+
+def task(*, steps: int, num_envs: int = 1, seed: int = 5) -> RolloutTask:
+    return RolloutTask(
+        mode="sample",
+        job_id="job",
+        round=0,
+        attempt=0,
+        actor_index=0,
+        policy_version=0,
+        env=REF,
+        steps=steps,
+        num_envs=num_envs,
+        seed=seed,
+    )
+
+
+def test_lives_end_episodes_and_games_are_reported(envs: list[Env], policy: NumpyPolicy) -> None:
+    trajectory = sample_fragment(task(steps=600, num_envs=2), envs, policy)
+    assert trajectory.observation.dtype == np.uint8
+    assert trajectory.observation.shape == (301, 2, 4, 84, 84)
+    num_lives, num_games = int(trajectory.terminated.sum()), len(trajectory.episode_returns)
+    assert 2 <= num_games <= num_lives // 5  # five lives each
+    assert set(np.unique(trajectory.reward)) <= {-1.0, 0.0, 1.0}
+    assert (trajectory.episode_lengths > 50).all()
+    # A brick of the lowest rows is worth one point, so the sum of signs is the score.
+    assert trajectory.episode_returns.sum() <= trajectory.reward.sum()
+    again = sample_fragment(task(steps=600, num_envs=2), envs, policy)
+    np.testing.assert_array_equal(again.observation, trajectory.observation)
+
+
+def test_a_fragment_survives_the_wire_in_a_hundredth_of_its_size(
+    envs: list[Env], policy: NumpyPolicy
+) -> None:
+    trajectory = sample_fragment(task(steps=128), envs[:1], policy)
+    data = encode_trajectory(trajectory)
+    assert len(data) < 200 * 128 + 4096  # and what it costs to show the screen once
+    back = decode_trajectory(data, environment=describe(REF))
+    np.testing.assert_array_equal(back.observation, trajectory.observation)
+    np.testing.assert_array_equal(back.final_observation, trajectory.final_observation)
+
+
+def test_the_learners_log_probabilities_are_the_actors(
+    envs: list[Env], policy: NumpyPolicy
+) -> None:
+    network = build_network(describe(REF), PAPER, seed=0)
+    trajectory = sample_fragment(task(steps=32), envs[:1], policy)
+    with torch.no_grad():
+        outputs = network.policy_outputs(torch.from_numpy(trajectory.observation[:-1, 0].copy()))
+        log_prob = network.distribution.log_prob(outputs, torch.from_numpy(trajectory.action[:, 0]))
+    np.testing.assert_allclose(trajectory.log_prob[:, 0], log_prob, atol=1e-5)
+
+
+def test_an_evaluation_plays_a_whole_game(envs: list[Env], policy: NumpyPolicy) -> None:
+    episode = evaluate_episode(
+        task(steps=1).model_copy(update={"mode": "evaluate"}), envs[0], policy
+    )
+    # Five lives of one serve each take longer than the one life that an episode is.
+    assert episode.length > 5 * 20
+    assert episode.episode_return >= 0
+    assert episode.episode_return == int(episode.episode_return)

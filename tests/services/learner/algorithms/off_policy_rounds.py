@@ -1,0 +1,65 @@
+"""Learners and rounds for the tests of off-policy algorithms."""
+
+from dataclasses import replace
+
+from services.learner.algorithms.impact import build_impact
+from services.learner.algorithms.impala import build_impala
+from services.learner.algorithms.off_policy import OffPolicyLearner
+from shared import impact_hyperparameters, impala_hyperparameters
+from shared.environment_spec import EnvironmentSpec
+from shared.impact_hyperparameters import ImpactHyperparameters
+from shared.impala_hyperparameters import ImpalaHyperparameters
+from shared.trajectory import Trajectory
+from tests.services.learner.trajectories import make_trajectory
+
+SMALL = {"hidden_sizes": (8, 8), "train_batch_size": 96, "minibatch_size": 20}
+"""Two trajectories of 48 steps make a batch."""
+IMPACT = ImpactHyperparameters(
+    **SMALL, buffer_batches=2, buffer_uses=3, target_update_frequency=0.5, learning_rate=1e-3
+)
+IMPACT_STANDARD = impact_hyperparameters.STANDARD.model_copy(
+    update={**SMALL, "buffer_batches": 2, "buffer_uses": 3}
+)
+IMPALA = ImpalaHyperparameters(**SMALL)
+IMPALA_STANDARD = impala_hyperparameters.STANDARD.model_copy(update=SMALL)
+MAX_ROUNDS = 8
+
+OffPolicyHyperparameters = ImpactHyperparameters | ImpalaHyperparameters
+
+
+def learner(
+    environment: EnvironmentSpec, hyperparameters: OffPolicyHyperparameters, *, seed: int = 7
+) -> OffPolicyLearner:
+    """A new learner."""
+    if isinstance(hyperparameters, ImpactHyperparameters):
+        return build_impact(environment, hyperparameters, seed=seed, max_rounds=MAX_ROUNDS)
+    return build_impala(environment, hyperparameters, seed=seed, max_rounds=MAX_ROUNDS)
+
+
+def round_of(
+    made_by: OffPolicyLearner,
+    environment: EnvironmentSpec,
+    round_index: int,
+    *,
+    num_actors: int = 3,
+    policy_version: int | None = None,
+) -> list[Trajectory]:
+    """Trajectories of 48 steps by the learner's present policy."""
+    version = round_index if policy_version is None else policy_version
+    return [
+        replace(
+            make_trajectory(environment, made_by.network, actor_index=i, seed=round_index),
+            round=round_index,
+            policy_version=version,
+        )
+        for i in range(num_actors)
+    ]
+
+
+def assert_same_state(one: OffPolicyLearner, other: OffPolicyLearner) -> None:
+    """Fail unless both would go on alike to the last bit."""
+    (arrays, scalars), (other_arrays, other_scalars) = one.state(), other.state()
+    assert scalars == other_scalars
+    assert arrays.keys() == other_arrays.keys()
+    for name, array in arrays.items():
+        assert array.tobytes() == other_arrays[name].tobytes(), name

@@ -1,0 +1,126 @@
+"""The Hessian of a small convolutional policy against the exact one, in float64."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from services.learner.conv_network import ConvActorCritic
+from services.learner.conv_surrogate import ConvSurrogate
+from services.learner.distributions import Categorical, Distribution, Gaussian
+from services.learner.lanczos import extreme_eigenvalues
+from services.learner.surrogate import policy_surrogate
+from shared.conv_layers import ConvLayers, Convolution
+
+SMALL = ConvLayers(
+    name="nature_cnn",
+    image_shape=(1, 8, 8),
+    convolutions=(
+        Convolution(
+            channels=1,
+            filters=3,
+            kernel=(4, 4),
+            stride=2,
+            padding=((1, 1), (1, 1)),
+            output_size=(4, 4),
+        ),
+        Convolution(
+            channels=3,
+            filters=2,
+            kernel=(2, 2),
+            stride=2,
+            padding=((0, 0), (0, 0)),
+            output_size=(2, 2),
+        ),
+    ),
+    dense=(5,),
+)
+CASES: list[tuple[Distribution, int, int | None]] = [
+    (Categorical(), 3, None),
+    (Gaussian(), 4, None),
+    (Gaussian(), 2, 2),
+]
+Case = tuple[Distribution, int, int | None]
+
+
+def network_of(case: Case) -> ConvActorCritic:
+    distribution, num_outputs, free = case
+    network = ConvActorCritic(
+        layers=SMALL, policy_outputs=num_outputs, distribution=distribution, free_log_std=free
+    )
+    network.flatten(dtype=torch.float64)
+    noise = torch.randn(
+        network.flat.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
+    network.flat.add_(noise, alpha=0.4)
+    return network
+
+
+def samples_of(case: Case, count: int = 30) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(2)
+    observation = torch.randint(256, (count, 1, 8, 8), generator=generator, dtype=torch.uint8)
+    advantage = torch.randn(count, generator=generator, dtype=torch.float64)
+    if isinstance(case[0], Categorical):
+        return observation, torch.randint(3, (count,), generator=generator), advantage
+    action = torch.randn((count, 2), generator=generator, dtype=torch.float64)
+    return observation, action, advantage
+
+
+def exact_hessian(network: ConvActorCritic, case: Case) -> Tensor:
+    """By torch's own nested derivatives of the plain formula."""
+    observation, action, advantage = samples_of(case)
+    names = [name for name, _ in network.named_parameters() if not name.startswith("value.")]
+    names = sorted(names, key=lambda name: name == "log_std")  # last, and otherwise as they come
+    start = torch.cat([network.get_parameter(name).reshape(-1) for name in names])
+    shapes = [network.get_parameter(name).shape for name in names]
+
+    def objective(vector: Tensor) -> Tensor:
+        parts = torch.split(vector, [shape.numel() for shape in shapes])
+        parameters = {n: p.view(s) for n, p, s in zip(names, parts, shapes, strict=True)}
+        outputs = network.head(parameters, network.features(parameters, observation))
+        if "log_std" in parameters:
+            outputs = torch.cat((outputs, parameters["log_std"].expand(len(outputs), -1)), dim=1)
+        log_prob = network.distribution.log_prob(outputs, action)
+        return (advantage * torch.exp(log_prob - log_prob.detach())).mean()
+
+    hessian: Tensor = torch.autograd.functional.hessian(objective, start)  # type: ignore[no-untyped-call]
+    return hessian
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_products_are_the_exact_hessians(case: Case) -> None:
+    network = network_of(case)
+    observation, action, advantage = samples_of(case)
+    before = network.flat.clone()
+    surrogate = policy_surrogate(
+        network, observation=observation, action=action, advantage=advantage
+    )
+    assert isinstance(surrogate, ConvSurrogate)
+    exact = exact_hessian(network, case)
+    assert surrogate.size == len(exact)
+    with torch.no_grad():
+        rows = torch.stack(
+            [surrogate.hessian_product(row) for row in torch.eye(surrogate.size).double()]
+        )
+    torch.testing.assert_close(rows, exact)
+    assert torch.equal(network.flat, before)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_extreme_eigenvalues_are_within_one_percent(case: Case) -> None:
+    network = network_of(case)
+    observation, action, advantage = samples_of(case)
+    surrogate = policy_surrogate(
+        network, observation=observation, action=action, advantage=advantage
+    )
+    found = extreme_eigenvalues(
+        surrogate.hessian_product,
+        surrogate.size,
+        max_matvecs=40,
+        tolerance=0.01,
+        seed=0,
+        device="cpu",
+        dtype=torch.float64,
+    )
+    values = torch.linalg.eigvalsh(exact_hessian(network, case))
+    assert found.lambda_max == pytest.approx(values[-1].item(), rel=0.01)
+    assert found.lambda_min == pytest.approx(values[0].item(), rel=0.01)
