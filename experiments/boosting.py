@@ -49,15 +49,16 @@ def chosen_rounds(base: JobOutcome) -> tuple[int, int, int]:
     return known[0][1], known[len(known) // 2][1], known[-1][1]
 
 
-def gains(found: Sequence[JobOutcome]) -> list[tuple[float, float]]:
-    """Return what the boosted round of each run added to the return, and to the ratio."""
+def gains(found: Sequence[JobOutcome]) -> list[tuple[float, float | None]]:
+    """Return what the boosted round of each run added to the return and, if known, to the ratio."""
     result = []
     for run in found:
         k = max(range(len(run.rounds)), key=lambda index: run.rounds[index].num_actors)
         reward = run.return_after(k + 1) - run.return_after(k)
         before = run.rounds[k].ratio
         after = run.rounds[k + 1].ratio if k + 1 < len(run.rounds) else None
-        result.append((reward, after - before if before and after else 0.0))
+        gain = None if before is None or after is None else after - before
+        result.append((reward, gain))
     return result
 
 
@@ -69,8 +70,10 @@ def find(_scale: Scale, done: Done) -> Findings:
     for env_id in envs:
         found = [gains(runs(done, name, env_id)) for name in _SCHEMES]
         for name, pairs in zip(_SCHEMES, found, strict=True):
-            reward, ratio = (interval([pair[i] for pair in pairs]) for i in (0, 1))
-            rows.append((env_id, name, len(pairs), str(reward), str(ratio)))
+            ratios = [ratio for _, ratio in pairs if ratio is not None]
+            gained = str(interval(ratios)) if ratios else None
+            reward = str(interval([gain for gain, _ in pairs]))
+            rows.append((env_id, name, len(pairs), reward, gained))
         low, high = (interval([reward for reward, _ in found[i]]) for i in (0, -1))
         claims.append(
             Claim(

@@ -31,16 +31,10 @@ def plan(scale: Scale, done: Done) -> Grid:
         for place, index in enumerate(lowest_rounds(base)):
             for times in sizes:
                 counts = schedule([1] * index + [times])
-                stop = {**_object(body["stop"]), "max_rounds": index + 1}
-                job = {**body, "scaling": counts, "stop": stop}
+                shorter = job_body(scale, HOPPER, rounds=index + 1, evaluate_every=1)
+                job = {**body, "scaling": counts, "stop": shorter["stop"]}
                 grid.add_job(_name(place, times), HOPPER, seed, job)
     return grid
-
-
-def _object(value: object) -> dict[str, int]:
-    if not isinstance(value, dict):
-        raise TypeError(f"no object: {value!r}")
-    return value
 
 
 def _name(place: int, times: int) -> str:

@@ -79,8 +79,8 @@ def _bill(done: Done, name: str, env_id: str) -> tuple[Value, ...]:
 def _cost_claim(done: Done, algorithm: str, env_id: str) -> Claim:
     ours = interval([r.total_usd for r in runs(done, f"{algorithm} with Nitro", env_id)])
     servers = interval([r.serverful[0].total_usd for r in runs(done, algorithm, env_id)])
-    saved = 100 * (1 - ours.value / servers.value)
-    text = f"{env_id}: ${ours} with Nitro, ${servers} on servers without ({saved:.0f} % less)"
+    part = 100 * ours.value / servers.value
+    text = f"{env_id}: ${ours} with Nitro, {part:.0f} % of ${servers} on servers without"
     return Claim(paper=_SAVED[algorithm], ours=text, verdict=verdict(servers, ours))
 
 

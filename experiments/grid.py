@@ -6,6 +6,7 @@ when an algorithm, a preset or an environment is added.
 """
 
 import functools
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
@@ -106,7 +107,10 @@ class Grid:
 def environment_problem(env_id: str) -> str | None:
     """Return why an environment cannot be trained on here, None if it can."""
     try:
-        describe(EnvironmentRef(env_id=env_id))
+        with warnings.catch_warnings():
+            # Gymnasium would rather have version 5; ours is meant.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            describe(EnvironmentRef(env_id=env_id))
     except ValueError as error:
         return str(error).splitlines()[0]
     return None

@@ -82,7 +82,7 @@ class JobOutcome(Message):
         spent = [e.cost_usd for e in self.evaluations]
         return float(np.interp(usd, spent, [e.mean_return for e in self.evaluations]))
 
-    def return_after(self, updates: int) -> float:
+    def return_after(self, updates: float) -> float:
         """Return the mean return after so many rounds, on straight lines between evaluations."""
         rounds = [e.updates for e in self.evaluations]
         return float(np.interp(updates, rounds, [e.mean_return for e in self.evaluations]))
@@ -103,7 +103,9 @@ def job_outcome(
         wall_s: How long it took here.
         machine: Where that was.
     """
-    rounds, evaluations, steps, usd = [], [], 0, 0.0
+    rounds: list[RoundOutcome] = []
+    evaluations: list[Evaluation] = []
+    steps, usd = 0, 0.0
     for record in records:
         result = record.result
         if result is not None:

@@ -28,6 +28,8 @@ from experiments.store import Store
 from shared.job_spec import JobSpec
 from shared.message import Message
 
+_QUICK = "quick run: says nothing"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
@@ -84,6 +86,9 @@ def summarise(
     """Return what the outcomes say, with where and how they were made."""
     wanted = [cell.id for cell in grid.cells]
     found = experiment.find(scale, {key: done[key] for key in wanted})
+    if scale.quick:
+        claims = (c.model_copy(update={"verdict": _QUICK}) for c in found.claims)
+        found = found.model_copy(update={"claims": tuple(claims)})
     options = f" --seeds {scale.seeds}" + (" --quick" if scale.quick else "")
     return Summary(
         **dict(found),

@@ -12,6 +12,7 @@ from nitro import jobs
 from nitro.console import examples, reported, show
 from nitro.doctor import EXAMPLES as DOCTOR_EXAMPLES
 from nitro.doctor import doctor
+from nitro.experiment_command import app as experiment
 from nitro.options import RUNS, EnvironmentPackages, RunsDir
 from nitro.scheduler_command import app as scheduler
 from nitro.train_command import EXAMPLES, train
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(scheduler, name="scheduler")
+app.add_typer(experiment, name="experiment")
 
 
 def main() -> None:

@@ -1,0 +1,114 @@
+"""What `nitro experiment` does, once its options are read."""
+
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from experiments.catalogue import NAMES, STUDIES, load
+from experiments.detector_subsampling import main as subsampling
+from experiments.experiment import Experiment
+from experiments.figure import draw
+from experiments.findings import Summary
+from experiments.grid import Scale
+from experiments.runner import Run, run_experiment
+from experiments.store import Store
+from nitro.errors import EXIT_FAILED, CommandError
+from nitro.interrupts import Interrupts
+
+_QUICK_SEEDS = 1
+_PLAIN_WIDTH = 140
+"""Columns of a table that is not shown on a terminal."""
+
+
+def experiments_table(out: Path) -> Table:
+    """List every experiment with the results it has."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in ("name", "what", "results"):
+        table.add_column(heading, no_wrap=heading == "name")
+    for name, about in NAMES.items():
+        table.add_row(name, Text(about), Text(_results(name, out)))
+    return table
+
+
+def _results(name: str, out: Path) -> str:
+    if name in STUDIES:
+        return "made" if (out / f"{name}.json").is_file() else "–"
+    summary = Store(out, load(name), quick=False).summary()
+    return "–" if summary is None else f"{summary.cells} runs, {summary.seeds} seeds"
+
+
+def run_and_draw(
+    name: str, *, seeds: int | None, quick: bool, out: Path, parallel: int | None
+) -> None:
+    """Run an experiment to its end, write summary and figure, and show what it found.
+
+    Raises:
+        CommandError: There is no such experiment, or a job failed.
+    """
+    console = Console(stderr=True)
+    if name in STUDIES:
+        _run_study(seeds=seeds, quick=quick, out=out)
+        return
+    experiment = load(name)
+    scale = Scale(seeds=seeds or (_QUICK_SEEDS if quick else experiment.seeds), quick=quick)
+    with Interrupts():
+        summary = run_experiment(
+            experiment, Run(scale=scale, out=out, parallel=parallel), console=console
+        )
+    show_summary(summary)
+    for path in (
+        Store(out, experiment, quick=quick).summary_path,
+        *_draw(experiment, summary, out),
+    ):
+        console.print(str(path), soft_wrap=True, markup=False, highlight=False)
+
+
+def _run_study(*, seeds: int | None, quick: bool, out: Path) -> None:
+    if seeds is not None:
+        raise CommandError("--seeds: this study has one seed; leave it out")
+    folder = out / "quick" if quick else out
+    arguments = ["--out", str(folder), *(["--quick"] if quick else [])]
+    if subsampling(arguments):
+        raise CommandError("the study failed", exit_code=EXIT_FAILED)
+
+
+def draw_again(name: str, *, quick: bool, out: Path) -> tuple[Path, Path]:
+    """Draw the figure from the summary.
+
+    Raises:
+        CommandError: There is no such experiment, or it has no results.
+    """
+    experiment = load(name)
+    store = Store(out, experiment, quick=quick)
+    summary = store.summary()
+    if summary is None:
+        raise CommandError(
+            f"NAME: {name} has no results in {store.folder}; "
+            f"make them by: nitro experiment run {name}"
+        )
+    return _draw(experiment, summary, out)
+
+
+def _draw(experiment: Experiment, summary: Summary, out: Path) -> tuple[Path, Path]:
+    return draw(summary, Store(out, experiment, quick=summary.quick).summary_path)
+
+
+def show_summary(summary: Summary) -> None:
+    """Print tables and claims."""
+    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
+    if summary.quick:
+        console.print("[bold red]quick run: these numbers mean nothing[/]")
+    for entry in summary.tables:
+        table = Table(*entry.columns, title=entry.title, title_justify="left")
+        for row in entry.rows:
+            table.add_row(*("–" if v is None else Text(_text(v)) for v in row))
+        console.print(table)
+    for claim in summary.claims:
+        console.print(Text(f"{claim.paper}\n  {claim.ours}\n  {claim.verdict}"))
+
+
+def _text(value: str | float) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,337 @@
+"""Reward surfaces along the two leading eigenvectors of the surrogate's Hessian (Figures 3 and 8).
+
+A policy is trained in this process for ten rounds of one actor. The policies with the lowest, the
+median and the highest ratio R (Figure 8), and the one with the lowest again with the samples of 8
+and 16 actors (Figure 3), are moved by -1 to 1 along the two eigenvectors of unit length whose
+eigenvalues are largest in size, and evaluated at every point of that grid with the same episodes.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import FiniteFloat
+from scipy.sparse.linalg import LinearOperator, eigsh
+from torch import Tensor
+from torch.nn import functional
+
+from experiments.experiment import Done, Experiment
+from experiments.findings import Claim, Findings, Surface, Table
+from experiments.grid import HOPPER, Cell, Grid, Scale
+from experiments.statistics import Interval, interval, verdict
+from functions.actor.rollout import evaluate_episode, sample_fragment
+from services.learner.algorithms.ppo import Ppo
+from services.learner.batch import build_batch
+from services.learner.torch_settings import configure_torch
+from shared.contracts import RolloutTask
+from shared.envs import describe, make_environment
+from shared.hyperparameters import PpoHyperparameters
+from shared.job_spec import DetectorRule, EnvironmentRef
+from shared.message import Count, Message, PositiveInt
+from shared.policy import load_policy
+from shared.seeds import actor_seed
+
+_STEPS = 256
+Place = Literal["lowest", "median", "highest"]
+_CONDITIONS: dict[str, tuple[Place, int]] = {
+    "lowest R": ("lowest", 1),
+    "median R": ("median", 1),
+    "highest R": ("highest", 1),
+    "lowest R, 8 actors": ("lowest", 8),
+    "lowest R, 16 actors": ("lowest", 16),
+}
+"""Which policy, and how many actors' samples make its Hessian."""
+
+
+class SurfaceTask(Message):
+    """One surface."""
+
+    place: Place
+    actors: PositiveInt
+    seed: Count
+    rounds: PositiveInt
+    points: PositiveInt
+    """Along one side."""
+    episodes: PositiveInt
+    epochs: PositiveInt
+
+
+class SurfaceOutcome(Message):
+    """Returns around one policy."""
+
+    round: Count
+    """Updates behind the policy."""
+    ratio: FiniteFloat
+    eigenvalues: tuple[FiniteFloat, FiniteFloat]
+    axis: tuple[FiniteFloat, ...]
+    returns: tuple[tuple[FiniteFloat, ...], ...]
+    centre: FiniteFloat
+    """Return of the policy itself."""
+
+    @property
+    def higher_share(self) -> float:
+        """Share of the surface above the policy's own return."""
+        values = [value for row in self.returns for value in row]
+        return fmean(value > self.centre for value in values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Policy:
+    """A policy on the way, with its ratio."""
+
+    updates: int
+    ratio: float
+    arrays: dict[str, NDArray[np.float32]]
+    metadata: dict[str, str]
+    algorithm: Ppo
+    """Restored to this policy."""
+
+
+def plan(scale: Scale, _done: Done) -> Grid:
+    """Every surface of every seed."""
+    grid = Grid()
+    for seed in range(scale.seeds):
+        for name, (place, actors) in _CONDITIONS.items():
+            task = SurfaceTask(
+                place=place,
+                actors=actors,
+                seed=seed,
+                rounds=scale.of(10, 4),
+                points=scale.of(30, 5),
+                episodes=scale.of(3, 1),
+                epochs=scale.of(30, 2),
+            )
+            grid.add(name, HOPPER, seed, task)
+    return grid
+
+
+def work(cell: Cell) -> SurfaceOutcome:
+    """Train, find the directions, walk the grid."""
+    task = cell.task
+    if not isinstance(task, SurfaceTask):
+        raise TypeError(f"{cell.id} is no surface")
+    configure_torch()
+    with warnings.catch_warnings():
+        # Gymnasium would rather have version 5; ours is meant.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return _surface(cell, task)
+
+
+def _surface(cell: Cell, task: SurfaceTask) -> SurfaceOutcome:
+    ref = EnvironmentRef(env_id=cell.id.env_id)
+    policy = _chosen(_trained(task, ref), task.place)
+    objective = _Surrogate(task, ref, policy)
+    values, vectors = objective.leading_eigenvectors()
+    axis = np.linspace(-1.0, 1.0, task.points) if task.points > 1 else np.zeros(1)
+    episodes = _Episodes(task, ref, policy)
+    return SurfaceOutcome(
+        round=policy.updates,
+        ratio=policy.ratio,
+        eigenvalues=(float(values[0]), float(values[1])),
+        axis=tuple(axis.tolist()),
+        returns=tuple(
+            tuple(episodes.mean_return(a * vectors[:, 0] + b * vectors[:, 1]) for a in axis)
+            for b in axis
+        ),
+        centre=episodes.mean_return(np.zeros(len(vectors))),
+    )
+
+
+def _task_of(task: SurfaceTask, ref: EnvironmentRef, index: int, actor: int) -> RolloutTask:
+    return RolloutTask(
+        mode="sample",
+        job_id="surface",
+        round=index,
+        attempt=0,
+        actor_index=actor,
+        policy_version=index,
+        env=ref,
+        steps=_STEPS,
+        seed=actor_seed(task.seed, mode="sample", round_index=index, actor_index=actor),
+    )
+
+
+def _trained(task: SurfaceTask, ref: EnvironmentRef) -> list[_Policy]:
+    """Return the policy after each update that has a ratio."""
+    env = make_environment(ref)
+    rule, found = DetectorRule(), []
+    hyperparameters = PpoHyperparameters(num_epochs=task.epochs)
+    algorithm = Ppo(describe(ref), hyperparameters, seed=task.seed)
+    for index in range(task.rounds):
+        policy = load_policy(*algorithm.policy_payload())
+        algorithm.update([sample_fragment(_task_of(task, ref, index, 0), [env], policy)])
+        curvature = algorithm.curvature(rule)
+        if curvature is not None and curvature.lambda_min < 0:
+            snapshot = Ppo(describe(ref), hyperparameters, seed=task.seed)
+            snapshot.network.load_state_dict(algorithm.network.state_dict())
+            arrays, metadata = algorithm.policy_payload()
+            found.append(
+                _Policy(
+                    updates=index + 1,
+                    ratio=-curvature.lambda_max / curvature.lambda_min,
+                    arrays=arrays,
+                    metadata=metadata,
+                    algorithm=snapshot,
+                )
+            )
+    env.close()
+    return found
+
+
+def _chosen(policies: Sequence[_Policy], place: Place) -> _Policy:
+    ordered = sorted(policies, key=lambda policy: policy.ratio)
+    if not ordered:
+        raise RuntimeError("no round had a convexity ratio")
+    return {"lowest": ordered[0], "median": ordered[len(ordered) // 2], "highest": ordered[-1]}[
+        place
+    ]
+
+
+class _Surrogate:
+    """The surrogate objective of a tanh MLP with a Gaussian head, by automatic differentiation.
+
+    Apart from the learner's own products on purpose: it checks them, and gives eigenvectors.
+    """
+
+    def __init__(self, task: SurfaceTask, ref: EnvironmentRef, policy: _Policy) -> None:
+        env, sampler = make_environment(ref), load_policy(policy.arrays, policy.metadata)
+        index = task.rounds + policy.updates  # samples nobody was trained on
+        fragments = [
+            sample_fragment(_task_of(task, ref, index, actor), [env], sampler)
+            for actor in range(task.actors)
+        ]
+        env.close()
+        network = policy.algorithm.network
+        batch = build_batch(fragments, network, discount=0.99, gae_lambda=1.0)
+        self._samples = (batch.observation, batch.action, batch.advantage)
+        self._shapes = [array.shape for array in policy.arrays.values()]
+        flat = [torch.from_numpy(array).flatten() for array in policy.arrays.values()]
+        self._point = torch.cat(flat).requires_grad_()
+        (self._gradient,) = torch.autograd.grad(self.value(), self._point, create_graph=True)
+
+    def value(self) -> Tensor:
+        """Return the mean of A r, whose ratio r is 1 in value and not in slope."""
+        observation, action, advantage = self._samples
+        sizes = [int(np.prod(shape)) for shape in self._shapes]
+        layers = torch.split(self._point, sizes)
+        hidden = observation
+        for place in range(0, len(layers), 2):
+            weight = layers[place].view(self._shapes[place])
+            hidden = functional.linear(hidden, weight, layers[place + 1])
+            hidden = torch.tanh(hidden) if place + 2 < len(layers) else hidden
+        mean, log_std = hidden.chunk(2, dim=1)
+        # Without terms that do not depend on the weights: the ratio is the same.
+        log_prob = (-0.5 * ((action - mean) / log_std.exp()).square() - log_std).sum(1)
+        return (advantage * torch.exp(log_prob - log_prob.detach())).mean()
+
+    def leading_eigenvectors(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the two eigenvalues largest in size and their unit vectors # [P, 2]."""
+        size = self._point.numel()
+        operator = LinearOperator((size, size), matvec=self._product, dtype=np.float32)
+        start = np.random.default_rng(0).standard_normal(size).astype(np.float32)
+        values, vectors = eigsh(operator, k=2, which="LM", v0=start, tol=1e-2)
+        order = np.argsort(-np.abs(values))
+        return values[order], vectors[:, order]
+
+    def _product(self, vector: NDArray[Any]) -> NDArray[Any]:
+        direction = torch.from_numpy(np.ascontiguousarray(vector, dtype=np.float32)).flatten()
+        (product,) = torch.autograd.grad(
+            self._gradient, self._point, grad_outputs=direction, retain_graph=True
+        )
+        return product.numpy()
+
+
+class _Episodes:
+    """Evaluates the policy with its weights moved."""
+
+    def __init__(self, task: SurfaceTask, ref: EnvironmentRef, policy: _Policy) -> None:
+        self._env = make_environment(ref)
+        self._policy = policy
+        self._tasks = [
+            _task_of(task, ref, 0, index).model_copy(
+                update={
+                    "mode": "evaluate",
+                    "seed": actor_seed(
+                        task.seed, mode="evaluate", round_index=0, actor_index=index
+                    ),
+                }
+            )
+            for index in range(task.episodes)
+        ]
+
+    def mean_return(self, move: NDArray[Any]) -> float:
+        """Return the mean return after adding `move` # [P] to the weights."""
+        arrays, start = {}, 0
+        for name, array in self._policy.arrays.items():
+            part = move[start : start + array.size].reshape(array.shape)
+            arrays[name] = (array + part).astype(np.float32)
+            start += array.size
+        moved = load_policy(arrays, self._policy.metadata)
+        return fmean(evaluate_episode(t, self._env, moved).episode_return for t in self._tasks)
+
+
+def find(_scale: Scale, done: Done) -> Findings:
+    """The first seed's surfaces, and over all seeds how much of them is higher than the policy."""
+    seed = min(key.seed for key in done)
+    shares = {
+        name: interval([o.higher_share for k, o in done.items() if k.condition == name])
+        for name in _CONDITIONS
+    }
+    return Findings(
+        panels=tuple(_panel(k.condition, o) for k, o in done.items() if k.seed == seed),
+        tables=(
+            Table(
+                title="Share of the surface above the policy's own return",
+                columns=("policy and samples", "seeds", "share"),
+                rows=tuple((name, share.runs, str(share)) for name, share in shares.items()),
+            ),
+        ),
+        claims=(
+            _claim(
+                "Where R is lowest the surface has fewer regions of high reward",
+                shares,
+                more="highest R",
+                less="lowest R",
+            ),
+            _claim(
+                "More samples give the surface more regions of high reward",
+                shares,
+                more="lowest R, 16 actors",
+                less="lowest R",
+            ),
+        ),
+    )
+
+
+def _claim(paper: str, shares: dict[str, Interval], *, more: str, less: str) -> Claim:
+    text = f"share above the policy's own return: {more} {shares[more]}, {less} {shares[less]}"
+    return Claim(paper=paper, ours=text, verdict=verdict(shares[more], shares[less]))
+
+
+def _panel(name: str, outcome: SurfaceOutcome) -> Surface:
+    return Surface(
+        title=f"{name}: R = {outcome.ratio:.2f}, update {outcome.round}",
+        x_label="first eigenvector",
+        y_label="second eigenvector",
+        z_label="return",
+        axis=outcome.axis,
+        z=outcome.returns,
+    )
+
+
+EXPERIMENT = Experiment(
+    name="surface",
+    title="Reward surfaces along two eigenvectors",
+    paper="Figures 3 and 8",
+    plan=plan,
+    find=find,
+    seeds=3,
+    task=SurfaceTask,
+    outcome=SurfaceOutcome,
+    work=work,
+)
