@@ -30,7 +30,7 @@ from services.learner.batch import build_batch
 from services.learner.torch_settings import configure_torch
 from shared.contracts import RolloutTask
 from shared.envs import describe, make_environment
-from shared.hyperparameters import PpoHyperparameters
+from shared.ppo_hyperparameters import PpoHyperparameters
 from shared.job_spec import DetectorRule, EnvironmentRef
 from shared.message import Count, Message, PositiveInt
 from shared.policy import load_policy
