@@ -90,7 +90,7 @@ def test_a_job_that_cannot_be_is_refused_by_the_command(
         (b'{"env_id": ', 400, None),
         (b"[" * 10_000, 400, None),
         (b"\xff", 400, None),
-        (b" " * 70_000, 413, None),
+        (b" " * 140_000, 413, None),
     ],
 )
 def test_a_job_that_cannot_be_is_refused_by_the_api(

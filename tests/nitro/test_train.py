@@ -23,7 +23,8 @@ from tests.nitro.process_table import alive, children, eventually
 NITRO = (sys.executable, "-m", "nitro.cli")
 KEYS = {
     *("job_id", "status", "stop_reason", "rounds", "env_steps", "first_return", "final_return"),
-    *("best_return", "wall_s", "projected", "actors_per_round", "run_dir"),
+    *("best_return", "wall_s", "projected", "serverful", "actors_per_round", "run_dir"),
+    "dropped_episodes",
 }
 
 

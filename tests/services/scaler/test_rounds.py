@@ -74,7 +74,7 @@ def test_actors_get_everything_they_need_and_no_two_the_same_seed(scaler: Scaler
         "attempt": 0,
         "actor_index": 2,
         "policy_version": 0,
-        "env": {"env_id": "Hopper-v5", "env_kwargs": {}},
+        "env": {"env_id": "Hopper-v5", "env_kwargs": {}, "wrappers": []},
         "steps": 64,
         "num_envs": 2,
         "seed": actor_seed(5, mode="sample", round_index=0, actor_index=2),
