@@ -73,7 +73,7 @@ def _cpu_model() -> str:
 
 def _commit() -> str:
     commit = _git("rev-parse", "--short=12", "HEAD")
-    changed = _git("status", "--porcelain", "--", ".", ":!benchmarks/results")
+    changed = _git("status", "--porcelain", "--", ".", ":!*/results/*")
     return "unknown" if commit is None else commit + ("+" if changed else "")
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from statistics import fmean
+from typing import Literal
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from experiments.grid import ATARI, MUJOCO
 from experiments.outcome import JobOutcome, Outcomes
 from experiments.statistics import Interval, interval, verdict
 
+Equal = Literal["rounds", "dollars", "steps"]
 _POINTS = 11
 """Places along the dollars at which returns are compared."""
 USUAL_RETURN = dict(
@@ -84,6 +86,7 @@ def common_usd(done: Outcomes, env_id: str) -> float:
 def comparison_table(done: Outcomes, env_id: str) -> Table:
     """Return what each condition reached and took."""
     usd = common_usd(done, env_id)
+    steps = min(o.env_steps for k, o in done.items() if k.env_id == env_id)
     rows: list[tuple[Value, ...]] = []
     for name in conditions(done, env_id):
         found = runs(done, name, env_id)
@@ -93,6 +96,7 @@ def comparison_table(done: Outcomes, env_id: str) -> Table:
                 len(found),
                 str(final_return(done, name, env_id)),
                 str(return_at_usd(done, name, env_id, usd)),
+                str(return_at_steps(done, name, env_id, steps)),
                 round(fmean(r.mean_actors for r in found), 1),
                 round(fmean(r.env_steps for r in found)),
                 str(interval([r.total_usd for r in found])),
@@ -106,6 +110,7 @@ def comparison_table(done: Outcomes, env_id: str) -> Table:
             "runs",
             "final return",
             f"return at ${usd:.4f}",
+            f"return after {steps:,} steps",
             "actors per round",
             "steps",
             "cost (USD)",
@@ -149,8 +154,13 @@ def return_at_usd(done: Outcomes, condition: str, env_id: str, usd: float) -> In
     return interval([r.return_at_usd(usd) for r in runs(done, condition, env_id)])
 
 
+def return_at_steps(done: Outcomes, condition: str, env_id: str, steps: float) -> Interval:
+    """Return a condition's return after so many environment steps."""
+    return interval([r.return_at_steps(steps) for r in runs(done, condition, env_id)])
+
+
 def higher_return(
-    done: Outcomes, better: str, worse: str, *, paper: str, equal_usd: bool = False
+    done: Outcomes, better: str, worse: str, *, paper: str, equal: Equal = "rounds"
 ) -> tuple[Claim, ...]:
     """Return per environment whether one condition's return is the higher.
 
@@ -159,20 +169,25 @@ def higher_return(
         better: The condition claimed to be better.
         worse: The other one.
         paper: The claim.
-        equal_usd: At equal dollars; else after the same number of rounds.
+        equal: What both have had: rounds, dollars or environment steps.
     """
     claims = []
     for env_id in environments(done):
         if not {better, worse} <= set(conditions(done, env_id)):
             continue
-        if equal_usd:
-            usd = min(r.total_usd for name in (better, worse) for r in runs(done, name, env_id))
+        both = [r for name in (better, worse) for r in runs(done, name, env_id)]
+        if equal == "dollars":
+            usd = min(r.total_usd for r in both)
             ours, theirs = (return_at_usd(done, n, env_id, usd) for n in (better, worse))
-            where = f"{env_id}, at ${usd:.4f}"
+            where = f"at ${usd:.4f}"
+        elif equal == "steps":
+            steps = min(r.env_steps for r in both)
+            ours, theirs = (return_at_steps(done, n, env_id, steps) for n in (better, worse))
+            where = f"after {steps:,} steps"
         else:
             ours, theirs = (final_return(done, n, env_id) for n in (better, worse))
-            where = f"{env_id}, at equal rounds"
-        text = f"{where}: {better} {ours}, {worse} {theirs}"
+            where = "at equal rounds"
+        text = f"{env_id}, {where}: {better} {ours}, {worse} {theirs}"
         claims.append(Claim(paper=paper, ours=text, verdict=verdict(ours, theirs)))
     return tuple(claims)
 

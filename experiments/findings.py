@@ -85,8 +85,7 @@ class Summary(Findings):
     quick: bool
     seeds: Count
     cells: Count
-    """Done, of `planned`."""
-    planned: Count
+    """Runs made."""
     left_out: tuple[LeftOut, ...]
     environment: Environment
     """Where the summary was made."""

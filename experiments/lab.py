@@ -33,6 +33,10 @@ Progress = Callable[[Cell, int], None]
 _LOOK_S = 0.5
 
 
+class JobFailedError(CommandError):
+    """A job did not come to its end; the others may."""
+
+
 class Lab:
     """Makes the cells of one experiment, several at once; a context manager.
 
@@ -53,6 +57,7 @@ class Lab:
         self._systems: SimpleQueue[LocalSystem] = SimpleQueue()
         self._num_systems = 0
         self._machine: Environment | None = None
+        self._pending: list[Cell] = []
 
     def __enter__(self) -> "Lab":
         return self
@@ -61,39 +66,65 @@ class Lab:
         self._leaving.set()
         self._stack.close()
 
-    def make(self, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Message]]:
-        """Yield cells with their outcomes as they are done.
+    def add(self, cells: Sequence[Cell]) -> None:
+        """Put cells on the list; may be called while outcomes are taken."""
+        self._pending += cells
+
+    def outcomes(self) -> Iterator[tuple[Cell, Message]]:
+        """Yield cells with their outcomes as they are done, until the list is empty.
+
+        Lower seeds are made first, so that a run cut short leaves whole seeds behind.
 
         Raises:
-            CommandError: A job failed, or a process of its system ended.
+            CommandError: A job failed, which is said when all others are done; or a process of a
+                system ended, at once.
         """
         work = self._experiment.work
-        if work is not None:
-            for cell in cells:
-                yield cell, work(cell)
+        while work is not None and self._pending:
+            cell = self._next()
+            yield cell, work(cell)
+        if not self._pending:
             return
         self._machine = describe_environment()
-        self._start_systems(min(self._parallel, len(cells)))
-        with ThreadPoolExecutor(self._num_systems) as pool:
-            waiting = {pool.submit(self._train, cell): cell for cell in cells}
+        failed: list[str] = []
+        with ThreadPoolExecutor(self._parallel) as pool:
             try:
-                while waiting:
-                    done, _ = wait(waiting, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
-                    for future in done:
-                        yield waiting.pop(future), future.result()
+                yield from self._pooled(pool, failed)
             except BaseException:
-                self._leave(waiting)
+                self._leaving.set()
                 raise
+        if failed:
+            raise CommandError("\n".join(failed), exit_code=EXIT_FAILED)
 
-    def _leave(self, waiting: dict[Future[JobOutcome], Cell]) -> None:
-        self._leaving.set()
-        for future in waiting:
-            future.cancel()
+    def _pooled(
+        self, pool: ThreadPoolExecutor, failed: list[str]
+    ) -> Iterator[tuple[Cell, Message]]:
+        running: dict[Future[JobOutcome], Cell] = {}
+        while running or self._pending:
+            self._start_systems(min(self._parallel, len(running) + len(self._pending)))
+            while self._pending and len(running) < self._num_systems:
+                cell = self._next()
+                running[pool.submit(self._train, cell)] = cell
+            # Not for ever, so that Ctrl-C is noticed.
+            done, _ = wait(running, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
+            for future in done:
+                cell = running.pop(future)
+                try:
+                    yield cell, future.result()
+                except JobFailedError as error:
+                    failed.append(str(error))
+
+    def _next(self) -> Cell:
+        cell = min(self._pending, key=lambda pending: pending.id.seed)
+        self._pending.remove(cell)
+        return cell
 
     def _start_systems(self, count: int) -> None:
         """Start more systems until there are so many, in this thread: they end with it."""
         while self._num_systems < count:
-            folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="nitro-")))
+            folder = Path(
+                self._stack.enter_context(tempfile.TemporaryDirectory(prefix="nitro-experiment-"))
+            )
             system = LocalSystem(folder, processes=self._processes, max_concurrency=3000)
             self._stack.enter_context(system)
             # Nobody is served after the last cell: no orderly handing back.
@@ -117,7 +148,7 @@ class Lab:
         start = time.monotonic()
         snapshot = self._followed(cell, job_id, system, client)
         if snapshot.job.status != "succeeded":
-            raise CommandError(
+            raise JobFailedError(
                 f"{', '.join(map(str, cell.id))}: the job {snapshot.job.status}: "
                 f"{snapshot.job.error or snapshot.job.stop_reason}",
                 exit_code=EXIT_FAILED,

@@ -82,6 +82,11 @@ class JobOutcome(Message):
         spent = [e.cost_usd for e in self.evaluations]
         return float(np.interp(usd, spent, [e.mean_return for e in self.evaluations]))
 
+    def return_at_steps(self, steps: float) -> float:
+        """Return the mean return after so many environment steps, likewise."""
+        taken = [e.env_steps for e in self.evaluations]
+        return float(np.interp(steps, taken, [e.mean_return for e in self.evaluations]))
+
     def return_after(self, updates: float) -> float:
         """Return the mean return after so many rounds, on straight lines between evaluations."""
         rounds = [e.updates for e in self.evaluations]

@@ -44,10 +44,11 @@ def find(_scale: Scale, done: Done) -> Findings:
     """Returns at equal rounds and at equal dollars."""
     panels, tables = compared(done)
     claims = [
-        *higher_return(done, NITRO, "kungfu", paper=_REWARD, equal_usd=True),
-        *higher_return(done, NITRO, "hydrozoa", paper=_REWARD, equal_usd=True),
-        *higher_return(done, NITRO, "random", paper=_DETECTOR, equal_usd=True),
-        *higher_return(done, NITRO, MEAN, paper=_DETECTOR, equal_usd=True),
+        *higher_return(done, NITRO, "kungfu", paper=_REWARD, equal="dollars"),
+        *higher_return(done, NITRO, "hydrozoa", paper=_REWARD, equal="dollars"),
+        *higher_return(done, NITRO, "random", paper=_DETECTOR, equal="dollars"),
+        *higher_return(done, NITRO, MEAN, paper=_DETECTOR, equal="dollars"),
+        *higher_return(done, NITRO, "random", paper=_DETECTOR, equal="steps"),
         *higher_return(done, NITRO, FIXED, paper="Nitro trains better than 16 actors throughout"),
         *cheaper(done, NITRO, "kungfu", paper=_COST),
         *cheaper(done, NITRO, "hydrozoa", paper=_COST),

@@ -52,32 +52,39 @@ def run_experiment(experiment: Experiment, run: Run, *, console: Console) -> Sum
         _progress(console) as bar,
         Lab(experiment, parallel=run.parallel, progress=bar.watch) as lab,
     ):
-        while True:
-            grid = experiment.plan(run.scale, done)
-            missing = _missing(grid, store, done)
-            bar.tell(grid, missing)
-            if not missing:
-                break
-            for cell, outcome in lab.make(missing):
-                store.write(cell, outcome)
-                done[cell.id] = outcome
-                bar.watch(cell, size(cell))
+        grid = _planned(experiment, run.scale, store, done)
+        missing = [cell for cell in grid.cells if cell.id not in done]
+        bar.tell(grid, missing)
+        lab.add(missing)
+        asked = {cell.id for cell in missing}
+        for cell, outcome in lab.outcomes():
+            store.write(cell, outcome)
+            done[cell.id] = outcome
+            bar.watch(cell, size(cell))
+            grid = _planned(experiment, run.scale, store, done)
+            following = [c for c in grid.cells if c.id not in done and c.id not in asked]
+            asked.update(c.id for c in following)
+            bar.expect(following)
+            lab.add(following)
     summary = summarise(experiment, run.scale, grid, done)
     store.write_summary(summary)
     return summary
 
 
-def _missing(grid: Grid, store: Store, done: dict[CellId, Message]) -> list[Cell]:
-    """Read what is stored, and return the cells that are not."""
-    missing = []
-    for cell in grid.cells:
-        if cell.id not in done:
-            stored = store.read(cell)
-            if stored is None:
-                missing.append(cell)
-            else:
-                done[cell.id] = stored
-    return missing
+def _planned(
+    experiment: Experiment, scale: Scale, store: Store, done: dict[CellId, Message]
+) -> Grid:
+    """Return the grid as far as it is known, with what is stored read into `done`."""
+    while True:
+        grid = experiment.plan(scale, done)
+        found = {
+            cell.id: stored
+            for cell in grid.cells
+            if cell.id not in done and (stored := store.read(cell)) is not None
+        }
+        if not found:
+            return grid
+        done |= found  # and others may follow from these
 
 
 def summarise(
@@ -99,7 +106,6 @@ def summarise(
         quick=scale.quick,
         seeds=scale.seeds,
         cells=len(wanted),
-        planned=len(wanted),
         left_out=tuple(LeftOut(what=what, why=why) for what, why in grid.left_out.items()),
         environment=describe_environment(),
         measured_on=_machines([done[key] for key in wanted]),
@@ -129,18 +135,18 @@ class _Bar:
         self._lock = threading.Lock()
         self._rounds: dict[CellId, int] = {}
         self._total = 0
-        self._left_out: set[str] = set()
 
     def tell(self, grid: Grid, missing: Sequence[Cell]) -> None:
-        """Add work, and say what is not going to be done."""
+        """Say what is going to be done and what is not."""
         for what, why in grid.left_out.items():
-            if what not in self._left_out:
-                self._left_out.add(what)
-                self._progress.console.print(f"left out {what}: {why}", markup=False)
-        self._total += sum(map(size, missing))
-        self._progress.console.print(
-            f"{len(grid.cells)} cells, {len(missing)} to be made", markup=False, highlight=False
-        )
+            self._progress.console.print(f"left out {what}: {why}", markup=False)
+        text = f"{len(grid.cells)} cells, {len(missing)} to be made"
+        self._progress.console.print(text, markup=False, highlight=False)
+        self.expect(missing)
+
+    def expect(self, cells: Sequence[Cell]) -> None:
+        """Add work."""
+        self._total += sum(map(size, cells))
         self._progress.update(self._task, total=self._total)
 
     def watch(self, cell: Cell, rounds: int) -> None:

@@ -30,6 +30,8 @@ class Interval(Message):
     runs: PositiveInt
 
     def __str__(self) -> str:
+        if self.runs < 2:
+            return f"{self.value:.4g}"
         return f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
 

@@ -13,16 +13,13 @@ from statistics import fmean
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import FiniteFloat
-from scipy.sparse.linalg import LinearOperator, eigsh
-from torch import Tensor
-from torch.nn import functional
 
 from experiments.experiment import Done, Experiment
 from experiments.findings import Claim, Findings, Surface, Table
 from experiments.grid import HOPPER, Cell, Grid, Scale
+from experiments.sampled_surrogate import SampledSurrogate
 from experiments.statistics import Interval, interval, verdict
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from services.learner.algorithms.ppo import Ppo
@@ -81,7 +78,7 @@ class SurfaceOutcome(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Policy:
+class PolicyOnTheWay:
     """A policy on the way, with its ratio."""
 
     updates: int
@@ -124,9 +121,8 @@ def work(cell: Cell) -> SurfaceOutcome:
 
 def _surface(cell: Cell, task: SurfaceTask) -> SurfaceOutcome:
     ref = EnvironmentRef(env_id=cell.id.env_id)
-    policy = _chosen(_trained(task, ref), task.place)
-    objective = _Surrogate(task, ref, policy)
-    values, vectors = objective.leading_eigenvectors()
+    policy = _chosen(trained(task, ref), task.place)
+    values, vectors = surrogate(task, ref, policy).leading_eigenvectors()
     axis = np.linspace(-1.0, 1.0, task.points) if task.points > 1 else np.zeros(1)
     episodes = _Episodes(task, ref, policy)
     return SurfaceOutcome(
@@ -156,7 +152,7 @@ def _task_of(task: SurfaceTask, ref: EnvironmentRef, index: int, actor: int) -> 
     )
 
 
-def _trained(task: SurfaceTask, ref: EnvironmentRef) -> list[_Policy]:
+def trained(task: SurfaceTask, ref: EnvironmentRef) -> list[PolicyOnTheWay]:
     """Return the policy after each update that has a ratio."""
     env = make_environment(ref)
     rule, found = DetectorRule(), []
@@ -171,7 +167,7 @@ def _trained(task: SurfaceTask, ref: EnvironmentRef) -> list[_Policy]:
             snapshot.network.load_state_dict(algorithm.network.state_dict())
             arrays, metadata = algorithm.policy_payload()
             found.append(
-                _Policy(
+                PolicyOnTheWay(
                     updates=index + 1,
                     ratio=-curvature.lambda_max / curvature.lambda_min,
                     arrays=arrays,
@@ -183,7 +179,7 @@ def _trained(task: SurfaceTask, ref: EnvironmentRef) -> list[_Policy]:
     return found
 
 
-def _chosen(policies: Sequence[_Policy], place: Place) -> _Policy:
+def _chosen(policies: Sequence[PolicyOnTheWay], place: Place) -> PolicyOnTheWay:
     ordered = sorted(policies, key=lambda policy: policy.ratio)
     if not ordered:
         raise RuntimeError("no round had a convexity ratio")
@@ -192,64 +188,23 @@ def _chosen(policies: Sequence[_Policy], place: Place) -> _Policy:
     ]
 
 
-class _Surrogate:
-    """The surrogate objective of a tanh MLP with a Gaussian head, by automatic differentiation.
-
-    Apart from the learner's own products on purpose: it checks them, and gives eigenvectors.
-    """
-
-    def __init__(self, task: SurfaceTask, ref: EnvironmentRef, policy: _Policy) -> None:
-        env, sampler = make_environment(ref), load_policy(policy.arrays, policy.metadata)
-        index = task.rounds + policy.updates  # samples nobody was trained on
-        fragments = [
-            sample_fragment(_task_of(task, ref, index, actor), [env], sampler)
-            for actor in range(task.actors)
-        ]
-        env.close()
-        network = policy.algorithm.network
-        batch = build_batch(fragments, network, discount=0.99, gae_lambda=1.0)
-        self._samples = (batch.observation, batch.action, batch.advantage)
-        self._shapes = [array.shape for array in policy.arrays.values()]
-        flat = [torch.from_numpy(array).flatten() for array in policy.arrays.values()]
-        self._point = torch.cat(flat).requires_grad_()
-        (self._gradient,) = torch.autograd.grad(self.value(), self._point, create_graph=True)
-
-    def value(self) -> Tensor:
-        """Return the mean of A r, whose ratio r is 1 in value and not in slope."""
-        observation, action, advantage = self._samples
-        sizes = [int(np.prod(shape)) for shape in self._shapes]
-        layers = torch.split(self._point, sizes)
-        hidden = observation
-        for place in range(0, len(layers), 2):
-            weight = layers[place].view(self._shapes[place])
-            hidden = functional.linear(hidden, weight, layers[place + 1])
-            hidden = torch.tanh(hidden) if place + 2 < len(layers) else hidden
-        mean, log_std = hidden.chunk(2, dim=1)
-        # Without terms that do not depend on the weights: the ratio is the same.
-        log_prob = (-0.5 * ((action - mean) / log_std.exp()).square() - log_std).sum(1)
-        return (advantage * torch.exp(log_prob - log_prob.detach())).mean()
-
-    def leading_eigenvectors(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the two eigenvalues largest in size and their unit vectors # [P, 2]."""
-        size = self._point.numel()
-        operator = LinearOperator((size, size), matvec=self._product, dtype=np.float32)
-        start = np.random.default_rng(0).standard_normal(size).astype(np.float32)
-        values, vectors = eigsh(operator, k=2, which="LM", v0=start, tol=1e-2)
-        order = np.argsort(-np.abs(values))
-        return values[order], vectors[:, order]
-
-    def _product(self, vector: NDArray[Any]) -> NDArray[Any]:
-        direction = torch.from_numpy(np.ascontiguousarray(vector, dtype=np.float32)).flatten()
-        (product,) = torch.autograd.grad(
-            self._gradient, self._point, grad_outputs=direction, retain_graph=True
-        )
-        return product.numpy()
+def surrogate(task: SurfaceTask, ref: EnvironmentRef, policy: PolicyOnTheWay) -> SampledSurrogate:
+    """Return the objective around a policy, over samples nobody was trained on."""
+    env, sampler = make_environment(ref), load_policy(policy.arrays, policy.metadata)
+    index = task.rounds + policy.updates
+    fragments = [
+        sample_fragment(_task_of(task, ref, index, actor), [env], sampler)
+        for actor in range(task.actors)
+    ]
+    env.close()
+    batch = build_batch(fragments, policy.algorithm.network, discount=0.99, gae_lambda=1.0)
+    return SampledSurrogate(batch, tuple(policy.arrays.values()))
 
 
 class _Episodes:
     """Evaluates the policy with its weights moved."""
 
-    def __init__(self, task: SurfaceTask, ref: EnvironmentRef, policy: _Policy) -> None:
+    def __init__(self, task: SurfaceTask, ref: EnvironmentRef, policy: PolicyOnTheWay) -> None:
         self._env = make_environment(ref)
         self._policy = policy
         self._tasks = [

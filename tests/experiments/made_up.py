@@ -54,7 +54,12 @@ def outcome(
             for k in range(count)
         ),
         evaluations=tuple(
-            Evaluation(updates=k, env_steps=0, cost_usd=k * usd_per_round, mean_return=value)
+            Evaluation(
+                updates=k,
+                env_steps=256 * sum(actors[:k]),
+                cost_usd=k * usd_per_round,
+                mean_return=value,
+            )
             for k, value in enumerate(returns)
         ),
         stop_reason="max_rounds",

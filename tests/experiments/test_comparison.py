@@ -43,8 +43,16 @@ def test_equal_dollars_can_turn_the_order_round() -> None:
     assert return_at_usd(BOTH, "dear", HOPPER, 2.0).value == pytest.approx(16.0)
     (rounds,) = higher_return(BOTH, "dear", "cheap", paper="")
     assert rounds.verdict == "holds"
-    (dollars,) = higher_return(BOTH, "dear", "cheap", paper="", equal_usd=True)
+    (dollars,) = higher_return(BOTH, "dear", "cheap", paper="", equal="dollars")
     assert dollars.verdict.startswith("does not hold")
+
+
+def test_equal_steps_do_not_look_at_money() -> None:
+    few, many = outcome([0, 10, 20]), outcome([0, 30, 60], actors=[16, 16], usd_per_round=4)
+    done = {**runs("few", HOPPER, few, few), **runs("many", HOPPER, many, many)}
+    (steps,) = higher_return(done, "many", "few", paper="", equal="steps")
+    # 2 rounds of 8 actors are 4,096 steps: one round of 16 actors.
+    assert steps.ours == ("Hopper-v4, after 4,096 steps: many 30 [30, 30], few 20 [20, 20]")
 
 
 def test_curves_hold_every_condition() -> None:

@@ -1,0 +1,85 @@
+"""`nitro experiment` as a user starts it: cut short, gone on with, drawn again."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from experiments.findings import Summary
+from nitro.experiment_command import app
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 240.0
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "nitro.cli", "experiment", *arguments]
+
+
+def nitro(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S
+    )
+
+
+def interrupted_after_one_cell(*arguments: str, cells: Path) -> int:
+    """Start a run, press Ctrl-C once it has written a cell, and return its exit code."""
+    pause, give_up_at = threading.Event(), time.monotonic() + PATIENCE_S
+    with subprocess.Popen(
+        command(*arguments), cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        while not list(cells.rglob("*.json")):
+            assert process.poll() is None, process.communicate()[1]
+            assert time.monotonic() < give_up_at
+            pause.wait(0.02)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE_S)
+        return process.returncode
+
+
+def test_an_experiment_survives_ctrl_c_and_does_no_cell_twice(tmp_path: Path) -> None:
+    run = ("run", "ablation", "--quick", "--parallel", "1", "--out", str(tmp_path))
+    folder = tmp_path / "quick" / "ablation"
+    code = interrupted_after_one_cell(*run, cells=folder / "cells")
+    (first, *others) = folder.rglob("cells/*/*/*.json")
+    assert (code, others) == (130, [])
+    written = first.stat().st_mtime_ns
+    assert not (folder / "ablation.json").exists()
+
+    done = nitro(*run)
+    assert done.returncode == 0, done.stderr
+    assert "2 cells, 1 to be made" in done.stderr
+    assert "mean nothing" in done.stdout
+    assert first.stat().st_mtime_ns == written
+    assert len(list(folder.rglob("cells/*/*/*.json"))) == 2
+
+    summary = Summary.model_validate_json((folder / "ablation.json").read_bytes())
+    assert summary.quick
+    assert summary.cells == 2
+    assert {claim.verdict for claim in summary.claims} == {"quick run: says nothing"}
+    assert summary.environment.libraries["torch"]
+    record = json.loads(first.read_text())
+    assert len(record["outcome"]["rounds"]) == 3
+    assert record["outcome"]["total_usd"] > 0
+
+    for name in ("ablation.png", "ablation.svg"):
+        (folder / name).unlink()
+    drawn = CliRunner().invoke(app, ["plot", "ablation", "--quick", "--out", str(tmp_path)])
+    assert drawn.exit_code == 0, drawn.output
+    assert (folder / "ablation.png").read_bytes().startswith(b"\x89PNG")
+    assert b"<svg" in (folder / "ablation.svg").read_bytes()
+
+
+def test_what_is_not_there_is_named_with_what_to_do(tmp_path: Path) -> None:
+    unknown = CliRunner().invoke(app, ["run", "nothing", "--out", str(tmp_path)])
+    assert unknown.exit_code == 2
+    assert "known: actors, policies" in unknown.stderr
+    undone = CliRunner().invoke(app, ["plot", "gain", "--out", str(tmp_path)])
+    assert undone.exit_code == 2
+    assert "nitro experiment run gain" in undone.stderr
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,87 @@
+"""The report holds what the JSON says, and leaves people's words alone."""
+
+from pathlib import Path
+
+import pytest
+
+from experiments.catalogue import NAMES, load
+from experiments.figure import draw
+from experiments.findings import Claim, Panel, Series, Summary, Surface, Table
+from experiments.grid import LeftOut
+from experiments.report import write_report
+from experiments.store import Store
+from nitro.errors import CommandError
+from tests.experiments.made_up import MACHINE
+
+SUMMARY = Summary(
+    name="policies",
+    title="Policies",
+    paper="Figure 15",
+    command="nitro experiment run policies --seeds 2",
+    quick=False,
+    seeds=2,
+    cells=4,
+    left_out=(LeftOut(what="impact on Hopper-v4", why="not there"),),
+    environment=MACHINE,
+    measured_on=("2 x one, commit abc",),
+    panels=(
+        Panel(
+            title="lines",
+            x_label="x",
+            y_label="y",
+            series=(Series(label="a", x=(0, 1), y=(1, 2), low=(0, 1), high=(2, 3)),),
+        ),
+        Panel(
+            title="bars",
+            x_label="",
+            y_label="y",
+            kind="bar",
+            series=(Series(label="a", x=(0,), y=(1,), low=(0.5,), high=(2,)),),
+            categories=("Hopper",),
+        ),
+        Surface(title="s", x_label="", y_label="", z_label="z", axis=(-1, 1), z=((0, 1), (1, 2))),
+    ),
+    tables=(Table(title="T", columns=("a", "b"), rows=(("x|y", 0.123456), (None, 3))),),
+    claims=(Claim(paper="P", ours="O", verdict="holds"),),
+)
+
+
+def document(path: Path) -> Path:
+    names = (*NAMES, "overview")
+    parts = [f"words\n<!-- begin {name} -->\nold\n<!-- end {name} -->\n" for name in names]
+    path.write_text("".join(parts))
+    return path
+
+
+def test_sections_are_filled_and_filled_again_alike(tmp_path: Path) -> None:
+    Store(tmp_path, load("policies"), quick=False).write_summary(SUMMARY)
+    path = document(tmp_path / "results.md")
+    assert write_report(path, tmp_path) == 1
+    text = path.read_text()
+    assert "| P | O | holds |" in text
+    assert "| x\\|y | 0.1235 |" in text
+    assert "impact on Hopper-v4: not there" in text
+    assert "| `policies` | " in text
+    assert "4 runs, 2 seeds" in text
+    assert "nitro experiment run actors`" in text  # what to do about one that was not run
+    assert text.count("words\n") == len(NAMES) + 1
+    assert "\nold\n" not in text
+    write_report(path, tmp_path)
+    assert path.read_text() == text
+
+
+def test_a_document_without_markers_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "results.md"
+    path.write_text("nothing here")
+    with pytest.raises(CommandError, match="begin actors"):
+        write_report(path, tmp_path)
+    assert path.read_text() == "nothing here"
+
+
+def test_a_picture_follows_from_the_json_alone(tmp_path: Path) -> None:
+    again = Summary.model_validate_json(SUMMARY.model_dump_json())
+    assert again == SUMMARY
+    first = [path.read_bytes() for path in draw(SUMMARY, tmp_path / "a.json")]
+    second = [path.read_bytes() for path in draw(again, tmp_path / "b.json")]
+    assert first == second
+    assert first[0].startswith(b"\x89PNG")

@@ -1,0 +1,48 @@
+"""Outcomes on disk: read back as they were, never of another task, never half."""
+
+from pathlib import Path
+
+import pytest
+
+from experiments.catalogue import load
+from experiments.grid import Cell, CellId
+from experiments.store import Store
+from nitro.errors import CommandError
+from shared.job_spec import JobSpec
+from tests.experiments.made_up import outcome
+
+CELL = Cell(id=CellId("fixed at Nitro's mean", "ALE/Pong-v5", 3), task=JobSpec(seed=3))
+
+
+def test_an_outcome_is_read_back(tmp_path: Path) -> None:
+    store = Store(tmp_path, load("policies"), quick=False)
+    assert store.read(CELL) is None
+    made = outcome([0, 1.5], ratios=[None])
+    store.write(CELL, made)
+    assert store.read(CELL) == made
+    (file,) = tmp_path.rglob("*.json")
+    assert file.relative_to(tmp_path).parts[-3:] == (
+        "fixed-at-Nitro-s-mean",
+        "ALE-Pong-v5",
+        "3.json",
+    )
+
+
+def test_an_outcome_of_another_task_is_not_used(tmp_path: Path) -> None:
+    store = Store(tmp_path, load("policies"), quick=False)
+    store.write(CELL, outcome([0, 1]))
+    assert store.read(Cell(id=CELL.id, task=JobSpec(seed=3, steps_per_actor=512))) is None
+
+
+def test_quick_results_are_never_taken_for_real_ones(tmp_path: Path) -> None:
+    Store(tmp_path, load("policies"), quick=True).write(CELL, outcome([0, 1]))
+    assert Store(tmp_path, load("policies"), quick=False).read(CELL) is None
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    store = Store(tmp_path, load("policies"), quick=False)
+    store.write(CELL, outcome([0, 1]))
+    (file,) = tmp_path.rglob("*.json")
+    file.write_text(file.read_text()[:-20])
+    with pytest.raises(CommandError, match=r"3\.json.*delete it"):
+        store.read(CELL)
