@@ -8,6 +8,8 @@ PYTHON ?= python3
 PIP_ARGS ?=
 ARGS ?=
 VENV ?= .venv
+# More than the cores of a small machine: many tests wait for processes they started.
+TEST_PROCESSES ?= 3
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
@@ -21,7 +23,7 @@ train: $(VENV)/.local ## Train on this machine (default: PPO on Hopper-v5, 50 ro
 	@$(BIN)/nitro train $(ARGS)
 
 test: $(VENV)/.dev ## Run the tests
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(ARGS)
 
 check: $(VENV)/.dev ## Lint, formatting, types, import contracts
 	@$(BIN)/ruff check .

