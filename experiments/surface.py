@@ -27,10 +27,10 @@ from services.learner.batch import build_batch
 from services.learner.torch_settings import configure_torch
 from shared.contracts import RolloutTask
 from shared.envs import describe, make_environment
-from shared.ppo_hyperparameters import PpoHyperparameters
 from shared.job_spec import DetectorRule, EnvironmentRef
 from shared.message import Count, Message, PositiveInt
 from shared.policy import load_policy
+from shared.ppo_hyperparameters import PpoHyperparameters
 from shared.seeds import actor_seed
 
 _STEPS = 256

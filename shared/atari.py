@@ -10,7 +10,7 @@ import dataclasses
 import importlib
 import importlib.util
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -18,6 +18,7 @@ from gymnasium.envs.registration import registry
 from pydantic import ValidationError
 
 from shared.games import games_of
+from shared.job_spec import WrapperRef
 
 if TYPE_CHECKING:
     from shared.atari_game import AtariGame
@@ -90,14 +91,15 @@ def make_game(
     return game
 
 
-def frame_stack(env: gymnasium.Env[Any, Any]) -> int | None:
-    """Return how many frames an observation stacks, or None where it is no stack of frames."""
-    games = games_of(env)
-    stacks = games is not None and env.observation_space == env.unwrapped.observation_space
-    return games.frame_stack if games is not None and stacks else None
+def chain(env: gymnasium.Env[Any, Any], wrappers: Sequence[WrapperRef]) -> tuple[str, ...]:
+    """Return what lies between a game and the policy, one line each; nothing for other things.
 
-
-def chain(env: gymnasium.Env[Any, Any]) -> tuple[str, ...]:
-    """Return what lies between a game and the policy, one line each; nothing for other things."""
+    Args:
+        env: The game in its wrappers.
+        wrappers: Those that the job names.
+    """
     games = games_of(env)
-    return () if games is None else games.chain
+    if games is None:
+        return ()
+    given = ((ref.name, f" with {ref.kwargs}" if ref.kwargs else "") for ref in wrappers)
+    return (*games.chain, *(f"wrapper: {name}{kwargs}" for name, kwargs in given))

@@ -97,6 +97,11 @@ class AtariGame(gymnasium.Env[Frames, np.int64]):
         reward = float(np.sign(raw)) if self.options.sign_reward else raw
         return self._stack.copy(), reward, terminated, truncated, {}
 
+    @property
+    def score(self) -> float:
+        """Sum of all raw rewards of the game that is going on."""
+        return self._score
+
     def take_finished(self) -> list[FinishedGame]:
         """Return the games that ended since the last call, and forget them."""
         finished, self._finished = self._finished, []

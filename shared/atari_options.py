@@ -16,6 +16,10 @@ SCREEN_SIZE = (84, 84)
 """Height and width of a frame as the policy sees it."""
 
 _SmallCount = Annotated[int, Field(strict=True, ge=1, le=16)]
+_MAX_NOOPS = 3600
+"""A minute at the console's speed."""
+_MAX_INT32 = 2**31 - 1
+"""What the emulator counts frames with."""
 _Flag = Annotated[bool, Field(strict=True)]
 
 
@@ -26,7 +30,7 @@ class AtariOptions(Message):
     """Frames per observation, oldest first; the Nitro paper speaks of 3."""
     frame_skip: _SmallCount = 4
     """Frames that each action is held for."""
-    noop_max: Count = 30
+    noop_max: Annotated[Count, Field(le=_MAX_NOOPS)] = 30
     """A game starts with 1 to this many frames without action; 0 starts it at once."""
     terminal_on_life_loss: _Flag = True
     """A lost life ends the episode for learning; the game goes on with the next one."""
@@ -38,7 +42,7 @@ class AtariOptions(Message):
     """Probability per frame that the action before is repeated; 0.25 for ids that end in v5."""
     full_action_space: _Flag = False
     """All 18 actions of the joystick, also those that do nothing in this game."""
-    max_episode_frames: PositiveInt = 108_000
+    max_episode_frames: Annotated[PositiveInt, Field(le=_MAX_INT32)] = 108_000
     """Frames after which a game is cut (truncated): half an hour at the console's speed."""
     mode: Count | None = None
     """Variant of the game, by its number in the cartridge; the cartridge's own by default."""

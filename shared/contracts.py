@@ -16,6 +16,9 @@ from shared.message import Count, Identifier, JobId, Message, NonNegativeFloat, 
 
 # --- actor ----------------------------------------------------------------------------------
 
+MAX_POLICY_BYTES = 64 * 2**20
+"""Largest policy, uncompressed, that an actor loads."""
+
 
 class RolloutTask(Message):
     """The Lambda event of one rollout (at most 4 KB)."""

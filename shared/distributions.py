@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 Float32 = NDArray[np.float32]
 Action = NDArray[np.float32] | NDArray[np.int64]
 
+MAX_CHOICES = 256
+"""Most choices that an action may consist of."""
+
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 

@@ -13,6 +13,7 @@ from typing import Any, SupportsFloat, cast
 
 import gymnasium
 import numpy as np
+from gymnasium import ActionWrapper, RewardWrapper
 from gymnasium.envs.registration import EnvSpec, registry
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
@@ -82,6 +83,9 @@ class StepLimit(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, reward, terminated, truncated or self._elapsed >= self._limit, info
 
 
+_KEEP_OBSERVATIONS = (StepLimit, *_PLAIN_WRAPPERS, ActionWrapper, RewardWrapper)
+
+
 def make_environment(
     ref: EnvironmentRef, *, raw_rewards: bool = False, render_mode: str | None = None
 ) -> Env:
@@ -102,30 +106,35 @@ def make_environment(
 
 
 def describe(
-    ref: EnvironmentRef, *, while_trying: contextlib.AbstractContextManager[None] | None = None
+    ref: EnvironmentRef,
+    *,
+    while_building: contextlib.AbstractContextManager[None] | None = None,
+    while_trying: contextlib.AbstractContextManager[None] | None = None,
 ) -> EnvironmentSpec:
     """Return what the learner needs to know of the environment, after trying one step of it.
 
     Args:
         ref: Names the environment and its wrappers.
-        while_trying: Entered for that step, to end it if it hangs.
+        while_building: Entered for the construction, to end it if it hangs.
+        while_trying: Entered for that step, likewise.
 
     Raises:
         UnsupportedEnvironment: As for `make_environment`, or the first step does not give what the
             spaces say.
     """
-    env, notes = _built(ref)
+    with while_building or contextlib.nullcontext():
+        env, notes = _built(ref)
     try:
         _try_one_step(ref.env_id, env, while_trying or contextlib.nullcontext())
         return EnvironmentSpec(
             env_id=ref.env_id,
             observation=observation_spec(env.observation_space).model_copy(
-                update={"frame_stack": atari.frame_stack(env)}
+                update={"frame_stack": _frame_stack(env)}
             ),
             action=action_spec(env.action_space),
             max_episode_steps=_max_episode_steps(env),
             episodes_are_lives=games_of(env) is not None,
-            preprocessing=atari.chain(env),
+            preprocessing=atari.chain(env, ref.wrappers),
             versions=_versions(env),
             notes=notes,
         )
@@ -249,6 +258,16 @@ def _wrapper_types(env: Env) -> list[type]:
         types.append(type(env))
         env = env.env
     return types
+
+
+def _frame_stack(env: Env) -> int | None:
+    """Return how many frames an observation stacks, or None where it is no stack of frames.
+
+    A wrapper that is not known to leave observations as they are may change them.
+    """
+    games = games_of(env)
+    kept = all(issubclass(kind, _KEEP_OBSERVATIONS) for kind in _wrapper_types(env))
+    return games.frame_stack if games is not None and kept else None
 
 
 def _max_episode_steps(made: Env) -> int | None:

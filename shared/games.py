@@ -31,6 +31,11 @@ class Games(Protocol):
     chain: tuple[str, ...]
     """What lies between the simulator and the observation, one line each."""
 
+    @property
+    def score(self) -> float:
+        """Sum of all raw rewards of the game that is going on."""
+        ...
+
     def take_finished(self) -> list[FinishedGame]:
         """Return the games that ended since the last call, and forget them."""
         ...

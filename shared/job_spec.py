@@ -95,7 +95,7 @@ class DetectorRule(Message):
     objective: Literal["surrogate", "behaviour", "total_loss"] = "surrogate"
     """`surrogate`: the policy's objective at ratio 1; `behaviour`: the clipped objective at the
     ratio to the policy that sampled; `total_loss`: minus the whole loss, value function included,
-    as the published code has it. The last two are for PPO."""
+    as the published code has it. The last two are for PPO, `total_loss` for dense networks."""
     num_samples: Annotated[int, Field(strict=True, ge=1)] = 512
     """Steps of the round that enter the Hessian, spread evenly over its trajectories. Time grows
     with them, and so does how well the ratio stands for the whole round: with 512 of 4,096 most
@@ -158,6 +158,11 @@ class JobSpec(EnvironmentRef):
             raise ValueError(
                 f"steps_per_actor ({self.steps_per_actor}) must be a multiple of "
                 f"envs_per_actor ({self.envs_per_actor})"
+            )
+        if self.algorithm != "ppo" and self.detector.objective != "surrogate":
+            raise ValueError(
+                f"detector.objective ({self.detector.objective}) is defined for ppo only: use "
+                f"surrogate with {self.algorithm}"
             )
         require_fit(self.scaling, self.actors)
         return self

@@ -16,15 +16,20 @@ from numpy.typing import NDArray
 
 from shared.mujoco_lean import lean_parts
 
-_BASE_MODULE = "gymnasium.envs.mujoco.mujoco_env"
+_LIBRARY = "gymnasium.envs.mujoco."
+_BASE_MODULE = f"{_LIBRARY}mujoco_env"
 
 
 def remember_answers(env: gymnasium.Env[Any, Any]) -> None:
-    """Make a bare environment remember its health and its body's centre, where it has them."""
+    """Make a bare environment of the library's remember its health and its body's centre.
+
+    Environments that have neither, or are not the library's own, are left alone.
+    """
     kind: Any = type(env)
     lean = lean_parts(env)
     asked = lean.pop("is_healthy", getattr(kind, "is_healthy", None))
-    is_mujoco = any(base.__module__ == _BASE_MODULE for base in kind.__mro__)
+    # Not a subclass of one's own, which may change the state between the questions.
+    is_mujoco = kind.__module__.startswith(_LIBRARY)
     if not (is_mujoco and isinstance(asked, property) and asked.fget):
         return
     if kind.do_simulation.__module__ != _BASE_MODULE:

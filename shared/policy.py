@@ -33,6 +33,7 @@ from shared.action_mapping import ACTION_MAPPINGS
 from shared.conv import ConvNetwork
 from shared.conv_layers import CONV_NETWORKS, conv_layers
 from shared.distributions import (
+    MAX_CHOICES,
     Action,
     Categorical,
     Distribution,
@@ -49,7 +50,7 @@ POLICY_FORMAT = "nitro-policy/1"
 _KINDS = ("gaussian/state_dependent", "gaussian/free", "categorical/none", "multi_categorical/none")
 _ACTIVATIONS: dict[str, str] = {"mlp": "tanh"} | dict.fromkeys(CONV_NETWORKS, "relu")
 _IMAGE_SHAPE = re.compile(r"[1-9][0-9]{0,3}(,[1-9][0-9]{0,3}){2}")
-_CHOICES = re.compile(r"[1-9][0-9]{0,5}(,[1-9][0-9]{0,5}){0,255}")
+_CHOICES = re.compile(rf"[1-9][0-9]{{0,5}}(,[1-9][0-9]{{0,5}}){{0,{MAX_CHOICES - 1}}}")
 
 
 class PolicyError(ValueError):

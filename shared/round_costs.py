@@ -115,12 +115,14 @@ def serverful_round_s(measured: MeasuredRound, basis: CostBasis, servers: Server
 
     On a full core an actor needs its Lambda duration times the function's CPU share. The work is
     spread evenly over the actor machine's cores, which no schedule beats, and a round takes at
-    least as long as its slowest actor.
+    least as long as its slowest actor. Where several rounds are under way at a time, as many
+    of them pass in one such time, but none faster than the learner or all cores together work.
     """
     share = cpu_share(basis.memory_mb)
     evenly_s = sum(measured.durations_s) / servers.actor_cores
     slowest_s = max(measured.slowest_sample_s, measured.slowest_evaluation_s)
-    return measured.overhead_s + max(evenly_s, slowest_s) * share + measured.learner_s
+    latency_s = measured.overhead_s + max(evenly_s, slowest_s) * share + measured.learner_s
+    return max(measured.learner_s, evenly_s * share, latency_s / measured.open_rounds)
 
 
 def held_items(held_s: float, basis: CostBasis) -> tuple[BillItem, ...]:

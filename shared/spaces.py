@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 from numpy.typing import NDArray
 
+from shared.distributions import MAX_CHOICES
 from shared.environment_spec import (
     ActionSpec,
     ContinuousActionSpec,
@@ -69,6 +70,11 @@ def check_action_space(env_id: str, space: Space[Any]) -> None:
     if isinstance(space, Discrete | MultiDiscrete | MultiBinary):
         if not _num_values(space):
             raise UnsupportedEnvironment(f"{taken}: there is nothing to choose")
+        if _num_values(space) > MAX_CHOICES:
+            raise UnsupportedEnvironment(
+                f"{taken}: {_num_values(space)} choices, a policy makes at most {MAX_CHOICES} "
+                "at once"
+            )
         return
     if not (isinstance(space, Box) and space.dtype.kind == "f"):
         raise UnsupportedEnvironment(

@@ -2,8 +2,9 @@
 
 `register_wrapper` adds those of a package of one's own. A wrapper must carry nothing over from one
 episode to the next: what a rollout does may depend on its task alone. Running statistics therefore
-have no place here; normalisation belongs to the learner (`normalise_observations` and
-`normalise_rewards` of the preset `standard`).
+have no place here; normalisation belongs to the learner (`observation_normalisation` and
+`reward_scaling` of the hyper-parameters). Nor has Gymnasium's `MaxAndSkipObservation`, whose frames
+outlive a reset; a game skips frames by its option `frame_skip`.
 """
 
 import difflib
@@ -26,7 +27,6 @@ _REGISTERED: dict[str, MakeWrapper] = {
     "FlattenObservation": wrappers.FlattenObservation,
     "FrameStackObservation": wrappers.FrameStackObservation,
     "GrayscaleObservation": wrappers.GrayscaleObservation,
-    "MaxAndSkipObservation": wrappers.MaxAndSkipObservation,
     "RescaleObservation": wrappers.RescaleObservation,
     "StickyAction": wrappers.StickyAction,
     "TimeAwareObservation": wrappers.TimeAwareObservation,

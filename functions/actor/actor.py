@@ -11,16 +11,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from functions.actor.rollout import evaluate_episode, sample_fragment
-from functions.actor.watchdog import STEP_TIMEOUT_S
+from functions.actor.watchdog import CONSTRUCTION, STEP_TIMEOUT_S, watched
 from shared import codec
 from shared.cache import TrajectoryCache
-from shared.contracts import ActorReport, RolloutTask
+from shared.contracts import MAX_POLICY_BYTES, ActorReport, RolloutTask
 from shared.envs import Env, make_environment
-from shared.job_spec import EnvironmentRef
 from shared.policy import NumpyPolicy, PolicyError, load_policy
 from shared.trajectory import encode_episode, encode_trajectory
-
-MAX_POLICY_BYTES = 64 * 2**20
 
 
 class PolicyUnavailableError(RuntimeError):
@@ -45,8 +42,8 @@ class Actor:
         self._cache = cache
         self._step_timeout_s = step_timeout_s
         self._policy: tuple[str, int, NumpyPolicy] | None = None
-        self._kind: tuple[EnvironmentRef, bool] | None = None
-        """Which environments are warm, and whether their rewards are raw."""
+        self._kind: tuple[str, bool] | None = None
+        """Which environments are warm, as JSON, and whether their rewards are raw."""
         self._envs: list[Env] = []
 
     def run(self, task: RolloutTask, *, cold_start: bool) -> ActorReport:
@@ -116,12 +113,21 @@ class Actor:
     def _warm_envs(self, task: RolloutTask) -> Sequence[Env]:
         # Without wrappers there is no difference, and both modes share their environments.
         raw_rewards = task.mode == "evaluate" and bool(task.env.wrappers)
-        if self._kind != (task.env, raw_rewards):
+        # As JSON: in Python an argument of 1 equals one of True and one of 1.0.
+        kind = (task.env.model_dump_json(), raw_rewards)
+        if self._kind != kind:
             self._drop_envs()
-            self._kind = (task.env, raw_rewards)
+            self._kind = kind
         num_envs = task.num_envs if task.mode == "sample" else 1
-        while len(self._envs) < num_envs:
-            self._envs.append(make_environment(task.env, raw_rewards=raw_rewards))
+        watch = watched(
+            task.env.env_id,
+            lambda: len(self._envs),
+            timeout_s=self._step_timeout_s,
+            awaited=CONSTRUCTION,
+        )
+        with watch:
+            while len(self._envs) < num_envs:
+                self._envs.append(make_environment(task.env, raw_rewards=raw_rewards))
         return self._envs[:num_envs]
 
     def _drop_envs(self) -> None:

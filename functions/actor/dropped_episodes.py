@@ -8,7 +8,9 @@ repeats the same. An environment that keeps breaking its episodes is given up.
 import logging
 from collections.abc import Callable, Iterable
 
-from functions.actor.errors import RolloutError
+import numpy as np
+
+from functions.actor.errors import DIVERGED, RolloutError
 from functions.actor.fragment import Fragment, noise_generator
 from shared.distributions import Action
 from shared.policy import FragmentSampler
@@ -52,7 +54,8 @@ class DroppedEpisodes:
         """Roll out the steps of every broken episode again, until none is broken.
 
         Raises:
-            RolloutError: Too many were; the message says what was wrong with the last.
+            RolloutError: Too many were; the message says what was wrong with the last. Or an
+                action was not finite before anything else was not.
         """
         broken = self._fragment.broken
         while broken:
@@ -60,6 +63,7 @@ class DroppedEpisodes:
             self._repeat(broken.pop(0))
 
     def _drop(self, b: int) -> None:
+        self._check_actions(b)
         why = self._fragment.what_broke(b)
         self.count += 1
         if self.count > MAX_DROPPED_EPISODES + len(self._fragment.episode_returns):
@@ -68,6 +72,14 @@ class DroppedEpisodes:
                 "rollout that were dropped and rolled out again; rollout dropped"
             )
         _LOG.warning("episode dropped", extra={"env_id": self._env_id, "env_index": b, "why": why})
+
+    def _check_actions(self, b: int) -> None:
+        """Refuse to blame the environment for what the policy's own actions broke."""
+        steps = self._fragment.before_broken(b)
+        finite = np.isfinite(self._sampler.action[steps, b])  # [steps, *act]
+        if not finite.all():
+            first = steps.start + int(np.argwhere(~finite)[0, 0])
+            raise RolloutError(f"{self._env_id}: {DIVERGED.format(step=first)}; rollout dropped")
 
     def _repeat(self, b: int) -> None:
         fragment, sampler = self._fragment, self._sampler

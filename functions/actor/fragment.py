@@ -53,6 +53,7 @@ class Fragment:
         self.broken: list[int] = []
         """Environments whose latest episode is to be rolled out again, each named once."""
         self._num_steps = num_steps
+        self._num_resets = 0
         self._envs = envs
         self._steps = [env.step for env in envs]
         self._games = [games_of(env) for env in envs]
@@ -80,8 +81,8 @@ class Fragment:
 
     @property
     def progress(self) -> tuple[int, ...]:
-        """Changes with every step of any environment."""
-        return (self.num_done, len(self._ended), *self._lengths)
+        """Changes with every step and every reset of any environment."""
+        return (self.num_done, self._num_resets, *self._lengths)
 
     def start(self, *, seed: int) -> None:
         """Reset every environment to the start that the seed decides.
@@ -140,6 +141,11 @@ class Fragment:
         step, name = self._first_broken(b, self.num_done) or (self.num_done, "observation")
         return f"{name} is not finite at step {step}"
 
+    def before_broken(self, b: int) -> slice:
+        """Return the steps of the latest episode of `b` taken on finite observations alone."""
+        step, name = self._first_broken(b, self.num_done) or (self.num_done, "observation")
+        return slice(self._starts[b], step + (name == "reward"))
+
     def _end_episode(self, t: int, b: int) -> None:
         if self._first_broken(b, t + 1) is not None:
             self.broken.append(b)
@@ -172,6 +178,7 @@ class Fragment:
 
     def _first(self, start: tuple[object, object]) -> Observations:
         """Return the observation out of what a reset returned."""
+        self._num_resets += 1
         return checked_observation(start[0], self._space)
 
     def _in_order(self) -> list[_Ended]:

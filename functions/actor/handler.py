@@ -5,15 +5,17 @@ What is built at import is what warm invocations share; the connection opens at 
 
 import itertools
 import json
+from contextlib import AbstractContextManager
 
 from pydantic import ValidationError
 
 from functions.actor.actor import Actor
 from functions.actor.settings import Settings
-from functions.actor.watchdog import watched
+from functions.actor.watchdog import CONSTRUCTION, STEP, watched
 from shared.cache import TrajectoryCache
 from shared.contracts import ACTOR_TASK, DescribeTask, RolloutTask
 from shared.environment_packages import import_environment_packages
+from shared.environment_spec import EnvironmentSpec
 from shared.envs import describe
 
 MAX_EVENT_BYTES = 4096
@@ -44,10 +46,17 @@ def handler(event: object, context: object) -> dict[str, object]:
     is_first = next(_invocations) == 0
     task = parse_task(event)
     if isinstance(task, DescribeTask):
-        watch = watched(task.env.env_id, lambda: None, timeout_s=_settings.step_timeout_s)
-        return describe(task.env, while_trying=watch).model_dump(mode="json")
+        return _described(task).model_dump(mode="json")
     cold_start = is_first and _settings.initialization_type != "provisioned-concurrency"
     return _actor.run(task, cold_start=cold_start).model_dump(mode="json")
+
+
+def _described(task: DescribeTask) -> EnvironmentSpec:
+    def watch(awaited: str) -> AbstractContextManager[None]:
+        timeout_s = _settings.step_timeout_s
+        return watched(task.env.env_id, lambda: None, timeout_s=timeout_s, awaited=awaited)
+
+    return describe(task.env, while_building=watch(CONSTRUCTION), while_trying=watch(STEP))
 
 
 def parse_task(event: object) -> RolloutTask | DescribeTask:

@@ -8,25 +8,27 @@ did before, so that a repeated rollout is the same rollout to the last bit.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from numpy.typing import NDArray
 
 from functions.actor.dropped_episodes import MAX_DROPPED_EPISODES, DroppedEpisodes
-from functions.actor.errors import RolloutError
+from functions.actor.errors import DIVERGED, RolloutError
 from functions.actor.fragment import Fragment, noise_generator
 from functions.actor.watchdog import STEP_TIMEOUT_S, watched
 from shared.action_mapping import action_map
 from shared.contracts import RolloutTask
 from shared.distributions import Action
 from shared.envs import Env
-from shared.games import whole_games
+from shared.games import games_of, whole_games
 from shared.policy import FragmentSampler, NumpyPolicy
 from shared.spaces import checked_observation
 from shared.trajectory import Episode, Trajectory
 
 MAX_EVALUATION_STEPS = 65_536
-"""Where an evaluation episode of an environment without a time limit is cut."""
+"""Where an evaluation episode is cut; a game that is cut counts with its score so far."""
 
 Translator = Callable[[Action], Iterable[object]]
 
@@ -107,8 +109,9 @@ def evaluate_episode(
         RolloutError: As for `sample_fragment`.
     """
     env = whole_games(env)
-    play = _Play(env, policy, _translator(task.env.env_id, env, policy, num_envs=1))
-    watch = watched(task.env.env_id, lambda: play.num_steps, timeout_s=step_timeout_s)
+    env_id = task.env.env_id
+    play = _Play(env_id, env, policy, _translator(env_id, env, policy, num_envs=1))
+    watch = watched(env_id, lambda: play.num_steps, timeout_s=step_timeout_s)
     with np.errstate(all="ignore"), watch:
         try:
             play.through(seed=task.seed)
@@ -138,7 +141,8 @@ def evaluate_episode(
 class _Play:
     """Episodes with the most likely actions, one after the other."""
 
-    def __init__(self, env: Env, policy: NumpyPolicy, translate: Translator) -> None:
+    def __init__(self, env_id: str, env: Env, policy: NumpyPolicy, translate: Translator) -> None:
+        self._env_id = env_id
         self._env = env
         self._policy = policy
         self._translate = translate
@@ -151,12 +155,18 @@ class _Play:
         """Of all episodes."""
 
     def through(self, *, seed: int | None) -> None:
-        """Play one episode to its end, or until something is not finite."""
+        """Play one episode to its end, or until something is not finite.
+
+        Raises:
+            RolloutError: An action is not finite although what was observed is.
+        """
         env, space = self._env, self._env.observation_space
         self.episode_return, self.length, self.broken = 0.0, 0, None
         observation, ended = checked_observation(env.reset(seed=seed)[0], space), False
         while not ended and self.broken is None and self.length < MAX_EVALUATION_STEPS:
-            (action,) = self._translate(self._policy.mode(observation[np.newaxis]))
+            mode = self._policy.mode(observation[np.newaxis])
+            _check_diverged(self._env_id, observation[np.newaxis], mode, step=self.length)
+            (action,) = self._translate(mode)
             given, reward, terminated, truncated, _ = env.step(action)
             observation = checked_observation(given, space)
             self.episode_return += float(reward)
@@ -167,6 +177,9 @@ class _Play:
                 self.broken = f"reward is not finite at step {self.length - 1}"
             elif not np.isfinite(observation).all():
                 self.broken = f"observation is not finite at step {self.length}"
+        games = games_of(env)
+        if games is not None and not ended:
+            self.episode_return = games.score
 
 
 def _roll_out(
@@ -194,11 +207,24 @@ def _roll_out(
     except RolloutError:
         raise
     except Exception as error:  # an environment may raise anything
+        t = min(fragment.num_done, num_steps - 1)
+        _check_diverged(task.env.env_id, observation[t], action[t], step=t)
         raise _failure(task, fragment.num_done, error) from error
 
 
 def _failure(task: RolloutTask, step: int, error: Exception) -> RolloutError:
     return RolloutError(f"{task.env.env_id} failed at step {step}: {error!r}")
+
+
+def _check_diverged(env_id: str, observation: NDArray[Any], action: Action, *, step: int) -> None:
+    """Refuse actions [B, *act] that are not finite although what was observed, [B, *obs], is."""
+    if np.isfinite(action).all():
+        return
+    num_rows = len(observation)
+    seen = np.isfinite(observation).reshape(num_rows, -1).all(axis=1)
+    taken = np.isfinite(action).reshape(num_rows, -1).all(axis=1)
+    if (seen & ~taken).any():
+        raise RolloutError(f"{env_id}: {DIVERGED.format(step=step)}; rollout dropped")
 
 
 def _check_finite(env_id: str, arrays: Mapping[str, Action]) -> None:
@@ -210,7 +236,10 @@ def _check_finite(env_id: str, arrays: Mapping[str, Action]) -> None:
     ]
     if first:
         step, name = min(first, key=lambda bad: bad[0])
-        raise RolloutError(f"{env_id}: {name} is not finite at step {step}; rollout dropped")
+        # Everything that the environment gave is finite by now.
+        raise RolloutError(
+            f"{env_id}: {name} is not finite at step {step} (policy diverged); rollout dropped"
+        )
 
 
 def _translator(env_id: str, env: Env, policy: NumpyPolicy, *, num_envs: int) -> Translator:

@@ -15,17 +15,21 @@ from types import FrameType
 from functions.actor.errors import RolloutError
 
 STEP_TIMEOUT_S = 30.0
-"""Longest step or reset by default: half of the function's own time-out."""
+"""Longest step, reset or construction by default: half of the function's own time-out."""
+STEP = "no step or reset has ended"
+CONSTRUCTION = "its constructor has not ended"
 _LOOKS = 4
 """Looks per time-out: a rollout that hangs is ended at most a quarter of it late."""
 
 
 class EnvironmentHungError(RolloutError):
-    """No step and no reset ended in time."""
+    """No step, reset or construction ended in time."""
 
 
 @contextlib.contextmanager
-def watched(env_id: str, progress: Callable[[], object], *, timeout_s: float) -> Iterator[None]:
+def watched(
+    env_id: str, progress: Callable[[], object], *, timeout_s: float, awaited: str = STEP
+) -> Iterator[None]:
     """Raise in the body when nothing has changed for too long.
 
     Does nothing outside the main thread, which alone receives signals.
@@ -34,6 +38,7 @@ def watched(env_id: str, progress: Callable[[], object], *, timeout_s: float) ->
         env_id: For the message.
         progress: Returns something that differs after every step.
         timeout_s: Longest time without a change.
+        awaited: What has not happened then, `STEP` or `CONSTRUCTION`.
 
     Raises:
         EnvironmentHungError: Nothing has changed for `timeout_s`.
@@ -50,7 +55,7 @@ def watched(env_id: str, progress: Callable[[], object], *, timeout_s: float) ->
             seen, since = latest, now
         elif now - since >= timeout_s:
             raise EnvironmentHungError(
-                f"{env_id}: no step or reset has ended for {timeout_s:g} s, and was given up; if "
+                f"{env_id}: {awaited} for {timeout_s:g} s, and was given up; if "
                 "the environment is merely slow, raise NITRO_STEP_TIMEOUT_S (the function's own "
                 "time-out must leave room for it)"
             )

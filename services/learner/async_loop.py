@@ -47,7 +47,6 @@ from shared.jobs import Job, StopReason
 _LOG = logging.getLogger(__name__)
 _LONGEST_WAIT_S = 1.0
 """One blocking wait; between two of them the learner looks whether it should leave."""
-_MOST_EMPTY_ROUNDS = 2
 
 
 class AsyncLoop:
@@ -73,7 +72,6 @@ class AsyncLoop:
         self._state = state
         self._parts = parts
         self._policies = dict(earlier_policies)
-        self._published: set[int] = set()
         self._version = state.policy_version
         self._window = RoundWindow(parts.cache, job, must_leave=lambda: parts.lease.must_leave)
         self._tally = UpdateTally()
@@ -83,7 +81,7 @@ class AsyncLoop:
         """Train to the end; return why it ended and the final policy's evaluation.
 
         Raises:
-            RoundLostError: Two rounds in a row brought nothing.
+            RoundLostError: More rounds in a row than are open at a time brought nothing.
             LeftEarly: The lease was lost, or this process was asked to end.
         """
         self._parts.algorithm.advance(self._version)
@@ -105,13 +103,16 @@ class AsyncLoop:
         previous = self._state.previous
         if previous is not None and previous.round != index - self._job.spec.open_rounds:
             previous = None
+        # Rounds asked for again after a resume bring no result: one measurement counts once.
+        curvature = None if previous is None else self._state.curvature
         plan = self._parts.scaler.open_round(
             self._job.job_id,
             index,
             RoundRequest(
                 lease_id=self._parts.lease.lease_id,
                 policy_version=version,
-                curvature=self._state.curvature,
+                curvature=curvature,
+                gradient_noise=None if curvature is None else curvature.gradient_noise,
                 previous=previous,
             ),
         )
@@ -125,12 +126,10 @@ class AsyncLoop:
         self._clock.lap("plan_s")
 
     def _publish(self, version: int) -> None:
-        if version in self._published:
-            return
+        # A version that was there before too: its keys may have been removed since.
         if version == self._version:
             self._policies[version] = self._policy_payload()
         self._parts.cache.publish_policy(self._job.job_id, version, self._policies[version])
-        self._published.add(version)
 
     def _learn_until_the_oldest_is_over(self) -> None:
         algorithm, oldest = self._parts.algorithm, self._window.oldest
@@ -211,14 +210,16 @@ class AsyncLoop:
         if result.trajectories.used:
             return 0
         empty = self._state.empty_rounds + 1
-        if empty >= _MOST_EMPTY_ROUNDS and self._parts.lease.stop is None:
+        # Those open when the first went wrong were launched like it: only one more is news.
+        most = self._job.spec.open_rounds
+        if empty > most and self._parts.lease.stop is None:
+            reasons = "; ".join(closed.collector.failures) or "no answer"
             raise RoundLostError(
                 f"round {closed.plan.round}: none of {closed.plan.num_actors} trajectories arrived "
-                f"within {closed.plan.deadline_s:g} s, nor did any in the round before it. Reasons "
-                f"given: {'; '.join(closed.collector.failures) or 'no answer'}. See the actors' "
-                f"log; a process that exited was ended by {self._job.spec.env_id} or for want of "
-                "memory; if actors are merely slow, lower steps_per_actor or raise the scaler's "
-                "deadline"
+                f"within {closed.plan.deadline_s:g} s, nor did any in the {most} rounds "
+                f"before it. Reasons given: {reasons}. See the actors' log; a process that exited "
+                f"was ended by {self._job.spec.env_id} or for want of memory; if actors are merely "
+                "slow, lower steps_per_actor or raise the scaler's deadline"
             )
         return empty
 
@@ -263,7 +264,6 @@ class AsyncLoop:
         for version in sorted(self._policies.keys() - needed):
             self._parts.cache.delete_policy(self._job.job_id, version)
             del self._policies[version]
-            self._published.discard(version)
 
     def _finish(self) -> tuple[StopReason, EvaluationResult | None]:
         """Evaluate the final policy; every open plan says stop by now."""

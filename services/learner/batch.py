@@ -10,7 +10,7 @@ other, each in time order; O numbers per observation; D policy outputs.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
@@ -37,12 +37,22 @@ class TrainingBatch:
     outputs: Tensor  # [N, D] float32, that policy's distribution parameters
     behaviour_log_prob: Tensor  # [N] float32, as the actors computed it
     num_trajectories: int = 1
-    """Actors; each has an equal share of the samples, in one piece."""
+    """Actors, or off-policy their environments; each has an equal share of the samples, in one
+    piece."""
 
     @property
     def num_samples(self) -> int:
         """N."""
         return self.observation.shape[0]
+
+
+def joined(batches: Sequence[TrainingBatch]) -> TrainingBatch:
+    """Return the samples of some batches, whose trajectories are equally long, in their order."""
+    if len(batches) == 1:
+        return batches[0]
+    names = [field.name for field in fields(TrainingBatch) if field.name != "num_trajectories"]
+    columns = {name: torch.cat([getattr(batch, name) for batch in batches]) for name in names}
+    return TrainingBatch(**columns, num_trajectories=sum(b.num_trajectories for b in batches))
 
 
 def build_batch(

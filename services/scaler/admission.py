@@ -16,17 +16,17 @@ from pydantic import ValidationError
 from services.scaler.budget import RoundPricing, smallest_budget_usd
 from services.scaler.invoker import ActorFunction
 from services.scaler.lambda_function import Execution, LambdaApiError, error_message
+from services.scaler.measurability import measurement_errors
+from services.scaler.network_size import network_errors, network_weights
 from services.scaler.problem import ApiError, invalid
 from services.scaler.quota import ConcurrencyQuota
 from shared.contracts import DescribeTask
-from shared.conv_layers import conv_layers
 from shared.environment_spec import (
     ActionSpec,
     ContinuousActionSpec,
     DiscreteActionSpec,
     EnvironmentSpec,
 )
-from shared.hyperparameters import resolve
 from shared.job_spec import EnvironmentRef, JobSpec
 from shared.problem import FieldError
 
@@ -103,6 +103,9 @@ class Admission:
         """
         _check_event_size(spec)
         environment = self._catalogue.describe(spec.environment_ref)
+        network = network_errors(spec, environment)
+        if network:  # without a network nothing else of the job has a size
+            raise invalid(*network)
         try:
             limit = self._quota.limit()
         except LambdaApiError as error:
@@ -110,6 +113,7 @@ class Admission:
                 HTTPStatus.SERVICE_UNAVAILABLE, f"the concurrency limit is not known: {error}"
             ) from error
         errors = [
+            *measurement_errors(spec, environment),
             *_concurrency_errors(spec, limit),
             *_memory_errors(spec, environment, self._cache_bytes),
             *trajectory_errors(spec, environment),
@@ -129,30 +133,19 @@ def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
     """
     observation = environment.observation
     item = 1 if observation.dtype == "uint8" else 4
-    observation_values = math.prod(observation.shape)
-    action_bytes, outputs = _action_size(environment.action)
-    observation_bytes = observation_values * item // (observation.frame_stack or 1)
-    step_bytes = observation_bytes + action_bytes + _SCALARS_PER_STEP
+    observation_bytes = math.prod(observation.shape) * item // (observation.frame_stack or 1)
+    step_bytes = observation_bytes + _action_bytes(environment.action) + _SCALARS_PER_STEP
     actor_bytes = step_bytes * (spec.steps_per_actor + spec.envs_per_actor)
-    rule = resolve(spec.algorithm, spec.preset, spec.hyperparameters, images=observation.is_image)
-    weights, inputs = 0, observation_values
-    widths = rule.hidden_sizes
-    if observation.is_image:
-        layers = conv_layers(rule.image_network, observation.shape)
-        weights, inputs, widths = layers.num_filter_weights, layers.num_flat, layers.dense
-    sizes = (inputs, *widths, outputs)
-    weights += sum((i + 1) * o for i, o in zip(sizes[:-1], sizes[1:], strict=True))
+    weights = network_weights(spec, environment)
     rounds = spec.open_rounds
     return rounds * spec.actors.max * actor_bytes + (rounds + 1) * 4 * weights
 
 
-def _action_size(action: ActionSpec) -> tuple[int, int]:
-    """Return the bytes of one action on the wire and the most outputs a policy has for it."""
+def _action_bytes(action: ActionSpec) -> int:
+    """Return the bytes of one action on the wire."""
     if isinstance(action, ContinuousActionSpec):
-        return 4 * len(action.low), 2 * len(action.low)
-    if isinstance(action, DiscreteActionSpec):
-        return 8, action.n
-    return 8 * len(action.num_choices), sum(action.num_choices)
+        return 4 * len(action.low)
+    return 8 * (1 if isinstance(action, DiscreteActionSpec) else len(action.num_choices))
 
 
 def budget_errors(
@@ -191,7 +184,7 @@ def _check_event_size(spec: JobSpec) -> None:
 
 def _concurrency_errors(spec: JobSpec, limit: int) -> list[FieldError]:
     if spec.actors.max <= limit:
-        return []
+        return _overlap_errors(spec, limit)
     return [
         FieldError(
             field="actors.max",
@@ -201,6 +194,17 @@ def _concurrency_errors(spec: JobSpec, limit: int) -> list[FieldError]:
             ),
         )
     ]
+
+
+def _overlap_errors(spec: JobSpec, limit: int) -> list[FieldError]:
+    rounds = min(spec.open_rounds, spec.stop.max_rounds)
+    if rounds * spec.actors.min <= limit:
+        return []
+    message = (
+        f"{rounds} open rounds of at least {spec.actors.min} actors exceed the account's limit of "
+        f"{limit} concurrent executions; lower it or actors.min, or request a higher Lambda quota"
+    )
+    return [FieldError(field="rounds_in_flight", message=message)]
 
 
 def trajectory_errors(spec: JobSpec, environment: EnvironmentSpec) -> list[FieldError]:

@@ -101,6 +101,7 @@ def decide_round(situation: Situation) -> Decision:
         running_jobs=concurrency.running_jobs,
         others_in_flight=concurrency.others_in_flight,
         own_in_flight=concurrency.own_in_flight,
+        open_rounds=situation.spec.open_rounds,
     )
     affordable = affordable_round(
         situation.spec,
@@ -117,6 +118,7 @@ def decide_round(situation: Situation) -> Decision:
         quota_note = (
             f"concurrency: {scaling.num_actors} actors cut to {allowed} of {concurrency.limit} "
             f"shared by {concurrency.running_jobs} jobs, {in_flight} in flight"
+            f"{_share_note(situation.spec.open_rounds)}"
         )
     before = situation.history.switched_from
     switched = f"scaling changed from {before}" if before else ""
@@ -167,6 +169,10 @@ def evaluations_due(rule: EvaluationRule, round_index: int) -> int:
     """Return how many evaluation episodes run beside a round."""
     due = rule.every_rounds > 0 and round_index % rule.every_rounds == 0
     return rule.episodes if due else 0
+
+
+def _share_note(open_rounds: int) -> str:
+    return f", {open_rounds} rounds open" if open_rounds > 1 else ""
 
 
 def _scaling_decision(situation: Situation) -> ScalingDecision:

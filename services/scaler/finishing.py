@@ -76,6 +76,7 @@ class FinishDesk:
         record = self._record(job_id)
         basis = job_basis(self._parts.basis, record)
         lines = tuple(self._store.lines(job_id))
+        spec = record.job.spec
         return JobCost(
             job_id=job_id,
             total_usd=record.committed_usd,
@@ -89,7 +90,7 @@ class FinishDesk:
                 basis,
                 self._parts.clock,
                 self._parts.learner_instance,
-                open_rounds=record.job.spec.open_rounds,
+                open_rounds=min(spec.open_rounds, spec.stop.max_rounds),
             ),
         )
 

@@ -58,13 +58,15 @@ def granted(
     running_jobs: int,
     others_in_flight: int,
     own_in_flight: int = 0,
+    open_rounds: int = 1,
 ) -> int:
     """Return how many actors a job may launch.
 
     A job may always have its even share of the limit, and more while others leave it unused; its
-    rounds that are still in flight count against it. One actor is always granted.
+    rounds that are still in flight count against it, and none of those it keeps open may take more
+    than an even part of it. One actor is always granted.
     """
     if limit is None:
         return requested
     share = max(limit // max(1, running_jobs), limit - others_in_flight)
-    return max(1, min(requested, share - own_in_flight))
+    return max(1, min(requested, share // open_rounds, share - own_in_flight))

@@ -8,15 +8,19 @@ ends as one that was not.
 import logging
 from collections.abc import Callable
 
+from services.scaler.measurability import scaling_errors
 from services.scaler.problem import conflict, invalid, not_found
-from services.scaler.store.base import Change, JobRecord, RoundEntry, Store, change_job
+from services.scaler.round_order import num_stops
+from services.scaler.rounds_before import rounds_near
+from services.scaler.store.base import Change, JobRecord, Store, change_job
 from shared.jobs import Job, ScalingRequest, ScalingSwitch
 from shared.problem import FieldError
 from shared.scaling_spec import Policy, require_fit
 
 _LOG = logging.getLogger(__name__)
 _MAX_SWITCH_BYTES = 200_000
-"""Of all changes of a job as JSON: they are part of its record, which is written every round."""
+"""Of a job's specification and all changes of it as JSON. They are part of its record, which is
+written every round and may have 400 KB in DynamoDB: the rest is for rounds that are open."""
 
 
 class ScalingDesk:
@@ -30,8 +34,8 @@ class ScalingDesk:
         """Decide a job's next rounds by another policy; without effect if it is in force already.
 
         Raises:
-            ApiError: There is no such job, it is done, the policy does not fit its range, or it
-                was changed too often.
+            ApiError: There is no such job, it is done, the policy does not fit its range or
+                environment, or it was changed too often.
         """
 
         def decide(record: JobRecord) -> Change | None:
@@ -43,14 +47,18 @@ class ScalingDesk:
             except ValueError as error:
                 field = str(error).partition(" ")[0]
                 raise invalid(FieldError(field=field, message=str(error))) from error
-            first = next_round(self._store.last_round(job_id))
+            errors = scaling_errors(request.scaling, job.environment)
+            if errors:
+                raise invalid(*errors)
+            first = next_round(self._store, job)
             switches = switched(job, request.scaling, first_round=first, now=self._now())
             if switches == job.switches:
                 return None
-            if sum(len(s.model_dump_json()) for s in switches) > _MAX_SWITCH_BYTES:
+            size = sum(len(part.model_dump_json().encode()) for part in (job.spec, *switches))
+            if size > _MAX_SWITCH_BYTES:
                 raise conflict(
-                    f"job {job_id} was changed too often: its changes may take "
-                    f"{_MAX_SWITCH_BYTES} bytes in all"
+                    f"job {job_id} was changed too often: its specification and all changes of it "
+                    f"would take {size} bytes as JSON, {_MAX_SWITCH_BYTES} are allowed"
                 )
             updated = job.model_copy(update={"switches": switches})
             return Change(record=record.model_copy(update={"job": updated}))
@@ -62,11 +70,14 @@ class ScalingDesk:
         return record.job
 
 
-def next_round(last: RoundEntry | None) -> int:
-    """Return the first round that is not decided yet; one that only ended the job is none."""
+def next_round(store: Store, job: Job) -> int:
+    """Return a job's first round that is not decided yet; those that only ended it are none."""
+    last = store.last_round(job.job_id)
     if last is None:
         return 0
-    return last.round if last.last.plan.stop is not None else last.round + 1
+    near = rounds_near(store, job.job_id, last.round, job.spec.open_rounds)
+    after = last.round + 1
+    return after - num_stops(last, near, before=after)
 
 
 def switched(

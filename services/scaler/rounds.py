@@ -198,7 +198,8 @@ class RoundDesk:
             samples=sample_indices(plan, request),
             evaluations=() if reopened and not plan.stop else tuple(range(plan.num_evaluations)),
         )
-        record = self._reserved(record, order, decision, now)
+        busy = situation.concurrency.own_in_flight
+        record = self._reserved(record, order, decision, now, busy=busy)
         planned = PlannedAttempt(plan=plan, lease_id=request.lease_id, planned_at=now)
         entry = round_entry(reopened, planned, decision)
         entries = (entry,) if ended is None else (with_result(ended, request.previous), entry)
@@ -286,14 +287,22 @@ class RoundDesk:
         )
 
     def _reserved(
-        self, record: JobRecord, order: LaunchOrder, decision: Decision, now: float
+        self,
+        record: JobRecord,
+        order: LaunchOrder,
+        decision: Decision,
+        now: float,
+        *,
+        busy: int,
     ) -> JobRecord:
+        """Set money aside; the job's other open rounds keep `busy` environments to themselves."""
         started = now if record.wall_started_at is None else record.wall_started_at
         updated = {"reported_lines": record.num_lines, "wall_started_at": started}
         if decision.awaits_others:
             # Nothing is launched, and the time until the next request is that of an open round.
             return record.model_copy(update=updated)
-        warm = min(self._parts.warm(), order.size)
+        warm = min(max(0, self._parts.warm() - busy), order.size)
+        spec = record.job.spec
         attempt = OpenAttempt(
             round=order.plan.round,
             attempt=order.plan.attempt,
@@ -301,16 +310,16 @@ class RoundDesk:
             num_invocations=order.size,
             reserved_usd=decision.reserve_usd,
             warm=warm,
-            cold=max(0, order.size - max(warm, record.environments)),
+            cold=max(0, order.size - max(warm, record.environments - busy)),
             deadline_s=decision.deadline_s,
-            open_rounds=1 if decision.stop else record.job.spec.open_rounds,
+            open_rounds=1 if decision.stop else min(spec.open_rounds, spec.stop.max_rounds),
             outcome=None if order.size else NOTHING_LAUNCHED,
         )
         return record.model_copy(
             update={
                 **updated,
                 "open_attempts": (*record.open_attempts, attempt),
-                "environments": max(record.environments, order.size),
+                "environments": max(record.environments, busy + order.size),
             }
         )
 

@@ -27,10 +27,13 @@ def scaling_history(
     newest = None if seen.reopened else seen.last
     in_force = job.scaling_of(round_index)
     policy = scaling_policy(in_force)
+    # The newest rounds but for the one that has just ended are open: their returns are not known.
+    still_open = seen.open_rounds - 1 if policy.num_rounds > 1 else 0
+    wanted = policy.num_rounds + still_open
     return ScalingHistory(
         policy=in_force,
         ratios=tuple(store.ratios(job.job_id, before=round_index, limit=policy.num_ratios)),
-        past=_past(store, job.job_id, round_index, policy.num_rounds, ended, request),
+        past=_past(store, job.job_id, round_index, wanted, ended, request),
         memory=None if newest is None else newest.memory,
         switched_from=job.switched_from(round_index),
     )

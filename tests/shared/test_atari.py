@@ -7,7 +7,7 @@ import pytest
 
 from shared import atari
 from shared.envs import describe, make_environment
-from shared.job_spec import EnvironmentRef, EnvKwarg
+from shared.job_spec import EnvironmentRef, EnvKwarg, WrapperRef
 from shared.spaces import UnsupportedEnvironment
 
 GAME = "ALE/SpaceInvaders-v5"
@@ -38,6 +38,8 @@ def test_an_id_says_how_sticky_actions_are_and_nothing_else(env_id: str, sticky:
         (GAME, {"mode": 99}, r"env_kwargs\.mode is 99, space_invaders has \[0, 1, "),
         (GAME, {"difficulty": 7}, r"env_kwargs\.difficulty is 7, space_invaders has \[0, 1\]"),
         (GAME, {"max_episode_steps": 9}, r"env_kwargs\.max_episode_steps is no option of a game"),
+        (GAME, {"noop_max": 3601}, r"env_kwargs\.noop_max is 3601: .* equal to 3600"),
+        (GAME, {"max_episode_frames": 2**31}, r"env_kwargs\.max_episode_frames is 2147483648"),
         ("Qbert-v4", {}, r"'Qbert-v4' is not supported; use ALE/Qbert-v5 or QbertNoFrameskip-v4"),
         ("QbertNoFrameskip-v0", {}, r"use ALE/Qbert-v5 or QbertNoFrameskip-v4"),
         ("SpaceInvader-v5", {}, r"no registered environment; did you mean .*SpaceInvaders-v"),
@@ -61,6 +63,23 @@ def test_the_description_holds_the_whole_chain() -> None:
     assert "frame skip: 4, in one place" in chain
     assert "no-op start: -" in chain
     assert "3 frames" in chain
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs", "frame_stack"),
+    [
+        ("RescaleObservation", {"min_obs": 0, "max_obs": 255}, None),
+        ("StickyAction", {"repeat_action_probability": 0.5}, 4),
+        ("ClipReward", {"min_reward": -1}, 4),
+    ],
+)
+def test_wrappers_are_named_and_only_frames_as_they_are_count_as_stacked(
+    name: str, kwargs: dict[str, EnvKwarg], frame_stack: int | None
+) -> None:
+    wrapper = WrapperRef(name=name, kwargs=kwargs)
+    spec = describe(EnvironmentRef(env_id=GAME, wrappers=(wrapper,)))
+    assert spec.observation.frame_stack == frame_stack
+    assert spec.preprocessing[-1] == f"wrapper: {name} with {kwargs}"
 
 
 def test_all_actions_of_the_joystick_can_be_asked_for() -> None:

@@ -202,6 +202,8 @@ INF = np.inf
         (VECTOR, Box(0, INF, (2,)), "has unbounded actions"),
         (VECTOR, Box(np.array([0, -INF]), np.ones(2), dtype=np.float64), "unbounded actions"),
         (VECTOR, Box(-1, 1, (0,)), "there is nothing to choose"),
+        (VECTOR, MultiBinary(300), "300 choices, a policy makes at most 256 at once"),
+        (VECTOR, MultiDiscrete([2] * 257), "257 choices, a policy makes at most 256"),
         (VECTOR, Box(0, 3, (2,), np.int32), "supported are Discrete, MultiDiscrete, MultiBinary"),
         (VECTOR, Dict(a=Discrete(2)), "has actions Dict"),
         (VECTOR, Text(5), "has actions Text"),

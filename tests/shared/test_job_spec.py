@@ -99,3 +99,12 @@ def test_only_algorithms_that_learn_off_policy_keep_several_rounds_open() -> Non
     assert JobSpec.model_validate(spec).open_rounds == 4
     for wrong in (0, 9, 2.0, True):
         assert "rounds_in_flight" in _errors({**spec, "rounds_in_flight": wrong})
+
+
+@pytest.mark.parametrize("objective", ["behaviour", "total_loss"])
+def test_a_detector_of_ppos_loss_is_for_ppo(objective: str) -> None:
+    detector = {"objective": objective}
+    assert JobSpec.model_validate({"detector": detector}).detector.objective == objective
+    for algorithm in ("impact", "impala"):
+        told = _errors({"algorithm": algorithm, "detector": detector})[""]
+        assert f"detector.objective ({objective}) is defined for ppo only" in told

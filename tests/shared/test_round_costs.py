@@ -183,3 +183,14 @@ def test_open_rounds_pass_in_the_time_of_one_but_no_faster_than_the_learner(
 ) -> None:
     one = measured(slowest_sample_s=6.0, learner_s=3.0, open_rounds=open_rounds)
     assert serverless_round_s(one, paper_basis()) == seconds
+
+
+@pytest.mark.parametrize(("open_rounds", "seconds"), [(1, 9.0), (2, 4.5), (4, 3.0), (8, 3.0)])
+def test_open_rounds_overlap_on_servers_too_but_share_cores_and_learner(
+    open_rounds: int, seconds: float
+) -> None:
+    share = 1024 / 1769
+    one = measured(count=3, each_s=6.0 / share, learner_s=3.0, open_rounds=open_rounds)
+    assert serverful_round_s(one, paper_basis(), PAPER_SERVERS) == pytest.approx(seconds)
+    many = measured(open_rounds=8, each_s=10.0 / share)
+    assert serverful_round_s(many, paper_basis(), PAPER_SERVERS) == pytest.approx(40.0)

@@ -23,7 +23,7 @@ from services.learner.algorithms.policy_update import PolicyUpdate, StateArrays,
 from services.learner.algorithms.ppo import decayed_learning_rate
 from services.learner.algorithms.replay_buffer import Draw, ReplayBuffer
 from services.learner.algorithms.saved_state import require_same_form, require_same_names
-from services.learner.batch import TrainingBatch
+from services.learner.batch import TrainingBatch, joined
 from services.learner.curvature import measure_curvature
 from services.learner.networks import ActorCritic, PolicyPayload, policy_payload
 from services.learner.normalisation import Normalisation
@@ -83,7 +83,8 @@ class OffPolicyLearner:
         self._policy_version = 0
         self._newest_round = 0
         self._barren_batches = 0
-        self._last_batch: TrainingBatch | None = None
+        self._fresh_batches: list[TrainingBatch] = []
+        self._measured = False
 
     @property
     def network(self) -> ActorCritic:
@@ -146,18 +147,23 @@ class OffPolicyLearner:
             batch = replace(batch, advantage=standardised(batch.advantage))
         stats = self._passes(batch) | _batch_stats(batch) | self._draw_stats(draw)
         stats |= self._objective.after_batch(stats)
-        self._last_batch = batch
+        if draw.use == 1:
+            self._remember(batch)
         return PolicyUpdate(stats=stats)
 
     def curvature(self, rule: DetectorRule) -> Curvature | None:
-        """Measure the surrogate objective at the present policy on the last update's samples.
+        """Measure the surrogate objective at the present policy on the round's samples.
+
+        These are the batches used for the first time since the last measurement, with the
+        advantages they had then; where there are none, those that were measured last.
 
         Returns:
             None when it cannot be measured (see `measure_curvature`) or nothing was updated yet.
         """
-        if self._last_batch is None:
+        if not self._fresh_batches:
             return None
-        return measure_curvature(self._network, self._last_batch, rule=rule)
+        self._measured = True
+        return measure_curvature(self._network, joined(self._fresh_batches), rule=rule)
 
     def state(self) -> tuple[StateArrays, StateScalars]:
         """Return a copy of everything needed to resume exactly: arrays, and JSON scalars."""
@@ -184,7 +190,12 @@ class OffPolicyLearner:
                 view.copy_(torch.from_numpy(np.array(fixed[f"{prefix}.{name}"])))
         self._generator.set_state(torch.from_numpy(np.array(fixed["generator"])))
         self._load_scalars(scalars)
-        self._last_batch = None
+        self._fresh_batches = []
+
+    def _remember(self, batch: TrainingBatch) -> None:
+        if self._measured:
+            self._fresh_batches, self._measured = [], False
+        self._fresh_batches.append(batch)
 
     def _fixed_arrays(self) -> StateArrays:
         """Return the arrays that are there, in one shape, at any time."""

@@ -35,6 +35,7 @@ def build_off_policy_batch(
 
     In the batch, `log_prob` and `outputs` are `policy`'s; `advantage` is rho times V-trace's
     advantage, not standardised; `value_target` is V-trace's, `value` what `critic` says.
+    Every environment's column is a trajectory of its own.
 
     Args:
         fragments: The data.
@@ -78,6 +79,7 @@ def build_off_policy_batch(
         log_prob=log_prob,
         outputs=outputs,
         behaviour_log_prob=behaviour.flatten(),
+        num_trajectories=fragments.num_envs,
     )
 
 

@@ -106,7 +106,7 @@ class ScalingPolicy(Protocol):
 
     @property
     def num_rounds(self) -> int:
-        """How many earlier rounds it wants to see."""
+        """How many earlier rounds it wants to see; if more than one, open ones come on top."""
 
     def decide(self, seen: ScalingInput) -> ScalingDecision:
         """Return the number of actors worth launching."""

@@ -32,7 +32,8 @@ class RewardWindowPolicy:
 
     def decide(self, seen: ScalingInput) -> ScalingDecision:
         """Take a step from the round before."""
-        returns = [r.training_return for r in seen.past if r.training_return is not None]
+        known = [r.training_return for r in seen.past if r.training_return is not None]
+        returns = known[-self._parameters.window :]
         before = seen.past[-1].requested if seen.past else seen.actors.max
         step, why = self._step(returns)
         wanted = seen.actors.clip(before + step)

@@ -57,7 +57,8 @@ class OpenAttempt(Message):
     warm: Count
     """Invocations that found provisioned concurrency ready."""
     cold: Count = 0
-    """Invocations beyond those and beyond any earlier launch of the job: on AWS they start cold."""
+    """Invocations beyond those and beyond environments an earlier launch of the job left idle: on
+    AWS they start cold."""
     deadline_s: NonNegativeFloat | None = None
     """How long its learner waits at most; None in records of earlier versions."""
     open_rounds: PositiveInt = 1
@@ -99,7 +100,7 @@ class JobRecord(Message):
     serverful_wall_s: NonNegativeFloat = 0.0
     """How long the rounds settled so far would have taken on the paper's servers."""
     environments: Count = 0
-    """Most invocations of one launch so far: that many environments are warm."""
+    """Most invocations of the job under way at a time so far: that many environments are warm."""
     final_evaluation: EvaluationResult | None = None
     queued_at: float | None = None
     """When its user last queued it: since then it may wait for a learner."""

@@ -1,5 +1,6 @@
 """The actor against a real cache: what it stores, what it keeps warm, when it refuses."""
 
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -15,7 +16,9 @@ from shared.cache import Arrival, TrajectoryCache
 from shared.contracts import RolloutTask
 from shared.envs import Env, describe, make_environment
 from shared.job_spec import EnvironmentRef
+from shared.spaces import UnsupportedEnvironment
 from shared.trajectory import decode_episode, decode_trajectory
+from tests.functions.actor.conftest import ScriptedEnv
 
 Arrays = dict[str, NDArray[np.generic]]
 MakePolicy = Callable[[int, int], tuple[Arrays, dict[str, str]]]
@@ -170,6 +173,28 @@ def test_environments_are_kept_until_another_kind_is_asked_for(
     assert len(built) == 2
     actor.run(make_task(job_id=job, env_kwargs={"script": "...t"}), cold_start=False)
     assert len(built) == 3
+
+
+def test_kinds_that_only_python_takes_for_the_same_are_built_anew(
+    actor: Actor, job: str, make_task: MakeTask, built: list[Env]
+) -> None:
+    for first_action in (1, True, 1.0):
+        task = make_task(job_id=job, env_kwargs={"first_action": first_action})
+        actor.run(task, cold_start=False)
+    assert len(built) == 3
+
+
+def test_a_constructor_that_hangs_is_ended_and_named(
+    cache: TrajectoryCache, job: str, make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hang(*_: object, **__: object) -> None:
+        threading.Event().wait()
+
+    monkeypatch.setattr(ScriptedEnv, "__init__", hang)
+    actor = Actor(cache, step_timeout_s=0.2)
+    message = "Scripted-v0.*its constructor has not ended for 0.2 s"
+    with pytest.raises(UnsupportedEnvironment, match=message):
+        actor.run(make_task(job_id=job), cold_start=False)
 
 
 def test_environments_are_built_anew_after_a_failure(

@@ -2,19 +2,23 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import PendulumEnv
+from numpy.typing import NDArray
 
 from functions.actor.errors import RolloutError
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from shared.contracts import RolloutTask
 from shared.envs import describe, make_environment
-from shared.policy import NumpyPolicy
+from shared.policy import NumpyPolicy, load_policy
 from shared.trajectory import Trajectory, decode_trajectory, encode_trajectory
 
 MakeTask = Callable[..., RolloutTask]
 LoadPolicy = Callable[[int, int], NumpyPolicy]
+MakePolicy = Callable[[int, int], tuple[dict[str, NDArray[np.generic]], dict[str, str]]]
 
 NUM_STEPS = 12
 SCRIPTS = [
@@ -145,3 +149,33 @@ def test_an_evaluation_drops_what_is_broken_and_plays_another(
     episode = evaluate_episode(task, make_environment(task.env), load_discrete(2, 2))
     assert episode.dropped_episodes == 2
     assert (episode.length, episode.episode_return) == (4, 5 + 6 + 7 + 8)
+
+
+@pytest.mark.parametrize("env_raises", [False, True])
+def test_a_policy_that_has_diverged_is_blamed_and_not_the_environment(
+    env_raises: bool,
+    make_task: MakeTask,
+    continuous_policy: MakePolicy,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arrays, metadata = continuous_policy(3, 1)
+    arrays["policy.0.bias"] = np.full(16, 9, np.float32)  # all hidden units saturate,
+    arrays["policy.1.weight"] = np.full((2, 16), 3e38, np.float32)  # and the mean overflows
+    policy = load_policy(arrays, metadata)
+    step = cast("Any", PendulumEnv.step)
+
+    def strict(self: PendulumEnv, action: Any) -> Any:
+        if not np.isfinite(action).all():
+            raise ValueError("no such torque")
+        return step(self, action)
+
+    if env_raises:
+        monkeypatch.setattr(PendulumEnv, "step", strict)
+    task = make_task("Pendulum-v1", steps=32)
+    env = make_environment(task.env)
+    message = r"Pendulum-v1: action is not finite at step \d+ \(policy diverged\)"
+    with pytest.raises(RolloutError, match=message):
+        sample_fragment(task, [env], policy)
+    with pytest.raises(RolloutError, match=message):
+        evaluate_episode(task, env, policy)
+    env.close()

@@ -1,5 +1,7 @@
 """Seeds of environments and noise, and a fragment's books on episodes."""
 
+from typing import Any
+
 import numpy as np
 
 from functions.actor.fragment import Fragment, env_seed, noise_generator
@@ -45,3 +47,16 @@ def test_an_end_at_the_last_step_resets_nothing() -> None:
         fragment.step([0])
     assert env.num_resets == 1
     np.testing.assert_array_equal(fragment.observation[3], fragment.final_observation)
+
+
+def test_every_reset_is_progress() -> None:
+    seen: list[object] = []
+
+    class Watched(ScriptedEnv):
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            seen.append(fragment.progress)
+            return super().reset(seed=seed, options=options)
+
+    fragment = Fragment(2, [Watched(), Watched(), Watched()])
+    fragment.start(seed=0)
+    assert len(set(seen)) == 3

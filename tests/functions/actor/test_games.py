@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from functions.actor import rollout
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from services.learner.networks import build_network, policy_payload
 from shared.contracts import RolloutTask
@@ -90,3 +91,14 @@ def test_an_evaluation_plays_a_whole_game(envs: list[Env], policy: NumpyPolicy) 
     assert episode.length > 5 * 20
     assert episode.episode_return >= 0
     assert episode.episode_return == int(episode.episode_return)
+
+
+def test_a_game_that_is_cut_counts_with_its_score_so_far(
+    envs: list[Env], policy: NumpyPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluation = task(steps=1).model_copy(update={"mode": "evaluate"})
+    whole = evaluate_episode(evaluation, envs[0], policy)
+    monkeypatch.setattr(rollout, "MAX_EVALUATION_STEPS", whole.length - 1)
+    cut = evaluate_episode(evaluation, envs[0], policy)
+    assert cut.length == whole.length - 1
+    assert cut.episode_return == whole.episode_return > 0  # the last step scores nothing

@@ -147,6 +147,22 @@ def test_packages_of_ones_own_are_imported_once_at_start(tmp_path: Path) -> None
     assert (tmp_path / "imports").read_text() == "x"
 
 
+def test_a_constructor_that_hangs_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "stuck_envs.py").write_text(
+        "import threading, gymnasium\n"
+        "gymnasium.register('Stuck-v0', entry_point=lambda: threading.Event().wait())\n"
+    )
+    (reply,) = _replies(
+        [{"mode": "describe", "env": {"env_id": "Stuck-v0"}}],
+        NITRO_CACHE_URL="redis://127.0.0.1:1",
+        NITRO_ENVIRONMENT_PACKAGES="stuck_envs",
+        NITRO_STEP_TIMEOUT_S="0.2",
+        PYTHONPATH=f"{tmp_path}:{_PROCESS['PYTHONPATH']}",
+    )
+    assert "UnsupportedEnvironment: env_id 'Stuck-v0' cannot be built" in reply["error"]
+    assert "its constructor has not ended for 0.2 s" in reply["error"]
+
+
 @pytest.mark.parametrize(
     ("environment", "message"),
     [

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from services.learner.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
 from services.learner.networks import PolicyPayload
-from shared.contracts import Curvature
+from shared.contracts import Curvature, GradientNoise
 from shared.job_spec import DetectorRule
 from shared.trajectory import Trajectory
 
@@ -82,6 +82,7 @@ class Averaging:
             residual=0.0,
             matvecs=1,
             num_samples=rule.num_samples,
+            gradient_noise=GradientNoise(squared_norm=1.0, variance=2.0 + self.version),
             elapsed_s=0.0,
         )
 

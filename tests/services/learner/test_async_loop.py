@@ -194,7 +194,10 @@ def test_the_newest_curvature_goes_into_the_next_request(rig: Rig) -> None:
     rig.run()
     measured = {line.plan.round: line.curvature for line in rig.lines()}
     for number, request in rig.scaler.asked:
-        assert request.curvature == measured.get(number - 2)
+        curvature = measured.get(number - 2)
+        assert request.curvature == curvature
+        assert request.gradient_noise == (curvature and curvature.gradient_noise)
+    assert any(request.gradient_noise for _, request in rig.scaler.asked)
 
 
 def test_the_lag_counts_the_updates_since_the_actors_policy(rig: Rig) -> None:
@@ -289,24 +292,51 @@ def test_what_comes_after_the_end_of_its_round_is_late(rig: Rig) -> None:
     assert rig.scaler.cache.round_counters(rig.job_id, 0).late == 1
 
 
-def test_one_empty_round_is_passed_over(rig: Rig) -> None:
+def test_empty_rounds_between_others_are_passed_over(rig: Rig) -> None:
     rig.scaler.launch = _failing_in(0, 2)
     algorithm, stop = rig.run()
     assert stop == "max_rounds"
     assert _used(algorithm) == [(n, a) for n, a in _everything() if n in (1, 3)]
 
 
-def test_two_empty_rounds_in_a_row_fail_with_reasons_and_the_job_can_go_on(rig: Rig) -> None:
-    rig.scaler.launch = _failing_in(1, 2)
+def test_more_empty_rounds_in_a_row_than_are_open_fail_with_reasons_and_the_job_can_go_on(
+    rig: Rig,
+) -> None:
+    rig.scaler.launch = _failing_in(1, 2, 3)
     with pytest.raises(RoundLostError) as caught:
         rig.run()
-    for words in ("round 2", "none of 4", "nor did any in the round before", "crashed"):
+    for words in ("round 3", "none of 4", "nor did any in the 2 rounds before", "crashed"):
         assert words in str(caught.value)
     rig.scaler.launch = deliver_all
     rig.scaler.plan_afresh()
     algorithm, stop = rig.run()
     assert stop == "max_rounds"
-    assert _used(algorithm) == [(n, a) for n, a in _everything() if n != 1]
+    assert _used(algorithm) == [(n, a) for n, a in _everything() if n in (0, 3)]
+
+
+def test_as_many_empty_rounds_in_a_row_as_are_open_are_passed_over(rig: Rig) -> None:
+    rig.scaler.launch = _failing_in(0, 1)
+    algorithm, stop = rig.run()
+    assert stop == "max_rounds"
+    assert _used(algorithm) == [(n, a) for n, a in _everything() if n in (2, 3)]
+
+
+def test_a_policy_that_was_removed_is_published_again_for_the_next_round(
+    rig: Rig, cache: TrajectoryCache
+) -> None:
+    def remove(_scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+        # No update follows an empty round, so the next one is opened with this version again.
+        cache.forget_job(made.job_id, rounds=(), policy_versions=(made.policy_version,))
+        _failing_in(0, 1)(rig.scaler, made, request)
+
+    found: list[bool] = []
+
+    def published(_: int, request: RoundRequest) -> None:
+        found.append(cache.fetch_policy(rig.job_id, request.policy_version) is not None)
+
+    rig.scaler.launch, rig.scaler.on_asked = remove, published
+    rig.run()
+    assert found == [True] * (_ROUNDS + 2)
 
 
 def test_a_stop_ends_open_rounds_with_what_there_is(rig: Rig) -> None:
@@ -442,7 +472,10 @@ def test_a_resumed_learner_republishes_policies_and_uses_nothing_twice(
     else:
         for number, version in ((1, 0), (2, saved.policy_version)):
             deliver(cache, rig.job_id, 3, round_index=number, policy_version=version)
+    asked_before = len(rig.scaler.asked)
     algorithm, stop = rig.run()
+    again = [(n, request.curvature) for n, request in rig.scaler.asked[asked_before:][:2]]
+    assert again == [(1, None), (2, saved.curvature)], "one measurement is told of once"
     assert stop == "max_rounds"
     assert _used(algorithm) == _everything()
     results = [line.result for line in rig.lines() if line.result is not None]

@@ -8,7 +8,14 @@ import pytest
 from shared.cache import TrajectoryCache
 from shared.contracts import EvaluationResult, RoundPlan
 from shared.problem import Problem
-from tests.services.scaler.lambda_endpoint import Behaviour, Reply, Task, healthy, report
+from tests.services.scaler.lambda_endpoint import (
+    Behaviour,
+    LambdaEndpoint,
+    Reply,
+    Task,
+    healthy,
+    report,
+)
 from tests.services.scaler.running import Scaler, StartScaler, curvature, result
 
 ASYNC = {
@@ -189,8 +196,75 @@ def test_open_rounds_count_against_the_jobs_share_of_the_concurrency(scaler: Sca
     plans = [scaler.round(lease, 0), scaler.round(lease, 1)]
     gate.set()
     scaler.landed(job.job_id)
-    assert [(plan.requested, plan.num_actors) for plan in plans] == [(4, 4), (4, 2)]
-    assert "cut to 2 of 6 shared by 1 jobs, 4 in flight" in plans[1].reason
+    assert [(plan.requested, plan.num_actors) for plan in plans] == [(4, 3), (4, 3)]
+    assert "cut to 3 of 6 shared by 1 jobs, 3 in flight, 2 rounds open" in plans[1].reason
+
+
+def test_environments_of_rounds_under_way_are_not_free_for_the_next(scaler: Scaler) -> None:
+    gate = threading.Event()
+    scaler.lambdas.behave = held_back(gate)
+    job = scaler.submit(**{**ASYNC, "rounds_in_flight": 3, "evaluation": {"every_rounds": 0}})
+    lease = scaler.lease()
+    for index in range(2):
+        scaler.round(lease, index)
+    gate.set()
+    scaler.landed(job.job_id)
+    scaler.round(lease, 2)
+    scaler.landed(job.job_id)
+    record = scaler.parts.store.job(job.job_id)
+    assert record is not None
+    assert [attempt.cold for attempt in record.open_attempts] == [4, 4, 0]
+    assert record.environments == 8
+
+
+def test_a_provisioned_environment_serves_one_open_round_at_a_time(
+    start_scaler: StartScaler, lambdas: LambdaEndpoint
+) -> None:
+    gate = threading.Event()
+    lambdas.behave = held_back(gate)
+    with start_scaler(provisioned_concurrency=6) as scaler:
+        spec = {**ASYNC, "actors": {"min": 2, "max": 6}, "evaluation": {"every_rounds": 0}}
+        job = scaler.submit(**spec, scaling={"policy": "fixed", "num_actors": 4})
+        lease = scaler.lease()
+        with lambdas.changed:
+            assert lambdas.changed.wait_for(lambda: lambdas.provisioned == 6, 10)
+            looks = lambdas.provisioned_reads
+        for look in (1, 2):  # once the second has begun, the first has told
+            scaler.parts.capacity.reconcile()
+            lambdas.wait_seen(provisioned_reads=looks + look)
+        assert scaler.parts.capacity.ready == 6
+        for index in range(2):
+            scaler.round(lease, index)
+        gate.set()
+        scaler.landed(job.job_id)
+        record = scaler.parts.store.job(job.job_id)
+    assert record is not None
+    assert [(a.warm, a.cold) for a in record.open_attempts] == [(4, 0), (2, 2)]
+
+
+@pytest.mark.parametrize(("max_rounds", "open_rounds"), [(1, 1), (2, 2), (9, 3)])
+def test_a_short_job_has_no_more_rounds_open_than_it_has_rounds(
+    scaler: Scaler, max_rounds: int, open_rounds: int
+) -> None:
+    job = scaler.submit(**{**ASYNC, "rounds_in_flight": 3}, stop={"max_rounds": max_rounds})
+    scaler.round(scaler.lease(), 0)
+    scaler.landed(job.job_id)
+    record = scaler.parts.store.job(job.job_id)
+    assert record is not None
+    assert [attempt.open_rounds for attempt in record.open_attempts] == [open_rounds]
+    told = any("rounds are open at a time" in t for t in scaler.cost(job.job_id).assumptions)
+    assert told is (open_rounds > 1)
+
+
+def test_a_limit_below_the_fewest_actors_of_all_open_rounds_is_refused(scaler: Scaler) -> None:
+    scaler.lambdas.concurrency_limit = 5
+    spec = {**ASYNC, "rounds_in_flight": 3}
+    refused = scaler.http.post("/v1/jobs", json=spec)
+    assert refused.status_code == 422
+    (error,) = Problem.model_validate_json(refused.content).errors
+    assert error.field == "rounds_in_flight"
+    assert "3 open rounds of at least 2 actors exceed the account's limit of 5" in error.message
+    assert scaler.http.post("/v1/jobs", json=ASYNC).is_success
 
 
 def test_the_budget_counts_every_open_round(scaler: Scaler) -> None:

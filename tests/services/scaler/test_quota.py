@@ -58,3 +58,20 @@ def test_the_limit_is_remembered_and_survives_an_api_that_is_away() -> None:
 def test_open_rounds_count_against_the_share(own: int, expected: int) -> None:
     got = granted(64, limit=100, running_jobs=1, others_in_flight=0, own_in_flight=own)
     assert got == expected
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(128, [64, 64]), (64, [32, 32]), (1, [1, 1])])
+def test_open_rounds_share_evenly(limit: int, expected: list[int]) -> None:
+    got: list[int] = []
+    for _ in expected:
+        got.append(
+            granted(
+                64,
+                limit=limit,
+                running_jobs=1,
+                others_in_flight=0,
+                own_in_flight=sum(got),
+                open_rounds=len(expected),
+            )
+        )
+    assert got == expected

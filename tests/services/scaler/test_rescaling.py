@@ -5,10 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.scaler.rescaling import switched
+from shared.environment_spec import DiscreteActionSpec, EnvironmentSpec, ObservationSpec
 from shared.jobs import Job
 from shared.problem import Problem
 from shared.scaling_spec import FixedScaling, Policy
-from tests.services.scaler.lambda_endpoint import HOPPER
+from tests.services.scaler.lambda_endpoint import HOPPER, Reply, healthy
 from tests.services.scaler.running import Scaler, curvature, result
 from tests.services.scaler.scaling.seen import biased_agent
 
@@ -88,6 +89,47 @@ def test_a_stopped_job_goes_on_by_another_policy(scaler: Scaler) -> None:
     scaler.landed(job.job_id)
 
 
+def test_a_change_of_a_stopped_job_holds_for_all_rounds_that_only_ended_it(scaler: Scaler) -> None:
+    overlap = {"algorithm": "impala", "rounds_in_flight": 3}
+    job = scaler.submit(**SMALL, **overlap)
+    lease = scaler.lease()
+    for index in range(3):
+        scaler.round(lease, index)
+        scaler.landed(job.job_id)
+    scaler.http.post(f"/v1/jobs/{job.job_id}/stop")
+    for index in range(3, 6):
+        assert scaler.round(lease, index, previous=result(index - 3)).stop == "user"
+    scaler.finish(lease, status="stopped", stop_reason="user")
+    assert switch(scaler, job.job_id, policy="fixed", num_actors=4).switches[0].round == 3
+
+
+def test_kungfu_is_refused_for_images(scaler: Scaler) -> None:
+    images = EnvironmentSpec(
+        env_id="Hopper-v5",
+        observation=ObservationSpec(shape=(4, 84, 84), dtype="uint8", frame_stack=4),
+        action=DiscreteActionSpec(n=6),
+        max_episode_steps=None,
+        versions={},
+    )
+    scaler.lambdas.behave = lambda t, n: (
+        Reply(body=images.model_dump(mode="json")) if t["mode"] == "describe" else healthy(t, n)
+    )
+    wrong = {"scaling": {"policy": "kungfu"}, "detector": {"objective": "total_loss"}}
+    quiet = {**SMALL, "preset": "standard"}
+    refused = scaler.http.post("/v1/jobs", json={**quiet, **wrong})
+    assert refused.status_code == 422
+    told = {e.field: e.message for e in Problem.model_validate_json(refused.content).errors}
+    assert told.keys() == {"scaling.policy", "detector.objective"}
+    assert "not measured for convolutional networks" in told["scaling.policy"]
+    assert "dense networks only" in told["detector.objective"]
+    job = scaler.submit(**quiet)
+    later = scaler.http.post(
+        f"/v1/jobs/{job.job_id}/scaling", json={"scaling": {"policy": "kungfu"}}
+    )
+    assert later.status_code == 422
+    assert "gradient noise" in later.text
+
+
 @pytest.mark.parametrize(
     ("scaling", "field"),
     [
@@ -120,22 +162,32 @@ def test_only_a_job_with_rounds_ahead_of_it_can_be_changed(scaler: Scaler) -> No
     assert "no next round" in Problem.model_validate_json(refused.content).detail
 
 
-def test_a_policy_brings_its_weights_and_not_too_many_of_them(scaler: Scaler) -> None:
-    job = scaler.submit(**SMALL)
+@pytest.mark.parametrize(("at_first", "accepted"), [("nitro", 2), ("minionsrl", 1)])
+def test_a_policy_brings_its_weights_and_not_too_many_of_them(
+    scaler: Scaler, at_first: str, accepted: int
+) -> None:
+    scaling: dict[str, object] = {"policy": at_first}
+    if at_first == "minionsrl":
+        scaling["agent"] = _large_agent(999)
+    job = scaler.submit(**SMALL, scaling=scaling)
     lease = scaler.lease()
     # As large as the published network's: three of them are more than a job's record may hold.
     statuses = []
     for index in range(4):
-        agent = biased_agent(*(0.123456 + i * 1e-6 for i in range(1000 - index))).model_dump()
-        agent["layers"][0]["weights"] = [[0.123456] * 8] * (1000 - index)
         response = scaler.http.post(
             f"/v1/jobs/{job.job_id}/scaling",
-            json={"scaling": {"policy": "minionsrl", "agent": agent}},
+            json={"scaling": {"policy": "minionsrl", "agent": _large_agent(998 - index)}},
         )
         statuses.append(response.status_code)
         scaler.round(lease, index, previous=result(index - 1) if index else None)
         scaler.landed(job.job_id)
-    assert statuses == [202, 202, 409, 409]
+    assert statuses == [202] * accepted + [409] * (4 - accepted)
+
+
+def _large_agent(num_choices: int) -> dict[str, object]:
+    agent = biased_agent(*(0.123456 + i * 1e-6 for i in range(num_choices))).model_dump()
+    agent["layers"][0]["weights"] = [[0.123456] * 8] * num_choices
+    return agent
 
 
 COUNTS = st.integers(1, 3).map(lambda n: FixedScaling(policy="fixed", num_actors=n))

@@ -62,6 +62,22 @@ def test_reward_window_sees_returns_up_to_the_round_just_ended(scaler: Scaler) -
     assert counts == [16, 16, 12, 16, 16]
 
 
+def test_reward_window_moves_although_the_newest_rounds_are_open(scaler: Scaler) -> None:
+    scaling = {"policy": "reward_window", "window": 2, "step": 4, "flat": 0.1}
+    overlap = {"algorithm": "impala", "rounds_in_flight": 3}
+    job = scaler.submit(**QUIET, **overlap, actors={"min": 2, "max": 16}, scaling=scaling)
+    lease = scaler.lease()
+    counts = []
+    for index, value in enumerate((None, None, None, 100.0, 100.0, 200.0, 200.0)):
+        previous = None
+        if value is not None:
+            previous = result(index - 3, episode_returns=(value, value))
+        counts.append(scaler.round(lease, index, previous=previous).num_actors)
+        scaler.landed(job.job_id)
+    # Nothing known, thrice; one return; flat; rising; flat, whatever came before the window.
+    assert counts == [16, 16, 16, 16, 12, 16, 12]
+
+
 def test_the_agents_states_and_draws_can_be_read_back_from_the_rounds(scaler: Scaler) -> None:
     agent = biased_agent(*(0.1 * n for n in range(6)))
     # Weights that make every number of the state count.

@@ -203,7 +203,7 @@ def test_the_step_size_follows_the_newest_round() -> None:
 
 
 @pytest.mark.parametrize("hyperparameters", [IMPACT, IMPALA_STANDARD])
-def test_curvature_is_measured_on_the_last_batch_and_changes_nothing(
+def test_curvature_can_be_measured_after_an_update_and_changes_nothing(
     hyperparameters: OffPolicyHyperparameters,
 ) -> None:
     made = learner(CONTINUOUS, hyperparameters)
@@ -215,9 +215,28 @@ def test_curvature_is_measured_on_the_last_batch_and_changes_nothing(
     assert measured is not None
     assert measured.num_samples == 64
     assert measured.lambda_min < measured.lambda_max
+    assert measured.gradient_noise is not None
     again = learner(CONTINUOUS, hyperparameters)
     again.load_state(*state)
     assert_same_state(made, again)
+
+
+def test_curvature_is_of_all_that_was_new_since_the_last_one() -> None:
+    made, all_of_them = learner(CONTINUOUS, IMPACT), DetectorRule(num_samples=100_000)
+    for index, num_actors in enumerate((4, 2)):
+        trajectories = round_of(made, CONTINUOUS, index, num_actors=num_actors)
+        made.add(trajectories)
+        made.flush()
+        updates = 0
+        while made.has_fresh:
+            made.update()
+            updates += 1
+        made.update()  # a replay adds nothing
+        assert updates == num_actors // 2
+        for _ in range(2):
+            measured = made.curvature(all_of_them)
+            assert measured is not None
+            assert measured.num_samples == sum(t.num_steps for t in trajectories)
 
 
 def test_batches_of_whole_trajectories_may_hold_several_environments() -> None:

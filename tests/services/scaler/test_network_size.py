@@ -1,0 +1,53 @@
+"""Networks that cannot be, and policies that no actor would load."""
+
+import numpy as np
+import pytest
+
+from services.learner.networks import build_network, policy_payload
+from services.scaler.network_size import network_errors, network_weights
+from shared import codec
+from shared.contracts import MAX_POLICY_BYTES
+from shared.environment_spec import DiscreteActionSpec, EnvironmentSpec, ObservationSpec
+from shared.job_spec import JobSpec
+from shared.ppo_hyperparameters import PAPER
+
+SPEC = JobSpec.model_validate({"env_id": "Mine-v0", "preset": "paper"})
+
+
+def environment(shape: tuple[int, ...], *, n: int = 2) -> EnvironmentSpec:
+    return EnvironmentSpec(
+        env_id="Mine-v0",
+        observation=ObservationSpec(shape=shape, dtype="uint8" if len(shape) == 3 else "float32"),
+        action=DiscreteActionSpec(n=n),
+        max_episode_steps=None,
+        versions={},
+    )
+
+
+def test_the_largest_policy_that_is_admitted_can_be_loaded() -> None:
+    per_input = network_weights(SPEC, environment((2,))) - network_weights(SPEC, environment((1,)))
+    most = MAX_POLICY_BYTES // 4 // (per_input + 2)
+    while network_errors(SPEC, environment((most,))):
+        most -= 1
+    arrays, metadata = policy_payload(build_network(environment((most,)), PAPER, seed=0))
+    assert MAX_POLICY_BYTES * 0.98 < len(codec.encode_raw(arrays, metadata)) <= MAX_POLICY_BYTES
+    counted = network_weights(SPEC, environment((most,)))
+    assert sum(int(np.size(array)) for array in arrays.values()) == counted
+
+
+@pytest.mark.parametrize(
+    ("shape", "n", "field", "message"),
+    [
+        ((2**20,), 2, "hyperparameters.hidden_sizes", "actors load 64 MB; lower them"),
+        ((3, 84, 84), 100_000, "env_id", "use smaller images or fewer actions"),
+        ((40, 3, 60), 2, "env_id", "env_id 'Mine-v0': "),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    shape: tuple[int, ...], n: int, field: str, message: str
+) -> None:
+    (error,) = network_errors(
+        SPEC.model_copy(update={"preset": "standard"}), environment(shape, n=n)
+    )
+    assert error.field == field
+    assert message in error.message
