@@ -23,6 +23,15 @@ Env = Annotated[
     str | None,
     typer.Argument(help="Gymnasium environment; default: Hopper-v5.", show_default=False),
 ]
+Algorithm = Annotated[
+    str | None,
+    typer.Option(
+        "--algorithm",
+        metavar="ppo|impact|impala",
+        help="What learns; rounds of the last two overlap.",
+        rich_help_panel=_JOB,
+    ),
+]
 PresetName = Annotated[
     str | None,
     typer.Option(
@@ -133,6 +142,7 @@ EXAMPLES = examples(
     "nitro train --scaling kungfu --set scaling.smoothing=0.6",
     "nitro train --scaling schedule:hopper-v5-3f2a --seed 2",
     "nitro train Hopper-v4 --preset standard --scaling fixed:2 --steps-per-actor 1024 --rounds 488",
+    "nitro train Hopper-v4 --algorithm impact",
     "nitro train --spec job.yaml --rounds 5 --json",
     "nitro train --resume hopper-v5-3f2a --rounds 100",
 )
@@ -142,6 +152,7 @@ EXAMPLES = examples(
 def train(
     env: Env = None,
     *,
+    algorithm: Algorithm = None,
     preset: PresetName = None,
     rounds: Rounds = None,
     seed: Seed = None,
@@ -174,6 +185,7 @@ def train(
     choices = Choices(
         fields={
             "env_id": env,
+            "algorithm": algorithm,
             "preset": preset,
             "seed": seed,
             "actors": parse_actors(actors) if actors else None,

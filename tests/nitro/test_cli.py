@@ -71,6 +71,14 @@ def test_a_preset_is_chosen_by_option() -> None:
     assert job["hyperparameters"]["observation_normalisation"] is True
 
 
+def test_an_algorithm_is_chosen_by_option_and_an_unknown_one_is_refused_by_name() -> None:
+    job = json.loads(nitro("train", "Hopper-v4", "--algorithm", "impact", "--dry-run").stdout)
+    assert job["algorithm"] == "impact"
+    refused = nitro("train", "Hopper-v4", "--algorithm", "trpo", "--dry-run")
+    assert refused.exit_code != 0
+    assert "algorithm" in refused.stderr
+
+
 def test_a_dry_run_prints_the_job_and_starts_nothing(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     result = nitro(
