@@ -21,11 +21,12 @@ from services.scaler.decision import (
 )
 from services.scaler.launches import Launches, LaunchOrder, NoticeBoard
 from services.scaler.leases import held_lease
-from services.scaler.ledger import NOTHING_LAUNCHED, Clock, worst_outcome
+from services.scaler.ledger import Clock, worst_outcome
 from services.scaler.metrics import Metrics
 from services.scaler.problem import not_found
 from services.scaler.progress import advanced
 from services.scaler.quota import ConcurrencyQuota
+from services.scaler.reservation import reserved
 from services.scaler.rewinding import rewound
 from services.scaler.round_order import place
 from services.scaler.round_record import (
@@ -45,7 +46,6 @@ from services.scaler.store.base import (
     Change,
     JobRecord,
     LaunchOutcome,
-    OpenAttempt,
     PlannedAttempt,
     RoundEntry,
     Store,
@@ -198,8 +198,8 @@ class RoundDesk:
             samples=sample_indices(plan, request),
             evaluations=() if reopened and not plan.stop else tuple(range(plan.num_evaluations)),
         )
-        busy = situation.concurrency.own_in_flight
-        record = self._reserved(record, order, decision, now, busy=busy)
+        busy, ready = situation.concurrency.own_in_flight, self._parts.warm()
+        record = reserved(record, order, decision, now, busy=busy, ready=ready)
         planned = PlannedAttempt(plan=plan, lease_id=request.lease_id, planned_at=now)
         entry = round_entry(reopened, planned, decision)
         entries = (entry,) if ended is None else (with_result(ended, request.previous), entry)
@@ -284,43 +284,6 @@ class RoundDesk:
             history=scaling_history(self._store, job, seen, request),
             ended=seen.stop,
             awaits_others=seen.num_stops < seen.open_rounds - 1,
-        )
-
-    def _reserved(
-        self,
-        record: JobRecord,
-        order: LaunchOrder,
-        decision: Decision,
-        now: float,
-        *,
-        busy: int,
-    ) -> JobRecord:
-        """Set money aside; the job's other open rounds keep `busy` environments to themselves."""
-        started = now if record.wall_started_at is None else record.wall_started_at
-        updated = {"reported_lines": record.num_lines, "wall_started_at": started}
-        if decision.awaits_others:
-            # Nothing is launched, and the time until the next request is that of an open round.
-            return record.model_copy(update=updated)
-        warm = min(max(0, self._parts.warm() - busy), order.size)
-        spec = record.job.spec
-        attempt = OpenAttempt(
-            round=order.plan.round,
-            attempt=order.plan.attempt,
-            lease_id=order.lease_id,
-            num_invocations=order.size,
-            reserved_usd=decision.reserve_usd,
-            warm=warm,
-            cold=max(0, order.size - max(warm, record.environments - busy)),
-            deadline_s=decision.deadline_s,
-            open_rounds=1 if decision.stop else min(spec.open_rounds, spec.stop.max_rounds),
-            outcome=None if order.size else NOTHING_LAUNCHED,
-        )
-        return record.model_copy(
-            update={
-                **updated,
-                "open_attempts": (*record.open_attempts, attempt),
-                "environments": max(record.environments, busy + order.size),
-            }
         )
 
     def _observe(self, answer: Answer, elapsed_s: float) -> None:
