@@ -109,18 +109,22 @@ def follow(
         ApiUnreachableError: The API did not answer for `patience_s`.
     """
     feed = RoundFeed(client, job_id)
-    answered_at = monotonic()
+    # Counted from the first failure, not the last answer: a computer that slept in between has not
+    # asked for longer, and finds its connections dead when it wakes.
+    failing_since: float | None = None
     while True:
         check()
         try:
             job = client.get(job_id)  # before the rounds, so that a finished job's are complete
             snapshot = Snapshot(job, feed.fetch())
-            answered_at = monotonic()
+        except ApiUnreachableError:
+            failing_since = monotonic() if failing_since is None else failing_since
+            if monotonic() - failing_since > patience_s:
+                raise
+        else:
+            failing_since = None
             yield snapshot
             if job.status in FINISHED:
                 return
-        except ApiUnreachableError:
-            if monotonic() - answered_at > patience_s:
-                raise
         if wake.wait(every_s):
             wake.clear()

@@ -10,6 +10,7 @@ from nitro.errors import EXIT_FAILED, EXIT_USAGE
 from nitro.follow import RoundFeed, Snapshot, follow
 from nitro.local import LocalSystem
 from shared.job_spec import JobSpec
+from shared.jobs import Job
 from shared.problem import FieldError, Problem
 
 
@@ -139,3 +140,26 @@ def test_problems_are_lines_per_field_or_their_detail() -> None:
 def test_following_ends_when_the_api_stays_away() -> None:
     with NitroClient("http://127.0.0.1:1", "t") as lost, pytest.raises(ApiUnreachableError):
         list(follow(lost, "job", wake=Event(), check=lambda: None, every_s=0.01, patience_s=0.0))
+
+
+def test_following_goes_on_after_a_pause_longer_than_its_patience(
+    system: LocalSystem, tiny_job: JobSpec
+) -> None:
+    class SleepsOnce(NitroClient):
+        """Stands still for longer than `patience_s`, and then finds its connection dead."""
+
+        slept = False
+
+        def get(self, job_id: str) -> Job:
+            if not self.slept:
+                self.slept = True
+                Event().wait(0.1)
+                raise ApiUnreachableError("connection reset by peer")
+            return super().get(job_id)
+
+    with SleepsOnce(system.api_url, system.token) as client:
+        job_id = client.submit(tiny_job).job_id
+        looks = follow(
+            client, job_id, wake=Event(), check=system.check, every_s=0.05, patience_s=0.08
+        )
+        assert [*looks][-1].job.status == "succeeded"
