@@ -137,7 +137,9 @@ class AsyncLoop:
             self._leave_if_must()
             self._learn(oldest)
         oldest.collector.look_again()
-        self._add(timeout_s=0.0)
+        # Not the younger rounds': what came of them is learned from once the next round is open,
+        # or actors would stand idle meanwhile and all open rounds would fall into step.
+        algorithm.add(oldest.fresh())
         algorithm.flush()
         while algorithm.has_fresh:
             self._leave_if_must()

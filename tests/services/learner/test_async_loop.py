@@ -234,6 +234,18 @@ def test_a_straggler_holds_up_neither_updates_nor_the_next_round(rig: Rig) -> No
     assert _used(algorithm) == _everything()
 
 
+def test_the_next_round_is_asked_for_before_younger_ones_are_learned_from(rig: Rig) -> None:
+    asked_at: dict[int, int] = {}
+
+    def on_update(algorithm: Averaging) -> None:
+        for number, _, _ in algorithm.used:
+            asked_at.setdefault(number, len(rig.scaler.asked))
+
+    rig.on_update = on_update
+    rig.run()  # every round's trajectories are there before the learner looks
+    assert asked_at == {number: number + 2 for number in range(_ROUNDS)}
+
+
 def test_it_replays_while_nothing_arrives(rig: Rig) -> None:
     late: list[RoundPlan] = []
 
@@ -433,17 +445,22 @@ def test_a_death_at_any_moment_costs_no_trajectory_and_uses_none_twice(
 
 
 def _leave_in_round_2(rig: Rig) -> RunState:
-    """Train until round 2 is learned from, while an actor of rounds 1 and 2 is missing."""
+    """Train until round 2 is learned from, while an actor of rounds 1 and 2 is missing.
+
+    Round 0 ends after most of round 1 was learned from.
+    """
+    late: list[RoundPlan] = []
 
     def on_update(algorithm: Averaging) -> None:
+        if late and any(number == 1 for number, _, _ in algorithm.used):
+            _deliver(rig.scaler, late.pop(), 3)
         if any(number == 2 for number, _, _ in algorithm.used):
             rig.shutdown.set()
 
     def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
         if made.round == 0:
-            deliver_all(scaler, made, request)
-        else:
-            _deliver(scaler, made, 0, 1, 2)
+            late.append(made)
+        _deliver(scaler, made, 0, 1, 2)
 
     rig.scaler.launch, rig.on_update = launch, on_update
     with pytest.raises(LeftEarly):
