@@ -4,8 +4,13 @@ import math
 
 import torch
 from torch import Tensor
+from torch.optim.adam import adam
 
 from services.learner.networks import ActorCritic
+
+
+_BETA1, _BETA2 = 0.9, 0.999
+"""Decay of the moments, as everybody has them."""
 
 
 class FlatAdam:
@@ -34,16 +39,15 @@ class FlatAdam:
         parameters = network.flat
         self.gradient = network.new_gradient()
         """Where `step` looks for the gradient: the network's way back writes it here."""
-        parameters.grad = self.gradient.flat
+        self._parameters = parameters
         self._norm_max = gradient_norm_max
-        self._adam = torch.optim.Adam([parameters], lr=learning_rate, eps=epsilon, fused=True)
-        # Made here rather than at the first step, so that the state has one form at any time.
+        self._learning_rate = learning_rate
+        self._epsilon = epsilon
         self._moments = {
             "step": torch.zeros((), device=parameters.device),
             "exp_avg": torch.zeros_like(parameters),
             "exp_avg_sq": torch.zeros_like(parameters),
         }
-        self._adam.state[parameters] = self._moments
 
     @property
     def flats(self) -> dict[str, Tensor]:
@@ -61,7 +65,7 @@ class FlatAdam:
 
     def set_learning_rate(self, learning_rate: float) -> None:
         """Take the coming steps with another step size."""
-        self._adam.param_groups[0]["lr"] = learning_rate
+        self._learning_rate = learning_rate
 
     def step(self, stats: Tensor) -> list[float] | None:
         """Take one step along `gradient`.
@@ -78,5 +82,24 @@ class FlatAdam:
             return None
         if 0.0 < self._norm_max < length:
             self.gradient.flat.mul_(self._norm_max / length)
-        self._adam.step()
+        self._take_step()
         return [*values, length]
+
+    def _take_step(self) -> None:
+        # The function behind `torch.optim.Adam`: the class takes longer than the arithmetic.
+        adam(
+            [self._parameters],
+            [self.gradient.flat],
+            [self._moments["exp_avg"]],
+            [self._moments["exp_avg_sq"]],
+            [],
+            [self._moments["step"]],
+            fused=True,
+            amsgrad=False,
+            beta1=_BETA1,
+            beta2=_BETA2,
+            lr=self._learning_rate,
+            weight_decay=0.0,
+            eps=self._epsilon,
+            maximize=False,
+        )
