@@ -93,6 +93,7 @@ class ActorCritic(nn.Module):
             view.copy_(parameter.data)
             parameter.data = view
         self.flat = flat
+        self._free_log_std = self.views_of(flat).get("log_std")
 
     def views_of(self, flat: Tensor) -> dict[str, Tensor]:
         """Return `flat` # [P] as one tensor per parameter, by the parameters' names."""
@@ -105,10 +106,9 @@ class ActorCritic(nn.Module):
 
     def with_log_std(self, raw: Tensor) -> Tensor:
         """Append the free log-standard deviations, if there are any, to the last layer's output."""
-        if self.log_std is None:
+        if self._free_log_std is None:
             return raw
-        log_std = self.log_std.detach().expand(raw.shape[0], -1)
-        return torch.cat((raw, log_std), dim=1)
+        return torch.cat((raw, self._free_log_std.expand(raw.shape[0], -1)), dim=1)
 
 
 def _padded(size: int) -> int:

@@ -64,12 +64,12 @@ def standardised(advantage: Tensor) -> Tensor:
 
 
 def standardised_minibatch(advantage: Tensor) -> Tensor:
-    """Return `advantage` # [n] with mean 0 and sample standard deviation 1.
+    """Return `advantage` # [..., n] with mean 0 and sample standard deviation 1 over each row.
 
     CleanRL's form: the deviation has n - 1 below it (n where that is 0) and 1e-8 beside it.
     """
-    correction = min(1, advantage.numel() - 1)
-    deviation, mean = torch.std_mean(advantage, correction=correction)
+    correction = min(1, advantage.shape[-1] - 1)
+    deviation, mean = torch.std_mean(advantage, dim=-1, correction=correction, keepdim=True)
     return (advantage - mean).div_(deviation.add_(1e-8))
 
 

@@ -10,7 +10,7 @@ Legend: N samples; A action dimensions; D outputs.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -31,7 +31,8 @@ class PolicyTerms:
     log_prob: Tensor  # [N], log pi(a|s)
     score: Tensor  # [N, D], derivative of log_prob
     kl: Tensor  # [N], KL(old || new)
-    kl_gradient: Tensor  # [N, D]
+    entropy: Tensor  # [N]
+    kl_gradient: Callable[[], Tensor]  # [N, D]; computed on request, most losses never ask
 
 
 class Distribution(Protocol):
@@ -59,7 +60,7 @@ class Distribution(Protocol):
         ...
 
     def terms(self, old: Tensor, new: Tensor, action: Tensor) -> PolicyTerms:
-        """Return log-probability and KL of the new outputs with their derivatives."""
+        """Return log-probability, KL and entropy of the new outputs, the first two with slopes."""
         ...
 
     def score_derivative(self, outputs: Tensor, action: Tensor, tangent: Tensor) -> Tensor:
@@ -98,21 +99,26 @@ class Gaussian:
         return (shift + 0.5 * (torch.exp(-2.0 * shift) + distance * distance - 1.0)).sum(1)
 
     def terms(self, old: Tensor, new: Tensor, action: Tensor) -> PolicyTerms:
-        """Return log-probability and KL of the new outputs with their derivatives."""
+        """Return log-probability, KL and entropy of the new outputs, the first two with slopes."""
+        size = action.shape[1]
         old_mean, old_log_std = old.chunk(2, dim=1)
         mean, log_std = new.chunk(2, dim=1)
-        inverse_std = torch.exp(-log_std)
-        z = (action - mean) * inverse_std
+        log_precision = -log_std
+        log_precisions = log_precision.sum(1)
+        inverse_std = torch.exp(log_precision)
+        z = (action - mean).mul_(inverse_std)
         z2 = z * z
-        shift = log_std - old_log_std
-        distance = (mean - old_mean) * inverse_std
-        spread = torch.exp(-2.0 * shift).addcmul_(distance, distance)
-        log_prob = -z2.mul(0.5).add_(log_std).sum(1)
+        distance = (mean - old_mean).mul_(inverse_std)
+        log_ratio = log_precision.add_(old_log_std)  # of the old deviation to the new
+        ratio = torch.exp(log_ratio)
+        spread = (ratio * ratio).addcmul_(distance, distance)
+        log_prob = torch.sub(log_precisions, z2.sum(1), alpha=0.5)
         return PolicyTerms(
-            log_prob=log_prob.sub_(_HALF_LOG_TWO_PI * action.shape[1]),
-            score=torch.cat((z * inverse_std, z2 - 1.0), dim=1),
-            kl=spread.sub(1.0).mul_(0.5).add_(shift).sum(1),
-            kl_gradient=torch.cat((distance * inverse_std, 1.0 - spread), dim=1),
+            log_prob=log_prob.sub_(_HALF_LOG_TWO_PI * size),
+            score=torch.cat((z.mul_(inverse_std), z2.sub_(1.0)), dim=1),
+            kl=torch.sub(spread, log_ratio, alpha=2.0).sum(1).sub_(size).mul_(0.5),
+            entropy=torch.rsub(log_precisions, (0.5 + _HALF_LOG_TWO_PI) * size),
+            kl_gradient=lambda: torch.cat((distance * inverse_std, 1.0 - spread), dim=1),
         )
 
     def score_derivative(self, outputs: Tensor, action: Tensor, tangent: Tensor) -> Tensor:
@@ -159,7 +165,7 @@ class Categorical:
         return (old_log_p.exp() * (old_log_p - torch.log_softmax(new, dim=1))).sum(1)
 
     def terms(self, old: Tensor, new: Tensor, action: Tensor) -> PolicyTerms:
-        """Return log-probability and KL of the new outputs with their derivatives."""
+        """Return log-probability, KL and entropy of the new outputs, the first two with slopes."""
         old_log_p = torch.log_softmax(old, dim=1)
         log_p = torch.log_softmax(new, dim=1)
         old_p, p = old_log_p.exp(), log_p.exp()
@@ -168,7 +174,8 @@ class Categorical:
             log_prob=log_p.gather(1, index).squeeze(1),
             score=(-p).scatter_add_(1, index, torch.ones_like(p[:, :1])),
             kl=(old_p * (old_log_p - log_p)).sum(1),
-            kl_gradient=p - old_p,
+            entropy=-(p * log_p).sum(1),
+            kl_gradient=lambda: p - old_p,
         )
 
     def score_derivative(self, outputs: Tensor, action: Tensor, tangent: Tensor) -> Tensor:
@@ -213,7 +220,7 @@ class MultiCategorical:
         return _total([self._one.kl(*pair) for pair in pairs])
 
     def terms(self, old: Tensor, new: Tensor, action: Tensor) -> PolicyTerms:
-        """Return log-probability and KL of the new outputs with their derivatives."""
+        """Return log-probability, KL and entropy of the new outputs, the first two with slopes."""
         parts = [
             self._one.terms(*part)
             for part in zip(self._split(old), self._split(new), action.unbind(1), strict=True)
@@ -222,7 +229,8 @@ class MultiCategorical:
             log_prob=_total([part.log_prob for part in parts]),
             score=torch.cat([part.score for part in parts], dim=1),
             kl=_total([part.kl for part in parts]),
-            kl_gradient=torch.cat([part.kl_gradient for part in parts], dim=1),
+            entropy=_total([part.entropy for part in parts]),
+            kl_gradient=lambda: torch.cat([part.kl_gradient() for part in parts], dim=1),
         )
 
     def score_derivative(self, outputs: Tensor, action: Tensor, tangent: Tensor) -> Tensor:

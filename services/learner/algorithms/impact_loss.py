@@ -102,7 +102,7 @@ def impact_gradient(
     slope = torch.where(unclipped > clipped, 0.0, unclipped)
     d_outputs = new.score * slope.mul_(-1.0 / n).unsqueeze(1)
     if kl_coefficient:
-        d_outputs.add_(new.kl_gradient, alpha=kl_coefficient / n)
+        d_outputs.add_(new.kl_gradient(), alpha=kl_coefficient / n)
     if entropy_coefficient:
         d_outputs.sub_(distribution.entropy_gradient(outputs), alpha=entropy_coefficient / n)
     error = value - minibatch.value_target
@@ -111,7 +111,7 @@ def impact_gradient(
             torch.minimum(unclipped, clipped).neg_(),
             error.square().mul_(0.5),
             new.kl,
-            distribution.entropy(outputs),
+            new.entropy,
             (ratio.sub_(1.0).abs_() > clip).to(value.dtype),
         )
     ).mean(1)

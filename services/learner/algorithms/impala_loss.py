@@ -75,7 +75,7 @@ def impala_gradient(
             (minibatch.advantage * new.log_prob).neg_(),
             error.square().mul_(0.5),
             new.kl,
-            distribution.entropy(outputs),
+            new.entropy,
         )
     ).mean(1)
     loss = means[0] + hyperparameters.value_coefficient * means[1]

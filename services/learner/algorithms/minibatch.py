@@ -50,15 +50,16 @@ def shuffled_minibatches(
         order = torch.randperm(batch.num_samples, generator=generator)
         order = order.to(batch.observation.device)
         # Gathering a whole pass at once leaves nothing but views to each step.
+        advantages = batch.advantage.index_select(0, order)
         fields = (
-            batch.action,
-            batch.advantage,
-            batch.value_target,
-            batch.value,
-            batch.log_prob,
-            batch.outputs,
+            batch.action.index_select(0, order),
+            _standardised(advantages, count) if standardise else advantages,
+            batch.value_target.index_select(0, order),
+            batch.value.index_select(0, order),
+            batch.log_prob.index_select(0, order),
+            batch.outputs.index_select(0, order),
         )
-        parts = [field.index_select(0, order).tensor_split(count) for field in fields]
+        parts = [field.tensor_split(count) for field in fields]
         observations = _gathered(batch.observation, order, count)
         for observation, action, advantage, value_target, value, log_prob, outputs in zip(
             observations, *parts, strict=True
@@ -66,12 +67,23 @@ def shuffled_minibatches(
             yield Minibatch(
                 observation=observation,
                 action=action,
-                advantage=standardised_minibatch(advantage) if standardise else advantage,
+                advantage=advantage,
                 value_target=value_target,
                 value=value,
                 log_prob=log_prob,
                 outputs=outputs,
             )
+
+
+def _standardised(advantage: Tensor, count: int) -> Tensor:
+    """Return a pass's advantages # [N], those of each of `count` minibatches standardised.
+
+    Minibatches of one size are the rows of one matrix; `tensor_split` puts the longer ones first.
+    """
+    size, num_longer = divmod(len(advantage), count)
+    longer, shorter = advantage.tensor_split((num_longer * (size + 1),))
+    rows = (longer.view(num_longer, size + 1), shorter.view(count - num_longer, size))
+    return torch.cat([standardised_minibatch(part).flatten() for part in rows if len(part)])
 
 
 def _gathered(observation: Tensor, order: Tensor, count: int) -> Iterable[Tensor]:

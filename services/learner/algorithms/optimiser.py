@@ -8,7 +8,6 @@ from torch.optim.adam import adam
 
 from services.learner.networks import ActorCritic
 
-
 _BETA1, _BETA2 = 0.9, 0.999
 """Decay of the moments, as everybody has them."""
 

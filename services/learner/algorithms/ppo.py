@@ -20,7 +20,7 @@ from torch import Tensor
 from services.learner.algorithms.minibatch import Minibatch, shuffled_minibatches
 from services.learner.algorithms.optimiser import FlatAdam
 from services.learner.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
-from services.learner.algorithms.ppo_loss import STATS, ppo_gradient
+from services.learner.algorithms.ppo_loss import STATS, ppo_gradient, total_of
 from services.learner.algorithms.saved_state import require_same_form, require_same_names
 from services.learner.batch import TrainingBatch, build_batch, in_actor_order
 from services.learner.curvature import LossTerms, measure_curvature
@@ -201,13 +201,15 @@ class Ppo:
                 "a smaller learning_rate may help"
             )
         means = torch.tensor(taken, dtype=torch.float64).mean(0).tolist()
-        return dict(zip((*STATS, "grad_norm"), means, strict=True)) | {
+        stats = dict(zip((*STATS, "grad_norm"), means, strict=True))
+        return stats | {
+            "loss": total_of(stats, self._hyperparameters, kl_coefficient=self._kl_coefficient),
             "num_minibatches": float(len(steps)),
             "skipped_steps": float(len(steps) - len(taken)),
         }
 
     def _gradient_step(self, minibatch: Minibatch) -> list[float] | None:
-        """Take one Adam step; return its 8 stats, or None if it was skipped as not finite."""
+        """Take one Adam step; return its 7 stats, or None if it was skipped as not finite."""
         forward = self._network.run(minibatch.observation)
         gradient = ppo_gradient(
             forward.outputs,

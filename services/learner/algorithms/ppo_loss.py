@@ -21,6 +21,7 @@ et al., "Proximal policy optimization algorithms", arXiv 1707.06347, equations 7
 numbers and the derivative without a graph, which is what training runs on.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -48,7 +49,7 @@ class PpoGradient:
 
     outputs: Tensor  # [n, D]
     value: Tensor  # [n]
-    stats: Tensor  # [7], means in the order of STATS
+    stats: Tensor  # [6], means in the order of STATS
 
 
 STATS = (
@@ -58,8 +59,8 @@ STATS = (
     "entropy",
     "clip_fraction",
     "value_clip_fraction",
-    "loss",
 )
+"""What `ppo_gradient` tells of a minibatch; `total_of` makes the loss of it."""
 
 
 def ppo_loss(
@@ -109,53 +110,57 @@ def ppo_gradient(
     *,
     kl_coefficient: float,
 ) -> PpoGradient:
-    """Return the derivative of `ppo_loss(...).total`, and its terms.
+    """Return the derivative of `ppo_loss(...).total`, and the means of its terms.
 
     Arguments as in `ppo_loss`, without gradient tracking.
     """
     n, entropy_coefficient = len(value), hyperparameters.entropy_coefficient
     new = distribution.terms(minibatch.outputs, outputs, minibatch.action)
     ratio = torch.exp(new.log_prob - minibatch.log_prob)
-    surrogate, slope = _clipped_surrogate(ratio, minibatch.advantage, hyperparameters.clip)
-    d_outputs = new.score * slope.mul_(-1.0 / n).unsqueeze(1)
+    surrogate = _clipped_surrogate(ratio, minibatch.advantage, hyperparameters.clip)
+    d_outputs = new.score * surrogate.slope.mul_(-1.0 / n).unsqueeze(1)
     if kl_coefficient:
-        d_outputs.add_(new.kl_gradient, alpha=kl_coefficient / n)
+        d_outputs.add_(new.kl_gradient(), alpha=kl_coefficient / n)
     if entropy_coefficient:
         d_outputs.sub_(distribution.entropy_gradient(outputs), alpha=entropy_coefficient / n)
 
     value_loss = _value_gradient(value, minibatch, hyperparameters)
-    means = torch.stack(
-        (
-            surrogate.neg(),
-            value_loss.losses,
-            new.kl,
-            distribution.entropy(outputs),
-            (ratio.sub_(1.0).abs_() > hyperparameters.clip).to(value.dtype),
-            value_loss.clipped.to(value.dtype),
-        )
-    ).mean(1)
-    loss = means[0] + hyperparameters.value_coefficient * means[1]
-    if kl_coefficient:
-        loss = loss + kl_coefficient * means[2]
-    if entropy_coefficient:
-        loss = loss - entropy_coefficient * means[3]
+    per_sample = (
+        surrogate.losses,
+        value_loss.losses,
+        new.kl,
+        new.entropy,
+        surrogate.clipped,
+        value_loss.clipped,
+    )
     return PpoGradient(
         outputs=d_outputs,
         value=value_loss.slope.mul_(hyperparameters.value_coefficient / n),
-        stats=torch.cat((means, loss.unsqueeze(0))),
+        stats=torch.stack(per_sample).mean(1),
     )
+
+
+def total_of(
+    stats: Mapping[str, float], hyperparameters: PpoHyperparameters, *, kl_coefficient: float
+) -> float:
+    """Return `ppo_loss(...).total` from the means of its terms, by their names in STATS."""
+    total = stats["policy_loss"] + hyperparameters.value_coefficient * stats["value_loss"]
+    total -= hyperparameters.entropy_coefficient * stats["entropy"]
+    return total + kl_coefficient * stats["kl"]
 
 
 def clipped_slope(ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
     """Return the clipped surrogate's derivative by log pi, per sample # [n]."""
-    return _clipped_surrogate(ratio, advantage, clip)[1]
+    return _clipped_surrogate(ratio, advantage, clip).slope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ValueGradient:
+class _Clipped:
+    """A clipped loss of each sample."""
+
     losses: Tensor  # [n]
-    slope: Tensor  # [n], derivative of each loss by the value
-    clipped: Tensor  # [n] bool, whether the limit left no slope
+    slope: Tensor  # [n], derivative by the value, or of minus the loss by log pi
+    clipped: Tensor  # [n], 1 where the limit was exceeded (value: and left no slope), else 0
 
 
 def _value_losses(
@@ -172,34 +177,32 @@ def _value_losses(
 
 def _value_gradient(
     value: Tensor, minibatch: Minibatch, hyperparameters: PpoHyperparameters
-) -> _ValueGradient:
+) -> _Clipped:
     """Return the value losses of `_value_losses` with their derivatives."""
     target, limit = minibatch.value_target, hyperparameters.value_clip
     error = value - target
     squared_error = error * error
     if hyperparameters.value_loss == "bounded_error":
         clipped = squared_error > limit
-        losses = squared_error.clamp_(max=limit)
-        return _ValueGradient(
-            losses=losses, slope=error.mul_(2.0).masked_fill_(clipped, 0.0), clipped=clipped
+        return _Clipped(
+            losses=squared_error.clamp_(max=limit),
+            slope=error.mul_(2.0).masked_fill_(clipped, 0.0),
+            clipped=clipped.to(value.dtype),
         )
-    step = value - minibatch.value
-    kept_step = step.clamp(-limit, limit)
-    kept_error = (kept_step + minibatch.value).sub_(target).square_()
-    # Where the clipped value's error is the larger one, the sample does not move the value. Errors
-    # of steps within the limit are equal but for rounding, so they are not compared.
-    clipped = (kept_error > squared_error).logical_and_(kept_step != step)
-    return _ValueGradient(
-        losses=torch.maximum(squared_error, kept_error).mul_(0.5),
-        slope=error.masked_fill_(clipped, 0.0),
-        clipped=clipped,
-    )
+    # A value within the limit is kept to the last bit, so that both errors are equal then.
+    kept = torch.clamp(value, minibatch.value - limit, minibatch.value + limit)
+    kept_error = kept.sub_(target).square_()
+    losses = torch.maximum(squared_error, kept_error).mul_(0.5)
+    # Where the clipped value's error is the larger one, the sample does not move the value.
+    slope = error.masked_fill_(kept_error > squared_error, 0.0)
+    return _Clipped(losses=losses, slope=slope, clipped=kept_error.gt_(squared_error))
 
 
-def _clipped_surrogate(ratio: Tensor, advantage: Tensor, clip: float) -> tuple[Tensor, Tensor]:
-    """Return the clipped surrogate # [n] and its derivative by log pi # [n]."""
-    unclipped = advantage * ratio
-    clipped = advantage * ratio.clamp(1.0 - clip, 1.0 + clip)
+def _clipped_surrogate(ratio: Tensor, advantage: Tensor, clip: float) -> _Clipped:
+    """Return minus the clipped surrogate, and the surrogate's derivative by log pi."""
+    kept = ratio.clamp(1.0 - clip, 1.0 + clip)
+    unclipped, clipped = advantage * ratio, advantage * kept
+    losses = torch.minimum(unclipped, clipped).neg_()
     # Where the clipped branch is the smaller one, the sample does not move the policy.
-    slope = torch.where(unclipped > clipped, 0.0, unclipped)
-    return torch.minimum(unclipped, clipped), slope
+    slope = unclipped.masked_fill_(unclipped > clipped, 0.0)
+    return _Clipped(losses=losses, slope=slope, clipped=kept.ne_(ratio))
