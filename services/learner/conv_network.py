@@ -11,6 +11,7 @@ Legend: N samples; C, H, W an image's channels, height and width; D policy outpu
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
@@ -90,6 +91,10 @@ class ConvActorCritic(ActorCritic):
             raw_value=raw_value,
             parameters=parameters,
         )
+
+    def without_graph(self) -> AbstractContextManager[object]:
+        """See `ActorCritic`; here `run` has to be able to turn autograd on again."""
+        return torch.no_grad()
 
     def new_gradient(self) -> FlatGradient:
         """See `ActorCritic`."""

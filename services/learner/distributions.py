@@ -116,7 +116,7 @@ class Gaussian:
         return PolicyTerms(
             log_prob=log_prob.sub_(_HALF_LOG_TWO_PI * size),
             score=torch.cat((z.mul_(inverse_std), z2.sub_(1.0)), dim=1),
-            kl=torch.sub(spread, log_ratio, alpha=2.0).sum(1).sub_(size).mul_(0.5),
+            kl=torch.rsub(torch.sub(log_ratio, spread, alpha=0.5).sum(1), -0.5 * size),
             entropy=torch.rsub(log_precisions, (0.5 + _HALF_LOG_TWO_PI) * size),
             kl_gradient=lambda: torch.cat((distance * inverse_std, 1.0 - spread), dim=1),
         )

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 MIN_MULTIPLICATIONS = 1 << 20
 """Products below this many scalar multiplications are done before oneDNN has started."""
@@ -36,14 +37,14 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """
     if _worthwhile(x, weight, weight.shape[0]):
         return _onednn(x, weight, bias, "none")
-    return torch.addmm(bias, x, weight.t())
+    return functional.linear(x, weight, bias)
 
 
 def linear_tanh(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Return `tanh(x weight^T + bias)`; shapes as in `linear`."""
     if _worthwhile(x, weight, weight.shape[0]):
         return _onednn(x, weight, bias, "tanh")
-    result = torch.addmm(bias, x, weight.t())
+    result = functional.linear(x, weight, bias)
     if not _eligible(result):
         return result.tanh_()
     memory = result.numpy()
@@ -72,7 +73,7 @@ def matmul_into(out: Tensor, a: Tensor, b: Tensor) -> None:
 
 
 def _worthwhile(a: Tensor, b: Tensor, columns: int) -> bool:
-    large = a.shape[0] * a.shape[1] * columns >= MIN_MULTIPLICATIONS
+    large = a.numel() * columns >= MIN_MULTIPLICATIONS
     return large and _ONEDNN and _eligible(a) and _eligible(b)
 
 

@@ -33,12 +33,15 @@ class RewardScaler:
     """Largest absolute value of a scaled reward."""
 
     def after(self, trajectories: Sequence[Trajectory]) -> Self:
-        """Return the statistics with the return of every step of `trajectories`."""
-        returns = [
-            discounted_returns(t.reward, t.terminated | t.truncated, discount=self.discount)
-            for t in trajectories
-        ]
-        rows = np.concatenate([r.reshape(-1, 1) for r in returns])
+        """Return the statistics with the return of every step of `trajectories`, equally long."""
+        returns = discounted_returns(
+            np.concatenate([t.reward for t in trajectories], axis=1),
+            np.concatenate([t.terminated | t.truncated for t in trajectories], axis=1),
+            discount=self.discount,
+        )
+        ends = np.cumsum([t.reward.shape[1] for t in trajectories])
+        parts = np.split(returns, ends[:-1], axis=1)
+        rows = np.concatenate([part.reshape(-1, 1) for part in parts])
         return self.having(self.moments.including(rows))
 
     def having(self, moments: RunningMoments) -> Self:

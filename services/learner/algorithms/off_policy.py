@@ -235,7 +235,7 @@ class OffPolicyLearner:
             generator=self._generator,
             standardise=self._hyperparameters.advantage_normalisation == "minibatch",
         )
-        with torch.no_grad():
+        with self._network.without_graph():
             steps = [self._gradient_step(minibatch) for minibatch in minibatches]
         taken = [step for step in steps if step is not None]
         self._barren_batches = 0 if taken else self._barren_batches + 1

@@ -192,7 +192,7 @@ class Ppo:
             generator=self._generator,
             standardise=self._hyperparameters.advantage_normalisation == "minibatch",
         )
-        with torch.no_grad():
+        with self._network.without_graph():
             steps = [self._gradient_step(minibatch) for minibatch in minibatches]
         taken = [step for step in steps if step is not None]
         if not taken:
