@@ -9,11 +9,13 @@ Legend: N samples; D policy outputs; P parameters, gaps for alignment included.
 from abc import abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from services.learner.distributions import Distribution
+from services.learner.second_lane import SecondLane
 
 _ALIGNMENT = 16
 """Floats (64 bytes): parameters start on cache lines, which the fast code paths of BLAS want."""
@@ -32,6 +34,21 @@ class FlatGradient:
     """A gradient over all parameters."""
 
     flat: Tensor  # [P]
+
+
+class SplitLoss(Protocol):
+    """A minibatch's loss that is a sum of a term of the policy and a term of the values.
+
+    Its two methods may be called at the same time, by two threads.
+    """
+
+    def policy_slope(self, outputs: Tensor) -> Tensor:
+        """Return the derivative of the mean loss by the outputs # [N, D], at these."""
+        ...
+
+    def value_slope(self, value: Tensor) -> Tensor:
+        """Return the derivative of the mean loss by the values # [N], at these."""
+        ...
 
 
 class ActorCritic(nn.Module):
@@ -71,6 +88,34 @@ class ActorCritic(nn.Module):
             d_value: The same with respect to the values. # [N]
             gradient: Made by this network's `new_gradient`; overwritten.
         """
+
+    def differentiate(
+        self,
+        observation: Tensor,
+        loss: SplitLoss,
+        *,
+        gradient: FlatGradient,
+        lane: SecondLane | None = None,
+    ) -> None:
+        """Write the gradient of a loss at `observation` # [N, ...] into `gradient`.
+
+        Args:
+            observation: The minibatch's.
+            loss: Of the minibatch.
+            gradient: Made by this network's `new_gradient`; overwritten.
+            lane: May work on the value function meanwhile; the result is the same to the bit.
+        """
+        forward = self.run(observation)
+        d_outputs, d_value = loss.policy_slope(forward.outputs), loss.value_slope(forward.value)
+        self.backward(forward, d_outputs=d_outputs, d_value=d_value, gradient=gradient)
+
+    @property
+    def separate_multiplications(self) -> int:
+        """Scalar multiplications per sample that `differentiate` can leave to another lane.
+
+        Those of the value function's way forward; 0 if it shares layers with the policy.
+        """
+        return 0
 
     @abstractmethod
     def policy_outputs(self, observation: Tensor) -> Tensor:

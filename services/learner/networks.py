@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from services.learner import mlp
-from services.learner.actor_critic import ActorCritic, FlatGradient, ForwardPass
+from services.learner.actor_critic import ActorCritic, FlatGradient, ForwardPass, SplitLoss
 from services.learner.conv_network import ConvActorCritic
 from services.learner.distributions import (
     Distribution,
@@ -25,6 +25,7 @@ from services.learner.distributions import (
 )
 from services.learner.initialisation import Initialisation, Place, initialise
 from services.learner.mlp import Activations, Layer
+from services.learner.second_lane import SecondLane
 from shared.conv_layers import ConvNetworkName, conv_layers
 from shared.environment_spec import ContinuousActionSpec, EnvironmentSpec
 
@@ -125,14 +126,52 @@ class MlpActorCritic(ActorCritic):
         """See `ActorCritic`."""
         if not (isinstance(forward, _MlpForwardPass) and isinstance(gradient, _MlpGradient)):
             raise TypeError("forward pass or gradient of another kind of network")
-        if gradient.log_std is not None:
-            width = forward.policy.output.shape[1]
-            torch.sum(d_outputs[:, width:], 0, out=gradient.log_std)
-            d_outputs = d_outputs[:, :width].contiguous()
-        mlp.backward(self._policy_layers, forward.policy, d_outputs, gradients=gradient.policy)
+        self._policy_backward(forward.policy, d_outputs, gradient)
         mlp.backward(
             self._value_layers, forward.critic, d_value.unsqueeze(1), gradients=gradient.value
         )
+
+    def differentiate(
+        self,
+        observation: Tensor,
+        loss: SplitLoss,
+        *,
+        gradient: FlatGradient,
+        lane: SecondLane | None = None,
+    ) -> None:
+        """See `ActorCritic`."""
+        if not isinstance(gradient, _MlpGradient):
+            raise TypeError("gradient of another kind of network")
+
+        def policy_half() -> None:
+            activations = mlp.forward(self._policy_layers, observation)
+            slope = loss.policy_slope(self.with_log_std(activations.output))
+            self._policy_backward(activations, slope, gradient)
+
+        def value_half() -> None:
+            activations = mlp.forward(self._value_layers, observation)
+            slope = loss.value_slope(activations.output.squeeze(1)).unsqueeze(1)
+            mlp.backward(self._value_layers, activations, slope, gradients=gradient.value)
+
+        if lane is None:
+            policy_half()
+            value_half()
+        else:
+            lane.both(policy_half, value_half)
+
+    @property
+    def separate_multiplications(self) -> int:
+        """See `ActorCritic`."""
+        return sum(layer.weight.numel() for layer in self._value_layers)
+
+    def _policy_backward(
+        self, activations: Activations, d_outputs: Tensor, gradient: _MlpGradient
+    ) -> None:
+        if gradient.log_std is not None:
+            width = activations.output.shape[1]
+            torch.sum(d_outputs[:, width:], 0, out=gradient.log_std)
+            d_outputs = d_outputs[:, :width].contiguous()
+        mlp.backward(self._policy_layers, activations, d_outputs, gradients=gradient.policy)
 
     def layers(self, part: str, views: dict[str, Tensor]) -> tuple[Layer, ...]:
         """Return the layers of `policy` or `value` out of the views of a flat buffer."""

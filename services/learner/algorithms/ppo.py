@@ -20,12 +20,13 @@ from torch import Tensor
 from services.learner.algorithms.minibatch import Minibatch, shuffled_minibatches
 from services.learner.algorithms.optimiser import FlatAdam
 from services.learner.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
-from services.learner.algorithms.ppo_loss import STATS, ppo_gradient, total_of
+from services.learner.algorithms.ppo_loss import STATS, MinibatchLoss, total_of
 from services.learner.algorithms.saved_state import require_same_form, require_same_names
 from services.learner.batch import TrainingBatch, build_batch, in_actor_order
 from services.learner.curvature import LossTerms, measure_curvature
 from services.learner.networks import ActorCritic, PolicyPayload, build_network, policy_payload
 from services.learner.normalisation import Normalisation
+from services.learner.second_lane import SecondLane, second_lane
 from shared.contracts import Curvature
 from shared.environment_spec import EnvironmentSpec
 from shared.job_spec import DetectorRule
@@ -192,8 +193,12 @@ class Ppo:
             generator=self._generator,
             standardise=self._hyperparameters.advantage_normalisation == "minibatch",
         )
-        with self._network.without_graph():
-            steps = [self._gradient_step(minibatch) for minibatch in minibatches]
+        work = self._network.separate_multiplications * self._hyperparameters.minibatch_size
+        with (
+            self._network.without_graph(),
+            second_lane(work, self._network.flat.device) as lane,
+        ):
+            steps = [self._gradient_step(minibatch, lane) for minibatch in minibatches]
         taken = [step for step in steps if step is not None]
         if not taken:
             raise FloatingPointError(
@@ -208,24 +213,18 @@ class Ppo:
             "skipped_steps": float(len(steps) - len(taken)),
         }
 
-    def _gradient_step(self, minibatch: Minibatch) -> list[float] | None:
+    def _gradient_step(self, minibatch: Minibatch, lane: SecondLane | None) -> list[float] | None:
         """Take one Adam step; return its 7 stats, or None if it was skipped as not finite."""
-        forward = self._network.run(minibatch.observation)
-        gradient = ppo_gradient(
-            forward.outputs,
-            forward.value,
+        loss = MinibatchLoss(
             minibatch,
             self._network.distribution,
             self._hyperparameters,
             kl_coefficient=self._kl_coefficient,
         )
-        self._network.backward(
-            forward,
-            d_outputs=gradient.outputs,
-            d_value=gradient.value,
-            gradient=self._adam.gradient,
+        self._network.differentiate(
+            minibatch.observation, loss, gradient=self._adam.gradient, lane=lane
         )
-        return self._adam.step(gradient.stats)
+        return self._adam.step(loss.stats())
 
 
 def decayed_learning_rate(initial: float, round_index: int, *, num_rounds: int) -> float:

@@ -17,7 +17,7 @@ The first, RLlib's, bounds the error; the second, of OpenAI's PPO2, bounds what 
 by moving the value. A term whose coefficient is 0 is left out: 0 x infinity would be NaN. Schulman
 et al., "Proximal policy optimization algorithms", arXiv 1707.06347, equations 7 and 8.
 
-`ppo_loss` states the formula and can be differentiated by autograd; `ppo_gradient` gives the same
+`ppo_loss` states the formula and can be differentiated by autograd; `MinibatchLoss` gives the same
 numbers and the derivative without a graph, which is what training runs on.
 """
 
@@ -43,15 +43,6 @@ class PpoLoss:
     entropy: Tensor  # []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PpoGradient:
-    """Derivative of the mean loss with respect to the networks' outputs."""
-
-    outputs: Tensor  # [n, D]
-    value: Tensor  # [n]
-    stats: Tensor  # [6], means in the order of STATS
-
-
 STATS = (
     "policy_loss",
     "value_loss",
@@ -60,7 +51,7 @@ STATS = (
     "clip_fraction",
     "value_clip_fraction",
 )
-"""What `ppo_gradient` tells of a minibatch; `total_of` makes the loss of it."""
+"""What `MinibatchLoss` tells of a minibatch; `total_of` makes the loss of it."""
 
 
 def ppo_loss(
@@ -101,43 +92,58 @@ def ppo_loss(
     )
 
 
-def ppo_gradient(
-    outputs: Tensor,
-    value: Tensor,
-    minibatch: Minibatch,
-    distribution: Distribution,
-    hyperparameters: PpoHyperparameters,
-    *,
-    kl_coefficient: float,
-) -> PpoGradient:
-    """Return the derivative of `ppo_loss(...).total`, and the means of its terms.
+class MinibatchLoss:
+    """The derivative of `ppo_loss(...).total` in closed form, by the policy and by the values.
 
-    Arguments as in `ppo_loss`, without gradient tracking.
+    Its terms' means are known when both slopes have been asked for.
     """
-    n, entropy_coefficient = len(value), hyperparameters.entropy_coefficient
-    new = distribution.terms(minibatch.outputs, outputs, minibatch.action)
-    ratio = torch.exp(new.log_prob - minibatch.log_prob)
-    surrogate = _clipped_surrogate(ratio, minibatch.advantage, hyperparameters.clip)
-    d_outputs = new.score * surrogate.slope.mul_(-1.0 / n).unsqueeze(1)
-    if kl_coefficient:
-        d_outputs.add_(new.kl_gradient(), alpha=kl_coefficient / n)
-    if entropy_coefficient:
-        d_outputs.sub_(distribution.entropy_gradient(outputs), alpha=entropy_coefficient / n)
 
-    value_loss = _value_gradient(value, minibatch, hyperparameters)
-    per_sample = (
-        surrogate.losses,
-        value_loss.losses,
-        new.kl,
-        new.entropy,
-        surrogate.clipped,
-        value_loss.clipped,
-    )
-    return PpoGradient(
-        outputs=d_outputs,
-        value=value_loss.slope.mul_(hyperparameters.value_coefficient / n),
-        stats=torch.stack(per_sample).mean(1),
-    )
+    def __init__(
+        self,
+        minibatch: Minibatch,
+        distribution: Distribution,
+        hyperparameters: PpoHyperparameters,
+        *,
+        kl_coefficient: float,
+    ) -> None:
+        """Arguments as in `ppo_loss`."""
+        self._minibatch = minibatch
+        self._distribution = distribution
+        self._hyperparameters = hyperparameters
+        self._kl_coefficient = kl_coefficient
+
+    def policy_slope(self, outputs: Tensor) -> Tensor:
+        """Return the derivative by the outputs # [n, D], at these."""
+        minibatch, entropy_coefficient = self._minibatch, self._hyperparameters.entropy_coefficient
+        n = outputs.shape[0]
+        new = self._distribution.terms(minibatch.outputs, outputs, minibatch.action)
+        ratio = torch.exp(new.log_prob - minibatch.log_prob)
+        surrogate = _clipped_surrogate(ratio, minibatch.advantage, self._hyperparameters.clip)
+        slope = new.score * surrogate.slope.mul_(-1.0 / n).unsqueeze(1)
+        if self._kl_coefficient:
+            slope.add_(new.kl_gradient(), alpha=self._kl_coefficient / n)
+        if entropy_coefficient:
+            entropy_gradient = self._distribution.entropy_gradient(outputs)
+            slope.sub_(entropy_gradient, alpha=entropy_coefficient / n)
+        self._surrogate, self._kl, self._entropy = surrogate, new.kl, new.entropy
+        return slope
+
+    def value_slope(self, value: Tensor) -> Tensor:
+        """Return the derivative by the values # [n], at these."""
+        self._value_loss = _value_gradient(value, self._minibatch, self._hyperparameters)
+        return self._value_loss.slope.mul_(self._hyperparameters.value_coefficient / len(value))
+
+    def stats(self) -> Tensor:
+        """Return the means of the terms, # [6] in the order of STATS."""
+        per_sample = (
+            self._surrogate.losses,
+            self._value_loss.losses,
+            self._kl,
+            self._entropy,
+            self._surrogate.clipped,
+            self._value_loss.clipped,
+        )
+        return torch.stack(per_sample).mean(1)
 
 
 def total_of(

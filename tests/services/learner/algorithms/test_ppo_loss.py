@@ -1,6 +1,7 @@
 """PPO's loss against numbers computed by hand and a naive loop; its gradient against autograd."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -10,9 +11,8 @@ from torch import Tensor
 from services.learner.algorithms.minibatch import Minibatch
 from services.learner.algorithms.ppo_loss import (
     STATS,
-    PpoGradient,
+    MinibatchLoss,
     PpoLoss,
-    ppo_gradient,
     ppo_loss,
     total_of,
 )
@@ -25,6 +25,29 @@ ALL_TERMS = PpoHyperparameters(
 )
 CLIPPED_STEP = STANDARD.model_copy(update={"value_coefficient": 0.7, "entropy_coefficient": 0.05})
 CASES: list[Distribution] = [Gaussian(), Categorical()]
+
+
+class Gradient(NamedTuple):
+    """Derivatives of the mean loss, and the means of its terms."""
+
+    outputs: Tensor
+    value: Tensor
+    stats: Tensor
+
+
+def ppo_gradient(
+    outputs: Tensor,
+    value: Tensor,
+    minibatch: Minibatch,
+    distribution: Distribution,
+    hyperparameters: PpoHyperparameters,
+    *,
+    kl_coefficient: float,
+) -> Gradient:
+    """Ask a minibatch's loss for everything it knows."""
+    loss = MinibatchLoss(minibatch, distribution, hyperparameters, kl_coefficient=kl_coefficient)
+    slopes = loss.policy_slope(outputs), loss.value_slope(value)
+    return Gradient(*slopes, loss.stats())
 
 
 def hand_minibatch(log_ratio: list[float], advantage: list[float]) -> tuple[Tensor, Minibatch]:
@@ -185,7 +208,7 @@ def test_loss_agrees_with_a_naive_loop_and_gradient_with_autograd(
     assert loss.total.item() == pytest.approx(expected, rel=1e-12)
 
     d_outputs, d_value = torch.autograd.grad(loss.total, leaves)
-    found: PpoGradient = ppo_gradient(
+    found = ppo_gradient(
         outputs, value, minibatch, distribution, hyperparameters, kl_coefficient=kl_coefficient
     )
     torch.testing.assert_close(found.outputs, d_outputs)
