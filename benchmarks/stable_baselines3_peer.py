@@ -1,12 +1,11 @@
 """Stable-Baselines3's PPO, measured on request; runs in the peers' interpreter.
 
     python stable_baselines3_peer.py rollout ENV STEPS
-    python stable_baselines3_peer.py train ENV NUM_ENVS UPDATES
+    python stable_baselines3_peer.py train PRESET ENV NUM_ENVS UPDATES
 
-The first line on standard output gives versions and threads; each line read from standard input is
-answered with one measurement. Hyper-parameters are those of our preset `paper`, as far as the
-library has them: it knows no KL penalty and no state-dependent log-standard deviation, both of
-which would make it slower.
+The first line on standard output gives versions, threads and what differs; each line read from
+standard input is answered with one measurement. Hyper-parameters are those of our PRESET, `paper`
+or `standard` (rollouts: `paper`), as far as the library has them.
 """
 
 import argparse
@@ -14,50 +13,94 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
 import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.vec_env import DummyVecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
-SAMPLES_PER_UPDATE = 4096
-"""16 actors of 256 steps."""
 NO_CLIPPING = 1e9
 """The library always clips the gradient's norm; at this one it changes nothing."""
 
 
-def build(env_id: str, *, num_envs: int, steps: int) -> Any:
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One of our presets in the library's words."""
+
+    samples_per_update: int
+    width: int
+    """Of both layers of both networks."""
+    normalise: bool
+    """Whether observations and rewards are normalised."""
+    arguments: dict[str, Any]
+    """Of the library's PPO."""
+    differs: str
+    """From ours, and in whose favour."""
+
+
+SETTINGS = {
+    "paper": Setting(
+        samples_per_update=4096,  # 16 actors of 256 steps
+        width=256,
+        normalise=False,
+        arguments={
+            "learning_rate": 5e-5,
+            "batch_size": 128,
+            "n_epochs": 30,
+            "gae_lambda": 1.0,
+            "clip_range": 0.3,
+            "vf_coef": 1.0,
+            "max_grad_norm": NO_CLIPPING,
+        },
+        differs="no KL penalty and no state-dependent deviation, both of which ours pays for",
+    ),
+    "standard": Setting(
+        samples_per_update=2048,
+        width=64,
+        normalise=True,
+        arguments={
+            "learning_rate": 3e-4,
+            "batch_size": 64,
+            "n_epochs": 10,
+            "gae_lambda": 0.95,
+            "clip_range": 0.2,
+            "clip_range_vf": 0.2,
+            "vf_coef": 0.25,  # its value loss has no factor of one half
+            "max_grad_norm": 0.5,
+        },
+        differs="VecNormalize for observations and rewards; constant step size; the value loss "
+        "takes the clipped value alone",
+    ),
+}
+
+
+def build(setting: Setting, env_id: str, *, num_envs: int, steps: int) -> Any:
     """Return a PPO agent whose updates use `steps` steps of all environments together."""
-    env = make_vec_env(env_id, n_envs=num_envs, seed=0, vec_env_cls=DummyVecEnv)
+    env: Any = make_vec_env(env_id, n_envs=num_envs, seed=0, vec_env_cls=DummyVecEnv)
     return PPO(
         "MlpPolicy",
-        env,
-        learning_rate=5e-5,
+        VecNormalize(env, gamma=0.99) if setting.normalise else env,
         n_steps=steps // num_envs,
-        batch_size=128,
-        n_epochs=30,
         gamma=0.99,
-        gae_lambda=1.0,
-        clip_range=0.3,
         ent_coef=0.0,
-        vf_coef=1.0,
-        max_grad_norm=NO_CLIPPING,
         policy_kwargs={
-            "net_arch": {"pi": [256, 256], "vf": [256, 256]},
+            "net_arch": {"pi": [setting.width] * 2, "vf": [setting.width] * 2},
             "activation_fn": torch.nn.Tanh,
         },
         seed=0,
         device="cpu",
         verbose=0,
+        **setting.arguments,
     )
 
 
 def rollout_sampler(env_id: str, steps: int) -> Callable[[], float]:
     """Return a function that rolls out `steps` steps and returns the seconds it took."""
     torch.set_num_threads(1)  # one core, like an actor
-    model = build(env_id, num_envs=1, steps=steps)
+    model = build(SETTINGS["paper"], env_id, num_envs=1, steps=steps)
     _, callback = model._setup_learn(total_timesteps=steps)
     callback.on_training_start(locals(), globals())
 
@@ -69,16 +112,19 @@ def rollout_sampler(env_id: str, steps: int) -> Callable[[], float]:
     return sample
 
 
-def training_sampler(env_id: str, num_envs: int, updates: int) -> Callable[[], float]:
+def training_sampler(
+    setting: Setting, env_id: str, num_envs: int, updates: int
+) -> Callable[[], float]:
     """Return a function that trains for `updates` updates and returns the seconds it took.
 
     It trains with one thread or with one per core, whichever has just been faster.
     """
-    model = build(env_id, num_envs=num_envs, steps=SAMPLES_PER_UPDATE)
+    steps = setting.samples_per_update
+    model = build(setting, env_id, num_envs=num_envs, steps=steps)
 
     def train(num_updates: int) -> float:
         start = time.perf_counter()
-        model.learn(total_timesteps=num_updates * SAMPLES_PER_UPDATE, reset_num_timesteps=False)
+        model.learn(total_timesteps=num_updates * steps, reset_num_timesteps=False)
         return time.perf_counter() - start
 
     def with_threads(count: int) -> float:
@@ -98,20 +144,24 @@ def main() -> None:
     rollout.add_argument("env_id")
     rollout.add_argument("steps", type=int)
     train = commands.add_parser("train")
+    train.add_argument("preset", choices=SETTINGS)
     train.add_argument("env_id")
     train.add_argument("num_envs", type=int)
     train.add_argument("updates", type=int)
     options = parser.parse_args()
+    about = {}
     if options.command == "rollout":
         steps = options.steps
         sample = rollout_sampler(options.env_id, steps)
     else:
-        steps = options.updates * SAMPLES_PER_UPDATE
-        sample = training_sampler(options.env_id, options.num_envs, options.updates)
+        setting = SETTINGS[options.preset]
+        about["differs"] = setting.differs
+        steps = options.updates * setting.samples_per_update
+        sample = training_sampler(setting, options.env_id, options.num_envs, options.updates)
     versions = {
         name: version(name) for name in ("stable-baselines3", "torch", "gymnasium", "mujoco")
     }
-    answer({**versions, "threads": torch.get_num_threads()})
+    answer({**versions, "threads": torch.get_num_threads(), **about})
     for _ in sys.stdin:
         answer({"steps": steps, "seconds": sample()})
 

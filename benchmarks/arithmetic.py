@@ -1,0 +1,35 @@
+"""How much arithmetic an update is, and how much of it a core can do: the bound on any learner."""
+
+import torch
+
+from benchmarks.measurement import Effort, seconds
+from services.learner.networks import build_network
+from shared.environment_spec import EnvironmentSpec
+from shared.ppo_hyperparameters import PpoHyperparameters
+
+_SIZE = 1024
+"""Rows and columns of the product that shows the peak."""
+
+
+def flops_per_step(environment: EnvironmentSpec, hyperparameters: PpoHyperparameters) -> int:
+    """Return the floating point operations PPO's gradient steps spend on one environment step.
+
+    Six per weight of either network and pass over the samples: a multiplication and an addition on
+    the way forward, and both again for the weight's own derivative and for that of its input. The
+    input of a first layer needs none; what is not a matrix product is left out too.
+    """
+    network = build_network(environment, hyperparameters, seed=0)
+    weights = sum(p.numel() for name, p in network.named_parameters() if name.endswith("weight"))
+    return 6 * weights * hyperparameters.num_epochs
+
+
+def core_peak(effort: Effort) -> float:
+    """Return the most float32 operations per second seen of one core, in large matrix products."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        a, b = torch.ones(_SIZE, _SIZE), torch.ones(_SIZE, _SIZE)
+        best = min(seconds(lambda: torch.mm(a, b)) for _ in range(effort.of(30, quick=3)))
+    finally:
+        torch.set_num_threads(threads)
+    return 2.0 * _SIZE**3 / best
