@@ -19,18 +19,18 @@ import uvicorn
 import uvloop
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, Router
 
 from services.emulator.connected_environments import ConnectedEnvironments
 from services.emulator.dispatcher import Dispatcher
+from services.emulator.endpoint import Endpoint
 from services.emulator.environments import ProcessEnvironments
 from services.emulator.errors import not_found
 from services.emulator.faults import Faults
 from services.emulator.function import Function
-from services.emulator.invoke_api import InvokeApi, answering_errors
+from services.emulator.invoke_api import InvokeApi
 from services.emulator.operator_api import OperatorApi
 from services.emulator.provisioned import ProvisionedConcurrency
 from services.emulator.runtime_api import Connections, RuntimeApi
@@ -54,8 +54,8 @@ class Emulator:
     """The wired parts of one emulator."""
 
     settings: Settings
-    front: Starlette
-    runtime: Starlette
+    front: Router
+    runtime: Router
     connections: Connections
     dispatcher: Dispatcher
     environments: ProcessEnvironments | ConnectedEnvironments
@@ -83,12 +83,12 @@ def create_app(settings: Settings, *, runtime_ports: Sequence[int]) -> Emulator:
         environments = ConnectedEnvironments(dispatcher, drop=connections.drop)
     connections.on_lost = environments.connection_lost
     function = Function(settings)
-    front = Starlette(
+    front = Router(
         routes=[
             *InvokeApi(settings, function, dispatcher).routes,
             *ProvisionedConcurrency(function, environments, faults).routes,
             *OperatorApi(dispatcher, environments, faults).routes,
-            Route("/{path:path}", answering_errors(_unknown), methods=_ALL_METHODS),
+            Route("/{path:path}", Endpoint(_unknown), methods=_ALL_METHODS),
         ]
     )
     runtime = RuntimeApi(dispatcher, environments, timeout_s=settings.timeout_s).app
@@ -149,7 +149,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _server(app: Starlette, *, http: type[asyncio.Protocol] | str) -> _Server:
+def _server(app: Router, *, http: type[asyncio.Protocol] | str) -> _Server:
     return _Server(
         uvicorn.Config(
             app,

@@ -6,7 +6,6 @@ import binascii
 import json
 import time
 import uuid
-from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
 from starlette.requests import Request
@@ -14,9 +13,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from services.emulator.dispatcher import Dispatcher
+from services.emulator.endpoint import Endpoint
 from services.emulator.errors import (
     ServiceError,
-    error_response,
     invalid_parameter,
     json_response,
     read_body,
@@ -36,20 +35,6 @@ _CONTENT_TYPES = frozenset(
 _INVOCATION_TYPES = frozenset({"RequestResponse", "Event", "DryRun"})
 _LONGEST_CLIENT_CONTEXT = 3583
 
-Endpoint = Callable[[Request], Awaitable[Response]]
-
-
-def answering_errors(endpoint: Endpoint) -> Endpoint:
-    """Turn a raised `ServiceError` into the response SDKs understand."""
-
-    async def answered(request: Request) -> Response:
-        try:
-            return await endpoint(request)
-        except ServiceError as error:
-            return error_response(error, request_id=str(uuid.uuid4()))
-
-    return answered
-
 
 class InvokeApi:
     """Routes that run and describe the function.
@@ -66,10 +51,12 @@ class InvokeApi:
         self._dispatcher = dispatcher
         name = "/2015-03-31/functions/{name}"
         self.routes = [
-            Route(f"{name}/invocations", answering_errors(self._invoke), methods=["POST"]),
-            Route(f"{name}/configuration", answering_errors(self._configuration), methods=["GET"]),
-            Route(name, answering_errors(self._get_function), methods=["GET"]),
-            Route("/2016-08-19/account-settings", self._account_settings, methods=["GET"]),
+            Route(f"{name}/invocations", Endpoint(self._invoke), methods=["POST"]),
+            Route(f"{name}/configuration", Endpoint(self._configuration), methods=["GET"]),
+            Route(name, Endpoint(self._get_function), methods=["GET"]),
+            Route(
+                "/2016-08-19/account-settings", Endpoint(self._account_settings), methods=["GET"]
+            ),
         ]
 
     def _target(self, request: Request) -> Target:

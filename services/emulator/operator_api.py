@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from services.emulator.dispatcher import Dispatcher
+from services.emulator.endpoint import Endpoint
 from services.emulator.environment import Environment, State
 from services.emulator.errors import json_response
 from services.emulator.faults import Faults, FaultSettings
@@ -53,11 +54,11 @@ class OperatorApi:
         self._environments = environments
         self._faults = faults
         self.routes = [
-            Route("/healthz", self._healthy, methods=["GET"]),
-            Route("/readyz", self._ready, methods=["GET"]),
-            Route("/emulator/stats", self._stats, methods=["GET"]),
-            Route("/emulator/faults", self._get_faults, methods=["GET"]),
-            Route("/emulator/faults", self._put_faults, methods=["PUT"]),
+            Route("/healthz", Endpoint(self._healthy), methods=["GET"]),
+            Route("/readyz", Endpoint(self._ready), methods=["GET"]),
+            Route("/emulator/stats", Endpoint(self._stats), methods=["GET"]),
+            Route("/emulator/faults", Endpoint(self._get_faults), methods=["GET"]),
+            Route("/emulator/faults", Endpoint(self._put_faults), methods=["PUT"]),
         ]
 
     async def _healthy(self, request: Request) -> Response:

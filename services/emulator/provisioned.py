@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from services.emulator.endpoint import Endpoint
 from services.emulator.errors import invalid_parameter, json_response, not_found
 from services.emulator.faults import Faults
 from services.emulator.function import LATEST, Function, Target
-from services.emulator.invoke_api import answering_errors
 
 
 class Warmable(Protocol):
@@ -57,9 +57,9 @@ class ProvisionedConcurrency:
         self._configurations: dict[str, _Configuration] = {}
         path = "/2019-09-30/functions/{name}/provisioned-concurrency"
         self.routes = [
-            Route(path, answering_errors(self._put), methods=["PUT"]),
-            Route(path, answering_errors(self._get), methods=["GET"]),
-            Route(path, answering_errors(self._delete), methods=["DELETE"]),
+            Route(path, Endpoint(self._put), methods=["PUT"]),
+            Route(path, Endpoint(self._get), methods=["GET"]),
+            Route(path, Endpoint(self._delete), methods=["DELETE"]),
         ]
 
     def _qualifier(self, request: Request) -> str:

@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, Router
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from services.emulator.dispatcher import Dispatcher
+from services.emulator.endpoint import Endpoint
 from services.emulator.environment import Environment, State
 from services.emulator.errors import json_response, read_body
 from services.emulator.invocation import RESPONSE_LIMIT, Invocation, Outcome
@@ -87,12 +87,18 @@ class RuntimeApi:
         self._environments = environments
         self._timeout_s = timeout_s
         invocation = f"{_ROOT}/invocation"
-        self.app = Starlette(
+        self.app = Router(
             routes=[
-                Route(f"{invocation}/next", self._next, methods=["GET"]),
-                Route(f"{invocation}/{{request_id}}/response", self._response, methods=["POST"]),
-                Route(f"{invocation}/{{request_id}}/error", self._error, methods=["POST"]),
-                Route(f"{_ROOT}/init/error", self._init_error, methods=["POST"]),
+                Route(f"{invocation}/next", Endpoint(self._next), methods=["GET"]),
+                Route(
+                    f"{invocation}/{{request_id}}/response",
+                    Endpoint(self._response),
+                    methods=["POST"],
+                ),
+                Route(
+                    f"{invocation}/{{request_id}}/error", Endpoint(self._error), methods=["POST"]
+                ),
+                Route(f"{_ROOT}/init/error", Endpoint(self._init_error), methods=["POST"]),
             ]
         )
 
