@@ -1,18 +1,19 @@
-"""The actor function as boto3 sees it: one call is one execution, and says what it was billed.
+"""The actor function behind AWS's API: one call is one execution, and says what it was billed.
 
-boto3's own retries are off. They would run an actor again without anybody knowing, and every retry
-is money: `services.scaler.invoker` decides about them.
+Nothing is retried here. That would run an actor again without anybody knowing, and every retry is
+money: `services.scaler.invoker` decides about them.
 """
 
 import base64
 import json
 import re
-import threading
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import boto3
+import botocore.session
+from botocore.awsrequest import AWSPreparedRequest
 from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
@@ -21,6 +22,7 @@ from botocore.exceptions import (
     EndpointConnectionError,
 )
 
+from services.scaler.invoke_request import InvokeRequests
 from services.scaler.settings import Settings
 
 if TYPE_CHECKING:
@@ -65,44 +67,36 @@ class LambdaFunction:
         self._qualifier = settings.lambda_qualifier
         self._timeout_s = settings.lambda_timeout_s
         self._where = settings.lambda_endpoint_url or f"AWS Lambda in {settings.lambda_region}"
-        self._client = _client(settings)
-        self._sent = threading.local()
-        self._client.meta.events.register("before-send.lambda.Invoke", self._note_sending)
+        session = botocore.session.get_session()
+        self._client = _client(session, settings)
+        self._requests = InvokeRequests(self._client, session, settings)
 
     def invoke(self, payload: bytes) -> Execution:
         """Run the function once and wait for its end."""
-        self._sent.at = None
-        execution = self._invoke(payload)
-        return replace(execution, sent_at=self._sent.at)
-
-    def _note_sending(self, **_: object) -> None:
-        # botocore calls this in the invoking thread, with the request signed and ready.
-        self._sent.at = time.perf_counter()
-
-    def _invoke(self, payload: bytes) -> Execution:
         try:
-            response = self._client.invoke(
-                FunctionName=self._name,
-                Qualifier=self._qualifier,
-                InvocationType="RequestResponse",
-                LogType="Tail",
-                Payload=payload,
-            )
-            reply = response["Payload"].read()
+            request = self._requests.signed(payload)
+        except BotoCoreError as error:
+            return _never_started(error)
+        sent_at = time.perf_counter()
+        return replace(self._sent(request), sent_at=sent_at)
+
+    def _sent(self, request: AWSPreparedRequest) -> Execution:
+        try:
+            response = self._requests.send(request)
         except ClientError as error:
             return _refusal(error)
         except _NEVER_STARTED as error:
-            return Execution(
-                kind="failed", payload=b"", reason=_short(error), billed_s=0.0, requests=0
-            )
+            return _never_started(error)
         except (BotoCoreError, OSError) as error:
             # The connection broke or timed out while the function may have been running.
             return Execution(
                 kind="failed", payload=b"", reason=_short(error), billed_s=None, requests=1
             )
-        billed_s = _billed_s(response.get("LogResult"))
-        if "FunctionError" in response:
-            reason = f"{response['FunctionError']}: {error_message(reply)}"
+        reply, headers = response.content, response.headers
+        billed_s = _billed_s(headers.get("X-Amz-Log-Result"))
+        function_error = headers.get("X-Amz-Function-Error")
+        if function_error is not None:
+            reason = f"{function_error}: {error_message(reply)}"
             return Execution(
                 kind="failed",
                 payload=reply,
@@ -168,6 +162,7 @@ class LambdaFunction:
 
     def close(self) -> None:
         """Close idle connections."""
+        self._requests.close()
         self._client.close()
 
     def _account_limit(self) -> "AccountLimitTypeDef":
@@ -189,28 +184,25 @@ def error_message(reply: bytes) -> str:
     return ": ".join(str(part) for part in (kind, message) if part) or "no message"
 
 
-def _client(settings: Settings) -> "LambdaClient":
+def _client(session: botocore.session.Session, settings: Settings) -> "LambdaClient":
     config = Config(
         max_pool_connections=settings.invoke_pool_size,
         retries={"total_max_attempts": 1},
         connect_timeout=settings.lambda_connect_timeout_s,
         read_timeout=settings.lambda_read_timeout_s,
         tcp_keepalive=True,
-        # A name of our own saves putting the SDK's long one together for every single actor, a
-        # sixth of what an invocation takes.
         user_agent="nitro-scaler",
     )
-    if settings.lambda_endpoint_url is None:
-        return boto3.client("lambda", region_name=settings.lambda_region, config=config)
-    # An emulator checks no signature, but boto3 signs or refuses to call.
-    return boto3.client(
-        "lambda",
-        region_name=settings.lambda_region,
-        endpoint_url=settings.lambda_endpoint_url,
-        aws_access_key_id="emulator",
-        aws_secret_access_key="emulator",
-        config=config,
+    if settings.lambda_endpoint_url is not None:
+        # An emulator checks no signature, but boto3 signs or refuses to call.
+        session.set_credentials("emulator", "emulator")
+    return boto3.Session(botocore_session=session, region_name=settings.lambda_region).client(
+        "lambda", endpoint_url=settings.lambda_endpoint_url, config=config
     )
+
+
+def _never_started(error: Exception) -> Execution:
+    return Execution(kind="failed", payload=b"", reason=_short(error), billed_s=0.0, requests=0)
 
 
 def _refusal(error: ClientError) -> Execution:

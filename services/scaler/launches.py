@@ -19,7 +19,7 @@ from services.scaler.store.base import AttemptKey, LaunchOutcome
 from shared.cache import CacheError
 from shared.contracts import LaunchCounts, RolloutTask, RoundPlan
 from shared.costs import projected_duration_s
-from shared.job_spec import JobSpec
+from shared.job_spec import EnvironmentRef, JobSpec
 from shared.seeds import actor_seed
 
 _LOG = logging.getLogger(__name__)
@@ -74,10 +74,13 @@ class LaunchOrder:
 
     def tasks(self) -> list[RolloutTask]:
         """Return the Lambda events, rollouts first: the learner waits for those."""
-        rollouts = [self._task("sample", index) for index in self.samples]
-        return rollouts + [self._task("evaluate", index) for index in self.evaluations]
+        env = self.spec.environment_ref  # made once: making it checks it
+        rollouts = [self._task("sample", index, env) for index in self.samples]
+        return rollouts + [self._task("evaluate", index, env) for index in self.evaluations]
 
-    def _task(self, mode: Literal["sample", "evaluate"], actor_index: int) -> RolloutTask:
+    def _task(
+        self, mode: Literal["sample", "evaluate"], actor_index: int, env: EnvironmentRef
+    ) -> RolloutTask:
         spec, plan = self.spec, self.plan
         return RolloutTask(
             mode=mode,
@@ -86,7 +89,7 @@ class LaunchOrder:
             attempt=plan.attempt,
             actor_index=actor_index,
             policy_version=plan.policy_version,
-            env=spec.environment_ref,
+            env=env,
             steps=spec.steps_per_actor,
             num_envs=spec.envs_per_actor if mode == "sample" else 1,
             seed=actor_seed(spec.seed, mode=mode, round_index=plan.round, actor_index=actor_index),
