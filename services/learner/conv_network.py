@@ -2,7 +2,7 @@
 
 As every published Atari result, and RLlib's own, has it: what is seen is worked out once, and the
 policy and the value are one linear layer each on top of it. The layers are `shared.conv_layers`';
-pixels are divided by 255. Derivatives are autograd's: convolutions are large enough that a graph
+pixels are divided by 255. Gradients are autograd's: convolutions are large enough that a graph
 costs nothing beside them.
 
 Images stay uint8 until they enter the network, which takes a quarter of the memory.
@@ -64,7 +64,7 @@ class ConvActorCritic(ActorCritic):
         """
         super().__init__()
         self.distribution = distribution
-        self._layers = layers
+        self.architecture = layers
         widths = (layers.num_flat, *layers.dense)
         modules: list[nn.Module] = [_conv2d(layer) for layer in layers.convolutions]
         modules += [_linear(*pair) for pair in zip(widths[:-1], widths[1:], strict=True)]
@@ -134,20 +134,20 @@ class ConvActorCritic(ActorCritic):
 
     def payload_metadata(self) -> dict[str, str]:
         """See `ActorCritic`."""
-        shape = ",".join(map(str, self._layers.image_shape))
-        return {"network": self._layers.name, "activation": "relu", "image_shape": shape}
+        shape = ",".join(map(str, self.architecture.image_shape))
+        return {"network": self.architecture.name, "activation": "relu", "image_shape": shape}
 
     def features(self, parameters: Mapping[str, Tensor], images: Tensor) -> Tensor:
         """Return what both heads see of the images # [N, C, H, W], # [N, features]."""
         seen = images.to(self.flat.dtype) / MAX_PIXEL
-        for i, layer in enumerate(self._layers.convolutions):
+        for i, layer in enumerate(self.architecture.convolutions):
             (top, bottom), (left, right) = layer.padding
             if top or bottom or left or right:
                 seen = functional.pad(seen, (left, right, top, bottom))
             weight, bias = _layer(parameters, i)
             seen = torch.relu(functional.conv2d(seen, weight, bias, stride=layer.stride))
         seen = seen.flatten(1)
-        for i in range(len(self._layers.convolutions), len(self.policy) - 1):
+        for i in range(len(self.architecture.convolutions), len(self.policy) - 1):
             seen = torch.relu(functional.linear(seen, *_layer(parameters, i)))
         return seen
 

@@ -1,15 +1,18 @@
 """The policy surrogate objective of a convolutional network, and its Hessian times vectors.
 
-The same function as in `services.learner.surrogate`, differentiated twice by autograd: the gradient
-is computed once with its graph, and each product is one pass back through that graph (Pearlmutter,
-"Fast exact multiplication by the Hessian", Neural Computation 6(1), 1994, section 2). Rectified
-layers have no curvature of their own; the Hessian is that of the piece the parameters are on.
+The same function as in `services.learner.surrogate`, with the derivatives of
+`services.learner.conv_derivatives`; everything that does not depend on the direction is computed
+once.
 """
 
 import torch
 from torch import Tensor
 
+from services.learner import conv_derivatives as conv
 from services.learner.conv_network import ConvActorCritic
+from services.learner.mlp import Layer
+from services.learner.output_hessian import OutputHessian
+from shared.conv import MAX_PIXEL
 
 
 class ConvSurrogate:
@@ -22,7 +25,7 @@ class ConvSurrogate:
     def __init__(
         self, network: ConvActorCritic, *, observation: Tensor, action: Tensor, advantage: Tensor
     ) -> None:
-        """Run the network forward and backward once, and keep the graph.
+        """Run the network forward and backward once.
 
         Args:
             network: Its present policy is theta0.
@@ -30,26 +33,58 @@ class ConvSurrogate:
             action: # [N, A] or [N] int64
             advantage: # [N]
         """
-        parameters = {
-            name: parameter.detach().clone().requires_grad_()
-            for name, parameter in network.named_parameters()
-            if not name.startswith("value.")
-        }
-        log_std = parameters.pop("log_std", None)
-        self._parameters = [*parameters.values(), *([] if log_std is None else [log_std])]
-        self.size = sum(parameter.numel() for parameter in self._parameters)
-        with torch.enable_grad():
-            outputs = network.head(parameters, network.features(parameters, observation))
-            if log_std is not None:
-                outputs = torch.cat((outputs, log_std.expand(len(outputs), -1)), dim=1)
-            log_prob = network.distribution.log_prob(outputs, action)
-            objective = (advantage * torch.exp(log_prob - log_prob.detach())).mean()
-            gradients = torch.autograd.grad(objective, self._parameters, create_graph=True)
-            self._gradient = torch.cat([gradient.reshape(-1) for gradient in gradients])
+        self._ops = conv.operations(network.architecture)
+        self._layers = tuple(
+            Layer(weight=op.shaped(layer.get_parameter("weight")), bias=layer.get_parameter("bias"))
+            for op, layer in zip(self._ops, network.policy, strict=True)
+        )
+        num_free = 0 if network.log_std is None else network.log_std.numel()
+        self.size = num_free + sum(
+            layer.weight.numel() + layer.bias.numel() for layer in self._layers
+        )
+        images = observation.to(network.flat.dtype) / MAX_PIXEL
+        with torch.no_grad():
+            self._activations = conv.forward(self._ops, self._layers, images)
+            self._outputs = OutputHessian(
+                network.distribution,
+                outputs=network.with_log_std(self._activations.output),
+                action=action,
+                advantage=advantage,
+                num_free=num_free,
+            )
+            self._deltas = conv.deltas(
+                self._ops, self._layers, self._activations, self._outputs.delta
+            )
 
     def hessian_product(self, direction: Tensor) -> Tensor:
         """Return the Hessian of L times `direction` # [size], as a new tensor # [size]."""
-        products = torch.autograd.grad(
-            self._gradient, self._parameters, direction, retain_graph=True
-        )
-        return torch.cat([product.reshape(-1) for product in products])
+        with torch.no_grad():
+            product = torch.empty_like(direction)
+            moves, free_move = self._split(direction)
+            gradients, free_gradient = self._split(product)
+            r_activations = conv.r_forward(self._ops, self._layers, moves, self._activations)
+            r_delta, r_free_delta = self._outputs.product(r_activations.output, free_move)
+            if r_free_delta is not None:
+                torch.sum(r_free_delta, 0, out=free_gradient)
+            conv.r_backward(
+                self._ops,
+                self._layers,
+                moves,
+                self._activations,
+                r_activations,
+                self._deltas,
+                r_delta,
+                gradients=gradients,
+            )
+        return product
+
+    def _split(self, vector: Tensor) -> tuple[tuple[Layer, ...], Tensor]:
+        """Return views of `vector` # [size]: the layers, and the free log-standard deviations."""
+        layers, start = [], 0
+        for layer in self._layers:
+            middle = start + layer.weight.numel()
+            end = middle + layer.bias.numel()
+            weight = vector[start:middle].view(layer.weight.shape)
+            layers.append(Layer(weight=weight, bias=vector[middle:end]))
+            start = end
+        return tuple(layers), vector[start:]

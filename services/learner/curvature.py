@@ -19,7 +19,7 @@ from services.learner.algorithms.ppo_loss import clipped_slope
 from services.learner.batch import TrainingBatch
 from services.learner.gradient_noise import gradient_noise
 from services.learner.lanczos import LanczosResult, extreme_eigenvalues
-from services.learner.networks import ActorCritic
+from services.learner.networks import ActorCritic, MlpActorCritic
 from services.learner.surrogate import PolicySurrogate, Surrogate, policy_surrogate
 from services.learner.total_loss import NegativeTotalLoss
 from shared.contracts import Curvature, GradientNoise
@@ -109,14 +109,19 @@ def measure_gradient_noise(
     there are: that must not change with the number of actors. Comparing costs the square of the
     number of steps, so it does not grow with the rule's samples either.
     """
+    if not isinstance(network, MlpActorCritic):
+        return None
     length = batch.num_samples // batch.num_trajectories
     wanted = min(NOISE_TRAJECTORIES, rule.num_trajectories or NOISE_TRAJECTORIES)
     trajectories = evenly_spread(batch.num_trajectories, wanted)
     steps = evenly_spread(length, NOISE_STEPS)
     chosen = (trajectories.unsqueeze(1) * length + steps).flatten().to(batch.observation.device)
-    surrogate = _surrogate(network, batch, chosen, batch.advantage[chosen])
-    if not isinstance(surrogate, PolicySurrogate):
-        return None
+    surrogate = PolicySurrogate(
+        network,
+        observation=batch.observation[chosen],
+        action=batch.action[chosen],
+        advantage=batch.advantage[chosen],
+    )
     return gradient_noise(surrogate.gradient_products().cpu(), (chosen // length).cpu())
 
 

@@ -3,13 +3,10 @@
     L(theta) = mean_i A_i pi_theta(a_i|s_i) / pi_theta0(a_i|s_i),   to be maximised,
 
 over the policy's parameters, at theta = theta0. There the ratio is exactly 1, no sample is
-clipped, and with o_i the policy's outputs for sample i
-
-    Hessian of L with respect to o_i = A_i / N (H_i + g_i g_i^T),
-
-g_i and H_i being gradient and Hessian of log pi(a_i|s_i). Products with the Hessian over the
-parameters follow by Pearlmutter's R operator in two passes through the network; everything that
-does not depend on the direction is computed once.
+clipped, and its Hessian with respect to the policy's outputs has the closed form of
+`services.learner.output_hessian`. Products with the Hessian over the parameters follow by
+Pearlmutter's R operator in two passes through the network; everything that does not depend on the
+direction is computed once.
 """
 
 from typing import Protocol
@@ -23,6 +20,7 @@ from services.learner.conv_surrogate import ConvSurrogate
 from services.learner.gradient_noise import gradient_products
 from services.learner.mlp import Layer
 from services.learner.networks import ActorCritic, MlpActorCritic
+from services.learner.output_hessian import OutputHessian
 
 
 class Surrogate(Protocol):
@@ -55,22 +53,20 @@ class PolicySurrogate:
             advantage: # [N]
         """
         self._layers = network.layers("policy", network.views_of(network.flat))
-        self._num_free = 0 if network.log_std is None else network.log_std.numel()
-        self.size = self._num_free + sum(
+        num_free = 0 if network.log_std is None else network.log_std.numel()
+        self.size = num_free + sum(
             layer.weight.numel() + layer.bias.numel() for layer in self._layers
         )
-        self._distribution = network.distribution
-        self._action = action
         with torch.no_grad():
             self._activations = mlp.forward(self._layers, observation)
-            self._outputs = network.with_log_std(self._activations.output)
-            self._weight = (advantage / len(advantage)).unsqueeze(1)
-            self._score = self._distribution.terms(self._outputs, self._outputs, action).score
-            delta = self._weight * self._score
-            width = self._activations.output.shape[1]
-            self._at_point = mlp.deltas(
-                self._layers, self._activations, delta[:, :width].contiguous()
+            self._outputs = OutputHessian(
+                network.distribution,
+                outputs=network.with_log_std(self._activations.output),
+                action=action,
+                advantage=advantage,
+                num_free=num_free,
             )
+            self._at_point = mlp.deltas(self._layers, self._activations, self._outputs.delta)
 
     def hessian_product(self, direction: Tensor) -> Tensor:
         """Return the Hessian of L times `direction` # [size], as a new tensor # [size]."""
@@ -81,13 +77,9 @@ class PolicySurrogate:
             r_activations = mlp.r_forward(
                 self._layers, moves, self._activations, self._at_point.slopes
             )
-            r_outputs = r_activations.output
-            if self._num_free:
-                r_outputs = torch.cat((r_outputs, free_move.expand(len(r_outputs), -1)), dim=1)
-            r_delta = self._output_hessian_product(r_outputs)
-            if self._num_free:
-                torch.sum(r_delta[:, -self._num_free :], 0, out=free_gradient)
-                r_delta = r_delta[:, : -self._num_free].contiguous()
+            r_delta, r_free_delta = self._outputs.product(r_activations.output, free_move)
+            if r_free_delta is not None:
+                torch.sum(r_free_delta, 0, out=free_gradient)
             mlp.r_backward(
                 self._layers,
                 moves,
@@ -102,14 +94,9 @@ class PolicySurrogate:
     def gradient_products(self) -> Tensor:
         """Return the inner products of the samples' contributions to L's gradient # [N, N]."""
         with torch.no_grad():
-            width = self._activations.output.shape[1]
-            free = (self._weight * self._score)[:, width:] if self._num_free else None
-            return gradient_products(self._activations.inputs, self._at_point.deltas, free)
-
-    def _output_hessian_product(self, tangent: Tensor) -> Tensor:
-        curved = self._distribution.score_derivative(self._outputs, self._action, tangent)
-        along = (self._score * tangent).sum(1, keepdim=True)
-        return self._weight * curved.addcmul_(self._score, along)
+            return gradient_products(
+                self._activations.inputs, self._at_point.deltas, self._outputs.free_delta
+            )
 
     def _split(self, vector: Tensor) -> tuple[tuple[Layer, ...], Tensor]:
         """Return views of `vector` # [size]: the layers, and the free log-standard deviations."""

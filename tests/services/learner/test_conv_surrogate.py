@@ -34,18 +34,42 @@ SMALL = ConvLayers(
     ),
     dense=(5,),
 )
-CASES: list[tuple[Distribution, int, int | None]] = [
-    (Categorical(), 3, None),
-    (Gaussian(), 4, None),
-    (Gaussian(), 2, 2),
+WHOLE = ConvLayers(
+    name="paper_cnn",
+    image_shape=(2, 7, 6),
+    convolutions=(
+        Convolution(
+            channels=2,
+            filters=3,
+            kernel=(3, 3),
+            stride=2,
+            padding=((0, 1), (1, 1)),
+            output_size=(3, 3),
+        ),
+        Convolution(
+            channels=3,
+            filters=4,
+            kernel=(3, 3),
+            stride=1,
+            padding=((0, 0), (0, 0)),
+            output_size=(1, 1),
+        ),
+    ),
+    dense=(),
+)
+"""As the paper's: uneven padding, and last a filter as large as the image."""
+Case = tuple[ConvLayers, Distribution, int, int | None]
+CASES: list[Case] = [
+    (layers, *outputs)
+    for layers in (SMALL, WHOLE)
+    for outputs in ((Categorical(), 3, None), (Gaussian(), 4, None), (Gaussian(), 2, 2))
 ]
-Case = tuple[Distribution, int, int | None]
 
 
 def network_of(case: Case) -> ConvActorCritic:
-    distribution, num_outputs, free = case
+    layers, distribution, num_outputs, free = case
     network = ConvActorCritic(
-        layers=SMALL, policy_outputs=num_outputs, distribution=distribution, free_log_std=free
+        layers=layers, policy_outputs=num_outputs, distribution=distribution, free_log_std=free
     )
     network.flatten(dtype=torch.float64)
     noise = torch.randn(
@@ -57,9 +81,10 @@ def network_of(case: Case) -> ConvActorCritic:
 
 def samples_of(case: Case, count: int = 30) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(2)
-    observation = torch.randint(256, (count, 1, 8, 8), generator=generator, dtype=torch.uint8)
+    shape = (count, *case[0].image_shape)
+    observation = torch.randint(256, shape, generator=generator, dtype=torch.uint8)
     advantage = torch.randn(count, generator=generator, dtype=torch.float64)
-    if isinstance(case[0], Categorical):
+    if isinstance(case[1], Categorical):
         return observation, torch.randint(3, (count,), generator=generator), advantage
     action = torch.randn((count, 2), generator=generator, dtype=torch.float64)
     return observation, action, advantage
