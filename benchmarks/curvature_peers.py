@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.contestant import Contestant
-from benchmarks.curvature import NETWORKS
+from benchmarks.curvature import SUBJECTS
 from benchmarks.measurement import Effort, interleaved, progress, seconds
 from benchmarks.peers import hessian_library
 from benchmarks.record import Row, Series, Target
@@ -34,7 +34,7 @@ def measure(effort: Effort) -> list[Row]:
     """Measure the paper's MLP, the network the libraries are told of layer by layer."""
     configure_torch()
     progress("one round of rollouts and its update")
-    network, batch = NETWORKS["MLP"](effort)
+    network, batch = SUBJECTS["MLP"].updated_policy(effort)
     assert isinstance(network, MlpActorCritic)
     _ours(network, batch)
     with tempfile.TemporaryDirectory() as folder:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from services.learner.batch import TrainingBatch
+from services.learner.conv_network import ConvActorCritic
 from services.learner.networks import ActorCritic, MlpActorCritic
 
 STEPS = 100
@@ -61,20 +62,38 @@ def extreme_eigenvalues(
 
 def _gradient(network: ActorCritic, batch: TrainingBatch, samples: Tensor) -> tuple[Vector, Vector]:
     """Return the policy's parameters and the surrogate's gradient with its graph."""
-    if not isinstance(network, MlpActorCritic):
+    observation = batch.observation[samples]
+    if isinstance(network, MlpActorCritic):
+        parameters, outputs = _mlp_outputs(network, observation)
+    elif isinstance(network, ConvActorCritic):
+        parameters, outputs = _conv_outputs(network, observation)
+    else:
         raise TypeError(f"no gradient here for a {type(network).__name__}")
-    layers = network.layers("policy", network.views_of(network.flat.detach()))
-    parameters = [
-        t.clone().requires_grad_() for layer in layers for t in (layer.weight, layer.bias)
-    ]
-    hidden = batch.observation[samples]
-    for i in range(0, len(parameters) - 2, 2):
-        hidden = torch.nn.functional.linear(hidden, parameters[i], parameters[i + 1]).tanh()
-    outputs = torch.nn.functional.linear(hidden, parameters[-2], parameters[-1])
     log_prob = network.distribution.log_prob(outputs, batch.action[samples])
     ratio = torch.exp(log_prob - log_prob.detach())
     objective = (batch.advantage[samples] * ratio).mean()
     return parameters, list(torch.autograd.grad(objective, parameters, create_graph=True))
+
+
+def _mlp_outputs(network: MlpActorCritic, observation: Tensor) -> tuple[Vector, Tensor]:
+    layers = network.layers("policy", network.views_of(network.flat.detach()))
+    parameters = [
+        t.clone().requires_grad_() for layer in layers for t in (layer.weight, layer.bias)
+    ]
+    hidden = observation
+    for i in range(0, len(parameters) - 2, 2):
+        hidden = torch.nn.functional.linear(hidden, parameters[i], parameters[i + 1]).tanh()
+    return parameters, torch.nn.functional.linear(hidden, parameters[-2], parameters[-1])
+
+
+def _conv_outputs(network: ConvActorCritic, observation: Tensor) -> tuple[Vector, Tensor]:
+    parameters = {
+        name: parameter.detach().clone().requires_grad_()
+        for name, parameter in network.named_parameters()
+        if name.startswith("policy.")
+    }
+    outputs = network.head(parameters, network.features(parameters, observation))
+    return list(parameters.values()), outputs
 
 
 def _orthonormal(vector: Vector, basis: list[Vector]) -> Vector:

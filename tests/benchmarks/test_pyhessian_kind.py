@@ -1,12 +1,15 @@
 import pytest
 import torch
+from torch import Tensor
 
 from benchmarks import pyhessian_kind
 from services.learner.batch import TrainingBatch
-from services.learner.networks import build_network
+from services.learner.distributions import Categorical
+from services.learner.networks import ActorCritic, build_network
 from services.learner.surrogate import policy_surrogate
 from shared.environment_spec import ContinuousActionSpec, EnvironmentSpec, ObservationSpec
 from shared.ppo_hyperparameters import PpoHyperparameters
+from tests.services.learner.test_conv_surrogate import SMALL, Case, network_of, samples_of
 
 ENVIRONMENT = EnvironmentSpec(
     env_id="Test-v0",
@@ -21,10 +24,23 @@ def test_finds_both_ends_of_the_dense_hessian() -> None:
     network = build_network(ENVIRONMENT, PpoHyperparameters(hidden_sizes=(12, 12)), seed=0)
     generator = torch.Generator().manual_seed(1)
     observation = torch.randn((64, 5), generator=generator)
+    expect_both_ends(network, observation, torch.randn((64, 2), generator=generator))
+
+
+def test_finds_both_ends_for_a_convolutional_network() -> None:
+    case: Case = (SMALL, Categorical(), 3, None)
+    network = network_of(case)
+    network.flatten(dtype=torch.float32)
+    observation, action, _ = samples_of(case, count=64)
+    expect_both_ends(network, observation, action)
+
+
+def expect_both_ends(network: ActorCritic, observation: Tensor, action: Tensor) -> None:
+    generator = torch.Generator().manual_seed(2)
     nothing = torch.zeros(64)
     batch = TrainingBatch(
         observation=observation,
-        action=torch.randn((64, 2), generator=generator),
+        action=action,
         advantage=torch.randn(64, generator=generator),
         value_target=nothing,
         value=nothing,
