@@ -138,7 +138,7 @@ class RoundCollector:
     @property
     def complete(self) -> bool:
         """Whether every actor and every evaluation episode has been told of."""
-        sampled = self._answered("sample").issuperset(range(self._plan.num_actors))
+        sampled = all(self._is_answered("sample", i) for i in range(self._plan.num_actors))
         return sampled and self.all_episodes_answered
 
     @property
@@ -159,7 +159,8 @@ class RoundCollector:
     @property
     def all_episodes_answered(self) -> bool:
         """Whether every evaluation episode has been told of, arrived or failed."""
-        return self._answered("evaluate").issuperset(range(self._plan.num_evaluations))
+        episodes = range(self._plan.num_evaluations)
+        return all(self._is_answered("evaluate", i) for i in episodes)
 
     def close(self) -> TrajectoryCounts:
         """Close the round in the cache and account for every trajectory that was launched."""
@@ -180,9 +181,11 @@ class RoundCollector:
         )
 
     def _wait(self, mode: Mode, indices: Iterable[int]) -> None:
-        waiting = set(indices)
+        waiting = list(indices)
         while True:
-            waiting -= self._answered(mode)
+            # Only the last is looked at: a thousand that wait need not all be at every arrival.
+            while waiting and self._is_answered(mode, waiting[-1]):
+                waiting.pop()
             remaining_s = self._deadline_at - time.monotonic()
             if not waiting or remaining_s <= 0 or self._leave[mode]():
                 return
@@ -192,10 +195,9 @@ class RoundCollector:
             # After a silence, look at what is stored: a token can be lost with a connection.
             self._absorb(arrivals or self._cache.stored(self._plan.job_id, self._plan.round))
 
-    def _answered(self, mode: Mode) -> set[int]:
-        failed = {index for kind, index in self._failed if kind == mode}
-        taken = self._taken if mode == "sample" else ()
-        return failed.union(self._answers(mode), taken)
+    def _is_answered(self, mode: Mode, index: int) -> bool:
+        taken = mode == "sample" and index in self._taken
+        return taken or index in self._answers(mode) or (mode, index) in self._failed
 
     def _answers(self, mode: Mode) -> Mapping[int, Trajectory | Episode]:
         return self._trajectories if mode == "sample" else self._episodes
