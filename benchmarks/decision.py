@@ -1,9 +1,9 @@
 """How long the scaler takes to answer the round call, as a learner sees it over HTTP.
 
 The real scaler with its database; after each answer it launches what it has decided, 8 to 64
-actors that do no work, through boto3 and the real emulator. Like a learner, the caller waits for
-the round's results and then asks for the next round. Beside each decision one call that decides
-nothing (`/healthz`) shows what HTTP itself costs.
+actors that do no work, through the real emulator. Like a learner, the caller waits for the round's
+results and then asks for the next round. Beside each decision one call that decides nothing
+(`/healthz`) shows what HTTP itself costs.
 """
 
 import random

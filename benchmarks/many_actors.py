@@ -1,10 +1,10 @@
 """Rounds of 64, 100 and 1,000 actors that only push a trajectory, through the whole system.
 
-The real scaler launches them through boto3, the real emulator runs them one after another on a few
-processes with unmodified awslambdaric, each puts a trajectory of Hopper's size into the real cache,
-and the learner's own collector checks and counts all of them. A round lasts from the learner's
-request to its last trajectory, its launch from the scaler's decision to the last request that goes
-out, and what comes after the launch is told apart from it.
+The real scaler launches them, the real emulator runs them one after another on a few processes with
+unmodified awslambdaric, each puts a trajectory of Hopper's size into the real cache, and the
+learner's own collector checks and counts all of them. A round lasts from the learner's request to
+its last trajectory, its launch from the scaler's decision to the last request that goes out, and
+what comes after the launch is told apart from it.
 
 On AWS the actors run elsewhere; here all parts share this machine's cores, and a round cannot be
 shorter than the processor time of all parts divided by the cores. Both are therefore reported: what

@@ -1,4 +1,4 @@
-"""Invocations through unmodified boto3 against a server that speaks Lambda's API."""
+"""Invocations over real HTTP against a server that speaks Lambda's API."""
 
 import threading
 import time
