@@ -52,7 +52,7 @@ class StudyResult(Message):
     environment: Environment
     algorithms: tuple[AlgorithmResult, ...]
     claims: dict[str, bool]
-    """What issue and readers ask: does it hold in these runs?"""
+    """What readers ask: does it hold in these runs?"""
 
 
 def study_seed(run: Run, training: SeedResult, *, projected_wall_s: float) -> StudySeed:
