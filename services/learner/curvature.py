@@ -18,9 +18,11 @@ from services.learner.algorithms.minibatch import Minibatch
 from services.learner.algorithms.ppo_loss import clipped_slope
 from services.learner.batch import TrainingBatch
 from services.learner.gradient_noise import gradient_noise
+from services.learner.halved_surrogate import half_multiplications, halved_surrogate
 from services.learner.lanczos import LanczosResult, extreme_eigenvalues
 from services.learner.networks import ActorCritic, MlpActorCritic
-from services.learner.surrogate import PolicySurrogate, Surrogate, policy_surrogate
+from services.learner.second_lane import SecondLane, second_lane
+from services.learner.surrogate import PolicySurrogate, Surrogate
 from services.learner.total_loss import NegativeTotalLoss
 from shared.contracts import Curvature, GradientNoise
 from shared.job_spec import DetectorRule
@@ -78,12 +80,13 @@ def measure_curvature(
     samples = spread_samples(batch, rule).to(batch.observation.device)
     if not bool(batch.advantage[samples].any()):
         return None
-    surrogate = _surrogate(network, batch, samples, batch.advantage[samples])
-    objective = _objective(surrogate, network, batch, samples, rule, loss)
-    try:
-        result = _widest_spectrum(objective, network.flat, rule)
-    except FloatingPointError:
-        return None
+    work = half_multiplications(network, len(samples))
+    with second_lane(work, network.flat.device) as lane:
+        objective = _objective(network, batch, samples, rule, loss, lane)
+        try:
+            result = _widest_spectrum(objective, network.flat, rule)
+        except FloatingPointError:
+            return None
     if result.lambda_max == result.lambda_min == 0.0:
         return None
     return Curvature(
@@ -168,15 +171,15 @@ def _widest_spectrum(objective: Objective, like: Tensor, rule: DetectorRule) -> 
 
 
 def _objective(
-    surrogate: Surrogate,
     network: ActorCritic,
     batch: TrainingBatch,
     samples: Tensor,
     rule: DetectorRule,
     loss: LossTerms | None,
+    lane: SecondLane | None,
 ) -> Objective:
     if rule.objective == "surrogate":
-        return surrogate
+        return _surrogate(network, batch, samples, batch.advantage[samples], lane)
     if loss is None:
         raise ValueError(
             f"detector.objective is {rule.objective!r}, which is defined for ppo only: use "
@@ -184,7 +187,7 @@ def _objective(
         )
     if rule.objective == "behaviour":
         slope = _behaviour_slope(network, batch, samples, clip=loss.hyperparameters.clip)
-        return _surrogate(network, batch, samples, slope)
+        return _surrogate(network, batch, samples, slope, lane)
     return NegativeTotalLoss(
         network,
         Minibatch(
@@ -202,13 +205,18 @@ def _objective(
 
 
 def _surrogate(
-    network: ActorCritic, batch: TrainingBatch, samples: Tensor, advantage: Tensor
+    network: ActorCritic,
+    batch: TrainingBatch,
+    samples: Tensor,
+    advantage: Tensor,
+    lane: SecondLane | None,
 ) -> Surrogate:
-    return policy_surrogate(
+    return halved_surrogate(
         network,
         observation=batch.observation[samples],
         action=batch.action[samples],
         advantage=advantage,
+        lane=lane,
     )
 
 

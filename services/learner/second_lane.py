@@ -84,9 +84,14 @@ def second_lane(
         device: Where they are made.
     """
     idle_cores = _usable_cores() > 1 and torch.get_num_threads() == 1
-    if device.type == "cpu" and multiplications >= MIN_MULTIPLICATIONS and idle_cores:
+    if large_enough(multiplications, device) and idle_cores:
         return SecondLane()
     return nullcontext()
+
+
+def large_enough(multiplications: int, device: torch.device) -> bool:
+    """Whether a second lane pays for so much work, if there is a core for it."""
+    return device.type == "cpu" and multiplications >= MIN_MULTIPLICATIONS
 
 
 def _usable_cores() -> int:
