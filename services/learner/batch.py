@@ -10,7 +10,7 @@ other, each in time order; O numbers per observation; D policy outputs.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -39,19 +39,31 @@ class TrainingBatch:
     num_trajectories: int = 1
     """Actors, or off-policy their environments; each has an equal share of the samples, in one
     piece."""
+    weight: Tensor | None = None
+    """What advantages are multiplied with after they are standardised # [N] float32; None: 1."""
 
     @property
     def num_samples(self) -> int:
         """N."""
         return self.observation.shape[0]
 
+    def weighted(self) -> "TrainingBatch":
+        """Return the batch with the weights in the advantages."""
+        if self.weight is None:
+            return self
+        return replace(self, advantage=self.advantage * self.weight, weight=None)
+
 
 def joined(batches: Sequence[TrainingBatch]) -> TrainingBatch:
-    """Return the samples of some batches, whose trajectories are equally long, in their order."""
+    """Return the samples of some batches, whose trajectories are equally long, in their order.
+
+    Weights are in the advantages then.
+    """
     if len(batches) == 1:
-        return batches[0]
-    names = [field.name for field in fields(TrainingBatch) if field.name != "num_trajectories"]
-    columns = {name: torch.cat([getattr(batch, name) for batch in batches]) for name in names}
+        return batches[0].weighted()
+    given = [batch.weighted() for batch in batches]
+    names = {field.name for field in fields(TrainingBatch)} - {"num_trajectories", "weight"}
+    columns = {name: torch.cat([getattr(batch, name) for batch in given]) for name in names}
     return TrainingBatch(**columns, num_trajectories=sum(b.num_trajectories for b in batches))
 
 

@@ -17,7 +17,7 @@ class Minibatch:
 
     observation: Tensor  # [n, O] or [n, C, H, W]
     action: Tensor  # [n, A] or [n] int64
-    advantage: Tensor  # [n]
+    advantage: Tensor  # [n], with the batch's weights in it
     value_target: Tensor  # [n]
     value: Tensor  # [n], V(s) before the update
     log_prob: Tensor  # [n]
@@ -50,10 +50,9 @@ def shuffled_minibatches(
         order = torch.randperm(batch.num_samples, generator=generator)
         order = order.to(batch.observation.device)
         # Gathering a whole pass at once leaves nothing but views to each step.
-        advantages = batch.advantage.index_select(0, order)
         fields = (
             batch.action.index_select(0, order),
-            _standardised(advantages, count) if standardise else advantages,
+            _advantages(batch, order, count, standardise=standardise),
             batch.value_target.index_select(0, order),
             batch.value.index_select(0, order),
             batch.log_prob.index_select(0, order),
@@ -73,6 +72,18 @@ def shuffled_minibatches(
                 log_prob=log_prob,
                 outputs=outputs,
             )
+
+
+def _advantages(batch: TrainingBatch, order: Tensor, count: int, *, standardise: bool) -> Tensor:
+    """Return a pass's advantages # [N] in their order, as the loss takes them."""
+    advantage = batch.advantage.index_select(0, order)
+    if standardise:
+        advantage = _standardised(advantage, count)
+    if batch.weight is None:
+        return advantage
+    # Weighted last: the mean that standardising takes off must not reach samples of weight 0, which
+    # are actions the policy would never take, and where its log-probability is steepest.
+    return advantage * batch.weight.index_select(0, order)
 
 
 def _standardised(advantage: Tensor, count: int) -> Tensor:

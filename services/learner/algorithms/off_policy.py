@@ -143,7 +143,7 @@ class OffPolicyLearner:
             draw.fragments, replace(self._normalisation, rewards=self._following.rewards)
         )
         if self._hyperparameters.advantage_normalisation != "none":
-            # Minibatches are standardised again; the curvature is measured with these.
+            # Minibatches are standardised again; the curvature is measured with these, weighted.
             batch = replace(batch, advantage=standardised(batch.advantage))
         stats = self._passes(batch) | _batch_stats(batch) | self._draw_stats(draw)
         stats |= self._objective.after_batch(stats)
@@ -195,7 +195,7 @@ class OffPolicyLearner:
     def _remember(self, batch: TrainingBatch) -> None:
         if self._measured:
             self._fresh_batches, self._measured = [], False
-        self._fresh_batches.append(batch)
+        self._fresh_batches.append(batch.weighted())
 
     def _fixed_arrays(self) -> StateArrays:
         """Return the arrays that are there, in one shape, at any time."""

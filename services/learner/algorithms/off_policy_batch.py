@@ -33,8 +33,8 @@ def build_off_policy_batch(
 ) -> TrainingBatch:
     """Return the samples of some fragments, as seen by a policy that did not act there.
 
-    In the batch, `log_prob` and `outputs` are `policy`'s; `advantage` is rho times V-trace's
-    advantage, not standardised; `value_target` is V-trace's, `value` what `critic` says.
+    In the batch, `log_prob` and `outputs` are `policy`'s; `advantage`, not standardised,
+    `value_target` and `weight`, its rho, are V-trace's; `value` is what `critic` says.
     Every environment's column is a trajectory of its own.
 
     Args:
@@ -73,13 +73,14 @@ def build_off_policy_batch(
     return TrainingBatch(
         observation=samples,
         action=action,
-        advantage=(traced.rho * traced.advantage).t().flatten(),
+        advantage=traced.advantage.t().flatten(),
         value_target=traced.target.t().flatten(),
         value=value.flatten(),
         log_prob=log_prob,
         outputs=outputs,
         behaviour_log_prob=behaviour.flatten(),
         num_trajectories=fragments.num_envs,
+        weight=traced.rho.t().flatten(),
     )
 
 

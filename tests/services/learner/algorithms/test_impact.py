@@ -100,7 +100,7 @@ def test_a_step_agrees_with_a_plain_autograd_version(environment: EnvironmentSpe
         critic=reference,
         rule=hyperparameters,
         normalisation=Normalisation(observations=None, rewards=None),
-    )
+    ).weighted()
     made.add(trajectories)
     loss_before = made.update().stats["loss"]
 

@@ -1,11 +1,13 @@
 """How a batch is cut into gradient steps."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from services.learner.algorithms.minibatch import Minibatch, shuffled_minibatches
-from services.learner.batch import TrainingBatch
+from services.learner.batch import TrainingBatch, joined
 
 
 def batch_of(num_samples: int) -> TrainingBatch:
@@ -87,3 +89,31 @@ def test_advantages_can_be_standardised_by_minibatch(size: int) -> None:
         expected = (a - a.mean()) / (deviation + 1e-8)
         np.testing.assert_allclose(found.advantage.numpy(), expected, rtol=1e-5, atol=1e-6)
         assert torch.equal(found.value_target, raw.value_target)
+
+
+def test_weights_come_after_standardising() -> None:
+    """The mean that standardising takes off must not give samples of weight 0 an advantage."""
+    weight = torch.linspace(0.0, 1.5, 50)
+    weight[::7] = 0.0
+    plain, weighted = (
+        shuffled_minibatches(
+            batch,
+            num_epochs=2,
+            minibatch_size=8,
+            generator=torch.Generator().manual_seed(0),
+            standardise=True,
+        )
+        for batch in (batch_of(50), replace(batch_of(50), weight=weight))
+    )
+    for without, found in zip(plain, weighted, strict=True):
+        expected = without.advantage * weight[found.value_target.long()]
+        torch.testing.assert_close(found.advantage, expected)
+
+
+def test_a_batch_can_have_its_weights_in_the_advantages() -> None:
+    batch = replace(batch_of(4), weight=torch.tensor([0.0, 1.0, 2.0, 0.5]))
+    assert batch.weighted().advantage.tolist() == [0.0, 1.0, 4.0, 1.5]
+    assert batch.weighted().weight is None
+    assert joined([batch, batch]).advantage.tolist() == [0.0, 1.0, 4.0, 1.5] * 2
+    assert joined([batch]).weight is None
+    assert batch_of(4).weighted().advantage.tolist() == [0.0, 1.0, 2.0, 3.0]

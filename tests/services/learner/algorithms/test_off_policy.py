@@ -243,3 +243,20 @@ def test_batches_of_whole_trajectories_may_hold_several_environments() -> None:
     made = build_impact(CONTINUOUS, IMPACT.model_copy(update={"train_batch_size": 40}), seed=1)
     made.add(round_of(made, CONTINUOUS, 0, num_actors=1))
     assert made.update().stats["num_minibatches"] == 3  # 48 samples in steps of at most 20
+
+
+@pytest.mark.parametrize("hyperparameters", [IMPACT_STANDARD, IMPALA_STANDARD])
+def test_actions_the_policy_would_never_take_do_not_move_it(
+    hyperparameters: OffPolicyHyperparameters,
+) -> None:
+    """Standardising advantages takes a mean off: it must not reach samples without weight."""
+    found = []
+    for shift in (0.0, 3.0):
+        made = learner(CONTINUOUS, hyperparameters)
+        likely, unlikely = round_of(made, CONTINUOUS, 0, num_actors=2)
+        certain_elsewhere = np.full_like(unlikely.log_prob, 1e3)  # so that pi / mu is 0
+        moved = replace(unlikely, action=unlikely.action + shift, log_prob=certain_elsewhere)
+        made.add([likely, moved])
+        made.update()
+        found.append(made.network.flat.clone())
+    assert torch.equal(found[0], found[1])

@@ -104,6 +104,10 @@ def test_samples_stand_in_order_with_the_double_sum_as_target(environment: Envir
             np.testing.assert_allclose(in_time_order, expected, rtol=1e-4, atol=1e-4)
         ratio = (batch.log_prob - batch.behaviour_log_prob)[block].view(envs, steps).t()
         np.testing.assert_allclose(ratio.numpy(), case.log_ratio, atol=1e-4)
+        assert batch.weight is not None
+        rho = batch.weight[block].view(envs, steps).t()
+        expected_rho = np.minimum(np.exp(case.log_ratio), 1.5)
+        np.testing.assert_allclose(rho.numpy(), expected_rho, rtol=1e-3)
         actions = batch.action[block].view(envs, steps, *batch.action.shape[1:]).transpose(0, 1)
         np.testing.assert_array_equal(actions.numpy(), trajectory.action)
         observations = batch.observation[block].view(envs, steps, -1).transpose(0, 1)
