@@ -24,12 +24,10 @@ from redis.credentials import CredentialProvider
 from redis.retry import Retry
 
 from shared import cache_scripts, keys
+from shared.arrivals import Arrival, Mode, arrival_of, claim_field, claimed, failure_token
 
-Mode = Literal["sample", "evaluate"]
 StoreOutcome = Literal["stored", "duplicate", "late"]
 
-MAX_REASON_CHARS = 300
-"""A failure's reason is cut to this length."""
 _HEALTH_CHECK_S = 10
 """A connection idle for longer is probed before use: a frozen Lambda's socket may be long dead."""
 _UNLINK_BATCH = 1000
@@ -39,16 +37,6 @@ MAX_AGE_S = 6 * 3600.0
 
 class CacheError(Exception):
     """The cache cannot be reached or refused a command; the message names its address."""
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """One actor is done: its result is stored, or it will never come."""
-
-    mode: Mode
-    actor_index: int
-    failed: str | None
-    """Why there will be no result; None when it is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +154,7 @@ class TrajectoryCache:
             `stored`, `duplicate` (another result of this mode and index was first) or `late` (the
             round is closed); the last two are counted and the payload is dropped.
         """
-        field = _field(mode, actor_index)
+        field = claim_field(mode, actor_index)
         with self._errors("storing a result"):
             outcome = self._store(
                 keys=[
@@ -182,12 +170,14 @@ class TrajectoryCache:
         self, job_id: str, round: int, *, mode: Mode, actor_index: int, reason: str
     ) -> None:
         """Tell the learner not to wait for an actor; without effect once its result is stored."""
-        field = _field(mode, actor_index)
-        token = f"{field}:{reason[:MAX_REASON_CHARS] or 'no reason given'}"
+        args: list[str | bytes | int] = [
+            claim_field(mode, actor_index),
+            failure_token(mode, actor_index, reason),
+            keys.TTL_MS,
+        ]
         with self._errors("announcing a failure"):
             self._announce_failure(
-                keys=[keys.claims(job_id, round), keys.arrivals(job_id, round)],
-                args=[field, token.encode("utf-8", "replace"), keys.TTL_MS],
+                keys=[keys.claims(job_id, round), keys.arrivals(job_id, round)], args=args
             )
 
     # --- the learner's side of a round ------------------------------------------------------
@@ -226,12 +216,12 @@ class TrajectoryCache:
         if reply is None:
             return None
         key, tokens = cast("tuple[bytes, list[bytes]]", reply)
-        return names[key], [_arrival(token) for token in tokens]
+        return names[key], [arrival_of(token) for token in tokens]
 
     def stored(self, job_id: str, round: int) -> list[Arrival]:
         """Return every result stored so far, told or not: for a learner that resumes a round."""
         fields = cast("list[bytes]", self._run("HKEYS", keys.claims(job_id, round)))
-        return _claimed(fields)
+        return claimed(fields)
 
     def load_results(
         self, job_id: str, round: int, *, mode: Mode, actor_indices: Sequence[int]
@@ -250,7 +240,7 @@ class TrajectoryCache:
             return
         self._unlink([keys.result(job_id, round, mode, index) for index in actor_indices])
         # The claims go last: what is stored from here on is whole.
-        fields = [_field(mode, index) for index in actor_indices]
+        fields = [claim_field(mode, index) for index in actor_indices]
         self._run("HDEL", keys.claims(job_id, round), *fields)
 
     def close_round(self, job_id: str, round: int) -> RoundCounters:
@@ -337,23 +327,8 @@ def _address(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
 
 
-def _field(mode: Mode, actor_index: int) -> str:
-    return f"{mode}:{actor_index}"
-
-
-def _arrival(token: bytes) -> Arrival:
-    mode, index, *reason = token.decode("utf-8", "replace").split(":", 2)
-    return Arrival(cast("Mode", mode), int(index), reason[0] if reason else None)
-
-
-def _claimed(fields: Iterable[bytes]) -> list[Arrival]:
-    """Return the claims among a claims hash's fields, the counters left out, in index order."""
-    claimed = [_arrival(field) for field in fields if b":" in field]
-    return sorted(claimed, key=lambda arrival: (arrival.mode, arrival.actor_index))
-
-
 def _result_keys(job_id: str, round: int, fields: Iterable[bytes]) -> list[str]:
     results = [
-        keys.result(job_id, round, claim.mode, claim.actor_index) for claim in _claimed(fields)
+        keys.result(job_id, round, claim.mode, claim.actor_index) for claim in claimed(fields)
     ]
     return [keys.arrivals(job_id, round), *results]

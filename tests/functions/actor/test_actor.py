@@ -12,7 +12,8 @@ from functions.actor import actor as actor_module
 from functions.actor.actor import Actor, PolicyUnavailableError
 from functions.actor.errors import RolloutError
 from shared import codec
-from shared.cache import Arrival, TrajectoryCache
+from shared.arrivals import Arrival
+from shared.cache import TrajectoryCache
 from shared.contracts import RolloutTask
 from shared.envs import Env, describe, make_environment
 from shared.job_spec import EnvironmentRef

@@ -1,0 +1,47 @@
+"""What the cache tells a learner about an actor, and the text that Redis holds of it.
+
+A *field* names a claim, `sample:3`; a *token* announces it, with the reason where it failed:
+`sample:3:crashed`. Beside the claims of a round lie its counters, whose names have no colon.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, cast
+
+Mode = Literal["sample", "evaluate"]
+
+MAX_REASON_CHARS = 300
+"""A failure's reason is cut to this length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One actor is done: its result is stored, or it will never come."""
+
+    mode: Mode
+    actor_index: int
+    failed: str | None
+    """Why there will be no result; None when it is stored."""
+
+
+def claim_field(mode: Mode, actor_index: int) -> str:
+    """Return the field of an actor's claim, which is the token of its success too."""
+    return f"{mode}:{actor_index}"
+
+
+def failure_token(mode: Mode, actor_index: int, reason: str) -> bytes:
+    """Return the token of an actor that will bring nothing."""
+    token = f"{claim_field(mode, actor_index)}:{reason[:MAX_REASON_CHARS] or 'no reason given'}"
+    return token.encode("utf-8", "replace")
+
+
+def arrival_of(token: bytes) -> Arrival:
+    """Return what a token, or a claim's field, says."""
+    mode, index, *reason = token.decode("utf-8", "replace").split(":", 2)
+    return Arrival(cast("Mode", mode), int(index), reason[0] if reason else None)
+
+
+def claimed(fields: Iterable[bytes]) -> list[Arrival]:
+    """Return the claims among a round's fields, the counters left out, in index order."""
+    found = [arrival_of(field) for field in fields if b":" in field]
+    return sorted(found, key=lambda arrival: (arrival.mode, arrival.actor_index))
