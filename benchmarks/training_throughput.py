@@ -10,11 +10,9 @@ of 256, 4,096 steps a round from 16 actors, 30 epochs) and preset `standard` (tw
 have is in its row's `about`.
 
 The paper's setting is bound by arithmetic: 6 operations per weight and pass are some 25 million for
-every environment step, so that a core at its peak learns from some thousands of steps per second
-and no learner from more. A row tells how much of one core's peak, measured in the same run, our
+every environment step. A row tells how much of one core's peak, measured in the same run, our
 gradient steps reach (policy and value function have a core each, if there are two), and its `about`
-the steps per second that this peak allows. A multiple of a peer that goes beyond this needs more
-cores or other hardware, not another program.
+the steps per second that one core at this peak could learn from, rollouts not counted.
 
 IMPALA and IMPACT with two rounds in flight, 16 actors of 256 steps, stand beside Sample Factory's
 asynchronous PPO on Hopper-v4, the newest it knows: the same network (two tanh layers of 64),

@@ -109,8 +109,8 @@ def follow(
         ApiUnreachableError: The API did not answer for `patience_s`.
     """
     feed = RoundFeed(client, job_id)
-    # Counted from the first failure, not the last answer: a computer that slept in between has not
-    # asked for longer, and finds its connections dead when it wakes.
+    # Counted from the first failure, not the last answer: a process that was stopped in between has
+    # not asked for longer, and finds its connections dead when it goes on.
     failing_since: float | None = None
     while True:
         check()

@@ -137,8 +137,8 @@ class AsyncLoop:
             self._leave_if_must()
             self._learn(oldest)
         oldest.collector.look_again()
-        # Not the younger rounds': what came of them is learned from once the next round is open,
-        # or actors would stand idle meanwhile and all open rounds would fall into step.
+        # Nothing more of younger rounds is taken in until the next round is open: learned from
+        # first, it would leave actors idle, and all open rounds would fall into step.
         algorithm.add(oldest.fresh())
         algorithm.flush()
         while algorithm.has_fresh:

@@ -80,7 +80,9 @@ def measure_curvature(
     samples = spread_samples(batch, rule).to(batch.observation.device)
     if not bool(batch.advantage[samples].any()):
         return None
-    work = half_multiplications(network, len(samples))
+    # The total loss is not halved.
+    halved = rule.objective != "total_loss"
+    work = half_multiplications(network, len(samples)) if halved else 0
     with second_lane(work, network.flat.device) as lane:
         objective = _objective(network, batch, samples, rule, loss, lane)
         try:

@@ -76,8 +76,9 @@ class Gaussian:
     def log_prob(self, outputs: Tensor, action: Tensor) -> Tensor:
         """Return log pi(action), shape [N]; `action` is [N, A]."""
         mean, log_std = outputs.chunk(2, dim=1)
-        z = (action - mean) * torch.exp(-log_std)
-        return -(0.5 * z * z + log_std).sum(1) - _HALF_LOG_TWO_PI * action.shape[1]
+        log_precision = -log_std
+        z = (action - mean) * torch.exp(log_precision)
+        return _normal_log_prob(log_precision.sum(1), z * z)
 
     def entropy(self, outputs: Tensor) -> Tensor:
         """Return the differential entropy in nats, shape [N]."""
@@ -112,9 +113,8 @@ class Gaussian:
         log_ratio = log_precision.add_(old_log_std)  # of the old deviation to the new
         ratio = torch.exp(log_ratio)
         spread = (ratio * ratio).addcmul_(distance, distance)
-        log_prob = torch.sub(log_precisions, z2.sum(1), alpha=0.5)
         return PolicyTerms(
-            log_prob=log_prob.sub_(_HALF_LOG_TWO_PI * size),
+            log_prob=_normal_log_prob(log_precisions, z2),
             score=torch.cat((z.mul_(inverse_std), z2.sub_(1.0)), dim=1),
             kl=torch.rsub(torch.sub(log_ratio, spread, alpha=0.5).sum(1), -0.5 * size),
             entropy=torch.rsub(log_precisions, (0.5 + _HALF_LOG_TWO_PI) * size),
@@ -249,6 +249,17 @@ def discrete_distribution(
     if isinstance(action, DiscreteActionSpec):
         return Categorical(), action.n
     return MultiCategorical(action.num_choices), sum(action.num_choices)
+
+
+def _normal_log_prob(log_precisions: Tensor, z2: Tensor) -> Tensor:
+    """Return log-densities # [N]; in one place, so that equal outputs have a ratio of exactly 1.
+
+    Args:
+        log_precisions: Sums over the dimensions of -log std. # [N]
+        z2: Squared distances from the mean, in deviations. # [N, A]
+    """
+    log_prob = torch.sub(log_precisions, z2.sum(1), alpha=0.5)
+    return log_prob - _HALF_LOG_TWO_PI * z2.shape[1]
 
 
 def _total(parts: Sequence[Tensor]) -> Tensor:

@@ -4,7 +4,7 @@ Policy and value function are separate networks and the loss is a sum of a term 
 minibatch can go through both at once. Torch and NumPy let go of the interpreter while they compute.
 Every operation still runs on one thread, so the bits are the same with and without a second lane.
 
-The thread lives as long as one update: none is left idle, and none can outlive the process. Beside
+The thread lives as long as one update, so none is left idle, and keeps no process alive. Beside
 other busy processes it gains nothing, but costs nothing either, unlike threads within an operation:
 the halves meet once per step, not once per operation.
 """
@@ -32,8 +32,13 @@ class SecondLane:
         self._done: SimpleQueue[BaseException | None] = SimpleQueue()
         self._thread = threading.Thread(
             target=self._run,
-            args=(torch.get_num_threads(), torch.is_inference_mode_enabled()),
+            args=(
+                torch.get_num_threads(),
+                torch.is_inference_mode_enabled(),
+                torch.is_grad_enabled(),
+            ),
             name="second-lane",
+            daemon=True,
         )
         self._thread.start()
         return self
@@ -61,9 +66,9 @@ class SecondLane:
         if error is not None:
             raise error
 
-    def _run(self, num_threads: int, inference: bool) -> None:
-        torch.set_num_threads(num_threads)  # torch keeps both for each thread
-        with torch.inference_mode(inference):
+    def _run(self, num_threads: int, inference: bool, graphs: bool) -> None:
+        torch.set_num_threads(num_threads)  # torch keeps all three for each thread
+        with torch.inference_mode(inference), torch.set_grad_enabled(graphs):
             while (work := self._work.get()) is not None:
                 try:
                     work()

@@ -57,6 +57,8 @@ class InvokeRequests:
 
         Raises:
             BotoCoreError: There are no credentials, or they cannot be renewed.
+            ClientError: AWS refuses to renew them.
+            OSError: The file they are renewed from cannot be read.
         """
         template = self._template
         request = AWSRequest(template.method, template.url, headers=template.headers, data=event)

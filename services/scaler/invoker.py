@@ -132,7 +132,7 @@ class PooledInvoker:
         if not self._begin():
             return
         try:
-            on_outcome(self._run(task, payload))
+            on_outcome(self._outcome(task, payload))
         except Exception:
             _LOG.exception("actor outcome lost", extra=_identity(task))
         finally:
@@ -156,6 +156,21 @@ class PooledInvoker:
     def _has_room(self) -> bool:
         limit = self._limit()
         return limit is None or self._running < max(1, limit)
+
+    def _outcome(self, task: RolloutTask, payload: bytes) -> TaskOutcome:
+        """Run a task whatever happens: a round whose actors do not all end is never settled."""
+        try:
+            return self._run(task, payload)
+        except Exception as error:
+            _LOG.exception("invocation broke", extra=_identity(task))
+            return TaskOutcome(
+                task=task,
+                report=None,
+                reason=f"the invocation broke: {type(error).__name__}",
+                billed_s=(self._rule.timeout_s,),  # nobody knows how far it came
+                requests=1,
+                throttled=0,
+            )
 
     def _run(self, task: RolloutTask, payload: bytes) -> TaskOutcome:
         outcome = TaskOutcome(

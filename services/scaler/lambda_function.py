@@ -75,7 +75,8 @@ class LambdaFunction:
         """Run the function once and wait for its end."""
         try:
             request = self._requests.signed(payload)
-        except BotoCoreError as error:
+        except (BotoCoreError, ClientError, OSError) as error:
+            # Renewing credentials is a call of its own, which can fail in every way a call can.
             return _never_started(error)
         sent_at = time.perf_counter()
         return replace(self._sent(request), sent_at=sent_at)
@@ -191,7 +192,7 @@ def _client(session: botocore.session.Session, settings: Settings) -> "LambdaCli
         connect_timeout=settings.lambda_connect_timeout_s,
         read_timeout=settings.lambda_read_timeout_s,
         tcp_keepalive=True,
-        user_agent="nitro-scaler",
+        user_agent="nitro-scaler",  # so that the account's logs say who called
     )
     if settings.lambda_endpoint_url is not None:
         # An emulator checks no signature, but boto3 signs or refuses to call.

@@ -104,6 +104,15 @@ def test_kl_of_a_policy_with_itself_is_exactly_zero(distribution: Distribution) 
     assert not terms.kl_gradient().any()
 
 
+def test_the_ratio_to_a_policy_with_equal_outputs_is_exactly_one() -> None:
+    generator = torch.Generator().manual_seed(0)
+    outputs = torch.randn(4096, 6, generator=generator)
+    action = torch.randn(4096, 3, generator=generator)
+    gaussian = Gaussian()
+    found = gaussian.terms(outputs, outputs, action).log_prob
+    assert torch.equal(found, gaussian.log_prob(outputs, action))
+
+
 def test_no_draw_from_a_standard_normal_beats_its_mode() -> None:
     outputs = torch.zeros(1, 2)
     at_mode = GAUSSIAN.log_prob(outputs, torch.zeros(1, 1))

@@ -1,4 +1,4 @@
-"""A real HTTP server with Lambda's API for unmodified boto3; it behaves as a test tells it."""
+"""A real HTTP server with Lambda's API as SDKs call it; it behaves as a test tells it."""
 
 import asyncio
 import base64

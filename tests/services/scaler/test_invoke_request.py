@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NoReturn
 from urllib.parse import parse_qsl, quote, urlencode
 
 import boto3
@@ -13,6 +14,7 @@ import botocore.session
 import pytest
 from botocore.config import Config
 from botocore.credentials import CredentialProvider, RefreshableCredentials
+from botocore.exceptions import ClientError
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -185,6 +187,27 @@ def test_without_credentials_nothing_is_sent_or_billed(
     assert (execution.kind, execution.requests, execution.billed_s) == ("failed", 0, 0.0)
     assert "NoCredentialsError" in execution.reason
     assert (execution.sent_at, recorder.arrived) == (None, [])
+
+
+def test_credentials_that_cannot_be_renewed_send_and_bill_nothing(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = [
+        ClientError({"Error": {"Code": "ExpiredToken", "Message": "too old"}}, "AssumeRole"),
+        FileNotFoundError("token file"),
+    ]
+    function = LambdaFunction(settings())
+    for refusal in refusals:
+
+        def refuse(*_: object, refusal: Exception = refusal) -> NoReturn:
+            raise refusal
+
+        monkeypatch.setattr(InvokeRequests, "signed", refuse)
+        execution = function.invoke(EVENT)
+        assert (execution.kind, execution.requests, execution.billed_s) == ("failed", 0, 0.0)
+        assert type(refusal).__name__ in execution.reason
+    function.close()
+    assert recorder.arrived == []
 
 
 def test_an_answer_from_something_in_between_is_a_failure_with_its_status(

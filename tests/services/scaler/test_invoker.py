@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -200,6 +201,23 @@ def test_an_event_that_does_not_fit_is_refused_before_anything_is_launched(
     with pytest.raises(ValueError, match=r"at most 4096 fit.*env_kwargs"):
         invoker.submit([task(0, **{f"text{i}": "x" * 250 for i in range(20)})], Sink())
     assert lambdas.events == []
+
+
+def test_an_invocation_that_breaks_unexpectedly_is_an_outcome_billed_at_its_worst(
+    function: LambdaFunction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(_payload: bytes) -> NoReturn:
+        raise RuntimeError("credentials are still expired")
+
+    monkeypatch.setattr(function, "invoke", breaks)
+    sink = Sink()
+    rule = RetryRule(throttle_retries=0, first_pause_s=0.0, timeout_s=60.0)
+    invoker = PooledInvoker(function, rule, pool_size=2)
+    invoker.submit([task(0), task(1)], sink)
+    for outcome in sink.wait(2):
+        assert (outcome.report, outcome.billed_s, outcome.requests) == (None, (60.0,), 1)
+        assert "RuntimeError" in outcome.reason
+    assert invoker.close(wait_s=10.0)
 
 
 def test_closing_drops_what_has_not_started_and_waits_for_the_rest(
