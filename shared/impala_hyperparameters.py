@@ -53,7 +53,8 @@ class ImpalaHyperparameters(Message):
     """Environment steps of a learner batch, in whole trajectories. Paper: RLlib. Standard: ours."""
     minibatch_size: PositiveInt = 65536
     """Samples per gradient step; each is used once. Paper: the whole batch, as RLlib.
-    Standard: CleanRL."""
+    Standard: twice CleanRL's, as no clip bounds what the steps of one batch add up to: with 64 the
+    policy moved too far for the next batch's weights and Hopper-v4 was lost again."""
     hidden_sizes: tuple[PositiveInt, ...] = (256, 256)
     """Widths of the tanh layers of the policy and of the separate value network.
     Paper: section 8.1. Standard: CleanRL."""
@@ -95,7 +96,7 @@ STANDARD = ImpalaHyperparameters(
     advantage_normalisation="minibatch",
     entropy_coefficient=0.0,
     train_batch_size=2048,
-    minibatch_size=64,
+    minibatch_size=128,
     hidden_sizes=(64, 64),
     image_network="nature_cnn",
     initialisation="orthogonal",
