@@ -10,7 +10,7 @@ from torch import Tensor
 
 from services.learner import conv_derivatives as conv
 from services.learner.conv_network import ConvActorCritic
-from services.learner.mlp import Layer
+from services.learner.mlp import Layer, split_layers
 from services.learner.output_hessian import OutputHessian
 from shared.conv import MAX_PIXEL
 
@@ -60,8 +60,8 @@ class ConvSurrogate:
         """Return the Hessian of L times `direction` # [size], as a new tensor # [size]."""
         with torch.no_grad():
             product = torch.empty_like(direction)
-            moves, free_move = self._split(direction)
-            gradients, free_gradient = self._split(product)
+            moves, free_move = split_layers(direction, self._layers)
+            gradients, free_gradient = split_layers(product, self._layers)
             r_activations = conv.r_forward(self._ops, self._layers, moves, self._activations)
             r_delta, r_free_delta = self._outputs.product(r_activations.output, free_move)
             if r_free_delta is not None:
@@ -77,14 +77,3 @@ class ConvSurrogate:
                 gradients=gradients,
             )
         return product
-
-    def _split(self, vector: Tensor) -> tuple[tuple[Layer, ...], Tensor]:
-        """Return views of `vector` # [size]: the layers, and the free log-standard deviations."""
-        layers, start = [], 0
-        for layer in self._layers:
-            middle = start + layer.weight.numel()
-            end = middle + layer.bias.numel()
-            weight = vector[start:middle].view(layer.weight.shape)
-            layers.append(Layer(weight=weight, bias=vector[middle:end]))
-            start = end
-        return tuple(layers), vector[start:]

@@ -24,6 +24,23 @@ class Layer:
     bias: Tensor  # [out]
 
 
+def split_layers(vector: Tensor, like: Sequence[Layer]) -> tuple[tuple[Layer, ...], Tensor]:
+    """Return views of a vector over parameters: the layers, and what comes after them.
+
+    Args:
+        vector: Layer by layer, weight before bias. # [P]
+        like: Layers of the shapes wanted.
+    """
+    layers, start = [], 0
+    for layer in like:
+        middle = start + layer.weight.numel()
+        end = middle + layer.bias.numel()
+        weight = vector[start:middle].view(layer.weight.shape)
+        layers.append(Layer(weight=weight, bias=vector[middle:end]))
+        start = end
+    return tuple(layers), vector[start:]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activations:
     """What a forward pass leaves for the passes after it."""

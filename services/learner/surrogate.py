@@ -18,7 +18,7 @@ from services.learner import mlp
 from services.learner.conv_network import ConvActorCritic
 from services.learner.conv_surrogate import ConvSurrogate
 from services.learner.gradient_noise import gradient_products
-from services.learner.mlp import Layer
+from services.learner.mlp import split_layers
 from services.learner.networks import ActorCritic, MlpActorCritic
 from services.learner.output_hessian import OutputHessian
 
@@ -72,8 +72,8 @@ class PolicySurrogate:
         """Return the Hessian of L times `direction` # [size], as a new tensor # [size]."""
         with torch.no_grad():
             product = torch.empty_like(direction)
-            moves, free_move = self._split(direction)
-            gradients, free_gradient = self._split(product)
+            moves, free_move = split_layers(direction, self._layers)
+            gradients, free_gradient = split_layers(product, self._layers)
             r_activations = mlp.r_forward(
                 self._layers, moves, self._activations, self._at_point.slopes
             )
@@ -97,17 +97,6 @@ class PolicySurrogate:
             return gradient_products(
                 self._activations.inputs, self._at_point.deltas, self._outputs.free_delta
             )
-
-    def _split(self, vector: Tensor) -> tuple[tuple[Layer, ...], Tensor]:
-        """Return views of `vector` # [size]: the layers, and the free log-standard deviations."""
-        layers, start = [], 0
-        for layer in self._layers:
-            middle = start + layer.weight.numel()
-            end = middle + layer.bias.numel()
-            weight = vector[start:middle].view(layer.weight.shape)
-            layers.append(Layer(weight=weight, bias=vector[middle:end]))
-            start = end
-        return tuple(layers), vector[start:]
 
 
 def policy_surrogate(
