@@ -56,12 +56,7 @@ def sample_fragment(
             its spaces do not allow or hangs, actions are not finite, or too many episodes were
             dropped.
     """
-    num_steps, remainder = divmod(task.steps, task.num_envs)
-    if remainder or len(envs) != task.num_envs:
-        raise RolloutError(
-            f"{task.steps} steps cannot be shared by num_envs = {task.num_envs}; "
-            f"{len(envs)} environments were given"
-        )
+    num_steps = _steps_of_each(task, envs)
     env_id = task.env.env_id
     translate = _translator(env_id, envs[0], policy, num_envs=task.num_envs)
     rng = noise_generator(task.seed)
@@ -96,6 +91,16 @@ def sample_fragment(
         episode_lengths=np.array(fragment.episode_lengths, np.int32),
         dropped_episodes=dropped.count,
     )
+
+
+def _steps_of_each(task: RolloutTask, envs: Sequence[Env]) -> int:
+    num_steps, remainder = divmod(task.steps, task.num_envs)
+    if remainder or len(envs) != task.num_envs:
+        raise RolloutError(
+            f"{task.steps} steps cannot be shared by num_envs = {task.num_envs}; "
+            f"{len(envs)} environments were given"
+        )
+    return num_steps
 
 
 def evaluate_episode(
