@@ -28,6 +28,8 @@ NAMES = (
     "overhead",
 )
 """Modules of this package, in the order they are run."""
+_WITH_GPU = ("gpu",)
+"""Further ones, run where they are named: most machines have no GPU."""
 _RESULTS = Path(__file__).with_name("results")
 _PLAIN_WIDTH = 140
 """Columns of a table that is not shown on a terminal."""
@@ -36,14 +38,15 @@ examples:
   python -m benchmarks                         everything, about ten minutes
   python -m benchmarks wire start_up           two of them
   python -m benchmarks --quick                 does it run at all? saves nothing
+  python -m benchmarks gpu                     the learner's, on a machine that has one
   NITRO_PEERS_PYTHON=~/sb3/bin/python python -m benchmarks actor_rollout
                                                peers from an environment you have
 
-benchmarks: {names}
+benchmarks: {names}; where there is a GPU: {with_gpu}
 
 Each prints a table and writes its raw samples, with versions and machine, to
 {{out}}/{{name}}.json. Close other programs first: ratios survive a busy machine, targets may not.
-""".format(names=", ".join(NAMES))
+""".format(names=", ".join(NAMES), with_gpu=", ".join(_WITH_GPU))
 
 
 class Benchmark(Protocol):
@@ -58,9 +61,10 @@ class Benchmark(Protocol):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run benchmarks; returns 1 if one could not be run, whether or not targets are met."""
     options = _parser().parse_args(arguments)
-    unknown = [name for name in options.names if name not in NAMES]
+    known = (*NAMES, *_WITH_GPU)
+    unknown = [name for name in options.names if name not in known]
     if unknown:
-        sys.stderr.write(f"no benchmark {', '.join(unknown)}; known: {', '.join(NAMES)}\n")
+        sys.stderr.write(f"no benchmark {', '.join(unknown)}; known: {', '.join(known)}\n")
         return 2
     out = options.out or (None if options.quick else _RESULTS)
     console = Console()

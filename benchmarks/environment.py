@@ -7,6 +7,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import torch
+
 from shared.message import Message
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -42,6 +44,8 @@ class Environment(Message):
     """Name to version."""
     load_average: float
     """Of the last minute before the measurement: how quiet the machine was."""
+    gpu: str | None = None
+    """What torch finds first, and the CUDA it was built for."""
     commit: str
     """Of the source, with a `+` if files other than results differ from it."""
 
@@ -58,6 +62,7 @@ def describe_environment() -> Environment:
         python=platform.python_version(),
         libraries={name: importlib.metadata.version(name) for name in _LIBRARIES},
         load_average=round(os.getloadavg()[0], 2),
+        gpu=_gpu(),
         commit=_commit(),
     )
 
@@ -69,6 +74,12 @@ def _cpu_model() -> str:
         return platform.processor() or "unknown"
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or "unknown"
+
+
+def _gpu() -> str | None:
+    if not torch.cuda.is_available():
+        return None
+    return f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
 
 
 def _commit() -> str:

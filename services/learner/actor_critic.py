@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from services.learner.distributions import Distribution
-from services.learner.second_lane import SecondLane
+from services.learner.second_lane import Lane
 
 _ALIGNMENT = 16
 """Floats (64 bytes): parameters start on cache lines, which the fast code paths of BLAS want."""
@@ -95,7 +95,7 @@ class ActorCritic(nn.Module):
         loss: SplitLoss,
         *,
         gradient: FlatGradient,
-        lane: SecondLane | None = None,
+        lane: Lane | None = None,
     ) -> None:
         """Write the gradient of a loss at `observation` # [N, ...] into `gradient`.
 

@@ -19,9 +19,10 @@ from services.learner.algorithms.ppo_loss import clipped_slope
 from services.learner.batch import TrainingBatch
 from services.learner.gradient_noise import gradient_noise
 from services.learner.halved_surrogate import half_multiplications, halved_surrogate
-from services.learner.lanczos import LanczosResult, extreme_eigenvalues
+from services.learner.lanczos import LanczosResult, MatVec, extreme_eigenvalues
 from services.learner.networks import ActorCritic, MlpActorCritic
-from services.learner.second_lane import SecondLane, second_lane
+from services.learner.recording import Recorder, Work, recorder
+from services.learner.second_lane import Lane, second_lane
 from services.learner.surrogate import PolicySurrogate, Surrogate
 from services.learner.total_loss import NegativeTotalLoss
 from shared.contracts import Curvature, GradientNoise
@@ -86,7 +87,8 @@ def measure_curvature(
     with second_lane(work, network.flat.device) as lane:
         objective = _objective(network, batch, samples, rule, loss, lane)
         try:
-            result = _widest_spectrum(objective, network.flat, rule)
+            with recorder(network.flat.device) as recording:
+                result = _widest_spectrum(objective, network.flat, rule, recording)
         except FloatingPointError:
             return None
     if result.lambda_max == result.lambda_min == 0.0:
@@ -150,11 +152,16 @@ def evenly_spread(available: int, wanted: int) -> Tensor:
     return torch.arange(count) * available // count
 
 
-def _widest_spectrum(objective: Objective, like: Tensor, rule: DetectorRule) -> LanczosResult:
+def _widest_spectrum(
+    objective: Objective, like: Tensor, rule: DetectorRule, recording: Recorder | None
+) -> LanczosResult:
     """Return the outermost eigenvalues of all probes: each lies inside the true spectrum."""
+    product: MatVec = objective.hessian_product
+    if recording is not None:
+        product = _ReplayedProduct(objective, recording)
     results = [
         extreme_eigenvalues(
-            objective.hessian_product,
+            product,
             objective.size,
             max_matvecs=rule.max_matvecs,
             tolerance=rule.tolerance,
@@ -172,13 +179,39 @@ def _widest_spectrum(objective: Objective, like: Tensor, rule: DetectorRule) -> 
     )
 
 
+class _ReplayedProduct:
+    """Products with an objective's Hessian, from the second on out of a recording."""
+
+    def __init__(self, objective: Objective, recording: Recorder) -> None:
+        self._objective = objective
+        self._recording = recording
+        self._direction: Tensor | None = None
+        self._replay: Work | None = None
+
+    def __call__(self, direction: Tensor) -> Tensor:
+        """Return the Hessian times `direction` # [size]; good until the next call."""
+        if self._direction is None:
+            self._direction = direction.clone()
+            self._product = self._objective.hessian_product(self._direction)
+            return self._product
+        self._direction.copy_(direction)
+        if self._replay is None:
+            self._replay = self._recording.record(self._compute)
+        self._replay()
+        return self._product
+
+    def _compute(self) -> None:
+        assert self._direction is not None
+        self._product = self._objective.hessian_product(self._direction)
+
+
 def _objective(
     network: ActorCritic,
     batch: TrainingBatch,
     samples: Tensor,
     rule: DetectorRule,
     loss: LossTerms | None,
-    lane: SecondLane | None,
+    lane: Lane | None,
 ) -> Objective:
     if rule.objective == "surrogate":
         return _surrogate(network, batch, samples, batch.advantage[samples], lane)
@@ -211,7 +244,7 @@ def _surrogate(
     batch: TrainingBatch,
     samples: Tensor,
     advantage: Tensor,
-    lane: SecondLane | None,
+    lane: Lane | None,
 ) -> Surrogate:
     return halved_surrogate(
         network,

@@ -8,14 +8,14 @@ it, is then the same to the bit on machines with one core and with many.
 from torch import Tensor
 
 from services.learner.networks import ActorCritic
-from services.learner.second_lane import SecondLane, large_enough
+from services.learner.second_lane import Lane, large_enough
 from services.learner.surrogate import Surrogate, policy_surrogate
 
 
 class HalvedSurrogate:
     """The sum of two surrogates of one network, a `Surrogate` itself."""
 
-    def __init__(self, first: Surrogate, second: Surrogate, lane: SecondLane | None) -> None:
+    def __init__(self, first: Surrogate, second: Surrogate, lane: Lane | None) -> None:
         """Nothing is computed.
 
         Args:
@@ -54,7 +54,7 @@ def halved_surrogate(
     observation: Tensor,
     action: Tensor,
     advantage: Tensor,
-    lane: SecondLane | None,
+    lane: Lane | None,
 ) -> Surrogate:
     """Return the surrogate of whatever network a job has, in halves where it is large.
 

@@ -83,8 +83,7 @@ def extreme_eigenvalues(
     while True:
         k = len(diagonal)
         remainder = matvec(basis[k]).to(dtype)
-        alpha, remainder = _orthogonalised(remainder, basis[: k + 1])
-        beta = float(remainder.norm())
+        alpha, beta, remainder = _orthogonalised(remainder, basis[: k + 1])
         if not np.isfinite(alpha + beta):
             raise FloatingPointError(f"matrix-vector product {k + 1} is not finite")
         diagonal.append(alpha)
@@ -98,14 +97,19 @@ def extreme_eigenvalues(
         torch.mul(remainder, 1.0 / beta, out=basis[k + 1])
 
 
-def _orthogonalised(vector: Tensor, basis: Tensor) -> tuple[float, Tensor]:
-    """Return `vector`'s component along the last row of `basis`, and what is orthogonal to all."""
-    alpha = 0.0
+def _orthogonalised(vector: Tensor, basis: Tensor) -> tuple[float, float, Tensor]:
+    """Return `vector`'s component along the last row of `basis`, and what is orthogonal to all.
+
+    Between the two stands the length of the latter.
+    """
+    along = []
     for _ in range(2):
         components = basis @ vector
         vector = torch.addmv(vector, basis.t(), components, alpha=-1.0)
-        alpha += float(components[-1])
-    return alpha, vector
+        along.append(components[-1])
+    # Together: each number asked for by itself would be a wait for the GPU.
+    first, second, length = torch.stack((*along, vector.norm())).tolist()
+    return first + second, length, vector
 
 
 def _ritz(

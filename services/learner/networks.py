@@ -25,7 +25,7 @@ from services.learner.distributions import (
 )
 from services.learner.initialisation import Initialisation, Place, initialise
 from services.learner.mlp import Activations, Layer
-from services.learner.second_lane import SecondLane
+from services.learner.second_lane import Lane
 from shared.conv_layers import ConvNetworkName, conv_layers
 from shared.environment_spec import ContinuousActionSpec, EnvironmentSpec
 
@@ -137,7 +137,7 @@ class MlpActorCritic(ActorCritic):
         loss: SplitLoss,
         *,
         gradient: FlatGradient,
-        lane: SecondLane | None = None,
+        lane: Lane | None = None,
     ) -> None:
         """See `ActorCritic`."""
         if not isinstance(gradient, _MlpGradient):

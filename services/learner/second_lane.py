@@ -15,13 +15,37 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import torch
 
 MIN_MULTIPLICATIONS = 1 << 22
 """Below this many scalar multiplications on the way forward of the half that moves, a step is done
 sooner on one thread: handing over, and taking turns with the interpreter, costs some 0.25 ms."""
+
+
+class Lane(Protocol):
+    """Does two things at a time."""
+
+    def both(self, here: Callable[[], None], there: Callable[[], None]) -> None:
+        """Do both; return when both are done, or in line to be done before what comes next."""
+        ...
+
+
+class StreamLane:
+    """A second stream of the GPU: kernels too small to fill it run side by side."""
+
+    def __init__(self) -> None:
+        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+
+    def both(self, here: Callable[[], None], there: Callable[[], None]) -> None:
+        """See `Lane`."""
+        present = torch.cuda.current_stream()
+        self._stream.wait_stream(present)
+        with torch.cuda.stream(self._stream):
+            there()
+        here()
+        present.wait_stream(self._stream)
 
 
 class SecondLane:
@@ -78,9 +102,7 @@ class SecondLane:
                     self._done.put(None)
 
 
-def second_lane(
-    multiplications: int, device: torch.device
-) -> AbstractContextManager[SecondLane | None]:
+def second_lane(multiplications: int, device: torch.device) -> AbstractContextManager[Lane | None]:
     """Return a second lane where it pays, else None; as a context manager.
 
     Args:
@@ -88,6 +110,8 @@ def second_lane(
             its way forward.
         device: Where they are made.
     """
+    if device.type == "cuda":
+        return nullcontext(StreamLane() if multiplications else None)
     idle_cores = _usable_cores() > 1 and torch.get_num_threads() == 1
     if large_enough(multiplications, device) and idle_cores:
         return SecondLane()

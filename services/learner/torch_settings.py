@@ -33,5 +33,7 @@ def configure_torch(threads: int | None = None) -> None:
     # cuBLAS reads this once, when the GPU is first used, and is deterministic only with it.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
+    # Convolutions on newer GPUs would round their inputs to 10 bits; products do not by default.
+    torch.backends.cudnn.allow_tf32 = False
     # Fills every new tensor with NaN otherwise: a help in finding bugs, and paid for in each step.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from services.learner.advantages import standardised
+from services.learner.algorithms.gradient_steps import take_steps
 from services.learner.algorithms.minibatch import Minibatch, shuffled_minibatches
 from services.learner.algorithms.objective import Objective
 from services.learner.algorithms.off_policy_batch import OffPolicyHyperparameters
@@ -27,6 +28,7 @@ from services.learner.batch import TrainingBatch, joined
 from services.learner.curvature import measure_curvature
 from services.learner.networks import ActorCritic, PolicyPayload, policy_payload
 from services.learner.normalisation import Normalisation
+from services.learner.recording import recorder
 from shared.contracts import Curvature
 from shared.job_spec import DetectorRule
 from shared.trajectory import Trajectory
@@ -235,25 +237,24 @@ class OffPolicyLearner:
             generator=self._generator,
             standardise=self._hyperparameters.advantage_normalisation == "minibatch",
         )
-        with self._network.without_graph():
-            steps = [self._gradient_step(minibatch) for minibatch in minibatches]
-        taken = [step for step in steps if step is not None]
-        self._barren_batches = 0 if taken else self._barren_batches + 1
+        device = self._network.flat.device
+        with self._network.without_graph(), recorder(device) as recording:
+            steps = take_steps(minibatches, self._adam, self._differentiate, recorder=recording)
+        self._barren_batches = 0 if steps.num_taken else self._barren_batches + 1
         if self._barren_batches >= BARREN_BATCHES_MAX:
             raise FloatingPointError(
                 f"loss or gradient was not finite in any step of the last {BARREN_BATCHES_MAX} "
                 "batches; a smaller learning_rate may help"
             )
         names = (*self._objective.stat_names, "grad_norm")
-        means = torch.tensor(taken, dtype=torch.float64).mean(0).tolist() if taken else []
-        return dict(zip(names, means, strict=bool(taken))) | {
+        return dict(zip(names, steps.means, strict=bool(steps.num_taken))) | {
             "learning_rate": learning_rate,
-            "num_minibatches": float(len(steps)),
-            "skipped_steps": float(len(steps) - len(taken)),
+            "num_minibatches": float(steps.num_taken + steps.num_skipped),
+            "skipped_steps": float(steps.num_skipped),
         }
 
-    def _gradient_step(self, minibatch: Minibatch) -> list[float] | None:
-        """Take one Adam step; return its stats and gradient norm, or None if it was left out."""
+    def _differentiate(self, minibatch: Minibatch) -> Tensor:
+        """Write the loss's gradient where Adam looks for it; return the objective's stats."""
         forward = self._network.run(minibatch.observation)
         gradient = self._objective.gradient(forward, minibatch)
         self._network.backward(
@@ -262,7 +263,7 @@ class OffPolicyLearner:
             d_value=gradient.value,
             gradient=self._adam.gradient,
         )
-        return self._adam.step(gradient.stats)
+        return gradient.stats
 
     def _learning_rate(self) -> float:
         initial = self._hyperparameters.learning_rate

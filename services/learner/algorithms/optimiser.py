@@ -84,7 +84,22 @@ class FlatAdam:
         self._take_step()
         return [*values, length]
 
-    def _take_step(self) -> None:
+    def step_unwatched(self, stats: Tensor) -> Tensor:
+        """Do as `step` does without the host knowing what came of it, and without a wait.
+
+        Returns:
+            The stats, the gradient's norm before it was cut, and 1; all 0 if the step was left
+            out. # [S + 2] float64
+        """
+        norm = torch.linalg.vector_norm(self.gradient.flat)
+        row = torch.cat((stats.double(), norm.double().unsqueeze(0), stats.new_ones(1).double()))
+        finite = torch.isfinite(row.sum())
+        if self._norm_max > 0.0:
+            self.gradient.flat.mul_((self._norm_max / norm).clamp_(max=1.0))
+        self._take_step(left_out=finite.logical_not().float())
+        return torch.where(finite, row, 0.0)
+
+    def _take_step(self, left_out: Tensor | None = None) -> None:
         # The function behind `torch.optim.Adam`: the class takes longer than the arithmetic.
         adam(
             [self._parameters],
@@ -94,6 +109,7 @@ class FlatAdam:
             [],
             [self._moments["step"]],
             fused=True,
+            found_inf=left_out,
             amsgrad=False,
             beta1=_BETA1,
             beta2=_BETA2,

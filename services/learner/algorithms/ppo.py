@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from services.learner.algorithms.gradient_steps import take_steps
 from services.learner.algorithms.minibatch import Minibatch, shuffled_minibatches
 from services.learner.algorithms.optimiser import FlatAdam
 from services.learner.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
@@ -26,7 +27,8 @@ from services.learner.batch import TrainingBatch, build_batch, in_actor_order
 from services.learner.curvature import LossTerms, measure_curvature
 from services.learner.networks import ActorCritic, PolicyPayload, build_network, policy_payload
 from services.learner.normalisation import Normalisation
-from services.learner.second_lane import SecondLane, second_lane
+from services.learner.recording import recorder
+from services.learner.second_lane import Lane, second_lane
 from shared.contracts import Curvature
 from shared.environment_spec import EnvironmentSpec
 from shared.job_spec import DetectorRule
@@ -194,27 +196,32 @@ class Ppo:
             standardise=self._hyperparameters.advantage_normalisation == "minibatch",
         )
         work = self._network.separate_multiplications * self._hyperparameters.minibatch_size
+        device = self._network.flat.device
         with (
             self._network.without_graph(),
-            second_lane(work, self._network.flat.device) as lane,
+            recorder(device) as recording,
+            second_lane(work, device) as lane,
         ):
-            steps = [self._gradient_step(minibatch, lane) for minibatch in minibatches]
-        taken = [step for step in steps if step is not None]
-        if not taken:
+            steps = take_steps(
+                minibatches,
+                self._adam,
+                lambda minibatch: self._differentiate(minibatch, lane),
+                recorder=recording,
+            )
+        if not steps.num_taken:
             raise FloatingPointError(
-                f"loss or gradient was not finite in all {len(steps)} steps of the update; "
+                f"loss or gradient was not finite in all {steps.num_skipped} steps of the update; "
                 "a smaller learning_rate may help"
             )
-        means = torch.tensor(taken, dtype=torch.float64).mean(0).tolist()
-        stats = dict(zip((*STATS, "grad_norm"), means, strict=True))
+        stats = dict(zip((*STATS, "grad_norm"), steps.means, strict=True))
         return stats | {
             "loss": total_of(stats, self._hyperparameters, kl_coefficient=self._kl_coefficient),
-            "num_minibatches": float(len(steps)),
-            "skipped_steps": float(len(steps) - len(taken)),
+            "num_minibatches": float(steps.num_taken + steps.num_skipped),
+            "skipped_steps": float(steps.num_skipped),
         }
 
-    def _gradient_step(self, minibatch: Minibatch, lane: SecondLane | None) -> list[float] | None:
-        """Take one Adam step; return its 7 stats, or None if it was skipped as not finite."""
+    def _differentiate(self, minibatch: Minibatch, lane: Lane | None) -> Tensor:
+        """Write the loss's gradient where Adam looks for it; return its stats # [6]."""
         loss = MinibatchLoss(
             minibatch,
             self._network.distribution,
@@ -224,7 +231,7 @@ class Ppo:
         self._network.differentiate(
             minibatch.observation, loss, gradient=self._adam.gradient, lane=lane
         )
-        return self._adam.step(loss.stats())
+        return loss.stats()
 
 
 def decayed_learning_rate(initial: float, round_index: int, *, num_rounds: int) -> float:

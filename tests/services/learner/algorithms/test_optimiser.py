@@ -1,6 +1,7 @@
 """Flat Adam against torch's own Adam and gradient clipping, layer by layer."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -22,8 +23,24 @@ def fill(adam: FlatAdam, network: ActorCritic, generator: torch.Generator) -> to
     return adam.gradient.flat.clone()
 
 
+def watched(adam: FlatAdam, stats: torch.Tensor) -> list[float] | None:
+    return adam.step(stats)
+
+
+def unwatched(adam: FlatAdam, stats: torch.Tensor) -> list[float] | None:
+    *row, taken = adam.step_unwatched(stats).tolist()
+    if not taken:
+        assert row == [0.0] * (len(stats) + 1)
+    return row if taken else None
+
+
+Take = Callable[[FlatAdam, torch.Tensor], list[float] | None]
+both_ways = pytest.mark.parametrize("take", [watched, unwatched])
+
+
+@both_ways
 @pytest.mark.parametrize("norm_max", [0.0, 0.5, 1e9])
-def test_steps_are_torchs(norm_max: float) -> None:
+def test_steps_are_torchs(norm_max: float, take: Take) -> None:
     network, generator = new_network(), torch.Generator().manual_seed(1)
     adam = FlatAdam(network, learning_rate=0.01, epsilon=1e-5, gradient_norm_max=norm_max)
     parameter = torch.nn.Parameter(network.flat.clone())
@@ -37,25 +54,26 @@ def test_steps_are_torchs(norm_max: float) -> None:
             adam.set_learning_rate(0.003)
             reference.param_groups[0]["lr"] = 0.003
         reference.step()
-        stats = adam.step(torch.tensor([7.0]))
+        stats = take(adam, torch.tensor([7.0]))
         assert stats is not None
         assert stats == pytest.approx([7.0, norm])
     torch.testing.assert_close(network.flat, parameter.data, rtol=1e-5, atol=1e-6)
     assert adam.steps == 4
 
 
+@both_ways
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("where", ["loss", "gradient"])
-def test_a_step_that_is_not_finite_changes_nothing(bad: float, where: str) -> None:
+def test_a_step_that_is_not_finite_changes_nothing(bad: float, where: str, take: Take) -> None:
     network, generator = new_network(), torch.Generator().manual_seed(1)
     adam = FlatAdam(network, learning_rate=0.01, epsilon=1e-8, gradient_norm_max=1.0)
     fill(adam, network, generator)
-    adam.step(torch.ones(1))
+    take(adam, torch.ones(1))
     before = [network.flat.clone(), *(moment.clone() for moment in adam.flats.values())]
     fill(adam, network, generator)
     if where == "gradient":
         network.views_of(adam.gradient.flat)["policy.0.bias"][0] = bad
-    assert adam.step(torch.tensor([bad if where == "loss" else 1.0])) is None
+    assert take(adam, torch.tensor([bad if where == "loss" else 1.0])) is None
     after = [network.flat, *adam.flats.values()]
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
     assert adam.steps == 1

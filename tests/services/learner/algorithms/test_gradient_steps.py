@@ -1,0 +1,88 @@
+"""Steps replayed from a recording against steps taken one by one.
+
+What records here simply does the work again, on the CPU: that a CUDA graph does is the driver's
+promise, and `python -m benchmarks gpu` compares whole updates on both devices.
+"""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from services.learner.algorithms.gradient_steps import StepsTaken, take_steps
+from services.learner.algorithms.minibatch import Minibatch
+from services.learner.algorithms.optimiser import FlatAdam
+from services.learner.networks import build_network
+from services.learner.recording import Recorder, Work
+from shared.ppo_hyperparameters import PpoHyperparameters
+from tests.services.learner.trajectories import CONTINUOUS
+
+OBSERVATIONS = 4
+SIZES = (3, 3, 2, 3, 2, 2)
+
+
+class Again:
+    """Keeps count of what it was given to record."""
+
+    def __init__(self) -> None:
+        self.recorded = 0
+
+    def record(self, work: Work) -> Work:
+        self.recorded += 1
+        return work
+
+
+def minibatch(size: int, generator: torch.Generator, *, spoilt: bool) -> Minibatch:
+    value = torch.randn(size, generator=generator)
+    return Minibatch(
+        observation=torch.randn(size, OBSERVATIONS, generator=generator),
+        action=torch.randint(2, (size,), generator=generator),
+        advantage=value * math.nan if spoilt else value,
+        value_target=value,
+        value=value,
+        log_prob=value,
+        outputs=torch.randn(size, 2, generator=generator),
+    )
+
+
+def taken(recorder: Recorder | None, *, spoilt: set[int]) -> tuple[StepsTaken, Tensor, int]:
+    generator = torch.Generator().manual_seed(4)
+    network = build_network(CONTINUOUS, PpoHyperparameters(hidden_sizes=(6,)), seed=3)
+    adam = FlatAdam(network, learning_rate=0.01, epsilon=1e-5, gradient_norm_max=0.5)
+
+    def differentiate(given: Minibatch) -> Tensor:
+        # A gradient of all that is in the minibatch and of the parameters themselves.
+        pull = given.observation.sum() + given.action.sum() + given.outputs.sum()
+        adam.gradient.flat.copy_(network.flat * 0.1 + pull * given.advantage.mean())
+        return torch.stack((pull, given.advantage.mean()))
+
+    minibatches = [
+        minibatch(size, generator, spoilt=index in spoilt) for index, size in enumerate(SIZES)
+    ]
+    steps = take_steps(minibatches, adam, differentiate, recorder=recorder)
+    return steps, network.flat.clone(), adam.steps
+
+
+@pytest.mark.parametrize("spoilt", [set(), {0}, {3, 5}, set(range(len(SIZES)))])
+def test_replayed_steps_come_to_the_same(spoilt: set[int]) -> None:
+    one_by_one, parameters, count = taken(None, spoilt=spoilt)
+    again = Again()
+    replayed, their_parameters, their_count = taken(again, spoilt=spoilt)
+    assert again.recorded == len(set(SIZES))
+    assert replayed.means == pytest.approx(one_by_one.means)
+    assert (replayed.num_taken, replayed.num_skipped) == (len(SIZES) - len(spoilt), len(spoilt))
+    assert (one_by_one.num_taken, one_by_one.num_skipped) == (
+        replayed.num_taken,
+        replayed.num_skipped,
+    )
+    assert their_count == count == replayed.num_taken
+    torch.testing.assert_close(their_parameters, parameters)
+
+
+def test_no_minibatch_is_no_step() -> None:
+    network = build_network(CONTINUOUS, PpoHyperparameters(hidden_sizes=(6,)), seed=3)
+    adam = FlatAdam(network, learning_rate=0.01, epsilon=1e-5, gradient_norm_max=0.5)
+    nothing = StepsTaken(means=(), num_taken=0, num_skipped=0)
+    for recorder in (None, Again()):
+        assert take_steps([], adam, lambda _: torch.zeros(1), recorder=recorder) == nothing
