@@ -101,12 +101,15 @@ class Lab:
     ) -> Iterator[tuple[Cell, Message]]:
         running: dict[Future[JobOutcome], Cell] = {}
         while running or self._pending:
-            self._start_systems(min(self._parallel, len(running) + len(self._pending)))
+            wanted = min(self._parallel, len(running) + len(self._pending))
+            if self._num_systems < wanted:
+                self._start_system()
             while self._pending and len(running) < self._num_systems:
                 cell = self._next()
                 running[pool.submit(self._train, cell)] = cell
-            # Not for ever, so that Ctrl-C is noticed.
-            done, _ = wait(running, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
+            # Not for ever, so that Ctrl-C is noticed; not at all while there are systems to start.
+            patience_s = _LOOK_S if self._num_systems >= wanted else 0.0
+            done, _ = wait(running, timeout=patience_s, return_when=FIRST_COMPLETED)
             for future in done:
                 cell = running.pop(future)
                 try:
@@ -119,18 +122,17 @@ class Lab:
         self._pending.remove(cell)
         return cell
 
-    def _start_systems(self, count: int) -> None:
-        """Start more systems until there are so many, in this thread: they end with it."""
-        while self._num_systems < count:
-            folder = Path(
-                self._stack.enter_context(tempfile.TemporaryDirectory(prefix="nitro-experiment-"))
-            )
-            system = LocalSystem(folder, processes=self._processes, max_concurrency=3000)
-            self._stack.enter_context(system)
-            # Nobody is served after the last cell: no orderly handing back.
-            self._stack.callback(system.close, at_once=True)
-            self._systems.put(system)
-            self._num_systems += 1
+    def _start_system(self) -> None:
+        """Start one more system, in this thread: it ends with it."""
+        folder = Path(
+            self._stack.enter_context(tempfile.TemporaryDirectory(prefix="nitro-experiment-"))
+        )
+        system = LocalSystem(folder, processes=self._processes, max_concurrency=3000)
+        self._stack.enter_context(system)
+        # Nobody is served after the last cell: no orderly handing back.
+        self._stack.callback(system.close, at_once=True)
+        self._systems.put(system)
+        self._num_systems += 1
 
     def _train(self, cell: Cell) -> JobOutcome:
         system = self._systems.get()

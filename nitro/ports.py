@@ -1,23 +1,72 @@
 """TCP ports of this machine's loopback interface."""
 
 import contextlib
+import itertools
+import random
 import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
 
 from nitro.errors import CommandError
 
 LOOPBACK = "127.0.0.1"
+_LOWEST = 10_000
+_USUAL_OUTGOING = 32_768
+_OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+def outgoing_ports_begin() -> int:
+    """Return the lowest port the system gives to outgoing connections."""
+    try:
+        return int(_OUTGOING.read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return _USUAL_OUTGOING
+
+
+class _Candidates:
+    """Ports in turn, from a random one on: one is offered again only when all others were."""
+
+    def __init__(self) -> None:
+        end = max(outgoing_ports_begin(), _LOWEST + 1000)
+        start = random.SystemRandom().randrange(_LOWEST, end)
+        self._ports = itertools.cycle((*range(start, end), *range(_LOWEST, start)))
+        self.count = end - _LOWEST
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[int]:
+        for _ in range(self.count):
+            with self._lock:
+                port = next(self._ports)
+            yield port
+
+
+_CANDIDATES = _Candidates()
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports nobody listens on, all different.
+    """Return ports nobody listens on, all different, and from those given out before.
 
-    They are free when this returns; whoever starts a server on one must report if it is taken.
+    They are free when this returns; whoever starts a server on one must report if it is taken. None
+    is of the range that outgoing connections get theirs from: a busy neighbour would take one
+    before its server is up.
+
+    Raises:
+        CommandError: There are not so many.
     """
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for listener in sockets:
-            listener.bind((LOOPBACK, 0))
-        return [int(listener.getsockname()[1]) for listener in sockets]
+        found: list[int] = []
+        for port in _CANDIDATES:
+            listener = stack.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                listener.bind((LOOPBACK, port))
+                found.append(port)
+            if len(found) == count:
+                return found
+    raise CommandError(
+        f"{count} ports are needed from {_LOWEST} on, below those of outgoing connections; "
+        f"only {len(found)} are free"
+    )
 
 
 def require_free(port: int, *, setting: str) -> None:

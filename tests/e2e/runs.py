@@ -9,6 +9,7 @@ from typing import Any
 
 from nitro.client import NitroClient
 from nitro.local import LocalSystem
+from shared.artifacts import COST_FILE
 from shared.job_spec import JobSpec
 from shared.jobs import FINISHED, Job
 
@@ -55,6 +56,17 @@ def wait_finished(client: NitroClient, job_id: str) -> Job:
         assert time.monotonic() < give_up_at, f"{job_id} is {job.status} at {job.progress}"
         pause.wait(0.05)
     return job
+
+
+def wait_summed_up(folder: Path) -> dict[str, Any]:
+    """Return a run's `cost.json`: the learner writes it last, after it has reported the end."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    pause = threading.Event()
+    while not (folder / COST_FILE).is_file():
+        assert time.monotonic() < give_up_at, f"{folder} has no {COST_FILE}"
+        pause.wait(0.02)
+    summed_up: dict[str, Any] = json.loads((folder / COST_FILE).read_text())
+    return summed_up
 
 
 def train(client: NitroClient, spec: JobSpec) -> Job:

@@ -17,6 +17,7 @@ from tests.e2e.runs import (
     tiny,
     train,
     wait_finished,
+    wait_summed_up,
     wait_until,
 )
 
@@ -59,6 +60,8 @@ def test_a_job_trains_to_its_end_and_leaves_a_complete_run_folder(
 def test_the_bill_adds_up_and_is_in_the_folder(client: NitroClient, runs_dir: Path) -> None:
     job = train(client, tiny(stop={"max_rounds": 2}))
     cost = client.cost(job.job_id)
+    summed_up = wait_summed_up(runs_dir / job.job_id)
+    assert summed_up["total_usd"] == cost.total_usd
     on_disk = [
         json.loads(text)
         for text in (runs_dir / job.job_id / "ledger.jsonl").read_text().splitlines()
