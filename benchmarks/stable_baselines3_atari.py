@@ -46,7 +46,7 @@ def build(env_id: str, *, seed: int) -> Any:
         vf_coef=0.25,
         max_grad_norm=0.5,
         seed=seed,
-        device="cpu",
+        device="auto",  # as our learner: the GPU where there is one
         verbose=0,
     )
 
@@ -74,7 +74,8 @@ def main() -> None:
         return_episode_rewards=True,
     )
     names = ("stable-baselines3", "torch", "gymnasium", "ale-py")
-    about = {name: version(name) for name in names} | {"threads": str(torch.get_num_threads())}
+    about = {name: version(name) for name in names}
+    about |= {"threads": str(torch.get_num_threads()), "device": str(model.device)}
     answer = {"scores": [float(score) for score in scores], "train_s": train_s, "about": about}
     sys.stdout.write(json.dumps(answer) + "\n")
 
