@@ -114,7 +114,13 @@ def summarise(
 
 def _machines(outcomes: Sequence[Message]) -> tuple[str, ...]:
     found = {
-        f"{o.environment.num_cpus} x {o.environment.cpu}, commit {o.environment.commit}"
+        ", ".join(
+            (
+                f"{o.environment.num_cpus} x {o.environment.cpu}",
+                *((o.environment.gpu,) if o.environment.gpu else ()),
+                f"commit {o.environment.commit}",
+            )
+        )
         for o in outcomes
         if isinstance(o, JobOutcome)
     }
