@@ -47,26 +47,32 @@ _CANDIDATES = _Candidates()
 def free_ports(count: int) -> list[int]:
     """Return ports nobody listens on, all different, and from those given out before.
 
-    They are free when this returns; whoever starts a server on one must report if it is taken. None
-    is of the range that outgoing connections get theirs from: a busy neighbour would take one
-    before its server is up.
+    They are free when this returns; whoever starts a server on one must report if it is taken.
+    Where the system leaves room for it, none is of the range that outgoing connections get theirs
+    from: a busy neighbour would take one before its server is up.
 
     Raises:
         CommandError: There are not so many.
     """
     with contextlib.ExitStack() as stack:
         found: list[int] = []
-        for port in _CANDIDATES:
-            listener = stack.enter_context(socket.socket())
-            with contextlib.suppress(OSError):
+        candidates = iter(_CANDIDATES)
+        while len(found) < count:
+            port = next(candidates, None)
+            if port is None:
+                raise CommandError(
+                    f"{count} free ports are needed, there are only {len(found)} among the "
+                    f"{_CANDIDATES.count} from {_LOWEST} on; end what listens there"
+                )
+            listener = socket.socket()
+            try:
                 listener.bind((LOOPBACK, port))
-                found.append(port)
-            if len(found) == count:
-                return found
-    raise CommandError(
-        f"{count} ports are needed from {_LOWEST} on, below those of outgoing connections; "
-        f"only {len(found)} are free"
-    )
+            except OSError:
+                listener.close()
+                continue
+            stack.enter_context(listener)
+            found.append(port)
+        return found
 
 
 def require_free(port: int, *, setting: str) -> None:

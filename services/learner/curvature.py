@@ -81,14 +81,15 @@ def measure_curvature(
     samples = spread_samples(batch, rule).to(batch.observation.device)
     if not bool(batch.advantage[samples].any()):
         return None
-    # The total loss is not halved.
-    halved = rule.objective != "total_loss"
+    device = network.flat.device
+    # The total loss is not halved, and on a GPU nothing is.
+    halved = rule.objective != "total_loss" and device.type == "cpu"
     work = half_multiplications(network, len(samples)) if halved else 0
-    with second_lane(work, network.flat.device) as lane:
+    # The objective is made where its products are recorded: autograd goes back on the same stream.
+    with second_lane(work, device) as lane, recorder(device) as recording:
         objective = _objective(network, batch, samples, rule, loss, lane)
         try:
-            with recorder(network.flat.device) as recording:
-                result = _widest_spectrum(objective, network.flat, rule, recording)
+            result = _widest_spectrum(objective, network.flat, rule, recording)
         except FloatingPointError:
             return None
     if result.lambda_max == result.lambda_min == 0.0:
@@ -192,17 +193,15 @@ class _ReplayedProduct:
         """Return the Hessian times `direction` # [size]; good until the next call."""
         if self._direction is None:
             self._direction = direction.clone()
-            self._product = self._objective.hessian_product(self._direction)
-            return self._product
-        self._direction.copy_(direction)
+            return self._objective.hessian_product(self._direction)
+        kept = self._direction.copy_(direction)
         if self._replay is None:
-            self._replay = self._recording.record(self._compute)
+            self._product = torch.empty_like(kept)
+            self._replay = self._recording.record(
+                lambda: self._product.copy_(self._objective.hessian_product(kept))
+            )
         self._replay()
         return self._product
-
-    def _compute(self) -> None:
-        assert self._direction is not None
-        self._product = self._objective.hessian_product(self._direction)
 
 
 def _objective(

@@ -7,6 +7,7 @@ Recorded work reads and writes the memory it was recorded with, and numbers that
 stay as they were: what changes from one time to the next has to be in tensors that stay.
 """
 
+import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from types import TracebackType
@@ -24,11 +25,20 @@ class Recorder(Protocol):
     """Makes work repeatable at less than its price."""
 
     def record(self, work: Work) -> Work:
-        """Return what does `work` again, without its answer; whether it is done now is open.
+        """Return what does `work` each time it is called, without its answer; it is not done now.
 
-        Work must have been done once before, outside, so that its kernels are loaded.
+        Work must have been done once before, so that its kernels are loaded.
         """
         ...
+
+
+@functools.cache
+def side_stream(role: str) -> torch.cuda.Stream:
+    """Return the stream of the GPU that is used for one purpose in this process, always the same.
+
+    Libraries keep tens of megabytes for every stream they have seen.
+    """
+    return torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
 
 class CudaGraphs:
@@ -36,7 +46,7 @@ class CudaGraphs:
 
     def __enter__(self) -> Self:
         self._before = torch.cuda.current_stream()
-        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self._stream = side_stream("recording")
         self._stream.wait_stream(self._before)
         self._entered = ExitStack()
         self._entered.enter_context(torch.cuda.stream(self._stream))
@@ -56,7 +66,7 @@ class CudaGraphs:
             torch.cuda.empty_cache()
 
     def record(self, work: Work) -> Work:
-        """See `Recorder`; the work is not done."""
+        """See `Recorder`."""
         graph = torch.cuda.CUDAGraph()
         # Other threads may use the GPU meanwhile.
         graph.capture_begin(capture_error_mode="thread_local")

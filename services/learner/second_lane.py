@@ -7,6 +7,8 @@ Every operation still runs on one thread, so the bits are the same with and with
 The thread lives as long as one update, so none is left idle, and keeps no process alive. Beside
 other busy processes it gains nothing, but costs nothing either, unlike threads within an operation:
 the halves meet once per step, not once per operation.
+
+On a GPU the second lane is a second stream.
 """
 
 import os
@@ -18,6 +20,8 @@ from types import TracebackType
 from typing import Protocol, Self
 
 import torch
+
+from services.learner.recording import side_stream
 
 MIN_MULTIPLICATIONS = 1 << 22
 """Below this many scalar multiplications on the way forward of the half that moves, a step is done
@@ -35,17 +39,16 @@ class Lane(Protocol):
 class StreamLane:
     """A second stream of the GPU: kernels too small to fill it run side by side."""
 
-    def __init__(self) -> None:
-        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-
     def both(self, here: Callable[[], None], there: Callable[[], None]) -> None:
         """See `Lane`."""
-        present = torch.cuda.current_stream()
-        self._stream.wait_stream(present)
-        with torch.cuda.stream(self._stream):
-            there()
-        here()
-        present.wait_stream(self._stream)
+        present, second = torch.cuda.current_stream(), side_stream("second lane")
+        second.wait_stream(present)
+        try:
+            with torch.cuda.stream(second):
+                there()
+            here()
+        finally:
+            present.wait_stream(second)
 
 
 class SecondLane:

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks.__main__ import NAMES, main
 
@@ -25,3 +26,11 @@ def test_quick_run_prints_its_table_and_saves_only_where_told(
     captured = capsys.readouterr()
     assert "CartPole-v1: bytes" in captured.out
     assert [path.name for path in tmp_path.iterdir()] == ["wire.json"]
+
+
+def test_the_gpus_benchmark_says_what_it_lacks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert main(["gpu", "--quick"]) == 1
+    assert "torch finds no GPU on this machine" in capsys.readouterr().err

@@ -1,9 +1,13 @@
 import contextlib
+import itertools
 import socket
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from nitro import ports
 from nitro.errors import CommandError
 from nitro.ports import LOOPBACK, free_ports, outgoing_ports_begin, require_free
 
@@ -33,6 +37,28 @@ def test_a_port_taken_by_others_is_passed_over() -> None:
         with contextlib.suppress(OSError):
             listener.bind((LOOPBACK, before + 1))
         assert free_ports(1) != [before + 1]
+
+
+def test_without_room_below_them_the_lowest_thousand_is_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Some systems give outgoing connections everything from 1024 on."""
+    (tmp_path / "range").write_text("1024\t65535\n")
+    monkeypatch.setattr(ports, "_OUTGOING", tmp_path / "range")
+    assert outgoing_ports_begin() == 1024
+    assert set(ports._Candidates()) == set(range(10_000, 11_000))
+    monkeypatch.setattr(ports, "_OUTGOING", tmp_path / "missing")
+    assert outgoing_ports_begin() == 32_768
+
+
+def test_that_there_are_not_so_many_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Two(ports._Candidates):
+        def __iter__(self) -> Iterator[int]:
+            yield from itertools.islice(super().__iter__(), 2)
+
+    monkeypatch.setattr(ports, "_CANDIDATES", Two())
+    with pytest.raises(CommandError, match="3 free ports are needed, there are only"):
+        free_ports(3)
 
 
 def test_a_port_in_use_is_named_with_its_setting() -> None:

@@ -95,7 +95,9 @@ class FlatAdam:
         row = torch.cat((stats.double(), norm.double().unsqueeze(0), stats.new_ones(1).double()))
         finite = torch.isfinite(row.sum())
         if self._norm_max > 0.0:
-            self.gradient.flat.mul_((self._norm_max / norm).clamp_(max=1.0))
+            scale = (self._norm_max / norm).clamp_(max=1.0)
+            # Not by a NaN: the gaps between parameters are never written to again.
+            self.gradient.flat.mul_(torch.where(finite, scale, 1.0))
         self._take_step(left_out=finite.logical_not().float())
         return torch.where(finite, row, 0.0)
 

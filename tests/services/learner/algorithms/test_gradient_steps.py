@@ -14,23 +14,13 @@ from services.learner.algorithms.gradient_steps import StepsTaken, take_steps
 from services.learner.algorithms.minibatch import Minibatch
 from services.learner.algorithms.optimiser import FlatAdam
 from services.learner.networks import build_network
-from services.learner.recording import Recorder, Work
+from services.learner.recording import Recorder
 from shared.ppo_hyperparameters import PpoHyperparameters
+from tests.services.learner.replaying import Again
 from tests.services.learner.trajectories import CONTINUOUS
 
 OBSERVATIONS = 4
 SIZES = (3, 3, 2, 3, 2, 2)
-
-
-class Again:
-    """Keeps count of what it was given to record."""
-
-    def __init__(self) -> None:
-        self.recorded = 0
-
-    def record(self, work: Work) -> Work:
-        self.recorded += 1
-        return work
 
 
 def minibatch(size: int, generator: torch.Generator, *, spoilt: bool) -> Minibatch:

@@ -77,3 +77,6 @@ def test_a_step_that_is_not_finite_changes_nothing(bad: float, where: str, take:
     after = [network.flat, *adam.flats.values()]
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
     assert adam.steps == 1
+    fill(adam, network, generator)
+    assert take(adam, torch.ones(1)) is not None
+    assert adam.steps == 2

@@ -1,0 +1,81 @@
+"""Updates and measurements out of recordings against those without; what CUDA adds, a GPU shows."""
+
+import numpy as np
+import pytest
+import torch
+
+from services.learner import curvature
+from services.learner.algorithms import off_policy, ppo
+from services.learner.algorithms.impact import build_impact
+from services.learner.algorithms.ppo import Ppo
+from services.learner.curvature import LossTerms, measure_curvature
+from services.learner.recording import recorder
+from shared.environment_spec import EnvironmentSpec
+from shared.impact_hyperparameters import ImpactHyperparameters
+from shared.job_spec import DetectorRule
+from shared.ppo_hyperparameters import PpoHyperparameters
+from tests.services.learner.replaying import always
+from tests.services.learner.test_curvature import round_of
+from tests.services.learner.trajectories import CONTINUOUS, DISCRETE, make_trajectory
+
+SMALL = PpoHyperparameters(hidden_sizes=(6, 5), num_epochs=3, minibatch_size=8)
+
+
+def test_the_cpu_needs_none() -> None:
+    with recorder(torch.device("cpu")) as found:
+        assert found is None
+
+
+@pytest.mark.parametrize("environment", [CONTINUOUS, DISCRETE])
+def test_an_update_of_ppo_out_of_recordings_is_the_same(
+    environment: EnvironmentSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for replayed in (False, True):
+        if replayed:
+            monkeypatch.setattr(ppo, "recorder", always)
+        algorithm = Ppo(environment, SMALL, seed=3)
+        fragments = [make_trajectory(environment, algorithm.network, actor_index=i) for i in (0, 1)]
+        stats = [algorithm.update(fragments).stats for _ in range(2)]
+        found.append((algorithm.network.flat.clone(), stats, algorithm.state()[1]))
+    (plain, stats, scalars), (replay, replay_stats, replay_scalars) = found
+    torch.testing.assert_close(replay, plain)
+    assert replay_scalars == pytest.approx(scalars)
+    for one, other in zip(stats, replay_stats, strict=True):
+        assert other == pytest.approx(one, rel=1e-4, abs=1e-6)
+
+
+def test_an_update_of_impact_out_of_recordings_is_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hyperparameters = ImpactHyperparameters(
+        hidden_sizes=(6, 5), train_batch_size=24, minibatch_size=8, num_epochs=2
+    )
+    found = []
+    for replayed in (False, True):
+        if replayed:
+            monkeypatch.setattr(off_policy, "recorder", always)
+        learner = build_impact(CONTINUOUS, hyperparameters, seed=3)
+        learner.add([make_trajectory(CONTINUOUS, learner.network, actor_index=i) for i in (0, 1)])
+        learner.flush()
+        stats = learner.update().stats
+        found.append((learner.network.flat.clone(), stats))
+    (plain, stats), (replay, replay_stats) = found
+    torch.testing.assert_close(replay, plain)
+    assert replay_stats == pytest.approx(stats, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("objective", ["surrogate", "behaviour", "total_loss"])
+def test_a_curvature_out_of_a_recording_is_the_same(
+    objective: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, batch = round_of(CONTINUOUS, SMALL)
+    rule = DetectorRule.model_validate({"objective": objective, "probes": 2})
+    loss = LossTerms(hyperparameters=SMALL, kl_coefficient=0.2)
+    plain = measure_curvature(network, batch, rule=rule, loss=loss)
+    monkeypatch.setattr(curvature, "recorder", always)
+    replayed = measure_curvature(network, batch, rule=rule, loss=loss)
+    assert plain is not None
+    assert replayed is not None
+    ends = (plain.lambda_max, plain.lambda_min, plain.matvecs)
+    assert np.allclose((replayed.lambda_max, replayed.lambda_min, replayed.matvecs), ends)
