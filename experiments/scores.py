@@ -5,6 +5,10 @@ to one actors keeps it from acting on it.
 """
 
 from collections.abc import Sequence
+from itertools import combinations
+from statistics import fmean
+
+from scipy.stats import spearmanr
 
 from experiments.experiment import Done, Experiment
 from experiments.findings import Claim, Findings, Panel, Series
@@ -13,6 +17,8 @@ from experiments.outcome import JobOutcome, RoundOutcome
 
 _ALGORITHMS = ("ppo", "impact", "impala")
 _ROUNDS = 10
+_ALIKE = 0.5
+"""Rank correlation from which runs count as boosting the same rounds."""
 
 
 def plan(scale: Scale, _done: Done) -> Grid:
@@ -39,19 +45,41 @@ def find(_scale: Scale, done: Done) -> Findings:
         _panel("algorithms (Hopper)", done, {k.condition: k for k in by_algorithm}),
         _panel("runs (PPO, Hopper)", done, {f"seed {k.seed}": k for k in by_run}),
     )
-    best = [_best_round(done[k]) for k in by_run]
+    alike = mean_rank_correlation([_scores(done[key]) for key in by_run])
     claim = Claim(
         paper="Even for one task and algorithm, boosting opportunities differ from run to run",
-        ours=f"highest score after the first round, by seed: round {', '.join(map(str, best))}",
-        verdict="holds" if len(set(best)) > 1 else "not decided: too few runs, or all alike",
+        ours="mean rank correlation of two runs' scores, over the rounds in which any differ: "
+        + ("unknown" if alike is None else f"{alike:.2f}"),
+        verdict=_verdict(alike),
     )
     return Findings(panels=panels, claims=(claim,))
 
 
-def _best_round(outcome: JobOutcome) -> int:
-    """Return the round after the first with the highest score; the first one's is always 1."""
-    later = [(r.score or 0.0, -k) for k, r in enumerate(outcome.rounds) if k > 0]
-    return -max(later)[1] if later else 0
+def mean_rank_correlation(runs: Sequence[Sequence[float]]) -> float | None:
+    """Return Spearman's correlation, averaged over all pairs of runs with scores that vary.
+
+    Rounds with one score in all runs are left out: the first ones, which no ratio is known of yet.
+
+    Args:
+        runs: Scores by round, as many of each run.
+
+    Returns:
+        None when there is no pair with two different scores each.
+    """
+    rounds = [scores for scores in zip(*runs, strict=True) if len(set(scores)) > 1]
+    varying = [scores for scores in zip(*rounds, strict=True) if len(set(scores)) > 1]
+    pairs = [float(spearmanr(one, other).statistic) for one, other in combinations(varying, 2)]
+    return fmean(pairs) if pairs else None
+
+
+def _scores(outcome: JobOutcome) -> list[float]:
+    return [r.score or 0.0 for r in outcome.rounds]
+
+
+def _verdict(alike: float | None) -> str:
+    if alike is None:
+        return "not decided: too few runs or rounds"
+    return "holds" if alike < _ALIKE else "does not hold"
 
 
 def _panel(title: str, done: Done, lines: dict[str, CellId]) -> Panel:
