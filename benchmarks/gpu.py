@@ -70,7 +70,6 @@ class _Learner:
 
     device: str
     subject: _Subject
-    actor: RealActor
     num_epochs: int
     algorithm: Ppo
 
@@ -159,7 +158,7 @@ def _learner(
     device: str, subject: _Subject, actor: RealActor, hyperparameters: PpoHyperparameters
 ) -> _Learner:
     algorithm = Ppo(actor.environment, hyperparameters, seed=0, device=device)
-    return _Learner(device, subject, actor, hyperparameters.num_epochs, algorithm)
+    return _Learner(device, subject, hyperparameters.num_epochs, algorithm)
 
 
 def _eigenvalue_rows(subject: _Subject, cpu: Curvature, gpu: Curvature) -> list[Row]:

@@ -8,10 +8,9 @@ stay as they were: what changes from one time to the next has to be in tensors t
 """
 
 import functools
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from types import TracebackType
-from typing import Protocol, Self
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
 
 import torch
 
@@ -42,28 +41,7 @@ def side_stream(role: str) -> torch.cuda.Stream:
 
 
 class CudaGraphs:
-    """Records on a stream of its own, which everything within the context runs on."""
-
-    def __enter__(self) -> Self:
-        self._before = torch.cuda.current_stream()
-        self._stream = side_stream("recording")
-        self._stream.wait_stream(self._before)
-        self._entered = ExitStack()
-        self._entered.enter_context(torch.cuda.stream(self._stream))
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._entered.close()
-        self._before.wait_stream(self._stream)
-        # A recording's memory is its own: torch keeps it when the recording is gone, and the next
-        # one cannot have it. Without this a job takes more and more until the GPU is full.
-        if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > IDLE_BYTES_MAX:
-            torch.cuda.empty_cache()
+    """Records what is done on the present stream of the GPU, which is not the default one."""
 
     def record(self, work: Work) -> Work:
         """See `Recorder`."""
@@ -77,10 +55,26 @@ class CudaGraphs:
         return graph.replay
 
 
-def recorder(device: torch.device) -> AbstractContextManager[Recorder | None]:
-    """Return what records work for a device, None where that gains nothing; as a context manager.
+@contextmanager
+def recorder(device: torch.device) -> Iterator[Recorder | None]:
+    """Yield what records work for a device, None where that gains nothing.
+
+    On a GPU everything within the context runs on a stream of its own.
 
     Args:
         device: Where the work is done.
     """
-    return CudaGraphs() if device.type == "cuda" else nullcontext()
+    if device.type != "cuda":
+        yield None
+        return
+    before, stream = torch.cuda.current_stream(), side_stream("recording")
+    stream.wait_stream(before)
+    try:
+        with torch.cuda.stream(stream):
+            yield CudaGraphs()
+    finally:
+        before.wait_stream(stream)
+        # A recording's memory is its own: torch keeps it when the recording is gone, and the next
+        # one cannot have it. Without this a job takes more and more until the GPU is full.
+        if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > IDLE_BYTES_MAX:
+            torch.cuda.empty_cache()
