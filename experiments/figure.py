@@ -76,7 +76,14 @@ def _bars(on: Axes, series: Series, place: int, count: int, colour: str) -> None
 
 
 def _surface(figure: Figure, on: Axes, surface: Surface) -> None:
-    colours = on.pcolormesh(surface.axis, surface.axis, surface.z, cmap="coolwarm", shading="auto")
+    colours = on.pcolormesh(
+        surface.axis,
+        surface.axis,
+        surface.z,
+        cmap="coolwarm",
+        shading="auto",
+        rasterized=True,  # as a picture within the SVG: one path per point is a megabyte
+    )
     figure.colorbar(colours, ax=on, label=surface.z_label)
     on.set_title(surface.title, fontsize=10)
     on.set_xlabel(surface.x_label)
