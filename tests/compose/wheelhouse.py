@@ -5,6 +5,7 @@ set up with: none of that has to enter an image.
 """
 
 import functools
+import hashlib
 import subprocess
 import sys
 import threading
@@ -19,7 +20,8 @@ ROOT = Path(__file__).parents[2]
 EXTRAS = ("actor", "scaler", "emulator", "learner", "cli")
 PYTHON_OF_IMAGES = "3.11"
 _USUAL_PORT = 48399
-"""The URL is a build argument: while it stays the same, Docker's build cache holds."""
+"""The URL is a build argument: while it stays the same, Docker's build cache holds. It names the
+packages, so that the cache holds no longer than they do."""
 
 
 @functools.cache
@@ -48,7 +50,11 @@ def _fill(folder: Path) -> None:
     )
 
 
-class _Quiet(SimpleHTTPRequestHandler):
+class _Packages(SimpleHTTPRequestHandler):
+    def translate_path(self, path: str) -> str:
+        # What comes first only tells one set of packages from another.
+        return super().translate_path("/" + path.lstrip("/").partition("/")[2])
+
     def log_message(self, format: str, *args: object) -> None:
         pass
 
@@ -56,14 +62,20 @@ class _Quiet(SimpleHTTPRequestHandler):
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
     """Serve the folder on this machine's loopback; yields its URL."""
-    with _server(functools.partial(_Quiet, directory=str(folder))) as server:
+    with _server(functools.partial(_Packages, directory=str(folder))) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}/"
+            yield f"http://127.0.0.1:{server.server_port}/{_contents(folder)}/"
         finally:
             server.shutdown()
             thread.join()
+
+
+def _contents(folder: Path) -> str:
+    """Return a name for the set of files in a folder; a package's own name tells its build."""
+    names = "\n".join(sorted(path.name for path in folder.iterdir()))
+    return hashlib.sha256(names.encode()).hexdigest()[:16]
 
 
 def _server(handler: Callable[..., SimpleHTTPRequestHandler]) -> ThreadingHTTPServer:
