@@ -7,6 +7,8 @@ Schulman et al., "High-dimensional continuous control using generalized advantag
 import torch
 from torch import Tensor
 
+from services.learner.recurrence import carried_back
+
 
 def generalised_advantages(
     reward: Tensor,
@@ -47,13 +49,7 @@ def generalised_advantages(
     bootstrap = torch.where(terminated, torch.zeros_like(next_value), next_value)
     delta_t = reward + discount * bootstrap - value
     carry_t = (discount * gae_lambda) * (~(terminated | truncated)).to(reward.dtype)
-    advantage = torch.empty_like(reward)
-    a_tp1 = torch.zeros_like(reward[0])
-    # Rows taken apart once: indexing takes longer than the arithmetic.
-    rows = zip(delta_t.unbind(), carry_t.unbind(), advantage.unbind(), strict=True)
-    for delta, carry, row in reversed([*rows]):
-        a_tp1 = torch.addcmul(delta, carry, a_tp1, out=row)
-    return advantage
+    return carried_back(delta_t, carry_t)
 
 
 def standardised(advantage: Tensor) -> Tensor:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from services.learner.recurrence import carried_back
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VTrace:
@@ -73,10 +75,7 @@ def vtrace(
     bootstrap = discount * torch.where(terminated, torch.zeros_like(next_value), next_value)
     delta_t = rho_t * (reward + bootstrap - value)
     carry_t = (discount * trace_lambda) * ratio.clamp(max=c_clip) * goes_on
-    correction = torch.empty_like(reward)  # v_t - V_t
-    after = torch.zeros_like(reward[0])
-    for t in range(reward.shape[0] - 1, -1, -1):
-        after = torch.addcmul(delta_t[t], carry_t[t], after, out=correction[t])
+    correction = carried_back(delta_t, carry_t)  # v_t - V_t
     q_t = reward + bootstrap
     # At the end of an episode and of the fragment there is no v_{t+1}: V stays.
     q_t[:-1] += (discount * trace_lambda) * goes_on[:-1] * correction[1:]
