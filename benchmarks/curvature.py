@@ -19,10 +19,12 @@ from benchmarks import pyhessian_kind
 from benchmarks.measurement import Effort, interleaved, progress
 from benchmarks.real_actor import RealActor
 from benchmarks.record import Row, Series, Target
+from services.learner.actor_critic import ActorCritic
 from services.learner.algorithms.ppo import Ppo
 from services.learner.batch import TrainingBatch, build_batch
-from services.learner.curvature import evenly_spread, measure_curvature
-from services.learner.networks import ActorCritic, policy_payload
+from services.learner.curvature import measure_curvature
+from services.learner.networks import policy_payload
+from services.learner.sample_choice import evenly_spread
 from services.learner.surrogate import policy_surrogate
 from services.learner.torch_settings import configure_torch
 from shared.job_spec import DetectorRule

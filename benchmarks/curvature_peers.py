@@ -16,8 +16,9 @@ from benchmarks.measurement import Effort, interleaved, progress, seconds
 from benchmarks.peers import hessian_library
 from benchmarks.record import Row, Series, Target
 from services.learner.batch import TrainingBatch
-from services.learner.curvature import evenly_spread, measure_curvature
-from services.learner.networks import MlpActorCritic
+from services.learner.curvature import measure_curvature
+from services.learner.mlp_network import MlpActorCritic
+from services.learner.sample_choice import evenly_spread
 from services.learner.surrogate import PolicySurrogate
 from services.learner.torch_settings import configure_torch
 from shared.contracts import Curvature

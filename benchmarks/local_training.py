@@ -12,7 +12,8 @@ from shared.job_spec import JobSpec
 from shared.jobs import FINISHED
 
 _PATIENCE_S = 300.0
-_POLL_S = 0.05
+_POLL_S = 0.5
+"""Rounds time themselves; asking more often takes time from them."""
 
 
 @dataclass(slots=True, kw_only=True)

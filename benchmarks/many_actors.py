@@ -208,6 +208,7 @@ def measure(effort: Effort) -> list[Row]:
     return [
         *(_launch_row(size, rounds) for size, rounds in measured.items()),
         _growth_row(few, measured[few], many, measured[many]),
+        _ramp_row(few, measured[few], many, measured[many]),
         _bound_row(many, measured[many]),
         *_cpu_rows(few, measured[few], many, measured[many]),
         *(_accounting_row(size, rounds) for size, rounds in measured.items()),
@@ -228,6 +229,22 @@ def _launch_row(size: int, rounds: list[PushedRound]) -> Row:
         what=f"launch of {size:,}: decision to last request",
         ours=_series("nitro", "s", [r.launch_s for r in rounds]),
         target=None if target_s is None else Target(of="ours", bound="at_most", value=target_s),
+    )
+
+
+def _ramp_row(few: int, small: list[PushedRound], many: int, large: list[PushedRound]) -> Row:
+    """Return what more actors cost a round beside the time it takes to launch them.
+
+    No target: a slower launch would help to meet it.
+    """
+    return Row(
+        what=f"round of {many:,}, beside a round of {few:,} and the launch of {many:,}",
+        ours=_series(f"{many:,} actors", "s", [r.round_s for r in large]),
+        peer=_series(
+            f"{few:,} actors and the launch",
+            "s",
+            [r.round_s + other.launch_s for r, other in zip(small, large, strict=True)],
+        ),
     )
 
 

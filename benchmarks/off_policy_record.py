@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from statistics import fmean, pstdev
+from typing import Annotated
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 from rich.table import Table
 
 from benchmarks.environment import Environment
@@ -33,6 +34,7 @@ class AlgorithmResult(Message):
     """One algorithm's seeds."""
 
     algorithm: str
+    rounds_in_flight: Annotated[int, Field(ge=1)]
     spec: dict[str, JsonValue]
     """What every seed was asked for, the seed aside."""
     hyperparameters: dict[str, JsonValue]
@@ -77,6 +79,7 @@ def algorithm_result(run: Run, seeds: Sequence[StudySeed]) -> AlgorithmResult:
     returns = [seed.training.final_return for seed in seeds]
     return AlgorithmResult(
         algorithm=run.job.spec.algorithm,
+        rounds_in_flight=run.job.spec.open_rounds,
         spec=run.job.spec.model_dump(mode="json", exclude={"seed"}),
         hyperparameters=run.job.hyperparameters.model_dump(mode="json"),
         seeds=tuple(seeds),
@@ -88,15 +91,23 @@ def algorithm_result(run: Run, seeds: Sequence[StudySeed]) -> AlgorithmResult:
 
 def claims(algorithms: Sequence[AlgorithmResult]) -> dict[str, bool]:
     """Return what is claimed of the algorithms that are there, and whether it holds."""
-    by_name = {result.algorithm: result for result in algorithms}
-    ppo, impact, impala = (by_name.get(name) for name in ("ppo", "impact", "impala"))
+    ppo = next((result for result in algorithms if result.algorithm == "ppo"), None)
     found = {}
-    if ppo is not None and impact is not None:
-        found["IMPACT returns at least what PPO does"] = impact.return_mean >= ppo.return_mean
-        found["in less projected wall time"] = impact.projected_wall_s < ppo.projected_wall_s
-    if impala is not None:
-        found[f"IMPALA returns at least {LEARNS_AT:g}"] = impala.return_mean >= LEARNS_AT
+    for result in algorithms:
+        name = _title(result)
+        if result.algorithm == "impact" and ppo is not None:
+            found[f"{name}: returns at least what PPO does"] = result.return_mean >= ppo.return_mean
+            found[f"{name}: takes less projected wall time than PPO"] = (
+                result.projected_wall_s < ppo.projected_wall_s
+            )
+        if result.algorithm == "impala":
+            found[f"{name}: returns at least {LEARNS_AT:g}"] = result.return_mean >= LEARNS_AT
     return found
+
+
+def _title(result: AlgorithmResult) -> str:
+    in_flight = f", {result.rounds_in_flight} rounds in flight"
+    return result.algorithm.upper() + (in_flight if result.rounds_in_flight > 1 else "")
 
 
 def study_table(result: StudyResult) -> Table:
@@ -108,7 +119,7 @@ def study_table(result: StudyResult) -> Table:
         lags = [algorithm.seeds[0].updates_per_round, algorithm.seeds[0].replays_per_round]
         lags.append(algorithm.seeds[0].policy_lag_mean)
         table.add_row(
-            f"{algorithm.algorithm}, {len(algorithm.seeds)} seeds",
+            f"{_title(algorithm)}, {len(algorithm.seeds)} seeds",
             f"{algorithm.return_mean:.1f} ± {algorithm.return_std:.1f}",
             f"{algorithm.projected_wall_s:,.0f} s",
             *("-" if value is None else f"{value:.2f}" for value in lags),

@@ -25,10 +25,10 @@ from matplotlib.figure import Figure
 from benchmarks.environment import Environment, describe_environment
 from benchmarks.measurement import progress
 from functions.actor.rollout import sample_fragment
+from services.learner.actor_critic import ActorCritic
 from services.learner.algorithms.ppo import Ppo
 from services.learner.batch import TrainingBatch, build_batch
 from services.learner.curvature import measure_curvature
-from services.learner.networks import ActorCritic
 from services.learner.torch_settings import configure_torch
 from services.scaler.boosting import boosting_score, convexity_ratio, num_actors
 from shared.contracts import Curvature, RolloutTask

@@ -9,12 +9,14 @@ Legend: N samples; D policy outputs; P parameters, gaps for alignment included.
 from abc import abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from services.learner.distributions import Distribution
+from services.learner.arrays import Array, Floats
+from services.learner.distributions import Distribution, StepTerms
+from services.learner.numpy_mlp import MlpPlaces
 from services.learner.second_lane import Lane
 
 _ALIGNMENT = 16
@@ -36,17 +38,29 @@ class FlatGradient:
     flat: Tensor  # [P]
 
 
-class SplitLoss(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkHalf:
+    """Where one of two networks that share nothing lies in the flat parameters."""
+
+    start: int
+    end: int
+    mlp: MlpPlaces
+    """Counted from `start`."""
+    log_std: slice | None
+    """Free log-standard deviations, counted from `start`."""
+
+
+class SplitLoss(Protocol[Array]):
     """A minibatch's loss that is a sum of a term of the policy and a term of the values.
 
     Its two methods may be called at the same time, by two threads.
     """
 
-    def policy_slope(self, outputs: Tensor) -> Tensor:
+    def policy_slope(self, outputs: Array) -> Array:
         """Return the derivative of the mean loss by the outputs # [N, D], at these."""
         ...
 
-    def value_slope(self, value: Tensor) -> Tensor:
+    def value_slope(self, value: Array) -> Array:
         """Return the derivative of the mean loss by the values # [N], at these."""
         ...
 
@@ -92,7 +106,7 @@ class ActorCritic(nn.Module):
     def differentiate(
         self,
         observation: Tensor,
-        loss: SplitLoss,
+        loss: SplitLoss[Tensor],
         *,
         gradient: FlatGradient,
         lane: Lane | None = None,
@@ -108,6 +122,27 @@ class ActorCritic(nn.Module):
         forward = self.run(observation)
         d_outputs, d_value = loss.policy_slope(forward.outputs), loss.value_slope(forward.value)
         self.backward(forward, d_outputs=d_outputs, d_value=d_value, gradient=gradient)
+
+    def array_terms(self) -> StepTerms[Floats] | None:
+        """Return the distribution for `differentiate_arrays`; None where only torch will do."""
+        return None
+
+    def differentiate_arrays(
+        self,
+        observation: Floats,
+        loss: SplitLoss[Floats],
+        *,
+        gradient: FlatGradient,
+    ) -> None:
+        """Do what `differentiate` does in NumPy; only where there are `array_terms`."""
+        raise TypeError(f"{type(self).__name__} is not differentiated in NumPy")
+
+    def halves(self) -> tuple[NetworkHalf, NetworkHalf] | None:
+        """Return policy and value function where each could be learned without the other.
+
+        The first begins where the flat parameters do, the second where the first ends.
+        """
+        return None
 
     @property
     def separate_multiplications(self) -> int:
@@ -141,9 +176,20 @@ class ActorCritic(nn.Module):
         flat = torch.zeros(size, dtype=dtype, device=device)
         for parameter, view in zip(self.parameters(), self.views_of(flat).values(), strict=True):
             view.copy_(parameter.data)
+        self._look_at(flat)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        # A copy's parameters were copied one by one, apart from the copied buffer.
+        self._look_at(self.flat)
+
+    def _look_at(self, flat: Tensor) -> None:
+        """Make all parameters views of `flat` # [P]."""
+        views = self.views_of(flat)
+        for parameter, view in zip(self.parameters(), views.values(), strict=True):
             parameter.data = view
         self.flat = flat
-        self._free_log_std = self.views_of(flat).get("log_std")
+        self._free_log_std = views.get("log_std")
 
     def views_of(self, flat: Tensor) -> dict[str, Tensor]:
         """Return `flat` # [P] as one tensor per parameter, by the parameters' names."""

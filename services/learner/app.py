@@ -19,6 +19,7 @@ from services.learner.algorithms.base import (
     build_off_policy_algorithm,
 )
 from services.learner.scaler_client import ScalerClient
+from services.learner.second_process import SecondProcess, second_process
 from services.learner.settings import LearnerSettings
 from services.learner.torch_settings import configure_torch
 from services.learner.tracking import LearnerMetrics
@@ -32,7 +33,10 @@ from shared.serving import CANNOT_START, keep_exit_code, listen, settings_text
 
 
 def build_worker(
-    settings: LearnerSettings, artifacts: ArtifactStore, metrics: LearnerMetrics
+    settings: LearnerSettings,
+    artifacts: ArtifactStore,
+    metrics: LearnerMetrics,
+    second_process: SecondProcess | None,
 ) -> Worker:
     """Wire the worker: the only place that decides what it talks to."""
     token = settings.bearer_token()
@@ -49,7 +53,7 @@ def build_worker(
         )
 
     def algorithm(job: Job) -> Algorithm:
-        return build_algorithm(job, device=device)
+        return build_algorithm(job, device=device, second_process=second_process)
 
     def off_policy(job: Job) -> OffPolicyAlgorithm:
         return build_off_policy_algorithm(job, device=device)
@@ -113,6 +117,8 @@ def main() -> int:
         return _refuse(f"NITRO_RUNS_DIR or NITRO_ARTIFACTS: {error}")
     configure_logging(settings.log_level)
     configure_torch(settings.torch_threads)
+    # Before anything here has a thread, a socket or a GPU; NumPy's BLAS ends its own at a fork.
+    forked = second_process() if settings.torch_threads == 1 else None
     try:
         listener = listen(settings.host, settings.learner_port)
     except OSError as error:
@@ -122,7 +128,7 @@ def main() -> int:
         )
     registry = CollectorRegistry()
     with listener:
-        worker = build_worker(settings, artifacts, LearnerMetrics(registry))
+        worker = build_worker(settings, artifacts, LearnerMetrics(registry), forked)
         config = uvicorn.Config(create_app(worker, registry), log_config=None, log_level="warning")
         keep_exit_code()
         uvicorn.Server(config).run(sockets=[listener])

@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from services.learner.actor_critic import ActorCritic
 from services.learner.advantages import generalised_advantages, standardised
-from services.learner.networks import ActorCritic
 from services.learner.observation_normaliser import ObservationNormaliser
 from services.learner.reward_scaler import RewardScaler
 from shared.trajectory import Trajectory

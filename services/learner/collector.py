@@ -241,7 +241,6 @@ class RoundCollector:
         except (CodecError, TrajectoryError) as error:
             self._refused.add((mode, index))
             self._failed[(mode, index)] = f"refused: {error}"
-            self._refused.add((mode, index))
             _LOG.warning(
                 "result refused",
                 extra={

@@ -155,7 +155,9 @@ class RActivations:
     output: Tensor  # [N, out]
 
 
-def forward(ops: Sequence[Operation], layers: Sequence[Layer], images: Tensor) -> Activations:
+def forward(
+    ops: Sequence[Operation], layers: Sequence[Layer[Tensor]], images: Tensor
+) -> Activations:
     """Run images # [N, C, H, W] through the network."""
     inputs, laid_out = [images], []
     for op, layer in zip(ops, layers, strict=True):
@@ -166,7 +168,10 @@ def forward(ops: Sequence[Operation], layers: Sequence[Layer], images: Tensor) -
 
 
 def deltas(
-    ops: Sequence[Operation], layers: Sequence[Layer], activations: Activations, delta: Tensor
+    ops: Sequence[Operation],
+    layers: Sequence[Layer[Tensor]],
+    activations: Activations,
+    delta: Tensor,
 ) -> tuple[Tensor, ...]:
     """Return the derivatives of an objective with respect to each layer's product # L.
 
@@ -186,8 +191,8 @@ def deltas(
 
 def r_forward(
     ops: Sequence[Operation],
-    layers: Sequence[Layer],
-    direction: Sequence[Layer],
+    layers: Sequence[Layer[Tensor]],
+    direction: Sequence[Layer[Tensor]],
     activations: Activations,
 ) -> RActivations:
     """Return the derivative of a forward pass when the parameters move along `direction`.
@@ -208,14 +213,14 @@ def r_forward(
 
 def r_backward(
     ops: Sequence[Operation],
-    layers: Sequence[Layer],
-    direction: Sequence[Layer],
+    layers: Sequence[Layer[Tensor]],
+    direction: Sequence[Layer[Tensor]],
     activations: Activations,
     r_activations: RActivations,
     at_point: Sequence[Tensor],
     r_delta: Tensor,
     *,
-    gradients: Sequence[Layer],
+    gradients: Sequence[Layer[Tensor]],
 ) -> None:
     """Write the derivative of the parameters' gradients along `direction` into `gradients`.
 

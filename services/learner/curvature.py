@@ -7,6 +7,7 @@ this reads the policy and the round's samples, and changes neither; it draws not
 random state.
 """
 
+import logging
 import time
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,20 +15,32 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from services.learner.actor_critic import ActorCritic
 from services.learner.algorithms.minibatch import Minibatch
-from services.learner.algorithms.ppo_loss import clipped_slope
+from services.learner.algorithms.policy_terms import clipped_slope
 from services.learner.batch import TrainingBatch
 from services.learner.gradient_noise import gradient_noise
-from services.learner.halved_surrogate import half_multiplications, halved_surrogate
+from services.learner.halved_surrogate import (
+    AcrossProcesses,
+    Samples,
+    SecondHalf,
+    half_multiplications,
+    halved_surrogate,
+    second_process_pays,
+)
 from services.learner.lanczos import LanczosResult, MatVec, extreme_eigenvalues
-from services.learner.networks import ActorCritic, MlpActorCritic
+from services.learner.mlp_network import MlpActorCritic
 from services.learner.recording import Recorder, Work, recorder
-from services.learner.second_lane import Lane, second_lane
-from services.learner.surrogate import PolicySurrogate, Surrogate
+from services.learner.sample_choice import evenly_spread, spread_samples
+from services.learner.second_lane import Lane, both, second_lane
+from services.learner.second_process import SecondProcess, SecondProcessLostError, Side
+from services.learner.surrogate import PolicySurrogate, policy_surrogate
 from services.learner.total_loss import NegativeTotalLoss
 from shared.contracts import Curvature, GradientNoise
 from shared.job_spec import DetectorRule
 from shared.ppo_hyperparameters import PpoHyperparameters
+
+_LOG = logging.getLogger(__name__)
 
 FIRST_PROBE_SEED = 0
 """Of the first starting vector: the same in every round, so that rounds differ by their data only.
@@ -62,6 +75,7 @@ def measure_curvature(
     *,
     rule: DetectorRule,
     loss: LossTerms | None = None,
+    process: SecondProcess | None = None,
 ) -> Curvature | None:
     """Return the curvature at the network's present policy, or None where there is none.
 
@@ -70,6 +84,7 @@ def measure_curvature(
         batch: The round's samples.
         rule: Of which objective, and how many samples and products to spend.
         loss: The algorithm's; needed for the objectives `behaviour` and `total_loss`.
+        process: May work on half of the samples; changes no bit.
 
     Returns:
         None when the Hessian is not finite (a policy that diverged) or zero (no advantages).
@@ -81,17 +96,10 @@ def measure_curvature(
     samples = spread_samples(batch, rule).to(batch.observation.device)
     if not bool(batch.advantage[samples].any()):
         return None
-    device = network.flat.device
-    # The total loss is not halved, and on a GPU nothing is.
-    halved = rule.objective != "total_loss" and device.type == "cpu"
-    work = half_multiplications(network, len(samples)) if halved else 0
-    # The objective is made where its products are recorded: autograd goes back on the same stream.
-    with second_lane(work, device) as lane, recorder(device) as recording:
-        objective = _objective(network, batch, samples, rule, loss, lane)
-        try:
-            result = _widest_spectrum(objective, network.flat, rule, recording)
-        except FloatingPointError:
-            return None
+    try:
+        result, noise = _measured(network, batch, samples, rule, loss, process)
+    except FloatingPointError:
+        return None
     if result.lambda_max == result.lambda_min == 0.0:
         return None
     return Curvature(
@@ -100,9 +108,80 @@ def measure_curvature(
         residual=result.residual,
         matvecs=result.matvecs,
         num_samples=len(samples),
-        gradient_noise=measure_gradient_noise(network, batch, rule),
+        gradient_noise=noise,
         elapsed_s=time.perf_counter() - start,
     )
+
+
+_Measured = tuple[LanczosResult, GradientNoise | None]
+
+
+def _measured(
+    network: ActorCritic,
+    batch: TrainingBatch,
+    samples: Tensor,
+    rule: DetectorRule,
+    loss: LossTerms | None,
+    process: SecondProcess | None,
+) -> _Measured:
+    """Measure with whatever works beside us.
+
+    Raises:
+        FloatingPointError: The Hessian is not finite.
+    """
+    alone = rule.objective == "total_loss" or not second_process_pays(network, len(samples))
+    if process is not None and not alone and process.offers():
+        try:
+            return _across_processes(network, batch, samples, rule, loss, process)
+        except SecondProcessLostError as error:
+            _LOG.warning("going on without a second process", extra={"why": str(error)})
+    device = network.flat.device
+    # The total loss is not halved, and on a GPU nothing is.
+    halved = rule.objective != "total_loss" and device.type == "cpu"
+    work = half_multiplications(network, len(samples)) if halved else 0
+    # The objective is made where its products are recorded: autograd goes back on the same stream.
+    with second_lane(work, device) as lane, recorder(device) as recording:
+        made: list[Objective] = []
+        noise: list[GradientNoise | None] = []
+        both(
+            lane if halved else None,
+            lambda: made.append(_objective(network, batch, samples, rule, loss, lane)),
+            lambda: noise.append(measure_gradient_noise(network, batch, rule)),
+        )
+        return _widest_spectrum(made[0], network.flat, rule, recording), noise[0]
+
+
+def _across_processes(
+    network: ActorCritic,
+    batch: TrainingBatch,
+    samples: Tensor,
+    rule: DetectorRule,
+    loss: LossTerms | None,
+    process: SecondProcess,
+) -> _Measured:
+    """Measure the surrogate, half of each product in the second process.
+
+    Raises:
+        FloatingPointError: The Hessian is not finite.
+        SecondProcessLostError: The process ended.
+    """
+    assert isinstance(network, MlpActorCritic), "of others nothing is done in a second process"
+    over = _surrogate_samples(network, batch, samples, rule, loss)
+
+    def here(side: Side) -> LanczosResult | FloatingPointError:
+        objective = AcrossProcesses(policy_surrogate(network, **over.halves()[0]._asdict()), side)
+        found: LanczosResult | FloatingPointError
+        try:
+            found = _widest_spectrum(objective, network.flat, rule, None)
+        except FloatingPointError as error:
+            found = error  # not raised, as the other process did nothing wrong
+        objective.end()
+        return found
+
+    found, _ = process.both(here, SecondHalf.of(network, over))
+    if isinstance(found, FloatingPointError):
+        raise found
+    return found, measure_gradient_noise(network, batch, rule)
 
 
 def measure_gradient_noise(
@@ -114,8 +193,7 @@ def measure_gradient_noise(
 
     At most `NOISE_TRAJECTORIES` trajectories are compared, each by the same number of its steps.
     Steps of one trajectory are alike, so what they say of the variance depends on how many of them
-    there are: that must not change with the number of actors. Comparing costs the square of the
-    number of steps, so it does not grow with the rule's samples either.
+    there are: that must not change with the number of actors, nor with the rule's samples.
     """
     if not isinstance(network, MlpActorCritic):
         return None
@@ -130,27 +208,8 @@ def measure_gradient_noise(
         action=batch.action[chosen],
         advantage=batch.advantage[chosen],
     )
-    return gradient_noise(surrogate.gradient_products().cpu(), (chosen // length).cpu())
-
-
-def spread_samples(batch: TrainingBatch, rule: DetectorRule) -> Tensor:
-    """Return the indices of the samples a rule takes from a batch, in order # [n] int64."""
-    if rule.num_trajectories is None or rule.num_trajectories >= batch.num_trajectories:
-        return evenly_spread(batch.num_samples, rule.num_samples)
-    length = batch.num_samples // batch.num_trajectories
-    trajectories = evenly_spread(batch.num_trajectories, rule.num_trajectories)
-    available = trajectories.unsqueeze(1) * length + torch.arange(length)
-    return available.flatten()[evenly_spread(available.numel(), rule.num_samples)]
-
-
-def evenly_spread(available: int, wanted: int) -> Tensor:
-    """Return min(wanted, available) distinct indices below `available`, evenly spaced from 0.
-
-    >>> evenly_spread(10, 4).tolist()
-    [0, 2, 5, 7]
-    """
-    count = min(wanted, available)
-    return torch.arange(count) * available // count
+    each, whole = surrogate.squared_gradient_norms(len(trajectories))
+    return gradient_noise(each, whole, num_samples=len(chosen))
 
 
 def _widest_spectrum(
@@ -212,16 +271,10 @@ def _objective(
     loss: LossTerms | None,
     lane: Lane | None,
 ) -> Objective:
-    if rule.objective == "surrogate":
-        return _surrogate(network, batch, samples, batch.advantage[samples], lane)
-    if loss is None:
-        raise ValueError(
-            f"detector.objective is {rule.objective!r}, which is defined for ppo only: use "
-            "'surrogate' with this algorithm"
-        )
-    if rule.objective == "behaviour":
-        slope = _behaviour_slope(network, batch, samples, clip=loss.hyperparameters.clip)
-        return _surrogate(network, batch, samples, slope, lane)
+    if rule.objective != "total_loss":
+        samples_of = _surrogate_samples(network, batch, samples, rule, loss)
+        return halved_surrogate(network, samples_of, lane)
+    loss = _required(loss, rule)
     return NegativeTotalLoss(
         network,
         Minibatch(
@@ -238,20 +291,29 @@ def _objective(
     )
 
 
-def _surrogate(
+def _surrogate_samples(
     network: ActorCritic,
     batch: TrainingBatch,
     samples: Tensor,
-    advantage: Tensor,
-    lane: Lane | None,
-) -> Surrogate:
-    return halved_surrogate(
-        network,
-        observation=batch.observation[samples],
-        action=batch.action[samples],
-        advantage=advantage,
-        lane=lane,
-    )
+    rule: DetectorRule,
+    loss: LossTerms | None,
+) -> Samples:
+    """Return what the surrogate is over; ratios other than 1 are in the advantages' place."""
+    if rule.objective == "surrogate":
+        advantage = batch.advantage[samples]
+    else:
+        clip = _required(loss, rule).hyperparameters.clip
+        advantage = _behaviour_slope(network, batch, samples, clip=clip)
+    return Samples(batch.observation[samples], batch.action[samples], advantage)
+
+
+def _required(loss: LossTerms | None, rule: DetectorRule) -> LossTerms:
+    if loss is None:
+        raise ValueError(
+            f"detector.objective is {rule.objective!r}, which is defined for ppo only: use "
+            "'surrogate' with this algorithm"
+        )
+    return loss
 
 
 def _behaviour_slope(

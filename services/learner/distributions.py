@@ -12,11 +12,12 @@ Legend: N samples; A action dimensions; D outputs.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Generic, Literal, Protocol
 
 import torch
 from torch import Tensor
 
+from services.learner.arrays import Array, namespace
 from shared.environment_spec import DiscreteActionSpec, MultiDiscreteActionSpec
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
@@ -25,17 +26,29 @@ DistributionName = Literal["gaussian", "categorical", "multi_categorical"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyTerms:
+class PolicyTerms(Generic[Array]):
     """All that one gradient step needs of the new policy, computed together to share work."""
 
-    log_prob: Tensor  # [N], log pi(a|s)
-    score: Tensor  # [N, D], derivative of log_prob
-    kl: Tensor  # [N], KL(old || new)
-    entropy: Tensor  # [N]
-    kl_gradient: Callable[[], Tensor]  # [N, D]; computed on request, most losses never ask
+    log_prob: Array  # [N], log pi(a|s)
+    score: Array  # [N, D], derivative of log_prob
+    kl: Array  # [N], KL(old || new)
+    entropy: Array  # [N]
+    kl_gradient: Callable[[], Array]  # [N, D]; computed on request, most losses never ask
 
 
-class Distribution(Protocol):
+class StepTerms(Protocol[Array]):
+    """What a gradient step needs of a family of action distributions."""
+
+    def terms(self, old: Array, new: Array, action: Array) -> PolicyTerms[Array]:
+        """Return log-probability, KL and entropy of the new outputs, the first two with slopes."""
+        ...
+
+    def entropy_gradient(self, outputs: Array) -> Array:
+        """Return the entropy's derivative, shape [N, D]."""
+        ...
+
+
+class Distribution(StepTerms[Tensor], Protocol):
     """A family of action distributions."""
 
     @property
@@ -51,16 +64,8 @@ class Distribution(Protocol):
         """Return the (differential) entropy in nats, shape [N]."""
         ...
 
-    def entropy_gradient(self, outputs: Tensor) -> Tensor:
-        """Return the entropy's derivative, shape [N, D]."""
-        ...
-
     def kl(self, old: Tensor, new: Tensor) -> Tensor:
         """Return KL(old || new) in nats, shape [N]."""
-        ...
-
-    def terms(self, old: Tensor, new: Tensor, action: Tensor) -> PolicyTerms:
-        """Return log-probability, KL and entropy of the new outputs, the first two with slopes."""
         ...
 
     def score_derivative(self, outputs: Tensor, action: Tensor, tangent: Tensor) -> Tensor:
@@ -76,19 +81,18 @@ class Gaussian:
     def log_prob(self, outputs: Tensor, action: Tensor) -> Tensor:
         """Return log pi(action), shape [N]; `action` is [N, A]."""
         mean, log_std = outputs.chunk(2, dim=1)
-        log_precision = -log_std
-        z = (action - mean) * torch.exp(log_precision)
-        return _normal_log_prob(log_precision.sum(1), z * z)
+        z = (action - mean) * torch.exp(-log_std)
+        return _normal_log_prob(log_std.sum(1), z * z)
 
     def entropy(self, outputs: Tensor) -> Tensor:
         """Return the differential entropy in nats, shape [N]."""
         log_std = outputs.chunk(2, dim=1)[1]
         return log_std.sum(1) + (0.5 + _HALF_LOG_TWO_PI) * log_std.shape[1]
 
-    def entropy_gradient(self, outputs: Tensor) -> Tensor:
+    def entropy_gradient(self, outputs: Array) -> Array:
         """Return the entropy's derivative, shape [N, 2A]: 0 for means, 1 for log-deviations."""
-        gradient = torch.zeros_like(outputs)
-        gradient.chunk(2, dim=1)[1].fill_(1.0)
+        gradient: Array = namespace(outputs).zeros_like(outputs)
+        gradient[:, outputs.shape[1] // 2 :] = 1.0
         return gradient
 
     def kl(self, old: Tensor, new: Tensor) -> Tensor:
@@ -99,26 +103,30 @@ class Gaussian:
         distance = (old_mean - mean) * torch.exp(-log_std)
         return (shift + 0.5 * (torch.exp(-2.0 * shift) + distance * distance - 1.0)).sum(1)
 
-    def terms(self, old: Tensor, new: Tensor, action: Tensor) -> PolicyTerms:
+    def terms(self, old: Array, new: Array, action: Array) -> PolicyTerms[Array]:
         """Return log-probability, KL and entropy of the new outputs, the first two with slopes."""
-        size = action.shape[1]
-        old_mean, old_log_std = old.chunk(2, dim=1)
-        mean, log_std = new.chunk(2, dim=1)
-        log_precision = -log_std
-        log_precisions = log_precision.sum(1)
-        inverse_std = torch.exp(log_precision)
-        z = (action - mean).mul_(inverse_std)
+        xp, size = namespace(new), action.shape[1]
+        old_mean, old_log_std = old[:, :size], old[:, size:]
+        mean, log_std = new[:, :size], new[:, size:]
+        log_stds = log_std.sum(1)
+        inverse_std = xp.exp(-log_std)
+        z = (action - mean) * inverse_std
         z2 = z * z
-        distance = (mean - old_mean).mul_(inverse_std)
-        log_ratio = log_precision.add_(old_log_std)  # of the old deviation to the new
-        ratio = torch.exp(log_ratio)
-        spread = (ratio * ratio).addcmul_(distance, distance)
+        distance = (mean - old_mean) * inverse_std
+        log_ratio = old_log_std - log_std  # of the old deviation to the new
+        ratio = xp.exp(log_ratio)
+        spread = ratio * ratio + distance * distance
+
+        def kl_gradient() -> Array:
+            gradient: Array = xp.concatenate((distance * inverse_std, 1.0 - spread), 1)
+            return gradient
+
         return PolicyTerms(
-            log_prob=_normal_log_prob(log_precisions, z2),
-            score=torch.cat((z.mul_(inverse_std), z2.sub_(1.0)), dim=1),
-            kl=torch.rsub(torch.sub(log_ratio, spread, alpha=0.5).sum(1), -0.5 * size),
-            entropy=torch.rsub(log_precisions, (0.5 + _HALF_LOG_TWO_PI) * size),
-            kl_gradient=lambda: torch.cat((distance * inverse_std, 1.0 - spread), dim=1),
+            log_prob=_normal_log_prob(log_stds, z2),
+            score=xp.concatenate((z * inverse_std, z2 - 1.0), 1),
+            kl=(0.5 * spread - log_ratio).sum(1) - 0.5 * size,
+            entropy=log_stds + (0.5 + _HALF_LOG_TWO_PI) * size,
+            kl_gradient=kl_gradient,
         )
 
     def score_derivative(self, outputs: Tensor, action: Tensor, tangent: Tensor) -> Tensor:
@@ -164,7 +172,7 @@ class Categorical:
         old_log_p = torch.log_softmax(old, dim=1)
         return (old_log_p.exp() * (old_log_p - torch.log_softmax(new, dim=1))).sum(1)
 
-    def terms(self, old: Tensor, new: Tensor, action: Tensor) -> PolicyTerms:
+    def terms(self, old: Tensor, new: Tensor, action: Tensor) -> PolicyTerms[Tensor]:
         """Return log-probability, KL and entropy of the new outputs, the first two with slopes."""
         old_log_p = torch.log_softmax(old, dim=1)
         log_p = torch.log_softmax(new, dim=1)
@@ -219,7 +227,7 @@ class MultiCategorical:
         pairs = zip(self._split(old), self._split(new), strict=True)
         return _total([self._one.kl(*pair) for pair in pairs])
 
-    def terms(self, old: Tensor, new: Tensor, action: Tensor) -> PolicyTerms:
+    def terms(self, old: Tensor, new: Tensor, action: Tensor) -> PolicyTerms[Tensor]:
         """Return log-probability, KL and entropy of the new outputs, the first two with slopes."""
         parts = [
             self._one.terms(*part)
@@ -251,15 +259,17 @@ def discrete_distribution(
     return MultiCategorical(action.num_choices), sum(action.num_choices)
 
 
-def _normal_log_prob(log_precisions: Tensor, z2: Tensor) -> Tensor:
-    """Return log-densities # [N]; in one place, so that equal outputs have a ratio of exactly 1.
+def _normal_log_prob(log_stds: Array, z2: Array) -> Array:
+    """Return log-densities # [N].
+
+    In one place, so that equal outputs have a ratio of exactly 1 within one library.
 
     Args:
-        log_precisions: Sums over the dimensions of -log std. # [N]
+        log_stds: Sums of the log-standard deviations over the dimensions. # [N]
         z2: Squared distances from the mean, in deviations. # [N, A]
     """
-    log_prob = torch.sub(log_precisions, z2.sum(1), alpha=0.5)
-    return log_prob - _HALF_LOG_TWO_PI * z2.shape[1]
+    log_prob: Array = -0.5 * z2.sum(1) - log_stds - _HALF_LOG_TWO_PI * z2.shape[1]
+    return log_prob
 
 
 def _total(parts: Sequence[Tensor]) -> Tensor:

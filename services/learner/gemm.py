@@ -1,11 +1,11 @@
-"""Matrix products of small dense layers, by whichever library on the CPU is faster.
+"""Matrix products of dense layers: of arrays by NumPy, of tensors by the faster of two libraries.
 
-Nine tenths of an update are products of a minibatch with a 256 x 256 layer. Torch sends these to
-MKL, which on AMD processors stays with 256-bit instructions; oneDNN uses 512 bits where there are
-any and applies a layer's tanh while the result is still in registers. Its call costs some 10 us
-more, so only large products go there. The tanh of the others is NumPy's, in the tensor's own
-memory: several times faster than torch's. Every function falls back to plain torch where the others
-are missing or do not apply (GPU, float64), with the same result up to rounding.
+Torch sends products to MKL, which on AMD processors stays with 256-bit instructions; oneDNN uses
+512 bits where there are any and applies a layer's tanh while the result is still in registers. Its
+call costs some 10 us more, so only large products go there (not those of weight
+gradients, whose result would have to be copied). The tanh of the others is NumPy's, in
+the tensor's own memory: several times faster than torch's. Every function falls back to plain torch
+where the others are missing or do not apply (GPU, float64), with the same result up to rounding.
 """
 
 from typing import Literal
@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from services.learner.arrays import Array
 
 MIN_MULTIPLICATIONS = 1 << 20
 """Products below this many scalar multiplications are done before oneDNN has started."""
@@ -27,7 +29,7 @@ def _has_onednn() -> bool:
 _ONEDNN = _has_onednn()
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def linear(x: Array, weight: Array, bias: Array) -> Array:
     """Return `x weight^T + bias`.
 
     Args:
@@ -35,6 +37,10 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         weight: # [out, in]
         bias: # [out]
     """
+    if isinstance(x, np.ndarray):
+        result: Array = x @ weight.T
+        result += bias
+        return result
     if _worthwhile(x, weight, weight.shape[0]):
         return _onednn(x, weight, bias, "none")
     return functional.linear(x, weight, bias)
@@ -52,24 +58,19 @@ def linear_tanh(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return result
 
 
-def matmul(a: Tensor, b: Tensor) -> Tensor:
+def matmul(a: Array, b: Array) -> Array:
     """Return `a b`.
 
     Args:
         a: # [m, k]
         b: # [k, n]
     """
+    if isinstance(a, np.ndarray):
+        product: Array = a @ b
+        return product
     if _worthwhile(a, b, b.shape[1]):
         return _onednn(a, b.t(), None, "none")
     return torch.mm(a, b)
-
-
-def matmul_into(out: Tensor, a: Tensor, b: Tensor) -> None:
-    """Write `a b` into `out` # [m, n]; other shapes as in `matmul`."""
-    if _worthwhile(a, b, b.shape[1]):
-        out.copy_(_onednn(a, b.t(), None, "none"))
-    else:
-        torch.mm(a, b, out=out)
 
 
 def _worthwhile(a: Tensor, b: Tensor, columns: int) -> bool:

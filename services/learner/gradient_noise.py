@@ -9,13 +9,12 @@ round's trajectories, the big one all of them together, so
 |G_b|^2 being its mean over the trajectories. KungFu (Mai et al., OSDI 2020) averages both over time
 before it divides, which is the scaling policy's business.
 
-No gradient is formed: a dense layer's gradient is a sum of outer products delta_i h_i^T, so the
-inner product of two samples' gradients is (delta_i . delta_j)(h_i . h_j + 1), summed over layers,
-and every norm above is a sum of such products.
+A dense layer's gradient is a sum of outer products delta_i h_i^T: those of a trajectory are one
+matrix product, and no sample's gradient is formed by itself.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -23,50 +22,65 @@ from torch import Tensor
 from shared.contracts import GradientNoise
 
 
-def gradient_products(
-    inputs: Sequence[Tensor], deltas: Sequence[Tensor], free_scores: Tensor | None = None
-) -> Tensor:
-    """Return the inner products of all samples' gradients # [N, N].
+def squared_norms(
+    inputs: Sequence[Tensor],
+    deltas: Sequence[Tensor],
+    free_scores: Tensor | None = None,
+    *,
+    num_trajectories: int,
+) -> tuple[Tensor, Tensor]:
+    """Return the squared length of each trajectory's share of a gradient # [M], and of it all # [].
 
     Args:
-        inputs: Each dense layer's input. # L x [N, in]
+        inputs: Each dense layer's input, trajectory after trajectory. # L x [N, in]
         deltas: Derivative of each sample's objective by each layer's pre-activation. # L x [N, out]
         free_scores: Its derivative by parameters that no layer holds. # [N, K]
+        num_trajectories: M, of equal length.
     """
-    count = len(deltas[0])
-    products = deltas[0].new_zeros(count, count)
+    each = deltas[0].new_zeros(num_trajectories)
+    whole = deltas[0].new_zeros(())
+    for share in _shares(inputs, deltas, free_scores, num_trajectories):
+        each += share.flatten(1).square().sum(1)
+        whole += share.sum(0).square().sum()
+    return each, whole
+
+
+def _shares(
+    inputs: Sequence[Tensor],
+    deltas: Sequence[Tensor],
+    free_scores: Tensor | None,
+    num_trajectories: int,
+) -> Iterator[Tensor]:
+    """Yield each trajectory's share of the gradient, a parameter at a time # [M, ...].
+
+    One at a time: of all of a large network's they would be M times its size.
+    """
     for h, delta in zip(inputs, deltas, strict=True):
-        products += (delta @ delta.t()) * (h @ h.t() + 1.0)
+        rows, columns = (x.reshape(num_trajectories, -1, x.shape[1]) for x in (delta, h))
+        yield torch.bmm(rows.transpose(1, 2), columns)
+        yield rows.sum(1)
     if free_scores is not None:
-        products += free_scores @ free_scores.t()
-    return products
+        yield free_scores.reshape(num_trajectories, -1, free_scores.shape[1]).sum(1)
 
 
-def gradient_noise(products: Tensor, trajectory: Tensor) -> GradientNoise | None:
+def gradient_noise(each: Tensor, whole: Tensor, *, num_samples: int) -> GradientNoise | None:
     """Return both estimates, each unbiased when samples are independent; either can be negative.
 
     Args:
-        products: Inner products of the samples' contributions to the mean gradient, so that their
-            total is |G_B|^2. # [N, N]
-        trajectory: Index of the trajectory each sample is of. # [N] int64
+        each: Squared lengths of the trajectories' shares of the mean gradient. # [M]
+        whole: Squared length of the mean gradient, |G_B|^2. # []
+        num_samples: B, the same number of each trajectory.
 
     Returns:
         None with fewer than two trajectories, or when a gradient is not finite.
     """
-    total = len(trajectory)
-    sizes = torch.bincount(trajectory)
-    present = sizes > 0
-    if int(present.sum()) < 2:
+    count = len(each)
+    if count < 2:
         return None
-    rows = products.new_zeros(len(sizes), total).index_add_(0, trajectory, products)
-    pairs = rows.new_zeros(len(sizes), len(sizes)).index_add_(1, trajectory, rows).double()
-    counts = sizes[present].double()
-    small = float((pairs.diagonal()[present] * (total / counts) ** 2).mean())
-    big = float(pairs.sum())
-    # Trajectories may differ by a sample: what matters of a size is 1 / b.
-    small_inverse, big_inverse = float((1.0 / counts).mean()), 1.0 / total
-    variance = (small - big) / (small_inverse - big_inverse)
-    squared_norm = big - variance * big_inverse
+    # A trajectory's own mean gradient is its share, times the number of shares.
+    small, big = count**2 * float(each.double().mean()), float(whole)
+    variance = (small - big) / ((count - 1) / num_samples)
+    squared_norm = big - variance / num_samples
     if not (math.isfinite(squared_norm) and math.isfinite(variance)):
         return None
     return GradientNoise(squared_norm=squared_norm, variance=variance)

@@ -10,6 +10,7 @@ the 10 to 20 products needed here costs less than the products.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -76,8 +77,7 @@ def extreme_eigenvalues(
         )
     steps = min(max_matvecs, size)
     basis = torch.empty((steps, size), dtype=dtype, device=device)
-    probe = torch.randn(size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    basis[0] = probe / probe.norm()
+    basis[0] = _probe(size, seed)
     diagonal: list[float] = []
     off_diagonal: list[float] = []
     while True:
@@ -95,6 +95,14 @@ def extreme_eigenvalues(
             return result
         off_diagonal.append(beta)
         torch.mul(remainder, 1.0 / beta, out=basis[k + 1])
+
+
+@lru_cache(maxsize=8)
+def _probe(size: int, seed: int) -> Tensor:
+    """Return the starting vector # [size] float64 of length 1: the same in every round of a job."""
+    probe = torch.randn(size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    probe /= probe.norm()
+    return probe
 
 
 def _orthogonalised(vector: Tensor, basis: Tensor) -> tuple[float, float, Tensor]:

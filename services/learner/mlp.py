@@ -7,58 +7,64 @@ tested against autograd.
 Legend: N samples; L layers; `h[l]` the input of layer l, so `h[0]` is the observation.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic
 
 import torch
 from torch import Tensor
 
 from services.learner import gemm
+from services.learner.arrays import Array, namespace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layer:
+class Layer(Generic[Array]):
     """One dense layer's parameters, or anything of the same shape: gradients, a direction."""
 
-    weight: Tensor  # [out, in]
-    bias: Tensor  # [out]
+    weight: Array  # [out, in]
+    bias: Array  # [out]
 
 
-def split_layers(vector: Tensor, like: Sequence[Layer]) -> tuple[tuple[Layer, ...], Tensor]:
+def split_layers(
+    vector: Array, like: Sequence[Layer[Array]]
+) -> tuple[tuple[Layer[Array], ...], Array]:
     """Return views of a vector over parameters: the layers, and what comes after them.
 
     Args:
         vector: Layer by layer, weight before bias. # [P]
         like: Layers of the shapes wanted.
     """
-    layers, start = [], 0
+    layers: list[Layer[Array]] = []
+    start = 0
     for layer in like:
-        middle = start + layer.weight.numel()
-        end = middle + layer.bias.numel()
-        weight = vector[start:middle].view(layer.weight.shape)
+        middle = start + math.prod(layer.weight.shape)
+        end = middle + len(layer.bias)
+        weight: Array = vector[start:middle].reshape(layer.weight.shape)
         layers.append(Layer(weight=weight, bias=vector[middle:end]))
         start = end
     return tuple(layers), vector[start:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Activations:
+class Activations(Generic[Array]):
     """What a forward pass leaves for the passes after it."""
 
-    inputs: tuple[Tensor, ...]  # L x [N, in]
-    output: Tensor  # [N, out]
+    inputs: tuple[Array, ...]  # L x [N, in]
+    output: Array  # [N, out]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deltas:
+class Deltas(Generic[Array]):
     """Derivatives of an objective with respect to each layer's `a`, and the slopes of its tanh."""
 
-    deltas: tuple[Tensor, ...]  # L x [N, out]
-    slopes: tuple[Tensor, ...]  # (L - 1) x [N, out], 1 - h^2 of the layers with a tanh
-    bends: tuple[Tensor, ...]  # (L - 1) x [N, out], delta[l + 1] W[l + 1] h, for d(1 - h^2)
+    deltas: tuple[Array, ...]  # L x [N, out]
+    slopes: tuple[Array, ...]  # (L - 1) x [N, out], 1 - h^2 of the layers with a tanh
+    bends: tuple[Array, ...]  # (L - 1) x [N, out], delta[l + 1] W[l + 1] h, for d(1 - h^2)
 
 
-def forward(layers: Sequence[Layer], x: Tensor) -> Activations:
+def forward(layers: Sequence[Layer[Tensor]], x: Tensor) -> Activations[Tensor]:
     """Run `x` # [N, in] through the network."""
     inputs = [x]
     for layer in layers[:-1]:
@@ -68,11 +74,11 @@ def forward(layers: Sequence[Layer], x: Tensor) -> Activations:
 
 
 def backward(
-    layers: Sequence[Layer],
-    activations: Activations,
+    layers: Sequence[Layer[Tensor]],
+    activations: Activations[Tensor],
     delta: Tensor,
     *,
-    gradients: Sequence[Layer],
+    gradients: Sequence[Layer[Tensor]],
 ) -> None:
     """Write the parameters' gradients of an objective into `gradients`.
 
@@ -91,15 +97,17 @@ def backward(
             delta = torch.ops.aten.tanh_backward.grad_input(upstream, h, grad_input=upstream)
 
 
-def _write_weight_gradient(delta: Tensor, h: Tensor, *, out: Tensor) -> None:
+def _write_weight_gradient(delta: Array, h: Array, *, out: Array) -> None:
     if h.shape[1] < delta.shape[1]:
         # Narrow inputs: the transposed product is several times faster in every BLAS we have seen.
-        out.copy_(gemm.matmul(h.t(), delta).t())
+        out[...] = gemm.matmul(h.T, delta).T
     else:
-        gemm.matmul_into(out, delta.t(), h)
+        namespace(h).matmul(delta.T, h, out=out)
 
 
-def deltas(layers: Sequence[Layer], activations: Activations, delta: Tensor) -> Deltas:
+def deltas(
+    layers: Sequence[Layer[Tensor]], activations: Activations[Tensor], delta: Tensor
+) -> Deltas[Tensor]:
     """Return every layer's delta for directional derivatives along many directions.
 
     Args:
@@ -122,21 +130,21 @@ def deltas(layers: Sequence[Layer], activations: Activations, delta: Tensor) -> 
 
 
 def r_forward(
-    layers: Sequence[Layer],
-    direction: Sequence[Layer],
-    activations: Activations,
-    slopes: Sequence[Tensor],
-) -> Activations:
+    layers: Sequence[Layer[Array]],
+    direction: Sequence[Layer[Array]],
+    activations: Activations[Array],
+    slopes: Sequence[Array],
+) -> Activations[Array]:
     """Return the derivative of a forward pass when the parameters move along `direction`.
 
     The R{.} operator of Pearlmutter, "Fast exact multiplication by the Hessian", Neural Computation
     6(1), 1994, section 3: R{a} = h_in V^T + R{h_in} W^T + v and R{h} = (1 - h^2) R{a}.
     """
-    r_inputs = [torch.zeros_like(activations.inputs[0])]
+    r_inputs: list[Array] = [namespace(activations.output).zeros_like(activations.inputs[0])]
     for index, (layer, move) in enumerate(zip(layers, direction, strict=True)):
         r_a = gemm.linear(activations.inputs[index], move.weight, move.bias)
         if index:
-            r_a += gemm.matmul(r_inputs[-1], layer.weight.t())
+            r_a += gemm.matmul(r_inputs[-1], layer.weight.T)
         if index < len(layers) - 1:
             r_a *= slopes[index]
         r_inputs.append(r_a)
@@ -144,14 +152,14 @@ def r_forward(
 
 
 def r_backward(
-    layers: Sequence[Layer],
-    direction: Sequence[Layer],
-    activations: Activations,
-    r_activations: Activations,
-    at_point: Deltas,
-    r_delta: Tensor,
+    layers: Sequence[Layer[Array]],
+    direction: Sequence[Layer[Array]],
+    activations: Activations[Array],
+    r_activations: Activations[Array],
+    at_point: Deltas[Array],
+    r_delta: Array,
     *,
-    gradients: Sequence[Layer],
+    gradients: Sequence[Layer[Array]],
 ) -> None:
     """Write the derivative of `backward`'s gradients along `direction` into `gradients`.
 
@@ -168,11 +176,13 @@ def r_backward(
         h, r_h = activations.inputs[index], r_activations.inputs[index]
         delta = at_point.deltas[index]
         _write_weight_gradient(r_delta, h, out=gradients[index].weight)
-        torch.sum(r_delta, 0, out=gradients[index].bias)
+        gradients[index].bias[...] = r_delta.sum(0)
         if index:
-            gradients[index].weight.add_(gemm.matmul(delta.t(), r_h))
+            weight = gradients[index].weight
+            weight += gemm.matmul(delta.T, r_h)
             r_upstream = gemm.matmul(r_delta, layers[index].weight)
             r_upstream += gemm.matmul(delta, direction[index].weight)
             r_upstream *= at_point.slopes[index - 1]
             # d(1 - h^2) = -2 h R{h}
-            r_delta = r_upstream.addcmul_(at_point.bends[index - 1], r_h, value=-2.0)
+            r_upstream -= 2.0 * at_point.bends[index - 1] * r_h
+            r_delta = r_upstream

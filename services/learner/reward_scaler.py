@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from services.learner.recurrence import carried_back
 from services.learner.running_moments import RunningMoments
 from shared.trajectory import Trajectory
 
@@ -66,10 +67,8 @@ def discounted_returns(
         ended: Whether the episode ended with step t, however. # [T, B]
         discount: Gamma, in [0, 1].
     """
-    returns = np.empty(reward.shape)
-    carry = np.where(ended, 0.0, discount)
-    r_tm1 = np.zeros(reward.shape[1])
-    for t, reward_t in enumerate(reward):
-        np.add(reward_t, r_tm1, out=returns[t])
-        r_tm1 = carry[t] * returns[t]
+    carry = np.zeros(reward.shape)
+    carry[1:] = np.where(ended[:-1], 0.0, discount)
+    # Backwards in time: the recurrence of the steps in reversed order.
+    returns: NDArray[np.float64] = carried_back(reward[::-1].astype(np.float64), carry[::-1])[::-1]
     return returns

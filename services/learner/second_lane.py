@@ -5,27 +5,34 @@ minibatch can go through both at once. Torch and NumPy let go of the interpreter
 Every operation still runs on one thread, so the bits are the same with and without a second lane.
 
 The thread lives as long as one update, so none is left idle, and keeps no process alive. Beside
-other busy processes it gains nothing, but costs nothing either, unlike threads within an operation:
-the halves meet once per step, not once per operation.
+other busy processes it gains nothing, but costs next to nothing either, unlike threads within an
+operation: the halves meet once per step, not once per operation.
 
 On a GPU the second lane is a second stream.
 """
 
-import os
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
+import numpy as np
 import torch
 
+from services.learner.cores import usable_cores
 from services.learner.recording import side_stream
 
 MIN_MULTIPLICATIONS = 1 << 22
 """Below this many scalar multiplications on the way forward of the half that moves, a step is done
-sooner on one thread: handing over, and taking turns with the interpreter, costs some 0.25 ms."""
+sooner on one thread: handing over, and taking turns with the interpreter, costs some 0.2 ms."""
+
+PATIENCE_S = 2e-3
+"""How long a lane looks for work, or for the other lane's end, before it sleeps."""
+
+T = TypeVar("T")
 
 
 class Lane(Protocol):
@@ -63,6 +70,7 @@ class SecondLane:
                 torch.get_num_threads(),
                 torch.is_inference_mode_enabled(),
                 torch.is_grad_enabled(),
+                np.geterr(),
             ),
             name="second-lane",
             daemon=True,
@@ -89,20 +97,47 @@ class SecondLane:
         try:
             here()
         finally:
-            error = self._done.get()
+            error = _soon(self._done)
         if error is not None:
             raise error
 
-    def _run(self, num_threads: int, inference: bool, graphs: bool) -> None:
-        torch.set_num_threads(num_threads)  # torch keeps all three for each thread
-        with torch.inference_mode(inference), torch.set_grad_enabled(graphs):
-            while (work := self._work.get()) is not None:
+    def _run(
+        self, num_threads: int, inference: bool, graphs: bool, errors: Mapping[str, Any]
+    ) -> None:
+        torch.set_num_threads(num_threads)  # every thread has settings of its own
+        with (
+            torch.inference_mode(inference),
+            torch.set_grad_enabled(graphs),
+            np.errstate(**errors),
+        ):
+            while (work := _soon(self._work)) is not None:
                 try:
                     work()
                 except BaseException as error:
                     self._done.put(error)
                 else:
                     self._done.put(None)
+
+
+def _soon(queue: "SimpleQueue[T]") -> T:
+    """Return what is put into a queue in a moment.
+
+    Waking a thread that sleeps takes 0.1 to 0.3 ms on a virtual machine, whose core has gone to
+    sleep with it; the time between two halves is shorter.
+    """
+    gives_up = time.perf_counter() + PATIENCE_S
+    while queue.empty() and time.perf_counter() < gives_up:
+        time.sleep(0)  # some 50 us on Linux, without the interpreter and without a sleeping core
+    return queue.get()
+
+
+def both(lane: Lane | None, here: Callable[[], None], there: Callable[[], None]) -> None:
+    """Do two things, at a time if there is a lane."""
+    if lane is None:
+        here()
+        there()
+    else:
+        lane.both(here, there)
 
 
 def second_lane(multiplications: int, device: torch.device) -> AbstractContextManager[Lane | None]:
@@ -115,18 +150,12 @@ def second_lane(multiplications: int, device: torch.device) -> AbstractContextMa
     """
     if device.type == "cuda":
         return nullcontext(StreamLane() if multiplications else None)
-    idle_cores = _usable_cores() > 1 and torch.get_num_threads() == 1
-    if large_enough(multiplications, device) and idle_cores:
+    idle_cores = usable_cores() > 1 and torch.get_num_threads() == 1
+    if _large_enough(multiplications, device) and idle_cores:
         return SecondLane()
     return nullcontext()
 
 
-def large_enough(multiplications: int, device: torch.device) -> bool:
+def _large_enough(multiplications: int, device: torch.device) -> bool:
     """Whether a second lane pays for so much work, if there is a core for it."""
     return device.type == "cpu" and multiplications >= MIN_MULTIPLICATIONS
-
-
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -42,9 +42,9 @@ class LearnerSettings(CacheSettings):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where updates run; `auto` takes a GPU if there is one."""
     torch_threads: Annotated[int, Field(ge=1, le=256)] = 1
-    """CPU threads of one update; part of what must be equal for bit-identical policies. One is
-    hardly slower for networks of this size and does not collapse beside busy actors; with more,
-    start the process with OMP_WAIT_POLICY=passive."""
+    """CPU threads of one update; part of what must be equal for bit-identical policies. With one, a
+    second process works on half of it where there is a core, to the same bits; more threads gain
+    less and collapse beside busy actors. With more, start with OMP_WAIT_POLICY=passive."""
     scaler_patience_s: Annotated[float, Field(gt=0)] = 60.0
     """How long an unreachable scaler is called again before the job is given up."""
     max_reopenings: Annotated[int, Field(ge=0, le=10)] = 1

@@ -9,17 +9,23 @@ Pearlmutter's R operator in two passes through the network; everything that does
 direction is computed once.
 """
 
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, Protocol, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from services.learner import mlp
+from services.learner.actor_critic import ActorCritic
+from services.learner.arrays import Array, Floats
 from services.learner.conv_network import ConvActorCritic
 from services.learner.conv_surrogate import ConvSurrogate
-from services.learner.gradient_noise import gradient_products
-from services.learner.mlp import split_layers
-from services.learner.networks import ActorCritic, MlpActorCritic
+from services.learner.distributions import Distribution
+from services.learner.gradient_noise import squared_norms
+from services.learner.mlp import Activations, Deltas, Layer, split_layers
+from services.learner.mlp_network import MlpActorCritic
 from services.learner.output_hessian import OutputHessian
 
 
@@ -32,6 +38,85 @@ class Surrogate(Protocol):
     def hessian_product(self, direction: Tensor) -> Tensor:
         """Return the Hessian of L times `direction` # [size], as a new tensor # [size]."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Point(Generic[Array]):
+    """A network at theta0, with what the passes over the samples left there."""
+
+    layers: tuple[Layer[Array], ...]
+    activations: Activations[Array]
+    deltas: Deltas[Array]
+
+    def write_product(
+        self,
+        direction: Array,
+        product: Array,
+        outputs: Callable[[Array, Array], tuple[Array, Array | None]],
+    ) -> None:
+        """Write the Hessian times `direction` into `product`, both # [size].
+
+        Args:
+            direction: How the parameters move.
+            product: Written to.
+            outputs: The Hessian with respect to the outputs, as `OutputHessian.product`.
+        """
+        moves, free_move = split_layers(direction, self.layers)
+        gradients, free_gradient = split_layers(product, self.layers)
+        moved = mlp.r_forward(self.layers, moves, self.activations, self.deltas.slopes)
+        r_delta, r_free_delta = outputs(moved.output, free_move)
+        if r_free_delta is not None:
+            free_gradient[...] = r_free_delta.sum(0)
+        mlp.r_backward(
+            self.layers,
+            moves,
+            self.activations,
+            moved,
+            self.deltas,
+            r_delta,
+            gradients=gradients,
+        )
+
+
+def _as_arrays(point: _Point[Tensor]) -> _Point[Floats]:
+    """Return the same memory as NumPy takes it: it waits less for the other lane (decision 017)."""
+
+    def arrays(tensors: Iterable[Tensor]) -> tuple[Floats, ...]:
+        return tuple(tensor.numpy() for tensor in tensors)
+
+    return _Point(
+        layers=tuple(
+            Layer(weight=layer.weight.numpy(), bias=layer.bias.numpy()) for layer in point.layers
+        ),
+        activations=Activations(
+            inputs=arrays(point.activations.inputs), output=point.activations.output.numpy()
+        ),
+        deltas=Deltas(
+            deltas=arrays(point.deltas.deltas),
+            slopes=arrays(point.deltas.slopes),
+            bends=arrays(point.deltas.bends),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyPoint:
+    """A tanh MLP's policy: theta0."""
+
+    layers: tuple[Layer[Tensor], ...]
+    log_std: Tensor | None
+    """Free log-standard deviations # [A]."""
+    distribution: Distribution
+
+
+def policy_point(network: MlpActorCritic) -> PolicyPoint:
+    """Return a network's present policy."""
+    views = network.views_of(network.flat)
+    return PolicyPoint(
+        layers=network.layers("policy", views),
+        log_std=views.get("log_std"),
+        distribution=network.distribution,
+    )
 
 
 class PolicySurrogate:
@@ -52,50 +137,71 @@ class PolicySurrogate:
             action: # [N, A] or [N] int64
             advantage: # [N]
         """
-        self._layers = network.layers("policy", network.views_of(network.flat))
-        num_free = 0 if network.log_std is None else network.log_std.numel()
-        self.size = num_free + sum(
-            layer.weight.numel() + layer.bias.numel() for layer in self._layers
+        self._look(
+            policy_point(network), observation=observation, action=action, advantage=advantage
         )
+
+    @classmethod
+    def at(
+        cls, point: PolicyPoint, *, observation: Tensor, action: Tensor, advantage: Tensor
+    ) -> Self:
+        """Return the surrogate at a policy that is no network's."""
+        surrogate = cls.__new__(cls)
+        surrogate._look(point, observation=observation, action=action, advantage=advantage)
+        return surrogate
+
+    def _look(
+        self, point: PolicyPoint, *, observation: Tensor, action: Tensor, advantage: Tensor
+    ) -> None:
+        layers, free = point.layers, point.log_std
+        num_free = 0 if free is None else len(free)
+        self.size = num_free + sum(layer.weight.numel() + layer.bias.numel() for layer in layers)
         with torch.no_grad():
-            self._activations = mlp.forward(self._layers, observation)
+            activations = mlp.forward(layers, observation)
+            outputs = activations.output
+            if free is not None:
+                outputs = torch.cat((outputs, free.expand(len(outputs), -1)), dim=1)
             self._outputs = OutputHessian(
-                network.distribution,
-                outputs=network.with_log_std(self._activations.output),
+                point.distribution,
+                outputs=outputs,
                 action=action,
                 advantage=advantage,
                 num_free=num_free,
             )
-            self._at_point = mlp.deltas(self._layers, self._activations, self._outputs.delta)
+            deltas = mlp.deltas(layers, activations, self._outputs.delta)
+        self._point = _Point(layers=layers, activations=activations, deltas=deltas)
+        weight = layers[0].weight
+        for_numpy = weight.dtype == torch.float32 and weight.device.type == "cpu"
+        self._arrays = _as_arrays(self._point) if for_numpy else None
 
     def hessian_product(self, direction: Tensor) -> Tensor:
         """Return the Hessian of L times `direction` # [size], as a new tensor # [size]."""
-        with torch.no_grad():
+        with torch.no_grad(), np.errstate(all="ignore"):  # Lanczos looks whether it is finite
             product = torch.empty_like(direction)
-            moves, free_move = split_layers(direction, self._layers)
-            gradients, free_gradient = split_layers(product, self._layers)
-            r_activations = mlp.r_forward(
-                self._layers, moves, self._activations, self._at_point.slopes
-            )
-            r_delta, r_free_delta = self._outputs.product(r_activations.output, free_move)
-            if r_free_delta is not None:
-                torch.sum(r_free_delta, 0, out=free_gradient)
-            mlp.r_backward(
-                self._layers,
-                moves,
-                self._activations,
-                r_activations,
-                self._at_point,
-                r_delta,
-                gradients=gradients,
-            )
+            if self._arrays is None:
+                self._point.write_product(direction, product, self._outputs.product)
+            else:
+                arrays = direction.numpy(), product.numpy()
+                self._arrays.write_product(*arrays, self._array_product)
         return product
 
-    def gradient_products(self) -> Tensor:
-        """Return the inner products of the samples' contributions to L's gradient # [N, N]."""
+    def _array_product(self, tangent: Floats, free_move: Floats) -> tuple[Floats, Floats | None]:
+        """Do what `OutputHessian.product` does, with arrays."""
+        curved, free = self._outputs.product(torch.from_numpy(tangent), torch.from_numpy(free_move))
+        return curved.numpy(), None if free is None else free.numpy()
+
+    def squared_gradient_norms(self, num_trajectories: int) -> tuple[Tensor, Tensor]:
+        """Return the squared lengths of each trajectory's share of L's gradient # [M], and of it.
+
+        Args:
+            num_trajectories: M; the samples are of so many, equally long, one after the other.
+        """
         with torch.no_grad():
-            return gradient_products(
-                self._activations.inputs, self._at_point.deltas, self._outputs.free_delta
+            return squared_norms(
+                self._point.activations.inputs,
+                self._point.deltas.deltas,
+                self._outputs.free_delta,
+                num_trajectories=num_trajectories,
             )
 
 

@@ -1,8 +1,9 @@
-"""Torch's process-wide settings, applied once by the application and nowhere else."""
+"""Process-wide settings of torch and of NumPy's products, applied once by the application only."""
 
 import os
 
 import torch
+from threadpoolctl import threadpool_limits
 
 DEFAULT_THREADS = 1
 """Threads of one operation unless told otherwise.
@@ -30,6 +31,8 @@ def configure_torch(threads: int | None = None) -> None:
     if chosen < 1:
         raise ValueError(f"threads ({threads}) must be at least 1, or None for {DEFAULT_THREADS}")
     torch.set_num_threads(chosen)
+    # Small networks are multiplied by NumPy; its library would take every core there is.
+    threadpool_limits(chosen, user_api="blas")
     # cuBLAS reads this once, when the GPU is first used, and is deterministic only with it.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)

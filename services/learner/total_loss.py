@@ -8,10 +8,11 @@ here for comparison. The sign is turned, so that this too is a function to be ma
 import torch
 from torch import Tensor
 
+from services.learner.actor_critic import ActorCritic
 from services.learner.algorithms.minibatch import Minibatch
 from services.learner.algorithms.ppo_loss import ppo_loss
 from services.learner.mlp import Layer
-from services.learner.networks import ActorCritic, MlpActorCritic
+from services.learner.mlp_network import MlpActorCritic
 from shared.ppo_hyperparameters import PpoHyperparameters
 
 
@@ -25,7 +26,7 @@ class NegativeTotalLoss:
     def __init__(
         self,
         network: ActorCritic,
-        minibatch: Minibatch,
+        minibatch: Minibatch[Tensor],
         hyperparameters: PpoHyperparameters,
         *,
         kl_coefficient: float,
@@ -81,7 +82,7 @@ class NegativeTotalLoss:
         return torch.cat([part.flatten() for part in product])
 
 
-def _forward(layers: tuple[Layer, ...], x: Tensor) -> Tensor:
+def _forward(layers: tuple[Layer[Tensor], ...], x: Tensor) -> Tensor:
     for layer in layers[:-1]:
         x = torch.tanh(torch.nn.functional.linear(x, layer.weight, layer.bias))
     return torch.nn.functional.linear(x, layers[-1].weight, layers[-1].bias)

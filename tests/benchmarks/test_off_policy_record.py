@@ -19,9 +19,9 @@ from shared.contracts import RoundLine
 from tests.nitro.synthetic_run import job, plan, result
 
 
-def run_of(algorithm: str, mean: float, stats: dict[str, float]) -> Run:
+def run_of(algorithm: str, mean: float, stats: dict[str, float], in_flight: int = 1) -> Run:
     """A run of two rounds whose training episodes return `mean`."""
-    spec = study_spec("Hopper-v4", algorithm, seed=1, steps=4096)
+    spec = study_spec("Hopper-v4", algorithm, rounds_in_flight=in_flight, seed=1, steps=4096)
     rounds = tuple(
         RoundLine(
             plan=plan(k),
@@ -34,10 +34,10 @@ def run_of(algorithm: str, mean: float, stats: dict[str, float]) -> Run:
     return Run(folder=Path("run"), job=job(spec=spec), rounds=rounds, ledger=())
 
 
-def result_of(algorithm: str, mean: float, wall_s: float) -> AlgorithmResult:
+def result_of(algorithm: str, mean: float, wall_s: float, in_flight: int = 1) -> AlgorithmResult:
     seeds = []
     for shift in (-30.0, 0.0, 30.0):
-        run = run_of(algorithm, mean + shift, {})
+        run = run_of(algorithm, mean + shift, {}, in_flight)
         seeds.append(study_seed(run, seed_result(run), projected_wall_s=wall_s + shift))
     return algorithm_result(run, seeds)
 
@@ -76,9 +76,12 @@ def test_claims_hold_or_not(
     algorithms = (
         result_of("ppo", 2000.0, 100.0),
         result_of("impact", *impact),
-        result_of("impala", impala, 50.0),
+        result_of("impact", 1000.0, 200.0, in_flight=2),
+        result_of("impala", impala, 50.0, in_flight=2),
     )
-    assert list(claims(algorithms).values()) == expected
+    found = claims(algorithms)
+    assert [holds for name, holds in found.items() if "IMPACT, 2" not in name] == expected
+    assert [holds for name, holds in found.items() if "IMPACT, 2" in name] == [False, False]
     study = StudyResult(
         env_id="Hopper-v4",
         command="again",
@@ -92,6 +95,9 @@ def test_claims_hold_or_not(
 def test_all_algorithms_get_the_same_steps_and_only_off_policy_rounds_overlap() -> None:
     options = parser().parse_args([])
     assert (options.env_id, options.seeds, options.steps) == ("Hopper-v4", 3, 1_000_000)
-    specs = [study_spec("Hopper-v4", name, seed=1, steps=10**6) for name in ("ppo", "impact")]
+    specs = [
+        study_spec("Hopper-v4", name, rounds_in_flight=2, seed=1, steps=10**6)
+        for name in ("ppo", "impact")
+    ]
     assert {spec.stop.max_rounds for spec in specs} == {488}
     assert [spec.open_rounds for spec in specs] == [1, 2]

@@ -3,9 +3,10 @@ import torch
 from torch import Tensor
 
 from benchmarks import pyhessian_kind
+from services.learner.actor_critic import ActorCritic
 from services.learner.batch import TrainingBatch
 from services.learner.distributions import Categorical
-from services.learner.networks import ActorCritic, build_network
+from services.learner.networks import build_network
 from services.learner.surrogate import policy_surrogate
 from shared.environment_spec import ContinuousActionSpec, EnvironmentSpec, ObservationSpec
 from shared.ppo_hyperparameters import PpoHyperparameters

@@ -12,6 +12,7 @@ from services.learner.algorithms.policy_update import PolicyUpdate, StateArrays,
 from services.learner.algorithms.ppo import Ppo
 from services.learner.algorithms.synchronous import SynchronousRounds
 from services.learner.networks import PolicyPayload
+from services.learner.second_process import SecondProcess
 from shared.contracts import Curvature
 from shared.impact_hyperparameters import ImpactHyperparameters
 from shared.impala_hyperparameters import ImpalaHyperparameters
@@ -110,7 +111,9 @@ class OffPolicyAlgorithm(Protocol):
         ...
 
 
-def build_algorithm(job: Job, *, device: torch.device) -> Algorithm:
+def build_algorithm(
+    job: Job, *, device: torch.device, second_process: SecondProcess | None = None
+) -> Algorithm:
     """Return the algorithm a job asks for, freshly initialised from the job's seed."""
     spec = job.spec
     hyperparameters = job.hyperparameters
@@ -121,8 +124,11 @@ def build_algorithm(job: Job, *, device: torch.device) -> Algorithm:
             seed=spec.seed,
             max_rounds=spec.stop.max_rounds,
             device=device,
+            second_process=second_process,
         )
-    return SynchronousRounds(_off_policy_learner(job, hyperparameters, device=device))
+    return SynchronousRounds(
+        _off_policy_learner(job, hyperparameters, device=device, second_process=second_process)
+    )
 
 
 def build_off_policy_algorithm(job: Job, *, device: torch.device) -> OffPolicyAlgorithm:
@@ -135,7 +141,8 @@ def build_off_policy_algorithm(job: Job, *, device: torch.device) -> OffPolicyAl
     hyperparameters = job.hyperparameters
     if isinstance(hyperparameters, PpoHyperparameters):
         raise ValueError(f"{spec.algorithm} learns on-policy: its rounds cannot overlap")
-    return _off_policy_learner(job, hyperparameters, device=device)
+    # Its actors work at the same time: there is no core to spare.
+    return _off_policy_learner(job, hyperparameters, device=device, second_process=None)
 
 
 def _off_policy_learner(
@@ -143,12 +150,23 @@ def _off_policy_learner(
     hyperparameters: ImpactHyperparameters | ImpalaHyperparameters,
     *,
     device: torch.device,
+    second_process: SecondProcess | None,
 ) -> OffPolicyLearner:
     seed, max_rounds = job.spec.seed, job.spec.stop.max_rounds
     if isinstance(hyperparameters, ImpactHyperparameters):
         return build_impact(
-            job.environment, hyperparameters, seed=seed, max_rounds=max_rounds, device=device
+            job.environment,
+            hyperparameters,
+            seed=seed,
+            max_rounds=max_rounds,
+            device=device,
+            second_process=second_process,
         )
     return build_impala(
-        job.environment, hyperparameters, seed=seed, max_rounds=max_rounds, device=device
+        job.environment,
+        hyperparameters,
+        seed=seed,
+        max_rounds=max_rounds,
+        device=device,
+        second_process=second_process,
     )

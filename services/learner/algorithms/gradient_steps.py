@@ -6,17 +6,21 @@ GPU decides by itself whether a step is taken, adds the numbers up, and steps ar
 recording. Minibatches of one size share one.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from services.learner.algorithms.minibatch import Minibatch
 from services.learner.algorithms.optimiser import FlatAdam
+from services.learner.arrays import Array
 from services.learner.recording import Recorder, Work
 
-Differentiate = Callable[[Minibatch], Tensor]
+T = TypeVar("T")
+
+Differentiate = Callable[[Minibatch[Array]], Array]
 """Writes the gradient of a minibatch's loss where Adam looks for it; returns stats # [S]."""
 
 
@@ -33,9 +37,9 @@ class StepsTaken:
 
 
 def take_steps(
-    minibatches: Iterable[Minibatch],
+    minibatches: Iterable[Minibatch[Tensor]],
     adam: FlatAdam,
-    differentiate: Differentiate,
+    differentiate: Differentiate[Tensor],
     *,
     recorder: Recorder | None,
 ) -> StepsTaken:
@@ -47,12 +51,29 @@ def take_steps(
         differentiate: Makes the gradients.
         recorder: Of the device; None finishes each step before the next.
     """
-    if recorder is not None:
-        replayed = _ReplayedSteps(adam, differentiate, recorder)
-        for minibatch in minibatches:
-            replayed.take(minibatch)
-        return replayed.result()
-    steps = [adam.step(differentiate(minibatch)) for minibatch in minibatches]
+    if recorder is None:
+        return take_watched_steps(minibatches, adam, differentiate)
+    replayed = _ReplayedSteps(adam, differentiate, recorder)
+    for minibatch in minibatches:
+        replayed.take(minibatch)
+    return replayed.result()
+
+
+def take_watched_steps(
+    minibatches: Iterable[T], adam: FlatAdam, differentiate: Callable[[T], Array]
+) -> StepsTaken:
+    """Take one step per minibatch, each finished and looked at before the next begins.
+
+    Args:
+        minibatches: In their order.
+        adam: Takes the steps.
+        differentiate: Makes the gradients.
+    """
+    return summed_up([adam.step(differentiate(minibatch)) for minibatch in minibatches])
+
+
+def summed_up(steps: Sequence[list[float] | None]) -> StepsTaken:
+    """Return what steps came to that `FlatAdam.step` took, or left out."""
     taken = [step for step in steps if step is not None]
     means = torch.tensor(taken, dtype=torch.float64).mean(0).tolist() if taken else []
     return StepsTaken(means=tuple(means), num_taken=len(taken), num_skipped=len(steps) - len(taken))
@@ -62,10 +83,10 @@ def take_steps(
 class _Recording:
     """One size's step, and the tensors it reads its minibatch from."""
 
-    minibatch: Minibatch
+    minibatch: Minibatch[Tensor]
     replay: Work
 
-    def take(self, minibatch: Minibatch) -> None:
+    def take(self, minibatch: Minibatch[Tensor]) -> None:
         for given, kept in _by_type(minibatch, self.minibatch):
             torch._foreach_copy_(kept, given)
         self.replay()
@@ -74,7 +95,9 @@ class _Recording:
 class _ReplayedSteps:
     """Takes steps without waiting for any of them."""
 
-    def __init__(self, adam: FlatAdam, differentiate: Differentiate, recorder: Recorder) -> None:
+    def __init__(
+        self, adam: FlatAdam, differentiate: Differentiate[Tensor], recorder: Recorder
+    ) -> None:
         self._adam = adam
         self._differentiate = differentiate
         self._recorder = recorder
@@ -83,7 +106,7 @@ class _ReplayedSteps:
         self._sums: Tensor | None = None
         self._count = 0
 
-    def take(self, minibatch: Minibatch) -> None:
+    def take(self, minibatch: Minibatch[Tensor]) -> None:
         """Take one step; the second of a size is recorded."""
         size = len(minibatch.advantage)
         self._count += 1
@@ -109,18 +132,20 @@ class _ReplayedSteps:
             num_skipped=self._count - num_taken,
         )
 
-    def _step(self, minibatch: Minibatch) -> None:
+    def _step(self, minibatch: Minibatch[Tensor]) -> None:
         row = self._adam.step_unwatched(self._differentiate(minibatch))
         if self._sums is None:
             self._sums = torch.zeros_like(row)
         self._sums.add_(row)
 
 
-def _tensors(minibatch: Minibatch) -> dict[str, Tensor]:
+def _tensors(minibatch: Minibatch[Tensor]) -> dict[str, Tensor]:
     return {field.name: getattr(minibatch, field.name) for field in fields(minibatch)}
 
 
-def _by_type(given: Minibatch, kept: Minibatch) -> Iterable[tuple[list[Tensor], list[Tensor]]]:
+def _by_type(
+    given: Minibatch[Tensor], kept: Minibatch[Tensor]
+) -> Iterable[tuple[list[Tensor], list[Tensor]]]:
     """Return tensors of one type side by side: those are copied by one kernel."""
     pairs: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
     for source, target in zip(_tensors(given).values(), _tensors(kept).values(), strict=True):

@@ -13,26 +13,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from services.learner.actor_critic import ActorCritic
 from services.learner.algorithms.fragments import Fragments
-from services.learner.algorithms.impact_loss import STATS, impact_gradient, reference_log_prob
-from services.learner.algorithms.loss_gradient import LossGradient
-from services.learner.algorithms.minibatch import Minibatch
+from services.learner.algorithms.impact_loss import ImpactRule, reference_log_prob
+from services.learner.algorithms.loss_terms import LossRule
 from services.learner.algorithms.off_policy import OffPolicyLearner
 from services.learner.algorithms.off_policy_batch import build_off_policy_batch
 from services.learner.algorithms.policy_update import StateScalars
 from services.learner.algorithms.ppo import adapted_kl_coefficient
 from services.learner.algorithms.replay_buffer import ReplayBuffer
 from services.learner.batch import TrainingBatch
-from services.learner.networks import ActorCritic, ForwardPass, build_network
+from services.learner.networks import build_network
 from services.learner.normalisation import Normalisation
+from services.learner.second_process import SecondProcess
 from shared.environment_spec import EnvironmentSpec
 from shared.impact_hyperparameters import ImpactHyperparameters
 
 
 class ImpactObjective:
     """IMPACT's loss, with the target policy and the KL coefficient it depends on."""
-
-    stat_names = STATS
 
     def __init__(
         self,
@@ -70,15 +69,11 @@ class ImpactObjective:
         )
         return replace(batch, log_prob=reference)
 
-    def gradient(self, forward: ForwardPass, minibatch: Minibatch) -> LossGradient:
-        """Return the loss's derivative at the network's answers for a minibatch."""
-        return impact_gradient(
-            forward.outputs,
-            forward.value,
-            minibatch,
-            self._network.distribution,
-            self._hyperparameters,
-            kl_coefficient=self._kl_coefficient,
+    @property
+    def rule(self) -> LossRule:
+        """The loss, with the present KL coefficient."""
+        return ImpactRule(
+            hyperparameters=self._hyperparameters, kl_coefficient=self._kl_coefficient
         )
 
     def after_batch(self, stats: Mapping[str, float]) -> dict[str, float]:
@@ -127,6 +122,7 @@ def build_impact(
     seed: int,
     max_rounds: int = 1,
     device: torch.device | str = "cpu",
+    second_process: SecondProcess | None = None,
 ) -> OffPolicyLearner:
     """Return a new learner; everything random follows from `seed`.
 
@@ -136,6 +132,7 @@ def build_impact(
         seed: Of the weights and the shuffling.
         max_rounds: Rounds until a decaying step size would be 0.
         device: Where to compute.
+        second_process: May compute on a second core; changes no bit.
     """
     network_seed, shuffle_seed = np.random.SeedSequence(seed).generate_state(2, np.uint32)
     network, target = (
@@ -155,4 +152,5 @@ def build_impact(
         num_epochs=hyperparameters.num_epochs,
         max_rounds=max_rounds,
         shuffle_seed=int(shuffle_seed),
+        second_process=second_process,
     )

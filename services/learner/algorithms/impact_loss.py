@@ -15,21 +15,23 @@ policy, but no less likely than mu / c. A term whose coefficient is 0 is left ou
 would be NaN. Luo et al., "IMPACT: Importance weighted asynchronous architectures with clipped
 target networks", ICLR 2020, section 3.1.
 
-`impact_loss` states the formula and can be differentiated by autograd; `impact_gradient` gives the
-same numbers and the derivative without a graph, which is what training runs on.
+`impact_loss` states the formula and can be differentiated by autograd; `ImpactRule` gives the same
+numbers and the derivative without a graph, which is what training runs on.
 """
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from services.learner.algorithms.loss_gradient import LossGradient
+from services.learner.algorithms.clipped_rule import ClippedRule
+from services.learner.algorithms.loss_terms import Term
 from services.learner.algorithms.minibatch import Minibatch
+from services.learner.algorithms.value_terms import SQUARED_STATS, SquaredError
+from services.learner.arrays import Array
 from services.learner.distributions import Distribution
 from shared.impact_hyperparameters import ImpactHyperparameters
-
-STATS = ("policy_loss", "value_loss", "kl", "entropy", "clip_fraction", "loss")
 
 
 def reference_log_prob(
@@ -49,7 +51,7 @@ def reference_log_prob(
 def impact_loss(
     outputs: Tensor,
     value: Tensor,
-    minibatch: Minibatch,
+    minibatch: Minibatch[Tensor],
     distribution: Distribution,
     hyperparameters: ImpactHyperparameters,
     *,
@@ -79,49 +81,16 @@ def impact_loss(
     return total
 
 
-def impact_gradient(
-    outputs: Tensor,
-    value: Tensor,
-    minibatch: Minibatch,
-    distribution: Distribution,
-    hyperparameters: ImpactHyperparameters,
-    *,
-    kl_coefficient: float,
-) -> LossGradient:
-    """Return the derivative of `impact_loss`, and means in the order of STATS.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImpactRule(ClippedRule[ImpactHyperparameters]):
+    """The derivative of `impact_loss` in closed form: a `LossRule`."""
 
-    Arguments as in `impact_loss`, without gradient tracking.
-    """
-    n, clip = len(value), hyperparameters.clip
-    entropy_coefficient = hyperparameters.entropy_coefficient
-    new = distribution.terms(minibatch.outputs, outputs, minibatch.action)
-    ratio = torch.exp(new.log_prob - minibatch.log_prob)
-    unclipped = minibatch.advantage * ratio
-    clipped = minibatch.advantage * ratio.clamp(1.0 - clip, 1.0 + clip)
-    # Where the clipped branch is the smaller one, the sample does not move the policy.
-    slope = torch.where(unclipped > clipped, 0.0, unclipped)
-    d_outputs = new.score * slope.mul_(-1.0 / n).unsqueeze(1)
-    if kl_coefficient:
-        d_outputs.add_(new.kl_gradient(), alpha=kl_coefficient / n)
-    if entropy_coefficient:
-        d_outputs.sub_(distribution.entropy_gradient(outputs), alpha=entropy_coefficient / n)
-    error = value - minibatch.value_target
-    means = torch.stack(
-        (
-            torch.minimum(unclipped, clipped).neg_(),
-            error.square().mul_(0.5),
-            new.kl,
-            new.entropy,
-            (ratio.sub_(1.0).abs_() > clip).to(value.dtype),
-        )
-    ).mean(1)
-    loss = means[0] + hyperparameters.value_coefficient * means[1]
-    if kl_coefficient:
-        loss = loss + kl_coefficient * means[2]
-    if entropy_coefficient:
-        loss = loss - entropy_coefficient * means[3]
-    return LossGradient(
-        outputs=d_outputs,
-        value=error.mul_(hyperparameters.value_coefficient / n),
-        stats=torch.cat((means, loss.unsqueeze(0))),
-    )
+    @property
+    def value_stats(self) -> tuple[str, ...]:
+        """See `LossRule`."""
+        return SQUARED_STATS
+
+    def value_term(self, target: Array, before: Array) -> Term[Array]:  # noqa: ARG002 - seam
+        """See `LossRule`."""
+        weight = self.hyperparameters.value_coefficient / len(target)
+        return SquaredError(target, weight=weight)

@@ -11,25 +11,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from services.learner.actor_critic import ActorCritic
 from services.learner.algorithms.fragments import Fragments
-from services.learner.algorithms.impala_loss import STATS, impala_gradient
-from services.learner.algorithms.loss_gradient import LossGradient
-from services.learner.algorithms.minibatch import Minibatch
+from services.learner.algorithms.impala_loss import ImpalaRule
+from services.learner.algorithms.loss_terms import LossRule
 from services.learner.algorithms.off_policy import OffPolicyLearner
 from services.learner.algorithms.off_policy_batch import build_off_policy_batch
 from services.learner.algorithms.policy_update import StateScalars
 from services.learner.algorithms.replay_buffer import ReplayBuffer
 from services.learner.batch import TrainingBatch
-from services.learner.networks import ActorCritic, ForwardPass, build_network
+from services.learner.networks import build_network
 from services.learner.normalisation import Normalisation
+from services.learner.second_process import SecondProcess
 from shared.environment_spec import EnvironmentSpec
 from shared.impala_hyperparameters import ImpalaHyperparameters
 
 
 class ImpalaObjective:
     """IMPALA's loss; it has no state."""
-
-    stat_names = STATS
 
     def __init__(self, network: ActorCritic, hyperparameters: ImpalaHyperparameters) -> None:
         self._network = network
@@ -45,15 +44,10 @@ class ImpalaObjective:
             normalisation=normalisation,
         )
 
-    def gradient(self, forward: ForwardPass, minibatch: Minibatch) -> LossGradient:
-        """Return the loss's derivative at the network's answers for a minibatch."""
-        return impala_gradient(
-            forward.outputs,
-            forward.value,
-            minibatch,
-            self._network.distribution,
-            self._hyperparameters,
-        )
+    @property
+    def rule(self) -> LossRule:
+        """The loss."""
+        return ImpalaRule(hyperparameters=self._hyperparameters)
 
     def after_batch(self, stats: Mapping[str, float]) -> dict[str, float]:  # noqa: ARG002 - seam
         """Do nothing; there is no stat to add."""
@@ -79,6 +73,7 @@ def build_impala(
     seed: int,
     max_rounds: int = 1,
     device: torch.device | str = "cpu",
+    second_process: SecondProcess | None = None,
 ) -> OffPolicyLearner:
     """Return a new learner; everything random follows from `seed`.
 
@@ -88,6 +83,7 @@ def build_impala(
         seed: Of the weights and the shuffling.
         max_rounds: Rounds until a decaying step size would be 0.
         device: Where to compute.
+        second_process: May compute on a second core; changes no bit.
     """
     network_seed, shuffle_seed = np.random.SeedSequence(seed).generate_state(2, np.uint32)
     network = build_network(environment, hyperparameters, seed=int(network_seed), device=device)
@@ -100,4 +96,5 @@ def build_impala(
         num_epochs=1,
         max_rounds=max_rounds,
         shuffle_seed=int(shuffle_seed),
+        second_process=second_process,
     )

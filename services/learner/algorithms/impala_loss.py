@@ -10,25 +10,28 @@ summed over the minibatch, as RLlib does, or averaged; A is rho times V-trace's 
 target, constants of the minibatch. Espeholt et al., "IMPALA: Scalable distributed deep-RL with
 importance weighted actor-learner architectures", ICML 2018, section 4.2.
 
-`impala_loss` states the formula and can be differentiated by autograd; `impala_gradient` gives the
-same number and the derivative without a graph, which is what training runs on.
+`impala_loss` states the formula and can be differentiated by autograd; `ImpalaRule` gives the same
+number and the derivative without a graph, which is what training runs on.
 """
 
-import torch
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from torch import Tensor
 
-from services.learner.algorithms.loss_gradient import LossGradient
+from services.learner.algorithms.loss_terms import Term
 from services.learner.algorithms.minibatch import Minibatch
-from services.learner.distributions import Distribution
+from services.learner.algorithms.policy_terms import LOG_PROB_STATS, WeightedLogProb
+from services.learner.algorithms.value_terms import SQUARED_STATS, SquaredError
+from services.learner.arrays import Array
+from services.learner.distributions import Distribution, StepTerms
 from shared.impala_hyperparameters import ImpalaHyperparameters
-
-STATS = ("policy_loss", "value_loss", "kl", "entropy", "loss")
 
 
 def impala_loss(
     outputs: Tensor,
     value: Tensor,
-    minibatch: Minibatch,
+    minibatch: Minibatch[Tensor],
     distribution: Distribution,
     hyperparameters: ImpalaHyperparameters,
 ) -> Tensor:
@@ -49,40 +52,45 @@ def impala_loss(
     return loss.sum() if hyperparameters.loss_reduction == "sum" else loss.mean()
 
 
-def impala_gradient(
-    outputs: Tensor,
-    value: Tensor,
-    minibatch: Minibatch,
-    distribution: Distribution,
-    hyperparameters: ImpalaHyperparameters,
-) -> LossGradient:
-    """Return the derivative of `impala_loss`, and stats in the order of STATS.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImpalaRule:
+    """The derivative of `impala_loss` in closed form: a `LossRule`.
 
-    Stats are means over the samples, but for `loss`, which is reduced as the hyper-parameters say;
-    `kl` is from the policy before the update. Arguments as in `impala_loss`, without gradient
-    tracking.
+    `kl` among its stats is from the policy before the update.
     """
-    n = len(value)
-    weight = 1.0 if hyperparameters.loss_reduction == "sum" else 1.0 / n
-    entropy_coefficient = hyperparameters.entropy_coefficient
-    new = distribution.terms(minibatch.outputs, outputs, minibatch.action)
-    d_outputs = new.score * minibatch.advantage.mul(-weight).unsqueeze(1)
-    if entropy_coefficient:
-        d_outputs.sub_(distribution.entropy_gradient(outputs), alpha=entropy_coefficient * weight)
-    error = value - minibatch.value_target
-    means = torch.stack(
-        (
-            (minibatch.advantage * new.log_prob).neg_(),
-            error.square().mul_(0.5),
-            new.kl,
-            new.entropy,
+
+    hyperparameters: ImpalaHyperparameters
+
+    @property
+    def policy_stats(self) -> tuple[str, ...]:
+        """See `LossRule`."""
+        return LOG_PROB_STATS
+
+    @property
+    def value_stats(self) -> tuple[str, ...]:
+        """See `LossRule`."""
+        return SQUARED_STATS
+
+    def policy_term(self, minibatch: Minibatch[Array], terms: StepTerms[Array]) -> Term[Array]:
+        """See `LossRule`."""
+        return WeightedLogProb(
+            minibatch,
+            terms,
+            weight=self._weight(len(minibatch.advantage)),
+            entropy_coefficient=self.hyperparameters.entropy_coefficient,
         )
-    ).mean(1)
-    loss = means[0] + hyperparameters.value_coefficient * means[1]
-    if entropy_coefficient:
-        loss = loss - entropy_coefficient * means[3]
-    return LossGradient(
-        outputs=d_outputs,
-        value=error.mul_(hyperparameters.value_coefficient * weight),
-        stats=torch.cat((means, (loss * (weight * n)).unsqueeze(0))),
-    )
+
+    def value_term(self, target: Array, before: Array) -> Term[Array]:  # noqa: ARG002 - seam
+        """See `LossRule`."""
+        weight = self.hyperparameters.value_coefficient * self._weight(len(target))
+        return SquaredError(target, weight=weight)
+
+    def total(self, stats: Mapping[str, float], *, samples_per_step: float) -> float:
+        """See `LossRule`."""
+        total = stats["policy_loss"] + self.hyperparameters.value_coefficient * stats["value_loss"]
+        total -= self.hyperparameters.entropy_coefficient * stats["entropy"]
+        return total * samples_per_step * self._weight(samples_per_step)
+
+    def _weight(self, num_samples: float) -> float:
+        """Return the weight of one of so many samples."""
+        return 1.0 if self.hyperparameters.loss_reduction == "sum" else 1.0 / num_samples

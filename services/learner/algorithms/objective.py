@@ -6,28 +6,22 @@ from typing import Protocol
 from torch import Tensor
 
 from services.learner.algorithms.fragments import Fragments
-from services.learner.algorithms.loss_gradient import LossGradient
-from services.learner.algorithms.minibatch import Minibatch
+from services.learner.algorithms.loss_terms import LossRule
 from services.learner.algorithms.policy_update import StateScalars
 from services.learner.batch import TrainingBatch
-from services.learner.networks import ForwardPass
 from services.learner.normalisation import Normalisation
 
 
 class Objective(Protocol):
     """What an algorithm makes of a batch; may have parameters and state of its own."""
 
-    @property
-    def stat_names(self) -> tuple[str, ...]:
-        """Names of the stats in `gradient`'s answer."""
-        ...
-
     def batch(self, fragments: Fragments, normalisation: Normalisation) -> TrainingBatch:
         """Return the samples of some fragments with their advantages and value targets."""
         ...
 
-    def gradient(self, forward: ForwardPass, minibatch: Minibatch) -> LossGradient:
-        """Return the loss's derivative at the network's answers for a minibatch."""
+    @property
+    def rule(self) -> LossRule:
+        """The loss that a batch is learned from with, now."""
         ...
 
     def after_batch(self, stats: Mapping[str, float]) -> dict[str, float]:

@@ -14,21 +14,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from services.learner.actor_critic import ActorCritic
 from services.learner.advantages import standardised
-from services.learner.algorithms.gradient_steps import take_steps
-from services.learner.algorithms.minibatch import Minibatch, shuffled_minibatches
+from services.learner.algorithms.network_steps import NetworkSteps, Passes
 from services.learner.algorithms.objective import Objective
 from services.learner.algorithms.off_policy_batch import OffPolicyHyperparameters
-from services.learner.algorithms.optimiser import FlatAdam
+from services.learner.algorithms.optimiser import AdamRule
 from services.learner.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
 from services.learner.algorithms.ppo import decayed_learning_rate
 from services.learner.algorithms.replay_buffer import Draw, ReplayBuffer
 from services.learner.algorithms.saved_state import require_same_form, require_same_names
 from services.learner.batch import TrainingBatch, joined
 from services.learner.curvature import measure_curvature
-from services.learner.networks import ActorCritic, PolicyPayload, policy_payload
+from services.learner.networks import PolicyPayload, policy_payload
 from services.learner.normalisation import Normalisation
-from services.learner.recording import recorder
+from services.learner.second_process import SecondProcess
 from shared.contracts import Curvature
 from shared.job_spec import DetectorRule
 from shared.trajectory import Trajectory
@@ -55,6 +55,7 @@ class OffPolicyLearner:
         num_epochs: int,
         max_rounds: int,
         shuffle_seed: int,
+        second_process: SecondProcess | None = None,
     ) -> None:
         """Start with the given network as policy version 0.
 
@@ -67,21 +68,31 @@ class OffPolicyLearner:
             num_epochs: Passes over a batch each time it is drawn.
             max_rounds: Rounds the job may have, for the decay of the step size.
             shuffle_seed: Of the minibatches.
+            second_process: May compute on a second core; changes no bit.
         """
         self._network = network
         self._objective = objective
         self._hyperparameters = hyperparameters
         self._buffer = buffer
         self._normalisation = self._following = normalisation
-        self._num_epochs = num_epochs
         self._max_rounds = max_rounds
+        self._second_process = second_process
         self._generator = torch.Generator().manual_seed(shuffle_seed)
-        self._adam = FlatAdam(
+        self._steps = NetworkSteps(
             network,
-            learning_rate=hyperparameters.learning_rate,
-            epsilon=hyperparameters.adam_epsilon,
-            gradient_norm_max=hyperparameters.gradient_norm_max,
+            adam=AdamRule(
+                learning_rate=hyperparameters.learning_rate,
+                epsilon=hyperparameters.adam_epsilon,
+                gradient_norm_max=hyperparameters.gradient_norm_max,
+            ),
+            passes=Passes(
+                num_epochs=num_epochs,
+                minibatch_size=hyperparameters.minibatch_size,
+                standardise=hyperparameters.advantage_normalisation == "minibatch",
+            ),
+            process=second_process,
         )
+        self._adam = self._steps.adam
         self._policy_version = 0
         self._newest_round = 0
         self._barren_batches = 0
@@ -165,7 +176,9 @@ class OffPolicyLearner:
         if not self._fresh_batches:
             return None
         self._measured = True
-        return measure_curvature(self._network, joined(self._fresh_batches), rule=rule)
+        return measure_curvature(
+            self._network, joined(self._fresh_batches), rule=rule, process=self._second_process
+        )
 
     def state(self) -> tuple[StateArrays, StateScalars]:
         """Return a copy of everything needed to resume exactly: arrays, and JSON scalars."""
@@ -230,40 +243,14 @@ class OffPolicyLearner:
     def _passes(self, batch: TrainingBatch) -> dict[str, float]:
         learning_rate = self._learning_rate()
         self._adam.set_learning_rate(learning_rate)
-        minibatches = shuffled_minibatches(
-            batch,
-            num_epochs=self._num_epochs,
-            minibatch_size=self._hyperparameters.minibatch_size,
-            generator=self._generator,
-            standardise=self._hyperparameters.advantage_normalisation == "minibatch",
-        )
-        device = self._network.flat.device
-        with self._network.without_graph(), recorder(device) as recording:
-            steps = take_steps(minibatches, self._adam, self._differentiate, recorder=recording)
-        self._barren_batches = 0 if steps.num_taken else self._barren_batches + 1
+        stats = self._steps.take(batch, self._objective.rule, generator=self._generator)
+        self._barren_batches = 0 if "loss" in stats else self._barren_batches + 1
         if self._barren_batches >= BARREN_BATCHES_MAX:
             raise FloatingPointError(
                 f"loss or gradient was not finite in any step of the last {BARREN_BATCHES_MAX} "
                 "batches; a smaller learning_rate may help"
             )
-        names = (*self._objective.stat_names, "grad_norm")
-        return dict(zip(names, steps.means, strict=bool(steps.num_taken))) | {
-            "learning_rate": learning_rate,
-            "num_minibatches": float(steps.num_taken + steps.num_skipped),
-            "skipped_steps": float(steps.num_skipped),
-        }
-
-    def _differentiate(self, minibatch: Minibatch) -> Tensor:
-        """Write the loss's gradient where Adam looks for it; return the objective's stats."""
-        forward = self._network.run(minibatch.observation)
-        gradient = self._objective.gradient(forward, minibatch)
-        self._network.backward(
-            forward,
-            d_outputs=gradient.outputs,
-            d_value=gradient.value,
-            gradient=self._adam.gradient,
-        )
-        return gradient.stats
+        return stats | {"learning_rate": learning_rate}
 
     def _learning_rate(self) -> float:
         initial = self._hyperparameters.learning_rate

@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from services.learner.actor_critic import ActorCritic
 from services.learner.algorithms.fragments import Fragments
 from services.learner.algorithms.vtrace import vtrace
 from services.learner.batch import TrainingBatch, network_input
-from services.learner.networks import ActorCritic
 from services.learner.normalisation import Normalisation
 from shared.impact_hyperparameters import ImpactHyperparameters
 from shared.impala_hyperparameters import ImpalaHyperparameters

@@ -1,15 +1,44 @@
 """Adam over a network's flat parameters, with gradients it refuses and gradients it shortens."""
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.optim.adam import adam
 
-from services.learner.networks import ActorCritic
+from services.learner.arrays import Floats
 
 _BETA1, _BETA2 = 0.9, 0.999
 """Decay of the moments, as everybody has them."""
+
+Swap = Callable[[float], float]
+"""Gives a number to whoever steps the other parameters, and returns theirs of the same step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdamRule:
+    """How steps are taken."""
+
+    learning_rate: float
+    epsilon: float
+    """Added to the root of the second moment."""
+    gradient_norm_max: float
+    """Longer gradients are cut to this length; 0 cuts none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdamPart:
+    """Some parameters in a row and their moments, as values that another process can go on from."""
+
+    parameters: Floats  # [P]
+    exp_avg: Floats  # [P]
+    exp_avg_sq: Floats  # [P]
+    steps: int
+    """Taken so far."""
+    rule: AdamRule
 
 
 class FlatAdam:
@@ -20,33 +49,65 @@ class FlatAdam:
     """
 
     def __init__(
-        self,
-        network: ActorCritic,
-        *,
-        learning_rate: float,
-        epsilon: float,
-        gradient_norm_max: float,
+        self, parameters: Tensor, gradient: Tensor, *, rule: AdamRule, halves_meet_at: int = 0
     ) -> None:
         """Start without moments.
 
         Args:
-            network: Its `flat` parameters are stepped in place.
-            learning_rate: Of the first steps.
-            epsilon: Added to the root of the second moment.
-            gradient_norm_max: Longer gradients are cut to this length; 0 cuts none.
+            parameters: Stepped in place. # [P]
+            gradient: Where a step looks for the gradient. # [P]
+            rule: Of the first steps.
+            halves_meet_at: Where the parameters begin that could be stepped elsewhere (see `part`):
+                the squares of both halves are summed apart, so that the bits are the same.
         """
-        parameters = network.flat
-        self.gradient = network.new_gradient()
-        """Where `step` looks for the gradient: the network's way back writes it here."""
+        self.gradient = gradient
+        """Where `step` looks for the gradient."""
         self._parameters = parameters
-        self._norm_max = gradient_norm_max
-        self._learning_rate = learning_rate
-        self._epsilon = epsilon
+        self._rule = rule
         self._moments = {
             "step": torch.zeros((), device=parameters.device),
             "exp_avg": torch.zeros_like(parameters),
             "exp_avg_sq": torch.zeros_like(parameters),
         }
+        self._halves_meet_at = halves_meet_at
+
+    @classmethod
+    def of(cls, part: AdamPart) -> Self:
+        """Return one that goes on from a part, on the CPU and without touching its arrays."""
+        parameters = torch.from_numpy(part.parameters).clone()
+        adam = cls(parameters, torch.zeros_like(parameters), rule=part.rule)
+        adam._moments["exp_avg"].copy_(torch.from_numpy(part.exp_avg))
+        adam._moments["exp_avg_sq"].copy_(torch.from_numpy(part.exp_avg_sq))
+        adam.steps = part.steps
+        return adam
+
+    @property
+    def parameters(self) -> Tensor:
+        """What is stepped # [P]."""
+        return self._parameters
+
+    def part(self, start: int = 0, end: int | None = None) -> AdamPart:
+        """Return a copy of the parameters from `start` to `end`, and of their moments."""
+        parameters, exp_avg, exp_avg_sq = (
+            flat[start:end].numpy(force=True).copy() for flat in self._flats()
+        )
+        return AdamPart(
+            parameters=parameters,
+            exp_avg=exp_avg,
+            exp_avg_sq=exp_avg_sq,
+            steps=self.steps,
+            rule=self._rule,
+        )
+
+    def take_over(self, *parts: AdamPart) -> None:
+        """Go on from parts that were stepped elsewhere; together they are all parameters."""
+        columns = zip(*((p.parameters, p.exp_avg, p.exp_avg_sq) for p in parts), strict=True)
+        for flat, pieces in zip(self._flats(), columns, strict=True):
+            flat.copy_(torch.from_numpy(np.concatenate(pieces)))
+        self.steps = parts[0].steps
+
+    def _flats(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self._parameters, self._moments["exp_avg"], self._moments["exp_avg_sq"]
 
     @property
     def flats(self) -> dict[str, Tensor]:
@@ -64,23 +125,35 @@ class FlatAdam:
 
     def set_learning_rate(self, learning_rate: float) -> None:
         """Take the coming steps with another step size."""
-        self._learning_rate = learning_rate
+        self._rule = replace(self._rule, learning_rate=learning_rate)
 
-    def step(self, stats: Tensor) -> list[float] | None:
-        """Take one step along `gradient`.
+    def step(self, stats: Tensor | Floats, swap: Swap | None = None) -> list[float] | None:
+        """Take one step along `gradient`, on the CPU.
 
         Args:
             stats: Of the loss; a number in them that is not finite leaves the step out. # [S]
+            swap: Where the rest of the parameters is stepped elsewhere: tells the other side the
+                square of our gradient's length, or NaN, and returns theirs.
 
         Returns:
-            The stats and the gradient's norm before it was cut, or None without a step.
+            The stats and the whole gradient's norm before it was cut, or None without a step.
         """
-        norm = torch.linalg.vector_norm(self.gradient.flat)
-        *values, length = torch.cat((stats, norm.unsqueeze(0))).tolist()
-        if not math.isfinite(sum(values) + length):
+        values: list[float] = stats.tolist()
+        gradient, meet = self.gradient.numpy(), self._halves_meet_at
+        with np.errstate(over="ignore", invalid="ignore"):
+            square = _squared_length(gradient[meet:])
+            if meet:
+                square += _squared_length(gradient[:meet])
+        if not math.isfinite(sum(values)):
+            square = math.nan
+        if swap is not None:
+            square += swap(square)
+        if not math.isfinite(square):
             return None
-        if 0.0 < self._norm_max < length:
-            self.gradient.flat.mul_(self._norm_max / length)
+        length, limit = math.sqrt(square), self._rule.gradient_norm_max
+        if 0.0 < limit < length:
+            gradient *= limit / length
+        self._moments["step"].numpy()[...] += 1.0
         self._take_step()
         return [*values, length]
 
@@ -91,32 +164,40 @@ class FlatAdam:
             The stats, the gradient's norm before it was cut, and 1; all 0 if the step was left
             out. # [S + 2] float64
         """
-        norm = torch.linalg.vector_norm(self.gradient.flat)
+        norm = torch.linalg.vector_norm(self.gradient)
         row = torch.cat((stats.double(), norm.double().unsqueeze(0), stats.new_ones(1).double()))
         finite = torch.isfinite(row.sum())
-        if self._norm_max > 0.0:
-            scale = (self._norm_max / norm).clamp_(max=1.0)
+        if self._rule.gradient_norm_max > 0.0:
+            scale = (self._rule.gradient_norm_max / norm).clamp_(max=1.0)
             # Not by a NaN: the gaps between parameters are never written to again.
-            self.gradient.flat.mul_(torch.where(finite, scale, 1.0))
-        self._take_step(left_out=finite.logical_not().float())
+            self.gradient.mul_(torch.where(finite, scale, 1.0))
+        left_out = finite.logical_not().float()
+        self._moments["step"].add_(1.0)
+        self._take_step(left_out)
+        self._moments["step"].sub_(left_out)
         return torch.where(finite, row, 0.0)
 
     def _take_step(self, left_out: Tensor | None = None) -> None:
-        # The function behind `torch.optim.Adam`: the class takes longer than the arithmetic.
-        adam(
+        # The kernel behind `torch.optim.Adam`: what stands before it takes as long as a whole step
+        # of a small network has for all else.
+        torch._fused_adam_(
             [self._parameters],
-            [self.gradient.flat],
+            [self.gradient],
             [self._moments["exp_avg"]],
             [self._moments["exp_avg_sq"]],
             [],
             [self._moments["step"]],
-            fused=True,
-            found_inf=left_out,
-            amsgrad=False,
+            lr=self._rule.learning_rate,
             beta1=_BETA1,
             beta2=_BETA2,
-            lr=self._learning_rate,
             weight_decay=0.0,
-            eps=self._epsilon,
+            eps=self._rule.epsilon,
+            amsgrad=False,
             maximize=False,
+            grad_scale=None,
+            found_inf=left_out,
         )
+
+
+def _squared_length(gradient: Floats) -> float:
+    return float(np.dot(gradient, gradient))

@@ -17,18 +17,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from services.learner.algorithms.gradient_steps import take_steps
-from services.learner.algorithms.minibatch import Minibatch, shuffled_minibatches
-from services.learner.algorithms.optimiser import FlatAdam
+from services.learner.actor_critic import ActorCritic
+from services.learner.algorithms.network_steps import NetworkSteps, Passes
+from services.learner.algorithms.optimiser import AdamRule
 from services.learner.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
-from services.learner.algorithms.ppo_loss import STATS, MinibatchLoss, total_of
+from services.learner.algorithms.ppo_loss import PpoRule
 from services.learner.algorithms.saved_state import require_same_form, require_same_names
 from services.learner.batch import TrainingBatch, build_batch, in_actor_order
 from services.learner.curvature import LossTerms, measure_curvature
-from services.learner.networks import ActorCritic, PolicyPayload, build_network, policy_payload
+from services.learner.networks import PolicyPayload, build_network, policy_payload
 from services.learner.normalisation import Normalisation
-from services.learner.recording import recorder
-from services.learner.second_lane import Lane, second_lane
+from services.learner.second_process import SecondProcess
 from shared.contracts import Curvature
 from shared.environment_spec import EnvironmentSpec
 from shared.job_spec import DetectorRule
@@ -50,6 +49,7 @@ class Ppo:
         seed: int,
         max_rounds: int = 1,
         device: torch.device | str = "cpu",
+        second_process: SecondProcess | None = None,
     ) -> None:
         """Initialise network and optimiser.
 
@@ -59,6 +59,7 @@ class Ppo:
             seed: Everything random follows from it.
             max_rounds: Updates until a decaying step size would be 0.
             device: Where to compute.
+            second_process: May compute on a second core; changes no bit.
         """
         network_seed, shuffle_seed = np.random.SeedSequence(seed).generate_state(2, np.uint32)
         self._hyperparameters = hyperparameters
@@ -70,13 +71,23 @@ class Ppo:
         self._last_batch: TrainingBatch | None = None
         self._normalisation = Normalisation.initial(environment, hyperparameters)
         self._max_rounds = max_rounds
+        self._second_process = second_process
         self._num_updates = 0
-        self._adam = FlatAdam(
+        self._steps = NetworkSteps(
             self._network,
-            learning_rate=hyperparameters.learning_rate,
-            epsilon=hyperparameters.adam_epsilon,
-            gradient_norm_max=hyperparameters.gradient_norm_max,
+            adam=AdamRule(
+                learning_rate=hyperparameters.learning_rate,
+                epsilon=hyperparameters.adam_epsilon,
+                gradient_norm_max=hyperparameters.gradient_norm_max,
+            ),
+            passes=Passes(
+                num_epochs=hyperparameters.num_epochs,
+                minibatch_size=hyperparameters.minibatch_size,
+                standardise=hyperparameters.advantage_normalisation == "minibatch",
+            ),
+            process=second_process,
         )
+        self._adam = self._steps.adam
 
     @property
     def network(self) -> ActorCritic:
@@ -138,7 +149,13 @@ class Ppo:
         if self._last_batch is None:
             return None
         loss = LossTerms(hyperparameters=self._hyperparameters, kl_coefficient=self._kl_coefficient)
-        return measure_curvature(self._network, self._last_batch, rule=rule, loss=loss)
+        return measure_curvature(
+            self._network,
+            self._last_batch,
+            rule=rule,
+            loss=loss,
+            process=self._second_process,
+        )
 
     def state(self) -> tuple[StateArrays, StateScalars]:
         """Return a copy of everything needed to resume exactly: arrays, and JSON scalars."""
@@ -188,50 +205,14 @@ class Ppo:
         return {"network": self._network.flat, **self._adam.flats}
 
     def _passes(self, batch: TrainingBatch) -> dict[str, float]:
-        minibatches = shuffled_minibatches(
-            batch,
-            num_epochs=self._hyperparameters.num_epochs,
-            minibatch_size=self._hyperparameters.minibatch_size,
-            generator=self._generator,
-            standardise=self._hyperparameters.advantage_normalisation == "minibatch",
-        )
-        work = self._network.separate_multiplications * self._hyperparameters.minibatch_size
-        device = self._network.flat.device
-        with (
-            self._network.without_graph(),
-            recorder(device) as recording,
-            second_lane(work, device) as lane,
-        ):
-            steps = take_steps(
-                minibatches,
-                self._adam,
-                lambda minibatch: self._differentiate(minibatch, lane),
-                recorder=recording,
-            )
-        if not steps.num_taken:
+        rule = PpoRule(hyperparameters=self._hyperparameters, kl_coefficient=self._kl_coefficient)
+        stats = self._steps.take(batch, rule, generator=self._generator)
+        if "loss" not in stats:
             raise FloatingPointError(
-                f"loss or gradient was not finite in all {steps.num_skipped} steps of the update; "
-                "a smaller learning_rate may help"
+                f"loss or gradient was not finite in all {stats['skipped_steps']:.0f} steps of the "
+                "update; a smaller learning_rate may help"
             )
-        stats = dict(zip((*STATS, "grad_norm"), steps.means, strict=True))
-        return stats | {
-            "loss": total_of(stats, self._hyperparameters, kl_coefficient=self._kl_coefficient),
-            "num_minibatches": float(steps.num_taken + steps.num_skipped),
-            "skipped_steps": float(steps.num_skipped),
-        }
-
-    def _differentiate(self, minibatch: Minibatch, lane: Lane | None) -> Tensor:
-        """Write the loss's gradient where Adam looks for it; return its stats # [6]."""
-        loss = MinibatchLoss(
-            minibatch,
-            self._network.distribution,
-            self._hyperparameters,
-            kl_coefficient=self._kl_coefficient,
-        )
-        self._network.differentiate(
-            minibatch.observation, loss, gradient=self._adam.gradient, lane=lane
-        )
-        return loss.stats()
+        return stats
 
 
 def decayed_learning_rate(initial: float, round_index: int, *, num_rounds: int) -> float:

@@ -7,17 +7,20 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
 import httpx
 import pytest
+import torch
 import uvicorn
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
+from services.learner import app as app_module
 from services.learner.app import build_worker, create_app
+from services.learner.cores import usable_cores
 from services.learner.settings import LearnerSettings
 from services.learner.tracking import LearnerMetrics
 from shared.artifacts import LocalArtifacts
@@ -85,7 +88,9 @@ def test_health_readiness_and_metrics(cache_url: str, tmp_path: Path) -> None:
     with _idle_scaler(cache_url) as scaler:
         settings = LearnerSettings(scaler_url=scaler.url, runs_dir=tmp_path, device="cpu")
         app = create_app(
-            build_worker(settings, LocalArtifacts(settings.runs_dir), LearnerMetrics(registry)),
+            build_worker(
+                settings, LocalArtifacts(settings.runs_dir), LearnerMetrics(registry), None
+            ),
             registry,
         )
         with _running(app) as url, httpx.Client(base_url=url) as client:
@@ -97,6 +102,64 @@ def test_health_readiness_and_metrics(cache_url: str, tmp_path: Path) -> None:
             assert "nitro_learner_busy 0.0" in metrics.text
             assert scaler.idle.wait(_PATIENCE_S)
     assert "worker" not in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks safely")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_it_has_a_second_process_for_one_thread_and_leaves_none_behind(
+    cache_url: str, tmp_path: Path, threads: int
+) -> None:
+    with _idle_scaler(cache_url) as scaler:
+        variables = {
+            "RUNS_DIR": str(tmp_path),
+            "SCALER_URL": scaler.url,
+            "LEARNER_PORT": str(_free_port()),
+            "TORCH_THREADS": str(threads),
+        }
+        with subprocess.Popen(
+            [sys.executable, "-m", "services.learner.app"], env=_environment(**variables)
+        ) as learner:
+            try:
+                assert scaler.idle.wait(_PATIENCE_S)  # it works: whatever it forks is there
+                children = _children(learner.pid)
+                assert len(children) == (1 if threads == 1 and usable_cores() > 1 else 0)
+                learner.terminate()
+                assert learner.wait(_PATIENCE_S) == 0
+            finally:
+                learner.kill()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+
+
+def _children(parent: int) -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            if int(stat.read_text("ascii").rpartition(")")[2].split()[1]) == parent:
+                found.append(int(stat.parent.name))
+    return found
+
+
+def test_only_rounds_that_do_not_overlap_get_the_second_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, object] = {}
+    process = object()
+    monkeypatch.setattr(
+        app_module, "build_algorithm", lambda _, **kw: given.update(one=kw["second_process"])
+    )
+    monkeypatch.setattr(
+        app_module, "build_off_policy_algorithm", lambda _, **kw: given.update(many=dict(kw))
+    )
+    worker = build_worker(
+        LearnerSettings(runs_dir=tmp_path, device="cpu"),
+        LocalArtifacts(tmp_path),
+        LearnerMetrics(CollectorRegistry()),
+        process,  # type: ignore[arg-type]
+    )
+    worker._build_algorithm(job("app-second"))
+    worker._build_off_policy(job("app-second"))
+    assert given["one"] is process
+    assert given["many"] == {"device": torch.device("cpu")}
 
 
 def test_a_port_in_use_is_named_with_its_setting_before_any_work_is_taken(

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from services.learner.actor_critic import ActorCritic
 from services.learner.batch import TrainingBatch, build_batch
-from services.learner.networks import ActorCritic, build_network
+from services.learner.networks import build_network
 from services.learner.normalisation import Normalisation
 from shared.environment_spec import EnvironmentSpec
 from shared.ppo_hyperparameters import STANDARD, PpoHyperparameters

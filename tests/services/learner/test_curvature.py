@@ -9,12 +9,11 @@ from torch import Tensor
 from services.learner.batch import TrainingBatch, build_batch
 from services.learner.curvature import (
     LossTerms,
-    evenly_spread,
     measure_curvature,
     measure_gradient_noise,
-    spread_samples,
 )
-from services.learner.networks import MlpActorCritic
+from services.learner.mlp_network import MlpActorCritic
+from services.learner.sample_choice import evenly_spread, spread_samples
 from shared.environment_spec import EnvironmentSpec
 from shared.job_spec import DetectorRule
 from shared.ppo_hyperparameters import PpoHyperparameters

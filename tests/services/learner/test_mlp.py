@@ -12,7 +12,7 @@ from services.learner.mlp import Layer
 SIZES = [(3, 4, 5, 2), (40, 16, 1), (7, 2)]
 
 
-def random_layers(sizes: tuple[int, ...], seed: int, dtype: torch.dtype) -> list[Layer]:
+def random_layers(sizes: tuple[int, ...], seed: int, dtype: torch.dtype) -> list[Layer[Tensor]]:
     generator = torch.Generator().manual_seed(seed)
 
     def draw(*shape: int) -> Tensor:
@@ -24,7 +24,7 @@ def random_layers(sizes: tuple[int, ...], seed: int, dtype: torch.dtype) -> list
     ]
 
 
-def parameters(layers: list[Layer]) -> tuple[Tensor, ...]:
+def parameters(layers: list[Layer[Tensor]]) -> tuple[Tensor, ...]:
     return tuple(tensor for layer in layers for tensor in (layer.weight, layer.bias))
 
 

@@ -5,10 +5,11 @@ import pytest
 import torch
 
 from services.learner import curvature
-from services.learner.algorithms import off_policy, ppo
+from services.learner.algorithms import network_steps
 from services.learner.algorithms.impact import build_impact
 from services.learner.algorithms.ppo import Ppo
 from services.learner.curvature import LossTerms, measure_curvature
+from services.learner.mlp_network import MlpActorCritic
 from services.learner.recording import recorder
 from shared.environment_spec import EnvironmentSpec
 from shared.impact_hyperparameters import ImpactHyperparameters
@@ -26,6 +27,13 @@ def test_the_cpu_needs_none() -> None:
         assert found is None
 
 
+@pytest.fixture
+def stepped_in_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU: on the CPU Gaussian policies are stepped in NumPy, which records nothing."""
+    monkeypatch.setattr(MlpActorCritic, "array_terms", lambda _: None)
+
+
+@pytest.mark.usefixtures("stepped_in_torch")
 @pytest.mark.parametrize("environment", [CONTINUOUS, DISCRETE])
 def test_an_update_of_ppo_out_of_recordings_is_the_same(
     environment: EnvironmentSpec, monkeypatch: pytest.MonkeyPatch
@@ -33,7 +41,7 @@ def test_an_update_of_ppo_out_of_recordings_is_the_same(
     found = []
     for replayed in (False, True):
         if replayed:
-            monkeypatch.setattr(ppo, "recorder", always)
+            monkeypatch.setattr(network_steps, "recorder", always)
         algorithm = Ppo(environment, SMALL, seed=3)
         fragments = [make_trajectory(environment, algorithm.network, actor_index=i) for i in (0, 1)]
         stats = [algorithm.update(fragments).stats for _ in range(2)]
@@ -45,6 +53,7 @@ def test_an_update_of_ppo_out_of_recordings_is_the_same(
         assert other == pytest.approx(one, rel=1e-4, abs=1e-6)
 
 
+@pytest.mark.usefixtures("stepped_in_torch")
 def test_an_update_of_impact_out_of_recordings_is_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -54,7 +63,7 @@ def test_an_update_of_impact_out_of_recordings_is_the_same(
     found = []
     for replayed in (False, True):
         if replayed:
-            monkeypatch.setattr(off_policy, "recorder", always)
+            monkeypatch.setattr(network_steps, "recorder", always)
         learner = build_impact(CONTINUOUS, hyperparameters, seed=3)
         learner.add([make_trajectory(CONTINUOUS, learner.network, actor_index=i) for i in (0, 1)])
         learner.flush()

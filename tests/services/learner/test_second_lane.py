@@ -1,16 +1,18 @@
 """The second lane: work that runs at the same time, errors that arrive, no thread that stays."""
 
-import os
 import threading
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from services.learner import second_lane as module
 from services.learner.actor_critic import SplitLoss
 from services.learner.algorithms.ppo import Ppo
 from services.learner.networks import build_network
 from services.learner.second_lane import MIN_MULTIPLICATIONS, SecondLane, second_lane
+from services.learner.second_lane import PATIENCE_S as LANES_PATIENCE_S
 from shared.environment_spec import EnvironmentSpec
 from shared.ppo_hyperparameters import STANDARD, PpoHyperparameters
 from tests.services.learner.trajectories import CONTINUOUS, DISCRETE, make_trajectory
@@ -36,7 +38,7 @@ def num_lanes() -> int:
 
 
 def cores(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: set(range(count)), raising=False)
+    monkeypatch.setattr(module, "usable_cores", lambda: count)
 
 
 def test_both_halves_run_at_the_same_time() -> None:
@@ -93,7 +95,14 @@ def test_there_is_one_only_for_large_work_of_one_thread_beside_an_idle_core(
 
 @pytest.mark.parametrize(
     ("environment", "hyperparameters"),
-    [(CONTINUOUS, LARGE), (CONTINUOUS, LARGE_FREE), (DISCRETE, LARGE)],
+    [
+        (CONTINUOUS, LARGE),
+        (CONTINUOUS, LARGE_FREE),
+        (DISCRETE, LARGE),
+        # Small products, and a second lane all the same: fewer samples than a minibatch may have.
+        (CONTINUOUS, STANDARD.model_copy(update={"minibatch_size": 4096})),
+        (DISCRETE, PpoHyperparameters(hidden_sizes=(64,) * 6, num_epochs=2, minibatch_size=240)),
+    ],
 )
 def test_an_update_has_the_same_bits_on_one_core_and_on_two(
     environment: EnvironmentSpec,
@@ -112,6 +121,15 @@ def test_an_update_has_the_same_bits_on_one_core_and_on_two(
         arrays, scalars = ppo.state()
         found.append((stats, scalars, {name: a.tobytes() for name, a in arrays.items()}))
     assert found[0] == found[1]
+
+
+def test_a_lane_keeps_numpys_error_settings_and_wakes_after_a_pause() -> None:
+    seen: list[dict[str, object]] = []
+    with np.errstate(all="ignore"), SecondLane() as lane:
+        lane.both(nothing, lambda: seen.append(dict(np.geterr())))
+        threading.Event().wait(5 * LANES_PATIENCE_S)  # nobody sets it: by then the lane sleeps
+        lane.both(nothing, lambda: seen.append(dict(np.geterr())))
+    assert seen == [dict.fromkeys(np.geterr(), "ignore")] * 2
 
 
 class Squares:
@@ -145,7 +163,7 @@ def test_a_networks_gradient_in_two_lanes_agrees_with_autograd(
     if "log_std" in named:
         total = total + 0.5 * len(observation) * named["log_std"].square().sum()
     expected = torch.autograd.grad(total, [*named.values()])
-    loss: SplitLoss = Squares()
+    loss: SplitLoss[Tensor] = Squares()
     gradient = network.new_gradient()
     with SecondLane() as lane:
         network.differentiate(observation, loss, gradient=gradient, lane=lane)

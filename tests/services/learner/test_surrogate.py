@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from services.learner.networks import MlpActorCritic, build_network
+from services.learner.mlp_network import MlpActorCritic
+from services.learner.networks import build_network
 from services.learner.surrogate import PolicySurrogate
 from shared.environment_spec import DiscreteActionSpec, EnvironmentSpec, ObservationSpec
 from shared.ppo_hyperparameters import PpoHyperparameters

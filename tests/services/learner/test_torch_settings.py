@@ -8,12 +8,17 @@ import pytest
 from services.learner.torch_settings import configure_torch
 
 SCRIPT = """
-import torch
+import numpy, torch
+from threadpoolctl import threadpool_info
 from services.learner.torch_settings import configure_torch
 configure_torch(2)
+def blas_threads():
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 assert torch.get_num_threads() == 2
+assert blas_threads() and set(blas_threads()) == {2}
 configure_torch()
 assert torch.get_num_threads() == 1
+assert set(blas_threads()) == {1}
 assert torch.are_deterministic_algorithms_enabled()
 assert torch.isfinite(torch.ones(3, 3) @ torch.ones(3, 3)).all()
 """

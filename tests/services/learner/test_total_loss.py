@@ -5,9 +5,9 @@ import torch
 from torch import Tensor
 from torch.distributions import Categorical, Distribution, Independent, Normal, kl_divergence
 
+from services.learner.actor_critic import ActorCritic
 from services.learner.algorithms.minibatch import Minibatch
 from services.learner.batch import TrainingBatch, build_batch
-from services.learner.networks import ActorCritic
 from services.learner.total_loss import NegativeTotalLoss
 from shared.environment_spec import EnvironmentSpec
 from shared.ppo_hyperparameters import PpoHyperparameters

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from services.learner.networks import ActorCritic
+from services.learner.actor_critic import ActorCritic
 from shared.environment_spec import (
     ContinuousActionSpec,
     DiscreteActionSpec,

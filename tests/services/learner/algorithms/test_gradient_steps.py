@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from services.learner.actor_critic import ActorCritic
 from services.learner.algorithms.gradient_steps import StepsTaken, take_steps
 from services.learner.algorithms.minibatch import Minibatch
-from services.learner.algorithms.optimiser import FlatAdam
+from services.learner.algorithms.optimiser import AdamRule, FlatAdam
 from services.learner.networks import build_network
 from services.learner.recording import Recorder
 from shared.ppo_hyperparameters import PpoHyperparameters
@@ -23,7 +24,12 @@ OBSERVATIONS = 4
 SIZES = (3, 3, 2, 3, 2, 2)
 
 
-def minibatch(size: int, generator: torch.Generator, *, spoilt: bool) -> Minibatch:
+def new_adam(network: ActorCritic, *, epsilon: float, norm_max: float) -> FlatAdam:
+    rule = AdamRule(learning_rate=0.01, epsilon=epsilon, gradient_norm_max=norm_max)
+    return FlatAdam(network.flat, network.new_gradient().flat, rule=rule)
+
+
+def minibatch(size: int, generator: torch.Generator, *, spoilt: bool) -> Minibatch[Tensor]:
     value = torch.randn(size, generator=generator)
     return Minibatch(
         observation=torch.randn(size, OBSERVATIONS, generator=generator),
@@ -39,12 +45,12 @@ def minibatch(size: int, generator: torch.Generator, *, spoilt: bool) -> Minibat
 def taken(recorder: Recorder | None, *, spoilt: set[int]) -> tuple[StepsTaken, Tensor, int]:
     generator = torch.Generator().manual_seed(4)
     network = build_network(CONTINUOUS, PpoHyperparameters(hidden_sizes=(6,)), seed=3)
-    adam = FlatAdam(network, learning_rate=0.01, epsilon=1e-5, gradient_norm_max=0.5)
+    adam = new_adam(network, epsilon=1e-5, norm_max=0.5)
 
-    def differentiate(given: Minibatch) -> Tensor:
+    def differentiate(given: Minibatch[Tensor]) -> Tensor:
         # A gradient of all that is in the minibatch and of the parameters themselves.
         pull = given.observation.sum() + given.action.sum() + given.outputs.sum()
-        adam.gradient.flat.copy_(network.flat * 0.1 + pull * given.advantage.mean())
+        adam.gradient.copy_(network.flat * 0.1 + pull * given.advantage.mean())
         return torch.stack((pull, given.advantage.mean()))
 
     minibatches = [
@@ -72,7 +78,7 @@ def test_replayed_steps_come_to_the_same(spoilt: set[int]) -> None:
 
 def test_no_minibatch_is_no_step() -> None:
     network = build_network(CONTINUOUS, PpoHyperparameters(hidden_sizes=(6,)), seed=3)
-    adam = FlatAdam(network, learning_rate=0.01, epsilon=1e-5, gradient_norm_max=0.5)
+    adam = new_adam(network, epsilon=1e-5, norm_max=0.5)
     nothing = StepsTaken(means=(), num_taken=0, num_skipped=0)
     for recorder in (None, Again()):
         assert take_steps([], adam, lambda _: torch.zeros(1), recorder=recorder) == nothing

@@ -7,22 +7,23 @@ import pytest
 import torch
 from torch import Tensor
 
-from services.learner.algorithms.impact_loss import (
-    STATS,
-    impact_gradient,
-    impact_loss,
-    reference_log_prob,
-)
+from services.learner.algorithms.impact_loss import ImpactRule, impact_loss, reference_log_prob
 from services.learner.algorithms.minibatch import Minibatch
 from services.learner.distributions import Categorical, Distribution, Gaussian
 from shared.impact_hyperparameters import ImpactHyperparameters
+from tests.services.learner.algorithms.loss_gradients import loss_gradient
 
 PAPER = ImpactHyperparameters()
 PLAIN = ImpactHyperparameters(entropy_coefficient=0.0)
 CASES: list[Distribution] = [Gaussian(), Categorical()]
+both_kinds = pytest.mark.parametrize(
+    ("distribution", "as_arrays"),
+    [*((case, False) for case in CASES), (Gaussian(), True)],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
 
 
-def coins(ratio: list[float], advantage: list[float]) -> tuple[Tensor, Minibatch]:
+def coins(ratio: list[float], advantage: list[float]) -> tuple[Tensor, Minibatch[Tensor]]:
     """Fair coins: pi is 1/2, and the reference is chosen to give the wanted ratio."""
     n = len(ratio)
     return torch.zeros(n, 2), Minibatch(
@@ -36,7 +37,9 @@ def coins(ratio: list[float], advantage: list[float]) -> tuple[Tensor, Minibatch
     )
 
 
-def random_minibatch(distribution: Distribution, seed: int) -> tuple[Tensor, Tensor, Minibatch]:
+def random_minibatch(
+    distribution: Distribution, seed: int
+) -> tuple[Tensor, Tensor, Minibatch[Tensor]]:
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
@@ -94,30 +97,33 @@ def test_hand_computed_numbers() -> None:
     expected = 0.175 + 13.125 - 0.01 * math.log(2.0) + kl
     assert loss.item() == pytest.approx(expected, abs=1e-5)
 
-    gradient = impact_gradient(outputs, value, minibatch, Categorical(), PLAIN, kl_coefficient=0.0)
+    rule = ImpactRule(hyperparameters=PLAIN, kl_coefficient=0.0)
+    gradient = loss_gradient(rule, outputs, value, minibatch, Categorical())
     # -A r / n of samples 2 and 3, times the score (1/2, -1/2) of the fair coin; clipped ones: 0.
     expected_outputs = [[0.0, 0.0], [0.25, -0.25], [-0.0625, 0.0625], [0.0, 0.0]]
     np.testing.assert_allclose(gradient.outputs.numpy(), expected_outputs, atol=1e-6)
     np.testing.assert_allclose(gradient.value.numpy(), [-0.25, -0.5, 0.0, -2.5])
-    stats = dict(zip(STATS, gradient.stats.tolist(), strict=True))
-    assert stats == pytest.approx(
+    assert rule.total(gradient.stats, samples_per_step=4) == pytest.approx(13.3)
+    assert gradient.stats == pytest.approx(
         {
             "policy_loss": 0.175,
             "value_loss": 13.125,
             "kl": kl,
             "entropy": math.log(2.0),
             "clip_fraction": 1.0,
-            "loss": 13.3,
         },
         abs=1e-5,
     )
 
 
-@pytest.mark.parametrize("distribution", CASES, ids=lambda d: d.name)
+@both_kinds
 @pytest.mark.parametrize("kl_coefficient", [0.0, 0.7])
 @pytest.mark.parametrize("hyperparameters", [PAPER, PLAIN])
 def test_the_gradient_is_autograds(
-    distribution: Distribution, kl_coefficient: float, hyperparameters: ImpactHyperparameters
+    distribution: Distribution,
+    as_arrays: bool,
+    kl_coefficient: float,
+    hyperparameters: ImpactHyperparameters,
 ) -> None:
     outputs, value, minibatch = random_minibatch(distribution, seed=3)
     outputs.requires_grad_()
@@ -127,9 +133,10 @@ def test_the_gradient_is_autograds(
     )
     loss.backward()  # type: ignore[no-untyped-call]
     with torch.no_grad():
-        gradient = impact_gradient(
-            outputs, value, minibatch, distribution, hyperparameters, kl_coefficient=kl_coefficient
-        )
+        rule = ImpactRule(hyperparameters=hyperparameters, kl_coefficient=kl_coefficient)
+        gradient = loss_gradient(rule, outputs, value, minibatch, distribution, as_arrays=as_arrays)
     torch.testing.assert_close(gradient.outputs, outputs.grad)
     torch.testing.assert_close(gradient.value, value.grad)
-    assert gradient.stats[STATS.index("loss")].item() == pytest.approx(loss.item())
+    total = rule.total(gradient.stats, samples_per_step=len(value))
+    assert total == pytest.approx(loss.item())
+    assert 0.0 < gradient.stats["clip_fraction"] < 1.0

@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from services.learner.algorithms.impala_loss import STATS, impala_gradient, impala_loss
+from services.learner.algorithms.impala_loss import ImpalaRule, impala_loss
 from services.learner.distributions import Categorical, Distribution
 from shared.impala_hyperparameters import ImpalaHyperparameters
-from tests.services.learner.algorithms.test_impact_loss import CASES, coins, random_minibatch
+from tests.services.learner.algorithms.loss_gradients import loss_gradient
+from tests.services.learner.algorithms.test_impact_loss import (
+    CASES,
+    both_kinds,
+    coins,
+    random_minibatch,
+)
 
 SUM = ImpalaHyperparameters()
 MEAN = ImpalaHyperparameters(loss_reduction="mean", entropy_coefficient=0.0, value_coefficient=0.7)
@@ -24,28 +30,28 @@ def test_hand_computed_numbers() -> None:
     value, log2 = torch.zeros(2), math.log(2.0)
     total = 2.0 * log2 + 0.5 * 2.5 - 0.01 * 2.0 * log2
     assert impala_loss(outputs, value, minibatch, Categorical(), SUM).item() == pytest.approx(total)
-    gradient = impala_gradient(outputs, value, minibatch, Categorical(), SUM)
+    rule = ImpalaRule(hyperparameters=SUM)
+    gradient = loss_gradient(rule, outputs, value, minibatch, Categorical())
     # -A times the score (1/2, -1/2); the entropy of a fair coin has no slope.
     np.testing.assert_allclose(gradient.outputs.numpy(), [[-1.5, 1.5], [0.5, -0.5]], atol=1e-6)
     np.testing.assert_allclose(gradient.value.numpy(), [-0.5, -1.0])
-    stats = dict(zip(STATS, gradient.stats.tolist(), strict=True))
+    assert rule.total(gradient.stats, samples_per_step=2) == pytest.approx(total)
     kl = 0.75 * math.log(1.5) + 0.25 * math.log(0.5)
-    assert stats == pytest.approx(
+    assert gradient.stats == pytest.approx(
         {
             "policy_loss": log2,
             "value_loss": 1.25,
             "kl": kl,
             "entropy": log2,
-            "loss": total,
         },
         abs=1e-5,
     )
 
 
-@pytest.mark.parametrize("distribution", CASES, ids=lambda d: d.name)
+@both_kinds
 @pytest.mark.parametrize("hyperparameters", [SUM, MEAN], ids=["sum", "mean"])
 def test_the_gradient_is_autograds(
-    distribution: Distribution, hyperparameters: ImpalaHyperparameters
+    distribution: Distribution, as_arrays: bool, hyperparameters: ImpalaHyperparameters
 ) -> None:
     outputs, value, minibatch = random_minibatch(distribution, seed=5)
     outputs.requires_grad_()
@@ -53,10 +59,12 @@ def test_the_gradient_is_autograds(
     loss = impala_loss(outputs, value, minibatch, distribution, hyperparameters)
     loss.backward()  # type: ignore[no-untyped-call]
     with torch.no_grad():
-        gradient = impala_gradient(outputs, value, minibatch, distribution, hyperparameters)
+        rule = ImpalaRule(hyperparameters=hyperparameters)
+        gradient = loss_gradient(rule, outputs, value, minibatch, distribution, as_arrays=as_arrays)
     torch.testing.assert_close(gradient.outputs, outputs.grad)
     torch.testing.assert_close(gradient.value, value.grad)
-    assert gradient.stats[STATS.index("loss")].item() == pytest.approx(loss.item())
+    total = rule.total(gradient.stats, samples_per_step=len(value))
+    assert total == pytest.approx(loss.item())
 
 
 def test_the_mean_is_the_sum_over_the_number_of_samples() -> None:
@@ -64,7 +72,8 @@ def test_the_mean_is_the_sum_over_the_number_of_samples() -> None:
     outputs, value, minibatch = random_minibatch(distribution, seed=6)
     mean = SUM.model_copy(update={"loss_reduction": "mean"})
     summed, averaged = (
-        impala_gradient(outputs, value, minibatch, distribution, h) for h in (SUM, mean)
+        loss_gradient(ImpalaRule(hyperparameters=h), outputs, value, minibatch, distribution)
+        for h in (SUM, mean)
     )
     torch.testing.assert_close(averaged.outputs * len(value), summed.outputs)
     torch.testing.assert_close(averaged.value * len(value), summed.value)

@@ -1,12 +1,13 @@
 """How a batch is cut into gradient steps."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from services.learner.algorithms.minibatch import Minibatch, shuffled_minibatches
+from services.learner.algorithms.minibatch import Minibatch, ShuffledMinibatches
 from services.learner.batch import TrainingBatch, joined
 
 
@@ -26,14 +27,16 @@ def batch_of(num_samples: int) -> TrainingBatch:
     )
 
 
-def minibatches_of(num_samples: int, *, size: int, epochs: int, seed: int = 0) -> list[Minibatch]:
+def minibatches_of(
+    num_samples: int, *, size: int, epochs: int, seed: int = 0
+) -> list[Minibatch[Tensor]]:
     return list(
-        shuffled_minibatches(
+        ShuffledMinibatches(
             batch_of(num_samples),
             num_epochs=epochs,
             minibatch_size=size,
             generator=torch.Generator().manual_seed(seed),
-        )
+        ).tensors()
     )
 
 
@@ -74,13 +77,13 @@ def test_the_generator_alone_decides_the_order() -> None:
 def test_advantages_can_be_standardised_by_minibatch(size: int) -> None:
     """CleanRL's form: the deviation of a sample of n has n - 1 below it, and 1e-8 beside it."""
     plain, standardised = (
-        shuffled_minibatches(
+        ShuffledMinibatches(
             batch_of(50),
             num_epochs=2,
             minibatch_size=size,
             generator=torch.Generator().manual_seed(0),
             standardise=standardise,
-        )
+        ).tensors()
         for standardise in (False, True)
     )
     for raw, found in zip(plain, standardised, strict=True):
@@ -91,18 +94,35 @@ def test_advantages_can_be_standardised_by_minibatch(size: int) -> None:
         assert torch.equal(found.value_target, raw.value_target)
 
 
-def test_weights_come_after_standardising() -> None:
-    """The mean that standardising takes off must not give samples of weight 0 an advantage."""
-    weight = torch.linspace(0.0, 1.5, 50)
-    weight[::7] = 0.0
-    plain, weighted = (
-        shuffled_minibatches(
-            batch,
+@pytest.mark.parametrize("num_samples", [7, 50, 91])
+def test_as_arrays_they_are_the_same(num_samples: int) -> None:
+    def shuffled() -> ShuffledMinibatches:
+        return ShuffledMinibatches(
+            batch_of(num_samples),
             num_epochs=2,
             minibatch_size=8,
             generator=torch.Generator().manual_seed(0),
             standardise=True,
         )
+
+    for tensors, arrays in zip(shuffled().tensors(), shuffled().arrays(), strict=True):
+        for field in fields(Minibatch):
+            expected = getattr(tensors, field.name).numpy()
+            np.testing.assert_array_equal(getattr(arrays, field.name), expected)
+
+
+def test_weights_come_after_standardising() -> None:
+    """The mean that standardising takes off must not give samples of weight 0 an advantage."""
+    weight = torch.linspace(0.0, 1.5, 50)
+    weight[::7] = 0.0
+    plain, weighted = (
+        ShuffledMinibatches(
+            batch,
+            num_epochs=2,
+            minibatch_size=8,
+            generator=torch.Generator().manual_seed(0),
+            standardise=True,
+        ).tensors()
         for batch in (batch_of(50), replace(batch_of(50), weight=weight))
     )
     for without, found in zip(plain, weighted, strict=True):

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from services.learner.actor_critic import ActorCritic
 from services.learner.algorithms.fragments import Fragments, fragments_of, side_by_side
 from services.learner.algorithms.off_policy_batch import build_off_policy_batch
 from services.learner.batch import TrainingBatch, build_batch
-from services.learner.networks import ActorCritic, build_network
+from services.learner.networks import build_network
 from services.learner.normalisation import Normalisation
 from shared.environment_spec import EnvironmentSpec
 from shared.impact_hyperparameters import STANDARD, ImpactHyperparameters

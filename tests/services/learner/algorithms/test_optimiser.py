@@ -3,11 +3,13 @@
 import math
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 
-from services.learner.algorithms.optimiser import FlatAdam
-from services.learner.networks import ActorCritic, build_network
+from services.learner.actor_critic import ActorCritic
+from services.learner.algorithms.optimiser import AdamRule, FlatAdam
+from services.learner.networks import build_network
 from shared.ppo_hyperparameters import PpoHyperparameters
 from tests.services.learner.trajectories import CONTINUOUS
 
@@ -16,11 +18,16 @@ def new_network() -> ActorCritic:
     return build_network(CONTINUOUS, PpoHyperparameters(hidden_sizes=(6,)), seed=3)
 
 
+def new_adam(network: ActorCritic, *, epsilon: float, norm_max: float) -> FlatAdam:
+    rule = AdamRule(learning_rate=0.01, epsilon=epsilon, gradient_norm_max=norm_max)
+    return FlatAdam(network.flat, network.new_gradient().flat, rule=rule)
+
+
 def fill(adam: FlatAdam, network: ActorCritic, generator: torch.Generator) -> torch.Tensor:
     """Write a gradient; the gaps between parameters stay 0."""
-    for view in network.views_of(adam.gradient.flat).values():
+    for view in network.views_of(adam.gradient).values():
         view.copy_(torch.randn(view.shape, generator=generator))
-    return adam.gradient.flat.clone()
+    return adam.gradient.clone()
 
 
 def watched(adam: FlatAdam, stats: torch.Tensor) -> list[float] | None:
@@ -42,7 +49,7 @@ both_ways = pytest.mark.parametrize("take", [watched, unwatched])
 @pytest.mark.parametrize("norm_max", [0.0, 0.5, 1e9])
 def test_steps_are_torchs(norm_max: float, take: Take) -> None:
     network, generator = new_network(), torch.Generator().manual_seed(1)
-    adam = FlatAdam(network, learning_rate=0.01, epsilon=1e-5, gradient_norm_max=norm_max)
+    adam = new_adam(network, epsilon=1e-5, norm_max=norm_max)
     parameter = torch.nn.Parameter(network.flat.clone())
     reference = torch.optim.Adam([parameter], lr=0.01, eps=1e-5)
     for step in range(4):
@@ -62,17 +69,19 @@ def test_steps_are_torchs(norm_max: float, take: Take) -> None:
 
 
 @both_ways
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e200])
 @pytest.mark.parametrize("where", ["loss", "gradient"])
 def test_a_step_that_is_not_finite_changes_nothing(bad: float, where: str, take: Take) -> None:
     network, generator = new_network(), torch.Generator().manual_seed(1)
-    adam = FlatAdam(network, learning_rate=0.01, epsilon=1e-8, gradient_norm_max=1.0)
+    adam = new_adam(network, epsilon=1e-8, norm_max=1.0)
     fill(adam, network, generator)
     take(adam, torch.ones(1))
     before = [network.flat.clone(), *(moment.clone() for moment in adam.flats.values())]
     fill(adam, network, generator)
     if where == "gradient":
-        network.views_of(adam.gradient.flat)["policy.0.bias"][0] = bad
+        # Finite by itself, its square is not.
+        entry = 1e20 if bad == 1e200 else bad
+        network.views_of(adam.gradient)["policy.0.bias"][0] = entry
     assert take(adam, torch.tensor([bad if where == "loss" else 1.0])) is None
     after = [network.flat, *adam.flats.values()]
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
@@ -80,3 +89,60 @@ def test_a_step_that_is_not_finite_changes_nothing(bad: float, where: str, take:
     fill(adam, network, generator)
     assert take(adam, torch.ones(1)) is not None
     assert adam.steps == 2
+
+
+@pytest.mark.parametrize("norm_max", [0.0, 0.5])
+@pytest.mark.parametrize("spoilt", [None, "first", "second"])
+def test_two_halves_step_to_the_bits_of_the_whole(norm_max: float, spoilt: str | None) -> None:
+    network, generator = new_network(), torch.Generator().manual_seed(1)
+    halves = network.halves()
+    assert halves is not None
+    meet = halves[1].start
+    rule = AdamRule(learning_rate=0.01, epsilon=1e-5, gradient_norm_max=norm_max)
+    whole = FlatAdam(network.flat, network.new_gradient().flat, rule=rule, halves_meet_at=meet)
+    fill(whole, network, generator)
+    assert whole.step(torch.ones(1)) is not None
+
+    first, second = FlatAdam.of(whole.part(0, meet)), FlatAdam.of(whole.part(meet))
+    gradient = fill(whole, network, generator)
+    if spoilt is not None:
+        gradient[0 if spoilt == "first" else meet] = math.nan
+    first.gradient.copy_(gradient[:meet])
+    second.gradient.copy_(gradient[meet:])
+    whole.gradient.copy_(gradient)
+    squares = [float(half.gradient.double().square().sum()) for half in (first, second)]
+    sent = []
+
+    def swap(own: float) -> float:
+        sent.append(own)
+        return float(np.dot(theirs, theirs))
+
+    rows = []
+    for half, other in ((first, gradient[meet:]), (second, gradient[:meet])):
+        theirs = other.numpy()
+        rows.append(half.step(torch.ones(1), swap))
+    expected = whole.step(torch.ones(1))
+    assert rows == [expected, expected]
+    assert (expected is None) is (spoilt is not None)
+    assert sent == pytest.approx(squares, rel=1e-5, nan_ok=True)
+
+    taken_over = FlatAdam(network.flat.clone(), gradient, rule=rule)
+    taken_over.take_over(first.part(), second.part())
+    assert taken_over.steps == whole.steps == (1 if spoilt else 2)
+    for name, flat in whole.flats.items():
+        assert torch.equal(taken_over.flats[name], flat), name
+    assert torch.equal(taken_over.parameters, network.flat)
+
+
+def test_a_part_is_a_copy() -> None:
+    network, generator = new_network(), torch.Generator().manual_seed(1)
+    adam = new_adam(network, epsilon=1e-5, norm_max=0.0)
+    part = adam.part()
+    before = part.parameters.copy()
+    again = FlatAdam.of(part)
+    for each in (adam, again):
+        fill(each, network, generator)
+        assert each.step(torch.ones(1)) is not None
+    assert part.steps == 0
+    np.testing.assert_array_equal(part.parameters, before)
+    assert not part.exp_avg.any()

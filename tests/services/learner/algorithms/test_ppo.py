@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from services.learner.actor_critic import ActorCritic
 from services.learner.algorithms.minibatch import Minibatch
 from services.learner.algorithms.policy_update import StateArrays
 from services.learner.algorithms.ppo import KL_COEFFICIENT_MIN, Ppo, adapted_kl_coefficient
 from services.learner.algorithms.ppo_loss import ppo_loss
 from services.learner.batch import build_batch
-from services.learner.networks import ActorCritic
 from services.learner.normalisation import Normalisation
 from shared.environment_spec import EnvironmentSpec
 from shared.job_spec import DetectorRule

@@ -1,7 +1,6 @@
 """PPO's loss against numbers computed by hand and a naive loop; its gradient against autograd."""
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -9,15 +8,10 @@ import torch
 from torch import Tensor
 
 from services.learner.algorithms.minibatch import Minibatch
-from services.learner.algorithms.ppo_loss import (
-    STATS,
-    MinibatchLoss,
-    PpoLoss,
-    ppo_loss,
-    total_of,
-)
+from services.learner.algorithms.ppo_loss import PpoLoss, PpoRule, ppo_loss
 from services.learner.distributions import Categorical, Distribution, Gaussian
 from shared.ppo_hyperparameters import STANDARD, PpoHyperparameters
+from tests.services.learner.algorithms.loss_gradients import LossGradient, loss_gradient
 
 PAPER = PpoHyperparameters()
 ALL_TERMS = PpoHyperparameters(
@@ -27,30 +21,23 @@ CLIPPED_STEP = STANDARD.model_copy(update={"value_coefficient": 0.7, "entropy_co
 CASES: list[Distribution] = [Gaussian(), Categorical()]
 
 
-class Gradient(NamedTuple):
-    """Derivatives of the mean loss, and the means of its terms."""
-
-    outputs: Tensor
-    value: Tensor
-    stats: Tensor
-
-
 def ppo_gradient(
     outputs: Tensor,
     value: Tensor,
-    minibatch: Minibatch,
+    minibatch: Minibatch[Tensor],
     distribution: Distribution,
     hyperparameters: PpoHyperparameters,
     *,
     kl_coefficient: float,
-) -> Gradient:
-    """Ask a minibatch's loss for everything it knows."""
-    loss = MinibatchLoss(minibatch, distribution, hyperparameters, kl_coefficient=kl_coefficient)
-    slopes = loss.policy_slope(outputs), loss.value_slope(value)
-    return Gradient(*slopes, loss.stats())
+    as_arrays: bool = False,
+) -> LossGradient:
+    rule = PpoRule(hyperparameters=hyperparameters, kl_coefficient=kl_coefficient)
+    return loss_gradient(rule, outputs, value, minibatch, distribution, as_arrays=as_arrays)
 
 
-def hand_minibatch(log_ratio: list[float], advantage: list[float]) -> tuple[Tensor, Minibatch]:
+def hand_minibatch(
+    log_ratio: list[float], advantage: list[float]
+) -> tuple[Tensor, Minibatch[Tensor]]:
     """Fair coins: log pi is -log 2, and `log_prob` is chosen to give the wanted ratio."""
     outputs = torch.zeros(len(log_ratio), 2)
     return outputs, Minibatch(
@@ -89,7 +76,7 @@ def test_hand_computed_numbers() -> None:
     np.testing.assert_allclose(gradient.outputs.numpy(), expected, atol=1e-6)
     # 2 (V - target) / n, and 0 where the error is clamped
     np.testing.assert_allclose(gradient.value.numpy(), [-0.5, -1.0, 0.0, 0.0])
-    stats = dict(zip(STATS, gradient.stats.tolist(), strict=True))
+    stats = gradient.stats
     assert stats["clip_fraction"] == 1.0
     assert stats["value_clip_fraction"] == 0.25
 
@@ -109,7 +96,7 @@ def test_hand_computed_values_with_a_clipped_step() -> None:
     gradient = ppo_gradient(outputs, value, minibatch, Categorical(), h, kl_coefficient=0.0)
     # value_coefficient (V - target) / n, and 0 where the clipped step counts
     np.testing.assert_allclose(gradient.value, [-0.9 / 8, 0.0, -1.0 / 8, -13.0 / 8], rtol=1e-6)
-    stats = dict(zip(STATS, gradient.stats.tolist(), strict=True))
+    stats = gradient.stats
     assert stats["value_loss"] == pytest.approx(loss.value_loss.item())
     assert stats["value_clip_fraction"] == 0.25
 
@@ -130,10 +117,12 @@ def test_rounding_does_not_decide_over_the_slope_of_a_step_within_the_limit() ->
     )
     found = ppo_gradient(outputs, value, minibatch, Categorical(), STANDARD, kl_coefficient=0.0)
     torch.testing.assert_close(found.value, torch.full((1000,), 0.5 / 1000), rtol=1e-4, atol=0.0)
-    assert found.stats[STATS.index("value_clip_fraction")] == 0.0
+    assert found.stats["value_clip_fraction"] == 0.0
 
 
-def random_case(distribution: Distribution, seed: int = 0) -> tuple[Tensor, Tensor, Minibatch]:
+def random_case(
+    distribution: Distribution, seed: int = 0
+) -> tuple[Tensor, Tensor, Minibatch[Tensor]]:
     """New outputs, new values and a minibatch whose ratios fall on both sides of the clip."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -163,7 +152,7 @@ def random_case(distribution: Distribution, seed: int = 0) -> tuple[Tensor, Tens
 def naive_total(
     outputs: Tensor,
     value: Tensor,
-    minibatch: Minibatch,
+    minibatch: Minibatch[Tensor],
     distribution: Distribution,
     hyperparameters: PpoHyperparameters,
     kl_coefficient: float,
@@ -189,11 +178,18 @@ def naive_total(
     return total / len(value)
 
 
-@pytest.mark.parametrize("distribution", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    ("distribution", "as_arrays"),
+    [*((case, False) for case in CASES), (Gaussian(), True)],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
 @pytest.mark.parametrize("hyperparameters", [PAPER, ALL_TERMS, CLIPPED_STEP])
 @pytest.mark.parametrize("kl_coefficient", [0.0, 0.3])
 def test_loss_agrees_with_a_naive_loop_and_gradient_with_autograd(
-    distribution: Distribution, hyperparameters: PpoHyperparameters, kl_coefficient: float
+    distribution: Distribution,
+    as_arrays: bool,
+    hyperparameters: PpoHyperparameters,
+    kl_coefficient: float,
 ) -> None:
     outputs, value, minibatch = random_case(distribution)
 
@@ -209,14 +205,21 @@ def test_loss_agrees_with_a_naive_loop_and_gradient_with_autograd(
 
     d_outputs, d_value = torch.autograd.grad(loss.total, leaves)
     found = ppo_gradient(
-        outputs, value, minibatch, distribution, hyperparameters, kl_coefficient=kl_coefficient
+        outputs,
+        value,
+        minibatch,
+        distribution,
+        hyperparameters,
+        kl_coefficient=kl_coefficient,
+        as_arrays=as_arrays,
     )
     torch.testing.assert_close(found.outputs, d_outputs)
     torch.testing.assert_close(found.value, d_value)
-    stats = dict(zip(STATS, found.stats.tolist(), strict=True))
+    stats = found.stats
     for name in ("policy_loss", "value_loss", "kl", "entropy"):
         assert stats[name] == pytest.approx(getattr(loss, name).item(), rel=1e-12)
-    total = total_of(stats, hyperparameters, kl_coefficient=kl_coefficient)
+    rule = PpoRule(hyperparameters=hyperparameters, kl_coefficient=kl_coefficient)
+    total = rule.total(stats, samples_per_step=len(value))
     assert total == pytest.approx(loss.total.item(), rel=1e-12)
     assert 0.0 < stats["clip_fraction"] < 1.0
     assert 0.0 < stats["value_clip_fraction"] < 1.0

@@ -1,0 +1,188 @@
+"""All gradient steps over a batch, taken the way that suits the network and the machine.
+
+Gaussian policies of vectors are stepped in NumPy on a CPU: in this process, through both networks
+at once, or with the value function's half in a second process. All others are stepped in torch.
+Which of NumPy's two ways it is changes no bit.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from services.learner.actor_critic import ActorCritic
+from services.learner.algorithms.gradient_steps import StepsTaken, take_steps, take_watched_steps
+from services.learner.algorithms.halved_steps import (
+    MIN_MULTIPLICATIONS,
+    PolicyHalf,
+    ValueHalf,
+    take_halved_steps,
+)
+from services.learner.algorithms.loss_terms import LossRule, MinibatchLoss, stat_names
+from services.learner.algorithms.minibatch import Minibatch, ShuffledMinibatches
+from services.learner.algorithms.optimiser import AdamRule, FlatAdam
+from services.learner.arrays import Floats
+from services.learner.batch import TrainingBatch
+from services.learner.distributions import StepTerms
+from services.learner.recording import recorder
+from services.learner.second_lane import second_lane
+from services.learner.second_process import SecondProcess, SecondProcessLostError
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passes:
+    """How a batch is gone through."""
+
+    num_epochs: int
+    minibatch_size: int
+    standardise: bool
+    """Whether the advantages of each minibatch are standardised by themselves."""
+
+
+class NetworkSteps:
+    """Steps one network."""
+
+    def __init__(
+        self,
+        network: ActorCritic,
+        *,
+        adam: AdamRule,
+        passes: Passes,
+        process: SecondProcess | None,
+    ) -> None:
+        """Start without moments.
+
+        Args:
+            network: Stepped in place.
+            adam: How steps are taken at first.
+            passes: How every batch is gone through.
+            process: May take the value function's steps.
+        """
+        self._network = network
+        self._passes = passes
+        self._process = process
+        self._gradient = network.new_gradient()
+        halves = network.halves()
+        self.adam = FlatAdam(
+            network.flat,
+            self._gradient.flat,
+            rule=adam,
+            halves_meet_at=halves[1].start if halves else 0,
+        )
+
+    def take(
+        self, batch: TrainingBatch, rule: LossRule, *, generator: torch.Generator
+    ) -> dict[str, float]:
+        """Take all steps over a batch.
+
+        Args:
+            batch: The samples.
+            rule: The loss.
+            generator: Orders are drawn from it.
+
+        Returns:
+            `num_minibatches` and, of these, `skipped_steps`; if a step was taken, means over the
+            steps taken of the rule's stats, `loss` and `grad_norm`.
+        """
+        steps = self._steps(batch, rule, generator)
+        num_minibatches = steps.num_taken + steps.num_skipped
+        found = {
+            "num_minibatches": float(num_minibatches),
+            "skipped_steps": float(steps.num_skipped),
+        }
+        if not steps.num_taken:
+            return found
+        stats = dict(zip((*stat_names(rule), "grad_norm"), steps.means, strict=True))
+        samples = batch.num_samples * self._passes.num_epochs / num_minibatches
+        return found | stats | {"loss": rule.total(stats, samples_per_step=samples)}
+
+    def _steps(
+        self, batch: TrainingBatch, rule: LossRule, generator: torch.Generator
+    ) -> StepsTaken:
+        minibatches = ShuffledMinibatches(
+            batch,
+            num_epochs=self._passes.num_epochs,
+            minibatch_size=self._passes.minibatch_size,
+            generator=generator,
+            standardise=self._passes.standardise,
+        )
+        with self._network.without_graph():
+            terms = self._network.array_terms()
+            if terms is None:
+                return self._in_torch(minibatches, rule)
+            orders = [*minibatches.orders()]
+            if self._process is not None and self._pays(batch) and self._process.offers():
+                policy, value = self._halves(batch, minibatches, orders, rule, terms)
+                try:
+                    return take_halved_steps(policy, value, self.adam, self._process)
+                except SecondProcessLostError as error:
+                    _LOG.warning("going on without a second process", extra={"why": str(error)})
+            return self._in_numpy(minibatches, orders, rule, terms)
+
+    def _in_torch(self, minibatches: ShuffledMinibatches, rule: LossRule) -> StepsTaken:
+        network, gradient = self._network, self._gradient
+        device = network.flat.device
+        work = network.separate_multiplications * self._passes.minibatch_size
+        with recorder(device) as recording, second_lane(work, device) as lane:
+
+            def differentiate(given: Minibatch[Tensor]) -> Tensor:
+                loss: MinibatchLoss[Tensor] = MinibatchLoss(rule, given, network.distribution)
+                network.differentiate(given.observation, loss, gradient=gradient, lane=lane)
+                return loss.stats()
+
+            return take_steps(minibatches.tensors(), self.adam, differentiate, recorder=recording)
+
+    def _in_numpy(
+        self,
+        minibatches: ShuffledMinibatches,
+        orders: Sequence[Tensor],
+        rule: LossRule,
+        terms: StepTerms[Floats],
+    ) -> StepsTaken:
+        network, gradient = self._network, self._gradient
+
+        def differentiate(given: Minibatch[Floats]) -> Floats:
+            loss: MinibatchLoss[Floats] = MinibatchLoss(rule, given, terms)
+            network.differentiate_arrays(given.observation, loss, gradient=gradient)
+            return loss.stats()
+
+        return take_watched_steps(minibatches.arrays(orders), self.adam, differentiate)
+
+    def _pays(self, batch: TrainingBatch) -> bool:
+        """Whether a second process saves more than sending the samples costs."""
+        work = self._network.separate_multiplications * self._passes.num_epochs
+        return work * batch.num_samples >= MIN_MULTIPLICATIONS
+
+    def _halves(
+        self,
+        batch: TrainingBatch,
+        minibatches: ShuffledMinibatches,
+        orders: Sequence[Tensor],
+        rule: LossRule,
+        terms: StepTerms[Floats],
+    ) -> tuple[PolicyHalf, ValueHalf]:
+        halves = self._network.halves()
+        assert halves is not None, "a network that NumPy steps has two"
+        policy, value = halves
+        return (
+            PolicyHalf(
+                half=policy,
+                adam=self.adam.part(policy.start, policy.end),
+                rule=rule,
+                terms=terms,
+                minibatches=minibatches,
+                orders=orders,
+            ),
+            ValueHalf.of(
+                batch,
+                half=value,
+                adam=self.adam.part(value.start, value.end),
+                rule=rule,
+                minibatch_size=self._passes.minibatch_size,
+                orders=orders,
+            ),
+        )

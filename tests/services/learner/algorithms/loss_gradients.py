@@ -1,0 +1,47 @@
+"""Asking a rule's loss over a minibatch for everything it knows."""
+
+from dataclasses import fields
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from services.learner.algorithms.loss_terms import LossRule, MinibatchLoss, stat_names
+from services.learner.algorithms.minibatch import Minibatch
+from services.learner.arrays import Floats
+from services.learner.distributions import Distribution, Gaussian
+
+
+class LossGradient(NamedTuple):
+    """Derivatives of the loss, and the means of its terms."""
+
+    outputs: Tensor  # [n, D]
+    value: Tensor  # [n]
+    stats: dict[str, float]
+
+
+def loss_gradient(
+    rule: LossRule,
+    outputs: Tensor,
+    value: Tensor,
+    minibatch: Minibatch[Tensor],
+    distribution: Distribution,
+    *,
+    as_arrays: bool = False,
+) -> LossGradient:
+    """Ask for both slopes and the stats, of tensors or of the same numbers as arrays."""
+    if as_arrays:
+        assert isinstance(distribution, Gaussian)
+        arrays: MinibatchLoss[Floats] = MinibatchLoss(
+            rule,
+            Minibatch(**{f.name: getattr(minibatch, f.name).numpy() for f in fields(Minibatch)}),
+            distribution,
+        )
+        slopes = arrays.policy_slope(outputs.numpy()), arrays.value_slope(value.numpy())
+        d_outputs, d_value, stats = map(torch.from_numpy, (*slopes, arrays.stats()))
+    else:
+        loss: MinibatchLoss[Tensor] = MinibatchLoss(rule, minibatch, distribution)
+        d_outputs, d_value = loss.policy_slope(outputs), loss.value_slope(value)
+        stats = loss.stats()
+    named = dict(zip(stat_names(rule), stats.tolist(), strict=True))
+    return LossGradient(d_outputs, d_value, named)

@@ -1,0 +1,182 @@
+"""Updates with a second process against updates without: the same bits, whatever happens."""
+
+import itertools
+import math
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from services.learner import second_process
+from services.learner.algorithms import network_steps, ppo
+from services.learner.algorithms.halved_steps import MIN_MULTIPLICATIONS, take_halved_steps
+from services.learner.algorithms.impact import build_impact
+from services.learner.algorithms.impala import build_impala
+from services.learner.algorithms.off_policy import OffPolicyLearner
+from services.learner.algorithms.ppo import Ppo
+from services.learner.batch import TrainingBatch, build_batch
+from services.learner.second_process import SecondProcess
+from shared.environment_spec import EnvironmentSpec
+from shared.impact_hyperparameters import STANDARD as IMPACT
+from shared.impala_hyperparameters import STANDARD as IMPALA
+from shared.ppo_hyperparameters import STANDARD, PpoHyperparameters
+from tests.services.learner.algorithms.test_ppo import (
+    CASES,
+    CLEAN,
+    FREE,
+    SMALL,
+    assert_same_state,
+    round_of,
+)
+from tests.services.learner.trajectories import CONTINUOUS, DISCRETE, make_trajectory
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks safely")
+GAUSSIAN = [hyperparameters for environment, hyperparameters in CASES if environment is CONTINUOUS]
+WITH_ENTROPY = FREE.model_copy(update={"entropy_coefficient": 0.1})
+
+
+@pytest.fixture
+def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[SecondProcess]:
+    monkeypatch.setattr(network_steps, "MIN_MULTIPLICATIONS", 0)
+    monkeypatch.setattr(second_process, "RESTS", 0)  # however busy this machine is
+    made = SecondProcess()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def halved(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """One entry for every update that was taken in halves."""
+    taken: list[bool] = []
+
+    def counted(*args: object) -> object:
+        result = take_halved_steps(*args)  # type: ignore[arg-type]
+        taken.append(True)
+        return result
+
+    monkeypatch.setattr(network_steps, "take_halved_steps", counted)
+    return taken
+
+
+def pair(
+    environment: EnvironmentSpec, hyperparameters: PpoHyperparameters, process: SecondProcess
+) -> tuple[Ppo, Ppo]:
+    alone = Ppo(environment, hyperparameters, seed=7, max_rounds=8)
+    return alone, Ppo(environment, hyperparameters, seed=7, max_rounds=8, second_process=process)
+
+
+@pytest.mark.parametrize("hyperparameters", [*GAUSSIAN, WITH_ENTROPY])
+def test_the_bits_are_those_of_one_process(
+    hyperparameters: PpoHyperparameters, process: SecondProcess, halved: list[bool]
+) -> None:
+    alone, beside = pair(CONTINUOUS, hyperparameters, process)
+    for k in range(3):
+        trajectories = round_of(alone, CONTINUOUS, k)
+        assert alone.update(trajectories).stats == beside.update(trajectories).stats
+        assert_same_state(alone, beside)
+    assert halved == [True] * 3
+
+
+@pytest.mark.parametrize("build", [build_impact, build_impala])
+def test_so_they_are_of_off_policy_learners(
+    build: Callable[..., OffPolicyLearner], process: SecondProcess, halved: list[bool]
+) -> None:
+    update = {"hidden_sizes": (16, 16), "train_batch_size": 96, "minibatch_size": 20}
+    preset = IMPACT if build is build_impact else IMPALA
+    hyperparameters = preset.model_copy(update=update)
+    alone = build(CONTINUOUS, hyperparameters, seed=7)
+    beside = build(CONTINUOUS, hyperparameters, seed=7, second_process=process)
+    for k in range(2):
+        trajectories = [
+            make_trajectory(CONTINUOUS, alone.network, actor_index=i, seed=k) for i in range(2)
+        ]
+        for learner in (alone, beside):
+            learner.add(trajectories)
+            learner.flush()
+        while alone.ready:
+            assert alone.update().stats == beside.update().stats
+        (arrays, scalars), (their_arrays, their_scalars) = alone.state(), beside.state()
+        assert scalars == their_scalars
+        for name, array in arrays.items():
+            assert array.tobytes() == their_arrays[name].tobytes(), name
+    assert halved
+
+
+def with_a_target_that_is_no_number(*args: Any, **kwargs: Any) -> TrainingBatch:
+    batch = build_batch(*args, **kwargs)
+    batch.value_target[3] = math.nan
+    return batch
+
+
+@pytest.mark.parametrize("which", ["policy", "value"])
+def test_a_step_that_one_half_cannot_take_is_left_out_by_both(
+    which: str, process: SecondProcess, halved: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    update = {"minibatch_size": 1, "num_epochs": 1, "learning_rate": 1e-6}
+    alone, beside = pair(CONTINUOUS, SMALL.model_copy(update=update), process)
+    trajectories = round_of(alone, CONTINUOUS, 0)
+    if which == "policy":
+        trajectories[0].action[3, 0] = 1e30  # squares to infinity in the normal density
+    else:
+        monkeypatch.setattr(ppo, "build_batch", with_a_target_that_is_no_number)
+    stats = alone.update(trajectories).stats
+    assert stats["skipped_steps"] == 1
+    assert beside.update(trajectories).stats == stats
+    assert_same_state(alone, beside)
+    assert halved
+
+
+def test_no_finite_step_is_the_same_error(process: SecondProcess, halved: list[bool]) -> None:
+    alone, beside = pair(CONTINUOUS, CLEAN, process)
+    trajectories = round_of(alone, CONTINUOUS, 0)
+    for trajectory in trajectories:
+        trajectory.action[:] = 1e30
+    for one in (alone, beside):
+        with pytest.raises(FloatingPointError, match="all 24 steps"):
+            one.update(trajectories)
+    assert_same_state(alone, beside)
+    assert halved
+
+
+def test_an_update_that_loses_the_process_is_done_without_it(
+    process: SecondProcess, monkeypatch: pytest.MonkeyPatch, halved: list[bool]
+) -> None:
+    alone, beside = pair(CONTINUOUS, SMALL, process)
+    for k in range(3):
+        if k == 1:
+            kill_at_turn(process, 5, monkeypatch)
+        trajectories = round_of(alone, CONTINUOUS, k)
+        assert alone.update(trajectories).stats == beside.update(trajectories).stats
+        assert_same_state(alone, beside)
+        assert process.usable is (k == 0)
+    assert halved == [True]
+
+
+def kill_at_turn(process: SecondProcess, turn: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kill it from within our half of the next update."""
+    swap, turns = process._side.swap, itertools.count()
+
+    def swap_and_kill(number: float) -> float:
+        if next(turns) == turn:
+            assert process._process.pid is not None
+            os.kill(process._process.pid, signal.SIGKILL)
+        return swap(number)
+
+    monkeypatch.setattr(process._side, "swap", swap_and_kill)
+
+
+def test_what_has_no_halves_or_is_too_small_goes_its_old_way(
+    process: SecondProcess, monkeypatch: pytest.MonkeyPatch, halved: list[bool]
+) -> None:
+    for environment, hyperparameters in ((DISCRETE, SMALL), (DISCRETE, CLEAN)):
+        alone, beside = pair(environment, hyperparameters, process)
+        trajectories = round_of(alone, environment, 0)
+        assert alone.update(trajectories).stats == beside.update(trajectories).stats
+    monkeypatch.setattr(network_steps, "MIN_MULTIPLICATIONS", MIN_MULTIPLICATIONS)
+    alone, beside = pair(CONTINUOUS, STANDARD, process)
+    trajectories = round_of(alone, CONTINUOUS, 0)
+    assert alone.update(trajectories).stats == beside.update(trajectories).stats
+    assert not halved

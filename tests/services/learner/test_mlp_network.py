@@ -1,0 +1,170 @@
+"""Small networks go through NumPy, large ones through torch: both give one gradient."""
+
+import copy
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from services.learner import gemm
+from services.learner.actor_critic import ActorCritic
+from services.learner.algorithms.ppo import Ppo
+from services.learner.networks import build_network
+from shared.environment_spec import EnvironmentSpec
+from shared.ppo_hyperparameters import PpoHyperparameters
+from tests.services.learner.trajectories import CONTINUOUS, DISCRETE, make_trajectory
+
+SMALL = PpoHyperparameters(hidden_sizes=(24, 16))
+CASES = [
+    (CONTINUOUS, SMALL),
+    (CONTINUOUS, SMALL.model_copy(update={"log_std": "free"})),
+    (CONTINUOUS, SMALL.model_copy(update={"hidden_sizes": (8,)})),
+    (CONTINUOUS, SMALL.model_copy(update={"hidden_sizes": ()})),
+    (DISCRETE, SMALL),
+]
+FEW = 37
+MANY = gemm.MIN_MULTIPLICATIONS // (16 * 24) + 1
+"""Samples from which on a product of SMALL is worth the other library."""
+
+
+def network_and_data(
+    environment: EnvironmentSpec, hyperparameters: PpoHyperparameters, num_samples: int
+) -> tuple[ActorCritic, Tensor, Tensor, Tensor]:
+    """Return a network away from its start, observations, and the slopes of some objective."""
+    network = build_network(environment, hyperparameters, seed=1)
+    generator = torch.Generator().manual_seed(num_samples)
+    network.flat.add_(torch.randn(network.flat.shape, generator=generator), alpha=0.3)
+    size = math.prod(environment.observation.shape)
+    observation = torch.randn(num_samples, size, generator=generator)
+    d_outputs = torch.randn(network.run(observation).outputs.shape, generator=generator)
+    return network, observation, d_outputs, torch.randn(num_samples, generator=generator)
+
+
+def plain(network: ActorCritic, named: dict[str, Tensor], part: str, x: Tensor) -> Tensor:
+    """Return the outputs of `policy` or `value` at `x`, by plain torch."""
+    count = len(network.policy)
+    for i in range(count):
+        x = torch.nn.functional.linear(x, named[f"{part}.{i}.weight"], named[f"{part}.{i}.bias"])
+        x = torch.tanh(x) if i < count - 1 else x
+    return x
+
+
+def gradient_of(
+    network: ActorCritic, observation: Tensor, d_outputs: Tensor, d_value: Tensor
+) -> dict[str, Tensor]:
+    gradient = network.new_gradient()
+    gradient.flat.fill_(7.0)  # must be overwritten
+    forward = network.run(observation)
+    network.backward(forward, d_outputs=d_outputs, d_value=d_value, gradient=gradient)
+    return network.views_of(gradient.flat)
+
+
+@pytest.mark.parametrize("num_samples", [1, FEW, MANY])
+@pytest.mark.parametrize(("environment", "hyperparameters"), CASES)
+def test_answers_and_gradients_agree_with_autograd(
+    environment: EnvironmentSpec, hyperparameters: PpoHyperparameters, num_samples: int
+) -> None:
+    network, observation, d_outputs, d_value = network_and_data(
+        environment, hyperparameters, num_samples
+    )
+    leaves = {
+        name: parameter.detach().double().requires_grad_()
+        for name, parameter in network.named_parameters()
+    }
+    outputs = plain(network, leaves, "policy", observation.double())
+    if "log_std" in leaves:
+        outputs = torch.cat((outputs, leaves["log_std"].expand(num_samples, -1)), dim=1)
+    value = plain(network, leaves, "value", observation.double()).squeeze(1)
+
+    forward = network.run(observation)
+    torch.testing.assert_close(forward.outputs.double(), outputs.detach(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(forward.value.double(), value.detach(), rtol=1e-4, atol=1e-5)
+
+    objective = (outputs * d_outputs).sum() + (value * d_value).sum()
+    expected = torch.autograd.grad(objective, [*leaves.values()])
+    found = gradient_of(network, observation, d_outputs, d_value)
+    for name, wanted in zip(leaves, expected, strict=True):
+        scale = float(wanted.abs().max())
+        torch.testing.assert_close(
+            found[name].double(), wanted, rtol=1e-3, atol=1e-5 * scale, msg=name
+        )
+
+
+def test_a_pass_sees_parameters_changed_in_place_and_none_of_a_copys() -> None:
+    network, observation, d_outputs, d_value = network_and_data(CONTINUOUS, SMALL, FEW)
+    before = network.run(observation).outputs.clone()
+    other = copy.deepcopy(network)
+    other.flat.mul_(0.5)
+    assert torch.equal(network.run(observation).outputs, before)
+    assert not torch.equal(other.run(observation).outputs, before)
+    network.flat.mul_(0.5)
+    assert torch.equal(network.run(observation).outputs, other.run(observation).outputs)
+    ours, theirs = (gradient_of(each, observation, d_outputs, d_value) for each in (network, other))
+    for name, view in ours.items():
+        assert torch.equal(view, theirs[name])
+
+
+def test_a_copied_learner_learns_as_the_original_does() -> None:
+    original = Ppo(CONTINUOUS, SMALL, seed=0)
+    trajectories = [make_trajectory(CONTINUOUS, original.network, actor_index=i) for i in range(2)]
+    original.update(trajectories)
+    other = copy.deepcopy(original)
+    before = other.network.flat.clone()
+    for ppo in (original, other):
+        ppo.update(trajectories)
+    assert torch.equal(other.network.flat, original.network.flat)
+    assert not torch.equal(other.network.flat, before)
+    ours, theirs = (ppo.policy_payload()[0] for ppo in (original, other))
+    for name, array in ours.items():
+        np.testing.assert_array_equal(theirs[name], array)
+
+
+def test_gaussian_networks_on_the_cpu_take_arrays_and_no_others() -> None:
+    network = build_network(CONTINUOUS, SMALL, seed=0)
+    assert network.array_terms() is not None
+    linear = SMALL.model_copy(update={"hidden_sizes": ()})
+    for environment, hyperparameters in ((CONTINUOUS, linear), (DISCRETE, SMALL)):
+        assert build_network(environment, hyperparameters, seed=0).array_terms() is None
+    network.flatten(torch.float64)
+    assert network.array_terms() is None
+
+
+def test_observations_of_another_precision_are_refused() -> None:
+    network, observation, _, _ = network_and_data(CONTINUOUS, SMALL, FEW)
+    with pytest.raises(TypeError, match="float64, the network is float32"):
+        network.run(observation.double())
+
+
+def test_one_forward_pass_may_be_walked_back_twice() -> None:
+    network, observation, d_outputs, d_value = network_and_data(CONTINUOUS, SMALL, FEW)
+    forward, first, second = (
+        network.run(observation),
+        network.new_gradient(),
+        network.new_gradient(),
+    )
+    for gradient in (first, second):
+        network.backward(forward, d_outputs=d_outputs, d_value=d_value, gradient=gradient)
+    assert torch.equal(first.flat, second.flat)
+
+
+@pytest.mark.parametrize("broken", [float("nan"), float("inf"), 1e38])
+def test_numbers_out_of_range_come_through_without_a_warning(broken: float) -> None:
+    network, observation, d_outputs, d_value = network_and_data(CONTINUOUS, SMALL, FEW)
+    network.views_of(network.flat)["value.2.weight"].fill_(broken)
+    with warnings.catch_warnings(), network.without_graph():
+        warnings.simplefilter("error")
+        assert not torch.isfinite(network.run(observation).value).all()
+        found = gradient_of(network, observation, d_outputs, d_value * 1e38)
+    assert not torch.isfinite(found["value.0.weight"]).all()
+    assert torch.isfinite(found["policy.0.weight"]).all()
+
+
+def test_a_pass_of_another_kind_of_network_is_refused() -> None:
+    network, observation, d_outputs, d_value = network_and_data(CONTINUOUS, SMALL, FEW)
+    other = build_network(CONTINUOUS, SMALL.model_copy(update={"hidden_sizes": ()}), seed=0)
+    forward = network.run(observation)
+    with pytest.raises(TypeError, match="another kind"):
+        other.backward(forward, d_outputs=d_outputs, d_value=d_value, gradient=other.new_gradient())
