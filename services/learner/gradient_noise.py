@@ -9,12 +9,12 @@ round's trajectories, the big one all of them together, so
 |G_b|^2 being its mean over the trajectories. KungFu (Mai et al., OSDI 2020) averages both over time
 before it divides, which is the scaling policy's business.
 
-A dense layer's gradient is a sum of outer products delta_i h_i^T: those of a trajectory are one
-matrix product, and no sample's gradient is formed by itself.
+A dense layer's gradient is a sum of outer products delta_i h_i^T, so no sample's gradient is formed
+by itself.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -37,30 +37,38 @@ def squared_norms(
         free_scores: Its derivative by parameters that no layer holds. # [N, K]
         num_trajectories: M, of equal length.
     """
+
+    def split(samples: Tensor) -> Tensor:
+        return samples.reshape(num_trajectories, -1, samples.shape[1])  # [M, n, ...]
+
     each = deltas[0].new_zeros(num_trajectories)
     whole = deltas[0].new_zeros(())
-    for share in _shares(inputs, deltas, free_scores, num_trajectories):
-        each += share.flatten(1).square().sum(1)
-        whole += share.sum(0).square().sum()
+    for h, delta in zip(inputs, deltas, strict=True):
+        each += _outer_sums(split(delta), split(h))
+        whole += torch.mm(delta.t(), h).square_().sum()
+    # Biases, and what no layer holds, take the deltas' sums themselves.
+    for summands in (*deltas, *(() if free_scores is None else (free_scores,))):
+        shares = split(summands).sum(1)
+        each += shares.square().sum(1)
+        whole += shares.sum(0).square().sum()
     return each, whole
 
 
-def _shares(
-    inputs: Sequence[Tensor],
-    deltas: Sequence[Tensor],
-    free_scores: Tensor | None,
-    num_trajectories: int,
-) -> Iterator[Tensor]:
-    """Yield each trajectory's share of the gradient, a parameter at a time # [M, ...].
+def _outer_sums(rows: Tensor, columns: Tensor) -> Tensor:
+    """Return the squared lengths of sums of outer products, |sum_i r_i c_i^T|^2 # [M].
 
-    One at a time: of all of a large network's they would be M times its size.
+    Args:
+        rows: r. # [M, n, out]
+        columns: c. # [M, n, in]
     """
-    for h, delta in zip(inputs, deltas, strict=True):
-        rows, columns = (x.reshape(num_trajectories, -1, x.shape[1]) for x in (delta, h))
-        yield torch.bmm(rows.transpose(1, 2), columns)
-        yield rows.sum(1)
-    if free_scores is not None:
-        yield free_scores.reshape(num_trajectories, -1, free_scores.shape[1]).sum(1)
+    _, count, out = rows.shape
+    width = columns.shape[2]
+    if count * (out + width) < out * width:
+        # The same is sum_ij (r_i . r_j) (c_i . c_j): far fewer numbers where a layer is wide.
+        products = torch.bmm(rows, rows.transpose(1, 2))
+        products *= torch.bmm(columns, columns.transpose(1, 2))
+        return products.sum((1, 2))
+    return torch.bmm(rows.transpose(1, 2), columns).flatten(1).square().sum(1)
 
 
 def gradient_noise(each: Tensor, whole: Tensor, *, num_samples: int) -> GradientNoise | None:
