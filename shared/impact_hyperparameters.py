@@ -68,8 +68,8 @@ class ImpactHyperparameters(Message):
     buffer_batches: Annotated[int, Field(strict=True, ge=1, le=1024)] = 4
     """N, learner batches the circular buffer keeps. Paper: RLlib. Standard: RLlib."""
     buffer_uses: PositiveInt = 2
-    """K, most times a batch is used. Paper: RLlib. Standard: once, as replays cost more return on
-    Hopper-v4 than they brought (decision 013)."""
+    """K, most times a batch is used. Paper: RLlib. Standard: once, as a second use
+    brought no return on Hopper-v4 and is late (decision 013)."""
     target_update_frequency: PositiveFloat = 1.0
     """The target policy becomes the present one every N * K * this learner batches, at least one.
     Paper: Table 1. Standard: every batch, within the 1/8 to 4 that IMPACT found to work."""
