@@ -6,6 +6,7 @@ our own code, never by a request.
 """
 
 import contextlib
+import errno
 import os
 import shutil
 import tempfile
@@ -18,6 +19,9 @@ LEDGER_FILE = "ledger.jsonl"
 COST_FILE = "cost.json"
 ENVIRONMENT_FILE = "environment.json"
 CHECKPOINTS = "checkpoints"
+
+_REMOVALS = 20
+"""How often to remove a folder into which a learner may still be writing a run's last files."""
 
 
 class ArtifactError(RuntimeError):
@@ -179,12 +183,16 @@ class LocalArtifacts:
         return path
 
     def _remove(self, path: Path) -> None:
-        try:
-            shutil.rmtree(path)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise self._unwritable(path, error) from error
+        for attempt in range(_REMOVALS):
+            try:
+                shutil.rmtree(path)
+            except FileNotFoundError:
+                # The folder, or a file in it that was put in place meanwhile.
+                if not path.exists():
+                    return
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY or attempt + 1 == _REMOVALS:
+                    raise self._unwritable(path, error) from error
 
     @staticmethod
     def _unwritable(path: Path, error: OSError) -> ArtifactError:

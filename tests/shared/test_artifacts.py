@@ -1,5 +1,6 @@
 """Artifacts by what they promise, in a folder and in a bucket."""
 
+import os
 import uuid
 from pathlib import Path
 
@@ -164,3 +165,22 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="choose another runs folder") as caught:
         LocalArtifacts(blocked / "runs").require_writable()
     assert str(blocked / "runs") in str(caught.value)
+
+
+def test_a_file_that_comes_while_its_job_is_deleted_goes_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A learner writes the bill after it has reported the end."""
+    store = LocalArtifacts(tmp_path)
+    store.write("job", "job.json", b"{}")
+    remove, late = os.rmdir, iter(["cost.json", "plots/run.png"])
+
+    def rmdir(path: str, *, dir_fd: int | None = None) -> None:
+        for name in late:
+            store.write("job", name, b"late")
+            break
+        remove(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "rmdir", rmdir)
+    store.delete_job("job")
+    assert not (tmp_path / "job").exists()
