@@ -183,16 +183,20 @@ class LocalArtifacts:
         return path
 
     def _remove(self, path: Path) -> None:
-        for attempt in range(_REMOVALS):
+        for _ in range(_REMOVALS):
             try:
                 shutil.rmtree(path)
             except FileNotFoundError:
-                # The folder, or a file in it that was put in place meanwhile.
-                if not path.exists():
-                    return
+                pass  # there was no such folder, or a file in it went while it was being listed
             except OSError as error:
-                if error.errno != errno.ENOTEMPTY or attempt + 1 == _REMOVALS:
+                if error.errno != errno.ENOTEMPTY:
                     raise self._unwritable(path, error) from error
+            if not path.exists():
+                return
+        raise ArtifactError(
+            f"cannot remove {path}: new files keep coming; delete the job again when its learner "
+            "has left it"
+        )
 
     @staticmethod
     def _unwritable(path: Path, error: OSError) -> ArtifactError:

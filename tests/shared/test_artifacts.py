@@ -167,20 +167,37 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert str(blocked / "runs") in str(caught.value)
 
 
-def test_a_file_that_comes_while_its_job_is_deleted_goes_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("late", [1, 3])
+def test_files_that_come_while_their_job_is_deleted_go_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: int
 ) -> None:
     """A learner writes the bill after it has reported the end."""
     store = LocalArtifacts(tmp_path)
     store.write("job", "job.json", b"{}")
-    remove, late = os.rmdir, iter(["cost.json", "plots/run.png"])
+    write_before_each_rmdir(store, monkeypatch, times=late)
+    store.delete_job("job")
+    assert not (tmp_path / "job").exists()
+
+
+def test_a_folder_that_fills_for_ever_is_an_error_that_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalArtifacts(tmp_path)
+    store.write("job", "job.json", b"{}")
+    write_before_each_rmdir(store, monkeypatch, times=1000)
+    with pytest.raises(ArtifactError, match="new files keep coming; delete the job again"):
+        store.delete_job("job")
+
+
+def write_before_each_rmdir(
+    store: LocalArtifacts, monkeypatch: pytest.MonkeyPatch, *, times: int
+) -> None:
+    """Have a file arrive between a folder's listing and its removal, so many times."""
+    remove, late = os.rmdir, iter(range(times))
 
     def rmdir(path: str, *, dir_fd: int | None = None) -> None:
-        for name in late:
-            store.write("job", name, b"late")
-            break
+        if next(late, None) is not None:
+            store.write("job", "cost.json", b"late")
         remove(path, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "rmdir", rmdir)
-    store.delete_job("job")
-    assert not (tmp_path / "job").exists()
