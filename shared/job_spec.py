@@ -103,7 +103,8 @@ class DetectorRule(Message):
     num_trajectories: PositiveInt | None = None
     """Trajectories of the round those steps are taken from, spread evenly; unset means all."""
     probes: Annotated[int, Field(strict=True, ge=1, le=4)] = 1
-    """Starting vectors, each with a fixed seed; the widest spectrum found counts."""
+    """Starting vectors, random with a fixed seed each, but for a part along the gradient; the
+    widest spectrum found counts."""
     max_matvecs: Annotated[int, Field(strict=True, ge=2, le=1000)] = 40
     """Most Hessian-vector products per probe."""
     tolerance: PositiveFloat = 0.01

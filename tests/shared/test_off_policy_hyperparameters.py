@@ -61,13 +61,30 @@ def test_the_standard_presets_are_ppos_where_they_share_a_field(algorithm: str) 
     theirs = resolve(algorithm, "standard", {}).model_dump()
     own = {"trace_lambda": ppo["gae_lambda"]}
     shared_fields = (theirs.keys() & ppo.keys()) - {"kl_target"}
-    if algorithm == "impala":  # has no clip to hold many small steps
-        shared_fields -= {"minibatch_size"}
-        assert theirs["minibatch_size"] == 2 * ppo["minibatch_size"]
+    if algorithm == "impala":  # has no clip to hold large steps
+        own_steps = {"learning_rate": 2e-4, "learning_rate_decay": "none", "kl_target": 0.004}
+        assert {name: theirs[name] for name in own_steps} == own_steps
+        shared_fields -= own_steps.keys()
     assert {name: theirs[name] for name in shared_fields} == {
         name: ppo[name] for name in shared_fields
     }
     assert theirs["trace_lambda"] == own["trace_lambda"]
+
+
+@pytest.mark.parametrize("algorithm", ["impact", "impala"])
+def test_for_images_steps_are_as_large_as_ppos_and_shrink_as_its_do(algorithm: str) -> None:
+    ppo = resolve("ppo", "standard", {}, images=True).model_dump()
+    theirs = resolve(algorithm, "standard", {}, images=True).model_dump()
+    for name in ("learning_rate", "learning_rate_decay", "entropy_coefficient", "minibatch_size"):
+        assert theirs[name] == ppo[name]
+    if algorithm == "impala":
+        assert theirs["kl_target"] == 0
+
+
+def test_impalas_steps_are_steered_or_shrink_not_both() -> None:
+    with pytest.raises(ValueError, match="kl_target would undo learning_rate_decay"):
+        resolve("impala", "standard", {"learning_rate_decay": "linear"})
+    assert resolve("impala", "standard", {"learning_rate_decay": "linear", "kl_target": 0.0})
 
 
 @pytest.mark.parametrize(

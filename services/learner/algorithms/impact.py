@@ -98,6 +98,11 @@ class ImpactObjective:
         return {"kl_coefficient": used, "target_updates": float(due)}
 
     @property
+    def step_scale(self) -> float:
+        """Always 1: the loss itself bounds the steps."""
+        return 1.0
+
+    @property
     def flats(self) -> dict[str, Tensor]:
         """The target network's parameters: # [P]."""
         return {"target": self._target.flat}

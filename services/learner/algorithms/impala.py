@@ -5,6 +5,7 @@ architectures", ICML 2018. Every batch is used once, in the order it came. A bat
 minibatches, a step each; V-trace is computed once, before the first.
 """
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -15,6 +16,7 @@ from services.learner.actor_critic import ActorCritic
 from services.learner.algorithms.fragments import Fragments
 from services.learner.algorithms.impala_loss import ImpalaRule
 from services.learner.algorithms.loss_terms import LossRule
+from services.learner.algorithms.minibatch import num_minibatches
 from services.learner.algorithms.off_policy import OffPolicyLearner
 from services.learner.algorithms.off_policy_batch import build_off_policy_batch
 from services.learner.algorithms.policy_update import StateScalars
@@ -26,13 +28,19 @@ from services.learner.second_process import SecondProcess
 from shared.environment_spec import EnvironmentSpec
 from shared.impala_hyperparameters import ImpalaHyperparameters
 
+STEP_SCALE_MAX = 32.0
+"""Most that steps are scaled up, and down: where nothing moves the policy, or everything, there
+would be no end."""
+_STEP_FACTOR = 1.5
+
 
 class ImpalaObjective:
-    """IMPALA's loss; it has no state."""
+    """IMPALA's loss, and the scale of its steps where that is adapted."""
 
     def __init__(self, network: ActorCritic, hyperparameters: ImpalaHyperparameters) -> None:
         self._network = network
         self._hyperparameters = hyperparameters
+        self._step_scale = 1.0
 
     def batch(self, fragments: Fragments, normalisation: Normalisation) -> TrainingBatch:
         """Return the samples of some fragments, V-trace being the present policy's."""
@@ -49,9 +57,26 @@ class ImpalaObjective:
         """The loss."""
         return ImpalaRule(hyperparameters=self._hyperparameters)
 
-    def after_batch(self, stats: Mapping[str, float]) -> dict[str, float]:  # noqa: ARG002 - seam
-        """Do nothing; there is no stat to add."""
-        return {}
+    def after_batch(self, stats: Mapping[str, float]) -> dict[str, float]:
+        """Adapt the scale of the steps, where it is; returns it as used, `step_scale`, there."""
+        target, used = self._hyperparameters.kl_target, self._step_scale
+        if not target:
+            return {}
+        # Steps that were left out are of minibatches whose divergence nobody knows.
+        kl = math.inf if stats["skipped_steps"] else stats["kl"]
+        adapted = adapted_step_scale(used, kl, target=target)
+        # The mean is over the minibatches, each before its own step: few of them say too little.
+        full = num_minibatches(
+            self._hyperparameters.train_batch_size, self._hyperparameters.minibatch_size
+        )
+        if adapted < used or stats["num_minibatches"] >= max(2, full):
+            self._step_scale = adapted
+        return {"step_scale": used}
+
+    @property
+    def step_scale(self) -> float:
+        """What the step size is multiplied with; 1 where it is not adapted."""
+        return self._step_scale
 
     @property
     def flats(self) -> dict[str, Tensor]:
@@ -59,11 +84,33 @@ class ImpalaObjective:
         return {}
 
     def scalars(self) -> StateScalars:
-        """Return no state."""
-        return {}
+        """Return the scale of the steps, where that is adapted."""
+        return {"step_scale": self._step_scale} if self._hyperparameters.kl_target else {}
 
     def load_scalars(self, scalars: StateScalars) -> None:
-        """Do nothing."""
+        """Continue from what `scalars` returned, among others."""
+        if self._hyperparameters.kl_target:
+            self._step_scale = float(scalars["step_scale"])
+
+
+def adapted_step_scale(scale: float, kl: float, *, target: float) -> float:
+    """Return the scale of the next update's steps, given how far this one's moved the policy.
+
+    A factor of 1.5 down beyond twice the target, and up below half of it, as Rudin et al. adapt
+    PPO's: "Learning to walk in minutes using massively parallel deep reinforcement learning",
+    CoRL 2021.
+
+    Args:
+        scale: Of this update's steps.
+        kl: Mean KL divergence from the policy before it, along the update; what is not finite
+            counts as too far.
+        target: What that should be.
+    """
+    if not kl <= 2 * target:
+        return max(scale / _STEP_FACTOR, 1 / STEP_SCALE_MAX)
+    if kl < target / 2:
+        return min(scale * _STEP_FACTOR, STEP_SCALE_MAX)
+    return scale
 
 
 def build_impala(

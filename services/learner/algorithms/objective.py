@@ -29,6 +29,11 @@ class Objective(Protocol):
         ...
 
     @property
+    def step_scale(self) -> float:
+        """What the step size is multiplied with, now."""
+        ...
+
+    @property
     def flats(self) -> dict[str, Tensor]:
         """Further parameters to save, in the layout of the network's: # [P] each."""
         ...

@@ -253,10 +253,10 @@ class OffPolicyLearner:
         return stats | {"learning_rate": learning_rate}
 
     def _learning_rate(self) -> float:
-        initial = self._hyperparameters.learning_rate
+        scaled = self._hyperparameters.learning_rate * self._objective.step_scale
         if self._hyperparameters.learning_rate_decay == "none":
-            return initial
-        return decayed_learning_rate(initial, self._newest_round, num_rounds=self._max_rounds)
+            return scaled
+        return decayed_learning_rate(scaled, self._newest_round, num_rounds=self._max_rounds)
 
     def _draw_stats(self, draw: Draw) -> dict[str, float]:
         lag = self._policy_version - draw.fragments.policy_version

@@ -1,9 +1,16 @@
 """IMPALA as a whole: every batch once, in order, by the policy gradient."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from services.learner.algorithms.impala import build_impala
+from services.learner.algorithms.impala import (
+    STEP_SCALE_MAX,
+    adapted_step_scale,
+    build_impala,
+)
+from services.learner.algorithms.off_policy import OffPolicyLearner
 from shared.impala_hyperparameters import STANDARD, ImpalaHyperparameters
 from tests.services.learner.algorithms.off_policy_rounds import IMPALA, learner, round_of
 from tests.services.learner.trajectories import CONTINUOUS, DISCRETE
@@ -59,3 +66,87 @@ def test_it_learns_which_action_pays_from_stale_trajectories(
         made.update()
         made.advance(k)
     assert np.mean([t.action.mean() for t in stale]) > 1.6  # 1 at random
+
+
+@pytest.mark.parametrize(
+    ("kl", "expected"),
+    [
+        (0.0201, 2 / 1.5),
+        (0.02, 2.0),
+        (0.01, 2.0),
+        (0.005, 2.0),
+        (0.0049, 3.0),
+        (0.0, 3.0),
+        (float("inf"), 2 / 1.5),
+        (float("nan"), 2 / 1.5),
+    ],
+)
+def test_steps_shrink_beyond_twice_the_kl_target_and_grow_below_half(
+    kl: float, expected: float
+) -> None:
+    assert adapted_step_scale(2.0, kl, target=0.01) == pytest.approx(expected)
+
+
+def test_steps_are_scaled_within_bounds() -> None:
+    scale = 1.0
+    for _ in range(50):
+        scale = adapted_step_scale(scale, 0.0, target=0.01)
+    assert scale == STEP_SCALE_MAX
+    for _ in range(50):
+        scale = adapted_step_scale(scale, 1.0, target=0.01)
+    assert scale == 1 / STEP_SCALE_MAX
+
+
+def step_sizes(made: OffPolicyLearner, rounds: range) -> list[float]:
+    found = []
+    for k in rounds:
+        made.add(round_of(made, CONTINUOUS, k, num_actors=2))
+        found.append(made.update().stats["learning_rate"])
+        made.advance(k + 1)
+    return found
+
+
+STEERED = IMPALA.model_copy(update={"train_batch_size": 96, "minibatch_size": 24})
+
+
+def test_the_step_size_follows_the_kl_divergence_and_is_resumed() -> None:
+    far = STEERED.model_copy(update={"kl_target": 1e-9})
+    made = learner(CONTINUOUS, far)
+    first = far.learning_rate
+    assert step_sizes(made, range(3)) == pytest.approx([first, first / 1.5, first / 1.5**2])
+    resumed = learner(CONTINUOUS, far)
+    resumed.load_state(*made.state())
+    assert step_sizes(resumed, range(3, 4)) == pytest.approx([first / 1.5**3])
+    near = STEERED.model_copy(update={"kl_target": 1e3})
+    assert step_sizes(learner(CONTINUOUS, near), range(2)) == pytest.approx([first, first * 1.5])
+
+
+@pytest.mark.parametrize("few", [{"minibatch_size": 96}, {"train_batch_size": 960}])
+def test_few_gradient_steps_say_too_little_to_grow(few: dict[str, int]) -> None:
+    near = STEERED.model_copy(update={"kl_target": 1e3} | few)
+    made = learner(CONTINUOUS, near)
+    rates = []
+    for k in range(3):
+        made.add(round_of(made, CONTINUOUS, k, num_actors=2))
+        made.flush()
+        rates.append(made.update().stats["learning_rate"])
+        made.advance(k + 1)
+    assert rates == [near.learning_rate] * 3
+
+
+def test_steps_that_were_left_out_shrink_the_next_ones() -> None:
+    near = STEERED.model_copy(update={"kl_target": 1e3})
+    made = learner(CONTINUOUS, near)
+    (good, broken), *_ = [round_of(made, CONTINUOUS, 0, num_actors=2)]
+    made.add([good, replace(broken, reward=np.full_like(broken.reward, np.nan))])
+    stats = made.update().stats
+    assert stats["skipped_steps"] > 0
+    assert stats["step_scale"] == 1.0
+    made.add(round_of(made, CONTINUOUS, 1, num_actors=2))
+    assert made.update().stats["step_scale"] == pytest.approx(1 / 1.5)
+
+
+def test_without_a_target_the_step_size_stays_and_nothing_of_it_is_saved() -> None:
+    made = learner(CONTINUOUS, IMPALA)
+    assert step_sizes(made, range(3)) == [IMPALA.learning_rate] * 3
+    assert "step_scale" not in made.state()[1]
