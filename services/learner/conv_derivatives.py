@@ -189,6 +189,29 @@ def deltas(
     return tuple(reversed(found))
 
 
+def write_gradients(
+    ops: Sequence[Operation],
+    layers: Sequence[Layer[Tensor]],
+    activations: Activations,
+    at_point: Sequence[Tensor],
+    *,
+    gradients: Sequence[Layer[Tensor]],
+) -> None:
+    """Write the parameters' gradients of an objective into `gradients`.
+
+    Args:
+        ops: What the layers do.
+        layers: The network; only its shapes count.
+        activations: Of the samples the objective is over.
+        at_point: The layers' `deltas`.
+        gradients: Written to; shapes as `layers`.
+    """
+    for index, delta in enumerate(at_point):
+        x, into = activations.laid_out[index], gradients[index]
+        into.weight.copy_(ops[index].weight_adjoint(delta, x, layers[index].weight))
+        torch.sum(delta, _all_but_channels(delta), out=into.bias)
+
+
 def r_forward(
     ops: Sequence[Operation],
     layers: Sequence[Layer[Tensor]],
@@ -238,13 +261,17 @@ def r_backward(
         op, x, delta = ops[index], activations.laid_out[index], at_point[index]
         weight, move = layers[index].weight, direction[index].weight
         gradients[index].weight.copy_(op.weight_adjoint(r_delta, x, weight))
-        torch.sum(r_delta, (0, *range(2, r_delta.ndim)), out=gradients[index].bias)
+        torch.sum(r_delta, _all_but_channels(r_delta), out=gradients[index].bias)
         if index:
             r_x = r_activations.laid_out[index - 1]
             gradients[index].weight.add_(op.weight_adjoint(delta, r_x, weight))
             upstream = op.input_adjoint(r_delta, x, weight)
             upstream += op.input_adjoint(delta, x, move)
             r_delta = _through_rectifier(upstream, activations.inputs[index])
+
+
+def _all_but_channels(delta: Tensor) -> tuple[int, ...]:
+    return (0, *range(2, delta.ndim))
 
 
 def _through_rectifier(upstream: Tensor, h: Tensor) -> Tensor:

@@ -56,6 +56,22 @@ class ConvSurrogate:
                 self._ops, self._layers, self._activations, self._outputs.delta
             )
 
+    def gradient(self) -> Tensor:
+        """Return the gradient of L # [size]."""
+        with torch.no_grad():
+            gradient = self._layers[0].weight.new_empty(self.size)
+            layers, free = split_layers(gradient, self._layers)
+            conv.write_gradients(
+                self._ops, self._layers, self._activations, self._deltas, gradients=layers
+            )
+            free_delta = self._outputs.free_delta
+            if free_delta is not None:
+                torch.sum(free_delta, 0, out=free)
+        return gradient
+
+    def shares(self, num_trajectories: int) -> None:  # noqa: ARG002 - seam
+        """Return nothing: filters' gradients are no sums of a few outer products."""
+
     def hessian_product(self, direction: Tensor) -> Tensor:
         """Return the Hessian of L times `direction` # [size], as a new tensor # [size]."""
         with torch.no_grad():

@@ -19,23 +19,18 @@ from services.learner.actor_critic import ActorCritic
 from services.learner.algorithms.minibatch import Minibatch
 from services.learner.algorithms.policy_terms import clipped_slope
 from services.learner.batch import TrainingBatch
-from services.learner.gradient_noise import gradient_noise
-from services.learner.halved_surrogate import (
-    AcrossProcesses,
-    Samples,
-    SecondHalf,
-    half_multiplications,
-    halved_surrogate,
-    second_process_pays,
-)
+from services.learner.gradient_noise import Shares
+from services.learner.halved_surrogate import Samples, half_multiplications, halved_surrogate
 from services.learner.lanczos import LanczosResult, MatVec, extreme_eigenvalues
 from services.learner.mlp_network import MlpActorCritic
 from services.learner.recording import Recorder, Work, recorder
-from services.learner.sample_choice import evenly_spread, spread_samples
-from services.learner.second_lane import Lane, both, second_lane
+from services.learner.sample_choice import spread_samples
+from services.learner.second_half import AcrossProcesses, SecondHalf, second_process_pays
+from services.learner.second_lane import Lane, second_lane
 from services.learner.second_process import SecondProcess, SecondProcessLostError, Side
-from services.learner.surrogate import PolicySurrogate, policy_surrogate
+from services.learner.surrogate import policy_point
 from services.learner.total_loss import NegativeTotalLoss
+from services.learner.trajectory_noise import curvature_tells_noise, noise_choice, noise_shares
 from shared.contracts import Curvature, GradientNoise
 from shared.job_spec import DetectorRule
 from shared.ppo_hyperparameters import PpoHyperparameters
@@ -45,10 +40,6 @@ _LOG = logging.getLogger(__name__)
 FIRST_PROBE_SEED = 0
 """Of the first starting vector: the same in every round, so that rounds differ by their data only.
 """
-NOISE_TRAJECTORIES = 16
-"""Most trajectories whose gradients are compared."""
-NOISE_STEPS = 32
-"""Most steps of each of them."""
 
 
 class Objective(Protocol):
@@ -56,6 +47,9 @@ class Objective(Protocol):
 
     size: int
     """Number of parameters."""
+
+    def gradient(self) -> Tensor:
+        """Return its gradient # [size], not to be written to."""
 
     def hessian_product(self, direction: Tensor) -> Tensor:
         """Return its Hessian times `direction`, both # [size]."""
@@ -139,16 +133,18 @@ def _measured(
     # The total loss is not halved, and on a GPU nothing is.
     halved = rule.objective != "total_loss" and device.type == "cpu"
     work = half_multiplications(network, len(samples)) if halved else 0
+    choice = noise_choice(batch, rule)
     # The objective is made where its products are recorded: autograd goes back on the same stream.
     with second_lane(work, device) as lane, recorder(device) as recording:
-        made: list[Objective] = []
-        noise: list[GradientNoise | None] = []
-        both(
-            lane if halved else None,
-            lambda: made.append(_objective(network, batch, samples, rule, loss, lane)),
-            lambda: noise.append(measure_gradient_noise(network, batch, rule)),
-        )
-        return _widest_spectrum(made[0], network.flat, rule, recording), noise[0]
+        objective: Objective
+        if curvature_tells_noise(choice, batch, rule):
+            over = _surrogate_samples(network, batch, samples, rule, loss)
+            objective = surrogate = halved_surrogate(network, over, lane)
+            shares = surrogate.shares(choice.num_trajectories)
+        else:
+            objective = _objective(network, batch, samples, rule, loss, lane)
+            shares = noise_shares(network, batch, choice)
+        return _widest_spectrum(objective, network.flat, rule, recording), choice.noise(shares)
 
 
 def _across_processes(
@@ -166,56 +162,34 @@ def _across_processes(
         SecondProcessLostError: The process ended.
     """
     assert isinstance(network, MlpActorCritic), "of others nothing is done in a second process"
-    over = _surrogate_samples(network, batch, samples, rule, loss)
+    point = policy_point(network)
+    first, second = _surrogate_samples(network, batch, samples, rule, loss).halves()
+    choice = noise_choice(batch, rule)
+    same = curvature_tells_noise(choice, batch, rule)
 
-    def here(side: Side) -> LanczosResult | FloatingPointError:
-        objective = AcrossProcesses(policy_surrogate(network, **over.halves()[0]._asdict()), side)
+    def here(side: Side) -> tuple[LanczosResult | FloatingPointError, Shares | None]:
+        objective = AcrossProcesses(point, first, side)
+        shares = objective.shares(choice.num_trajectories) if same else None
         found: LanczosResult | FloatingPointError
         try:
             found = _widest_spectrum(objective, network.flat, rule, None)
         except FloatingPointError as error:
             found = error  # not raised, as the other process did nothing wrong
         objective.end()
-        return found
+        return found, shares
 
-    found, _ = process.both(here, SecondHalf.of(network, over))
+    (found, shares), _ = process.both(here, SecondHalf.of(point, second))
     if isinstance(found, FloatingPointError):
         raise found
-    return found, measure_gradient_noise(network, batch, rule)
-
-
-def measure_gradient_noise(
-    network: ActorCritic, batch: TrainingBatch, rule: DetectorRule
-) -> GradientNoise | None:
-    """Return the surrogate's gradient noise at ratio 1, None where it has no meaning.
-
-    Nor is it measured for convolutional networks, whose gradients are no sums of outer products.
-
-    At most `NOISE_TRAJECTORIES` trajectories are compared, each by the same number of its steps.
-    Steps of one trajectory are alike, so what they say of the variance depends on how many of them
-    there are: that must not change with the number of actors, nor with the rule's samples.
-    """
-    if not isinstance(network, MlpActorCritic):
-        return None
-    length = batch.num_samples // batch.num_trajectories
-    wanted = min(NOISE_TRAJECTORIES, rule.num_trajectories or NOISE_TRAJECTORIES)
-    trajectories = evenly_spread(batch.num_trajectories, wanted)
-    steps = evenly_spread(length, NOISE_STEPS)
-    chosen = (trajectories.unsqueeze(1) * length + steps).flatten().to(batch.observation.device)
-    surrogate = PolicySurrogate(
-        network,
-        observation=batch.observation[chosen],
-        action=batch.action[chosen],
-        advantage=batch.advantage[chosen],
-    )
-    each, whole = surrogate.squared_gradient_norms(len(trajectories))
-    return gradient_noise(each, whole, num_samples=len(chosen))
+    return found, choice.noise(shares if same else noise_shares(network, batch, choice))
 
 
 def _widest_spectrum(
     objective: Objective, like: Tensor, rule: DetectorRule, recording: Recorder | None
 ) -> LanczosResult:
     """Return the outermost eigenvalues of all probes: each lies inside the true spectrum."""
+    # The surrogate's gradient and Hessian are sums over the same scores: decision 019.
+    lean = objective.gradient()
     product: MatVec = objective.hessian_product
     if recording is not None:
         product = _ReplayedProduct(objective, recording)
@@ -226,6 +200,7 @@ def _widest_spectrum(
             max_matvecs=rule.max_matvecs,
             tolerance=rule.tolerance,
             seed=FIRST_PROBE_SEED + probe,
+            lean=lean,
             device=like.device,
             dtype=like.dtype,
         )

@@ -15,11 +15,27 @@ by itself.
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from shared.contracts import GradientNoise
+
+
+class Shares(NamedTuple):
+    """What each of some trajectories, of equal length, has in a mean gradient."""
+
+    squared_norms: Tensor
+    """Squared length of each one's summand. # [M]"""
+    gradient: Tensor
+    """The sum. # [P]"""
+
+    def and_others(self, others: "Shares") -> "Shares":
+        """Return those of further trajectories with these."""
+        return Shares(
+            torch.cat((self.squared_norms, others.squared_norms)), self.gradient + others.gradient
+        )
 
 
 def squared_norms(
@@ -28,8 +44,8 @@ def squared_norms(
     free_scores: Tensor | None = None,
     *,
     num_trajectories: int,
-) -> tuple[Tensor, Tensor]:
-    """Return the squared length of each trajectory's share of a gradient # [M], and of it all # [].
+) -> Tensor:
+    """Return the squared length of each trajectory's summand of a gradient # [M].
 
     Args:
         inputs: Each dense layer's input, trajectory after trajectory. # L x [N, in]
@@ -41,17 +57,13 @@ def squared_norms(
     def split(samples: Tensor) -> Tensor:
         return samples.reshape(num_trajectories, -1, samples.shape[1])  # [M, n, ...]
 
-    each = deltas[0].new_zeros(num_trajectories)
-    whole = deltas[0].new_zeros(())
+    found = deltas[0].new_zeros(num_trajectories)
     for h, delta in zip(inputs, deltas, strict=True):
-        each += _outer_sums(split(delta), split(h))
-        whole += torch.mm(delta.t(), h).square_().sum()
+        found += _outer_sums(split(delta), split(h))
     # Biases, and what no layer holds, take the deltas' sums themselves.
     for summands in (*deltas, *(() if free_scores is None else (free_scores,))):
-        shares = split(summands).sum(1)
-        each += shares.square().sum(1)
-        whole += shares.sum(0).square().sum()
-    return each, whole
+        found += split(summands).sum(1).square().sum(1)
+    return found
 
 
 def _outer_sums(rows: Tensor, columns: Tensor) -> Tensor:
@@ -71,22 +83,22 @@ def _outer_sums(rows: Tensor, columns: Tensor) -> Tensor:
     return torch.bmm(rows.transpose(1, 2), columns).flatten(1).square().sum(1)
 
 
-def gradient_noise(each: Tensor, whole: Tensor, *, num_samples: int) -> GradientNoise | None:
+def gradient_noise(shares: Shares, *, num_samples: int) -> GradientNoise | None:
     """Return both estimates, each unbiased when samples are independent; either can be negative.
 
     Args:
-        each: Squared lengths of the trajectories' shares of the mean gradient. # [M]
-        whole: Squared length of the mean gradient, |G_B|^2. # []
+        shares: Of the trajectories, in the mean gradient G_B.
         num_samples: B, the same number of each trajectory.
 
     Returns:
         None with fewer than two trajectories, or when a gradient is not finite.
     """
-    count = len(each)
+    count = len(shares.squared_norms)
     if count < 2:
         return None
-    # A trajectory's own mean gradient is its share, times the number of shares.
-    small, big = count**2 * float(each.double().mean()), float(whole)
+    # A trajectory's own mean gradient is its summand, times the number of them.
+    small = count**2 * float(shares.squared_norms.double().mean())
+    big = float(shares.gradient.square().sum())
     variance = (small - big) / ((count - 1) / num_samples)
     squared_norm = big - variance / num_samples
     if not (math.isfinite(squared_norm) and math.isfinite(variance)):

@@ -36,12 +36,19 @@ def split_layers(
         vector: Layer by layer, weight before bias. # [P]
         like: Layers of the shapes wanted.
     """
+    return split_shapes(vector, [tuple(layer.weight.shape) for layer in like])
+
+
+def split_shapes(
+    vector: Array, shapes: Sequence[tuple[int, ...]]
+) -> tuple[tuple[Layer[Array], ...], Array]:
+    """Return what `split_layers` does, for layers whose weights have these shapes."""
     layers: list[Layer[Array]] = []
     start = 0
-    for layer in like:
-        middle = start + math.prod(layer.weight.shape)
-        end = middle + len(layer.bias)
-        weight: Array = vector[start:middle].reshape(layer.weight.shape)
+    for shape in shapes:
+        middle = start + math.prod(shape)
+        end = middle + shape[0]
+        weight: Array = vector[start:middle].reshape(shape)
         layers.append(Layer(weight=weight, bias=vector[middle:end]))
         start = end
     return tuple(layers), vector[start:]
@@ -127,6 +134,24 @@ def deltas(
         slopes=tuple(reversed(slopes)),
         bends=tuple(reversed(bends)),
     )
+
+
+def write_gradients(
+    activations: Activations[Tensor],
+    at_point: Deltas[Tensor],
+    *,
+    gradients: Sequence[Layer[Tensor]],
+) -> None:
+    """Write the parameters' gradients of an objective into `gradients`.
+
+    Args:
+        activations: Of the samples the objective is over.
+        at_point: The layers' `deltas`.
+        gradients: Written to.
+    """
+    for h, delta, gradient in zip(activations.inputs, at_point.deltas, gradients, strict=True):
+        _write_weight_gradient(delta, h, out=gradient.weight)
+        torch.sum(delta, 0, out=gradient.bias)
 
 
 def r_forward(

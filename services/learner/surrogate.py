@@ -9,7 +9,7 @@ Pearlmutter's R operator in two passes through the network; everything that does
 direction is computed once.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self
 
@@ -23,8 +23,8 @@ from services.learner.arrays import Array, Floats
 from services.learner.conv_network import ConvActorCritic
 from services.learner.conv_surrogate import ConvSurrogate
 from services.learner.distributions import Distribution
-from services.learner.gradient_noise import squared_norms
-from services.learner.mlp import Activations, Deltas, Layer, split_layers
+from services.learner.gradient_noise import Shares, squared_norms
+from services.learner.mlp import Activations, Deltas, Layer, split_layers, split_shapes
 from services.learner.mlp_network import MlpActorCritic
 from services.learner.output_hessian import OutputHessian
 
@@ -35,8 +35,20 @@ class Surrogate(Protocol):
     size: int
     """Parameters of the policy."""
 
+    def gradient(self) -> Tensor:
+        """Return the gradient of L # [size], not to be written to: it may be kept."""
+        ...
+
     def hessian_product(self, direction: Tensor) -> Tensor:
         """Return the Hessian of L times `direction` # [size], as a new tensor # [size]."""
+        ...
+
+    def shares(self, num_trajectories: int) -> Shares | None:
+        """Return what each trajectory has in L's gradient; None where only the sum is known.
+
+        Args:
+            num_trajectories: M; the samples are of so many, equally long, one after the other.
+        """
         ...
 
 
@@ -108,6 +120,34 @@ class PolicyPoint:
     """Free log-standard deviations # [A]."""
     distribution: Distribution
 
+    @property
+    def size(self) -> int:
+        """Number of parameters."""
+        dense = sum(layer.weight.numel() + layer.bias.numel() for layer in self.layers)
+        return dense + (0 if self.log_std is None else len(self.log_std))
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the layers' weights."""
+        return tuple(tuple(layer.weight.shape) for layer in self.layers)
+
+    def write_to(self, vector: Tensor) -> None:
+        """Write all parameters into one vector # [size], in the order of `PolicySurrogate`'s."""
+        layers, free = split_layers(vector, self.layers)
+        for into, layer in zip(layers, self.layers, strict=True):
+            into.weight.copy_(layer.weight)
+            into.bias.copy_(layer.bias)
+        if self.log_std is not None:
+            free.copy_(self.log_std)
+
+    @classmethod
+    def within(
+        cls, vector: Tensor, shapes: Sequence[tuple[int, ...]], distribution: Distribution
+    ) -> Self:
+        """Return the policy that was written to a vector, as views of it."""
+        layers, free = split_shapes(vector, shapes)
+        return cls(layers=layers, log_std=free if len(free) else None, distribution=distribution)
+
 
 def policy_point(network: MlpActorCritic) -> PolicyPoint:
     """Return a network's present policy."""
@@ -155,7 +195,7 @@ class PolicySurrogate:
     ) -> None:
         layers, free = point.layers, point.log_std
         num_free = 0 if free is None else len(free)
-        self.size = num_free + sum(layer.weight.numel() + layer.bias.numel() for layer in layers)
+        self.size = point.size
         with torch.no_grad():
             activations = mlp.forward(layers, observation)
             outputs = activations.output
@@ -173,6 +213,23 @@ class PolicySurrogate:
         weight = layers[0].weight
         for_numpy = weight.dtype == torch.float32 and weight.device.type == "cpu"
         self._arrays = _as_arrays(self._point) if for_numpy else None
+        self._gradient: Tensor | None = None
+
+    def gradient(self) -> Tensor:
+        """Return the gradient of L # [size], not to be written to."""
+        if self._gradient is None:
+            self._gradient = self._new_gradient()
+        return self._gradient
+
+    def _new_gradient(self) -> Tensor:
+        point, free_delta = self._point, self._outputs.free_delta
+        with torch.no_grad():
+            gradient = point.layers[0].weight.new_empty(self.size)
+            layers, free = split_layers(gradient, point.layers)
+            mlp.write_gradients(point.activations, point.deltas, gradients=layers)
+            if free_delta is not None:
+                torch.sum(free_delta, 0, out=free)
+        return gradient
 
     def hessian_product(self, direction: Tensor) -> Tensor:
         """Return the Hessian of L times `direction` # [size], as a new tensor # [size]."""
@@ -190,19 +247,17 @@ class PolicySurrogate:
         curved, free = self._outputs.product(torch.from_numpy(tangent), torch.from_numpy(free_move))
         return curved.numpy(), None if free is None else free.numpy()
 
-    def squared_gradient_norms(self, num_trajectories: int) -> tuple[Tensor, Tensor]:
-        """Return the squared lengths of each trajectory's share of L's gradient # [M], and of it.
-
-        Args:
-            num_trajectories: M; the samples are of so many, equally long, one after the other.
-        """
+    def shares(self, num_trajectories: int) -> Shares:
+        """See `Surrogate`."""
+        point = self._point
         with torch.no_grad():
-            return squared_norms(
-                self._point.activations.inputs,
-                self._point.deltas.deltas,
+            norms = squared_norms(
+                point.activations.inputs,
+                point.deltas.deltas,
                 self._outputs.free_delta,
                 num_trajectories=num_trajectories,
             )
+        return Shares(norms, self.gradient())
 
 
 def policy_surrogate(

@@ -68,6 +68,10 @@ class NegativeTotalLoss:
         )
         self._gradient = torch.autograd.grad(-loss.total, self._parameters, create_graph=True)
 
+    def gradient(self) -> Tensor:
+        """Return the gradient # [size]."""
+        return torch.cat([part.detach().flatten() for part in self._gradient])
+
     def hessian_product(self, direction: Tensor) -> Tensor:
         """Return the Hessian times `direction` # [size], as a new tensor # [size]."""
         parts = torch.split(direction, self._sizes)

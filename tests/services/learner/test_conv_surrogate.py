@@ -1,5 +1,7 @@
 """The Hessian of a small convolutional policy against the exact one, in float64."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -8,7 +10,7 @@ from services.learner.conv_network import ConvActorCritic
 from services.learner.conv_surrogate import ConvSurrogate
 from services.learner.distributions import Categorical, Distribution, Gaussian
 from services.learner.lanczos import extreme_eigenvalues
-from services.learner.surrogate import policy_surrogate
+from services.learner.surrogate import Surrogate, policy_surrogate
 from shared.conv_layers import ConvLayers, Convolution
 
 SMALL = ConvLayers(
@@ -90,8 +92,15 @@ def samples_of(case: Case, count: int = 30) -> tuple[Tensor, Tensor, Tensor]:
     return observation, action, advantage
 
 
-def exact_hessian(network: ConvActorCritic, case: Case) -> Tensor:
-    """By torch's own nested derivatives of the plain formula."""
+def surrogate_of(network: ConvActorCritic, case: Case) -> Surrogate:
+    observation, action, advantage = samples_of(case)
+    return policy_surrogate(network, observation=observation, action=action, advantage=advantage)
+
+
+def plain_objective(
+    network: ConvActorCritic, case: Case
+) -> tuple[Callable[[Tensor], Tensor], Tensor]:
+    """The plain formula as a function of the policy's parameters, and where it is looked at."""
     observation, action, advantage = samples_of(case)
     names = [name for name, _ in network.named_parameters() if not name.startswith("value.")]
     names = sorted(names, key=lambda name: name == "log_std")  # last, and otherwise as they come
@@ -107,18 +116,32 @@ def exact_hessian(network: ConvActorCritic, case: Case) -> Tensor:
         log_prob = network.distribution.log_prob(outputs, action)
         return (advantage * torch.exp(log_prob - log_prob.detach())).mean()
 
-    hessian: Tensor = torch.autograd.functional.hessian(objective, start)  # type: ignore[no-untyped-call]
+    return objective, start.detach()
+
+
+def exact_hessian(network: ConvActorCritic, case: Case) -> Tensor:
+    """By torch's own nested derivatives of the plain formula."""
+    hessian: Tensor = torch.autograd.functional.hessian(  # type: ignore[no-untyped-call]
+        *plain_objective(network, case)
+    )
     return hessian
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_gradient_is_autograds(case: Case) -> None:
+    network = network_of(case)
+    surrogate = surrogate_of(network, case)
+    expected: Tensor = torch.autograd.functional.jacobian(  # type: ignore[no-untyped-call]
+        *plain_objective(network, case)
+    )
+    torch.testing.assert_close(surrogate.gradient(), expected)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_products_are_the_exact_hessians(case: Case) -> None:
     network = network_of(case)
-    observation, action, advantage = samples_of(case)
     before = network.flat.clone()
-    surrogate = policy_surrogate(
-        network, observation=observation, action=action, advantage=advantage
-    )
+    surrogate = surrogate_of(network, case)
     assert isinstance(surrogate, ConvSurrogate)
     exact = exact_hessian(network, case)
     assert surrogate.size == len(exact)
@@ -133,16 +156,14 @@ def test_products_are_the_exact_hessians(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_extreme_eigenvalues_are_within_one_percent(case: Case) -> None:
     network = network_of(case)
-    observation, action, advantage = samples_of(case)
-    surrogate = policy_surrogate(
-        network, observation=observation, action=action, advantage=advantage
-    )
+    surrogate = surrogate_of(network, case)
     found = extreme_eigenvalues(
         surrogate.hessian_product,
         surrogate.size,
         max_matvecs=40,
         tolerance=0.01,
         seed=0,
+        lean=surrogate.gradient(),
         device="cpu",
         dtype=torch.float64,
     )

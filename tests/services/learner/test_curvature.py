@@ -1,19 +1,19 @@
 """The detector's measurement against the exact Hessian's spectrum, and what it leaves alone."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from services.learner import curvature
 from services.learner.batch import TrainingBatch, build_batch
-from services.learner.curvature import (
-    LossTerms,
-    measure_curvature,
-    measure_gradient_noise,
-)
+from services.learner.curvature import LossTerms, measure_curvature
+from services.learner.lanczos import LanczosResult, extreme_eigenvalues
 from services.learner.mlp_network import MlpActorCritic
 from services.learner.sample_choice import evenly_spread, spread_samples
+from services.learner.trajectory_noise import curvature_tells_noise, noise_choice, noise_shares
 from shared.environment_spec import EnvironmentSpec
 from shared.job_spec import DetectorRule
 from shared.ppo_hyperparameters import PpoHyperparameters
@@ -137,8 +137,8 @@ def test_more_probes_never_narrow_the_spectrum() -> None:
     network, batch = round_of(CONTINUOUS, HYPERPARAMETERS)
     rules = [DetectorRule(probes=n, max_matvecs=4, tolerance=1e-6) for n in (1, 2, 4)]
     found = [measure_curvature(network, batch, rule=rule) for rule in rules]
-    known = [curvature for curvature in found if curvature is not None]
-    assert [curvature.matvecs for curvature in known] == [4, 8, 16]
+    known = [one for one in found if one is not None]
+    assert [one.matvecs for one in known] == [4, 8, 16]
     assert known[0].lambda_max <= known[1].lambda_max <= known[2].lambda_max
     assert known[0].lambda_min >= known[1].lambda_min >= known[2].lambda_min
 
@@ -170,6 +170,60 @@ def test_gradient_noise_comes_with_the_curvature() -> None:
     assert found.gradient_noise.squared_norm == pytest.approx(big - variance / 96, rel=1e-3)
 
 
+@pytest.mark.parametrize("hidden_sizes", [(6, 5), (256, 256)])
+def test_samples_that_are_the_noises_own_tell_the_same_noise(
+    hidden_sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hyperparameters = PpoHyperparameters(hidden_sizes=hidden_sizes)
+    network = network_of(CONTINUOUS, hyperparameters, torch.float32)
+    trajectories = [make_trajectory(CONTINUOUS, network, actor_index=i) for i in range(4)]
+    batch = build_batch(trajectories, network, discount=0.99, gae_lambda=1.0)
+    rule = DetectorRule(num_samples=4 * 32, max_matvecs=3)
+    choice = noise_choice(batch, rule)
+    assert curvature_tells_noise(choice, batch, rule)
+    alone = choice.noise(noise_shares(network, batch, choice))
+    monkeypatch.delattr(curvature, "noise_shares")  # not asked for
+    found = measure_curvature(network, batch, rule=rule)
+    assert alone is not None
+    assert found is not None
+    assert found.gradient_noise is not None
+    assert found.gradient_noise.variance == pytest.approx(alone.variance, rel=1e-4)
+    assert found.gradient_noise.squared_norm == pytest.approx(alone.squared_norm, rel=1e-4)
+
+
+def test_samples_of_another_objective_or_spread_are_not_the_noises_own() -> None:
+    _, batch = round_of(CONTINUOUS, HYPERPARAMETERS)  # an odd number of trajectories
+
+    def tells(rule: DetectorRule) -> bool:
+        return curvature_tells_noise(noise_choice(batch, rule), batch, rule)
+
+    assert not tells(DetectorRule(num_samples=3 * 32))
+    two = DetectorRule(num_samples=2 * 32, num_trajectories=2)
+    assert tells(two)
+    assert not tells(two.model_copy(update={"objective": "behaviour"}))
+    assert not tells(two.model_copy(update={"num_samples": 65}))
+
+
+def test_products_start_towards_the_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, batch = round_of(CONTINUOUS, HYPERPARAMETERS)
+    leans: list[Tensor] = []
+
+    def watched(*args: Any, lean: Tensor, **kwargs: Any) -> LanczosResult:
+        leans.append(lean)
+        return extreme_eigenvalues(*args, lean=lean, **kwargs)
+
+    monkeypatch.setattr(curvature, "extreme_eigenvalues", watched)
+    assert measure_curvature(network, batch, rule=DetectorRule(num_samples=10_000, probes=2))
+    log_prob, point = surrogate_log_prob(network, batch.observation, batch.action)
+    jacobian: Tensor = torch.autograd.functional.jacobian(  # type: ignore[no-untyped-call]
+        log_prob, point
+    )
+    gradient = (batch.advantage.double().unsqueeze(1) * jacobian).mean(0)
+    assert len(leans) == 2
+    for lean in leans:
+        torch.testing.assert_close(lean.double(), gradient, rtol=1e-3, atol=1e-6)
+
+
 def test_more_actors_do_not_change_how_many_steps_of_each_are_compared() -> None:
     network = network_of(CONTINUOUS, HYPERPARAMETERS, torch.float32)
     trajectories = [make_trajectory(CONTINUOUS, network, actor_index=i) for i in range(40)]
@@ -181,9 +235,12 @@ def test_more_actors_do_not_change_how_many_steps_of_each_are_compared() -> None
     chosen = evenly_spread(40, 16).tolist()
     alone = build_batch([trajectories[i] for i in chosen], network, discount=0.99, gae_lambda=1.0)
     alone = replace(alone, advantage=many.advantage.view(40, 48)[chosen].flatten())
-    noise = measure_gradient_noise(network, many, DetectorRule())
-    assert noise == measure_gradient_noise(network, alone, DetectorRule())
-    assert noise != measure_gradient_noise(network, few, DetectorRule())
+    noise, of_these, of_others = (
+        (choice := noise_choice(batch, DetectorRule())).noise(noise_shares(network, batch, choice))
+        for batch in (many, alone, few)
+    )
+    assert noise == of_these
+    assert noise != of_others
 
 
 def test_a_single_trajectory_has_curvature_but_no_gradient_noise() -> None:

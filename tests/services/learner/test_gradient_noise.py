@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from services.learner.gradient_noise import gradient_noise, squared_norms
+from services.learner.gradient_noise import Shares, gradient_noise, squared_norms
 from services.learner.surrogate import PolicySurrogate
 from shared.contracts import GradientNoise
 from shared.environment_spec import EnvironmentSpec
@@ -40,10 +40,10 @@ def test_norms_are_those_of_the_samples_gradients(
     environment: EnvironmentSpec, hyperparameters: PpoHyperparameters, num_trajectories: int
 ) -> None:
     surrogate, gradients = sample_gradients(environment, hyperparameters)
-    each, whole = surrogate.squared_gradient_norms(num_trajectories)
+    found = surrogate.shares(num_trajectories)
     shares = torch.stack([part.sum(0) for part in gradients.chunk(num_trajectories)])
-    torch.testing.assert_close(each, shares.square().sum(1))
-    torch.testing.assert_close(whole, gradients.sum(0).square().sum())
+    torch.testing.assert_close(found.squared_norms, shares.square().sum(1))
+    torch.testing.assert_close(found.gradient, gradients.sum(0))
 
 
 @pytest.mark.parametrize(("environment", "hyperparameters"), CASES)
@@ -51,7 +51,7 @@ def test_estimates_agree_with_gradients_of_each_trajectory(
     environment: EnvironmentSpec, hyperparameters: PpoHyperparameters
 ) -> None:
     surrogate, gradients = sample_gradients(environment, hyperparameters)
-    found = gradient_noise(*surrogate.squared_gradient_norms(4), num_samples=40)
+    found = gradient_noise(surrogate.shares(4), num_samples=40)
     big = gradients.sum(0).square().sum().item()
     small = np.mean(
         [(4 * part.sum(0)).square().sum().item() for part in torch.split(gradients, 10)]
@@ -64,8 +64,9 @@ def test_estimates_agree_with_gradients_of_each_trajectory(
 def noise_of(gradients: Tensor, num_trajectories: int) -> GradientNoise | None:
     """Return the estimates of samples' contributions to a mean gradient # [N, P]."""
     shares = torch.stack([part.sum(0) for part in gradients.chunk(num_trajectories)])
-    whole = gradients.sum(0).square().sum()
-    return gradient_noise(shares.square().sum(1), whole, num_samples=len(gradients))
+    return gradient_noise(
+        Shares(shares.square().sum(1), gradients.sum(0)), num_samples=len(gradients)
+    )
 
 
 def test_estimates_of_a_known_distribution_are_unbiased() -> None:
@@ -102,6 +103,4 @@ def test_gradients_that_are_not_finite_have_no_estimate() -> None:
 def test_a_layer_counts_its_weights_and_its_bias() -> None:
     h, delta = torch.tensor([[2.0], [3.0]]), torch.tensor([[5.0], [7.0]])
     # gradients (weight, bias): (10, 5) and (21, 7)
-    each, whole = squared_norms([h], [delta], num_trajectories=2)
-    assert each.tolist() == [125.0, 490.0]
-    assert whole.item() == 31.0**2 + 12.0**2
+    assert squared_norms([h], [delta], num_trajectories=2).tolist() == [125.0, 490.0]

@@ -7,31 +7,37 @@ from itertools import count
 
 import pytest
 import torch
+from torch import Tensor
 
-from services.learner import second_lane
+from services.learner import halved_surrogate as halved
+from services.learner import second_half, second_lane
 from services.learner.batch import build_batch
 from services.learner.curvature import LossTerms, measure_curvature
-from services.learner.halved_surrogate import (
-    HalvedSurrogate,
-    Samples,
-    SecondHalf,
-    halved_surrogate,
-    second_process_pays,
-)
+from services.learner.halved_surrogate import HalvedSurrogate, Samples, halved_surrogate
+from services.learner.second_half import AcrossProcesses, SecondHalf, second_process_pays
 from services.learner.second_lane import SecondLane
-from services.learner.second_process import SecondProcess
-from services.learner.surrogate import PolicySurrogate
+from services.learner.second_process import SecondProcess, Side
+from services.learner.surrogate import PolicySurrogate, policy_point, policy_surrogate
 from shared.environment_spec import EnvironmentSpec
 from shared.job_spec import DetectorRule
 from shared.ppo_hyperparameters import STANDARD, PpoHyperparameters
+from tests.services.learner import test_conv_surrogate
 from tests.services.learner.test_surrogate import network_of, samples_of
 from tests.services.learner.trajectories import CONTINUOUS, DISCRETE, make_trajectory
 
 LARGE = PpoHyperparameters(hidden_sizes=(256, 256))
 LARGE_FREE = PpoHyperparameters(hidden_sizes=(256, 256), log_std="free")
-CASES = [(CONTINUOUS, LARGE), (CONTINUOUS, LARGE_FREE), (DISCRETE, LARGE)]
+UNEVEN = PpoHyperparameters(hidden_sizes=(301, 177))
+CASES = [
+    (CONTINUOUS, LARGE),
+    (CONTINUOUS, LARGE_FREE),
+    (CONTINUOUS, UNEVEN),
+    (DISCRETE, LARGE),
+]
 ODD = 131
 """Samples of which the halves differ in size."""
+SAME_AS_NOISE = 4 * 32
+"""Samples of the curvature that are those of the noise, with four trajectories."""
 
 
 @pytest.mark.parametrize(("environment", "hyperparameters"), CASES)
@@ -49,9 +55,10 @@ def test_two_halves_make_the_whole(
         found = []
         for helper in (None, lane):
             samples = Samples(observation, action, advantage)
-            halved = halved_surrogate(network, samples, helper)
-            assert isinstance(halved, HalvedSurrogate)
-            found.append(halved.hessian_product(direction))
+            made = halved_surrogate(network, samples, helper)
+            assert isinstance(made, HalvedSurrogate)
+            torch.testing.assert_close(made.gradient(), whole.gradient(), rtol=1e-10, atol=1e-12)
+            found.append(made.hessian_product(direction))
     torch.testing.assert_close(found[0], expected, rtol=1e-10, atol=1e-12)
     assert torch.equal(found[0], found[1])
 
@@ -71,18 +78,22 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks saf
 @LINUX
 @pytest.mark.parametrize(("environment", "hyperparameters"), [*CASES, (CONTINUOUS, STANDARD)])
 @pytest.mark.parametrize("objective", ["surrogate", "behaviour"])
+@pytest.mark.parametrize("num_samples", [SAME_AS_NOISE, ODD, 512])
 def test_a_second_process_changes_no_bit(
     environment: EnvironmentSpec,
     hyperparameters: PpoHyperparameters,
     objective: str,
+    num_samples: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     network = network_of(environment, hyperparameters, torch.float32)
     trajectories = [
-        make_trajectory(environment, network, actor_index=i, num_steps=200) for i in range(2)
+        make_trajectory(environment, network, actor_index=i, num_steps=200) for i in range(4)
     ]
     batch = build_batch(trajectories, network, discount=0.99, gae_lambda=1.0)
-    rule = DetectorRule.model_validate({"objective": objective, "max_matvecs": 6, "probes": 2})
+    rule = DetectorRule.model_validate(
+        {"objective": objective, "num_samples": num_samples, "max_matvecs": 6, "probes": 2}
+    )
     loss = LossTerms(hyperparameters=hyperparameters, kl_coefficient=0.2)
     process, calls = SecondProcess(), count()
     whole = process.both
@@ -94,13 +105,85 @@ def test_a_second_process_changes_no_bit(
             assert curvature is not None
             found.append(curvature.model_copy(update={"elapsed_s": 0.0}))
         assert found[0] == found[1] == found[2]
-        assert next(calls) == 2
+        # The smallest network is not worth it for a few samples.
+        pays = second_process_pays(network, num_samples)
+        assert next(calls) == (2 if pays else 0)
+        assert pays or hyperparameters is STANDARD
         # Not finite is no curvature, and no reason to lose the process.
-        network.flat[network.views_of(network.flat)["policy.0.weight"].storage_offset()] = math.nan
+        first = network.views_of(network.flat)["policy.0.weight"][0]
+        kept = first.clone()
+        first[0] = math.nan
         assert measure_curvature(network, batch, rule=rule, loss=loss, process=process) is None
-        assert process.usable
+        first.copy_(kept)
+        again = measure_curvature(network, batch, rule=rule, loss=loss, process=process)
+        assert again is not None
+        assert again.model_copy(update={"elapsed_s": 0.0}) == found[0]
     finally:
         process.close()
+
+
+@LINUX
+def test_a_second_process_answers_in_any_order_and_any_number_of_times() -> None:
+    network = network_of(CONTINUOUS, LARGE, torch.float32)
+    samples = Samples(*samples_of(CONTINUOUS, torch.float32, SAME_AS_NOISE))
+    alone = halved_surrogate(network, samples, None)
+    point, (first, second) = policy_point(network), samples.halves()
+    direction = torch.randn(alone.size, generator=torch.Generator().manual_seed(3))
+
+    def here(side: Side) -> list[Tensor]:
+        made = AcrossProcesses(point, first, side)
+        found = [
+            made.hessian_product(direction),
+            made.shares(4).squared_norms,
+            made.gradient(),
+            made.hessian_product(-direction),
+            made.shares(2).gradient,
+            made.gradient(),
+        ]
+        for odd in (0, 3):
+            with pytest.raises(ValueError, match="even and positive"):
+                made.shares(odd)
+        made.end()
+        return found
+
+    process = SecondProcess()
+    try:
+        found, _ = process.both(here, SecondHalf.of(point, second))
+    finally:
+        process.close()
+    shares = alone.shares(4)
+    assert shares is not None
+    gradient, product = alone.gradient(), alone.hessian_product(direction)
+    expected = [product, shares.squared_norms, gradient, -product, gradient, gradient]
+    for ours, theirs in zip(found, expected, strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_what_does_not_fit_into_shared_memory_stays_in_one_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network = network_of(CONTINUOUS, LARGE, torch.float32)
+    samples = Samples(*samples_of(CONTINUOUS, torch.float32, ODD))
+    size = halved_surrogate(network, samples, None).size
+    assert size < len(network.flat)  # the value function needs no room
+    for floats, fits in ((3 * (size + 16), True), (3 * size - 1, False)):
+        monkeypatch.setattr(second_half, "SHARED_FLOATS", floats)
+        assert second_process_pays(network, ODD) is fits
+
+
+@pytest.mark.parametrize("case", test_conv_surrogate.CASES)
+def test_convolutional_networks_are_halved_and_tell_no_shares(
+    case: test_conv_surrogate.Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(halved, "MIN_MULTIPLICATIONS", 1)
+    network = test_conv_surrogate.network_of(case)
+    samples = Samples(*test_conv_surrogate.samples_of(case, 31))
+    whole = policy_surrogate(network, **samples._asdict())
+    with SecondLane() as lane:
+        made = halved_surrogate(network, samples, lane)
+        assert isinstance(made, HalvedSurrogate)
+        torch.testing.assert_close(made.gradient(), whole.gradient())
+        assert made.shares(2) is None
 
 
 @LINUX
@@ -134,15 +217,18 @@ def failed(*_: object) -> None:
 
 
 @pytest.mark.parametrize("objective", ["surrogate", "behaviour"])
+@pytest.mark.parametrize("num_samples", [SAME_AS_NOISE, 512])
 def test_a_measurement_has_the_same_bits_on_one_core_and_on_two(
-    objective: str, monkeypatch: pytest.MonkeyPatch
+    objective: str, num_samples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = network_of(CONTINUOUS, LARGE, torch.float32)
     trajectories = [
-        make_trajectory(CONTINUOUS, network, actor_index=i, num_steps=200) for i in range(2)
+        make_trajectory(CONTINUOUS, network, actor_index=i, num_steps=200) for i in range(4)
     ]
     batch = build_batch(trajectories, network, discount=0.99, gae_lambda=1.0)
-    rule = DetectorRule.model_validate({"objective": objective, "max_matvecs": 6})
+    rule = DetectorRule.model_validate(
+        {"objective": objective, "num_samples": num_samples, "max_matvecs": 6}
+    )
     found = []
     for num_cores in (1, 2):
         monkeypatch.setattr(second_lane, "usable_cores", lambda cores=num_cores: cores)

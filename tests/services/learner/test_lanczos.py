@@ -5,6 +5,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from scipy.sparse.linalg import eigsh
+from torch import Tensor
 
 from services.learner.lanczos import LanczosResult, extreme_eigenvalues
 
@@ -35,6 +36,7 @@ def lanczos(
     max_matvecs: int = 200,
     dtype: torch.dtype = torch.float64,
     seed: int = 0,
+    lean: NDArray[np.float64] | None = None,
 ) -> LanczosResult:
     tensor = torch.from_numpy(matrix).to(dtype)
     return extreme_eigenvalues(
@@ -44,6 +46,7 @@ def lanczos(
         tolerance=tolerance,
         dtype=dtype,
         seed=seed,
+        lean=None if lean is None else torch.from_numpy(lean).to(dtype),
     )
 
 
@@ -82,6 +85,50 @@ def test_the_residual_bounds_the_error_when_products_run_out() -> None:
 def test_a_looser_tolerance_needs_fewer_products() -> None:
     matrix = symmetric(SPECTRA["indefinite"])
     assert lanczos(matrix, tolerance=1e-1).matvecs < lanczos(matrix, tolerance=1e-6).matvecs
+
+
+def test_a_start_that_leans_towards_both_ends_needs_fewer_products() -> None:
+    diagonal = torch.linspace(-3.0, 5.0, 20_000, dtype=torch.float64)
+    ends = torch.zeros_like(diagonal)
+    ends[0] = ends[-1] = 1.0
+
+    def found(lean: Tensor | None) -> LanczosResult:
+        return extreme_eigenvalues(
+            lambda vector: diagonal * vector,
+            len(diagonal),
+            max_matvecs=200,
+            tolerance=1e-2,
+            lean=lean,
+            dtype=torch.float64,
+        )
+
+    leaning = found(ends)
+    assert leaning.matvecs < found(None).matvecs
+    assert (leaning.lambda_min, leaning.lambda_max) == pytest.approx((-3.0, 5.0), rel=1e-2)
+    # Only the direction counts.
+    again = found(1e9 * ends)
+    assert again.matvecs == leaning.matvecs
+    assert again.lambda_max == pytest.approx(leaning.lambda_max, rel=1e-9)
+
+
+def test_a_lean_that_an_end_has_no_part_in_hides_nothing() -> None:
+    spectrum = SPECTRA["flat with two outliers"]
+    matrix = symmetric(spectrum)
+    values, vectors = np.linalg.eigh(matrix)
+    found = lanczos(matrix, lean=vectors[:, -1])
+    assert (found.lambda_min, found.lambda_max) == pytest.approx((values[0], values[-1]), rel=1e-6)
+
+
+def test_a_lean_of_length_zero_is_none() -> None:
+    matrix = symmetric(SPECTRA["indefinite"])
+    found, without = lanczos(matrix, lean=np.zeros(SIZE)), lanczos(matrix)
+    assert found.lambda_max == pytest.approx(without.lambda_max, rel=1e-9)
+    assert found.matvecs == without.matvecs
+
+
+def test_a_lean_that_is_not_finite_is_an_error() -> None:
+    with pytest.raises(FloatingPointError, match="product 1 is not finite"):
+        lanczos(symmetric(SPECTRA["indefinite"]), lean=np.full(SIZE, np.inf))
 
 
 def test_the_zero_matrix_is_found_zero_at_once() -> None:

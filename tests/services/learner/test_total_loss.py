@@ -1,5 +1,7 @@
 """Hessian products of minus the total loss against autograd of the loss written out anew."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -24,14 +26,14 @@ def distribution(outputs: Tensor, action: Tensor) -> Distribution:
     return Independent(Normal(mean, log_std.exp()), 1)
 
 
-def negative_loss_hessian(
+def negative_loss(
     network: ActorCritic,
     batch: TrainingBatch,
     hyperparameters: PpoHyperparameters,
     *,
     kl_coefficient: float,
-) -> Tensor:
-    """Hessian over all parameters in their order, with torch's own distributions, in float64."""
+) -> tuple[Callable[[Tensor], Tensor], Tensor]:
+    """Of all parameters in their order, and those: with torch's own distributions, in float64."""
     named = {name: p.detach().double() for name, p in network.named_parameters()}
     sizes = [p.numel() for p in named.values()]
     action = batch.action if batch.action.dtype == torch.int64 else batch.action.double()
@@ -65,15 +67,25 @@ def negative_loss_hessian(
             - kl_coefficient * kl.mean()
         )
 
-    start = torch.cat([p.flatten() for p in named.values()])
+    return objective, torch.cat([p.flatten() for p in named.values()])
+
+
+def negative_loss_hessian(
+    network: ActorCritic,
+    batch: TrainingBatch,
+    hyperparameters: PpoHyperparameters,
+    *,
+    kl_coefficient: float,
+) -> Tensor:
+    """Hessian of the same."""
     hessian: Tensor = torch.autograd.functional.hessian(  # type: ignore[no-untyped-call]
-        objective, start
+        *negative_loss(network, batch, hyperparameters, kl_coefficient=kl_coefficient)
     )
     return hessian
 
 
 @pytest.mark.parametrize(("environment", "hyperparameters"), CASES)
-def test_products_agree_with_the_exact_hessian_of_minus_the_loss(
+def test_gradient_and_products_are_those_of_minus_the_loss(
     environment: EnvironmentSpec, hyperparameters: PpoHyperparameters
 ) -> None:
     hyperparameters = hyperparameters.model_copy(update={"entropy_coefficient": 0.01})
@@ -96,6 +108,10 @@ def test_products_agree_with_the_exact_hessian_of_minus_the_loss(
         hyperparameters,
         kl_coefficient=KL_COEFFICIENT,
     )
+    gradient: Tensor = torch.autograd.functional.jacobian(  # type: ignore[no-untyped-call]
+        *negative_loss(network, batch, hyperparameters, kl_coefficient=KL_COEFFICIENT)
+    )
+    torch.testing.assert_close(loss.gradient().double(), gradient, rtol=1e-4, atol=1e-5)
     assert exact.shape == (loss.size, loss.size)
     columns = [loss.hessian_product(e) for e in torch.eye(loss.size)]
     error = torch.stack(columns, dim=1).double() - exact
