@@ -19,7 +19,6 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
 
 from rich.console import Console
 
@@ -103,9 +102,7 @@ class SeedTrainer:
 
     def _followed(self, job: Job) -> Job:
         tenth = 0
-        for snapshot in follow(
-            self.client, job.job_id, wake=Event(), check=self.system.check, every_s=1.0
-        ):
+        for snapshot in follow(self.client, job.job_id, check=self.system.check, every_s=1.0):
             job = snapshot.job
             before, tenth = tenth, 10 * snapshot.finished_rounds // job.spec.stop.max_rounds
             progress(_described(snapshot), transient=tenth == before)

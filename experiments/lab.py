@@ -175,7 +175,7 @@ class Lab:
             system.check()
 
         last: Snapshot | None = None
-        for last in follow(client, job_id, wake=threading.Event(), check=check):
+        for last in follow(client, job_id, check=check):
             self._progress(cell, last.finished_rounds)
         if last is None:
             raise RuntimeError("following a job yields at least once")

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import fmean
-from threading import Event
-from time import monotonic
+from time import monotonic, sleep
 
 from nitro.client import ApiUnreachableError, NitroClient
 from shared.contracts import RoundPlan, RoundRecord
@@ -90,8 +89,8 @@ def follow(
     client: NitroClient,
     job_id: str,
     *,
-    wake: Event,
     check: Callable[[], None],
+    pause: Callable[[float], object] = sleep,
     every_s: float = 0.5,
     patience_s: float = 30.0,
 ) -> Iterator[Snapshot]:
@@ -100,8 +99,8 @@ def follow(
     Args:
         client: The API.
         job_id: Which job.
-        wake: Ends the pause between two looks early; it is cleared.
         check: Called before every look; raises when going on makes no sense.
+        pause: Waits for so many seconds between two looks, or for less.
         every_s: Pause between two looks.
         patience_s: How long an API that does not answer is asked again.
 
@@ -126,5 +125,4 @@ def follow(
             yield snapshot
             if job.status in FINISHED:
                 return
-        if wake.wait(every_s):
-            wake.clear()
+        pause(every_s)

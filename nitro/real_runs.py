@@ -76,7 +76,7 @@ class RealRuns:
         job = self._api.client.submit(spec)
         self._api.wait_ready()
         for snapshot in follow(
-            self._api.client, job.job_id, wake=self._interrupts.wake, check=self._api.check
+            self._api.client, job.job_id, check=self._api.check, pause=self._interrupts.pause
         ):
             job = snapshot.job
             if self._interrupts.asked:

@@ -131,7 +131,7 @@ def _begin(request: TrainRequest, api: Api, interrupts: Interrupts) -> Job:
         raise CommandError("nothing to train: give a specification or --resume JOB_ID")
     if api.client.get(request.resume).status == "stopping":
         # Its learner was killed before it had stopped; ours ends it properly first.
-        for _ in follow(api.client, request.resume, wake=interrupts.wake, check=api.check):
+        for _ in follow(api.client, request.resume, check=api.check, pause=interrupts.pause):
             pass
     return api.client.resume(
         request.resume, budget_usd=request.resume_budget_usd, max_rounds=request.resume_rounds
@@ -155,7 +155,7 @@ def stop_left_over(client: NitroClient, *, keep: str, console: Console) -> None:
 def _watch(job_id: str, api: Api, interrupts: Interrupts, view: ProgressView) -> Snapshot:
     snapshot: Snapshot | None = None
     told = False
-    for snapshot in follow(api.client, job_id, wake=interrupts.wake, check=api.check):
+    for snapshot in follow(api.client, job_id, check=api.check, pause=interrupts.pause):
         view.show(snapshot)
         if interrupts.asked and not told:
             told = True

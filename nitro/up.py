@@ -31,7 +31,7 @@ def run_until_interrupted(
         say(_greeting(system))
         while not interrupts.asked:
             system.check()
-            interrupts.wake.wait(_CHECK_S)
+            interrupts.pause(_CHECK_S)
         say("stopping; running jobs go on from their checkpoints when it is up again")
 
 

@@ -15,7 +15,7 @@ from shared.problem import FieldError, Problem
 
 
 def last_look(client: NitroClient, job_id: str, system: LocalSystem) -> Snapshot:
-    *_, last = follow(client, job_id, wake=Event(), check=system.check, every_s=0.05)
+    *_, last = follow(client, job_id, check=system.check, every_s=0.05)
     return last
 
 
@@ -46,7 +46,7 @@ def test_a_job_is_stopped_and_resumed(
     client: NitroClient, system: LocalSystem, endless_job: JobSpec
 ) -> None:
     job_id = client.submit(endless_job).job_id
-    for snapshot in follow(client, job_id, wake=Event(), check=system.check, every_s=0.05):
+    for snapshot in follow(client, job_id, check=system.check, every_s=0.05):
         if snapshot.finished_rounds:
             client.stop(job_id)
             client.stop(job_id)  # repeating does no harm
@@ -57,7 +57,7 @@ def test_a_job_is_stopped_and_resumed(
     with pytest.raises(ApiError, match="max_rounds: "):
         client.resume(job_id, max_rounds=done)
     assert client.resume(job_id).status == "queued"
-    for snapshot in follow(client, job_id, wake=Event(), check=system.check, every_s=0.05):
+    for snapshot in follow(client, job_id, check=system.check, every_s=0.05):
         if snapshot.finished_rounds > done:
             client.stop(job_id)
     assert snapshot.finished_rounds > done
@@ -139,7 +139,7 @@ def test_problems_are_lines_per_field_or_their_detail() -> None:
 
 def test_following_ends_when_the_api_stays_away() -> None:
     with NitroClient("http://127.0.0.1:1", "t") as lost, pytest.raises(ApiUnreachableError):
-        list(follow(lost, "job", wake=Event(), check=lambda: None, every_s=0.01, patience_s=0.0))
+        list(follow(lost, "job", check=lambda: None, every_s=0.01, patience_s=0.0))
 
 
 def test_following_goes_on_after_a_pause_longer_than_its_patience(
@@ -159,7 +159,5 @@ def test_following_goes_on_after_a_pause_longer_than_its_patience(
 
     with SleepsOnce(system.api_url, system.token) as client:
         job_id = client.submit(tiny_job).job_id
-        looks = follow(
-            client, job_id, wake=Event(), check=system.check, every_s=0.05, patience_s=0.08
-        )
+        looks = follow(client, job_id, check=system.check, every_s=0.05, patience_s=0.08)
         assert [*looks][-1].job.status == "succeeded"

@@ -1,4 +1,6 @@
+import random
 import signal
+import time
 
 import pytest
 
@@ -10,9 +12,31 @@ def test_the_first_interrupt_asks_and_the_second_ends() -> None:
         interrupts.armed = True
         signal.raise_signal(signal.SIGINT)
         assert interrupts.asked
-        assert interrupts.wake.is_set()
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interrupt_ends_one_pause() -> None:
+    with Interrupts() as interrupts:
+        interrupts.armed = True
+        signal.raise_signal(signal.SIGINT)
+        start = time.monotonic()
+        interrupts.pause(3600.0)
+        interrupts.pause(0.01)
+        assert 0.01 <= time.monotonic() - start < 3600
+
+
+def test_an_interrupt_at_any_moment_of_a_pause_ends_it(request: pytest.FixtureRequest) -> None:
+    """Were there a lock that both take, one in fifty would wait for ever."""
+    moments = random.Random(1)
+    before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    request.addfinalizer(lambda: signal.signal(signal.SIGALRM, before))
+    for _ in range(1000):
+        with Interrupts() as interrupts:
+            interrupts.armed = True
+            signal.setitimer(signal.ITIMER_REAL, moments.uniform(1e-6, 3e-5))
+            while not interrupts.asked:
+                interrupts.pause(3600.0)
 
 
 def test_before_there_is_anything_to_stop_the_first_interrupt_ends() -> None:

@@ -6,7 +6,6 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from threading import Event
 
 import httpx
 import pytest
@@ -150,7 +149,7 @@ def test_a_dead_learner_is_reported_and_its_job_goes_on_after_a_restart(
     system: LocalSystem, client: NitroClient, endless_job: JobSpec
 ) -> None:
     job_id = client.submit(endless_job).job_id
-    looks = follow(client, job_id, wake=Event(), check=system.check, every_s=0.05)
+    looks = follow(client, job_id, check=system.check, every_s=0.05)
     for snapshot in looks:
         if snapshot.finished_rounds:
             break
@@ -161,7 +160,7 @@ def test_a_dead_learner_is_reported_and_its_job_goes_on_after_a_restart(
     client.stop(job_id)
     system.restart("learner")
     assert system.pid("learner") != first
-    *_, last = follow(client, job_id, wake=Event(), check=system.check, every_s=0.05)
+    *_, last = follow(client, job_id, check=system.check, every_s=0.05)
     assert last.job.status == "stopped"
     assert last.finished_rounds >= snapshot.finished_rounds
 

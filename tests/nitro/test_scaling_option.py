@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from threading import Event
 
 import pytest
 from typer.testing import CliRunner
@@ -138,7 +137,7 @@ def test_a_running_job_is_switched_from_the_command_line(
         assert result.exit_code == 0, result.output
         return result.output
 
-    for snapshot in follow(client, job_id, wake=Event(), check=system.check, every_s=0.05):
+    for snapshot in follow(client, job_id, check=system.check, every_s=0.05):
         if snapshot.finished_rounds == 0:
             continue
         if not snapshot.job.switches:

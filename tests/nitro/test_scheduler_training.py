@@ -174,12 +174,12 @@ def test_the_largest_agent_can_be_sent() -> None:
 def test_real_runs_are_scheduled_by_the_agent_and_read_back(
     system: LocalSystem, client: NitroClient, tiny_job: JobSpec
 ) -> None:
-    interrupts = Interrupts()
-    source = RealRuns(Api(client=client, system=system), tiny_job, interrupts=interrupts)
     episodes: list[SchedulingEpisode] = []
-    trained = train_scheduler(
-        source, name="real", episodes=2, seed=0, progress=lambda _, e: episodes.append(e)
-    )
+    with Interrupts() as interrupts:
+        source = RealRuns(Api(client=client, system=system), tiny_job, interrupts=interrupts)
+        trained = train_scheduler(
+            source, name="real", episodes=2, seed=0, progress=lambda _, e: episodes.append(e)
+        )
     assert (trained.report.episodes, trained.report.rounds) == (2, 4)
     assert trained.report.run_usd == pytest.approx(sum(e.cost_usd for e in episodes))
     assert trained.report.run_usd > 0
