@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import FiniteFloat
 
 from shared.environment_spec import EnvironmentSpec
-from shared.hyperparameters import Hyperparameters, resolve
+from shared.hyperparameters import Hyperparameters, HyperparameterValue, resolve
 from shared.job_spec import JobSpec
 from shared.message import Count, JobId, Message, NonNegativeFloat, PositiveFloat, PositiveInt
 from shared.scaling_spec import Policy, Scaling
@@ -54,6 +54,9 @@ class Job(Message):
     spent_usd: NonNegativeFloat = 0.0
     switches: tuple[ScalingSwitch, ...] = ()
     """Changes of the scaling policy, in order of their rounds; `spec.scaling` is the first one."""
+    full_hyperparameters: dict[str, HyperparameterValue] = {}
+    """The full set the job trains with, resolved when it was submitted: a preset may be another one
+    by the time the job is resumed. Empty in jobs from before this was kept."""
 
     def scaling_of(self, round_index: int) -> Policy:
         """Return the scaling policy in force in a round."""
@@ -68,12 +71,20 @@ class Job(Message):
     @property
     def hyperparameters(self) -> Hyperparameters:
         """The full set the job trains with."""
-        return resolve(
-            self.spec.algorithm,
-            self.spec.preset,
-            self.spec.hyperparameters,
-            images=self.environment.observation.is_image,
-        )
+        present = resolve_for(self.spec, self.environment)
+        if not self.full_hyperparameters:
+            return present
+        return type(present).model_validate(self.full_hyperparameters)
+
+
+def resolve_for(spec: JobSpec, environment: EnvironmentSpec) -> Hyperparameters:
+    """Return the full set of hyper-parameters a new job would train with."""
+    return resolve(
+        spec.algorithm,
+        spec.preset,
+        spec.hyperparameters,
+        images=environment.observation.is_image,
+    )
 
 
 class JobPage(Message):

@@ -32,7 +32,7 @@ from services.scaler.store.base import (
 from shared.cache import CacheError
 from shared.costs import CostBasis
 from shared.job_spec import JobSpec
-from shared.jobs import FINISHED, Job, JobPage, JobStatus, ResumeRequest
+from shared.jobs import FINISHED, Job, JobPage, JobStatus, ResumeRequest, resolve_for
 from shared.problem import FieldError
 
 _LOG = logging.getLogger(__name__)
@@ -90,6 +90,7 @@ class JobBook:
             environment=environment,
             status="queued",
             created_at=self._parts.now(),
+            full_hyperparameters=resolve_for(spec, environment).model_dump(),
         )
         entry = (
             None

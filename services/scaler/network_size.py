@@ -14,8 +14,8 @@ from shared.environment_spec import (
     DiscreteActionSpec,
     EnvironmentSpec,
 )
-from shared.hyperparameters import resolve
 from shared.job_spec import JobSpec
+from shared.jobs import resolve_for
 from shared.problem import FieldError
 
 _MB = 1024 * 1024
@@ -30,7 +30,7 @@ def network_weights(spec: JobSpec, environment: EnvironmentSpec) -> int:
         ValueError: The observations are images that the network cannot take.
     """
     observation = environment.observation
-    rule = resolve(spec.algorithm, spec.preset, spec.hyperparameters, images=observation.is_image)
+    rule = resolve_for(spec, environment)
     weights, inputs = 0, math.prod(observation.shape)
     widths = rule.hidden_sizes
     if observation.is_image:

@@ -7,6 +7,7 @@ import pytest
 
 from shared.cache import TrajectoryCache
 from shared.contracts import EvaluationResult
+from shared.hyperparameters import PRESETS
 from shared.job_spec import JobSpec
 from shared.jobs import Job, JobPage
 from shared.problem import Problem
@@ -35,6 +36,7 @@ def test_a_job_is_queued_with_its_environment_and_a_readable_id(scaler: Scaler) 
     assert response.headers["location"] == f"/v1/jobs/{job.job_id}"
     assert job.job_id.startswith("hopper-v5-")
     assert (job.status, job.spec.seed, job.environment) == ("queued", 3, HOPPER)
+    assert job.full_hyperparameters == PRESETS["ppo", "paper"].model_dump()
     assert scaler.job(job.job_id) == job
 
 
@@ -264,6 +266,7 @@ def test_a_stopped_job_resumes_with_its_unfinished_round_afresh(scaler: Scaler) 
     assert (response.status_code, response.json()["status"]) == (202, "queued")
     resumed = scaler.lease()
     assert resumed.job.spec.stop.max_rounds == 9
+    assert resumed.job.full_hyperparameters == job.full_hyperparameters
     assert resumed.job.progress.rounds == 1
     plan = scaler.round(resumed, 1, previous=result(0))
     assert (plan.num_actors, plan.age_s) == (2, 0)

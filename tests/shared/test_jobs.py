@@ -1,0 +1,72 @@
+"""The hyper-parameters of a job are those it was submitted with, whatever becomes of its preset."""
+
+from typing import Literal
+
+import pytest
+
+from shared.environment_spec import (
+    ContinuousActionSpec,
+    DiscreteActionSpec,
+    EnvironmentSpec,
+    ObservationSpec,
+)
+from shared.hyperparameters import IMAGE_PRESETS, PRESETS, Preset
+from shared.job_spec import JobSpec
+from shared.jobs import Job, resolve_for
+
+HOPPER = EnvironmentSpec(
+    env_id="Hopper-v5",
+    observation=ObservationSpec(shape=(11,), dtype="float32"),
+    action=ContinuousActionSpec(low=(-1.0,) * 3, high=(1.0,) * 3),
+    max_episode_steps=1000,
+    versions={},
+)
+QBERT = EnvironmentSpec(
+    env_id="QbertNoFrameskip-v4",
+    observation=ObservationSpec(shape=(4, 84, 84), dtype="uint8", frame_stack=4),
+    action=DiscreteActionSpec(n=6),
+    max_episode_steps=None,
+    versions={},
+)
+
+
+def _job(spec: JobSpec, environment: EnvironmentSpec = HOPPER, **more: object) -> Job:
+    return Job.model_validate(
+        {
+            "job_id": "hopper-v5-0",
+            "spec": spec,
+            "environment": environment,
+            "status": "stopped",
+            "created_at": 0.0,
+            **more,
+        }
+    )
+
+
+@pytest.mark.parametrize("environment", [HOPPER, QBERT], ids=["vectors", "images"])
+@pytest.mark.parametrize("preset", ["paper", "standard"])
+@pytest.mark.parametrize("algorithm", ["ppo", "impact", "impala"])
+def test_what_was_resolved_survives_storing(
+    algorithm: Literal["ppo", "impact", "impala"], preset: Preset, environment: EnvironmentSpec
+) -> None:
+    presets = {**PRESETS, **IMAGE_PRESETS} if environment is QBERT else PRESETS
+    spec = JobSpec(algorithm=algorithm, preset=preset, hyperparameters={"hidden_sizes": (8, 8)})
+    resolved = resolve_for(spec, environment)
+    assert resolved == presets[algorithm, preset].model_copy(update={"hidden_sizes": (8, 8)})
+    job = _job(spec, environment, full_hyperparameters=resolved.model_dump())
+    again = Job.model_validate_json(job.model_dump_json())
+    assert again == job
+    assert again.hyperparameters == resolved
+    kinds = {name: type(value) for name, value in resolved.model_dump().items()}
+    assert {n: type(v) for n, v in again.hyperparameters.model_dump().items()} == kinds
+
+
+def test_a_preset_that_has_changed_since_changes_no_job() -> None:
+    spec = JobSpec(algorithm="impala", preset="standard")
+    before = PRESETS["impala", "standard"].model_copy(update={"learning_rate": 7e-4})
+    job = _job(spec, full_hyperparameters=before.model_dump())
+    assert job.hyperparameters == before
+
+
+def test_a_job_from_before_they_were_kept_trains_with_its_preset() -> None:
+    assert _job(JobSpec(preset="standard")).hyperparameters == PRESETS["ppo", "standard"]
