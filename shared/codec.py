@@ -253,8 +253,9 @@ def _sizes(name: str, field: str, value: object) -> tuple[int, ...]:
     """Return a JSON list of sizes; 2^48 is far above any array and far below any overflow."""
     if not isinstance(value, list):
         raise CodecError(f"array {name!r:.80}: {field} is not a list")
-    if not all(type(size) is int and 0 <= size < 2**48 for size in value):
-        raise CodecError(f"array {name!r:.80}: {field} holds something other than a size")
+    for size in value:
+        if type(size) is not int or not 0 <= size < 2**48:
+            raise CodecError(f"array {name!r:.80}: {field} holds something other than a size")
     return tuple(value)
 
 

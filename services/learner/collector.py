@@ -30,6 +30,13 @@ from shared.trajectory import (
 _LOG = logging.getLogger(__name__)
 _LONGEST_WAIT_S = 1.0
 """One blocking wait; between two of them the learner looks whether it should leave."""
+_MOST = 256
+"""Arrivals taken in at a time."""
+_MANY = 32
+"""While more than so many results are to come, there is a pause before each look, so that one trip
+to the cache brings several: two trips cost as much as reading a result."""
+_GATHERING_S = 0.01
+"""How long that pause is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +65,7 @@ class RoundCollector:
         should_leave: Callable[[], bool],
         must_leave: Callable[[], bool],
         taken: Collection[int] = (),
+        gather: Callable[[float], object] = time.sleep,
     ) -> None:
         """Take in what is there already.
 
@@ -72,6 +80,7 @@ class RoundCollector:
                 episodes that end first are the short ones, and their mean would mislead.
             taken: Actors whose trajectories were used before this learner resumed the round: they
                 count as used and are not taken in again.
+            gather: Lets so many seconds pass while results arrive.
         """
         self._cache = cache
         self._plan = plan
@@ -82,6 +91,7 @@ class RoundCollector:
             "evaluate": must_leave,
         }
         self._taken = frozenset(taken)
+        self._gather = gather
         self._handed_on: set[int] = set()
         self._deadline_at = _deadline(plan)
         self._trajectories: dict[int, Trajectory] = {}
@@ -108,9 +118,8 @@ class RoundCollector:
 
     def trajectories(self) -> CollectedRound:
         """Wait until every actor of the round has answered, or the deadline has passed."""
-        indices = range(self._plan.num_actors)
-        self._wait("sample", indices)
-        missing = tuple(i for i in indices if i not in self._trajectories)
+        self._wait("sample", self._plan.num_actors)
+        missing = tuple(i for i in range(self._plan.num_actors) if i not in self._trajectories)
         return CollectedRound(
             trajectories=tuple(self._trajectories[i] for i in sorted(self._trajectories)),
             missing=missing,
@@ -154,7 +163,7 @@ class RoundCollector:
 
     def episodes(self) -> tuple[Episode, ...]:
         """Wait for the evaluation episodes launched beside the round, in order of their index."""
-        self._wait("evaluate", range(self._plan.num_evaluations))
+        self._wait("evaluate", self._plan.num_evaluations)
         return tuple(self._episodes[i] for i in sorted(self._episodes))
 
     @property
@@ -181,20 +190,31 @@ class RoundCollector:
             lost=max(0, self._plan.num_actors - used - late),
         )
 
-    def _wait(self, mode: Mode, indices: Iterable[int]) -> None:
-        waiting = list(indices)
+    def _wait(self, mode: Mode, num_results: int) -> None:
+        waiting = list(range(num_results))
+        more_there = False
         while True:
             # Only the last is looked at: a thousand that wait need not all be at every arrival.
             while waiting and self._is_answered(mode, waiting[-1]):
                 waiting.pop()
-            remaining_s = self._deadline_at - time.monotonic()
+            remaining_s = self.remaining_s
             if not waiting or remaining_s <= 0 or self._leave[mode]():
                 return
+            if not more_there and self._num_to_come(mode, num_results) > _MANY:
+                self._gather(min(_GATHERING_S, remaining_s))
             arrivals = self._cache.wait_arrivals(
-                self._plan.job_id, self._plan.round, timeout_s=min(remaining_s, _LONGEST_WAIT_S)
+                self._plan.job_id,
+                self._plan.round,
+                timeout_s=min(self.remaining_s, _LONGEST_WAIT_S),
+                limit=_MOST,
             )
+            more_there = len(arrivals) == _MOST
             # After a silence, look at what is stored: a token can be lost with a connection.
             self._absorb(arrivals or self._cache.stored(self._plan.job_id, self._plan.round))
+
+    def _num_to_come(self, mode: Mode, num_results: int) -> int:
+        taken = self._taken if mode == "sample" else ()
+        return num_results - len(taken) - len(self._answers(mode)) - len(self._failed)
 
     def _is_answered(self, mode: Mode, index: int) -> bool:
         taken = mode == "sample" and index in self._taken

@@ -71,6 +71,37 @@ def test_it_waits_for_what_comes_later(cache: TrajectoryCache, cache_url: str, j
     thread.join()
 
 
+def test_results_gather_only_while_many_are_to_come(
+    cache: TrajectoryCache, cache_url: str, job_id: str
+) -> None:
+    paused: list[float] = []
+    rest = threading.Thread(target=lambda: deliver_all(range(0, 30)))
+
+    def deliver_all(indices: range) -> None:
+        with TrajectoryCache.connect(cache_url) as actor:
+            for index in indices:
+                deliver(actor, job_id, index)
+
+    def gather(seconds: float) -> None:
+        paused.append(seconds)
+        deliver_all(range(30, 100))
+        rest.start()
+
+    collector = RoundCollector(
+        cache,
+        plan(job_id, num_actors=100),
+        ENVIRONMENT,
+        steps_per_actor=STEPS,
+        envs_per_actor=1,
+        should_leave=lambda: False,
+        must_leave=lambda: False,
+        gather=gather,
+    )
+    assert [t.actor_index for t in collector.trajectories().trajectories] == list(range(100))
+    assert len(paused) == 1
+    rest.join()
+
+
 def test_a_failed_launch_is_not_waited_for(cache: TrajectoryCache, job_id: str) -> None:
     collector = _collector(cache, plan(job_id, num_actors=3, deadline_s=600.0))
     deliver(cache, job_id, 0)
