@@ -87,9 +87,17 @@ def read_spec(file: Path) -> JsonObject:
 
 
 def described(spec: JobSpec) -> str:
-    """Return the whole specification as JSON, with every hyper-parameter resolved."""
+    """Return the whole specification as JSON, with every hyper-parameter resolved.
+
+    Raises:
+        CommandError: The hyper-parameters do not go together with the preset.
+    """
     full = spec.model_dump(mode="json")
-    values = resolve(spec.algorithm, spec.preset, spec.hyperparameters)
+    try:
+        values = resolve(spec.algorithm, spec.preset, spec.hyperparameters)
+    except ValidationError as error:
+        lines = [f"hyperparameters: {wrong.message}" for wrong in field_errors(error)]
+        raise CommandError("\n".join(lines)) from error
     full["hyperparameters"] = values.model_dump(mode="json")
     return json.dumps(full, indent=2)
 

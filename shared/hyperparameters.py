@@ -34,6 +34,13 @@ HyperparameterValue = Annotated[
     bool | int | float | str | tuple[int, ...], BeforeValidator(_plain_or_row)
 ]
 
+KINDS: Mapping[str, type[Hyperparameters]] = {
+    "ppo": PpoHyperparameters,
+    "impact": ImpactHyperparameters,
+    "impala": ImpalaHyperparameters,
+}
+"""What a full set is made of, by algorithm."""
+
 PRESETS: Mapping[tuple[str, Preset], Hyperparameters] = {
     ("ppo", "paper"): ppo_hyperparameters.PAPER,
     ("ppo", "standard"): ppo_hyperparameters.STANDARD,

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from shared.hyperparameters import HyperparameterValue, Preset, resolve
+from shared.hyperparameters import KINDS, HyperparameterValue, Preset
 from shared.message import Count, Identifier, Message, Number, PositiveFloat, PositiveInt, plain
 from shared.scaling_spec import ActorRange, NitroScaling, Scaling, require_fit
 
@@ -137,8 +137,10 @@ class JobSpec(EnvironmentRef):
     def _known_hyperparameters(
         cls, overrides: dict[str, HyperparameterValue], info: ValidationInfo
     ) -> dict[str, HyperparameterValue]:
-        if "algorithm" in info.data and "preset" in info.data:
-            resolve(info.data["algorithm"], info.data["preset"], overrides)
+        # Whether they go together with the preset is for whoever takes a new job in to say: presets
+        # change, and jobs that were submitted before must still be read.
+        if "algorithm" in info.data:
+            KINDS[info.data["algorithm"]].model_validate(overrides)
         return overrides
 
     @property

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import FiniteFloat
 
 from shared.environment_spec import EnvironmentSpec
-from shared.hyperparameters import Hyperparameters, HyperparameterValue, resolve
+from shared.hyperparameters import KINDS, Hyperparameters, HyperparameterValue, resolve
 from shared.job_spec import JobSpec
 from shared.message import Count, JobId, Message, NonNegativeFloat, PositiveFloat, PositiveInt
 from shared.scaling_spec import Policy, Scaling
@@ -71,14 +71,17 @@ class Job(Message):
     @property
     def hyperparameters(self) -> Hyperparameters:
         """The full set the job trains with."""
-        present = resolve_for(self.spec, self.environment)
-        if not self.full_hyperparameters:
-            return present
-        return type(present).model_validate(self.full_hyperparameters)
+        if self.full_hyperparameters:
+            return KINDS[self.spec.algorithm].model_validate(self.full_hyperparameters)
+        return resolve_for(self.spec, self.environment)
 
 
 def resolve_for(spec: JobSpec, environment: EnvironmentSpec) -> Hyperparameters:
-    """Return the full set of hyper-parameters a new job would train with."""
+    """Return the full set of hyper-parameters a new job would train with.
+
+    Raises:
+        pydantic.ValidationError: The job's values do not go together with its preset's.
+    """
     return resolve(
         spec.algorithm,
         spec.preset,

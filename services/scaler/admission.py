@@ -28,6 +28,7 @@ from shared.environment_spec import (
     EnvironmentSpec,
 )
 from shared.job_spec import EnvironmentRef, JobSpec
+from shared.jobs import resolve_for
 from shared.problem import FieldError
 
 _MAX_KNOWN = 256
@@ -103,8 +104,9 @@ class Admission:
         """
         _check_event_size(spec)
         environment = self._catalogue.describe(spec.environment_ref)
-        network = network_errors(spec, environment)
-        if network:  # without a network nothing else of the job has a size
+        # Without a network nothing else of the job has a size, nor has that without its settings.
+        network = hyperparameter_errors(spec, environment) or network_errors(spec, environment)
+        if network:
             raise invalid(*network)
         try:
             limit = self._quota.limit()
@@ -122,6 +124,21 @@ class Admission:
         if errors:
             raise invalid(*errors)
         return environment
+
+
+def hyperparameter_errors(spec: JobSpec, environment: EnvironmentSpec) -> list[FieldError]:
+    """Return what of a job's hyper-parameters does not go together with its preset."""
+    try:
+        resolve_for(spec, environment)
+    except ValidationError as error:
+        return [
+            FieldError(
+                field=".".join(["hyperparameters", *map(str, wrong["loc"])]),
+                message=wrong["msg"].removeprefix("Value error, "),
+            )
+            for wrong in error.errors()
+        ]
+    return []
 
 
 def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:

@@ -184,5 +184,13 @@ def test_the_description_resolves_every_hyperparameter() -> None:
     assert shown["env_id"] == "Hopper-v5"
 
 
+def test_values_that_do_not_go_together_are_not_described() -> None:
+    both = build(
+        "algorithm=impala", "preset=standard", "hyperparameters.learning_rate_decay=linear"
+    )
+    with pytest.raises(CommandError, match="hyperparameters: kl_target would undo"):
+        described(both)
+
+
 def test_known_fields_hold_nested_ones() -> None:
     assert {"seed", "actors.min", "scaling.decay", "hyperparameters.clip"} <= set(known_fields())

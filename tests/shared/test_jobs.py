@@ -68,5 +68,19 @@ def test_a_preset_that_has_changed_since_changes_no_job() -> None:
     assert job.hyperparameters == before
 
 
+def test_a_job_whose_values_the_present_preset_forbids_is_read_and_trains() -> None:
+    """Was the preset without `kl_target` when the job was submitted, a decay was allowed."""
+    spec = JobSpec(
+        algorithm="impala", preset="standard", hyperparameters={"learning_rate_decay": "linear"}
+    )
+    with pytest.raises(ValueError, match="kl_target would undo"):
+        resolve_for(spec, HOPPER)
+    before = PRESETS["impala", "standard"].model_copy(
+        update={"learning_rate_decay": "linear", "kl_target": 0.0}
+    )
+    stored = _job(spec, full_hyperparameters=before.model_dump()).model_dump_json()
+    assert Job.model_validate_json(stored).hyperparameters == before
+
+
 def test_a_job_from_before_they_were_kept_trains_with_its_preset() -> None:
     assert _job(JobSpec(preset="standard")).hyperparameters == PRESETS["ppo", "standard"]

@@ -7,6 +7,7 @@ import pytest
 
 from shared.cache import TrajectoryCache
 from shared.contracts import EvaluationResult
+from shared.environment_spec import DiscreteActionSpec, EnvironmentSpec, ObservationSpec
 from shared.hyperparameters import PRESETS
 from shared.job_spec import JobSpec
 from shared.jobs import Job, JobPage
@@ -20,6 +21,14 @@ from tests.services.scaler.lambda_endpoint import (
     throttle,
 )
 from tests.services.scaler.running import Scaler, StartScaler, result
+
+IMAGES = EnvironmentSpec(
+    env_id="ALE/Qbert-v5",
+    observation=ObservationSpec(shape=(4, 84, 84), dtype="uint8", frame_stack=4),
+    action=DiscreteActionSpec(n=6),
+    max_episode_steps=None,
+    versions={},
+)
 
 
 def problem(scaler: Scaler, spec: object, *, status: int = 422) -> Problem:
@@ -80,6 +89,21 @@ def test_the_environment_is_asked_about_once(scaler: Scaler) -> None:
 def test_a_wrong_field_is_named(lasting_scaler: Scaler, spec: object, field: str) -> None:
     assert [e.field for e in problem(lasting_scaler, spec).errors] == [field]
     assert lasting_scaler.lambdas.events == []
+
+
+def test_values_that_do_not_go_together_with_the_preset_are_refused(scaler: Scaler) -> None:
+    impala = {"algorithm": "impala", "preset": "standard"}
+    decay, steered = {"learning_rate_decay": "linear"}, {"kl_target": 0.01}
+    (error,) = problem(scaler, {**impala, "hyperparameters": decay}).errors
+    assert error.field == "hyperparameters"
+    assert error.message.startswith("kl_target would undo learning_rate_decay")
+    scaler.submit(**impala, hyperparameters=steered)
+    # The preset for images has the decay, and no steering.
+    scaler.lambdas.behave = lambda t, n: Reply(body=IMAGES.model_dump(mode="json"))
+    images = {**impala, "env_id": "ALE/Qbert-v5"}
+    (error,) = problem(scaler, {**images, "hyperparameters": steered}).errors
+    assert error.field == "hyperparameters"
+    assert scaler.submit(**images, hyperparameters=decay).full_hyperparameters["kl_target"] == 0
 
 
 @pytest.mark.parametrize("value", ["NaN", "-Infinity", "1e999", r'"\ud800"'])
