@@ -32,9 +32,10 @@ _LONGEST_WAIT_S = 1.0
 """One blocking wait; between two of them the learner looks whether it should leave."""
 _MOST = 256
 """Arrivals taken in at a time."""
-_MANY = 32
+_MANY = 128
 """While more than so many results are to come, there is a pause before each look, so that one trip
-to the cache brings several: two trips cost as much as reading a result."""
+to the cache brings several: two trips cost as much as reading a result. Smaller rounds may all
+arrive at once, and would only be waited for."""
 _GATHERING_S = 0.01
 """How long that pause is."""
 

@@ -84,12 +84,12 @@ def test_results_gather_only_while_many_are_to_come(
 
     def gather(seconds: float) -> None:
         paused.append(seconds)
-        deliver_all(range(30, 100))
+        deliver_all(range(30, 200))
         rest.start()
 
     collector = RoundCollector(
         cache,
-        plan(job_id, num_actors=100),
+        plan(job_id, num_actors=200),
         ENVIRONMENT,
         steps_per_actor=STEPS,
         envs_per_actor=1,
@@ -97,7 +97,7 @@ def test_results_gather_only_while_many_are_to_come(
         must_leave=lambda: False,
         gather=gather,
     )
-    assert [t.actor_index for t in collector.trajectories().trajectories] == list(range(100))
+    assert [t.actor_index for t in collector.trajectories().trajectories] == list(range(200))
     assert len(paused) == 1
     rest.join()
 
