@@ -31,7 +31,6 @@ from services.emulator.errors import not_found
 from services.emulator.faults import Faults
 from services.emulator.function import Function
 from services.emulator.invoke_api import InvokeApi
-from services.emulator.joined_writes import JoinedWrites
 from services.emulator.operator_api import OperatorApi
 from services.emulator.provisioned import ProvisionedConcurrency
 from services.emulator.runtime_api import Connections, RuntimeApi
@@ -150,7 +149,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _server(app: Router, *, http: type[asyncio.Protocol]) -> _Server:
+def _server(app: Router, *, http: type[asyncio.Protocol] | str) -> _Server:
     return _Server(
         uvicorn.Config(
             app,
@@ -181,7 +180,7 @@ async def serve(emulator: Emulator, front: socket.socket, runtime: Sequence[sock
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     servers = [
-        _server(emulator.front, http=JoinedWrites),
+        _server(emulator.front, http="httptools"),
         _server(emulator.runtime, http=emulator.connections.protocol()),
     ]
     serving = [
