@@ -36,6 +36,10 @@ class PolicyTerms(Generic[Array]):
     kl_gradient: Callable[[], Array]  # [N, D]; computed on request, most losses never ask
 
 
+OutputMap = Callable[[Tensor], Tensor]
+"""A linear map of every sample's outputs: # [N, D] to [N, D]."""
+
+
 class StepTerms(Protocol[Array]):
     """What a gradient step needs of a family of action distributions."""
 
@@ -68,8 +72,11 @@ class Distribution(StepTerms[Tensor], Protocol):
         """Return KL(old || new) in nats, shape [N]."""
         ...
 
-    def score_derivative(self, outputs: Tensor, action: Tensor, tangent: Tensor) -> Tensor:
-        """Return the Hessian of the log-probability times `tangent` per sample, shape [N, D]."""
+    def log_prob_hessian(self, outputs: Tensor, action: Tensor) -> OutputMap:
+        """Return the Hessian of the log-probability, which maps a tangent of each sample's outputs.
+
+        What does not depend on the tangent is computed once.
+        """
         ...
 
 
@@ -129,8 +136,8 @@ class Gaussian:
             kl_gradient=kl_gradient,
         )
 
-    def score_derivative(self, outputs: Tensor, action: Tensor, tangent: Tensor) -> Tensor:
-        """Return the Hessian of the log-probability times `tangent` per sample, shape [N, 2A].
+    def log_prob_hessian(self, outputs: Tensor, action: Tensor) -> OutputMap:
+        """Return the Hessian of the log-probability, a map of tangents # [N, 2A].
 
         With z = (a - mean) / std, per dimension: d2/dmean2 = -1 / std^2,
         d2/dmean dlog_std = -2 z / std, d2/dlog_std2 = -2 z^2.
@@ -138,11 +145,15 @@ class Gaussian:
         mean, log_std = outputs.chunk(2, dim=1)
         inverse_std = torch.exp(-log_std)
         z = (action - mean) * inverse_std
-        move_mean, move_log_std = tangent.chunk(2, dim=1)
-        scaled = move_mean * inverse_std + 2.0 * z * move_log_std
-        return torch.cat(
-            (-scaled * inverse_std, -2.0 * z * (move_mean * inverse_std + z * move_log_std)), dim=1
-        )
+        own = torch.cat((-inverse_std * inverse_std, -2.0 * z * z), dim=1)
+        mixed = (-2.0 * z * inverse_std).repeat(1, 2)
+        size = mean.shape[1]
+
+        def product(tangent: Tensor) -> Tensor:
+            others = torch.cat((tangent[:, size:], tangent[:, :size]), dim=1)
+            return (own * tangent).addcmul_(mixed, others)
+
+        return product
 
 
 class Categorical:
@@ -186,13 +197,13 @@ class Categorical:
             kl_gradient=lambda: p - old_p,
         )
 
-    def score_derivative(self, outputs: Tensor, action: Tensor, tangent: Tensor) -> Tensor:
-        """Return the Hessian of the log-probability times `tangent` per sample, shape [N, n].
+    def log_prob_hessian(self, outputs: Tensor, action: Tensor) -> OutputMap:
+        """Return the Hessian of the log-probability, a map of tangents # [N, n].
 
-        The Hessian is -(diag(p) - p p^T), whatever the action.
+        It is -(diag(p) - p p^T), whatever the action.
         """
         p = torch.softmax(outputs, dim=1)
-        return p * ((p * tangent).sum(1, keepdim=True) - tangent)
+        return lambda tangent: p * ((p * tangent).sum(1, keepdim=True) - tangent)
 
 
 class MultiCategorical:
@@ -241,10 +252,16 @@ class MultiCategorical:
             kl_gradient=lambda: torch.cat([part.kl_gradient() for part in parts], dim=1),
         )
 
-    def score_derivative(self, outputs: Tensor, action: Tensor, tangent: Tensor) -> Tensor:
-        """Return the Hessian of the log-probability times `tangent` per sample, shape [N, D]."""
-        parts = zip(self._split(outputs), action.unbind(1), self._split(tangent), strict=True)
-        return torch.cat([self._one.score_derivative(*part) for part in parts], dim=1)
+    def log_prob_hessian(self, outputs: Tensor, action: Tensor) -> OutputMap:
+        """Return the Hessian of the log-probability, a map of tangents # [N, D]."""
+        parts = zip(self._split(outputs), action.unbind(1), strict=True)
+        maps = [self._one.log_prob_hessian(*part) for part in parts]
+
+        def product(tangent: Tensor) -> Tensor:
+            moves = zip(maps, self._split(tangent), strict=True)
+            return torch.cat([apply(move) for apply, move in moves], dim=1)
+
+        return product
 
     def _split(self, outputs: Tensor) -> tuple[Tensor, ...]:
         return torch.split_with_sizes(outputs, self.num_choices, dim=1)

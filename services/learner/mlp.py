@@ -68,7 +68,7 @@ class Deltas(Generic[Array]):
 
     deltas: tuple[Array, ...]  # L x [N, out]
     slopes: tuple[Array, ...]  # (L - 1) x [N, out], 1 - h^2 of the layers with a tanh
-    bends: tuple[Array, ...]  # (L - 1) x [N, out], delta[l + 1] W[l + 1] h, for d(1 - h^2)
+    bends: tuple[Array, ...]  # (L - 1) x [N, out], 2 delta[l + 1] W[l + 1] h, for d(1 - h^2)
 
 
 def forward(layers: Sequence[Layer[Tensor]], x: Tensor) -> Activations[Tensor]:
@@ -127,7 +127,7 @@ def deltas(
         h = activations.inputs[index]
         upstream = gemm.matmul(all_deltas[-1], layers[index].weight)
         slopes.append(1.0 - h * h)
-        bends.append(upstream * h)
+        bends.append(2.0 * upstream * h)
         all_deltas.append(upstream * slopes[-1])
     return Deltas(
         deltas=tuple(reversed(all_deltas)),
@@ -209,5 +209,5 @@ def r_backward(
             r_upstream += gemm.matmul(delta, direction[index].weight)
             r_upstream *= at_point.slopes[index - 1]
             # d(1 - h^2) = -2 h R{h}
-            r_upstream -= 2.0 * at_point.bends[index - 1] * r_h
+            r_upstream -= at_point.bends[index - 1] * r_h
             r_delta = r_upstream

@@ -37,9 +37,7 @@ class OutputHessian:
             advantage: # [N]
             num_free: How many of the D outputs are a free log-standard deviation, at the end.
         """
-        self._distribution = distribution
-        self._outputs = outputs
-        self._action = action
+        self._log_prob_hessian = distribution.log_prob_hessian(outputs, action)
         self._num_free = num_free
         self._weight = (advantage / len(advantage)).unsqueeze(1)
         self._score = distribution.terms(outputs, outputs, action).score
@@ -66,7 +64,7 @@ class OutputHessian:
         """
         if self._num_free:
             tangent = torch.cat((tangent, free_move.expand(len(tangent), -1)), dim=1)
-        curved = self._distribution.score_derivative(self._outputs, self._action, tangent)
+        curved = self._log_prob_hessian(tangent)
         along = (self._score * tangent).sum(1, keepdim=True)
         return self._split(self._weight * curved.addcmul_(self._score, along))
 
