@@ -89,6 +89,8 @@ def read_spec(file: Path) -> JsonObject:
 def described(spec: JobSpec) -> str:
     """Return the whole specification as JSON, with every hyper-parameter resolved.
 
+    The environment is not asked whether it shows images, of which some presets are others.
+
     Raises:
         CommandError: The hyper-parameters do not go together with the preset.
     """
@@ -96,7 +98,10 @@ def described(spec: JobSpec) -> str:
     try:
         values = resolve(spec.algorithm, spec.preset, spec.hyperparameters)
     except ValidationError as error:
-        lines = [f"hyperparameters: {wrong.message}" for wrong in field_errors(error)]
+        lines = [
+            f"hyperparameters: {wrong.message} (by the preset for vectors; images have another)"
+            for wrong in field_errors(error)
+        ]
         raise CommandError("\n".join(lines)) from error
     full["hyperparameters"] = values.model_dump(mode="json")
     return json.dumps(full, indent=2)

@@ -39,7 +39,7 @@ KINDS: Mapping[str, type[Hyperparameters]] = {
     "impact": ImpactHyperparameters,
     "impala": ImpalaHyperparameters,
 }
-"""What a full set is made of, by algorithm."""
+"""The model that a full set is of, by algorithm."""
 
 PRESETS: Mapping[tuple[str, Preset], Hyperparameters] = {
     ("ppo", "paper"): ppo_hyperparameters.PAPER,

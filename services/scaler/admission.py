@@ -18,7 +18,7 @@ from services.scaler.invoker import ActorFunction
 from services.scaler.lambda_function import Execution, LambdaApiError, error_message
 from services.scaler.measurability import measurement_errors
 from services.scaler.network_size import network_errors, network_weights
-from services.scaler.problem import ApiError, invalid
+from services.scaler.problem import ApiError, field_errors, invalid
 from services.scaler.quota import ConcurrencyQuota
 from shared.contracts import DescribeTask
 from shared.environment_spec import (
@@ -131,12 +131,9 @@ def hyperparameter_errors(spec: JobSpec, environment: EnvironmentSpec) -> list[F
     try:
         resolve_for(spec, environment)
     except ValidationError as error:
+        below = ("body", "hyperparameters")
         return [
-            FieldError(
-                field=".".join(["hyperparameters", *map(str, wrong["loc"])]),
-                message=wrong["msg"].removeprefix("Value error, "),
-            )
-            for wrong in error.errors()
+            *field_errors([{**wrong, "loc": (*below, *wrong["loc"])} for wrong in error.errors()])
         ]
     return []
 

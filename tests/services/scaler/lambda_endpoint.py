@@ -17,7 +17,12 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from shared.contracts import ActorReport
-from shared.environment_spec import ContinuousActionSpec, EnvironmentSpec, ObservationSpec
+from shared.environment_spec import (
+    ContinuousActionSpec,
+    DiscreteActionSpec,
+    EnvironmentSpec,
+    ObservationSpec,
+)
 
 HOPPER = EnvironmentSpec(
     env_id="Hopper-v5",
@@ -25,6 +30,13 @@ HOPPER = EnvironmentSpec(
     action=ContinuousActionSpec(low=(-1.0,) * 3, high=(1.0,) * 3),
     max_episode_steps=1000,
     versions={"gymnasium": "1.4.0"},
+)
+IMAGES = EnvironmentSpec(
+    env_id="ALE/Qbert-v5",
+    observation=ObservationSpec(shape=(4, 84, 84), dtype="uint8", frame_stack=4),
+    action=DiscreteActionSpec(n=6),
+    max_episode_steps=None,
+    versions={},
 )
 _ACCOUNT = "/2016-08-19/account-settings{slash:path}"
 _INVOKE = "/2015-03-31/functions/{name}/invocations"

@@ -7,13 +7,13 @@ import pytest
 
 from shared.cache import TrajectoryCache
 from shared.contracts import EvaluationResult
-from shared.environment_spec import DiscreteActionSpec, EnvironmentSpec, ObservationSpec
 from shared.hyperparameters import PRESETS
 from shared.job_spec import JobSpec
 from shared.jobs import Job, JobPage
 from shared.problem import Problem
 from tests.services.scaler.lambda_endpoint import (
     HOPPER,
+    IMAGES,
     Reply,
     function_error,
     healthy,
@@ -21,14 +21,6 @@ from tests.services.scaler.lambda_endpoint import (
     throttle,
 )
 from tests.services.scaler.running import Scaler, StartScaler, result
-
-IMAGES = EnvironmentSpec(
-    env_id="ALE/Qbert-v5",
-    observation=ObservationSpec(shape=(4, 84, 84), dtype="uint8", frame_stack=4),
-    action=DiscreteActionSpec(n=6),
-    max_episode_steps=None,
-    versions={},
-)
 
 
 def problem(scaler: Scaler, spec: object, *, status: int = 422) -> Problem:

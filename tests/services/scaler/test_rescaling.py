@@ -5,11 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.scaler.rescaling import switched
-from shared.environment_spec import DiscreteActionSpec, EnvironmentSpec, ObservationSpec
 from shared.jobs import Job
 from shared.problem import Problem
 from shared.scaling_spec import FixedScaling, Policy
-from tests.services.scaler.lambda_endpoint import HOPPER, Reply, healthy
+from tests.services.scaler.lambda_endpoint import HOPPER, IMAGES, Reply, healthy
 from tests.services.scaler.running import Scaler, curvature, result
 from tests.services.scaler.scaling.seen import biased_agent
 
@@ -104,15 +103,8 @@ def test_a_change_of_a_stopped_job_holds_for_all_rounds_that_only_ended_it(scale
 
 
 def test_kungfu_is_refused_for_images(scaler: Scaler) -> None:
-    images = EnvironmentSpec(
-        env_id="Hopper-v5",
-        observation=ObservationSpec(shape=(4, 84, 84), dtype="uint8", frame_stack=4),
-        action=DiscreteActionSpec(n=6),
-        max_episode_steps=None,
-        versions={},
-    )
     scaler.lambdas.behave = lambda t, n: (
-        Reply(body=images.model_dump(mode="json")) if t["mode"] == "describe" else healthy(t, n)
+        Reply(body=IMAGES.model_dump(mode="json")) if t["mode"] == "describe" else healthy(t, n)
     )
     wrong = {"scaling": {"policy": "kungfu"}, "detector": {"objective": "total_loss"}}
     quiet = {**SMALL, "preset": "standard"}
