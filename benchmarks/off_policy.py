@@ -9,7 +9,7 @@ the last 100 training episodes, as in `benchmarks.references`. Wall times are th
 actors share the learner's cores, on AWS they do not.
 
 Jobs stay in `--runs-dir`: after Ctrl-C the same command goes on where it was, and skips seeds that
-are done.
+are done. Some of the algorithms, or other seeds than the first ones, make a result of their own.
 """
 
 import argparse
@@ -41,6 +41,7 @@ _RESULTS = Path(__file__).with_name("results") / "off_policy"
 _RUNS = Path("runs/off_policy")
 _CONTESTANTS = (("ppo", 1), ("impact", 2), ("impala", 2))
 """Algorithms and rounds in flight."""
+_NAMES = [name for name, _ in _CONTESTANTS]
 _NUM_ACTORS = 2
 _STEPS_PER_ACTOR = 1024
 _BUDGET_USD = 1000.0
@@ -70,6 +71,16 @@ def study_spec(
     )
 
 
+def result_name(options: argparse.Namespace) -> str:
+    """Return the file a study is saved in: one of a part replaces none of the whole."""
+    parts = [options.env_id.replace("/", "-").lower()]
+    if set(options.algorithms) != set(_NAMES):
+        parts += sorted(set(options.algorithms))
+    if options.first_seed > 1:
+        parts.append(f"from-seed-{options.first_seed}")
+    return f"{'-'.join(parts)}.json"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train everything and save the result; returns 1 if a seed could not be trained."""
     options = parser().parse_args(arguments)
@@ -89,6 +100,10 @@ def _run(options: argparse.Namespace, *, runs_dir: Path, out: Path | None) -> in
         f"python -m benchmarks.off_policy {options.env_id} --seeds {options.seeds} "
         f"--steps {options.steps}"
     )
+    if set(options.algorithms) != set(_NAMES):
+        command += f" --algorithms {' '.join(options.algorithms)}"
+    if options.first_seed > 1:
+        command += f" --first-seed {options.first_seed}"
     progress(command)
     with (
         LocalSystem(runs_dir) as system,
@@ -100,6 +115,7 @@ def _run(options: argparse.Namespace, *, runs_dir: Path, out: Path | None) -> in
             algorithms = tuple(
                 _trained(trainer, name, rounds_in_flight, options)
                 for name, rounds_in_flight in _CONTESTANTS
+                if name in options.algorithms
             )
         except RuntimeError as error:
             progress(str(error))
@@ -114,7 +130,7 @@ def _run(options: argparse.Namespace, *, runs_dir: Path, out: Path | None) -> in
     Console().print(study_table(result))
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        path = out / f"{options.env_id.replace('/', '-').lower()}.json"
+        path = out / result_name(options)
         path.write_text(result.model_dump_json(indent=1) + "\n", encoding="utf-8")
         progress(f"saved {path}")
     return 0
@@ -129,7 +145,7 @@ def _trained(
         RuntimeError: A job did not end well.
     """
     seeds = []
-    for seed in range(1, options.seeds + 1):
+    for seed in range(options.first_seed, options.first_seed + options.seeds):
         progress(f"{algorithm}, {rounds_in_flight} in flight, seed {seed}")
         spec = study_spec(
             options.env_id,
@@ -154,8 +170,16 @@ def parser() -> argparse.ArgumentParser:
         epilog="example: python -m benchmarks.off_policy Hopper-v4 --seeds 3 --steps 1000000",
     )
     arguments.add_argument("env_id", metavar="ENV", nargs="?", default="Hopper-v4")
-    arguments.add_argument("--seeds", type=int, default=3, help="trains seeds 1 to this")
+    arguments.add_argument("--seeds", type=int, default=3, help="how many to train")
+    arguments.add_argument("--first-seed", type=int, default=1, help="they count up from this")
     arguments.add_argument("--steps", type=int, default=1_000_000, help="per seed")
+    arguments.add_argument(
+        "--algorithms",
+        nargs="+",
+        choices=_NAMES,
+        default=_NAMES,
+        help="those to train; default: all",
+    )
     arguments.add_argument("--runs-dir", type=Path, default=_RUNS, help="where jobs stay")
     arguments.add_argument("--out", type=Path, default=_RESULTS, help="folder for the JSON")
     arguments.add_argument("--quick", action="store_true", help="smoke run; saves nothing")

@@ -37,7 +37,7 @@ from nitro.errors import EXIT_INTERRUPTED
 from nitro.follow import Snapshot, follow
 from nitro.local import LocalSystem
 from nitro.report import read_run
-from shared.hyperparameters import PRESETS
+from shared.hyperparameters import PRESETS, resolve
 from shared.job_spec import JobSpec
 from shared.jobs import Job
 
@@ -83,8 +83,7 @@ class SeedTrainer:
         Raises:
             RuntimeError: The job did not end well.
         """
-        digest = hashlib.sha256(spec.model_dump_json().encode()).hexdigest()[:32]
-        job = self.client.submit(spec, idempotency_key=f"reference-{digest}")
+        job = self.client.submit(spec, idempotency_key=f"reference-{spec_digest(spec)}")
         if job.status in ("stopped", "failed"):
             job = self.client.resume(job.job_id)
         try:
@@ -107,6 +106,16 @@ class SeedTrainer:
             before, tenth = tenth, 10 * snapshot.finished_rounds // job.spec.stop.max_rounds
             progress(_described(snapshot), transient=tenth == before)
         return job
+
+
+def spec_digest(spec: JobSpec) -> str:
+    """Return what tells a job from others, also from one before its preset was changed."""
+    presets = [
+        resolve(spec.algorithm, spec.preset, spec.hyperparameters, images=images).model_dump_json()
+        for images in (False, True)
+    ]
+    whole = "\n".join((spec.model_dump_json(), *presets))
+    return hashlib.sha256(whole.encode()).hexdigest()[:32]
 
 
 def _described(snapshot: Snapshot) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.environment import describe_environment
-from benchmarks.off_policy import parser, study_spec
+from benchmarks.off_policy import parser, result_name, study_spec
 from benchmarks.off_policy_record import (
     AlgorithmResult,
     StudyResult,
@@ -101,3 +101,19 @@ def test_all_algorithms_get_the_same_steps_and_only_off_policy_rounds_overlap() 
     ]
     assert {spec.stop.max_rounds for spec in specs} == {488}
     assert [spec.open_rounds for spec in specs] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["ALE/Qbert-v5"], "ale-qbert-v5.json"),
+        (["--algorithms", "impala", "impact", "ppo"], "hopper-v4.json"),
+        (["--algorithms", "ppo", "impact", "ppo"], "hopper-v4-impact-ppo.json"),
+        (["--first-seed", "9"], "hopper-v4-from-seed-9.json"),
+        (["--algorithms", "ppo", "--first-seed", "2"], "hopper-v4-ppo-from-seed-2.json"),
+    ],
+)
+def test_a_study_of_a_part_does_not_replace_one_of_the_whole(
+    arguments: list[str], name: str
+) -> None:
+    assert result_name(parser().parse_args(arguments)) == name

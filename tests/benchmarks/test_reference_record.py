@@ -8,9 +8,11 @@ from benchmarks.environment import describe_environment
 from benchmarks.published_scores import CLEANRL_PPO
 from benchmarks.reference_peer import train_peer
 from benchmarks.reference_record import PeerSeed, ReferenceResult, seed_result, summed_up
-from benchmarks.references import parser, reference_spec
+from benchmarks.references import parser, reference_spec, spec_digest
 from nitro.report import Run, read_run
 from shared.contracts import RoundLine
+from shared.hyperparameters import PRESETS
+from shared.job_spec import JobSpec
 from shared.ppo_hyperparameters import STANDARD
 from tests.nitro.synthetic_run import job, plan, result, write_run
 
@@ -107,3 +109,15 @@ def test_a_million_steps_are_cleanrls_488_updates_of_2048_steps() -> None:
     assert (spec.env_id, spec.preset, spec.seed) == ("Hopper-v4", "standard", 2)
     assert spec.stop.max_rounds == 1_000_000 // 2048 == 488
     assert spec.actors.min * spec.steps_per_actor == 2048
+
+
+def test_a_seed_is_trained_again_once_its_preset_has_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = JobSpec(algorithm="impact", preset="standard", seed=1)
+    before = spec_digest(spec)
+    assert spec_digest(spec.model_copy()) == before
+    assert spec_digest(spec.model_copy(update={"seed": 2})) != before
+    changed = PRESETS["impact", "standard"].model_copy(update={"num_epochs": 3})
+    monkeypatch.setitem(PRESETS, ("impact", "standard"), changed)
+    assert spec_digest(spec) != before

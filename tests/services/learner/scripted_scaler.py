@@ -22,6 +22,7 @@ from tests.services.learner.rounds import (
 Answer = tuple[int, object]
 Launch = Callable[["ScriptedScaler", RoundPlan, RoundRequest], None]
 
+OTHER_POLICY: Answer = (422, {"title": "Unprocessable", "status": 422, "detail": "policy_version"})
 REFUSED: Answer = (409, {"title": "Conflict", "status": 409, "detail": "out of order"})
 
 
@@ -140,6 +141,8 @@ class ScriptedScaler(ThreadingHTTPServer):
         if isinstance(refusal, tuple):
             return refusal
         if key in self._plans:
+            if self._plans[key].policy_version != request.policy_version:
+                return OTHER_POLICY
             return 200, _json(self._plans[key].model_copy(update={"age_s": 0.5}))
         made = plan(self.job.job_id, round_index=number, attempt=request.attempt)
         made = made.model_copy(update={"policy_version": request.policy_version, **self.changes})
