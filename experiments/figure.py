@@ -1,6 +1,7 @@
 """Draws a summary as PNG and SVG, from its JSON alone."""
 
 import math
+from collections import Counter
 from pathlib import Path
 
 import matplotlib as mpl
@@ -28,11 +29,12 @@ def draw(summary: Summary, path: Path) -> tuple[Path, Path]:
     FigureCanvasAgg(figure)
     grid = figure.subplots(rows, columns, squeeze=False)
     axes = [panel for row in grid for panel in row]
+    colours = series_colours(summary)
     for panel, on in zip(summary.panels, axes, strict=False):
         if isinstance(panel, Surface):
             _surface(figure, on, panel)
         else:
-            _panel(on, panel)
+            _panel(on, panel, colours)
     for unused in axes[len(summary.panels) :]:
         unused.set_axis_off()
     quick = " — QUICK RUN, MEANINGLESS" if summary.quick else ""
@@ -45,9 +47,22 @@ def draw(summary: Summary, path: Path) -> tuple[Path, Path]:
     return png, svg
 
 
-def _panel(on: Axes, panel: Panel) -> None:
+def series_colours(summary: Summary) -> dict[str, str]:
+    """Return every label's colour, the same in all panels; labels share one where colours run out."""
+    found: dict[str, str] = {}
+    for panel in summary.panels:
+        labels = [] if isinstance(panel, Surface) else [series.label for series in panel.series]
+        taken = {found.get(label) for label in labels}
+        used = Counter(found.values())
+        free = sorted((c for c in _COLOURS if c not in taken), key=used.__getitem__) or _COLOURS
+        new = (label for label in labels if label not in found)
+        found |= {label: free[place % len(free)] for place, label in enumerate(new)}
+    return found
+
+
+def _panel(on: Axes, panel: Panel, colours: dict[str, str]) -> None:
     for place, series in enumerate(panel.series):
-        colour = _COLOURS[place % len(_COLOURS)]
+        colour = colours[series.label]
         if panel.kind == "bar":
             _bars(on, series, place, len(panel.series), colour)
         else:
@@ -57,7 +72,11 @@ def _panel(on: Axes, panel: Panel) -> None:
             if series.low is not None and series.high is not None:
                 on.fill_between(series.x, series.low, series.high, color=colour, alpha=0.15, lw=0)
     if panel.categories:
-        on.set_xticks(range(len(panel.categories)), panel.categories, rotation=20, fontsize=8)
+        on.set_xticks(range(len(panel.categories)), panel.categories, fontsize=8)
+        # Long names end at their tick: centred on it they would run into each other.
+        on.tick_params(axis="x", rotation=20)
+        for label in on.get_xticklabels():
+            label.set(ha="right", rotation_mode="anchor")
     on.set_title(panel.title, fontsize=10)
     on.set_xlabel(panel.x_label)
     on.set_ylabel(panel.y_label)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from experiments.catalogue import NAMES, load
-from experiments.figure import draw
+from experiments.figure import draw, series_colours
 from experiments.findings import Claim, Panel, Series, Summary, Surface, Table
 from experiments.grid import LeftOut
 from experiments.report import write_report
@@ -85,3 +85,16 @@ def test_a_picture_follows_from_the_json_alone(tmp_path: Path) -> None:
     second = [path.read_bytes() for path in draw(again, tmp_path / "b.json")]
     assert first == second
     assert first[0].startswith(b"\x89PNG")
+
+
+def test_a_label_has_one_colour_in_all_panels_and_its_own_in_each() -> None:
+    def panel(labels: str) -> Panel:
+        series = tuple(Series(label=label, x=(0.0,), y=(1.0,)) for label in labels)
+        return Panel(title="T", x_label="x", y_label="y", series=series)
+
+    shown = ["abc", "cd", "efad", "g", "hijklmno"]
+    panels = (*map(panel, shown[:2]), SUMMARY.panels[-1], *map(panel, shown[2:]))
+    colours = series_colours(SUMMARY.model_copy(update={"panels": panels}))
+    assert sorted(colours) == sorted(set("".join(shown)))
+    for labels in shown:
+        assert len({colours[label] for label in labels}) == len(labels)
