@@ -48,7 +48,7 @@ def draw(summary: Summary, path: Path) -> tuple[Path, Path]:
 
 
 def series_colours(summary: Summary) -> dict[str, str]:
-    """Return every label's colour, the same in all panels; labels share one where colours run out."""
+    """Return every label's colour, the same in all panels; where colours run out, some share."""
     found: dict[str, str] = {}
     for panel in summary.panels:
         labels = [] if isinstance(panel, Surface) else [series.label for series in panel.series]
