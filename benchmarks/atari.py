@@ -27,6 +27,7 @@ from pydantic import computed_field
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.arguments import positive
 from benchmarks.environment import Environment, describe_environment
 from benchmarks.measurement import progress
 from benchmarks.peers import PeerSettings, peer_python
@@ -278,10 +279,12 @@ def _parser() -> argparse.ArgumentParser:
         epilog="example: python -m benchmarks.atari --seeds 3 --steps 200000",
     )
     parser.add_argument("games", nargs="*", metavar="ENV", default=list(GAMES))
-    parser.add_argument("--seeds", type=int, default=3, help="trains seeds 1 to this")
-    parser.add_argument("--steps", type=int, default=200_000, help="agent steps per seed")
-    parser.add_argument("--num-games", type=int, default=30, help="played with the final policy")
-    parser.add_argument("--threads", type=int, default=1, help="of the learner's update")
+    parser.add_argument("--seeds", type=positive, default=3, help="trains seeds 1 to this")
+    parser.add_argument("--steps", type=positive, default=200_000, help="agent steps per seed")
+    parser.add_argument(
+        "--num-games", type=positive, default=30, help="played with the final policy"
+    )
+    parser.add_argument("--threads", type=positive, default=1, help="of the learner's update")
     parser.add_argument("--runs-dir", type=Path, default=_RUNS, help="where jobs stay")
     parser.add_argument("--out", type=Path, default=_RESULTS, help="folder for the JSON")
     parser.add_argument("--quick", action="store_true", help="smoke run; saves nothing")

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.arguments import positive
 from benchmarks.environment import describe_environment
 from benchmarks.measurement import progress
 from benchmarks.off_policy_record import (
@@ -170,9 +171,9 @@ def parser() -> argparse.ArgumentParser:
         epilog="example: python -m benchmarks.off_policy Hopper-v4 --seeds 3 --steps 1000000",
     )
     arguments.add_argument("env_id", metavar="ENV", nargs="?", default="Hopper-v4")
-    arguments.add_argument("--seeds", type=int, default=3, help="how many to train")
-    arguments.add_argument("--first-seed", type=int, default=1, help="they count up from this")
-    arguments.add_argument("--steps", type=int, default=1_000_000, help="per seed")
+    arguments.add_argument("--seeds", type=positive, default=3, help="how many to train")
+    arguments.add_argument("--first-seed", type=positive, default=1, help="they count up from this")
+    arguments.add_argument("--steps", type=positive, default=1_000_000, help="per seed")
     arguments.add_argument(
         "--algorithms",
         nargs="+",

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.arguments import positive
 from benchmarks.environment import describe_environment
 from benchmarks.measurement import progress
 from benchmarks.reference_peer import train_peer
@@ -211,10 +212,10 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument(
         "--preset", default="standard", choices=presets, help="see: nitro presets"
     )
-    arguments.add_argument("--seeds", type=int, default=3, help="trains seeds 1 to this")
-    arguments.add_argument("--steps", type=int, default=1_000_000, help="per seed")
-    arguments.add_argument("--actors", type=int, default=_NUM_ACTORS, help="per round")
-    arguments.add_argument("--steps-per-actor", type=int, default=_STEPS_PER_ACTOR)
+    arguments.add_argument("--seeds", type=positive, default=3, help="trains seeds 1 to this")
+    arguments.add_argument("--steps", type=positive, default=1_000_000, help="per seed")
+    arguments.add_argument("--actors", type=positive, default=_NUM_ACTORS, help="per round")
+    arguments.add_argument("--steps-per-actor", type=positive, default=_STEPS_PER_ACTOR)
     arguments.add_argument(
         "--peer",
         action="store_true",

@@ -117,3 +117,14 @@ def test_a_study_of_a_part_does_not_replace_one_of_the_whole(
     arguments: list[str], name: str
 ) -> None:
     assert result_name(parser().parse_args(arguments)) == name
+
+
+@pytest.mark.parametrize("option", ["--seeds", "--first-seed", "--steps"])
+@pytest.mark.parametrize("value", ["0", "-1", "many"])
+def test_a_number_that_trains_nothing_is_refused_by_its_option(
+    option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parser().parse_args([f"{option}={value}"])
+    assert caught.value.code == 2
+    assert f"argument {option}: '{value}' is not a whole number above 0" in capsys.readouterr().err
