@@ -109,7 +109,7 @@ def _write_weight_gradient(delta: Array, h: Array, *, out: Array) -> None:
         # Narrow inputs: the transposed product is several times faster in every BLAS we have seen.
         out[...] = gemm.matmul(h.T, delta).T
     else:
-        namespace(h).matmul(delta.T, h, out=out)
+        gemm.write_matmul(delta.T, h, out=out)
 
 
 def deltas(

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from services.learner import gemm, mlp
+from services.learner import mlp
 from services.learner.actor_critic import (
     ActorCritic,
     FlatGradient,
@@ -92,7 +92,7 @@ class MlpActorCritic(ActorCritic):
 
     def run(self, observation: Tensor) -> ForwardPass:
         """See `ActorCritic`."""
-        if self._pair is not None and self._is_small(len(observation)):
+        if self._pair is not None and self._pair.is_small(len(observation)):
             if observation.dtype != torch.float32:
                 raise TypeError(f"observations are {observation.dtype}, the network is float32")
             inputs, outputs = self._pair.forward(observation.numpy())
@@ -153,7 +153,7 @@ class MlpActorCritic(ActorCritic):
     ) -> None:
         """See `ActorCritic`."""
         # A network takes one way whether or not there is a second core: the bits are the same.
-        if lane is None or (self._pair is not None and self._is_small(len(observation))):
+        if lane is None or (self._pair is not None and self._pair.is_small(len(observation))):
             super().differentiate(observation, loss, gradient=gradient)
             return
         if not isinstance(gradient, _MlpGradient):
@@ -182,15 +182,27 @@ class MlpActorCritic(ActorCritic):
         """See `ActorCritic`."""
         if not (isinstance(gradient, _MlpGradient) and self._pair and gradient.pair):
             raise TypeError("gradient of another kind of network")
-        inputs, (raw, value) = self._pair.forward(observation)
-        d_raw = policy_delta(
-            raw,
-            loss.policy_slope,
-            log_std=_as_array(self._free_log_std),
-            log_std_gradient=_as_array(gradient.log_std),
-        )
-        deltas = (d_raw, loss.value_slope(value[:, 0])[:, np.newaxis])
-        self._pair.backward(inputs, deltas, gradients=gradient.pair)
+
+        def policy_slope(raw: Floats) -> Floats:
+            return policy_delta(
+                raw,
+                loss.policy_slope,
+                log_std=_as_array(self._free_log_std),
+                log_std_gradient=_as_array(gradient.log_std),
+            )
+
+        def value_slope(value: Floats) -> Floats:
+            return loss.value_slope(value[:, 0])[:, np.newaxis]
+
+        if self._pair.is_small(len(observation)):
+            inputs, (raw, value) = self._pair.forward(observation)
+            deltas = (policy_slope(raw), value_slope(value))
+            self._pair.backward(inputs, deltas, gradients=gradient.pair)
+            return
+        slopes = (policy_slope, value_slope)
+        for one, slope, part in zip(self._pair.each, slopes, gradient.pair.each, strict=True):
+            inputs, output = one.forward(observation)
+            one.backward(inputs, slope(output), gradients=part)
 
     def halves(self) -> tuple[NetworkHalf, NetworkHalf] | None:
         """See `ActorCritic`."""
@@ -223,11 +235,6 @@ class MlpActorCritic(ActorCritic):
     def separate_multiplications(self) -> int:
         """See `ActorCritic`."""
         return sum(layer.weight.numel() for layer in self._value_layers)
-
-    def _is_small(self, num_samples: int) -> bool:
-        """Whether no product is large enough for the faster library of `gemm`."""
-        largest = max(layer.weight.numel() for layer in self._policy_layers)
-        return num_samples * largest < gemm.MIN_MULTIPLICATIONS
 
     def layers(self, part: str, views: dict[str, Tensor]) -> tuple[Layer[Tensor], ...]:
         """Return the layers of `policy` or `value` out of the views of a flat buffer."""

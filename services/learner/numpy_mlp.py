@@ -19,6 +19,7 @@ from typing import Self
 import numpy as np
 from torch import Tensor
 
+from services.learner import gemm
 from services.learner.arrays import Floats
 from services.learner.mlp import Layer
 
@@ -43,6 +44,9 @@ class MlpPlaces:
     biases: tuple[tuple[int, tuple[int, ...]], ...]
 
 
+_Multiply = Callable[..., Floats]
+"""Takes two arrays and, as `out`, where to write their product."""
+
 Inputs = tuple[Floats, ...]
 """What each layer was given in a forward pass: [N, O], then L x [N, out] or [2, N, out]."""
 
@@ -53,6 +57,11 @@ class OneMlp:
 
     hidden: tuple[DenseArrays, ...]
     head: DenseArrays
+
+    def is_small(self, num_samples: int) -> bool:
+        """See `PairedMlp`."""
+        largest = max(layer.weight.size for layer in (*self.hidden, self.head))
+        return num_samples * largest < gemm.MIN_MULTIPLICATIONS
 
     @classmethod
     def within(cls, flat: Floats, places: MlpPlaces) -> Self:
@@ -65,7 +74,7 @@ class OneMlp:
 
     def forward(self, observation: Floats) -> tuple[Inputs, Floats]:
         """Run `observation` # [N, O] through it; return its layers' inputs, and [N, out]."""
-        inputs = _hidden_forward(self.hidden, observation)
+        inputs = _hidden_forward(self.hidden, observation, self._multiply(observation))
         return inputs, _head_forward(self.head, inputs[-1])
 
     def backward(self, inputs: Inputs, delta: Floats, *, gradients: "OneMlp") -> None:
@@ -78,11 +87,17 @@ class OneMlp:
         """
         upstream = np.empty_like(inputs[-1])
         _head_backward(self.head, inputs[-1], delta, gradients.head, upstream)
-        _hidden_backward(self.hidden, inputs, upstream, gradients.hidden)
+        _hidden_backward(self.hidden, inputs, upstream, gradients.hidden, self._multiply(inputs[0]))
+
+    def _multiply(self, observation: Floats) -> _Multiply:
+        return np.matmul if self.is_small(len(observation)) else gemm.array_matmul
 
 
 class PairedMlp:
-    """The parameters of two networks, or their gradients."""
+    """The parameters of two networks, or their gradients.
+
+    For small networks: with large ones nothing is saved by going through both at once.
+    """
 
     def __init__(
         self, flat: Tensor, first: Sequence[Layer[Tensor]], second: Sequence[Layer[Tensor]]
@@ -116,9 +131,13 @@ class PairedMlp:
         # A copied array would be apart from the copied tensor: a copy looks anew.
         return type(self), self._over
 
+    def is_small(self, num_samples: int) -> bool:
+        """Whether no product of so many samples is large enough for another library than NumPy."""
+        return all(one.is_small(num_samples) for one in self.each)
+
     def forward(self, observation: Floats) -> tuple[Inputs, tuple[Floats, Floats]]:
         """Run `observation` # [N, O] through both; return what `OneMlp.forward` does of each."""
-        inputs = _hidden_forward(self._hidden, observation)
+        inputs = _hidden_forward(self._hidden, observation, np.matmul)
         one, other = self.each
         first, second = inputs[-1]
         return inputs, (_head_forward(one.head, first), _head_forward(other.head, second))
@@ -135,22 +154,25 @@ class PairedMlp:
         parts = zip(self.each, inputs[-1], deltas, gradients.each, upstream, strict=True)
         for one, h, delta, gradient, out in parts:
             _head_backward(one.head, h, delta, gradient.head, out)
-        _hidden_backward(self._hidden, inputs, upstream, gradients._hidden)
+        _hidden_backward(self._hidden, inputs, upstream, gradients._hidden, np.matmul)
 
 
-def _hidden_forward(layers: Sequence[DenseArrays], observation: Floats) -> Inputs:
+def _hidden_forward(
+    layers: Sequence[DenseArrays], observation: Floats, multiply: _Multiply
+) -> Inputs:
     inputs = [observation]
     for layer in layers:
-        x = np.matmul(inputs[-1], layer.weight.swapaxes(-1, -2))
+        x = multiply(inputs[-1], layer.weight.swapaxes(-1, -2))
         x += layer.bias
         inputs.append(np.tanh(x, out=x))
     return tuple(inputs)
 
 
 def _head_forward(head: DenseArrays, h: Floats) -> Floats:
-    output: Floats = np.matmul(h, head.weight.T)
-    output += head.bias
-    return output
+    # Outputs are few and samples many: with the samples in a row, what follows is sooner done.
+    output: Floats = np.matmul(head.weight, h.T)
+    output += head.bias.T
+    return output.T
 
 
 def _head_backward(
@@ -159,7 +181,9 @@ def _head_backward(
     """Write a head's gradient, and the derivative by `h` # [N, in] into `upstream`."""
     np.matmul(delta.T, h, out=gradient.weight)
     np.matmul(_ones(len(h)), delta, out=gradient.bias)
-    np.matmul(delta, head.weight, out=upstream)
+    # With one output this is an outer product, for which `matmul` takes five times as long.
+    multiply = np.dot if delta.shape[1] == 1 else np.matmul
+    multiply(delta, head.weight, out=upstream)
 
 
 def _hidden_backward(
@@ -167,6 +191,7 @@ def _hidden_backward(
     inputs: Inputs,
     upstream: Floats,
     gradients: Sequence[DenseArrays],
+    multiply: _Multiply,
 ) -> None:
     """Write the hidden layers' gradients; `upstream`, the derivative behind them, is used up.
 
@@ -177,10 +202,10 @@ def _hidden_backward(
         slope, gradient = inputs[index + 1], gradients[index]
         np.multiply(slope, slope, out=slope)
         upstream *= np.subtract(1.0, slope, out=slope)
-        np.matmul(upstream.swapaxes(-1, -2), inputs[index], out=gradient.weight)
+        multiply(upstream.swapaxes(-1, -2), inputs[index], out=gradient.weight)
         np.matmul(ones, upstream, out=gradient.bias)
         if index:
-            upstream = np.matmul(upstream, layers[index].weight)
+            upstream = multiply(upstream, layers[index].weight)
 
 
 def policy_delta(
@@ -201,7 +226,7 @@ def policy_delta(
     if log_std is None or log_std_gradient is None:
         return slope_at(raw)
     width = raw.shape[1]
-    outputs = np.empty((len(raw), 2 * width), raw.dtype)
+    outputs = np.empty((2 * width, len(raw)), raw.dtype).T  # as the head's answers lie
     outputs[:, :width] = raw
     outputs[:, width:] = log_std
     slope = slope_at(outputs)

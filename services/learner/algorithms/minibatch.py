@@ -76,7 +76,7 @@ class ShuffledMinibatches:
         """
         for order in self.orders() if orders is None else orders:
             observation = self._batch.observation.index_select(0, order)
-            whole = [field.numpy() for field in (observation, *self._gathered(order))]
+            whole = [observation.numpy(), *map(_by_column, self._gathered(order))]
             for start, end in bounds(len(order), self._count):
                 first, *others = (field[start:end] for field in whole)
                 yield _minibatch(first, others)
@@ -114,6 +114,12 @@ def bounds(num_samples: int, count: int) -> list[tuple[int, int]]:
     size, num_longer = divmod(num_samples, count)
     starts = [i * size + min(i, num_longer) for i in range(count + 1)]
     return [*pairwise(starts)]
+
+
+def _by_column(field: Tensor) -> Floats:
+    """Return a field with each of its columns in a row: rows of a few numbers are slow to NumPy."""
+    array: Floats = field.t().contiguous().t().numpy() if field.ndim == 2 else field.numpy()
+    return array
 
 
 def _minibatch(observation: Array, others: Sequence[Array]) -> Minibatch[Array]:

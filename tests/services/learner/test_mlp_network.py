@@ -3,6 +3,7 @@
 import copy
 import math
 import warnings
+from typing import Generic
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor
 from services.learner import gemm
 from services.learner.actor_critic import ActorCritic
 from services.learner.algorithms.ppo import Ppo
+from services.learner.arrays import Array
 from services.learner.networks import build_network
 from shared.environment_spec import EnvironmentSpec
 from shared.ppo_hyperparameters import PpoHyperparameters
@@ -120,6 +122,45 @@ def test_a_copied_learner_learns_as_the_original_does() -> None:
     ours, theirs = (ppo.policy_payload()[0] for ppo in (original, other))
     for name, array in ours.items():
         np.testing.assert_array_equal(theirs[name], array)
+
+
+class FixedSlopes(Generic[Array]):
+    """A loss whose slopes are the same everywhere."""
+
+    def __init__(self, d_outputs: Array, d_value: Array) -> None:
+        self._d_outputs: Array = d_outputs
+        self._d_value: Array = d_value
+
+    def policy_slope(self, outputs: Array) -> Array:
+        assert outputs.shape == self._d_outputs.shape
+        return self._d_outputs
+
+    def value_slope(self, value: Array) -> Array:
+        assert value.shape == self._d_value.shape
+        return self._d_value
+
+
+@pytest.mark.parametrize("prefers_mkl", [False, True])
+@pytest.mark.parametrize("num_samples", [1, FEW, MANY])
+@pytest.mark.parametrize("hyperparameters", [parameters for _, parameters in CASES[:3]])
+def test_arrays_and_tensors_give_one_gradient(
+    hyperparameters: PpoHyperparameters,
+    num_samples: int,
+    prefers_mkl: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    available: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+    monkeypatch.setattr(gemm, "_MKL", prefers_mkl and available)
+    network, observation, d_outputs, d_value = network_and_data(
+        CONTINUOUS, hyperparameters, num_samples
+    )
+    expected = network.new_gradient()
+    network.differentiate(observation, FixedSlopes(d_outputs, d_value), gradient=expected)
+    found = network.new_gradient()
+    found.flat.copy_(torch.where(expected.flat == 0.0, 0.0, 7.0))  # gaps are not written to
+    slopes = FixedSlopes(d_outputs.numpy(), d_value.numpy())
+    network.differentiate_arrays(observation.numpy(), slopes, gradient=found)
+    torch.testing.assert_close(found.flat, expected.flat, rtol=1e-4, atol=1e-5 * num_samples**0.5)
 
 
 def test_gaussian_networks_on_the_cpu_take_arrays_and_no_others() -> None:

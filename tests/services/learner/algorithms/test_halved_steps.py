@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import torch
 
-from services.learner import second_process
+from services.learner import gemm, second_process
 from services.learner.algorithms import network_steps, ppo
 from services.learner.algorithms.halved_steps import MIN_MULTIPLICATIONS, take_halved_steps
 from services.learner.algorithms.impact import build_impact
@@ -78,6 +79,30 @@ def test_the_bits_are_those_of_one_process(
         assert alone.update(trajectories).stats == beside.update(trajectories).stats
         assert_same_state(alone, beside)
     assert halved == [True] * 3
+
+
+@pytest.fixture(params=[False, True], ids=["numpy", "mkl"])
+def large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every product counts as large, and goes to one library or the other."""
+    if request.param and not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
+        pytest.skip("without MKL")
+    monkeypatch.setattr(gemm, "MIN_MULTIPLICATIONS", 0)
+    monkeypatch.setattr(gemm, "_MKL", request.param)
+
+
+@pytest.mark.usefixtures("large")  # before the process is forked
+@pytest.mark.parametrize("hyperparameters", GAUSSIAN)
+def test_so_they_are_of_large_networks(
+    hyperparameters: PpoHyperparameters,
+    process: SecondProcess,
+    halved: list[bool],
+) -> None:
+    alone, beside = pair(CONTINUOUS, hyperparameters, process)
+    for k in range(2):
+        trajectories = round_of(alone, CONTINUOUS, k)
+        assert alone.update(trajectories).stats == beside.update(trajectories).stats
+        assert_same_state(alone, beside)
+    assert halved == [True] * 2
 
 
 @pytest.mark.parametrize("build", [build_impact, build_impala])
