@@ -37,7 +37,7 @@ def _results(name: str, out: Path) -> str:
     if name in STUDIES:
         return "made" if (out / f"{name}.json").is_file() else "–"
     summary = Store(out, load(name), quick=False).summary()
-    return "–" if summary is None else f"{summary.cells} runs, {summary.seeds} seeds"
+    return "–" if summary is None else summary.made
 
 
 def run_and_draw(

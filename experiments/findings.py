@@ -91,3 +91,8 @@ class Summary(Findings):
     """Where the summary was made."""
     measured_on: tuple[str, ...]
     """Machine and commit of the cells."""
+
+    @property
+    def made(self) -> str:
+        """How many runs there are, in words."""
+        return f"{self.cells} runs, {self.seeds} seed{'' if self.seeds == 1 else 's'}"

@@ -10,6 +10,7 @@ from experiments.comparison import cheaper, compared, higher_return
 from experiments.experiment import Done, Experiment
 from experiments.findings import Findings
 from experiments.grid import HOPPER, Body, CellId, Grid, Scale, first, fixed, job_body
+from shared.hyperparameters import Preset
 
 ENVIRONMENTS = (HOPPER, "Walker2d-v4")
 NITRO, FIXED, MEAN = "nitro", "fixed 16", "fixed at Nitro's mean"
@@ -24,13 +25,13 @@ _COST = "Nitro costs the least of the schemes"
 _DETECTOR = "Rounds with a low R are the ones worth boosting"
 
 
-def plan(scale: Scale, done: Done) -> Grid:
+def plan(scale: Scale, done: Done, *, preset: Preset = "paper") -> Grid:
     """Every policy; the one at Nitro's mean once Nitro's run of its seed is done."""
     grid = Grid()
     policies = _POLICIES | {FIXED: fixed(scale.of(16, 4))}
     for seed in range(scale.seeds):
         for env_id in first(scale, ENVIRONMENTS):
-            body = job_body(scale, env_id)
+            body = job_body(scale, env_id, preset=preset)
             for name, scaling in policies.items():
                 grid.add_job(name, env_id, seed, {**body, "scaling": scaling})
             nitro = done.get(CellId(NITRO, env_id, seed))

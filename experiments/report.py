@@ -64,16 +64,11 @@ def _overview(out: Path) -> str:
     for name, about in NAMES.items():
         summary = None if name in STUDIES else Store(out, load(name), quick=False).summary()
         if summary is not None:
-            rows.append((f"`{name}`", about, _made(summary)))
+            rows.append((f"`{name}`", about, summary.made))
         else:
             made = name in STUDIES and (out / f"{name}.json").is_file()
             rows.append((f"`{name}`", about, "made" if made else "not run yet"))
     return table(Table(title="", columns=("name", "what", "runs made so far"), rows=tuple(rows)))
-
-
-def _made(summary: Summary) -> str:
-    seeds = "1 seed" if summary.seeds == 1 else f"{summary.seeds} seeds"
-    return f"{summary.cells} runs, {seeds}"
 
 
 def _parts(summary: Summary, folder: Path) -> Iterator[str]:
@@ -82,8 +77,7 @@ def _parts(summary: Summary, folder: Path) -> Iterator[str]:
         f"commit {summary.environment.commit}"
     )
     yield (
-        f"Paper: {summary.paper}. Made by `{summary.command}`: {_made(summary)}. "
-        f"Measured on {where}."
+        f"Paper: {summary.paper}. Made by `{summary.command}`: {summary.made}. Measured on {where}."
     )
     yield f"![{summary.title}](../{_relative(folder / summary.name)}.png)"
     if summary.claims:

@@ -55,6 +55,16 @@ def test_nitros_mean_is_planned_once_nitros_run_is_known() -> None:
     )
 
 
+def test_the_same_policies_are_compared_in_the_other_preset() -> None:
+    done = {CellId("nitro", "Hopper-v4", 0): outcome([0, 1, 2], actors=[64, 11])}
+    paper, standard = (planned(load(name), done) for name in ("policies", "policies_standard"))
+    assert {spec.preset for spec in standard.values()} == {"standard"}
+    assert standard == {
+        cell: JobSpec.model_validate({**spec.model_dump(mode="json"), "preset": "standard"})
+        for cell, spec in paper.items()
+    }
+
+
 def test_boosted_rounds_are_chosen_by_ratio() -> None:
     base = outcome([0] * 6, ratios=[None, 2.0, 0.5, 3.0, 1.0])
     assert chosen_rounds(base) == (2, 1, 3)
