@@ -95,4 +95,8 @@ class Summary(Findings):
     @property
     def made(self) -> str:
         """How many runs there are, in words."""
-        return f"{self.cells} runs, {self.seeds} seed{'' if self.seeds == 1 else 's'}"
+        return f"{_counted(self.cells, 'run')}, {_counted(self.seeds, 'seed')}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

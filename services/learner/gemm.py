@@ -3,10 +3,10 @@
 Arrays are NumPy's (OpenBLAS) and tensors torch's (MKL) to begin with. On Intel's processors MKL is
 ahead of the others (of [128, 256] by [256, 256] it does 160 to 170 billion operations a second,
 OpenBLAS 120 to 145, oneDNN 115 to 150, on a core of a Xeon), and large products of arrays go there,
-too. On other processors it stays with 256-bit instructions: there large products of tensors
-go to oneDNN, which uses 512 bits where there are any and applies a layer's tanh while the result is
-still in registers (not those of weight gradients, whose result would have to be copied). Where it
-does not, the tanh is NumPy's, in the tensor's own memory: several times faster than torch's.
+too. On other processors MKL stays with 256-bit instructions: there large products of tensors go to
+oneDNN, which uses 512 bits where there are any and applies a layer's tanh while the result is still
+in registers (not those of weight gradients, whose result would have to be copied). A tanh that
+oneDNN does not apply is NumPy's, in the tensor's own memory: several times faster than torch's.
 
 What is chosen depends on the processor and on shapes, never on a measurement, so equal machines
 give equal bits. Every function falls back to plain torch or NumPy where the others are missing or
@@ -41,13 +41,14 @@ def prefers_mkl(cpu_info: Path) -> bool:
         return False
 
 
-def _has_onednn() -> bool:
+def has_onednn() -> bool:
+    """Return whether oneDNN is there."""
     available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return available and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 _MKL = prefers_mkl(Path("/proc/cpuinfo"))
-_ONEDNN = _has_onednn() and not _MKL
+_ONEDNN = has_onednn() and not _MKL
 
 
 def linear(x: Array, weight: Array, bias: Array) -> Array:
@@ -103,11 +104,11 @@ def write_matmul(a: Array, b: Array, *, out: Array) -> None:
 
 
 def array_matmul(a: Floats, b: Floats, out: Floats | None = None) -> Floats:
-    """Return `a b`; a `numpy.matmul` of two matrices.
+    """Return `a b`.
 
     Args:
-        a: # [m, k]
-        b: # [k, n]
+        a: Writable, as torch has no other arrays, and without negative strides. # [m, k]
+        b: Likewise. # [k, n]
         out: Where to write the product; None makes an array. # [m, n]
     """
     large = a.size * b.shape[1] >= MIN_MULTIPLICATIONS

@@ -1,7 +1,8 @@
 """The passes of `services.learner.mlp` in NumPy: through one network, or through two at once.
 
-On a CPU NumPy takes a third of the time torch takes to begin an operation, holds the interpreter
-for as much less, and multiplies as fast. With layers of 64 that is half of a gradient step.
+On a CPU NumPy takes a third of the time torch takes to begin an operation, and holds the
+interpreter for as much less. With layers of 64 that is half of a gradient step. Products of large
+hidden layers are done by whichever library is the fastest (`services.learner.gemm`).
 
 Two networks of equal hidden layers lie equally far apart in one flat tensor of parameters, layer by
 layer: two matrices are one array with a stride of that distance, and one call multiplies both.
@@ -90,6 +91,7 @@ class OneMlp:
         _hidden_backward(self.hidden, inputs, upstream, gradients.hidden, self._multiply(inputs[0]))
 
     def _multiply(self, observation: Floats) -> _Multiply:
+        # Even to ask for each product costs a small network some percent.
         return np.matmul if self.is_small(len(observation)) else gemm.array_matmul
 
 
@@ -133,7 +135,9 @@ class PairedMlp:
 
     def is_small(self, num_samples: int) -> bool:
         """Whether no product of so many samples is large enough for another library than NumPy."""
-        return all(one.is_small(num_samples) for one in self.each)
+        return self.each[0].is_small(
+            num_samples
+        )  # only the heads differ, and a value is one number
 
     def forward(self, observation: Floats) -> tuple[Inputs, tuple[Floats, Floats]]:
         """Run `observation` # [N, O] through both; return what `OneMlp.forward` does of each."""

@@ -100,6 +100,8 @@ def test_a_label_has_one_colour_in_all_panels_and_its_own_in_each() -> None:
         assert len({colours[label] for label in labels}) == len(labels)
 
 
-@pytest.mark.parametrize(("seeds", "made"), [(1, "4 runs, 1 seed"), (3, "4 runs, 3 seeds")])
-def test_how_many_runs_there_are_is_said_in_words(seeds: int, made: str) -> None:
-    assert SUMMARY.model_copy(update={"seeds": seeds}).made == made
+@pytest.mark.parametrize(
+    ("cells", "seeds", "made"), [(1, 1, "1 run, 1 seed"), (12, 3, "12 runs, 3 seeds")]
+)
+def test_how_many_runs_there_are_is_said_in_words(cells: int, seeds: int, made: str) -> None:
+    assert SUMMARY.model_copy(update={"cells": cells, "seeds": seeds}).made == made

@@ -1,7 +1,7 @@
 """All gradient steps over a batch, taken the way that suits the network and the machine.
 
-Gaussian policies of vectors are stepped in NumPy on a CPU: in this process, through both networks
-at once, or with the value function's half in a second process. All others are stepped in torch.
+Gaussian policies of vectors are stepped in NumPy on a CPU: in this process, small networks both at
+once, or with the value function's half in a second process. All others are stepped in torch.
 Which of NumPy's two ways it is changes no bit.
 """
 

@@ -1,6 +1,7 @@
 """Products of arrays by either library against float64, and to the same bits wherever they lie."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,6 +47,32 @@ def test_products_of_arrays_agree_with_float64(
         assert found.dtype == np.float32
         np.testing.assert_allclose(found, exact, rtol=0.0, atol=1e-5)
     np.testing.assert_array_equal(gemm.matmul(a, b), out)
+
+
+@pytest.mark.parametrize("prefers_mkl", LIBRARIES)
+@pytest.mark.parametrize(
+    ("shape", "dtype", "eligible"),
+    [(SHAPES[0], np.float32, True), (SHAPES[0], np.float64, False), (SHAPES[3], np.float32, False)],
+    ids=["large", "double", "small"],
+)
+def test_only_large_products_in_single_precision_go_to_mkl(
+    shape: tuple[int, int, int],
+    dtype: type,
+    eligible: bool,
+    prefers_mkl: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    went: list[bool] = []
+    multiply = torch.mm
+
+    def counted(*args: Any, **kwargs: Any) -> torch.Tensor:
+        went.append(True)
+        return multiply(*args, **kwargs)
+
+    monkeypatch.setattr(gemm, "_MKL", prefers_mkl)
+    monkeypatch.setattr(torch, "mm", counted)
+    gemm.array_matmul(*matrices(*shape, dtype=dtype))
+    assert went == [True] * (prefers_mkl and eligible)
 
 
 @pytest.mark.parametrize("prefers_mkl", LIBRARIES)

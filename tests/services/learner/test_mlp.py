@@ -103,7 +103,13 @@ def test_full_size_float32_passes_agree_with_float64() -> None:
         assert (single - double).norm() <= 1e-5 * double.norm()
 
 
-def test_the_fast_products_agree_with_plain_torch() -> None:
+@pytest.mark.parametrize("onednn", [False, True])
+def test_the_fast_products_agree_with_plain_torch(
+    onednn: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if onednn and not gemm.has_onednn():
+        pytest.skip("without oneDNN")
+    monkeypatch.setattr(gemm, "_ONEDNN", onednn)
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(130, 200, generator=generator)
     weight = torch.randn(150, 200, generator=generator) / 200**0.5

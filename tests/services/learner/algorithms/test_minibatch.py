@@ -17,12 +17,12 @@ def batch_of(num_samples: int) -> TrainingBatch:
     column = row.unsqueeze(1)
     return TrainingBatch(
         observation=column,
-        action=column,
+        action=column.repeat(1, 2),
         advantage=row,
         value_target=row,
         value=row,
         log_prob=row,
-        outputs=column,
+        outputs=column.repeat(1, 4),
         behaviour_log_prob=row,
     )
 
@@ -109,6 +109,9 @@ def test_as_arrays_they_are_the_same(num_samples: int) -> None:
         for field in fields(Minibatch):
             expected = getattr(tensors, field.name).numpy()
             np.testing.assert_array_equal(getattr(arrays, field.name), expected)
+        # Short rows would be slow: each column lies in a row of its own.
+        assert arrays.action[:, 1].flags.c_contiguous
+        assert arrays.outputs[:, 3].flags.c_contiguous
 
 
 def test_weights_come_after_standardising() -> None:
