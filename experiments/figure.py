@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -12,7 +13,9 @@ from matplotlib.figure import Figure
 
 from experiments.findings import Panel, Series, Summary, Surface
 
-_COLUMNS = 3
+_COLUMNS, _COLUMNS_OF_PAIRS = 3, 4
+_X_INTERVALS = 6
+"""Of an axis of numbers at most: "0.0125" and its neighbours would run into each other."""
 _WIDTH, _HEIGHT = 4.6, 3.4
 """Inches per panel."""
 _COLOURS = (
@@ -23,7 +26,7 @@ _COLOURS = (
 def draw(summary: Summary, path: Path) -> tuple[Path, Path]:
     """Write a summary's picture beside `path`, as .png and .svg, and return both paths."""
     count = max(1, len(summary.panels))
-    columns = min(_COLUMNS, count)
+    columns = min(count, num_columns([panel.title for panel in summary.panels]))
     rows = math.ceil(count / columns)
     figure = Figure(figsize=(_WIDTH * columns, _HEIGHT * rows + 0.6), layout="constrained")
     FigureCanvasAgg(figure)
@@ -45,6 +48,16 @@ def draw(summary: Summary, path: Path) -> tuple[Path, Path]:
         figure.savefig(png, dpi=110)
         figure.savefig(svg, metadata={"Date": None})
     return png, svg
+
+
+def num_columns(titles: Sequence[str]) -> int:
+    """Return how many panels stand side by side, so that two of one title share a row.
+
+    >>> num_columns(["Hopper", "Hopper", "Walker", "Walker"]), num_columns(["a", "b"])
+    (4, 3)
+    """
+    pairs = len(titles) % 2 == 0 and titles[::2] == titles[1::2] and len({*titles[::2]}) > 1
+    return _COLUMNS_OF_PAIRS if pairs else _COLUMNS
 
 
 def series_colours(summary: Summary) -> dict[str, str]:
@@ -71,6 +84,8 @@ def _panel(on: Axes, panel: Panel, colours: dict[str, str]) -> None:
             on.plot(series.x, series.y, color=colour, label=series.label, drawstyle=drawstyle)
             if series.low is not None and series.high is not None:
                 on.fill_between(series.x, series.low, series.high, color=colour, alpha=0.15, lw=0)
+    if panel.kind != "bar":
+        on.locator_params(axis="x", nbins=_X_INTERVALS, steps=(1, 2, 5, 10))
     if panel.categories:
         on.set_xticks(range(len(panel.categories)), panel.categories, fontsize=8)
         # Long names end at their tick: centred on it they would run into each other.

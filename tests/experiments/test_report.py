@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from experiments.catalogue import NAMES, load
-from experiments.figure import draw, series_colours
+from experiments.figure import draw, num_columns, series_colours
 from experiments.findings import Claim, Panel, Series, Summary, Surface, Table
 from experiments.grid import LeftOut
 from experiments.report import write_report
@@ -105,3 +105,11 @@ def test_a_label_has_one_colour_in_all_panels_and_its_own_in_each() -> None:
 )
 def test_how_many_runs_there_are_is_said_in_words(cells: int, seeds: int, made: str) -> None:
     assert SUMMARY.model_copy(update={"cells": cells, "seeds": seeds}).made == made
+
+
+@pytest.mark.parametrize(
+    ("titles", "columns"),
+    [("aabbcc", 4), ("aaabbb", 3), ("abc", 3), ("aab", 3), ("aa", 3), ("", 3)],
+)
+def test_two_panels_of_one_title_share_a_row(titles: str, columns: int) -> None:
+    assert num_columns([*titles]) == columns
