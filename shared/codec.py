@@ -12,6 +12,7 @@ allowed arrays is refused with a `CodecError`.
 
 import json
 import math
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
@@ -28,6 +29,8 @@ MAX_HEADER_BYTES = 2**20
 MAX_ARRAYS = 4096
 MAX_DIMS = 8
 
+_LEVEL = 1
+"""Of zstd's compression."""
 _METADATA = "__metadata__"
 # Little-endian by name: a big-endian machine's own arrays would be refused, not garbled.
 _DTYPES: dict[str, np.dtype[np.generic]] = {
@@ -65,7 +68,20 @@ class _Entry:
     end: int
 
 
-def encode(arrays: Mapping[str, Array], metadata: Mapping[str, str], *, level: int = 1) -> bytes:
+class _Contexts(threading.local):
+    """One thread's: to make them takes as long as to compress a trajectory of vectors."""
+
+    def __init__(self) -> None:
+        self.compressor = zstandard.ZstdCompressor(
+            level=_LEVEL, write_checksum=True, write_content_size=True, threads=0
+        )
+        self.decompressor = zstandard.ZstdDecompressor()
+
+
+_contexts = _Contexts()
+
+
+def encode(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
     """Return arrays and metadata as one zstd frame that states its size and carries a checksum.
 
     Equal arguments give equal bytes.
@@ -73,16 +89,12 @@ def encode(arrays: Mapping[str, Array], metadata: Mapping[str, str], *, level: i
     Args:
         arrays: Name to array, of any shape up to `MAX_DIMS` dimensions.
         metadata: Free text beside them.
-        level: zstd compression level.
 
     Raises:
         CodecError: A dtype is not one of float32, float64, int32, int64, uint8 and bool, or a name
             or a limit is broken.
     """
-    compressor = zstandard.ZstdCompressor(
-        level=level, write_checksum=True, write_content_size=True, threads=0
-    )
-    return compressor.compress(encode_raw(arrays, metadata))
+    return _contexts.compressor.compress(encode_raw(arrays, metadata))
 
 
 def decode(data: bytes, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Payload:
@@ -98,7 +110,7 @@ def decode(data: bytes, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Payload:
     _check_frame(data, max_bytes=max_bytes)
     try:
         # zstd takes the frame's own word for its size, so only the check above bounds memory.
-        raw = zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
+        raw = _contexts.decompressor.decompress(data, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise CodecError(f"damaged zstd frame: {error}") from error
     return decode_raw(raw, max_bytes=max_bytes)

@@ -4,6 +4,7 @@ import json
 import random
 import tracemalloc
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -187,6 +188,33 @@ def test_a_wrong_frame_is_refused_within_bounded_memory(
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2**20
+
+
+def test_a_frame_is_read_as_ever_after_one_that_was_damaged() -> None:
+    arrays = {"a": np.arange(5000, dtype=np.float32)}
+    data = codec.encode(arrays, {"b": "c"})
+    for cut in range(0, len(data), 97):
+        with pytest.raises(CodecError):
+            codec.decode(data[:cut])
+        np.testing.assert_array_equal(codec.decode(data).arrays["a"], arrays["a"])
+    assert codec.encode(arrays, {"b": "c"}) == data
+
+
+def test_threads_do_not_disturb_each_other() -> None:
+    rng = np.random.default_rng(0)
+    inputs = [{"a": rng.integers(0, 9, 20_000)} for _ in range(8)]
+    expected = [codec.encode(arrays, {}) for arrays in inputs]
+
+    def again(place: int) -> bool:
+        rounds = (codec.encode(inputs[place], {}) for _ in range(30))
+        return all(
+            data == expected[place]
+            and np.array_equal(codec.decode(data).arrays["a"], inputs[place]["a"])
+            for data in rounds
+        )
+
+    with ThreadPoolExecutor(len(inputs)) as pool:
+        assert all(pool.map(again, range(len(inputs))))
 
 
 def test_a_header_longer_than_the_cap_is_refused_before_it_is_read() -> None:
