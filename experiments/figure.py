@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from experiments.findings import Panel, Series, Summary, Surface
 
 _COLUMNS, _COLUMNS_OF_PAIRS = 3, 4
+"""Panels side by side."""
 _X_INTERVALS = 6
 """Of an axis of numbers at most: "0.0125" and its neighbours would run into each other."""
 _WIDTH, _HEIGHT = 4.6, 3.4

@@ -60,7 +60,7 @@ class OneMlp:
     head: DenseArrays
 
     def is_small(self, num_samples: int) -> bool:
-        """See `PairedMlp`."""
+        """Whether no product of so many samples is large enough for another library than NumPy."""
         largest = max(layer.weight.size for layer in (*self.hidden, self.head))
         return num_samples * largest < gemm.MIN_MULTIPLICATIONS
 
@@ -134,10 +134,8 @@ class PairedMlp:
         return type(self), self._over
 
     def is_small(self, num_samples: int) -> bool:
-        """Whether no product of so many samples is large enough for another library than NumPy."""
-        return self.each[0].is_small(
-            num_samples
-        )  # only the heads differ, and a value is one number
+        """Whether both networks are, see `OneMlp`."""
+        return all(one.is_small(num_samples) for one in self.each)
 
     def forward(self, observation: Floats) -> tuple[Inputs, tuple[Floats, Floats]]:
         """Run `observation` # [N, O] through both; return what `OneMlp.forward` does of each."""

@@ -69,15 +69,22 @@ def pair(
     return alone, Ppo(environment, hyperparameters, seed=7, max_rounds=8, second_process=process)
 
 
+def assert_equal_updates(
+    hyperparameters: PpoHyperparameters, process: SecondProcess, *, rounds: int
+) -> None:
+    """Learn from the same rounds with the second process and without."""
+    alone, beside = pair(CONTINUOUS, hyperparameters, process)
+    for k in range(rounds):
+        trajectories = round_of(alone, CONTINUOUS, k)
+        assert alone.update(trajectories).stats == beside.update(trajectories).stats
+        assert_same_state(alone, beside)
+
+
 @pytest.mark.parametrize("hyperparameters", [*GAUSSIAN, WITH_ENTROPY])
 def test_the_bits_are_those_of_one_process(
     hyperparameters: PpoHyperparameters, process: SecondProcess, halved: list[bool]
 ) -> None:
-    alone, beside = pair(CONTINUOUS, hyperparameters, process)
-    for k in range(3):
-        trajectories = round_of(alone, CONTINUOUS, k)
-        assert alone.update(trajectories).stats == beside.update(trajectories).stats
-        assert_same_state(alone, beside)
+    assert_equal_updates(hyperparameters, process, rounds=3)
     assert halved == [True] * 3
 
 
@@ -97,11 +104,7 @@ def test_so_they_are_of_large_networks(
     process: SecondProcess,
     halved: list[bool],
 ) -> None:
-    alone, beside = pair(CONTINUOUS, hyperparameters, process)
-    for k in range(2):
-        trajectories = round_of(alone, CONTINUOUS, k)
-        assert alone.update(trajectories).stats == beside.update(trajectories).stats
-        assert_same_state(alone, beside)
+    assert_equal_updates(hyperparameters, process, rounds=2)
     assert halved == [True] * 2
 
 
