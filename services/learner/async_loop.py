@@ -282,7 +282,8 @@ class AsyncLoop:
         while self._policies:
             version, _ = self._policies.popitem()
             self._parts.cache.delete_policy(self._job.job_id, version)
-        self._parts.cache.free_round(self._job.job_id, plan.round)
+        # The episodes stay until they expire: should we die before the end is reported, the next
+        # learner reports it, and with them.
         return plan.stop, evaluation
 
     def _policy_payload(self) -> bytes:

@@ -165,11 +165,9 @@ class RoundLoop:
 
     def _forget_last_round(self) -> None:
         if self._state.next_round:
-            self._forget(self._state.next_round - 1, self._state.policy_version - 1)
-
-    def _forget(self, round_index: int, policy_version: int) -> None:
-        self._parts.cache.free_round(self._job.job_id, round_index)
-        self._parts.cache.delete_policy(self._job.job_id, policy_version)
+            cache, job_id = self._parts.cache, self._job.job_id
+            cache.free_round(job_id, self._state.next_round - 1)
+            cache.delete_policy(job_id, self._state.policy_version - 1)
 
     def _policy_payload(self) -> bytes:
         return codec.encode(*self._parts.algorithm.policy_payload())
@@ -253,7 +251,9 @@ class RoundLoop:
         line = RoundLine(plan=plan, result=None, curvature=None, evaluation=evaluation)
         self._parts.record.append(line)
         self._parts.observe(line)
-        self._forget(plan.round, plan.policy_version)
+        # The episodes, some hundred bytes, stay until they expire: should we die before the end is
+        # reported, the next learner reports it, and with them.
+        self._parts.cache.delete_policy(self._job.job_id, plan.policy_version)
         return evaluation
 
     def _evaluated(self, plan: RoundPlan, collector: RoundCollector) -> EvaluationResult | None:

@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,23 @@ def final_weights(runs_dir: Path, job_id: str) -> tuple[str, bytes, bytes]:
         (folder / "state.safetensors").read_bytes(),
         (folder / "policy.safetensors").read_bytes(),
     )
+
+
+def assert_equal_rounds(runs_dir: Path, job_id: str, expected_id: str) -> None:
+    """Fail with the fields in which a job's record differs from another's, times left out."""
+    found, expected = (timeless_rounds(runs_dir, name) for name in (job_id, expected_id))
+    assert list(_differences(found, expected, "rounds")) == []
+
+
+def _differences(found: Any, expected: Any, where: str) -> Iterator[str]:
+    if isinstance(found, dict) and isinstance(expected, dict) and found.keys() == expected.keys():
+        for name in found:
+            yield from _differences(found[name], expected[name], f"{where}.{name}")
+    elif isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
+        for index, (one, other) in enumerate(zip(found, expected, strict=True)):
+            yield from _differences(one, other, f"{where}[{index}]")
+    elif found != expected:
+        yield f"{where}: {found!r}, expected {expected!r}"
 
 
 def timeless_rounds(runs_dir: Path, job_id: str) -> list[dict[str, Any]]:

@@ -8,8 +8,8 @@ import pytest
 from nitro.client import NitroClient
 from nitro.local import LocalSystem
 from tests.e2e.runs import (
+    assert_equal_rounds,
     final_weights,
-    timeless_rounds,
     tiny,
     train,
     wait_finished,
@@ -43,5 +43,5 @@ def test_a_learner_killed_and_started_again_ends_with_the_same_weights(
     system.restart("learner")
     resumed = wait_finished(client, job_id)
     assert (resumed.status, resumed.error) == ("succeeded", None)
-    assert timeless_rounds(runs_dir, job_id) == timeless_rounds(runs_dir, whole.job_id)
+    assert_equal_rounds(runs_dir, job_id, whole.job_id)
     assert final_weights(runs_dir, job_id) == final_weights(runs_dir, whole.job_id)

@@ -12,6 +12,7 @@ from nitro.client import NitroClient
 from nitro.local import LocalSystem
 from shared.billing import JobCost
 from tests.e2e.runs import (
+    assert_equal_rounds,
     final_weights,
     timeless_rounds,
     tiny,
@@ -80,7 +81,7 @@ def test_equal_seeds_give_equal_records_and_equal_bytes(
 ) -> None:
     one, two = (train(client, tiny(seed=11)) for _ in range(2))
     other = train(client, tiny(seed=12))
-    assert timeless_rounds(runs_dir, one.job_id) == timeless_rounds(runs_dir, two.job_id)
+    assert_equal_rounds(runs_dir, one.job_id, two.job_id)
     assert final_weights(runs_dir, one.job_id) == final_weights(runs_dir, two.job_id)
     assert final_weights(runs_dir, one.job_id)[2] != final_weights(runs_dir, other.job_id)[2]
 
@@ -96,7 +97,7 @@ def test_a_learner_killed_at_round_7_and_started_again_ends_with_the_same_weight
     system.restart("learner")
     resumed = wait_finished(client, job_id)
     assert resumed.status == "succeeded"
-    assert timeless_rounds(runs_dir, job_id) == timeless_rounds(runs_dir, whole.job_id)
+    assert_equal_rounds(runs_dir, job_id, whole.job_id)
     assert final_weights(runs_dir, job_id) == final_weights(runs_dir, whole.job_id)
 
 

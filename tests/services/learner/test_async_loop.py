@@ -444,6 +444,15 @@ def test_a_death_at_any_moment_costs_no_trajectory_and_uses_none_twice(
             assert [len(r.episode_returns) for r in results] == [4] * _ROUNDS, where
 
 
+def test_a_death_before_the_end_is_reported_costs_no_final_evaluation(rig: Rig) -> None:
+    rig.run()
+    told = rig.lines()[-1]
+    rig.run()
+    assert rig.lines()[-1].evaluation == told.evaluation
+    assert told.evaluation is not None
+    assert told.evaluation.returns == (0.0, 1.0)
+
+
 def _leave_in_round_2(rig: Rig) -> RunState:
     """Train until round 2 is learned from, while an actor of rounds 1 and 2 is missing.
 
