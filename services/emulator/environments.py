@@ -117,7 +117,8 @@ class ProcessEnvironments:
     def connection_lost(self, client: tuple[str, int]) -> None:
         """Give up an environment whose open poll broke off: it is dying, or no runtime at all."""
         for environment in self.all():
-            if environment.connection == client and environment.state is State.IDLE:
+            # A poll is open until the invocation it brings has started.
+            if environment.connection == client and environment.poll is not None:
                 self._dispatcher.environment_lost(environment, "connection closed")
                 environment.kill()
 
