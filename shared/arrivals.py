@@ -1,7 +1,8 @@
 """What the cache tells a learner about an actor, and the text that Redis holds of it.
 
 A *field* names a claim, `sample:3`; a *token* announces it, with the reason where it failed:
-`sample:3:crashed`. Beside the claims of a round lie its counters, whose names have no colon.
+`sample:3:crashed`, which is a field as well. Beside the fields of a round's actors lie its
+counters, whose names have no colon.
 """
 
 from collections.abc import Iterable
@@ -36,12 +37,18 @@ def failure_token(mode: Mode, actor_index: int, reason: str) -> bytes:
 
 
 def arrival_of(token: bytes) -> Arrival:
-    """Return what a token, or a claim's field, says."""
+    """Return what a token, or an actor's field, says."""
     mode, index, *reason = token.decode("utf-8", "replace").split(":", 2)
     return Arrival(cast("Mode", mode), int(index), reason[0] if reason else None)
 
 
-def claimed(fields: Iterable[bytes]) -> list[Arrival]:
-    """Return the claims among a round's fields, the counters left out, in index order."""
-    found = [arrival_of(field) for field in fields if b":" in field]
-    return sorted(found, key=lambda arrival: (arrival.mode, arrival.actor_index))
+def answered(fields: Iterable[bytes]) -> list[Arrival]:
+    """Return what a round's fields say of its actors, one arrival each, in index order.
+
+    Of one that failed and yet delivered the result counts, of several failures one.
+    """
+    found: dict[tuple[Mode, int], Arrival] = {}
+    for arrival in (arrival_of(field) for field in sorted(fields) if b":" in field):
+        # The field of a result is the beginning of all others, and so comes first.
+        found.setdefault((arrival.mode, arrival.actor_index), arrival)
+    return [found[key] for key in sorted(found)]

@@ -24,7 +24,7 @@ from redis.credentials import CredentialProvider
 from redis.retry import Retry
 
 from shared import cache_scripts, keys
-from shared.arrivals import Arrival, Mode, arrival_of, claim_field, claimed, failure_token
+from shared.arrivals import Arrival, Mode, answered, arrival_of, claim_field, failure_token
 
 StoreOutcome = Literal["stored", "duplicate", "late"]
 
@@ -188,7 +188,7 @@ class TrajectoryCache:
         """Block until an actor is done; return all that are, at most `limit`, each told once.
 
         A token can be lost with the connection that was to carry it: before giving an actor up,
-        compare with `stored`.
+        compare with `answered`.
 
         Returns:
             Arrivals in the order they came; empty when none did within `timeout_s`.
@@ -218,10 +218,9 @@ class TrajectoryCache:
         key, tokens = cast("tuple[bytes, list[bytes]]", reply)
         return names[key], [arrival_of(token) for token in tokens]
 
-    def stored(self, job_id: str, round: int) -> list[Arrival]:
-        """Return every result stored so far, told or not: for a learner that resumes a round."""
-        fields = cast("list[bytes]", self._run("HKEYS", keys.claims(job_id, round)))
-        return claimed(fields)
+    def answered(self, job_id: str, round: int) -> list[Arrival]:
+        """Return every actor that is done, told or not: for a learner that resumes a round."""
+        return answered(self._fields(job_id, round))
 
     def load_results(
         self, job_id: str, round: int, *, mode: Mode, actor_indices: Sequence[int]
@@ -243,6 +242,16 @@ class TrajectoryCache:
         fields = [claim_field(mode, index) for index in actor_indices]
         self._run("HDEL", keys.claims(job_id, round), *fields)
 
+    def drop_failures(self, job_id: str, round: int, *, mode: Mode) -> None:
+        """Forget the failures announced so far, so that those actors can be waited for again."""
+        fields = [
+            field
+            for field in self._fields(job_id, round)
+            if field.startswith(f"{mode}:".encode()) and arrival_of(field).failed is not None
+        ]
+        if fields:
+            self._run("HDEL", keys.claims(job_id, round), *fields)
+
     def close_round(self, job_id: str, round: int) -> RoundCounters:
         """Let nothing more into a round; harmless to repeat. Its results stay until they are freed.
 
@@ -258,8 +267,7 @@ class TrajectoryCache:
 
         The claims stay until they expire: they are what a late result is recognised by.
         """
-        fields = cast("list[bytes]", self._run("HKEYS", keys.claims(job_id, round)))
-        self._unlink(_result_keys(job_id, round, fields))
+        self._unlink(_result_keys(job_id, round, self._fields(job_id, round)))
 
     def round_counters(self, job_id: str, round: int) -> RoundCounters:
         """Return how many results of a round came late or twice up to now."""
@@ -289,9 +297,13 @@ class TrajectoryCache:
         """Remove every key of these rounds and policy versions, and the cancel mark."""
         names = [keys.cancel(job_id), *(keys.policy(job_id, v) for v in policy_versions)]
         for index in rounds:
-            fields = cast("list[bytes]", self._run("HKEYS", keys.claims(job_id, index)))
+            fields = self._fields(job_id, index)
             names += [keys.claims(job_id, index), *_result_keys(job_id, index, fields)]
         self._unlink(names)
+
+    def _fields(self, job_id: str, round: int) -> list[bytes]:
+        """Return what is noted of a round: claims, failures and the names of counters."""
+        return cast("list[bytes]", self._run("HKEYS", keys.claims(job_id, round)))
 
     def _unlink(self, names: Sequence[str]) -> None:
         for start in range(0, len(names), _UNLINK_BATCH):
@@ -329,6 +341,8 @@ def _address(url: str) -> str:
 
 def _result_keys(job_id: str, round: int, fields: Iterable[bytes]) -> list[str]:
     results = [
-        keys.result(job_id, round, claim.mode, claim.actor_index) for claim in claimed(fields)
+        keys.result(job_id, round, actor.mode, actor.actor_index)
+        for actor in answered(fields)
+        if actor.failed is None
     ]
     return [keys.arrivals(job_id, round), *results]

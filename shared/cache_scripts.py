@@ -2,7 +2,7 @@
 
 Keys come in through `KEYS` only and all of one round share a hash slot, so that the scripts also
 run on a clustered cache. Field names of the claims hash: `closed`, `late`, `duplicate`, and one
-`mode:index` for every result stored.
+`mode:index` for every result stored, and a `mode:index:reason` for every failure announced.
 """
 
 # KEYS: claims, payload, arrivals. ARGV: claim field, writer, payload, TTL in ms, arrival token.
@@ -30,9 +30,12 @@ return outcome
 """
 
 # KEYS: claims, arrivals. ARGV: claim field, arrival token, TTL in ms.
+# The token is noted beside the claims, too: it can be lost with the learner it was told to.
 ANNOUNCE_FAILURE = """
 if redis.call('HEXISTS', KEYS[1], 'closed') == 1
   or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 0 end
+redis.call('HSET', KEYS[1], ARGV[2], '')
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
 redis.call('RPUSH', KEYS[2], ARGV[2])
 redis.call('PEXPIRE', KEYS[2], ARGV[3])
 return 1

@@ -99,7 +99,7 @@ class RoundCollector:
         self._episodes: dict[int, Episode] = {}
         self._failed: dict[tuple[Mode, int], str] = {}
         self._refused: set[tuple[Mode, int]] = set()
-        self._absorb(cache.stored(plan.job_id, plan.round))
+        self._absorb(cache.answered(plan.job_id, plan.round))
 
     def prepare_reopening(self) -> None:
         """Forget the failures so far, and make room in the cache for what was refused.
@@ -110,6 +110,7 @@ class RoundCollector:
         self._cache.drop_results(
             self._plan.job_id, self._plan.round, mode="sample", actor_indices=refused
         )
+        self._cache.drop_failures(self._plan.job_id, self._plan.round, mode="sample")
         self._refused = {key for key in self._refused if key[0] == "evaluate"}
         self._failed = {key: why for key, why in self._failed.items() if key[0] == "evaluate"}
 
@@ -132,8 +133,8 @@ class RoundCollector:
         self._absorb(arrivals)
 
     def look_again(self) -> None:
-        """Take in what is stored: a token can be lost with a connection."""
-        self._absorb(self._cache.stored(self._plan.job_id, self._plan.round))
+        """Take in all that is noted of the round: a token can be lost with a connection."""
+        self._absorb(self._cache.answered(self._plan.job_id, self._plan.round))
 
     def fresh(self) -> tuple[Trajectory, ...]:
         """Return the trajectories that were not returned here before, in order of their index."""
@@ -177,8 +178,9 @@ class RoundCollector:
         """Close the round in the cache and account for every trajectory that was launched."""
         job_id, round_index = self._plan.job_id, self._plan.round
         counters = self._cache.close_round(job_id, round_index)
-        stored = {(a.mode, a.actor_index) for a in self._cache.stored(job_id, round_index)}
-        arrived = {i for i in range(self._plan.num_actors) if ("sample", i) in stored}
+        done = self._cache.answered(job_id, round_index)
+        stored = {a.actor_index for a in done if a.mode == "sample" and a.failed is None}
+        arrived = stored.intersection(range(self._plan.num_actors))
         refused = {index for mode, index in self._refused if mode == "sample"}
         used = len(self.used)
         late = len(arrived - refused - self.used) + counters.late
@@ -210,8 +212,8 @@ class RoundCollector:
                 limit=_MOST,
             )
             more_there = len(arrivals) == _MOST
-            # After a silence, look at what is stored: a token can be lost with a connection.
-            self._absorb(arrivals or self._cache.stored(self._plan.job_id, self._plan.round))
+            # After a silence, look at all that is noted: a token can be lost with a connection.
+            self._absorb(arrivals or self._cache.answered(self._plan.job_id, self._plan.round))
 
     def _num_to_come(self, mode: Mode, num_results: int) -> int:
         taken = self._taken if mode == "sample" else ()

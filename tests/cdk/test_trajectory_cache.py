@@ -84,7 +84,7 @@ def test_a_role_can_do_all_of_its_work(guarded: ValkeyServer) -> None:
         assert stored == "stored"
         cache.announce_failure(_JOB, 1, mode="sample", actor_index=1, reason="lost")
         assert len(cache.wait_arrivals(_JOB, 1, timeout_s=1)) == 2
-        assert len(cache.stored(_JOB, 1)) == 1
+        assert len(cache.answered(_JOB, 1)) == 1
         cache.round_counters(_JOB, 1)
         cache.close_round(_JOB, 1)
         cache.request_cancel(_JOB)

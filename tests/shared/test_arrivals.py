@@ -5,9 +5,9 @@ import pytest
 from shared.arrivals import (
     MAX_REASON_CHARS,
     Arrival,
+    answered,
     arrival_of,
     claim_field,
-    claimed,
     failure_token,
 )
 
@@ -30,7 +30,24 @@ def test_a_failure_is_read_back_with_its_reason(reason: str, told: str) -> None:
     assert arrival_of(failure_token("sample", 3, reason)) == Arrival("sample", 3, told)
 
 
-def test_claims_are_found_among_counters_in_index_order() -> None:
+def test_actors_are_found_among_counters_in_index_order() -> None:
     fields = [b"sample:10", b"late", b"sample:2", b"closed", b"evaluate:0", b"duplicate"]
-    found = [(a.mode, a.actor_index) for a in claimed(fields)]
+    found = [(a.mode, a.actor_index) for a in answered(fields)]
     assert found == [("evaluate", 0), ("sample", 2), ("sample", 10)]
+
+
+def test_a_failure_is_found_unless_the_actor_delivered_after_all() -> None:
+    fields = [
+        b"sample:1:time-out",
+        b"sample:1",
+        b"sample:10",
+        b"evaluate:1:crashed: no memory",
+        b"sample:2:lost",
+        b"sample:2:lost again",
+    ]
+    assert answered(fields) == [
+        Arrival("evaluate", 1, "crashed: no memory"),
+        Arrival("sample", 1, None),
+        Arrival("sample", 2, "lost"),
+        Arrival("sample", 10, None),
+    ]

@@ -79,7 +79,7 @@ def test_modes_rounds_and_jobs_do_not_mix(cache: TrajectoryCache, job: str) -> N
     assert cache.store_result(job, 4, mode="sample", actor_index=0, payload=b"4") == "stored"
     assert _store(cache, f"{job}-2", 0, b"other") == "stored"
     assert cache.load_results(job, 3, mode="evaluate", actor_indices=[0]) == [b"e"]
-    assert cache.stored(job, 3) == [Arrival("evaluate", 0, None), Arrival("sample", 0, None)]
+    assert cache.answered(job, 3) == [Arrival("evaluate", 0, None), Arrival("sample", 0, None)]
 
 
 def test_concurrent_stores_of_one_index_give_one_winner(
@@ -135,7 +135,7 @@ def test_a_dropped_result_makes_room_for_another(cache: TrajectoryCache, job: st
     _store(cache, job, 1, b"good")
     cache.drop_results(job, 3, mode="sample", actor_indices=[0])
     cache.drop_results(job, 3, mode="sample", actor_indices=[])
-    assert cache.stored(job, 3) == [Arrival("sample", 1, None)]
+    assert cache.answered(job, 3) == [Arrival("sample", 1, None)]
     assert _store(cache, job, 0, b"again") == "stored"
     assert _store(cache, job, 1, b"again") == "duplicate"
     loaded = cache.load_results(job, 3, mode="sample", actor_indices=[0, 1])
@@ -151,7 +151,7 @@ def test_every_key_has_a_lifetime(cache: TrajectoryCache, server: redis.Redis, j
     cache.close_round(job, 4)
     cache.store_result(job, 4, mode="sample", actor_index=0, payload=b"late")
     names = _keys_of(server, job)
-    assert len(names) == 7
+    assert len(names) == 8
     for name in names:
         assert 0 < server.pttl(name) <= keys.TTL_MS, name
 
@@ -183,6 +183,28 @@ def test_a_failed_actor_may_still_deliver(cache: TrajectoryCache, job: str) -> N
     cache.announce_failure(job, 3, mode="sample", actor_index=0, reason="time-out")
     assert _store(cache, job, 0) == "stored"
     assert [arrival.failed for arrival in _wait(cache, job)] == ["time-out", None]
+    assert cache.answered(job, 3) == [Arrival("sample", 0, None)]
+
+
+def test_a_failure_is_known_after_it_was_told_until_it_is_dropped(
+    cache: TrajectoryCache, server: redis.Redis, job: str
+) -> None:
+    _store(cache, job, 2)
+    cache.announce_failure(job, 3, mode="sample", actor_index=1, reason="crashed: twice")
+    cache.announce_failure(job, 3, mode="evaluate", actor_index=1, reason="lost")
+    assert len(_wait(cache, job)) == 3
+    evaluation = Arrival("evaluate", 1, "lost")
+    delivered = Arrival("sample", 2, None)
+    assert cache.answered(job, 3) == [
+        evaluation,
+        Arrival("sample", 1, "crashed: twice"),
+        delivered,
+    ]
+    for _ in range(2):
+        cache.drop_failures(job, 3, mode="sample")
+        assert cache.answered(job, 3) == [evaluation, delivered]
+    cache.free_round(job, 3)
+    assert _keys_of(server, job) == {keys.claims(job, 3)}
 
 
 def test_a_failure_after_the_result_or_the_round_is_not_announced(
@@ -238,8 +260,8 @@ def test_stored_lists_what_was_claimed_whether_told_or_not(
         _store(cache, job, index)
     _store(cache, job, 2)
     _wait(cache, job)
-    assert cache.stored(job, 3) == [Arrival("sample", 2, None), Arrival("sample", 10, None)]
-    assert cache.stored(job, 4) == []
+    assert cache.answered(job, 3) == [Arrival("sample", 2, None), Arrival("sample", 10, None)]
+    assert cache.answered(job, 4) == []
 
 
 def test_cancelling_is_a_mark_that_can_be_taken_back(cache: TrajectoryCache, job: str) -> None:

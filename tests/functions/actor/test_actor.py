@@ -214,7 +214,7 @@ def test_a_cancelled_job_gets_no_rollout(
     cache.request_cancel(job)
     report = actor.run(make_task(job_id=job), cold_start=True)
     assert (report.outcome, report.steps, report.payload_bytes) == ("cancelled", 0, 0)
-    assert cache.stored(job, 3) == []
+    assert cache.answered(job, 3) == []
     cache.clear_cancel(job)
     assert actor.run(make_task(job_id=job), cold_start=False).outcome == "stored"
 
@@ -237,4 +237,4 @@ def test_a_damaged_policy_is_refused(
     cache.publish_policy(job, 2, payload)
     with pytest.raises(PolicyUnavailableError, match=message):
         actor.run(make_task(job_id=job), cold_start=False)
-    assert cache.stored(job, 3) == []
+    assert cache.answered(job, 3) == []

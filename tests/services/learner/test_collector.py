@@ -8,7 +8,7 @@ import pytest
 
 from services.learner.collector import RoundCollector
 from shared.cache import TrajectoryCache
-from shared.contracts import RoundPlan
+from shared.contracts import RoundPlan, TrajectoryCounts
 from tests.services.learner.rounds import (
     ENVIRONMENT,
     STEPS,
@@ -141,6 +141,31 @@ def test_a_learner_that_starts_again_finds_what_had_arrived(
     again = _collector(cache, plan(job_id)).trajectories()
     assert [t.actor_index for t in again.trajectories] == [0, 1, 2, 3]
     assert (again.trajectories[2].observation == first.trajectories[2].observation).all()
+
+
+def test_a_learner_that_starts_again_knows_who_failed(cache: TrajectoryCache, job_id: str) -> None:
+    made = plan(job_id, num_actors=2, deadline_s=600.0)
+    first = _collector(cache, made)
+    deliver(cache, job_id, 0)
+    cache.announce_failure(job_id, 0, mode="sample", actor_index=1, reason="crashed")
+    assert first.trajectories().missing == (1,)
+    again = _collector(cache, made)
+    assert again.trajectories().failures == ("crashed",)
+    assert again.close() == TrajectoryCounts(launched=2, used=1, late=0, duplicate=0, lost=1)
+
+
+def test_a_learner_that_starts_again_while_a_round_is_reopened_waits_for_it(
+    cache: TrajectoryCache, job_id: str
+) -> None:
+    made = plan(job_id, num_actors=2, deadline_s=600.0)
+    first = _collector(cache, made)
+    deliver(cache, job_id, 0)
+    cache.announce_failure(job_id, 0, mode="sample", actor_index=1, reason="crashed")
+    assert first.trajectories().missing == (1,)
+    first.prepare_reopening()
+    again = _collector(cache, made)
+    deliver(cache, job_id, 1)
+    assert again.trajectories().missing == ()
 
 
 def test_a_duplicate_is_counted_and_used_once(cache: TrajectoryCache, job_id: str) -> None:

@@ -342,7 +342,7 @@ def test_resuming_removes_the_cancel_mark_and_the_rounds_leftovers(
     assert not cache.is_cancelled(job.job_id)
     assert scaler.job(job.job_id).error is None
     scaler.round(scaler.lease(), 0)
-    assert cache.stored(job.job_id, 0) == []
+    assert cache.answered(job.job_id, 0) == []
 
 
 def test_a_job_that_failed_after_its_checkpoint_resumes_behind_the_round(scaler: Scaler) -> None:

@@ -163,7 +163,7 @@ def test_a_job_resumed_in_the_middle_makes_its_open_rounds_again(
     again = [scaler.round(resumed, 2), scaler.round(resumed, 3)]
     scaler.landed(job.job_id)
     assert [plan.age_s for plan in again] == [0.0, 0.0]
-    assert [cache.stored(job.job_id, number) for number in (2, 3)] == [[], []]
+    assert [cache.answered(job.job_id, number) for number in (2, 3)] == [[], []]
     assert scaler.rounds(job.job_id).rounds[-1].plan.round == 3
     assert (scaler.job(job.job_id).progress.rounds) == 2
     scaler.round(resumed, 4, previous=result(2))
@@ -310,7 +310,7 @@ def test_deleting_a_job_frees_what_its_open_rounds_left(
     scaler.finish(lease, status="failed", stop_reason="error", error="broken")
     scaler.http.delete(f"/v1/jobs/{job.job_id}")
     assert [cache.fetch_policy(job.job_id, version) for version in (0, 40)] == [None, None]
-    assert [cache.stored(job.job_id, number) for number in (1, 2)] == [[], []]
+    assert [cache.answered(job.job_id, number) for number in (1, 2)] == [[], []]
 
 
 def test_the_cache_must_hold_all_open_rounds(start_scaler: StartScaler) -> None:

@@ -350,7 +350,7 @@ def test_a_learner_that_lost_checkpoints_makes_their_rounds_again(
     scaler.landed(job.job_id)
     assert scaler.round(resumed, 1, **request).model_copy(update={"age_s": 0.0}) == plan
     assert (plan.num_actors, plan.ratio) == (first_time.num_actors, first_time.ratio)
-    assert cache.stored(job.job_id, 1) == []
+    assert cache.answered(job.job_id, 1) == []
     assert [r.plan.round for r in scaler.rounds(job.job_id).rounds] == [0, 1]
     progress = scaler.job(job.job_id).progress
     assert (progress.rounds, progress.env_steps) == (1, 100)
