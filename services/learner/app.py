@@ -21,7 +21,7 @@ from services.learner.algorithms.base import (
 from services.learner.scaler_client import ScalerClient
 from services.learner.second_process import SecondProcess, second_process
 from services.learner.settings import LearnerSettings
-from services.learner.torch_settings import configure_torch
+from services.learner.torch_settings import configure_thread, configure_torch
 from services.learner.tracking import LearnerMetrics
 from services.learner.worker import Worker
 from shared.artifacts import ArtifactError, ArtifactStore, LocalArtifacts, open_artifacts
@@ -73,7 +73,12 @@ def build_worker(
 
 def create_app(worker: Worker, registry: CollectorRegistry) -> FastAPI:
     """Return the health and metrics endpoints; the worker runs as long as they do."""
-    thread = threading.Thread(target=worker.run, name="worker", daemon=True)
+
+    def work() -> None:
+        configure_thread()
+        worker.run()
+
+    thread = threading.Thread(target=work, name="worker", daemon=True)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

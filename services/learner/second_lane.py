@@ -24,6 +24,7 @@ import torch
 
 from services.learner.cores import usable_cores
 from services.learner.recording import side_stream
+from services.learner.torch_settings import configure_thread
 
 MIN_MULTIPLICATIONS = 1 << 22
 """Below this many scalar multiplications on the way forward of the half that moves, a step is done
@@ -67,7 +68,6 @@ class SecondLane:
         self._thread = threading.Thread(
             target=self._run,
             args=(
-                torch.get_num_threads(),
                 torch.is_inference_mode_enabled(),
                 torch.is_grad_enabled(),
                 np.geterr(),
@@ -101,10 +101,9 @@ class SecondLane:
         if error is not None:
             raise error
 
-    def _run(
-        self, num_threads: int, inference: bool, graphs: bool, errors: Mapping[str, Any]
-    ) -> None:
-        torch.set_num_threads(num_threads)  # every thread has settings of its own
+    def _run(self, inference: bool, graphs: bool, errors: Mapping[str, Any]) -> None:
+        # Every thread has settings of its own.
+        configure_thread()
         with (
             torch.inference_mode(inference),
             torch.set_grad_enabled(graphs),

@@ -1,4 +1,4 @@
-"""Process-wide settings of torch and of NumPy's products, applied once by the application only."""
+"""Settings of torch and of NumPy's products: the process's, applied once, and each thread's."""
 
 import os
 
@@ -18,8 +18,8 @@ independent of the number of cores.
 def configure_torch(threads: int | None = None) -> None:
     """Set the number of compute threads and refuse operations that are not deterministic.
 
-    Call it before the first tensor is made. The thread count decides in which order sums are
-    formed, so equal runs need equal counts.
+    Call it before the first tensor is made, and `configure_thread` in other threads. The thread
+    count decides in which order sums are formed, so equal runs need equal counts.
 
     Args:
         threads: Threads one operation may use; None for DEFAULT_THREADS.
@@ -40,3 +40,13 @@ def configure_torch(threads: int | None = None) -> None:
     torch.backends.cudnn.allow_tf32 = False
     # Fills every new tensor with NaN otherwise: a help in finding bugs, and paid for in each step.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def configure_thread() -> None:
+    """Give the calling thread the number of compute threads that the process was given.
+
+    Call it first in every thread that computes. OpenMP and MKL count for each thread apart, and
+    begin with one per core; torch corrects that at some operation, which need not be the first.
+    Until then sums are formed in another order, and results have other bits.
+    """
+    torch.set_num_threads(torch.get_num_threads())

@@ -5,7 +5,7 @@ import pytest
 
 from nitro.client import NitroClient
 from nitro.local import LocalSystem
-from tests.e2e.runs import FAST_LEASES
+from tests.e2e.runs import FAST_LEASES, TWO_CORES
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +15,7 @@ def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def system(runs_dir: Path) -> Iterator[LocalSystem]:
-    with LocalSystem(runs_dir, environment=FAST_LEASES) as running:
+    with LocalSystem(runs_dir, environment=FAST_LEASES | TWO_CORES) as running:
         yield running
 
 

@@ -19,6 +19,9 @@ PATIENCE_S = 240.0
 FAST_LEASES = {"scaler": {"NITRO_LEASE_TTL_S": "3", "NITRO_HEARTBEAT_EVERY_S": "0.3"}}
 """A dead learner's job is claimed again soon."""
 
+TWO_CORES = {"learner": {"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"}}
+"""What the learner's libraries would find on such a machine; results must not depend on it."""
+
 
 def tiny(**changes: Any) -> JobSpec:
     """A CartPole job whose rounds take a fraction of a second."""
@@ -42,6 +45,7 @@ def wait_until(
     give_up_at = time.monotonic() + PATIENCE_S
     pause = threading.Event()
     while not condition(job := client.get(job_id)):
+        system.check()
         assert time.monotonic() < give_up_at, f"{job_id} is {job.status} at {job.progress}"
         assert job.status not in FINISHED, f"{job_id} ended: {job.status} {job.error}"
         pause.wait(0.02)
@@ -87,7 +91,8 @@ def final_weights(runs_dir: Path, job_id: str) -> tuple[str, bytes, bytes]:
 def assert_equal_rounds(runs_dir: Path, job_id: str, expected_id: str) -> None:
     """Fail with the fields in which a job's record differs from another's, times left out."""
     found, expected = (timeless_rounds(runs_dir, name) for name in (job_id, expected_id))
-    assert list(_differences(found, expected, "rounds")) == []
+    differences = "\n".join(_differences(found, expected, "rounds"))
+    assert not differences, differences
 
 
 def _differences(found: Any, expected: Any, where: str) -> Iterator[str]:

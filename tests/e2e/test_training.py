@@ -86,13 +86,14 @@ def test_equal_seeds_give_equal_records_and_equal_bytes(
     assert final_weights(runs_dir, one.job_id)[2] != final_weights(runs_dir, other.job_id)[2]
 
 
-def test_a_learner_killed_at_round_7_and_started_again_ends_with_the_same_weights(
-    client: NitroClient, system: LocalSystem, runs_dir: Path
+@pytest.mark.parametrize("killed_at", [7, 8])  # rounds of 2 and of 6 actors
+def test_a_learner_killed_and_started_again_ends_with_the_same_weights(
+    killed_at: int, client: NitroClient, system: LocalSystem, runs_dir: Path
 ) -> None:
     spec = tiny(seed=3, stop={"max_rounds": 10})
     whole = train(client, spec)
     job_id = client.submit(spec).job_id
-    wait_until(client, job_id, lambda job: job.progress.rounds >= 7, system)
+    wait_until(client, job_id, lambda job: job.progress.rounds >= killed_at, system)
     system.kill("learner")
     system.restart("learner")
     resumed = wait_finished(client, job_id)

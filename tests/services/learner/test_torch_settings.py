@@ -1,5 +1,6 @@
 """Process-wide settings, tried in a process of their own so that other tests keep theirs."""
 
+import os
 import subprocess
 import sys
 
@@ -24,8 +25,36 @@ assert torch.isfinite(torch.ones(3, 3) @ torch.ones(3, 3)).all()
 """
 
 
+OTHER_THREAD = """
+import threading, torch
+from threadpoolctl import threadpool_info
+from services.learner.torch_settings import configure_thread, configure_torch
+def openmp_threads():
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "openmp"}
+seen = []
+def look(prepare):
+    prepare()
+    torch.addmm(torch.ones(32), torch.ones(390, 32), torch.ones(32, 32))
+    seen.append(openmp_threads())
+configure_torch()
+for prepare in (configure_thread, lambda: None):
+    thread = threading.Thread(target=look, args=(prepare,))
+    thread.start()
+    thread.join()
+assert seen[0] == {1}, seen
+assert seen[1] == {2}, seen  # or there would be no need for it
+"""
+
+
 def test_threads_and_determinism_are_set() -> None:
     subprocess.run([sys.executable, "-c", SCRIPT], check=True, timeout=60)
+
+
+def test_another_thread_computes_with_as_many_threads() -> None:
+    cores = {"OMP_NUM_THREADS": "2"}  # as many as OpenMP would find on a machine with two
+    subprocess.run(
+        [sys.executable, "-c", OTHER_THREAD], check=True, timeout=60, env=os.environ | cores
+    )
 
 
 def test_no_threads_at_all_is_refused() -> None:
