@@ -1,8 +1,8 @@
 """What the cache tells a learner about an actor, and the text that Redis holds of it.
 
-A *field* names a claim, `sample:3`; a *token* announces it, with the reason where it failed:
-`sample:3:crashed`, which is a field as well. Beside the fields of a round's actors lie its
-counters, whose names have no colon.
+A *field* names a claim, `sample:3`, and a *token* of the same text announces it. Of an actor that
+failed both say in which attempt at the round, and why: `sample:3:0:crashed`. Beside the fields of a
+round's actors lie its counters, whose names have no colon.
 """
 
 from collections.abc import Iterable
@@ -23,6 +23,8 @@ class Arrival:
     actor_index: int
     failed: str | None
     """Why there will be no result; None when it is stored."""
+    attempt: int = 0
+    """At the round, in which it failed; 0 of results, as no matter which attempt brought one."""
 
 
 def claim_field(mode: Mode, actor_index: int) -> str:
@@ -30,25 +32,32 @@ def claim_field(mode: Mode, actor_index: int) -> str:
     return f"{mode}:{actor_index}"
 
 
-def failure_token(mode: Mode, actor_index: int, reason: str) -> bytes:
-    """Return the token of an actor that will bring nothing."""
-    token = f"{claim_field(mode, actor_index)}:{reason[:MAX_REASON_CHARS] or 'no reason given'}"
-    return token.encode("utf-8", "replace")
+def failure_token(mode: Mode, actor_index: int, *, attempt: int, reason: str) -> bytes:
+    """Return the token, and the field, of an actor that will bring nothing."""
+    why = reason[:MAX_REASON_CHARS] or "no reason given"
+    return f"{claim_field(mode, actor_index)}:{attempt}:{why}".encode("utf-8", "replace")
 
 
 def arrival_of(token: bytes) -> Arrival:
     """Return what a token, or an actor's field, says."""
-    mode, index, *reason = token.decode("utf-8", "replace").split(":", 2)
-    return Arrival(cast("Mode", mode), int(index), reason[0] if reason else None)
+    mode, index, *failure = token.decode("utf-8", "replace").split(":", 3)
+    if not failure:
+        return Arrival(cast("Mode", mode), int(index), None)
+    attempt, reason = failure
+    return Arrival(cast("Mode", mode), int(index), reason, int(attempt))
 
 
 def answered(fields: Iterable[bytes]) -> list[Arrival]:
     """Return what a round's fields say of its actors, one arrival each, in index order.
 
-    Of one that failed and yet delivered the result counts, of several failures one.
+    Of one that failed and yet delivered the result counts, of failures the latest attempt's.
     """
     found: dict[tuple[Mode, int], Arrival] = {}
-    for arrival in (arrival_of(field) for field in sorted(fields) if b":" in field):
-        # The field of a result is the beginning of all others, and so comes first.
-        found.setdefault((arrival.mode, arrival.actor_index), arrival)
+    for arrival in (arrival_of(field) for field in fields if b":" in field):
+        key = (arrival.mode, arrival.actor_index)
+        found[key] = max(found.get(key, arrival), arrival, key=_weight)
     return [found[key] for key in sorted(found)]
+
+
+def _weight(arrival: Arrival) -> tuple[bool, int]:
+    return arrival.failed is None, arrival.attempt

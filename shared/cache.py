@@ -167,12 +167,15 @@ class TrajectoryCache:
         return cast("StoreOutcome", outcome.decode())
 
     def announce_failure(
-        self, job_id: str, round: int, *, mode: Mode, actor_index: int, reason: str
+        self, job_id: str, round: int, *, mode: Mode, actor_index: int, attempt: int, reason: str
     ) -> None:
-        """Tell the learner not to wait for an actor; without effect once its result is stored."""
+        """Tell the learner not to wait for an actor of an attempt at a round.
+
+        Without effect once the actor's result is stored.
+        """
         args: list[str | bytes | int] = [
             claim_field(mode, actor_index),
-            failure_token(mode, actor_index, reason),
+            failure_token(mode, actor_index, attempt=attempt, reason=reason),
             keys.TTL_MS,
         ]
         with self._errors("announcing a failure"):
@@ -241,16 +244,6 @@ class TrajectoryCache:
         # The claims go last: what is stored from here on is whole.
         fields = [claim_field(mode, index) for index in actor_indices]
         self._run("HDEL", keys.claims(job_id, round), *fields)
-
-    def drop_failures(self, job_id: str, round: int, *, mode: Mode) -> None:
-        """Forget the failures announced so far, so that those actors can be waited for again."""
-        fields = [
-            field
-            for field in self._fields(job_id, round)
-            if field.startswith(f"{mode}:".encode()) and arrival_of(field).failed is not None
-        ]
-        if fields:
-            self._run("HDEL", keys.claims(job_id, round), *fields)
 
     def close_round(self, job_id: str, round: int) -> RoundCounters:
         """Let nothing more into a round; harmless to repeat. Its results stay until they are freed.

@@ -1,8 +1,8 @@
 """The cache operations that must not be torn apart: Lua that Redis runs as one step each.
 
 Keys come in through `KEYS` only and all of one round share a hash slot, so that the scripts also
-run on a clustered cache. Field names of the claims hash: `closed`, `late`, `duplicate`, and one
-`mode:index` for every result stored, and a `mode:index:reason` for every failure announced.
+run on a clustered cache. Field names of the claims hash: `closed`, `late`, `duplicate`, one
+`mode:index` for every result stored, and one `mode:index:attempt:reason` for every failure.
 """
 
 # KEYS: claims, payload, arrivals. ARGV: claim field, writer, payload, TTL in ms, arrival token.

@@ -19,7 +19,7 @@ def cancel(job_id: str) -> str:
 
 
 def claims(job_id: str, round_index: int) -> str:
-    """Hash of a round: which results were stored first, how many came late or twice, if closed."""
+    """Hash of a round: who stored first, who failed, how many came late or twice, if closed."""
     return f"nitro:{{{job_id}}}:round:{round_index}:claims"
 
 

@@ -95,6 +95,7 @@ class RoundCollector:
         self._gather = gather
         self._handed_on: set[int] = set()
         self._deadline_at = _deadline(plan)
+        self._attempt = plan.attempt
         self._trajectories: dict[int, Trajectory] = {}
         self._episodes: dict[int, Episode] = {}
         self._failed: dict[tuple[Mode, int], str] = {}
@@ -110,13 +111,13 @@ class RoundCollector:
         self._cache.drop_results(
             self._plan.job_id, self._plan.round, mode="sample", actor_indices=refused
         )
-        self._cache.drop_failures(self._plan.job_id, self._plan.round, mode="sample")
         self._refused = {key for key in self._refused if key[0] == "evaluate"}
         self._failed = {key: why for key, why in self._failed.items() if key[0] == "evaluate"}
 
     def reopen(self, plan: RoundPlan) -> None:
         """Go on with another attempt at the same round."""
         self._deadline_at = _deadline(plan)
+        self._attempt = plan.attempt
 
     def trajectories(self) -> CollectedRound:
         """Wait until every actor of the round has answered, or the deadline has passed."""
@@ -233,7 +234,8 @@ class RoundCollector:
                 continue
             if arrival.failed is None:
                 stored[arrival.mode].append(arrival.actor_index)
-            else:
+            elif arrival.mode == "evaluate" or arrival.attempt >= self._attempt:
+                # A later attempt launches actors again, but no episodes.
                 self._failed[(arrival.mode, arrival.actor_index)] = arrival.failed
         for mode, indices in stored.items():
             payloads = self._cache.load_results(

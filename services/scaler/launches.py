@@ -35,6 +35,7 @@ class NoticeBoard(Protocol):
         *,
         mode: Literal["sample", "evaluate"],
         actor_index: int,
+        attempt: int,
         reason: str,
     ) -> None:
         """Tell the learner not to wait for an actor."""
@@ -200,6 +201,7 @@ class Launches:
                 task.round,
                 mode=task.mode,
                 actor_index=task.actor_index,
+                attempt=task.attempt,
                 reason=reason,
             )
         except CacheError as error:

@@ -55,12 +55,18 @@ class CacheBoard:
         *,
         mode: Literal["sample", "evaluate"],
         actor_index: int,
+        attempt: int,
         reason: str,
     ) -> None:
         """Tell the learner not to wait for an actor."""
         with self._lock:
             self._cache.announce_failure(
-                job_id, round, mode=mode, actor_index=actor_index, reason=reason
+                job_id,
+                round,
+                mode=mode,
+                actor_index=actor_index,
+                attempt=attempt,
+                reason=reason,
             )
 
     def request_cancel(self, job_id: str) -> None:

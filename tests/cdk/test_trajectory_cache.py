@@ -82,9 +82,10 @@ def test_a_role_can_do_all_of_its_work(guarded: ValkeyServer) -> None:
         assert cache.fetch_policy(_JOB, 1) == b"weights"
         stored = cache.store_result(_JOB, 1, mode="sample", actor_index=0, payload=b"steps")
         assert stored == "stored"
-        cache.announce_failure(_JOB, 1, mode="sample", actor_index=1, reason="lost")
+        cache.announce_failure(_JOB, 1, mode="sample", actor_index=1, attempt=0, reason="lost")
         assert len(cache.wait_arrivals(_JOB, 1, timeout_s=1)) == 2
-        assert len(cache.answered(_JOB, 1)) == 1
+        assert len(cache.answered(_JOB, 1)) == 2
+        cache.drop_results(_JOB, 1, mode="sample", actor_indices=[0])
         cache.round_counters(_JOB, 1)
         cache.close_round(_JOB, 1)
         cache.request_cancel(_JOB)

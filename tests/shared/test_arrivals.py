@@ -27,7 +27,8 @@ def test_a_claim_is_read_back_as_a_success() -> None:
     ],
 )
 def test_a_failure_is_read_back_with_its_reason(reason: str, told: str) -> None:
-    assert arrival_of(failure_token("sample", 3, reason)) == Arrival("sample", 3, told)
+    token = failure_token("sample", 3, attempt=2, reason=reason)
+    assert arrival_of(token) == Arrival("sample", 3, told, attempt=2)
 
 
 def test_actors_are_found_among_counters_in_index_order() -> None:
@@ -38,16 +39,20 @@ def test_actors_are_found_among_counters_in_index_order() -> None:
 
 def test_a_failure_is_found_unless_the_actor_delivered_after_all() -> None:
     fields = [
-        b"sample:1:time-out",
+        b"sample:1:4:time-out",
         b"sample:1",
         b"sample:10",
-        b"evaluate:1:crashed: no memory",
-        b"sample:2:lost",
-        b"sample:2:lost again",
+        b"sample:3",
+        b"sample:3:0:lost",
+        b"evaluate:1:0:crashed: no memory",
+        b"sample:2:1:lost again",
+        b"sample:2:0:lost",
     ]
-    assert answered(fields) == [
-        Arrival("evaluate", 1, "crashed: no memory"),
-        Arrival("sample", 1, None),
-        Arrival("sample", 2, "lost"),
-        Arrival("sample", 10, None),
-    ]
+    for told in (fields, fields[::-1]):
+        assert answered(told) == [
+            Arrival("evaluate", 1, "crashed: no memory"),
+            Arrival("sample", 1, None),
+            Arrival("sample", 2, "lost again", attempt=1),
+            Arrival("sample", 3, None),
+            Arrival("sample", 10, None),
+        ]

@@ -146,8 +146,8 @@ def test_every_key_has_a_lifetime(cache: TrajectoryCache, server: redis.Redis, j
     cache.publish_policy(job, 0, b"w")
     cache.request_cancel(job)
     _store(cache, job, 0)
-    cache.announce_failure(job, 3, mode="sample", actor_index=1, reason="throttled")
-    cache.announce_failure(job, 5, mode="sample", actor_index=1, reason="throttled")
+    cache.announce_failure(job, 3, mode="sample", actor_index=1, attempt=0, reason="throttled")
+    cache.announce_failure(job, 5, mode="sample", actor_index=1, attempt=0, reason="throttled")
     cache.close_round(job, 4)
     cache.store_result(job, 4, mode="sample", actor_index=0, payload=b"late")
     names = _keys_of(server, job)
@@ -168,10 +168,12 @@ def test_loading_keeps_the_order_asked_for_and_deletes_nothing(
 
 
 def test_a_failure_is_announced_on_the_same_queue(cache: TrajectoryCache, job: str) -> None:
-    cache.announce_failure(job, 3, mode="sample", actor_index=7, reason="429: slow down\nnow")
+    cache.announce_failure(
+        job, 3, mode="sample", actor_index=7, attempt=0, reason="429: slow down\nnow"
+    )
     _store(cache, job, 8)
-    cache.announce_failure(job, 3, mode="evaluate", actor_index=0, reason="")
-    cache.announce_failure(job, 3, mode="evaluate", actor_index=1, reason="é" * 5000)
+    cache.announce_failure(job, 3, mode="evaluate", actor_index=0, attempt=0, reason="")
+    cache.announce_failure(job, 3, mode="evaluate", actor_index=1, attempt=0, reason="é" * 5000)
     first, second, third, fourth = _wait(cache, job)
     assert first == Arrival("sample", 7, "429: slow down\nnow")
     assert second == Arrival("sample", 8, None)
@@ -180,18 +182,18 @@ def test_a_failure_is_announced_on_the_same_queue(cache: TrajectoryCache, job: s
 
 
 def test_a_failed_actor_may_still_deliver(cache: TrajectoryCache, job: str) -> None:
-    cache.announce_failure(job, 3, mode="sample", actor_index=0, reason="time-out")
+    cache.announce_failure(job, 3, mode="sample", actor_index=0, attempt=0, reason="time-out")
     assert _store(cache, job, 0) == "stored"
     assert [arrival.failed for arrival in _wait(cache, job)] == ["time-out", None]
     assert cache.answered(job, 3) == [Arrival("sample", 0, None)]
 
 
-def test_a_failure_is_known_after_it_was_told_until_it_is_dropped(
+def test_a_failure_is_known_after_it_was_told(
     cache: TrajectoryCache, server: redis.Redis, job: str
 ) -> None:
     _store(cache, job, 2)
-    cache.announce_failure(job, 3, mode="sample", actor_index=1, reason="crashed: twice")
-    cache.announce_failure(job, 3, mode="evaluate", actor_index=1, reason="lost")
+    cache.announce_failure(job, 3, mode="sample", actor_index=1, attempt=0, reason="crashed: twice")
+    cache.announce_failure(job, 3, mode="evaluate", actor_index=1, attempt=0, reason="lost")
     assert len(_wait(cache, job)) == 3
     evaluation = Arrival("evaluate", 1, "lost")
     delivered = Arrival("sample", 2, None)
@@ -200,9 +202,9 @@ def test_a_failure_is_known_after_it_was_told_until_it_is_dropped(
         Arrival("sample", 1, "crashed: twice"),
         delivered,
     ]
-    for _ in range(2):
-        cache.drop_failures(job, 3, mode="sample")
-        assert cache.answered(job, 3) == [evaluation, delivered]
+    cache.announce_failure(job, 3, mode="sample", actor_index=1, attempt=1, reason="again")
+    again = Arrival("sample", 1, "again", attempt=1)
+    assert cache.answered(job, 3) == [evaluation, again, delivered]
     cache.free_round(job, 3)
     assert _keys_of(server, job) == {keys.claims(job, 3)}
 
@@ -211,10 +213,10 @@ def test_a_failure_after_the_result_or_the_round_is_not_announced(
     cache: TrajectoryCache, server: redis.Redis, job: str
 ) -> None:
     _store(cache, job, 0)
-    cache.announce_failure(job, 3, mode="sample", actor_index=0, reason="reply lost")
+    cache.announce_failure(job, 3, mode="sample", actor_index=0, attempt=0, reason="reply lost")
     assert _wait(cache, job) == [Arrival("sample", 0, None)]
     cache.close_round(job, 3)
-    cache.announce_failure(job, 3, mode="sample", actor_index=1, reason="too late")
+    cache.announce_failure(job, 3, mode="sample", actor_index=1, attempt=0, reason="too late")
     assert not server.exists(keys.arrivals(job, 3))
 
 
@@ -253,9 +255,7 @@ def test_waiting_returns_at_most_the_limit(cache: TrajectoryCache, job: str) -> 
     assert [a.actor_index for a in cache.wait_arrivals(job, 3, timeout_s=1)] == [2, 3, 4]
 
 
-def test_stored_lists_what_was_claimed_whether_told_or_not(
-    cache: TrajectoryCache, job: str
-) -> None:
+def test_who_is_done_is_known_whether_told_or_not(cache: TrajectoryCache, job: str) -> None:
     for index in (10, 2):
         _store(cache, job, index)
     _store(cache, job, 2)
@@ -280,7 +280,7 @@ def test_forgetting_a_job_leaves_no_key_of_it(
         cache.publish_policy(job, version, b"w")
     for index in range(4):
         _store(cache, job, index)
-    cache.announce_failure(job, 4, mode="sample", actor_index=0, reason="lost")
+    cache.announce_failure(job, 4, mode="sample", actor_index=0, attempt=0, reason="lost")
     cache.request_cancel(job)
     cache.publish_policy(f"{job}-other", 0, b"kept")
     cache.forget_job(job, rounds=range(6), policy_versions=range(3))

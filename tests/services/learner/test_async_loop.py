@@ -152,7 +152,12 @@ def _deliver(scaler: ScriptedScaler, made: RoundPlan, *indices: int) -> None:
 def _fail(scaler: ScriptedScaler, made: RoundPlan, *indices: int) -> None:
     for index in indices:
         scaler.cache.announce_failure(
-            made.job_id, made.round, mode="sample", actor_index=index, reason="crashed"
+            made.job_id,
+            made.round,
+            mode="sample",
+            actor_index=index,
+            attempt=made.attempt,
+            reason="crashed",
         )
 
 

@@ -7,6 +7,7 @@ from itertools import count
 import pytest
 
 from services.learner.collector import RoundCollector
+from shared.arrivals import Arrival
 from shared.cache import TrajectoryCache
 from shared.contracts import RoundPlan, TrajectoryCounts
 from tests.services.learner.rounds import (
@@ -106,7 +107,7 @@ def test_a_failed_launch_is_not_waited_for(cache: TrajectoryCache, job_id: str) 
     collector = _collector(cache, plan(job_id, num_actors=3, deadline_s=600.0))
     deliver(cache, job_id, 0)
     deliver(cache, job_id, 2)
-    cache.announce_failure(job_id, 0, mode="sample", actor_index=1, reason="throttled")
+    cache.announce_failure(job_id, 0, mode="sample", actor_index=1, attempt=0, reason="throttled")
     collected = collector.trajectories()
     assert collected.missing == (1,)
     assert collected.failures == ("throttled",)
@@ -147,25 +148,65 @@ def test_a_learner_that_starts_again_knows_who_failed(cache: TrajectoryCache, jo
     made = plan(job_id, num_actors=2, deadline_s=600.0)
     first = _collector(cache, made)
     deliver(cache, job_id, 0)
-    cache.announce_failure(job_id, 0, mode="sample", actor_index=1, reason="crashed")
+    cache.announce_failure(job_id, 0, mode="sample", actor_index=1, attempt=0, reason="crashed")
     assert first.trajectories().missing == (1,)
     again = _collector(cache, made)
     assert again.trajectories().failures == ("crashed",)
     assert again.close() == TrajectoryCounts(launched=2, used=1, late=0, duplicate=0, lost=1)
 
 
-def test_a_learner_that_starts_again_while_a_round_is_reopened_waits_for_it(
+def test_a_learner_that_starts_again_knows_who_failed_in_which_attempt(
     cache: TrajectoryCache, job_id: str
 ) -> None:
-    made = plan(job_id, num_actors=2, deadline_s=600.0)
+    made, reopened = (plan(job_id, num_actors=2, deadline_s=600.0, attempt=n) for n in (0, 1))
     first = _collector(cache, made)
     deliver(cache, job_id, 0)
-    cache.announce_failure(job_id, 0, mode="sample", actor_index=1, reason="crashed")
+    cache.announce_failure(job_id, 0, mode="sample", actor_index=1, attempt=0, reason="crashed")
     assert first.trajectories().missing == (1,)
     first.prepare_reopening()
-    again = _collector(cache, made)
-    deliver(cache, job_id, 1)
-    assert again.trajectories().missing == ()
+    first.reopen(reopened)
+    cache.announce_failure(job_id, 0, mode="sample", actor_index=1, attempt=1, reason="again")
+    assert first.trajectories().failures == ("again",)
+    second = _collector(cache, made)
+    assert second.trajectories().missing == (1,)
+    second.prepare_reopening()
+    second.reopen(reopened)
+    assert second.trajectories().failures == ("again",)
+
+
+class _Follows(TrajectoryCache):
+    """Delivers for actor 1 as soon as its failure has been told."""
+
+    def wait_arrivals(
+        self, job_id: str, round: int, *, timeout_s: float, limit: int = 256
+    ) -> list[Arrival]:
+        told = super().wait_arrivals(job_id, round, timeout_s=timeout_s, limit=limit)
+        if any(arrival.failed is not None for arrival in told):
+            deliver(self, job_id, 1)
+        return told
+
+
+def test_a_failure_told_after_the_round_was_reopened_ends_no_wait(
+    cache_url: str, job_id: str
+) -> None:
+    with _Follows.connect(cache_url) as cache:
+        deliver(cache, job_id, 0)
+        cache.announce_failure(job_id, 0, mode="sample", actor_index=1, attempt=0, reason="crashed")
+        # It takes in what is noted, and leaves the tokens where they are.
+        collector = _collector(cache, plan(job_id, num_actors=2, deadline_s=0.0))
+        assert collector.trajectories().failures == ("crashed",)
+        collector.prepare_reopening()
+        collector.reopen(plan(job_id, num_actors=2, deadline_s=600.0, attempt=1))
+        assert collector.trajectories().missing == ()
+
+
+def test_an_episode_that_failed_is_not_waited_for_in_a_reopened_round(
+    cache: TrajectoryCache, job_id: str
+) -> None:
+    made = plan(job_id, num_actors=1, deadline_s=600.0, attempt=1)
+    made = made.model_copy(update={"num_evaluations": 1})
+    cache.announce_failure(job_id, 0, mode="evaluate", actor_index=0, attempt=0, reason="crashed")
+    assert _collector(cache, made).episodes() == ()
 
 
 def test_a_duplicate_is_counted_and_used_once(cache: TrajectoryCache, job_id: str) -> None:
@@ -229,7 +270,7 @@ def test_damaged_bytes_are_refused_and_cost_only_their_actor(
 def test_reopening_waits_again_for_what_failed(cache: TrajectoryCache, job_id: str) -> None:
     collector = _collector(cache, plan(job_id, num_actors=2))
     deliver(cache, job_id, 0)
-    cache.announce_failure(job_id, 0, mode="sample", actor_index=1, reason="crashed")
+    cache.announce_failure(job_id, 0, mode="sample", actor_index=1, attempt=0, reason="crashed")
     assert collector.trajectories().missing == (1,)
     collector.prepare_reopening()
     collector.reopen(plan(job_id, num_actors=2, attempt=1))
@@ -245,7 +286,7 @@ def test_evaluation_episodes_are_kept_apart_from_training(
     for index in (2, 0):
         deliver_episode(cache, job_id, index)
     deliver(cache, job_id, 0)
-    cache.announce_failure(job_id, 0, mode="evaluate", actor_index=1, reason="crashed")
+    cache.announce_failure(job_id, 0, mode="evaluate", actor_index=1, attempt=0, reason="crashed")
     assert len(collector.trajectories().trajectories) == 1
     assert [e.episode_return for e in collector.episodes()] == [0.0, 2.0]
     counts = collector.close()
@@ -310,7 +351,7 @@ def test_an_actor_nobody_launched_is_not_listened_to(cache: TrajectoryCache, job
 def test_an_episode_of_another_policy_is_refused(cache: TrajectoryCache, job_id: str) -> None:
     made = plan(job_id, num_actors=1, num_evaluations=2).model_copy(update={"policy_version": 1})
     deliver_episode(cache, job_id, 0)
-    cache.announce_failure(job_id, 0, mode="evaluate", actor_index=1, reason="crashed")
+    cache.announce_failure(job_id, 0, mode="evaluate", actor_index=1, attempt=0, reason="crashed")
     collector = _collector(cache, made)
     assert collector.episodes() == ()
     assert collector.all_episodes_answered

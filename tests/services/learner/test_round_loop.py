@@ -98,7 +98,12 @@ def _without(*missing: int, then: Callable[[], None]) -> Launch:
 def _failing(scaler: ScriptedScaler, made: RoundPlan, *indices: int) -> None:
     for index in indices:
         scaler.cache.announce_failure(
-            made.job_id, made.round, mode="sample", actor_index=index, reason="crashed"
+            made.job_id,
+            made.round,
+            mode="sample",
+            actor_index=index,
+            attempt=made.attempt,
+            reason="crashed",
         )
 
 

@@ -202,7 +202,12 @@ def test_the_end_is_reported_with_the_final_evaluation(cache_url: str, tmp_path:
 def _failing(scaler: ScriptedScaler, made: RoundPlan, _: RoundRequest) -> None:
     for index in range(made.num_actors):
         scaler.cache.announce_failure(
-            made.job_id, made.round, mode="sample", actor_index=index, reason="crashed"
+            made.job_id,
+            made.round,
+            mode="sample",
+            actor_index=index,
+            attempt=made.attempt,
+            reason="crashed",
         )
 
 

@@ -49,6 +49,7 @@ class SilentBoard:
         *,
         mode: Literal["sample", "evaluate"],
         actor_index: int,
+        attempt: int,
         reason: str,
     ) -> None:
         pass

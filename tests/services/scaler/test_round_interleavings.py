@@ -54,6 +54,7 @@ class Board:
         *,
         mode: Literal["sample", "evaluate"],
         actor_index: int,
+        attempt: int,
         reason: str,
     ) -> None: ...
 
