@@ -75,8 +75,11 @@ class ConnectedEnvironments:
         if not self._environments:
             self._dispatcher.fail_queued(error)
 
-    def connection_lost(self, client: tuple[str, int]) -> None:
+    def connection_lost(self, client: tuple[str, int], *, port: int) -> None:
         """Give up the environment of a closed connection."""
+        self._give_up(client)
+
+    def _give_up(self, client: tuple[str, int]) -> None:
         environment = self._environments.pop(client, None)
         if environment is not None:
             self._dispatcher.environment_lost(environment, "connection closed")
@@ -84,4 +87,4 @@ class ConnectedEnvironments:
     async def close(self) -> None:
         """Give up all environments; whoever runs them is not ours to stop."""
         for client in list(self._environments):
-            self.connection_lost(client)
+            self._give_up(client)

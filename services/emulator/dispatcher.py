@@ -272,6 +272,20 @@ class Dispatcher:
         note = f"RequestId: {request_id} Error: {message}\nRuntime.ExitError\n"
         self._finish(environment, outcome, note=note)
 
+    def poll_lost(self, environment: Environment) -> bool:
+        """Give up an environment whose connection closed, if it has a poll open.
+
+        A poll is open until the invocation it brings starts: one that was only assigned goes to the
+        next environment.
+
+        Returns:
+            Whether it had one; without, its process says soon enough what became of it.
+        """
+        if environment.poll is None or environment.state is State.LOST:
+            return False
+        self.environment_lost(environment, "connection closed")
+        return True
+
     def fail_queued(self, outcome: Outcome) -> None:
         """End everything that waits: the function cannot be initialised."""
         waiting, self._queue = self._queue, deque()

@@ -114,13 +114,13 @@ class ProcessEnvironments:
             if slot.environment is environment:
                 slot.init_error = error
 
-    def connection_lost(self, client: tuple[str, int]) -> None:
+    def connection_lost(self, client: tuple[str, int], *, port: int) -> None:
         """Give up an environment whose open poll broke off: it is dying, or no runtime at all."""
-        for environment in self.all():
-            # A poll is open until the invocation it brings has started.
-            if environment.connection == client and environment.poll is not None:
-                self._dispatcher.environment_lost(environment, "connection closed")
-                environment.kill()
+        environment = self._by_port[port].environment
+        if environment is None or environment.connection != client:
+            return
+        if self._dispatcher.poll_lost(environment):
+            environment.kill()
 
     def _meet_demand(self) -> None:
         starting = sum(

@@ -6,7 +6,6 @@ Version 2018-06-01, as far as AWS's runtime clients use it. Bodies pass through 
 import asyncio
 import json
 import time
-from collections.abc import Callable
 from typing import Protocol
 
 from starlette.requests import Request
@@ -35,12 +34,23 @@ class Environments(Protocol):
         """Hear that an environment cannot initialise the function."""
 
 
+class LostConnection(Protocol):
+    """Hears of a connection that closed."""
+
+    def __call__(self, client: tuple[str, int], *, port: int) -> None:
+        """Hear that the connection of `client` to our `port` is closed."""
+
+
+def _nobody_listens(client: tuple[str, int], *, port: int) -> None:
+    """Do nothing."""
+
+
 class Connections:
     """The Runtime API's open connections: tells of those that close, closes those it is told to."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[str, int], HttpToolsProtocol] = {}
-        self.on_lost: Callable[[tuple[str, int]], None] = lambda client: None
+        self.on_lost: LostConnection = _nobody_listens
 
     def drop(self, client: tuple[str, int]) -> None:
         """Close the connection of a peer, if it is still there."""
@@ -66,7 +76,9 @@ class Connections:
                 super().connection_lost(exc)
                 if self.client is not None:
                     connections._open.pop(self.client, None)
-                    connections.on_lost(self.client)
+                    _, port = self.server or ("", None)
+                    if port is not None:
+                        connections.on_lost(self.client, port=port)
 
         return RuntimeConnection
 

@@ -1,10 +1,15 @@
 """Concurrency: the queue, the limit, time-outs that count from the start, asynchronous events."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError
 
+from services.emulator.dispatcher import Dispatcher
+from services.emulator.environment import Environment
+from services.emulator.faults import Faults, FaultSettings
+from services.emulator.invocation import Invocation
 from tests.services.emulator.conftest import (
     Caller,
     StartEmulator,
@@ -31,6 +36,31 @@ def test_above_the_limit_429_with_reason_and_retry_after(
     assert [caller.result().status for caller in callers] == [200, 200]
     wait_until(lambda: emulator.stats()["succeeded"] == 3, what="the event to run")
     assert emulator.stats()["throttled"] == 1
+
+
+def test_an_invocation_whose_environment_goes_before_it_starts_is_the_next_ones() -> None:
+    async def scenario() -> None:
+        dispatcher = Dispatcher(
+            Faults(FaultSettings()), concurrency_limit=9, timeout_s=9.0, memory_mb=128
+        )
+        first, second = (Environment(name=name, kill=lambda: None) for name in ("one", "two"))
+        poll = asyncio.create_task(dispatcher.next_invocation(first))
+        await asyncio.sleep(0)  # it polls
+        invocation = Invocation(
+            request_id="r", payload=b"{}", arn="arn", version="1", trace_id="trace"
+        )
+        dispatcher.submit(invocation)
+        assert (first.invocation, dispatcher.queued) == (invocation, 0)
+        assert dispatcher.poll_lost(first)
+        assert await poll is None
+        assert not dispatcher.poll_lost(first)
+        assert await dispatcher.next_invocation(second) is invocation
+        assert not dispatcher.poll_lost(second)  # it runs: that is the process's business
+        assert dispatcher.respond("r", b"done", error_type=None)
+        assert dispatcher.counts["succeeded"] == 1
+        assert dispatcher.counts["environments_lost"] == 0  # it took no invocation with it
+
+    asyncio.run(scenario())
 
 
 def test_first_come_first_served(start_emulator: StartEmulator, tmp_path: Path) -> None:

@@ -1,17 +1,13 @@
 """Environments the emulator starts: how they die, and what callers and successors see of it."""
 
-import contextlib
-import json
 import os
 import signal
-from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 
 from services.emulator.environments import backoff_s
 from tests.services.emulator.conftest import (
-    PATIENCE_S,
     RunningEmulator,
     StartEmulator,
     alive,
@@ -86,31 +82,6 @@ def test_an_environment_that_dies_idle_is_replaced(start_emulator: StartEmulator
     wait_until(lambda: "probe-0.1 ended" in emulator.log(), what="the end to be seen")
     assert pid_of(emulator) != first
     assert emulator.stats()["environments_lost"] == 0  # it took no invocation with it
-
-
-def test_an_invocation_whose_environment_dies_before_it_starts_goes_to_the_next(
-    start_emulator: StartEmulator,
-) -> None:
-    emulator = start_emulator(eager=True)
-    wait_until(emulator.ready, what="environment")
-    first = pid_of(emulator)
-    wait_until(lambda: emulator.stats()["environments"]["idle"] == 1, what="environment to poll")
-    connection = HTTPConnection("127.0.0.1", emulator.port, timeout=PATIENCE_S)
-    with contextlib.closing(connection):
-        connection.request("GET", "/readyz")
-        connection.getresponse().read()  # the connection is accepted
-        # Both reach the emulator at once: first the invocation, then that its environment is gone.
-        os.kill(emulator.process.pid, signal.SIGSTOP)
-        try:
-            path = "/2015-03-31/functions/probe/invocations?Qualifier=live"
-            connection.request("POST", path, body=json.dumps({"do": "describe"}))
-            os.kill(first, signal.SIGKILL)
-            wait_until(lambda: not alive(first), what="environment to die")
-        finally:
-            os.kill(emulator.process.pid, signal.SIGCONT)
-        answer = json.loads(connection.getresponse().read())
-    assert answer["pid"] != first, answer
-    assert emulator.stats()["environments_lost"] == 0
 
 
 @pytest.mark.parametrize("eager", [False, True])
