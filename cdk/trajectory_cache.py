@@ -1,8 +1,8 @@
 """The trajectory cache: one ElastiCache node, TLS only, no password anywhere.
 
 Clients prove who they are with their IAM role (a password signed locally, so actors need no network
-but the cache); each role has a user of its own. Nothing in the cache is needed for longer than a
-round, so there are neither replicas nor backups: a lost cache costs the round in flight.
+but the cache); each role has a user of its own. Nothing in the cache is needed once its round
+is over, so there are neither replicas nor backups: a lost cache costs the rounds in flight.
 """
 
 from typing import Literal

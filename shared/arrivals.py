@@ -24,7 +24,7 @@ class Arrival:
     failed: str | None
     """Why there will be no result; None when it is stored."""
     attempt: int = 0
-    """At the round, in which it failed; 0 of results, as no matter which attempt brought one."""
+    """The attempt at the round in which it failed; 0 for a result, whichever brought it."""
 
 
 def claim_field(mode: Mode, actor_index: int) -> str:

@@ -279,7 +279,8 @@ class Dispatcher:
         next environment.
 
         Returns:
-            Whether it had one; without, its process says soon enough what became of it.
+            Whether it is given up now. One that has no poll open says soon enough, by the end of
+            its process, what became of it.
         """
         if environment.poll is None or environment.state is State.LOST:
             return False

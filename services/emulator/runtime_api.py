@@ -34,7 +34,7 @@ class Environments(Protocol):
         """Hear that an environment cannot initialise the function."""
 
 
-class LostConnection(Protocol):
+class ConnectionListener(Protocol):
     """Hears of a connection that closed."""
 
     def __call__(self, client: tuple[str, int], *, port: int) -> None:
@@ -50,7 +50,7 @@ class Connections:
 
     def __init__(self) -> None:
         self._open: dict[tuple[str, int], HttpToolsProtocol] = {}
-        self.on_lost: LostConnection = _nobody_listens
+        self.on_lost: ConnectionListener = _nobody_listens
 
     def drop(self, client: tuple[str, int]) -> None:
         """Close the connection of a peer, if it is still there."""

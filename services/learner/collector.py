@@ -118,6 +118,7 @@ class RoundCollector:
         """Go on with another attempt at the same round."""
         self._deadline_at = _deadline(plan)
         self._attempt = plan.attempt
+        self.look_again()
 
     def trajectories(self) -> CollectedRound:
         """Wait until every actor of the round has answered, or the deadline has passed."""
@@ -235,7 +236,7 @@ class RoundCollector:
             if arrival.failed is None:
                 stored[arrival.mode].append(arrival.actor_index)
             elif arrival.mode == "evaluate" or arrival.attempt >= self._attempt:
-                # A later attempt launches actors again, but no episodes.
+                # Later attempts launch actors again, but no episodes beside them.
                 self._failed[(arrival.mode, arrival.actor_index)] = arrival.failed
         for mode, indices in stored.items():
             payloads = self._cache.load_results(

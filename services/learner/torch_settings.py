@@ -46,7 +46,8 @@ def configure_thread() -> None:
     """Give the calling thread the number of compute threads that the process was given.
 
     Call it first in every thread that computes. OpenMP and MKL count for each thread apart, and
-    begin with one per core; torch corrects that at some operation, which need not be the first.
-    Until then sums are formed in another order, and results have other bits.
+    begin with one per core, or what their variables say; torch corrects that at some operation,
+    which need not be the first. Until then sums are formed in another order, and results have other
+    bits.
     """
     torch.set_num_threads(torch.get_num_threads())

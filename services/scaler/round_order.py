@@ -39,8 +39,8 @@ def place(
 
     A round is the one after the newest, or an open one again: the same attempt gets the same
     answer, the attempt after it reopens the round (where one round is open at a time). A learner
-    that has just taken the job may go back to a round that is over, which is where its newest
-    checkpoint says it is.
+    that has just taken the job knows of no attempts: it goes on with the newest. It may go back to
+    a round that is over, too, which is where its newest checkpoint says it is.
 
     Args:
         last: The newest round.
@@ -106,6 +106,9 @@ def _same_round(last: RoundEntry, request: RoundRequest, max_attempts: int) -> P
             "policy_version",
             f"{request.policy_version}, but round {last.round} was launched with {launched}",
         )
+    if request.attempt == 0 and last.last.lease_id != request.lease_id:
+        # Whoever failed in an earlier attempt has been launched again.
+        return Place(kind="repeat", stored=last.last)
     for stored in last.attempts:
         if stored.plan.attempt == request.attempt:
             return Place(kind="repeat", stored=stored)

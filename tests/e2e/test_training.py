@@ -86,7 +86,7 @@ def test_equal_seeds_give_equal_records_and_equal_bytes(
     assert final_weights(runs_dir, one.job_id)[2] != final_weights(runs_dir, other.job_id)[2]
 
 
-@pytest.mark.parametrize("killed_at", [7, 8])  # rounds of 2 and of 6 actors
+@pytest.mark.parametrize("killed_at", [7, 8])  # usually rounds of 2 and of 6 actors
 def test_a_learner_killed_and_started_again_ends_with_the_same_weights(
     killed_at: int, client: NitroClient, system: LocalSystem, runs_dir: Path
 ) -> None:

@@ -1,12 +1,19 @@
 """Environments the emulator starts: how they die, and what callers and successors see of it."""
 
+import asyncio
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from services.emulator.environments import backoff_s
+from services.emulator.dispatcher import Dispatcher
+from services.emulator.environment import Environment, State
+from services.emulator.environments import ProcessEnvironments, backoff_s
+from services.emulator.faults import Faults, FaultSettings
+from services.emulator.invocation import Invocation
+from services.emulator.settings import Settings
 from tests.services.emulator.conftest import (
     RunningEmulator,
     StartEmulator,
@@ -82,6 +89,33 @@ def test_an_environment_that_dies_idle_is_replaced(start_emulator: StartEmulator
     wait_until(lambda: "probe-0.1 ended" in emulator.log(), what="the end to be seen")
     assert pid_of(emulator) != first
     assert emulator.stats()["environments_lost"] == 0  # it took no invocation with it
+
+
+def test_a_closed_connection_costs_the_environment_at_its_port_only(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        dispatcher = Dispatcher(
+            Faults(FaultSettings()), concurrency_limit=9, timeout_s=9.0, memory_mb=128
+        )
+        settings = Settings(handler="probe_handler.handler", task_root=tmp_path, processes=2)
+        environments = ProcessEnvironments(settings, dispatcher, ports=[1, 2])
+        killed: list[str] = []
+        polls: list[asyncio.Task[Invocation | None]] = []
+        client = ("127.0.0.1", 50_000)  # peers of different ports may have the same one
+        for slot in environments._slots:
+            name = str(slot.port)
+            slot.environment = Environment(name=name, kill=partial(killed.append, name))
+            slot.environment.connection = client
+            task = asyncio.create_task(dispatcher.next_invocation(slot.environment))
+            await asyncio.sleep(0)  # it polls
+            polls.append(task)
+        environments.connection_lost(client, port=2)
+        environments.connection_lost(("127.0.0.1", 50_001), port=1)
+        assert killed == ["2"]
+        assert [e.state for e in environments.all()] == [State.IDLE, State.LOST]
+        assert await polls[1] is None
+        polls[0].cancel()
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("eager", [False, True])

@@ -49,6 +49,18 @@ def _collector(
     )
 
 
+class _Follows(TrajectoryCache):
+    """Delivers for actor 1 as soon as its failure has been told."""
+
+    def wait_arrivals(
+        self, job_id: str, round: int, *, timeout_s: float, limit: int = 256
+    ) -> list[Arrival]:
+        told = super().wait_arrivals(job_id, round, timeout_s=timeout_s, limit=limit)
+        if any(arrival.failed is not None for arrival in told):
+            deliver(self, job_id, 1)
+        return told
+
+
 def test_trajectories_come_in_the_order_of_their_index(cache: TrajectoryCache, job_id: str) -> None:
     collector = _collector(cache, plan(job_id))
     for index in (2, 0, 3, 1):
@@ -167,23 +179,17 @@ def test_a_learner_that_starts_again_knows_who_failed_in_which_attempt(
     first.reopen(reopened)
     cache.announce_failure(job_id, 0, mode="sample", actor_index=1, attempt=1, reason="again")
     assert first.trajectories().failures == ("again",)
-    second = _collector(cache, made)
-    assert second.trajectories().missing == (1,)
-    second.prepare_reopening()
-    second.reopen(reopened)
-    assert second.trajectories().failures == ("again",)
+    assert _collector(cache, reopened).trajectories().failures == ("again",)
 
 
-class _Follows(TrajectoryCache):
-    """Delivers for actor 1 as soon as its failure has been told."""
-
-    def wait_arrivals(
-        self, job_id: str, round: int, *, timeout_s: float, limit: int = 256
-    ) -> list[Arrival]:
-        told = super().wait_arrivals(job_id, round, timeout_s=timeout_s, limit=limit)
-        if any(arrival.failed is not None for arrival in told):
-            deliver(self, job_id, 1)
-        return told
+def test_a_learner_that_starts_again_waits_for_who_was_launched_again(
+    cache_url: str, cache: TrajectoryCache, job_id: str
+) -> None:
+    deliver(cache, job_id, 0)
+    cache.announce_failure(job_id, 0, mode="sample", actor_index=1, attempt=0, reason="crashed")
+    with _Follows.connect(cache_url) as followed:
+        made = plan(job_id, num_actors=2, deadline_s=600.0, attempt=1)
+        assert _collector(followed, made).trajectories().missing == ()
 
 
 def test_a_failure_told_after_the_round_was_reopened_ends_no_wait(

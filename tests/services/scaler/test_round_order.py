@@ -60,6 +60,12 @@ def test_any_attempt_there_was_is_repeated() -> None:
         assert (got.kind, got.stored) == ("repeat", stored)
 
 
+def test_a_learner_that_took_over_goes_on_with_the_newest_attempt() -> None:
+    last = entry(planned(3, 0), planned(3, 1))
+    got = place(last, 3, request(attempt=0, lease_id="b"), max_attempts=2)
+    assert (got.kind, got.stored) == ("repeat", last.last)
+
+
 def test_the_attempt_after_the_newest_reopens() -> None:
     got = place(entry(planned(3, 0)), 3, request(attempt=1, missing=(1, 3)), max_attempts=2)
     assert got.kind == "reopen"

@@ -183,6 +183,25 @@ def test_what_failed_for_good_is_announced_counted_and_explained(
     assert launches.reissued == 1
 
 
+def test_what_fails_in_a_reopened_round_is_announced_with_its_attempt(
+    scaler: Scaler, cache: TrajectoryCache
+) -> None:
+    def behave(task: Task, nth: int) -> Reply:
+        if task["mode"] == "sample" and task["actor_index"] == 1:
+            return function_error("the simulator broke")
+        return healthy(task, nth)
+
+    scaler.lambdas.behave = behave
+    job = scaler.submit(**SMALL)
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    scaler.landed(job.job_id)
+    scaler.round(lease, 0, attempt=1, missing=(1,))
+    scaler.landed(job.job_id)
+    arrivals = cache.wait_arrivals(job.job_id, 0, timeout_s=5)
+    assert [(a.actor_index, a.attempt) for a in arrivals] == [(1, 0), (1, 1)]
+
+
 def test_a_cancelled_actor_is_announced_too(scaler: Scaler, cache: TrajectoryCache) -> None:
     scaler.lambdas.behave = lambda t, n: (
         healthy(t, n) if t["mode"] == "describe" else report(t, outcome="cancelled")
