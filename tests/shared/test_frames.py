@@ -87,7 +87,7 @@ def fragment(case: Case, size: tuple[int, int] = (5, 4)) -> Trajectory:
     )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(CASES)
 def test_stacks_survive_the_wire_bit_for_bit(case: Case) -> None:
     sent = fragment(case)
@@ -143,7 +143,7 @@ def test_damaged_messages_are_refused_by_name(
         decode_trajectory(codec.encode(kept, payload.metadata), environment=spec_of(3))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.data())
 def test_flipped_bytes_never_make_another_trajectory(data: st.DataObject) -> None:
     good = encode_trajectory(fragment(CASE))

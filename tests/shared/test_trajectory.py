@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -88,7 +88,6 @@ def _with(trajectory: Trajectory, field: str, value: object) -> bytes:
     discrete=st.booleans(),
     seed=st.integers(0, 2**32),
 )
-@settings(deadline=None)
 def test_a_trajectory_survives_the_wire(
     num_steps: int, num_envs: int, discrete: bool, seed: int
 ) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -78,7 +78,6 @@ def test_hand_computed_table(
     np.testing.assert_array_equal(result[:, 0], expected)
 
 
-@settings(deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 2**32 - 1),
     num_steps=st.integers(1, 12),

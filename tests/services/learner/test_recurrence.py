@@ -17,7 +17,7 @@ def loop(start: NDArray[np.float64], carry: NDArray[np.float64]) -> NDArray[np.f
     return result
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(steps=st.integers(1, 70), columns=st.integers(1, 3), seed=st.integers(0, 2**32 - 1))
 def test_agrees_with_the_loop_for_tensors_and_arrays(steps: int, columns: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

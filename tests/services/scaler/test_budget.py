@@ -207,7 +207,7 @@ class SimulatedJob:
         assert self.record.open_attempts == ()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32),
     clock=st.sampled_from(("wall", "projected")),

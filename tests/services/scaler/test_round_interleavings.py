@@ -320,7 +320,7 @@ class World:
             del self.launched[key]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     seed=st.integers(0, 2**32),
     clock=st.sampled_from(("wall", "projected")),

@@ -39,7 +39,7 @@ def final_observation_at(fragments: Fragments, t: int, b: int) -> np.ndarray:
 
 
 @given(seed=st.integers(0, 2**31), widths=st.lists(st.integers(1, 4), min_size=1, max_size=4))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_columns_are_the_trajectories_in_their_order(seed: int, widths: list[int]) -> None:
     parts = [trajectory(i, seed=seed, num_envs=width) for i, width in enumerate(widths)]
     whole = side_by_side([fragments_of(part) for part in parts])

@@ -138,11 +138,11 @@ class Rules(RuleBasedStateMachine):
 
 
 TestRules = Rules.TestCase
-TestRules.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestRules.settings = settings(max_examples=40, stateful_step_count=40)
 
 
 @given(data=st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_buffer_that_was_saved_goes_on_the_same(data: st.DataObject) -> None:
     one, other = (ReplayBuffer(batch_size=2 * STEPS, num_batches=2, max_uses=3) for _ in range(2))
     for number in range(data.draw(st.integers(0, 9))):

@@ -77,7 +77,7 @@ def double_sum(case: Case, *, discount: float, lam: float, rho_clip: float, c_cl
     rho_clip=st.floats(0.5, 3),
     c_clip=st.floats(0.1, 2),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_targets_are_the_double_sum_of_the_definition(
     seed: int, discount: float, lam: float, rho_clip: float, c_clip: float
 ) -> None:
@@ -91,7 +91,7 @@ def test_targets_are_the_double_sum_of_the_definition(
 
 
 @given(seed=st.integers(0, 2**32 - 1), discount=st.floats(0, 1))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_paper_s_advantage_looks_one_step_ahead_to_the_next_target(
     seed: int, discount: float
 ) -> None:
@@ -110,7 +110,7 @@ def test_the_paper_s_advantage_looks_one_step_ahead_to_the_next_target(
 
 
 @given(seed=st.integers(0, 2**32 - 1), discount=st.floats(0, 1))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_on_its_own_data_v_trace_is_the_discounted_return_to_the_end(
     seed: int, discount: float
 ) -> None:
@@ -132,7 +132,7 @@ def test_on_its_own_data_v_trace_is_the_discounted_return_to_the_end(
 
 
 @given(seed=st.integers(0, 2**32 - 1), discount=st.floats(0, 1), lam=st.floats(0, 1))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_on_its_own_data_the_advantage_is_the_generalised_one(
     seed: int, discount: float, lam: float
 ) -> None:

@@ -15,6 +15,7 @@ from tests.services.scaler.scaling.seen import seen
 
 Measured = tuple[float, float] | None
 HUNDREDTHS = st.integers(-100, 1000).map(lambda n: n / 100)
+SMOOTHING = st.integers(0, 99).map(lambda n: n / 100)
 
 
 def run(
@@ -56,7 +57,7 @@ def naive(measured: Sequence[Measured], smoothing: float) -> list[int]:
 
 @given(
     measured=st.lists(st.none() | st.tuples(HUNDREDTHS, HUNDREDTHS), max_size=30),
-    smoothing=st.floats(0, 0.99),
+    smoothing=SMOOTHING,
 )
 def test_counts_follow_the_definition(measured: list[Measured], smoothing: float) -> None:
     counts, _ = run(measured, smoothing=smoothing)

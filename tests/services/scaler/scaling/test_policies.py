@@ -11,7 +11,7 @@ from shared.scaling_spec import POLICIES, Policy, require_fit
 from tests.services.scaler.scaling.seen import RANGES, inputs, policies
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_every_policy_keeps_to_the_range_says_why_and_repeats_itself(
     data: st.DataObject,
@@ -27,7 +27,7 @@ def test_every_policy_keeps_to_the_range_says_why_and_repeats_itself(
     assert scaling_policy(scaling).decide(seen) == decision
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_every_policy_looks_back_a_bounded_way(data: st.DataObject) -> None:
     actors = data.draw(RANGES)
