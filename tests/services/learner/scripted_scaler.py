@@ -45,6 +45,19 @@ def job(job_id: str, **changes: object) -> Job:
     )
 
 
+def fail_actors(scaler: "ScriptedScaler", made: RoundPlan, *indices: int) -> None:
+    """Announce that actors of a round have crashed."""
+    for index in indices:
+        scaler.cache.announce_failure(
+            made.job_id,
+            made.round,
+            mode="sample",
+            actor_index=index,
+            attempt=made.attempt,
+            reason="crashed",
+        )
+
+
 def deliver_all(scaler: "ScriptedScaler", made: RoundPlan, request: RoundRequest) -> None:
     """Have every actor and every evaluation episode of a plan succeed."""
     indices = range(made.num_actors) if request.missing is None else request.missing

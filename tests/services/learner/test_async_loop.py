@@ -24,6 +24,7 @@ from tests.services.learner.scripted_scaler import (
     Launch,
     ScriptedScaler,
     deliver_all,
+    fail_actors,
     job,
     serving,
 )
@@ -149,22 +150,10 @@ def _deliver(scaler: ScriptedScaler, made: RoundPlan, *indices: int) -> None:
         )
 
 
-def _fail(scaler: ScriptedScaler, made: RoundPlan, *indices: int) -> None:
-    for index in indices:
-        scaler.cache.announce_failure(
-            made.job_id,
-            made.round,
-            mode="sample",
-            actor_index=index,
-            attempt=made.attempt,
-            reason="crashed",
-        )
-
-
 def _failing_in(*rounds: int) -> Launch:
     def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
         if made.round in rounds and made.stop is None:
-            _fail(scaler, made, *_ACTORS)
+            fail_actors(scaler, made, *_ACTORS)
         else:
             deliver_all(scaler, made, request)
 
@@ -276,7 +265,7 @@ def test_what_is_lost_is_waited_for_to_the_deadline_and_not_launched_again(rig: 
     def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
         if made.round == 1:
             _deliver(scaler, made, 2)
-            _fail(scaler, made, 0)
+            fail_actors(scaler, made, 0)
         else:
             deliver_all(scaler, made, request)
 
@@ -297,7 +286,7 @@ def test_what_comes_after_the_end_of_its_round_is_late(rig: Rig) -> None:
         if made.round == 0:
             held.append(made)
             _deliver(scaler, made, 0)
-            _fail(scaler, made, 1, 2, 3)
+            fail_actors(scaler, made, 1, 2, 3)
             return
         if made.round == 2:
             _deliver(scaler, held.pop(), 1)

@@ -24,6 +24,7 @@ from tests.services.learner.scripted_scaler import (
     Launch,
     ScriptedScaler,
     deliver_all,
+    fail_actors,
     job,
     serving,
 )
@@ -95,18 +96,6 @@ def _without(*missing: int, then: Callable[[], None]) -> Launch:
     return launch
 
 
-def _failing(scaler: ScriptedScaler, made: RoundPlan, *indices: int) -> None:
-    for index in indices:
-        scaler.cache.announce_failure(
-            made.job_id,
-            made.round,
-            mode="sample",
-            actor_index=index,
-            attempt=made.attempt,
-            reason="crashed",
-        )
-
-
 def test_it_trains_until_the_scaler_says_stop(rig: Rig, cache_url: str) -> None:
     rig.scaler.changes = {"num_evaluations": 2}
     stop, evaluation = rig.loop(cache_url).run()
@@ -156,7 +145,7 @@ def test_a_quorum_is_enough_and_the_rest_is_lost(rig: Rig, cache_url: str) -> No
             return deliver_all(scaler, made, request)
         deliver(scaler.cache, made.job_id, 2, round_index=made.round)
         deliver(scaler.cache, made.job_id, 0, round_index=made.round)
-        return _failing(scaler, made, 1, 3)
+        return fail_actors(scaler, made, 1, 3)
 
     rig.scaler.launch = launch
     rig.loop(cache_url).run()
@@ -171,7 +160,7 @@ def test_too_little_is_launched_again_and_only_what_is_missing(rig: Rig, cache_u
     def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
         if made.round == 1 and made.attempt == 0:
             deliver(scaler.cache, made.job_id, 2, round_index=1)
-            _failing(scaler, made, 0, 1, 3)
+            fail_actors(scaler, made, 0, 1, 3)
         else:
             deliver_all(scaler, made, request)
 
@@ -184,7 +173,7 @@ def test_too_little_is_launched_again_and_only_what_is_missing(rig: Rig, cache_u
 
 def test_a_round_lost_again_says_what_arrived_why_and_what_to_do(rig: Rig, cache_url: str) -> None:
     def launch(scaler: ScriptedScaler, made: RoundPlan, _: RoundRequest) -> None:
-        _failing(scaler, made, 0, 1, 2, 3)
+        fail_actors(scaler, made, 0, 1, 2, 3)
 
     rig.scaler.launch = launch
     with pytest.raises(RoundLostError) as caught:
@@ -197,13 +186,13 @@ def test_a_round_lost_again_says_what_arrived_why_and_what_to_do(rig: Rig, cache
 
 def test_never_trained_on_nothing_whatever_the_quorum(rig: Rig, cache_url: str) -> None:
     rig.scaler.changes = {"quorum": 0}
-    rig.scaler.launch = lambda scaler, made, _: _failing(scaler, made, 0, 1, 2, 3)
+    rig.scaler.launch = lambda scaler, made, _: fail_actors(scaler, made, 0, 1, 2, 3)
     with pytest.raises(RoundLostError, match="only 0 of 4"):
         rig.loop(cache_url, max_reopenings=0).run()
 
 
 def test_a_reopening_that_is_refused_ends_the_job_for_that_reason(rig: Rig, cache_url: str) -> None:
-    rig.scaler.launch = lambda scaler, made, _: _failing(scaler, made, 0, 1, 2, 3)
+    rig.scaler.launch = lambda scaler, made, _: fail_actors(scaler, made, 0, 1, 2, 3)
     rig.scaler.refusals[(0, 1)] = "budget"
     with pytest.raises(LeftEarly, match="not reopened") as caught:
         rig.loop(cache_url).run()

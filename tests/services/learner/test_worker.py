@@ -30,6 +30,7 @@ from tests.services.learner.scripted_scaler import (
     REFUSED,
     ScriptedScaler,
     deliver_all,
+    fail_actors,
     job,
     serving,
 )
@@ -200,15 +201,7 @@ def test_the_end_is_reported_with_the_final_evaluation(cache_url: str, tmp_path:
 
 
 def _failing(scaler: ScriptedScaler, made: RoundPlan, _: RoundRequest) -> None:
-    for index in range(made.num_actors):
-        scaler.cache.announce_failure(
-            made.job_id,
-            made.round,
-            mode="sample",
-            actor_index=index,
-            attempt=made.attempt,
-            reason="crashed",
-        )
+    fail_actors(scaler, made, *range(made.num_actors))
 
 
 def test_a_lost_round_fails_the_job_with_its_reason(cache_url: str, tmp_path: Path) -> None:

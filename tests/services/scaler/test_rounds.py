@@ -160,15 +160,17 @@ def test_a_malformed_request_names_its_field(scaler: Scaler) -> None:
     assert scaler.http.post(f"{path}/x", json=body).status_code == 404
 
 
+def _breaking(task: Task, nth: int) -> Reply:
+    """Fail as actor 1, whatever the attempt."""
+    if task["mode"] == "sample" and task["actor_index"] == 1:
+        return function_error("the simulator broke")
+    return healthy(task, nth)
+
+
 def test_what_failed_for_good_is_announced_counted_and_explained(
     scaler: Scaler, cache: TrajectoryCache
 ) -> None:
-    def behave(task: Task, nth: int) -> Reply:
-        if task["mode"] == "sample" and task["actor_index"] == 1:
-            return function_error("the simulator broke")
-        return healthy(task, nth)
-
-    scaler.lambdas.behave = behave
+    scaler.lambdas.behave = _breaking
     job = scaler.submit(**SMALL)
     scaler.round(scaler.lease(), 0)
     scaler.landed(job.job_id)
@@ -186,12 +188,7 @@ def test_what_failed_for_good_is_announced_counted_and_explained(
 def test_what_fails_in_a_reopened_round_is_announced_with_its_attempt(
     scaler: Scaler, cache: TrajectoryCache
 ) -> None:
-    def behave(task: Task, nth: int) -> Reply:
-        if task["mode"] == "sample" and task["actor_index"] == 1:
-            return function_error("the simulator broke")
-        return healthy(task, nth)
-
-    scaler.lambdas.behave = behave
+    scaler.lambdas.behave = _breaking
     job = scaler.submit(**SMALL)
     lease = scaler.lease()
     scaler.round(lease, 0)
