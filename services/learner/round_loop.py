@@ -99,13 +99,16 @@ class RoundLoop:
             plan = self._open_round()
             self._forget_last_round()
             self._clock.lap("plan_s")
-            if plan.stop is not None:
-                return plan.stop, self._finish(plan)
-            self._train_round(plan)
+            ending = plan if plan.stop is not None else self._train_round(plan)
+            if ending is not None and ending.stop is not None:
+                return ending.stop, self._finish(ending)
 
-    def _train_round(self, plan: RoundPlan) -> None:
+    def _train_round(self, plan: RoundPlan) -> RoundPlan | None:
+        """Train one round; return the plan that ends the job instead, if that came of it."""
         collector = self._collector(plan)
         collected = self._collect(plan, collector)
+        if isinstance(collected, RoundPlan):
+            return collected
         self._clock.lap("collect_s")
         update = self._parts.algorithm.update(collected.trajectories)
         self._clock.lap("update_s")
@@ -135,6 +138,7 @@ class RoundLoop:
         )
         line = RoundLine(plan=plan, result=result, curvature=curvature, evaluation=evaluation)
         self._save(line)
+        return None
 
     def _save(self, line: RoundLine) -> None:
         # The record before the checkpoint: a resumed run drops lines its checkpoint knows not of,
@@ -203,8 +207,12 @@ class RoundLoop:
             must_leave=lambda: self._parts.lease.must_leave,
         )
 
-    def _collect(self, plan: RoundPlan, collector: RoundCollector) -> CollectedRound:
-        """Collect a usable round, opening it again for what is missing if it must be."""
+    def _collect(self, plan: RoundPlan, collector: RoundCollector) -> CollectedRound | RoundPlan:
+        """Collect a usable round, opening it again for what is missing if it must be.
+
+        Returns:
+            The round, or the plan that ends the job where it may not be opened again.
+        """
         collected = collector.trajectories()
         attempt = plan.attempt
         for _ in range(self._parts.max_reopenings):
@@ -223,7 +231,11 @@ class RoundLoop:
             collector.prepare_reopening()
             again = self._open_round(attempt, collected.missing)
             if again.stop is not None:
-                raise LeftEarly(f"not reopened: {again.reason}", stop=again.stop)
+                _LOG.warning(
+                    "round not reopened",
+                    extra={"job": self._job.job_id, "round": plan.round, "why": again.reason},
+                )
+                return again
             collector.reopen(again)
             collected = collector.trajectories()
         if self._usable(plan, collected):

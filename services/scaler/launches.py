@@ -105,6 +105,8 @@ class _Flight:
     decided_at: float
     """`time.perf_counter`."""
     ended: list[TaskOutcome] = field(default_factory=list)
+    superseded: bool = False
+    """The round is made again: the actors have successors of the same names."""
 
 
 OutcomeSink = Callable[[AttemptKey, LaunchOutcome], None]
@@ -151,6 +153,13 @@ class Launches:
             order.tasks(), lambda outcome: self._ended(flight, outcome, on_complete)
         )
 
+    def supersede(self, job_id: str, *, from_round: int) -> None:
+        """Announce no more failures of launches whose rounds are about to be made again."""
+        with self._changed:
+            for (flying, round_index, *_), flight in self._flights.items():
+                if flying == job_id and round_index >= from_round:
+                    flight.superseded = True
+
     def in_flight(self, *, but: str | None = None, only: str | None = None) -> int:
         """Return invocations under way: of all jobs, of all `but` one, or of `only` one."""
         with self._changed:
@@ -175,7 +184,8 @@ class Launches:
         if outcome.report is not None:
             self._metrics.actor_seconds.labels(stage="rollout").inc(outcome.report.rollout_s)
             self._metrics.actor_seconds.labels(stage="handler").inc(outcome.report.total_s)
-        self._announce(outcome)
+        if not flight.superseded:
+            self._announce(outcome)
         with self._changed:
             flight.ended.append(outcome)
             complete = len(flight.ended) == flight.order.size

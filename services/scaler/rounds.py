@@ -30,6 +30,7 @@ from services.scaler.reservation import reserved
 from services.scaler.rewinding import rewound
 from services.scaler.round_order import place
 from services.scaler.round_record import (
+    evaluation_indices,
     learner_seconds,
     overhead_seconds,
     round_entry,
@@ -122,6 +123,7 @@ class RoundDesk:
                 return None
             back = where.kind == "rewind"
             if back and last is not None:
+                parts.launches.supersede(job_id, from_round=round_index)
                 record, last = rewound(
                     self._store, parts.board, record, newest=last.round, round_index=round_index
                 )
@@ -196,7 +198,7 @@ class RoundDesk:
             lease_id=request.lease_id,
             spec=record.job.spec,
             samples=sample_indices(plan, request),
-            evaluations=() if reopened and not plan.stop else tuple(range(plan.num_evaluations)),
+            evaluations=evaluation_indices(plan, reopened),
         )
         busy, ready = situation.concurrency.own_in_flight, self._parts.warm()
         record = reserved(record, order, decision, now, busy=busy, ready=ready)

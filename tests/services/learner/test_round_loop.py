@@ -191,13 +191,26 @@ def test_never_trained_on_nothing_whatever_the_quorum(rig: Rig, cache_url: str) 
         rig.loop(cache_url, max_reopenings=0).run()
 
 
-def test_a_reopening_that_is_refused_ends_the_job_for_that_reason(rig: Rig, cache_url: str) -> None:
-    rig.scaler.launch = lambda scaler, made, _: fail_actors(scaler, made, 0, 1, 2, 3)
+@pytest.mark.parametrize("played", [0, 2], ids=["played at the end", "played beside the round"])
+def test_a_reopening_that_is_refused_ends_the_job_for_that_reason(
+    rig: Rig, cache_url: str, played: int
+) -> None:
+    def launch(scaler: ScriptedScaler, made: RoundPlan, _: RoundRequest) -> None:
+        fail_actors(scaler, made, *range(made.num_actors))
+        if made.num_evaluations:
+            for index in range(2):
+                deliver_episode(scaler.cache, made.job_id, index, round_index=0, policy_version=0)
+
+    rig.scaler.changes = {"num_evaluations": played}
+    rig.scaler.launch = launch
     rig.scaler.refusals[(0, 1)] = "budget"
-    with pytest.raises(LeftEarly, match="not reopened") as caught:
-        rig.loop(cache_url).run()
-    assert caught.value.stop == "budget"
-    assert (rig.lines(), rig.checkpoints()) == ([], [])
+    stop, evaluation = rig.loop(cache_url).run()
+    assert stop == "budget"
+    assert evaluation is not None
+    assert (evaluation.policy_version, evaluation.returns) == (0, (0.0, 1.0))
+    (line,) = rig.lines()
+    assert (line.plan.attempt, line.plan.stop, line.result) == (1, "budget", None)
+    assert rig.checkpoints() == []
 
 
 def test_a_stop_ends_the_wait_for_what_is_missing(rig: Rig, cache_url: str) -> None:

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -326,6 +327,29 @@ def test_a_round_launched_again_while_actors_of_the_first_launch_run_is_billed_a
     assert cost.reserved_usd == 0
     billed = [(e.round, e.quantity) for e in cost.lines if e.item == "lambda_duration"]
     assert sorted(billed) == [(0, 0.2), (0, 10.0), (1, 10.0)]
+
+
+def test_an_actor_of_before_a_resume_that_fails_later_is_not_taken_for_its_successor(
+    start_scaler: StartScaler, cache: TrajectoryCache
+) -> None:
+    may_end = threading.Event()
+    with start_scaler(finish_wait_s=0.0) as scaler:
+        scaler.lambdas.behave = lambda t, n: (
+            healthy(t, n)
+            if t["mode"] == "describe"
+            else replace(report(t, outcome="stored" if n else "cancelled"), gate=may_end)
+        )
+        job = scaler.submit(actors={"min": 1, "max": 1}, evaluation={"every_rounds": 0})
+        lease = scaler.lease()
+        scaler.round(lease, 0)
+        scaler.lambdas.wait_events("sample", 1)
+        scaler.finish(lease, status="stopped", stop_reason="user")
+        scaler.http.post(f"/v1/jobs/{job.job_id}/resume")
+        scaler.round(scaler.lease(), 0)
+        scaler.lambdas.wait_events("sample", 2)
+        may_end.set()
+        scaler.landed(job.job_id)
+    assert cache.answered(job.job_id, 0) == []
 
 
 def test_resuming_removes_the_cancel_mark_and_the_rounds_leftovers(

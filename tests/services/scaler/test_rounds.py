@@ -4,6 +4,7 @@ import concurrent.futures
 import statistics
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -134,6 +135,39 @@ def test_reopening_launches_only_what_is_missing(scaler: Scaler) -> None:
     assert refused.status_code == 422
     assert Problem.model_validate_json(refused.content).errors[0].field == "attempt"
     assert scaler.round(lease, 1, previous=result(0)).round == 1
+
+
+@pytest.mark.parametrize("headroom", [1.02, 1.4], ids=["no episodes yet", "all launched before"])
+def test_a_round_that_cannot_be_reopened_ends_with_the_final_episodes_launched_once(
+    scaler: Scaler, headroom: float
+) -> None:
+    spec: dict[str, object] = {
+        "actors": {"min": 4, "max": 4},
+        "evaluation": {"every_rounds": 1, "episodes": 3},
+    }
+    budget_usd = _least_budget_usd(scaler, spec) * headroom
+    job = scaler.submit(**spec, stop={"budget_usd": budget_usd})
+    gate = threading.Event()  # nothing ends, so all that is reserved stays reserved
+    scaler.lambdas.behave = lambda task, nth: replace(healthy(task, nth), gate=gate)
+    lease = scaler.lease()
+    first = scaler.round(lease, 0)
+    assert first.num_evaluations == (3 if headroom > 1.2 else 0)
+    ended = scaler.round(lease, 0, attempt=1, missing=(0, 1, 2, 3))
+    assert (ended.stop, ended.num_actors, ended.num_evaluations) == ("budget", 0, 3)
+    assert scaler.round(lease, 0, attempt=1).stop == "budget"
+    gate.set()
+    scaler.landed(job.job_id)
+    episodes = [actor for *_, actor in scaler.lambdas.rollouts("evaluate")]
+    assert (len(episodes), set(episodes)) == (3, {0, 1, 2})
+    assert len(scaler.lambdas.rollouts()) == 4
+    assert scaler.finish(lease, stop_reason="budget").spent_usd <= budget_usd
+
+
+def _least_budget_usd(scaler: Scaler, spec: dict[str, object]) -> float:
+    """Return the worst case of one round, as the scaler tells who submits less."""
+    response = scaler.http.post("/v1/jobs", json={**spec, "stop": {"budget_usd": 1e-6}})
+    (refusal,) = Problem.model_validate_json(response.content).errors
+    return float(refusal.message.split("$")[2].split()[0].rstrip(","))
 
 
 @pytest.mark.parametrize(("index", "changes"), [(1, {}), (0, {"attempt": 1}), (7, {})])
