@@ -10,7 +10,7 @@ from pydantic import BaseModel, JsonValue, ValidationError
 from pydantic_core import ErrorDetails
 
 from nitro.errors import CommandError
-from shared.hyperparameters import PRESETS, resolve
+from shared.hyperparameters import PRESETS
 from shared.job_spec import JobSpec
 from shared.problem import FieldError
 from shared.scaling_spec import POLICIES, ActorRange, NitroScaling
@@ -84,27 +84,6 @@ def read_spec(file: Path) -> JsonObject:
     except (TypeError, ValueError) as error:
         raise CommandError(f"--spec {file}: {error}; use plain numbers and texts") from error
     return plain
-
-
-def described(spec: JobSpec) -> str:
-    """Return the whole specification as JSON, with every hyper-parameter resolved.
-
-    The environment is not asked whether it shows images, of which some presets are others.
-
-    Raises:
-        CommandError: The hyper-parameters do not go together with the preset.
-    """
-    full = spec.model_dump(mode="json")
-    try:
-        values = resolve(spec.algorithm, spec.preset, spec.hyperparameters)
-    except ValidationError as error:
-        lines = [
-            f"hyperparameters: {wrong.message} (by the preset for vectors; images have another)"
-            for wrong in field_errors(error)
-        ]
-        raise CommandError("\n".join(lines)) from error
-    full["hyperparameters"] = values.model_dump(mode="json")
-    return json.dumps(full, indent=2)
 
 
 def parse_actors(text: str) -> JsonObject:

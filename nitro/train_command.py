@@ -204,7 +204,7 @@ def train(
     )
     request = make_request(choices, runs_dir=runs_dir, as_json=as_json)
     if dry_run:
-        typer.echo(_described(request))
+        typer.echo(_described(request, environment_packages))
     else:
         where = Where(
             api_url=api_url, processes=processes, environment_packages=environment_packages
@@ -212,12 +212,12 @@ def train(
         raise typer.Exit(_train(request, where))
 
 
-def _described(request: "TrainRequest") -> str:
-    from nitro.spec_file import described
+def _described(request: "TrainRequest", environment_packages: list[str] | None) -> str:
+    from nitro.dry_run import described
 
     if request.spec is None:
         raise CommandError("--dry-run: shows a new job; look at an old one by: nitro jobs show")
-    return described(request.spec)
+    return described(request.spec, environment_packages=environment_packages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

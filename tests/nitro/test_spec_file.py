@@ -7,12 +7,10 @@ from nitro.errors import EXIT_USAGE, CommandError
 from nitro.spec_file import (
     JsonObject,
     build_spec,
-    described,
     known_fields,
     parse_actors,
 )
 from shared.job_spec import JobSpec
-from shared.ppo_hyperparameters import PpoHyperparameters
 from shared.scaling_spec import FixedScaling
 
 
@@ -175,21 +173,6 @@ def test_a_base_holds_where_nothing_else_is_said(tmp_path: Path) -> None:
     assert spec == base.model_copy(
         update={"seed": 4, "actors": base.actors.model_copy(update={"min": 3})}
     )
-
-
-def test_the_description_resolves_every_hyperparameter() -> None:
-    shown = json.loads(described(build("hyperparameters.clip=0.1")))
-    assert set(shown["hyperparameters"]) == set(PpoHyperparameters.model_fields)
-    assert shown["hyperparameters"]["clip"] == 0.1
-    assert shown["env_id"] == "Hopper-v5"
-
-
-def test_values_that_do_not_go_together_are_not_described() -> None:
-    both = build(
-        "algorithm=impala", "preset=standard", "hyperparameters.learning_rate_decay=linear"
-    )
-    with pytest.raises(CommandError, match="hyperparameters: kl_target would undo"):
-        described(both)
 
 
 def test_known_fields_hold_nested_ones() -> None:
