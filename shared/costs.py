@@ -67,11 +67,19 @@ def cpu_share(memory_mb: int) -> float:
     return min(1.0, memory_mb / MB_PER_VCPU)
 
 
-def lambda_gb_seconds(duration_s: float, memory_mb: int) -> float:
-    """Return billed GB-seconds: the duration, rounded up to a millisecond, times the memory."""
+def lambda_billed_s(duration_s: float) -> float:
+    """Return a duration as Lambda bills it: rounded up to a millisecond.
+
+    >>> lambda_billed_s(0.0101), lambda_billed_s(lambda_billed_s(0.0101))
+    (0.011, 0.011)
+    """
     # Rounded to a nanosecond first: 0.003 s is 3 ms although 0.003 * 1000 is a little more than 3.
-    milliseconds = math.ceil(round(duration_s * 1000.0, 6))
-    return milliseconds / 1000.0 * (memory_mb / MB_PER_GB)
+    return math.ceil(round(duration_s * 1000.0, 6)) / 1000.0
+
+
+def lambda_gb_seconds(duration_s: float, memory_mb: int) -> float:
+    """Return billed GB-seconds: the duration as it is billed times the memory."""
+    return lambda_billed_s(duration_s) * (memory_mb / MB_PER_GB)
 
 
 def launch_ramp_s(num_invocations: int) -> float:

@@ -18,7 +18,7 @@ from services.scaler.metrics import Metrics
 from services.scaler.store.base import AttemptKey, LaunchOutcome
 from shared.cache import CacheError
 from shared.contracts import LaunchCounts, RolloutTask, RoundPlan
-from shared.costs import projected_duration_s
+from shared.costs import lambda_billed_s, projected_duration_s
 from shared.job_spec import EnvironmentRef, JobSpec
 from shared.seeds import actor_seed
 
@@ -236,7 +236,9 @@ class Launches:
                 launch_s=launch_s,
             ),
             requests=sum(o.requests for o in ended),
-            durations_s=tuple(duration for task in times for duration in task),
+            # Whole milliseconds are short to write: the record of a job with several rounds of
+            # thousands of actors has to fit into one item of its store.
+            durations_s=tuple(lambda_billed_s(duration) for task in times for duration in task),
             slowest_sample_s=max((s for mode, s in totals if mode == "sample"), default=0.0),
             slowest_evaluation_s=max((s for mode, s in totals if mode == "evaluate"), default=0.0),
         )

@@ -1,0 +1,74 @@
+"""What a launch comes to, as it is remembered."""
+
+import random
+
+import pytest
+
+from services.scaler.launches import Launches, LaunchOrder
+from services.scaler.ledger import Clock
+from services.scaler.metrics import Metrics
+from services.scaler.store.base import LaunchOutcome, OpenAttempt
+from services.scaler.store.dynamodb import DynamoDbStore
+from shared.costs import lambda_gb_seconds
+from shared.job_spec import JobSpec
+from tests.services.scaler.simulated_job import TIMEOUT_S, ChanceInvoker, SilentBoard
+from tests.services.scaler.store.records import REGION, make_table, record
+from tests.services.scaler.test_round_order import planned
+
+MEMORY_MB = 1024
+
+
+def order(num_actors: int) -> LaunchOrder:
+    return LaunchOrder(
+        plan=planned(0, 0).plan,
+        lease_id="lease",
+        spec=JobSpec(),
+        samples=tuple(range(num_actors)),
+        evaluations=(),
+    )
+
+
+def landed(num_actors: int, *, clock: Clock = "wall", seed: int = 2) -> LaunchOutcome:
+    """Launch actors that take random times and fail at random; return what it came to."""
+    invoker = ChanceInvoker(random.Random(seed), cruel=False)
+    launches = Launches(
+        invoker, SilentBoard(), Metrics(), clock=clock, memory_mb=MEMORY_MB, timeout_s=TIMEOUT_S
+    )
+    outcomes: list[LaunchOutcome] = []
+    launches.expect(order(num_actors))
+    launches.launch(order(num_actors), lambda _, outcome: outcomes.append(outcome))
+    invoker.hear()
+    return outcomes[0]
+
+
+@pytest.mark.parametrize("clock", ["wall", "projected"])
+def test_durations_are_remembered_as_lambda_bills_them(clock: Clock) -> None:
+    durations_s = landed(40, clock=clock).durations_s
+    assert len(set(durations_s)) > 10
+    for duration_s in durations_s:
+        assert round(duration_s, 3) == duration_s
+        # Nothing is added by rounding up what has been rounded up.
+        assert lambda_gb_seconds(duration_s, 1024) == duration_s
+
+
+@pytest.mark.usefixtures("aws")
+def test_all_rounds_a_job_may_have_open_fit_into_its_record_with_all_their_actors() -> None:
+    outcome = landed(3000)
+    assert len(set(outcome.durations_s)) > 1000
+    attempts = tuple(
+        OpenAttempt(
+            round=index,
+            attempt=0,
+            lease_id="lease",
+            num_invocations=3000,
+            reserved_usd=1.0,
+            warm=0,
+            outcome=outcome,
+        )
+        for index in range(8)  # the most rounds_in_flight
+    )
+    full = record().model_copy(update={"open_attempts": attempts})
+    store = DynamoDbStore.connect(make_table(), region=REGION)
+    store.create(full, None)
+    assert store.job("job") == full
+    store.close()
