@@ -35,6 +35,7 @@ _MAX_KNOWN = 256
 _TRIES = 3
 _MB = 1024 * 1024
 _MAX_ENVIRONMENT_BYTES = 3000
+_MORE_CONCURRENCY = "raise what the actor function has reserved, or the Lambda quota"
 """What a 4 KB event has left for keyword arguments and wrappers, all else at its longest."""
 MAX_TRAJECTORY_BYTES = 256 * _MB
 """What the learner takes in at most, `shared.codec.DEFAULT_MAX_BYTES`, which needs numpy."""
@@ -203,8 +204,8 @@ def _concurrency_errors(spec: JobSpec, limit: int) -> list[FieldError]:
         FieldError(
             field="actors.max",
             message=(
-                f"{spec.actors.max} actors exceed the account's limit of {limit} concurrent "
-                "executions; lower it or request a higher Lambda quota"
+                f"{spec.actors.max} actors exceed the limit of {limit} concurrent executions; "
+                f"lower it, or {_MORE_CONCURRENCY}"
             ),
         )
     ]
@@ -215,8 +216,8 @@ def _overlap_errors(spec: JobSpec, limit: int) -> list[FieldError]:
     if rounds * spec.actors.min <= limit:
         return []
     message = (
-        f"{rounds} open rounds of at least {spec.actors.min} actors exceed the account's limit of "
-        f"{limit} concurrent executions; lower it or actors.min, or request a higher Lambda quota"
+        f"{rounds} open rounds of at least {spec.actors.min} actors exceed the limit of {limit} "
+        f"concurrent executions; lower it or actors.min, or {_MORE_CONCURRENCY}"
     )
     return [FieldError(field="rounds_in_flight", message=message)]
 

@@ -23,7 +23,7 @@ from services.scaler.capacity import (
     overdue,
 )
 from services.scaler.heartbeat import Heartbeat, HeartbeatError
-from services.scaler.lambda_function import LambdaApiError
+from services.scaler.lambda_function import LambdaApiError, WarmEnvironments
 from services.scaler.learner_capacity import LearnerCapacity, LearnerCapacityError
 from services.scaler.metrics import Metrics
 from services.scaler.store.base import JobRecord, Store, StoreError
@@ -41,8 +41,8 @@ class WarmFunction(Protocol):
     def provision(self, num_environments: int) -> None:
         """Keep that many environments warm; 0 ends it."""
 
-    def provisioned(self) -> tuple[int, int]:
-        """Return how many are asked for and how many are ready."""
+    def provisioned(self) -> WarmEnvironments:
+        """Return how many are asked for, how many are ready, and whether the rest failed."""
 
     def unreserved_concurrency(self) -> int:
         """Return how many concurrent executions the account has left unreserved."""
@@ -174,8 +174,10 @@ class CapacityKeeper:
     def _warm(self, jobs: Sequence[JobRecord]) -> str | None:
         """Bring provisioned concurrency to what is wanted; say if the account leaves less."""
         parts = self._parts
-        configured, ready = parts.function.provisioned()
-        self._asked, self._ready = configured, min(ready, configured)
+        found = parts.function.provisioned()
+        configured, ready = found.asked, min(found.ready, found.asked)
+        # Of those that failed nothing comes by itself: the next look is early enough.
+        self._asked, self._ready = ready if found.failed else configured, ready
         now = parts.now()
         wanted = desired_capacity(jobs, parts.rule, None, now)
         if wanted.provisioned > configured:
@@ -184,15 +186,23 @@ class CapacityKeeper:
                 unreserved=parts.function.unreserved_concurrency(), configured=configured
             )
             wanted = desired_capacity(jobs, parts.rule, room, now)
-        if wanted.provisioned != configured:
+        if wanted.provisioned != configured or found.failed:
             _LOG.info(
                 "provisioned concurrency changes",
-                extra={"from": configured, "to": wanted.provisioned, "clipped": wanted.clipped},
+                extra={
+                    "from": configured,
+                    "to": wanted.provisioned,
+                    "clipped": wanted.clipped,
+                    "failed": found.failed,
+                },
             )
             parts.function.provision(wanted.provisioned)
-            self._asked, self._ready = wanted.provisioned, min(ready, wanted.provisioned)
+            self._ready = min(ready, wanted.provisioned)
+            self._asked = self._ready if found.failed else wanted.provisioned
         parts.metrics.provisioned.set(wanted.provisioned)
         parts.metrics.provisioned_clipped.set(wanted.clipped)
+        if found.failed:
+            return f"{configured - ready} environments did not start, tried again: {found.failed}"
         if not wanted.clipped:
             return None
         return (

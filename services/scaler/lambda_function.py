@@ -55,6 +55,16 @@ class Execution:
     """`time.perf_counter` when the request was ready to go out; None when it never was."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmEnvironments:
+    """Provisioned concurrency as Lambda tells it."""
+
+    asked: int
+    ready: int
+    failed: str | None = None
+    """Why Lambda has given up on those that are not ready; it does not try again by itself."""
+
+
 class LambdaApiError(RuntimeError):
     """The Lambda API cannot be reached or refuses an administrative call."""
 
@@ -65,7 +75,7 @@ class LambdaFunction:
     def __init__(self, settings: Settings) -> None:
         self._name = settings.lambda_function
         self._qualifier = settings.lambda_qualifier
-        self._timeout_s = settings.lambda_timeout_s
+        self._reserved = settings.lambda_reserved_concurrency
         self._where = settings.lambda_endpoint_url or f"AWS Lambda in {settings.lambda_region}"
         session = botocore.session.get_session()
         self._client = _client(session, settings)
@@ -108,12 +118,14 @@ class LambdaFunction:
         return Execution(kind="done", payload=reply, reason="", billed_s=billed_s, requests=1)
 
     def concurrency_limit(self) -> int:
-        """Return how many executions the account may have in flight.
+        """Return how many executions of the function may be in flight; more would be throttled.
 
         Raises:
             LambdaApiError: The API cannot be reached or refuses.
         """
-        return self._account_limit()["ConcurrentExecutions"]
+        if self._reserved is None:
+            return self.unreserved_concurrency()
+        return min(self._reserved, self._account_limit()["ConcurrentExecutions"])
 
     def unreserved_concurrency(self) -> int:
         """Return how many of them no function has reserved.
@@ -144,8 +156,8 @@ class LambdaFunction:
         except (BotoCoreError, ClientError, OSError) as error:
             raise LambdaApiError(f"{self._where}: {_short(error)}") from error
 
-    def provisioned(self) -> tuple[int, int]:
-        """Return how many environments are asked for and how many are ready.
+    def provisioned(self) -> WarmEnvironments:
+        """Return what is kept warm on the alias.
 
         Raises:
             LambdaApiError: The API cannot be reached or refuses.
@@ -155,11 +167,15 @@ class LambdaFunction:
                 FunctionName=self._name, Qualifier=self._qualifier
             )
         except self._client.exceptions.ProvisionedConcurrencyConfigNotFoundException:
-            return 0, 0
+            return WarmEnvironments(asked=0, ready=0)
         except (BotoCoreError, ClientError, OSError) as error:
             raise LambdaApiError(f"{self._where}: {_short(error)}") from error
-        ready = config.get("AvailableProvisionedConcurrentExecutions", 0)
-        return config["RequestedProvisionedConcurrentExecutions"], ready
+        failed = config.get("StatusReason", "no reason given")[:_MAX_REASON]
+        return WarmEnvironments(
+            asked=config["RequestedProvisionedConcurrentExecutions"],
+            ready=config.get("AvailableProvisionedConcurrentExecutions", 0),
+            failed=failed if config.get("Status") == "FAILED" else None,
+        )
 
     def close(self) -> None:
         """Close idle connections."""

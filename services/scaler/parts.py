@@ -13,20 +13,21 @@ from services.scaler.capacity_parts import build_keeper, longest_job_s
 from services.scaler.finishing import FinishDesk, FinishParts
 from services.scaler.invoker import PooledInvoker, RetryRule
 from services.scaler.jobs import JobBook, JobParts
-from services.scaler.lambda_function import LambdaApiError, LambdaFunction
+from services.scaler.lambda_function import LambdaFunction
 from services.scaler.launches import Launches
 from services.scaler.leases import LeaseDesk, WorkBell
 from services.scaler.metrics import Metrics
 from services.scaler.quota import ConcurrencyQuota
+from services.scaler.readiness import Readiness
 from services.scaler.rescaling import ScalingDesk
 from services.scaler.rounds import RoundDesk, RoundParts
 from services.scaler.settings import Settings
-from services.scaler.store.base import Store, StoreError
+from services.scaler.store.base import Store
 from services.scaler.store.dynamodb import DynamoDbStore
 from services.scaler.store.sqlite import SqliteStore
 from shared.artifacts import open_artifacts
 from shared.aws_credentials import process_credentials
-from shared.cache import CacheError, TrajectoryCache
+from shared.cache import TrajectoryCache
 from shared.costs import CostBasis
 from shared.job_spec import JobSpec
 from shared.jobs import JobStatus
@@ -119,6 +120,15 @@ class Parts:
         self._quota = ConcurrencyQuota(
             self._function.concurrency_limit, ttl_s=settings.account_limit_ttl_s
         )
+        self.readiness = Readiness(
+            {
+                "cache": self.board.ping,
+                "lambda_endpoint": self._function.concurrency_limit,
+                "store": self.store.check,
+            },
+            every_s=settings.readiness_every_s,
+            now=time.monotonic,
+        )
         self._invoker = self._build_invoker()
         self.launches = self._build_launches()
         self.capacity = build_keeper(
@@ -156,21 +166,6 @@ class Parts:
         self.board.close()
         self.store.close()
         return landed
-
-    def missing(self) -> dict[str, str]:
-        """Return what the scaler needs and does not have, by name, with the reason."""
-        checks: dict[str, Callable[[], object]] = {
-            "cache": self.board.ping,
-            "lambda_endpoint": self._function.concurrency_limit,
-            "store": self.store.check,
-        }
-        missing: dict[str, str] = {}
-        for name, check in checks.items():
-            try:
-                check()
-            except (CacheError, LambdaApiError, StoreError) as error:
-                missing[name] = str(error)
-        return missing
 
     def render_metrics(self) -> bytes:
         """Return metrics, the number of jobs counted now."""

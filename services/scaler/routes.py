@@ -242,7 +242,7 @@ def _add_operator_routes(routes: APIRouter, parts: Parts) -> None:
     @routes.get("/readyz", responses={503: _PROBLEM}, tags=["operator"])
     def readyz() -> Response:
         """Tell whether everything the scaler needs is there, and what is not as it should be."""
-        missing = parts.missing()
+        missing = parts.readiness.missing()
         if not missing:
             degraded = parts.capacity.problems
             if not degraded:

@@ -76,12 +76,14 @@ class Settings(CacheSettings):
     shutdown_wait_s: Seconds = 20.0
     """How long invocations in flight are waited for at the end."""
     account_limit_ttl_s: Seconds = 300.0
-    """How long the account's concurrency limit is remembered."""
+    """How long the concurrency limit is remembered."""
+    readiness_every_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10.0
+    """How long `GET /readyz` remembers that cache, store and Lambda were there."""
     provisioned_concurrency: Annotated[int, Field(ge=0, le=3000)] = 0
     """Environments kept warm while jobs run, at most a job's `actors.max`; 0 is off (paper: 64)."""
     lambda_reserved_concurrency: Annotated[int, Field(ge=1)] | None = None
-    """Concurrency reserved for the actor function, which then bounds what is kept warm; unset means
-    it shares the account's, of which 100 stay unreserved."""
+    """Concurrency reserved for the actor function: rounds, and what is kept warm, are cut to it.
+    Unset means it shares what the account has not reserved, of which 100 are never kept warm."""
     ecs_cluster: str | None = None
     """ECS cluster of the learner's service."""
     ecs_service: str | None = None

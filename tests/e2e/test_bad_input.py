@@ -54,7 +54,7 @@ def refused(ran: subprocess.CompletedProcess[str], *says: str) -> None:
         (["--set", "env_kwargs.colour=1"], "env_kwargs.colour is no keyword argument of"),
         (["--set", "stop.budget=1"], "stop.budget: no such field; did you mean stop.budget_usd?"),
         (["--actors", "9:8"], "actors: min (9) must not exceed max (8)"),
-        (["--actors", "8:2000"], "actors.max: 2000 actors exceed the account's limit of 1000"),
+        (["--actors", "8:2000"], "actors.max: 2000 actors exceed the limit of 1000"),
         (["--budget-usd", "0"], "stop.budget_usd: Input should be greater than 0, got 0"),
         (["--budget-usd", "0.001"], "stop.budget_usd: $0.001 is below the worst case of one round"),
         (["--set", "seed=now"], "seed: Input should be a valid integer, got 'now'"),

@@ -113,11 +113,15 @@ class LambdaEndpoint:
     behave: Behaviour = healthy
     concurrency_limit: int = 1000
     provisioned: int | None = None
+    provision_failure: str | None = None
+    """Why environments do not start; None when all do at once."""
     url: str = ""
     events: list[Task] = field(default_factory=list)
     qualifiers: set[str | None] = field(default_factory=set)
     provision_calls: list[int] = field(default_factory=list)
     provisioned_reads: int = 0
+    account_reads: int = 0
+    reserved_by_others: int = 0
     changed: threading.Condition = field(default_factory=threading.Condition)
     _gates: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(80))
 
@@ -126,7 +130,8 @@ class LambdaEndpoint:
         with self.changed:
             self.behave, self.concurrency_limit, self.provisioned = healthy, 1000, None
             self.events, self.qualifiers, self.provision_calls = [], set(), []
-            self.provisioned_reads = 0
+            self.provisioned_reads, self.provision_failure = 0, None
+            self.account_reads, self.reserved_by_others = 0, 0
 
     def rollouts(self, mode: str = "sample") -> list[tuple[object, ...]]:
         """Return (job, round, attempt, actor) of every rollout invoked, in order of arrival."""
@@ -164,7 +169,12 @@ class LambdaEndpoint:
         return _CutShort() if reply.cut_short else _response(reply)
 
     async def account(self, request: Request) -> Response:
+        with self.changed:
+            self.account_reads += 1
         limit = {"ConcurrentExecutions": self.concurrency_limit}
+        if self.reserved_by_others:
+            unreserved = self.concurrency_limit - self.reserved_by_others
+            limit["UnreservedConcurrentExecutions"] = unreserved
         return JSONResponse({"AccountLimit": limit, "AccountUsage": {}})
 
     async def provisioned_concurrency(self, request: Request) -> Response:
@@ -195,10 +205,13 @@ class LambdaEndpoint:
         return JSONResponse(self._provisioned_config(), status_code=202)
 
     def _provisioned_config(self) -> dict[str, object]:
+        failed = {"Status": "FAILED", "StatusReason": self.provision_failure}
         return {
             "RequestedProvisionedConcurrentExecutions": self.provisioned,
-            "AvailableProvisionedConcurrentExecutions": self.provisioned,
-            "Status": "READY",
+            "AvailableProvisionedConcurrentExecutions": (
+                0 if self.provision_failure else self.provisioned
+            ),
+            **(failed if self.provision_failure else {"Status": "READY"}),
         }
 
     def close(self) -> None:

@@ -103,6 +103,7 @@ def run_scaler(
             "lambda_endpoint_url": lambdas.url,
             "throttle_pause_s": 0.001,
             "finish_wait_s": 5.0,
+            "readiness_every_s": 0.0,
             **changes,
         }
     )

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.services.scaler.lambda_endpoint import LambdaEndpoint
-from tests.services.scaler.running import StartScaler, result
+from tests.services.scaler.running import Scaler, StartScaler, result
 
 SPEC = {"actors": {"min": 2, "max": 4}, "evaluation": {"every_rounds": 0}}
 
@@ -11,6 +11,15 @@ SPEC = {"actors": {"min": 2, "max": 4}, "evaluation": {"every_rounds": 0}}
 def wait_provisioned(lambdas: LambdaEndpoint, count: int) -> None:
     with lambdas.changed:
         assert lambdas.changed.wait_for(lambda: lambdas.provisioned == count, 10)
+
+
+def wait_looked(scaler: Scaler, lambdas: LambdaEndpoint) -> None:
+    """Wait until the keeper has told of a look that began after this call."""
+    # A look asks first and tells last: once the next has asked, the one before has told.
+    for _ in range(2):
+        reads = lambdas.provisioned_reads
+        scaler.parts.capacity.reconcile()
+        lambdas.wait_seen(provisioned_reads=reads + 1)
 
 
 def test_environments_are_warm_from_the_first_lease_to_the_last_end(
@@ -63,15 +72,31 @@ def test_the_account_is_asked_before_more_is_and_a_clip_shows(
         scaler.submit(actors={"min": 2, "max": 64})
         scaler.lease()
         wait_provisioned(lambdas, 3)
-        # A look asks first and tells last: once the next has asked, the one before has told.
-        scaler.parts.capacity.reconcile()
-        lambdas.wait_seen(provisioned_reads=3)
+        wait_looked(scaler, lambdas)
         ready = scaler.http.get("/readyz")
         assert (ready.status_code, ready.json()["status"]) == (200, "degraded")
         assert "61 more were wanted" in ready.json()["degraded"]["provisioned_concurrency"]
         metrics = scaler.http.get("/metrics").text
         assert "nitro_scaler_provisioned_clipped_environments 61.0" in metrics
     assert lambdas.provision_calls == [3]
+
+
+def test_environments_that_fail_to_start_are_told_of_and_asked_for_again(
+    start_scaler: StartScaler, lambdas: LambdaEndpoint
+) -> None:
+    lambdas.provision_failure = "FUNCTION_ERROR_INIT_FAILURE"
+    with start_scaler(provisioned_concurrency=64) as scaler:
+        scaler.submit(**SPEC)
+        scaler.lease()
+        wait_provisioned(lambdas, 4)
+        wait_looked(scaler, lambdas)
+        problem = scaler.parts.capacity.problems["provisioned_concurrency"]
+        assert problem.startswith("4 environments did not start, tried again: FUNCTION_ERROR_INIT")
+        assert set(lambdas.provision_calls) == {4}
+        assert len(lambdas.provision_calls) > 1
+        lambdas.provision_failure = None
+        wait_looked(scaler, lambdas)
+        assert (scaler.parts.capacity.problems, scaler.parts.capacity.ready) == ({}, 4)
 
 
 def test_a_lambda_api_that_refuses_is_survived(

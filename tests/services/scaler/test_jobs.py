@@ -158,9 +158,24 @@ def test_what_cannot_fit_is_refused_with_the_numbers(start_scaler: StartScaler) 
         spec = {"actors": {"min": 8, "max": 64}, "stop": {"budget_usd": 0.01}}
         errors = {e.field: e.message for e in problem(scaler, spec).errors}
     assert set(errors) == {"actors.max", "steps_per_actor", "stop.budget_usd"}
-    assert "64 actors exceed the account's limit of 10" in errors["actors.max"]
+    assert "64 actors exceed the limit of 10" in errors["actors.max"]
     assert "the cache has 1 MB" in errors["steps_per_actor"]
     assert "$0.01 is below the worst case" in errors["stop.budget_usd"]
+
+
+@pytest.mark.parametrize(
+    ("reserved", "reserved_by_others", "limit"),
+    [(20, 0, 20), (20, 900, 20), (5000, 0, 1000), (None, 0, 1000), (None, 980, 20)],
+)
+def test_what_other_functions_or_this_one_have_reserved_is_the_limit(
+    start_scaler: StartScaler, reserved: int | None, reserved_by_others: int, limit: int
+) -> None:
+    with start_scaler(lambda_reserved_concurrency=reserved) as scaler:
+        scaler.lambdas.reserved_by_others = reserved_by_others
+        spec = {"evaluation": {"every_rounds": 0}, "stop": {"budget_usd": 1e4}}
+        (error,) = problem(scaler, {**spec, "actors": {"min": 1, "max": limit + 1}}).errors
+        assert f"{limit + 1} actors exceed the limit of {limit} concurrent" in error.message
+        assert scaler.submit(**spec, actors={"min": 1, "max": limit}).status == "queued"
 
 
 def test_the_same_key_and_body_give_the_same_job(scaler: Scaler) -> None:

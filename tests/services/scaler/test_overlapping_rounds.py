@@ -263,7 +263,7 @@ def test_a_limit_below_the_fewest_actors_of_all_open_rounds_is_refused(scaler: S
     assert refused.status_code == 422
     (error,) = Problem.model_validate_json(refused.content).errors
     assert error.field == "rounds_in_flight"
-    assert "3 open rounds of at least 2 actors exceed the account's limit of 5" in error.message
+    assert "3 open rounds of at least 2 actors exceed the limit of 5" in error.message
     assert scaler.http.post("/v1/jobs", json=ASYNC).is_success
 
 

@@ -1,0 +1,46 @@
+"""Readiness on a clock of the test's, and of a running scaler that strangers ask in a loop."""
+
+import httpx
+
+from services.scaler.readiness import Readiness
+from services.scaler.store.base import StoreError
+from tests.services.scaler.lambda_endpoint import LambdaEndpoint
+from tests.services.scaler.running import StartScaler
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.now, self.looks, self.there = 100.0, 0, True
+        self.readiness = Readiness({"store": self._look}, every_s=10.0, now=lambda: self.now)
+
+    def _look(self) -> None:
+        self.looks += 1
+        if not self.there:
+            raise StoreError("the disk is full")
+
+    def after(self, seconds: float) -> tuple[dict[str, str], int]:
+        self.now += seconds
+        return self.readiness.missing(), self.looks
+
+
+def test_a_look_holds_for_a_while_and_what_is_missing_is_looked_for_sooner() -> None:
+    rig = Rig()
+    assert rig.after(0.0) == ({}, 1)
+    rig.there = False
+    assert rig.after(9.9) == ({}, 1)
+    missing = {"store": "the disk is full"}
+    assert rig.after(0.1) == (missing, 2)
+    assert rig.after(0.4) == (missing, 2)
+    rig.there = True
+    assert rig.after(0.1) == ({}, 3)
+    assert rig.after(9.9) == ({}, 3)
+
+
+def test_strangers_who_ask_in_a_loop_reach_lambda_once(
+    start_scaler: StartScaler, lambdas: LambdaEndpoint
+) -> None:
+    with start_scaler(readiness_every_s=600.0) as scaler:
+        for _ in range(20):
+            url = scaler.http.base_url.join("/readyz")
+            assert httpx.get(url, trust_env=False).json() == {"status": "ready"}
+    assert lambdas.account_reads == 1
