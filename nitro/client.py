@@ -136,10 +136,15 @@ class NitroClient:
         return _parse(Job, self._call("POST", _path(job_id, "stop")))
 
     def resume(
-        self, job_id: str, *, budget_usd: float | None = None, max_rounds: int | None = None
+        self,
+        job_id: str,
+        *,
+        budget_usd: float | None = None,
+        max_rounds: int | None = None,
+        max_wall_s: float | None = None,
     ) -> Job:
-        """Continue a stopped or failed job from its last checkpoint."""
-        body = ResumeRequest(budget_usd=budget_usd, max_rounds=max_rounds)
+        """Continue a stopped or failed job from its last checkpoint; limits can only rise."""
+        body = ResumeRequest(budget_usd=budget_usd, max_rounds=max_rounds, max_wall_s=max_wall_s)
         return _parse(Job, self._call("POST", _path(job_id, "resume"), body=body))
 
     def switch_scaling(self, job_id: str, scaling: Policy) -> Job:

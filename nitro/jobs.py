@@ -89,12 +89,15 @@ def resume(
     budget_usd: Annotated[
         float | None, typer.Option("--budget-usd", help="Raise the budget to this.")
     ] = None,
+    max_wall_s: Annotated[
+        float | None, typer.Option("--max-wall-s", help="Raise the wall time, in seconds, to this.")
+    ] = None,
     api_url: ApiUrl = None,
     runs_dir: RunsDir = RUNS,
 ) -> None:
     """Continue a stopped or failed job from its last checkpoint."""
     with _client(api_url, runs_dir) as client:
-        job = client.resume(job_id, budget_usd=budget_usd, max_rounds=rounds)
+        job = client.resume(job_id, budget_usd=budget_usd, max_rounds=rounds, max_wall_s=max_wall_s)
         typer.echo(f"{job_id}: {job.status}")
 
 

@@ -35,6 +35,7 @@ class TrainRequest:
     resume: str | None = None
     resume_rounds: int | None = None
     resume_budget_usd: float | None = None
+    resume_wall_s: float | None = None
     idempotency_key: str | None = None
     runs_dir: Path
     as_json: bool
@@ -48,6 +49,7 @@ class Choices:
     """Dotted path in the job's specification to value."""
     max_rounds: int | None
     budget_usd: float | None
+    max_wall_s: float | None
     assignments: list[str]
     spec_file: Path | None
     resume: str | None
@@ -63,19 +65,24 @@ def make_request(choices: Choices, *, runs_dir: Path, as_json: bool) -> TrainReq
     given = {path: value for path, value in choices.fields.items() if value is not None}
     spec: JobSpec | None = None
     if choices.resume is None:
-        limits = {"stop.max_rounds": choices.max_rounds, "stop.budget_usd": choices.budget_usd}
+        limits = {
+            "stop.max_rounds": choices.max_rounds,
+            "stop.budget_usd": choices.budget_usd,
+            "stop.max_wall_s": choices.max_wall_s,
+        }
         given |= {path: value for path, value in limits.items() if value is not None}
         spec = build_spec(file=choices.spec_file, options=given, assignments=choices.assignments)
     elif given or choices.spec_file or choices.assignments or choices.idempotency_key:
         raise CommandError(
-            "--resume: the job goes on as it was specified; only --rounds and --budget-usd may "
-            "be given beside it"
+            "--resume: the job goes on as it was specified; only --rounds, --budget-usd and "
+            "--max-wall-s may be given beside it"
         )
     return TrainRequest(
         spec=spec,
         resume=choices.resume,
         resume_rounds=choices.max_rounds,
         resume_budget_usd=choices.budget_usd,
+        resume_wall_s=choices.max_wall_s,
         idempotency_key=choices.idempotency_key,
         runs_dir=runs_dir,
         as_json=as_json,
@@ -134,7 +141,10 @@ def _begin(request: TrainRequest, api: Api, interrupts: Interrupts) -> Job:
         for _ in follow(api.client, request.resume, check=api.check, pause=interrupts.pause):
             pass
     return api.client.resume(
-        request.resume, budget_usd=request.resume_budget_usd, max_rounds=request.resume_rounds
+        request.resume,
+        budget_usd=request.resume_budget_usd,
+        max_rounds=request.resume_rounds,
+        max_wall_s=request.resume_wall_s,
     )
 
 

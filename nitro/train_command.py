@@ -63,6 +63,10 @@ Budget = Annotated[
         "--budget-usd", help="Hard cap on the cost, as projected to AWS.", rich_help_panel=_JOB
     ),
 ]
+MaxWall = Annotated[
+    float | None,
+    typer.Option("--max-wall-s", help="Stop after so many seconds.", rich_help_panel=_JOB),
+]
 TargetReturn = Annotated[
     float | None,
     typer.Option("--target-return", help="Stop at this mean return.", rich_help_panel=_JOB),
@@ -96,7 +100,7 @@ Resume = Annotated[
     str | None,
     typer.Option(
         metavar="JOB_ID",
-        help="Go on with a job; --rounds and --budget-usd raise its limits.",
+        help="Go on with a job; --rounds, --budget-usd and --max-wall-s raise its limits.",
         rich_help_panel=_JOB,
     ),
 ]
@@ -159,6 +163,7 @@ def train(
     actors: Actors = None,
     scaling: Scaling = None,
     budget_usd: Budget = None,
+    max_wall_s: MaxWall = None,
     target_return: TargetReturn = None,
     steps_per_actor: StepsPerActor = None,
     eval_every: EvalEvery = None,
@@ -197,6 +202,7 @@ def train(
         },
         max_rounds=rounds,
         budget_usd=budget_usd,
+        max_wall_s=max_wall_s,
         assignments=assignments or [],
         spec_file=spec,
         resume=resume,

@@ -112,3 +112,5 @@ class ResumeRequest(Message):
     """Raises the job's budget; None keeps it."""
     max_rounds: PositiveInt | None = None
     """Raises the job's number of rounds; None keeps it."""
+    max_wall_s: PositiveFloat | None = None
+    """Raises the job's wall time; None keeps it."""

@@ -34,6 +34,17 @@ def stop_holding(record: JobRecord, until: float) -> JobRecord:
     )
 
 
+def unbilled_s(record: JobRecord, now: float) -> float:
+    """Return for how long learners have held the job that is not billed yet.
+
+    A lease that ran out counts to its end.
+    """
+    if record.accounted_until is None:
+        return record.held_carry_s
+    until = now if record.lease is None else min(now, record.lease.expires_at)
+    return record.held_carry_s + max(0.0, until - record.accounted_until)
+
+
 def end_round(
     record: JobRecord,
     *,

@@ -9,7 +9,8 @@ Because every round leaves room for the closing, a job that ends for lack of mon
 order, with its final evaluation.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from shared.costs import CostBasis, deadline_s, worst_case_round_usd
 from shared.job_spec import JobSpec
@@ -22,6 +23,14 @@ class RoundPricing:
     basis: CostBasis
     deadline_slack_s: float
     learner_allowance_s: float
+
+    def after(self, longest_learner_s: float) -> Self:
+        """Return the pricing of a job whose learner has needed so long for a round of its own.
+
+        The next one may take twice as long.
+        """
+        allowance_s = max(self.learner_allowance_s, 2.0 * longest_learner_s)
+        return replace(self, learner_allowance_s=allowance_s)
 
     def deadline_s(self, num_invocations: int) -> float:
         """Return the deadline of a round with that many invocations."""

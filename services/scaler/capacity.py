@@ -3,10 +3,10 @@
 Both are billed while they are on, used or not, so both exist exactly as long as a job does. A job
 counts from the moment it is queued where the learner has to be started first (that takes minutes,
 in which actors warm up too), and from its lease where a learner is always there. A job that has
-had its longest allowed time counts no more: a stuck one costs a bounded sum.
+had its longest allowed time, or all its money, counts no more: a stuck one costs a bounded sum.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from services.scaler.store.base import JobRecord
@@ -17,7 +17,10 @@ LIVE: tuple[JobStatus, ...] = ("queued", "running", "stopping")
 ALWAYS_UNRESERVED = 100
 """Concurrent executions Lambda wants left to functions without any reservation."""
 GRACE_S = 600.0
-"""After its longest time a job is told to stop with its next round; then capacity ends anyway."""
+"""After its longest time, or without money, a job is told to stop; then capacity ends anyway."""
+WARM_BEFORE_LEASE_S = 900.0
+"""How long environments are kept warm for a queued job: as long as a learner takes to start. Where
+none is to be had they would wait for days, at no job's expense."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +35,8 @@ class CapacityRule:
     """Longest a job may wait, or run, on capacity it keeps on."""
     reserved: int | None
     """Concurrency reserved for the actor function; None when it shares the account's."""
+    exhausted_at: Callable[[JobRecord], float]
+    """From when on a job has passed its budget, if nothing else happens to it; Unix seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +73,8 @@ def desired_capacity(
         now: Unix seconds.
     """
     counting = [record for record in jobs if _counts(record, rule, now)]
-    wanted = min(rule.provisioned, max((r.job.spec.actors.max for r in counting), default=0))
+    warm = [r.job.spec.actors.max for r in counting if not _waits_long(r, now)]
+    wanted = min(rule.provisioned, max(warm, default=0))
     granted = min(wanted, _most_provisioned(rule, room, wanted))
     return Capacity(
         provisioned=granted,
@@ -95,12 +101,24 @@ def _counts(record: JobRecord, rule: CapacityRule, now: float) -> bool:
     return now < _ends_by(record, rule)
 
 
+def _waits_long(record: JobRecord, now: float) -> bool:
+    """Whether a job's learner is late: environments are warm within minutes of its lease, too."""
+    return record.job.status == "queued" and now >= _queued_at(record) + WARM_BEFORE_LEASE_S
+
+
 def _ends_by(record: JobRecord, rule: CapacityRule) -> float:
-    """Return when a job's time is up: counted from its first round, before it from its queueing."""
+    """Return when a job's time is up, or its money.
+
+    Its time counts from its first round, before that from its queueing.
+    """
     begun = record.wall_started_at
     if begun is None:
-        begun = record.queued_at if record.queued_at is not None else record.job.created_at
-    return begun + rule.longest_job_s + GRACE_S
+        begun = _queued_at(record)
+    return min(begun + rule.longest_job_s, rule.exhausted_at(record)) + GRACE_S
+
+
+def _queued_at(record: JobRecord) -> float:
+    return record.job.created_at if record.queued_at is None else record.queued_at
 
 
 def _most_provisioned(rule: CapacityRule, room: ConcurrencyRoom | None, wanted: int) -> int:

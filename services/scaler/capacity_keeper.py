@@ -225,9 +225,11 @@ class CapacityKeeper:
     def _watch(self, jobs: Sequence[JobRecord]) -> str | None:
         late = overdue(jobs, self._parts.rule, self._parts.now())
         for job_id in late:
-            _LOG.warning("job had its longest time and keeps nothing on", extra={"job": job_id})
+            _LOG.warning("job had its time or money and keeps nothing on", extra={"job": job_id})
             self._parts.expire(job_id)
-        return f"{len(late)} had their longest time (NITRO_LONGEST_JOB_S) and end" if late else None
+        if not late:
+            return None
+        return f"{len(late)} had their longest time (NITRO_LONGEST_JOB_S) or their budget, and end"
 
     def _failed(self, name: str, error: Exception) -> str:
         self._parts.metrics.capacity_failures.labels(part=name).inc()

@@ -9,7 +9,7 @@ from services.scaler.heartbeat import TableHeartbeat
 from services.scaler.learner_capacity import EcsLearnerService
 from services.scaler.metrics import Metrics
 from services.scaler.settings import Settings
-from services.scaler.store.base import Store
+from services.scaler.store.base import JobRecord, Store
 
 
 def build_keeper(
@@ -21,6 +21,7 @@ def build_keeper(
     expire: Callable[[str], None],
     now: Callable[[], float],
     alarm: Alarm,
+    exhausted_at: Callable[[JobRecord], float],
 ) -> CapacityKeeper:
     """Return a keeper with clients of its own, which it closes at its end."""
     parts = KeeperParts(
@@ -30,6 +31,7 @@ def build_keeper(
             starts_learner=settings.ecs_service is not None,
             longest_job_s=longest_job_s(settings),
             reserved=settings.lambda_reserved_concurrency,
+            exhausted_at=exhausted_at,
         ),
         function=function,
         learner=_learner_service(settings),

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from services.scaler.accounting import end_job, job_basis
 from services.scaler.launches import Launches, NoticeBoard
 from services.scaler.leases import held_lease
-from services.scaler.ledger import Clock, assumptions, by_item
+from services.scaler.ledger import assumptions, by_item
 from services.scaler.problem import not_found
 from services.scaler.progress import evaluated
+from services.scaler.spending import Spending
 from services.scaler.store.base import Change, JobRecord, RoundEntry, Store, change_job
 from shared.billing import JobCost, ServerfulCost
 from shared.cache import CacheError
@@ -29,8 +30,7 @@ class FinishParts:
     launches: Launches
     board: NoticeBoard
     now: Callable[[], float]
-    basis: CostBasis
-    clock: Clock
+    spending: Spending
     learner_instance: str
     finish_wait_s: float
     on_finished: Callable[[], None]
@@ -74,13 +74,15 @@ class FinishDesk:
     def cost(self, job_id: str) -> JobCost:
         """Return a job's bill so far."""
         record = self._record(job_id)
-        basis = job_basis(self._parts.basis, record)
+        spending, now = self._parts.spending, self._parts.now()
+        basis = job_basis(spending.basis, record)
+        reserved_usd = max(record.reserved_usd, spending.owed_usd(record, now))
         lines = tuple(self._store.lines(job_id))
         spec = record.job.spec
         return JobCost(
             job_id=job_id,
-            total_usd=record.committed_usd,
-            reserved_usd=record.reserved_usd,
+            total_usd=record.settled_usd + reserved_usd,
+            reserved_usd=reserved_usd,
             by_item=by_item(lines),
             lines=lines,
             price_table=basis.prices.name,
@@ -88,7 +90,7 @@ class FinishDesk:
             serverful=self._serverful(record, basis),
             assumptions=assumptions(
                 basis,
-                self._parts.clock,
+                spending.clock,
                 self._parts.learner_instance,
                 open_rounds=min(spec.open_rounds, spec.stop.max_rounds),
             ),
@@ -117,8 +119,8 @@ class FinishDesk:
         )
 
     def _finished(self, record: JobRecord, request: FinishRequest) -> Change:
-        parts, now = self._parts, self._parts.now()
-        record, lines = end_job(record, now=now, basis=parts.basis, clock=parts.clock)
+        spending, now = self._parts.spending, self._parts.now()
+        record, lines = end_job(record, now=now, basis=spending.basis, clock=spending.clock)
         job = record.job.model_copy(
             update={
                 "status": request.status,

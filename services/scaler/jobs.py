@@ -7,19 +7,20 @@ queued ──lease──▶ running ──stop──▶ stopping ──finish─
 
 import hashlib
 import logging
+import math
 import re
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Protocol
 
-from services.scaler.accounting import end_job
 from services.scaler.admission import Admission, budget_errors
 from services.scaler.budget import RoundPricing
+from services.scaler.ending import ended
 from services.scaler.launches import NoticeBoard
-from services.scaler.ledger import Clock
 from services.scaler.problem import ApiError, conflict, invalid, not_found
+from services.scaler.spending import Spending
 from services.scaler.store.base import (
     Change,
     IdempotencyEntry,
@@ -30,7 +31,6 @@ from services.scaler.store.base import (
     change_job,
 )
 from shared.cache import CacheError
-from shared.costs import CostBasis
 from shared.job_spec import JobSpec
 from shared.jobs import FINISHED, Job, JobPage, JobStatus, ResumeRequest, resolve_for
 from shared.problem import FieldError
@@ -58,8 +58,7 @@ class JobParts:
     pricing: Callable[[JobSpec], RoundPricing]
     """Worst-case pricing of a new job."""
     now: Callable[[], float]
-    basis: CostBasis
-    clock: Clock
+    spending: Spending
     on_queued: Callable[[], None]
     """Called after a job became claimable."""
     on_finished: Callable[[], None]
@@ -128,7 +127,8 @@ class JobBook:
 
         def decide(record: JobRecord) -> Change | None:
             if record.job.status == "queued":
-                return self._ended(record, status="stopped", stop_reason="user")
+                spending, now = self._parts.spending, self._parts.now()
+                return ended(record, spending, now, status="stopped", stop_reason="user")
             if record.job.status == "running":
                 return _job_change(record, status="stopping")
             return None
@@ -140,14 +140,19 @@ class JobBook:
         return job
 
     def expire(self, job_id: str) -> None:
-        """Fail a job that had its longest time, unless a learner still has it in hand."""
+        """End a job that had its longest time, or all its money, unless a learner still has it.
+
+        Without money it is stopped, and resumes with more; without time it has failed.
+        """
 
         def decide(record: JobRecord) -> Change | None:
-            lease, now = record.lease, self._parts.now()
+            lease, now, spending = record.lease, self._parts.now(), self._parts.spending
             if record.job.status in FINISHED or (lease is not None and lease.expires_at > now):
                 return None
+            if spending.exhausted_at(record) <= now:
+                return ended(record, spending, now, status="stopped", stop_reason="budget")
             error = f"it had its longest time (NITRO_LONGEST_JOB_S) while {record.job.status}"
-            return self._ended(record, status="failed", stop_reason="error", error=error)
+            return ended(record, spending, now, status="failed", stop_reason="error", error=error)
 
         change_job(self._store, job_id, decide)
 
@@ -188,15 +193,6 @@ class JobBook:
         self._parts.files.delete_job(job_id)
         self._store.delete(job_id)
         _LOG.info("job deleted", extra={"job": job_id})
-
-    def _ended(self, record: JobRecord, **ended: object) -> Change:
-        """Return the change that ends a job which nobody trains."""
-        parts, now = self._parts, self._parts.now()
-        # A learner may have had the job before, and not have been billed to its end.
-        record, lines = end_job(record, now=now, basis=parts.basis, clock=parts.clock)
-        change = _job_change(record, finished_at=now, **ended)
-        freed = change.record.model_copy(update={"lease": None})
-        return replace(change, record=freed, lines=lines)
 
     def _resumed(self, record: JobRecord, spec: JobSpec) -> Change:
         """Return the change that queues a job again.
@@ -240,7 +236,11 @@ class JobBook:
         if spec.stop.max_rounds <= done:
             message = f"{done} rounds are done already; ask for more than that"
             errors.append(FieldError(field="max_rounds", message=message))
-        pricing = self._parts.pricing(spec)
+        max_wall_s = spec.stop.max_wall_s
+        if max_wall_s is not None and record.wall_used_s >= max_wall_s:
+            message = f"{record.wall_used_s:.0f} s have passed already; ask for more than that"
+            errors.append(FieldError(field="max_wall_s", message=message))
+        pricing = self._parts.pricing(spec).after(record.longest_learner_s)
         for error in budget_errors(spec, pricing, committed_usd=record.committed_usd):
             errors.append(FieldError(field="budget_usd", message=error.message))
         if errors:
@@ -295,11 +295,16 @@ def _raised(spec: JobSpec, request: ResumeRequest) -> JobSpec:
     if request.max_rounds is not None and request.max_rounds < stop.max_rounds:
         message = f"{request.max_rounds} is below the job's {stop.max_rounds}; it can only rise"
         errors.append(FieldError(field="max_rounds", message=message))
+    if request.max_wall_s is not None and request.max_wall_s < (stop.max_wall_s or math.inf):
+        own = "no limit" if stop.max_wall_s is None else f"{stop.max_wall_s:g}"
+        message = f"{request.max_wall_s:g} is below the job's {own}; it can only rise"
+        errors.append(FieldError(field="max_wall_s", message=message))
     if errors:
         raise invalid(*errors)
     raised = {
         "budget_usd": request.budget_usd or stop.budget_usd,
         "max_rounds": request.max_rounds or stop.max_rounds,
+        "max_wall_s": request.max_wall_s or stop.max_wall_s,
     }
     return spec.model_copy(update={"stop": stop.model_copy(update=raised)})
 

@@ -10,7 +10,9 @@ import secrets
 from collections.abc import Callable
 
 from services.scaler.accounting import begin_holding, stop_holding
+from services.scaler.ending import ended
 from services.scaler.problem import conflict, not_found
+from services.scaler.spending import Spending
 from services.scaler.store.base import (
     Change,
     JobRecord,
@@ -19,9 +21,11 @@ from services.scaler.store.base import (
     change_job,
 )
 from shared.contracts import Lease, LeaseState
-from shared.jobs import Job, JobStatus
+from shared.jobs import Job, JobStatus, StopReason
 
 _LOG = logging.getLogger(__name__)
+SWITCHED_OFF_AFTER_S = 600.0
+"""Without a scaler the dead-man switch turns learner and warm environments off after so long."""
 _LEASABLE: tuple[JobStatus, ...] = ("queued", "running", "stopping")
 _HELD: tuple[JobStatus, ...] = ("running", "stopping")
 
@@ -36,8 +40,10 @@ class LeaseDesk:
         ttl_s: float,
         heartbeat_every_s: float,
         now: Callable[[], float],
+        spending: Spending,
     ) -> None:
         self._store = store
+        self._spending = spending
         self._ttl_s = ttl_s
         self._heartbeat_every_s = heartbeat_every_s
         self._now = now
@@ -78,8 +84,13 @@ class LeaseDesk:
         changed = change_job(self._store, record.job.job_id, decide)
         if changed is None:
             raise not_found("lease", lease_id)
-        stopping = changed.job.status == "stopping"
-        return LeaseState(expires_in_s=self._ttl_s, stop="user" if stopping else None)
+        return LeaseState(expires_in_s=self._ttl_s, stop=self._stop_reason(changed))
+
+    def _stop_reason(self, record: JobRecord) -> StopReason | None:
+        """Return why a job should end before its learner asks for the next plan."""
+        if record.job.status == "stopping":
+            return "user"
+        return "budget" if self._spending.exhausted_at(record) <= self._now() else None
 
     def give_up(self, lease_id: str) -> None:
         """Take a lease back: the job waits for another learner. Harmless to repeat."""
@@ -111,7 +122,13 @@ class LeaseDesk:
             def decide(record: JobRecord) -> Change | None:
                 if record.lease is None:
                     return None
-                expires_at = max(record.lease.expires_at, self._now() + self._ttl_s)
+                now = self._now()
+                if record.lease.expires_at + SWITCHED_OFF_AFTER_S < now:
+                    # Longer ago than anything was left on: that time is nobody's.
+                    until = record.lease.expires_at + SWITCHED_OFF_AFTER_S
+                    record = stop_holding(record, until).model_copy(update={"accounted_until": now})
+                assert record.lease is not None
+                expires_at = max(record.lease.expires_at, now + self._ttl_s)
                 renewed = record.lease.model_copy(update={"expires_at": expires_at})
                 return Change(record=record.model_copy(update={"lease": renewed}))
 
@@ -135,8 +152,11 @@ class LeaseDesk:
             taken.clear()
             if not self._free(record):
                 return None
-            taken.append(lease_id)
             now = self._now()
+            if self._spending.exhausted_at(record) <= now:
+                # Lost by one learner after the other, it has cost all it may without a plan.
+                return ended(record, self._spending, now, status="stopped", stop_reason="budget")
+            taken.append(lease_id)
             lease = LeaseRecord(
                 lease_id=lease_id, learner_id=learner_id, expires_at=now + self._ttl_s
             )

@@ -22,6 +22,7 @@ from services.scaler.readiness import Readiness
 from services.scaler.rescaling import ScalingDesk
 from services.scaler.rounds import RoundDesk, RoundParts
 from services.scaler.settings import Settings
+from services.scaler.spending import Spending
 from services.scaler.store.base import Store
 from services.scaler.store.dynamodb import DynamoDbStore
 from services.scaler.store.sqlite import SqliteStore
@@ -112,6 +113,7 @@ class Parts:
         """
         self._settings = settings
         self._basis = settings.cost_basis()
+        self._spending = Spending(basis=self._basis, clock=settings.ledger_clock)
         self.board = CacheBoard(_cache(settings))
         self.store = _store(settings)
         self.metrics = Metrics()
@@ -139,12 +141,14 @@ class Parts:
             expire=lambda job_id: self.jobs.expire(job_id),
             now=now,
             alarm=alarm or ThreadAlarm(),
+            exhausted_at=self._spending.exhausted_at,
         )
         self.leases = LeaseDesk(
             self.store,
             ttl_s=settings.lease_ttl_s,
             heartbeat_every_s=settings.heartbeat_every_s,
             now=now,
+            spending=self._spending,
         )
         self.jobs = JobBook(self._job_parts(now))
         self.scaling = ScalingDesk(self.store, now=now)
@@ -222,8 +226,7 @@ class Parts:
             ),
             pricing=self._pricing,
             now=now,
-            basis=self._basis,
-            clock=self._settings.ledger_clock,
+            spending=self._spending,
             on_queued=self._queued,
             on_finished=self.capacity.reconcile,
         )
@@ -253,8 +256,7 @@ class Parts:
             launches=self.launches,
             board=self.board,
             now=now,
-            basis=self._basis,
-            clock=self._settings.ledger_clock,
+            spending=self._spending,
             learner_instance=self._settings.learner_instance,
             finish_wait_s=self._settings.finish_wait_s,
             on_finished=self.capacity.reconcile,

@@ -280,8 +280,8 @@ class RoundDesk:
             pricing=RoundPricing(
                 basis=job_basis(parts.basis, record),
                 deadline_slack_s=parts.deadline_slack_s,
-                learner_allowance_s=max(parts.learner_allowance_s, 2 * record.longest_learner_s),
-            ),
+                learner_allowance_s=parts.learner_allowance_s,
+            ).after(record.longest_learner_s),
             quorum_share=parts.quorum_share,
             history=scaling_history(self._store, job, seen, request),
             ended=seen.stop,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from services.scaler.capacity import WARM_BEFORE_LEASE_S
 from tests.lifecycle.account import SILENT_AFTER_S, Account, FakeTime, LivingScaler, living_scaler
 
 OFF = (0, 0)
@@ -205,8 +206,11 @@ def test_a_job_that_no_learner_comes_for_ends(
     with start(longest_job_s=3600) as scaler:
         job_id = scaler.submit()
         fake_time.settle()
+        assert account.on() == UP
+        fake_time.advance(WARM_BEFORE_LEASE_S + 60)
+        assert (account.on(), scaler.job(job_id).status) == ((0, 1), "queued")
         fake_time.advance(account.heartbeat()[1] - fake_time.time - 1)
-        assert (account.on(), scaler.job(job_id).status) == (UP, "queued")
+        assert (account.on(), scaler.job(job_id).status) == ((0, 1), "queued")
         two_minutes(fake_time)
         assert (account.on(), scaler.job(job_id).status) == (OFF, "failed")
 

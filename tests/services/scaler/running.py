@@ -1,5 +1,6 @@
 """A running scaler as tests drive it, and the messages a learner would send it."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -91,7 +92,13 @@ StartScaler = Callable[..., AbstractContextManager[Scaler]]
 
 @contextmanager
 def run_scaler(
-    folder: Path, lambdas: LambdaEndpoint, cache: str, /, **changes: object
+    folder: Path,
+    lambdas: LambdaEndpoint,
+    cache: str,
+    /,
+    *,
+    now: Callable[[], float] = time.time,
+    **changes: object,
 ) -> Iterator[Scaler]:
     """Run a scaler with its files in a folder."""
     settings = Settings.model_validate(
@@ -107,7 +114,7 @@ def run_scaler(
             **changes,
         }
     )
-    app = create_app(settings)
+    app = create_app(settings, now=now)
     headers = {"Authorization": f"Bearer {TOKEN}"}
     with (
         serve(app, http=BoundedConnection) as url,

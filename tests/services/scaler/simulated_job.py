@@ -16,6 +16,7 @@ from services.scaler.ledger import Clock
 from services.scaler.metrics import Metrics
 from services.scaler.quota import ConcurrencyQuota
 from services.scaler.rounds import RoundDesk, RoundParts
+from services.scaler.spending import Spending
 from services.scaler.store.base import JobRecord
 from services.scaler.store.sqlite import SqliteStore
 from shared.contracts import (
@@ -174,7 +175,14 @@ class SimulatedScaler:
             memory_mb=self.basis.memory_mb,
             timeout_s=TIMEOUT_S,
         )
-        self.leases = LeaseDesk(self.store, ttl_s=1e6, heartbeat_every_s=1.0, now=lambda: self.now)
+        self.spending = Spending(basis=self.basis, clock=self.clock)
+        self.leases = LeaseDesk(
+            self.store,
+            ttl_s=1e6,
+            heartbeat_every_s=1.0,
+            now=lambda: self.now,
+            spending=self.spending,
+        )
         self.rounds = RoundDesk(
             RoundParts(
                 store=self.store,
@@ -199,8 +207,7 @@ class SimulatedScaler:
                 launches=self.launches,
                 board=self.board,
                 now=lambda: self.now,
-                basis=self.basis,
-                clock=self.clock,
+                spending=self.spending,
                 learner_instance="g6.2xlarge",
                 finish_wait_s=0.0,
                 on_finished=lambda: None,

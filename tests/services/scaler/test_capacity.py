@@ -1,6 +1,7 @@
 """How much should be on, as a function of values."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from services.scaler.capacity import (
     ALWAYS_UNRESERVED,
     GRACE_S,
+    WARM_BEFORE_LEASE_S,
     Capacity,
     CapacityRule,
     ConcurrencyRoom,
@@ -48,12 +50,14 @@ def rule(
     starts_learner: bool = True,
     longest_job_s: float = HOUR,
     reserved: int | None = None,
+    exhausted_at: Callable[[JobRecord], float] = lambda _: math.inf,
 ) -> CapacityRule:
     return CapacityRule(
         provisioned=provisioned,
         starts_learner=starts_learner,
         longest_job_s=longest_job_s,
         reserved=reserved,
+        exhausted_at=exhausted_at,
     )
 
 
@@ -131,6 +135,25 @@ def test_a_job_has_its_time_from_its_queueing_and_again_from_its_first_round() -
     assert desired_capacity([started], rule(), None, NOW).learners == 1
     assert allowed_until([started], rule(), NOW) == NOW - 10 + HOUR + GRACE_S
     assert overdue([started], rule(), NOW) == []
+
+
+def test_a_job_without_money_keeps_nothing_on_beyond_the_time_to_end() -> None:
+    usual, spent = record(wall_started_at=NOW), rule(exhausted_at=lambda _: NOW + 60)
+    for late_s, expected in ((GRACE_S + 59, []), (GRACE_S + 60, ["hopper-1"])):
+        now = NOW + late_s
+        assert overdue([usual], spent, now) == expected
+        assert desired_capacity([usual], spent, None, now).learners == 1 - len(expected)
+    assert allowed_until([usual], spent, NOW) == NOW + 60 + GRACE_S
+
+
+def test_environments_are_not_kept_warm_for_a_learner_that_does_not_come() -> None:
+    waiting, running = record("queued", most=8), record("running", most=4)
+    for waited_s, warm in ((WARM_BEFORE_LEASE_S - 1, 8), (WARM_BEFORE_LEASE_S, 0)):
+        now = NOW + waited_s
+        assert desired_capacity([waiting], rule(), None, now) == Capacity(
+            provisioned=warm, learners=1
+        )
+    assert desired_capacity([waiting, running], rule(), None, now).provisioned == 4
 
 
 def test_a_record_from_before_there_was_a_time_of_queueing_counts_from_its_creation() -> None:

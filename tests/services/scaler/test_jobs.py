@@ -419,6 +419,53 @@ def test_resuming_can_only_raise(
     assert scaler.job(job.job_id).status == "stopped"
 
 
+def test_a_job_whose_time_is_up_resumes_only_with_more_of_it(scaler: Scaler) -> None:
+    job = scaler.submit(actors={"min": 1, "max": 1}, stop={"max_wall_s": 0.001})
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    assert scaler.round(lease, 1, previous=result(0)).stop == "max_wall"
+    scaler.finish(lease, status="stopped", stop_reason="max_wall")
+    path = f"/v1/jobs/{job.job_id}/resume"
+    for body in ({}, {"max_wall_s": 0.0005}):
+        response = scaler.http.post(path, json=body)
+        assert response.status_code == 422
+        assert [e["field"] for e in response.json()["errors"]] == ["max_wall_s"]
+    assert scaler.http.post(path, json={"max_wall_s": 600}).status_code == 202
+    resumed = scaler.lease()
+    assert resumed.job.spec.stop.max_wall_s == 600
+    assert scaler.round(resumed, 1, previous=result(0)).stop is None
+
+
+def test_a_budget_that_is_too_small_for_the_jobs_own_learner_is_refused_at_once(
+    scaler: Scaler,
+) -> None:
+    job = scaler.submit(actors={"min": 1, "max": 1}, stop={"budget_usd": 0.8})
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    slow = result(0)
+    slow = slow.model_copy(update={"timing": slow.timing.model_copy(update={"update_s": 900.0})})
+    assert scaler.round(lease, 1, previous=slow).stop == "budget"
+    scaler.finish(lease, status="stopped", stop_reason="budget")
+    response = scaler.http.post(f"/v1/jobs/{job.job_id}/resume", json={})
+    assert response.status_code == 422
+    assert [e["field"] for e in response.json()["errors"]] == ["budget_usd"]
+
+
+def test_a_job_that_died_with_its_learner_is_billed_to_the_end_of_its_lease(
+    start_scaler: StartScaler,
+) -> None:
+    now = [1_800_000_000.0]
+    with start_scaler(now=lambda: now[0], ledger_clock="wall") as scaler:
+        job = scaler.submit(actors={"min": 1, "max": 1}, evaluation={"every_rounds": 0})
+        scaler.round(scaler.lease(), 0)
+        scaler.landed(job.job_id)
+        now[0] += 48 * 3600
+        scaler.parts.jobs.expire(job.job_id)
+        held_s = [line.quantity for line in scaler.cost(job.job_id).lines if line.item == "learner"]
+        assert scaler.job(job.job_id).status == "failed"
+    assert held_s == [30.0]
+
+
 def test_a_job_whose_rounds_are_done_resumes_only_with_more_of_them(scaler: Scaler) -> None:
     job = scaler.submit(actors={"min": 1, "max": 1}, stop={"max_rounds": 1})
     lease = scaler.lease()

@@ -3,18 +3,37 @@
 import concurrent.futures
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from services.scaler.accounting import unbilled_s
 from services.scaler.leases import LeaseDesk
+from services.scaler.spending import Spending
 from services.scaler.store.base import JobRecord
 from services.scaler.store.sqlite import SqliteStore
 from shared.contracts import Lease
-from shared.job_spec import JobSpec
+from shared.costs import CostBasis
+from shared.job_spec import JobSpec, StopRule
 from shared.jobs import Job
+from shared.prices import AWS_US_EAST_1_2026_11
 from tests.services.scaler.lambda_endpoint import HOPPER
 from tests.services.scaler.running import Scaler, StartScaler, result
+
+SPENDING = Spending(
+    basis=CostBasis(
+        prices=AWS_US_EAST_1_2026_11,
+        learner_usd_per_s=1e-3,
+        cache_usd_per_s=0.0,
+        scaler_usd_per_s=0.0,
+        memory_mb=1024,
+        function_timeout_s=60.0,
+        provisioned=0,
+    ),
+    clock="wall",
+)
+"""A dollar every thousand seconds."""
 
 
 class Clock:
@@ -39,11 +58,12 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
 
 @pytest.fixture
 def desk(store: SqliteStore, clock: Clock) -> LeaseDesk:
-    return LeaseDesk(store, ttl_s=30.0, heartbeat_every_s=5.0, now=clock)
+    return LeaseDesk(store, ttl_s=30.0, heartbeat_every_s=5.0, now=clock, spending=SPENDING)
 
 
-def add_job(store: SqliteStore, job_id: str) -> None:
-    job = Job(job_id=job_id, spec=JobSpec(), environment=HOPPER, status="queued", created_at=0.0)
+def add_job(store: SqliteStore, job_id: str, *, budget_usd: float = 100.0) -> None:
+    spec = JobSpec(stop=StopRule(budget_usd=budget_usd))
+    job = Job(job_id=job_id, spec=spec, environment=HOPPER, status="queued", created_at=0.0)
     store.create(JobRecord(job=job), None)
 
 
@@ -94,6 +114,60 @@ def test_time_nobody_trained_is_not_held_against_the_job(
     record = store.job("a")
     assert record is not None
     assert (record.held_carry_s, record.accounted_until) == (30.0, clock.now)
+
+
+@pytest.mark.parametrize(("away_s", "nobodys_s"), [(500.0, 0.0), (629.0, 0.0), (6 * 3600, 20970.0)])
+def test_while_the_scaler_was_away_time_counts_until_all_was_switched_off(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock, away_s: float, nobodys_s: float
+) -> None:
+    add_job(store, "a")
+    lease = claimed(desk.claim("one"))
+    clock.now += away_s  # the lease ran out after 30 s, the switch acts 600 s later
+    desk.extend_all()
+    desk.heartbeat(lease.lease_id)
+    record = store.job("a")
+    assert record is not None
+    assert unbilled_s(record, clock.now) == away_s - nobodys_s
+
+
+def test_a_learner_that_holds_a_job_beyond_its_budget_is_told_to_stop(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock
+) -> None:
+    add_job(store, "a", budget_usd=2.0)
+    lease = claimed(desk.claim("one"))
+    for _ in range(99):
+        clock.now += 20
+        assert desk.heartbeat(lease.lease_id).stop is None
+    clock.now += 20
+    assert desk.heartbeat(lease.lease_id).stop == "budget"
+
+
+def test_a_job_that_learner_after_learner_loses_ends_with_its_budget(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock
+) -> None:
+    add_job(store, "a", budget_usd=2.0)
+    learners = 0
+    while (lease := desk.claim("one")) is not None:
+        learners += 1
+        clock.now += 20
+        desk.heartbeat(lease.lease_id)
+        clock.now += 1000  # dead; its lease ran out after 30
+    assert learners == 40
+    record = store.job("a")
+    assert record is not None
+    assert (record.job.status, record.job.stop_reason) == ("stopped", "budget")
+    assert record.settled_usd == pytest.approx(2.0)
+    assert record.lease is None
+
+
+def test_what_a_projection_bills_does_not_grow_with_time(store: SqliteStore, clock: Clock) -> None:
+    spending = replace(SPENDING, clock="projected")
+    desk = LeaseDesk(store, ttl_s=30.0, heartbeat_every_s=5.0, now=clock, spending=spending)
+    add_job(store, "a", budget_usd=2.0)
+    lease = claimed(desk.claim("one"))
+    for _ in range(200):
+        clock.now += 20
+        assert desk.heartbeat(lease.lease_id).stop is None
 
 
 def test_a_restarted_scaler_gives_learners_a_full_term(

@@ -29,6 +29,7 @@ from services.scaler.metrics import Metrics
 from services.scaler.problem import ApiError
 from services.scaler.quota import ConcurrencyQuota
 from services.scaler.rounds import RoundDesk, RoundParts
+from services.scaler.spending import Spending
 from services.scaler.store.base import JobRecord
 from services.scaler.store.sqlite import SqliteStore
 from shared.contracts import FinishRequest, RolloutTask, RoundPlan, RoundRequest
@@ -149,8 +150,13 @@ class World:
                 longest_job_s=1e9,
             )
         )
+        spending = Spending(basis=basis(), clock=self.clock)
         self.leases = LeaseDesk(
-            self.store, ttl_s=_LEASE_S, heartbeat_every_s=1.0, now=lambda: self.now
+            self.store,
+            ttl_s=_LEASE_S,
+            heartbeat_every_s=1.0,
+            now=lambda: self.now,
+            spending=spending,
         )
         function: ActorFunction = Function()
         self.jobs = JobBook(
@@ -161,8 +167,7 @@ class World:
                 files=Files(),
                 pricing=lambda _: self.pricing,
                 now=lambda: self.now,
-                basis=basis(),
-                clock=self.clock,
+                spending=spending,
                 on_queued=lambda: None,
                 on_finished=lambda: None,
             )
@@ -173,8 +178,7 @@ class World:
                 launches=self.launches,
                 board=board,
                 now=lambda: self.now,
-                basis=basis(),
-                clock=self.clock,
+                spending=spending,
                 learner_instance="g6.2xlarge",
                 finish_wait_s=0.0,
                 on_finished=lambda: None,

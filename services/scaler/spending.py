@@ -1,0 +1,53 @@
+"""What a job costs while nobody asks for a plan, and when its money is used up by that.
+
+Every round is priced before it is launched, so a job that asks for one round after another keeps to
+its budget. One that does not ask, because its learner hangs, or is lost and replaced again and
+again before its round is over, keeps learner, cache and warm environments busy all the same.
+"""
+
+import math
+from dataclasses import dataclass
+
+from services.scaler.accounting import job_basis, unbilled_s
+from services.scaler.ledger import Clock
+from services.scaler.store.base import JobRecord
+from shared.costs import CostBasis, worst_case_launch_usd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """Prices of the time that passes; where a projection is billed, no time costs anything."""
+
+    basis: CostBasis
+    clock: Clock
+
+    def owed_usd(self, record: JobRecord, now: float) -> float:
+        """Return what a job has not been billed yet: the time, and its actors at their worst."""
+        if self.clock == "projected":
+            return 0.0
+        basis = job_basis(self.basis, record)
+        return _launched_usd(record, basis) + unbilled_s(record, now) * basis.usd_per_s
+
+    def exhausted_at(self, record: JobRecord) -> float:
+        """Return from when on a job has passed its budget, if nothing else happens to it.
+
+        A round's reservation has room for its deadline and the learner's own time: within those it
+        is never so.
+
+        Returns:
+            Unix seconds; infinity if it will not, or not before its lease runs out.
+        """
+        basis = job_basis(self.basis, record)
+        if self.clock == "projected" or not basis.usd_per_s:
+            return math.inf
+        room_usd = record.job.spec.stop.budget_usd - record.settled_usd
+        room_s = (room_usd - _launched_usd(record, basis)) / basis.usd_per_s - record.held_carry_s
+        if record.accounted_until is None:
+            return math.inf if room_s > 0 else -math.inf
+        exhausted_at = record.accounted_until + room_s
+        ends_at = math.inf if record.lease is None else record.lease.expires_at
+        return exhausted_at if exhausted_at <= ends_at else math.inf
+
+
+def _launched_usd(record: JobRecord, basis: CostBasis) -> float:
+    return sum(worst_case_launch_usd(a.num_invocations, basis) for a in record.open_attempts)
