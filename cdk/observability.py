@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_ecs as ecs
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
@@ -77,6 +78,11 @@ class Observability(Construct):
         if config.alarm_email is None:
             return None
         topic = sns.Topic(self, "Alarms", display_name="Nitro alarms", enforce_ssl=True)
+        # A topic that enforces TLS has a policy of its own; SNS's, which lets alarms in, is gone.
+        this_account = {"StringEquals": {"aws:SourceAccount": Stack.of(self).account}}
+        topic.grant_publish(
+            iam.ServicePrincipal("cloudwatch.amazonaws.com", conditions=this_account)
+        )
         topic.add_subscription(subscriptions.EmailSubscription(config.alarm_email))
         return topic
 

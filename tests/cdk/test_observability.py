@@ -56,6 +56,23 @@ def test_nobody_is_written_to_unless_somebody_is_named(
     assert thresholds == [50, 80, 100]
 
 
+def test_alarms_of_this_account_may_publish_to_the_topic_they_name(
+    variant: Callable[..., Synthesised],
+) -> None:
+    told = variant(alarm_email="ops@example.org", monthly_budget_usd=250)
+    (topic,) = ({"Ref": name} for name in told.of_type("AWS::SNS::Topic"))
+    for alarm in told.of_type("AWS::CloudWatch::Alarm").values():
+        assert alarm["AlarmActions"] == [topic]
+    policy = told.only("AWS::SNS::TopicPolicy")
+    assert policy["Topics"] == [topic]
+    statements = policy["PolicyDocument"]["Statement"]
+    (allowed,) = (s for s in statements if s["Effect"] == "Allow")
+    assert (allowed["Action"], allowed["Resource"]) == ("sns:Publish", topic)
+    assert allowed["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
+    this_account = {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}
+    assert allowed["Condition"] == {"StringEquals": this_account}
+
+
 def test_the_dashboard_shows_actors_services_and_alarms(synthesised: Synthesised) -> None:
     body = text(synthesised.only("AWS::CloudWatch::Dashboard")["DashboardBody"])
     for title in ("Actors at once", "Actors lost", "CPU of the services, %", "Alarms"):
