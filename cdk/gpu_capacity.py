@@ -8,6 +8,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from cdk.config import NitroConfig
+from cdk.network import way_out
 
 
 class GpuCapacity(Construct):
@@ -49,6 +50,8 @@ class GpuCapacity(Construct):
                 ),
             ),
         )
+        # The gateway cannot be detached while a machine holds a public address.
+        group.node.add_dependency(way_out(cluster.vpc, subnets))
         self.provider = ecs.AsgCapacityProvider(
             self,
             "Provider",

@@ -8,7 +8,7 @@ endpoints carry S3 and DynamoDB traffic for free. Who may talk to whom is said i
 
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_logs as logs
-from constructs import Construct
+from constructs import Construct, IDependable
 
 from cdk.config import NitroConfig
 from cdk.log_group import nitro_log_group
@@ -76,3 +76,13 @@ class Network(Construct):
             destination=ec2.FlowLogDestination.to_cloud_watch_logs(log_group),
             traffic_type=ec2.FlowLogTrafficType.REJECT,
         )
+
+
+def way_out(vpc: ec2.IVpc, subnets: ec2.SubnetSelection) -> IDependable:
+    """Return the routes of subnets to the internet, which the gateway's attachment outlasts.
+
+    The VPC's own `internet_connectivity_established` is the gateway alone: CloudFormation would
+    delete attachment and routes while a public address is still in use, and fail.
+    """
+    selected = vpc.select_subnets(subnet_type=subnets.subnet_type)
+    return selected.internet_connectivity_established

@@ -11,6 +11,7 @@ from cdk.config import NitroConfig
 from cdk.container import USER, locked_down, log_to, pulse
 from cdk.image import service_image
 from cdk.log_group import nitro_log_group
+from cdk.network import way_out
 
 PORT_NUMBER = 8080
 PORT = ec2.Port.tcp(PORT_NUMBER)
@@ -58,7 +59,7 @@ class ScalerService(Construct):
             enable_execute_command=port_forwarding,
         )
         # Neither started before there is a way out nor cut off from it while it is being ended.
-        self.service.node.add_dependency(cluster.vpc.internet_connectivity_established)
+        self.service.node.add_dependency(way_out(cluster.vpc, subnets))
         self.discovery = self._discovery(namespace)
         self.service.associate_cloud_map_service(
             service=self.discovery, container=self._container, container_port=PORT_NUMBER

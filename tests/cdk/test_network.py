@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 
+from cdk.network import NUM_ZONES
 from tests.cdk.template import Synthesised, text
 
 _NOWHERE = "255.255.255.255/32"
@@ -106,6 +107,20 @@ def test_the_subnets_of_actors_and_cache_have_no_route(synthesised: Synthesised)
     ]
     assert len(in_isolated) == 4
     assert all("VpcactorsSubnet" in text(subnet) for subnet in in_isolated)
+
+
+def test_the_way_out_outlasts_whatever_has_a_public_address(synthesised: Synthesised) -> None:
+    resources = synthesised.template["Resources"]
+    (attachment,) = synthesised.of_type("AWS::EC2::VPCGatewayAttachment")
+    routes = set(synthesised.of_type("AWS::EC2::Route"))
+    assert len(routes) == NUM_ZONES
+    for route in routes:
+        assert attachment in resources[route]["DependsOn"]
+    (machines,) = synthesised.of_type("AWS::AutoScaling::AutoScalingGroup")
+    services = synthesised.of_type("AWS::ECS::Service")
+    (scaler,) = (name for name in services if name.startswith("Scaler"))
+    for name in (scaler, machines):
+        assert routes <= set(resources[name]["DependsOn"])
 
 
 def test_refused_traffic_is_logged(synthesised: Synthesised) -> None:
