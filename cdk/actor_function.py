@@ -25,7 +25,7 @@ class ActorFunction(Construct):
         *,
         config: NitroConfig,
         vpc: ec2.IVpc,
-        subnets: ec2.SubnetSelection,
+        subnet: ec2.ISubnet,
         security_group: ec2.ISecurityGroup,
         environment: dict[str, str],
     ) -> None:
@@ -47,7 +47,7 @@ class ActorFunction(Construct):
             role=self.role,
             log_group=self.log_group,
             vpc=vpc,
-            vpc_subnets=subnets,
+            vpc_subnets=ec2.SubnetSelection(subnets=[subnet]),
             security_groups=[security_group],
             environment=environment,
         )

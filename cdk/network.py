@@ -1,6 +1,6 @@
 """The network: two kinds of subnets, one security group per part, no NAT.
 
-Actors and cache sit in isolated subnets without a route to anywhere; Lambda pulls the image and
+Actors and cache sit in an isolated subnet without a route to anywhere; Lambda pulls the image and
 ships the logs from outside. Scaler and learner sit in public subnets because a NAT gateway costs
 more a month than either of them; nothing may open a connection to them from outside. Gateway
 endpoints carry S3 and DynamoDB traffic for free. Who may talk to whom is said in `stack.py`.
@@ -15,7 +15,6 @@ from cdk.log_group import nitro_log_group
 
 NUM_ZONES = 2
 PUBLIC = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PUBLIC)
-ISOLATED = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)
 _NOWHERE = ec2.Peer.ipv4("255.255.255.255/32")
 """EC2 lets a group without a rule of its own talk to anywhere, and CDK counts rules between groups
 as its own though CloudFormation adds them later; so every group begins with a rule for nowhere."""
@@ -54,6 +53,9 @@ class Network(Construct):
             # Would add a Lambda function that edits the default group; nothing of ours uses it.
             restrict_default_security_group=False,
         )
+        # Of one in each zone actors and cache use one: traffic between zones is billed. Its
+        # addresses do for any number of actors, which share network interfaces.
+        self.isolated = self.vpc.isolated_subnets[0]
         self._log_refusals(nitro_log_group(self, "Refusals", config=config))
         self.actors = self._group("Actors", "Nitro actors: may reach the cache, nothing else")
         self.cache = self._group("Cache", "Nitro trajectory cache")

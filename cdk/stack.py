@@ -16,7 +16,7 @@ from cdk.config import NitroConfig
 from cdk.dead_man import DeadManSwitch
 from cdk.gpu_capacity import GpuCapacity
 from cdk.learner_service import SCRATCH, LearnerService
-from cdk.network import HTTPS, ISOLATED, NUM_ZONES, PUBLIC, Network
+from cdk.network import HTTPS, NUM_ZONES, PUBLIC, Network
 from cdk.observability import Observability
 from cdk.outputs import write_outputs
 from cdk.roles import allow
@@ -58,8 +58,7 @@ class NitroStack(Stack):
             self,
             "TrajectoryCache",
             config=config,
-            vpc=self._network.vpc,
-            subnets=ISOLATED,
+            subnet=self._network.isolated,
             security_group=self._network.cache,
         )
         self._actor = self._build_actor()
@@ -171,7 +170,7 @@ class NitroStack(Stack):
             "Actor",
             config=self._config,
             vpc=self._network.vpc,
-            subnets=ISOLATED,
+            subnet=self._network.isolated,
             security_group=self._network.actors,
             environment=self._cache.environment("actor"),
         )

@@ -37,8 +37,7 @@ class TrajectoryCache(Construct):
         id: str,
         *,
         config: NitroConfig,
-        vpc: ec2.IVpc,
-        subnets: ec2.SubnetSelection,
+        subnet: ec2.ISubnet,
         security_group: ec2.ISecurityGroup,
     ) -> None:
         super().__init__(scope, id)
@@ -74,7 +73,7 @@ class TrajectoryCache(Construct):
             transit_encryption_enabled=True,
             at_rest_encryption_enabled=True,
             user_group_ids=[group.ref],
-            cache_subnet_group_name=self._subnets(vpc, subnets),
+            cache_subnet_group_name=self._subnet_group(subnet),
             security_group_ids=[security_group.security_group_id],
         )
 
@@ -153,10 +152,11 @@ class TrajectoryCache(Construct):
             properties={"maxmemory-policy": "noeviction"},
         ).ref
 
-    def _subnets(self, vpc: ec2.IVpc, subnets: ec2.SubnetSelection) -> str:
+    def _subnet_group(self, subnet: ec2.ISubnet) -> str:
+        """Return a group of one subnet: with more of them AWS would choose the node's zone."""
         return elasticache.CfnSubnetGroup(
             self,
             "Subnets",
-            description="Nitro: isolated subnets",
-            subnet_ids=vpc.select_subnets(subnet_type=subnets.subnet_type).subnet_ids,
+            description="Nitro: one isolated subnet",
+            subnet_ids=[subnet.subnet_id],
         ).ref

@@ -39,6 +39,11 @@ def _ways_out(stack: Synthesised) -> set[tuple[str, str, int]]:
     return between | beyond
 
 
+def _subnet_of_actors(stack: Synthesised) -> str:
+    (subnet,) = stack.named("AWS::Lambda::Function", "Actor")["VpcConfig"]["SubnetIds"]
+    return text(subnet)
+
+
 def test_connections_go_this_way_and_no_other(synthesised: Synthesised) -> None:
     inside = {
         ("Actors", "Cache", _CACHE),
@@ -95,18 +100,24 @@ def test_there_is_nothing_to_pay_for_in_the_network(synthesised: Synthesised) ->
     assert {e["VpcEndpointType"] for e in endpoints} == {"Gateway"}
 
 
-def test_the_subnets_of_actors_and_cache_have_no_route(synthesised: Synthesised) -> None:
+def test_the_subnet_of_actors_and_cache_has_no_route(synthesised: Synthesised) -> None:
     routes = [text(r["RouteTableId"]) for r in synthesised.of_type("AWS::EC2::Route").values()]
     for endpoint in synthesised.of_type("AWS::EC2::VPCEndpoint").values():
         routes += [text(table) for table in endpoint["RouteTableIds"]]
     assert routes
     assert [table for table in routes if "VpcactorsSubnet" in table] == []
-    in_isolated = [
-        *synthesised.only("AWS::ElastiCache::SubnetGroup")["SubnetIds"],
-        *synthesised.named("AWS::Lambda::Function", "Actor")["VpcConfig"]["SubnetIds"],
-    ]
-    assert len(in_isolated) == 4
-    assert all("VpcactorsSubnet" in text(subnet) for subnet in in_isolated)
+    assert "VpcactorsSubnet" in _subnet_of_actors(synthesised)
+
+
+def test_actors_and_cache_share_a_zone_and_a_gpu_may_come_from_several(
+    synthesised: Synthesised,
+) -> None:
+    (of_cache,) = synthesised.only("AWS::ElastiCache::SubnetGroup")["SubnetIds"]
+    assert text(of_cache) == _subnet_of_actors(synthesised)
+    group = synthesised.only("AWS::AutoScaling::AutoScalingGroup")
+    subnets = synthesised.of_type("AWS::EC2::Subnet")
+    zones = {text(subnets[s["Ref"]]["AvailabilityZone"]) for s in group["VPCZoneIdentifier"]}
+    assert len(zones) == NUM_ZONES
 
 
 def test_the_way_out_outlasts_whatever_has_a_public_address(synthesised: Synthesised) -> None:
