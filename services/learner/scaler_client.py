@@ -22,6 +22,8 @@ _LOG = logging.getLogger(__name__)
 _RETRY_STATUS = frozenset({429, 502, 503, 504})
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
+MAX_RETURNS = 10_000
+"""Training returns of one round that are told; the scaler takes a megabyte, some 50,000."""
 
 M = TypeVar("M", bound=Message)
 
@@ -77,7 +79,7 @@ class ScalerClient:
     def open_round(self, job_id: str, round_index: int, request: RoundRequest) -> RoundPlan:
         """Ask for a round: the one call per policy update."""
         path = f"/v1/jobs/{job_id}/rounds/{round_index}"
-        return _parse(RoundPlan, self._call("POST", path, request))
+        return _parse(RoundPlan, self._call("POST", path, _sendable(request)))
 
     def finish(self, job_id: str, request: FinishRequest) -> None:
         """Report the end of a job."""
@@ -114,6 +116,20 @@ class ScalerClient:
                 )
             _LOG.info("scaler call failed, trying again", extra={"path": path, "why": trouble})
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _sendable(request: RoundRequest) -> RoundRequest:
+    """Return a request that the scaler takes: of very many returns it gets an even sample.
+
+    It looks at their mean; the run's record has them all.
+    """
+    previous = request.previous
+    if previous is None or len(previous.episode_returns) <= MAX_RETURNS:
+        return request
+    every = -(-len(previous.episode_returns) // MAX_RETURNS)
+    sample = previous.episode_returns[::every]
+    thinned = previous.model_copy(update={"episode_returns": sample})
+    return request.model_copy(update={"previous": thinned})
 
 
 def _checked(response: httpx.Response, call: str) -> httpx.Response:

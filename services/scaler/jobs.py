@@ -219,6 +219,7 @@ class JobBook:
             "job": job,
             "finished_lease_id": None,
             "wall_started_at": None,
+            "exhausted": False,
             "queued_at": self._parts.now(),
         }
         return Change(record=record.model_copy(update=updated), rounds=marked)

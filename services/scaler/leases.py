@@ -76,21 +76,21 @@ class LeaseDesk:
         """
 
         def decide(record: JobRecord) -> Change:
-            held = held_lease(record, lease_id)
-            renewed = held.model_copy(update={"expires_at": self._now() + self._ttl_s})
-            return Change(record=record.model_copy(update={"lease": renewed}))
+            held, now = held_lease(record, lease_id), self._now()
+            renewed = held.model_copy(update={"expires_at": now + self._ttl_s})
+            # Once said it stays so: the next plan has to say it, too.
+            exhausted = record.exhausted or self._spending.exhausted_at(record) <= now
+            updated = {"lease": renewed, "exhausted": exhausted}
+            return Change(record=record.model_copy(update=updated))
 
         record = self._of(lease_id)
         changed = change_job(self._store, record.job.job_id, decide)
         if changed is None:
             raise not_found("lease", lease_id)
-        return LeaseState(expires_in_s=self._ttl_s, stop=self._stop_reason(changed))
-
-    def _stop_reason(self, record: JobRecord) -> StopReason | None:
-        """Return why a job should end before its learner asks for the next plan."""
-        if record.job.status == "stopping":
-            return "user"
-        return "budget" if self._spending.exhausted_at(record) <= self._now() else None
+        stop: StopReason | None = "budget" if changed.exhausted else None
+        if changed.job.status == "stopping":
+            stop = "user"
+        return LeaseState(expires_in_s=self._ttl_s, stop=stop)
 
     def give_up(self, lease_id: str) -> None:
         """Take a lease back: the job waits for another learner. Harmless to repeat."""

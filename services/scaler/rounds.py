@@ -260,6 +260,7 @@ class RoundDesk:
             standing=Standing(
                 round_index=round_index,
                 asked_to_stop=job.status == "stopping",
+                exhausted=record.exhausted,
                 latest_return=job.progress.last_return,
                 wall_s=record.wall_used_s + now - started,
                 since_start_s=now - started,

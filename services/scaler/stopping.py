@@ -14,6 +14,8 @@ class Standing:
     round_index: int
     """Round asked for: the number of updates made so far."""
     asked_to_stop: bool
+    exhausted: bool = False
+    """Whether the time it was held without a plan has used the budget up."""
     latest_return: float | None
     """Mean return of the newest evaluation."""
     wall_s: float
@@ -28,6 +30,8 @@ def stop_reason(rule: StopRule, standing: Standing) -> tuple[StopReason, str] | 
     """Return the first condition met and a sentence about it, or None to go on."""
     if standing.asked_to_stop:
         return "user", "the job was asked to stop"
+    if standing.exhausted:
+        return "budget", "the time since the last plan has used the budget up"
     target, latest = rule.target_return, standing.latest_return
     if target is not None and latest is not None and latest >= target:
         return "target_return", f"evaluation return {latest:g} reached the target {target:g}"

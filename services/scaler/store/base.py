@@ -102,6 +102,8 @@ class JobRecord(Message):
     environments: Count = 0
     """Most invocations of the job under way at a time so far: that many environments are warm."""
     final_evaluation: EvaluationResult | None = None
+    exhausted: bool = False
+    """Whether its learner has been told that the budget is used up; until it is resumed."""
     queued_at: float | None = None
     """When its user last queued it: since then it may wait for a learner."""
 

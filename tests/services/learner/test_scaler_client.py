@@ -4,11 +4,15 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from statistics import fmean
 
 import pytest
 
 from services.learner.scaler_client import LeaseLostError, ScalerClient, ScalerError
-from shared.contracts import FinishRequest, LeaseState
+from services.scaler.guard import LARGE_BODY_BYTES
+from shared.contracts import FinishRequest, LeaseState, RoundRequest
+from tests.services.learner.rounds import plan
+from tests.services.scaler.running import result
 
 
 class ScriptedServer(ThreadingHTTPServer):
@@ -121,6 +125,22 @@ def test_patience_ends_with_the_setting_named(server: ScriptedServer) -> None:
     ):
         client.heartbeat("l1")
     assert len(server.seen) == 2
+
+
+@pytest.mark.parametrize("count", [10_000, 400_000])
+def test_of_very_many_returns_an_even_sample_is_told(server: ScriptedServer, count: int) -> None:
+    server.script = [(200, plan("job", round_index=1).model_dump(mode="json"))]
+    returns = tuple(float(i) for i in range(count))
+    previous = result(0, episode_returns=returns)
+    with _client(server) as client:
+        request = RoundRequest(lease_id="lease", policy_version=1, previous=previous)
+        client.open_round("job", 1, request)
+    body = server.seen[0][-1]
+    assert len(body) < LARGE_BODY_BYTES / 4
+    sent = RoundRequest.model_validate_json(body).previous
+    assert sent is not None
+    assert len(sent.episode_returns) == 10_000
+    assert fmean(sent.episode_returns) == pytest.approx(fmean(returns), rel=1e-3)
 
 
 def test_the_token_is_in_no_error(server: ScriptedServer) -> None:

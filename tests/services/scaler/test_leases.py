@@ -160,6 +160,33 @@ def test_a_job_that_learner_after_learner_loses_ends_with_its_budget(
     assert record.lease is None
 
 
+def test_a_plan_says_the_same_as_the_heartbeat_before_it_and_a_resume_begins_anew(
+    start_scaler: StartScaler, clock: Clock
+) -> None:
+    with start_scaler(now=clock, ledger_clock="wall") as scaler:
+        job = scaler.submit(
+            actors={"min": 1, "max": 1}, stop={"budget_usd": 2.0}, evaluation={"every_rounds": 0}
+        )
+        lease = scaler.lease()
+        scaler.round(lease, 0)
+        scaler.landed(job.job_id)
+        heartbeat = f"/v1/leases/{lease.lease_id}"
+        while scaler.http.put(heartbeat).json()["stop"] is None:
+            assert scaler.cost(job.job_id).total_usd <= 2.0
+            clock.now += 20
+        assert scaler.http.put(heartbeat).json()["stop"] == "budget"
+        # Its actor has cost less than was set aside: there would be room for another round.
+        plan = scaler.round(lease, 1, previous=result(0))
+        assert (plan.stop, plan.num_actors) == ("budget", 0)
+        done = scaler.finish(lease, status="stopped", stop_reason="budget")
+        assert 1.9 < done.spent_usd <= 2.01  # a heartbeat comes every 20 s here
+        path = f"/v1/jobs/{job.job_id}/resume"
+        assert scaler.http.post(path, json={"budget_usd": 9.0}).status_code == 202
+        resumed = scaler.lease()
+        assert scaler.http.put(f"/v1/leases/{resumed.lease_id}").json()["stop"] is None
+        assert scaler.round(resumed, 1, previous=result(0)).stop is None
+
+
 def test_what_a_projection_bills_does_not_grow_with_time(store: SqliteStore, clock: Clock) -> None:
     spending = replace(SPENDING, clock="projected")
     desk = LeaseDesk(store, ttl_s=30.0, heartbeat_every_s=5.0, now=clock, spending=spending)
