@@ -118,7 +118,7 @@ class CheckpointStore:
         )
         text = json.dumps(manifest.model_dump(mode="json"), indent=2)
         self._artifacts.write(self._job_id, f"{folder}/{_STATE}", text.encode())
-        for name in self._artifacts.names(self._job_id, CHECKPOINTS)[: -self._keep]:
+        for name in self._names()[: -self._keep]:
             self._artifacts.delete(self._job_id, f"{CHECKPOINTS}/{name}")
 
     def latest(self) -> Checkpoint | None:
@@ -127,12 +127,16 @@ class CheckpointStore:
         Raises:
             CheckpointError: The newest complete checkpoint is damaged.
         """
-        for name in reversed(self._artifacts.names(self._job_id, CHECKPOINTS)):
+        for name in reversed(self._names()):
             folder = f"{CHECKPOINTS}/{name}"
             state = self._artifacts.read(self._job_id, f"{folder}/{_STATE}")
             if state is not None:
                 return self._load(folder, state)
         return None
+
+    def _names(self) -> list[str]:
+        """Return the folders, oldest first: from a million rounds on their names are longer."""
+        return sorted(self._artifacts.names(self._job_id, CHECKPOINTS), key=lambda n: (len(n), n))
 
     def _load(self, folder: str, state: bytes) -> Checkpoint:
         try:

@@ -100,6 +100,7 @@ class RoundCollector:
         self._episodes: dict[int, Episode] = {}
         self._failed: dict[tuple[Mode, int], str] = {}
         self._refused: set[tuple[Mode, int]] = set()
+        self._samples_over = False
         self._absorb(cache.answered(plan.job_id, plan.round))
 
     def prepare_reopening(self) -> None:
@@ -166,8 +167,15 @@ class RoundCollector:
         return tuple(sorted({why for (mode, _), why in self._failed.items() if mode == "sample"}))
 
     def episodes(self) -> tuple[Episode, ...]:
-        """Wait for the evaluation episodes launched beside the round, in order of their index."""
+        """Wait for the evaluation episodes launched beside the round, in order of their index.
+
+        Trajectories that come from now on are late: what was there has been learned from.
+        """
+        self._samples_over = True
         self._wait("evaluate", self._plan.num_evaluations)
+        if not self.all_episodes_answered:
+            # An update may outlast the deadline, and episodes have come while nobody looked.
+            self.look_again()
         return tuple(self._episodes[i] for i in sorted(self._episodes))
 
     @property
@@ -246,11 +254,12 @@ class RoundCollector:
                 self._accept(mode, index, payload)
 
     def _settled(self, arrival: Arrival) -> bool:
-        """Whether there is nothing to learn from an arrival: answered, refused or never asked."""
+        """Whether nothing can be made of an arrival: answered, refused, late or never asked."""
         plan = self._plan
         asked = plan.num_actors if arrival.mode == "sample" else plan.num_evaluations
         return (
             arrival.actor_index >= asked
+            or (arrival.mode == "sample" and self._samples_over)
             or arrival.actor_index in self._answers(arrival.mode)
             or (arrival.mode == "sample" and arrival.actor_index in self._taken)
             or (arrival.mode, arrival.actor_index) in self._refused

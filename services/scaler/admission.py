@@ -226,7 +226,10 @@ def trajectory_errors(spec: JobSpec, environment: EnvironmentSpec) -> list[Field
     """Return the error of observations that no learner would take in."""
     observation = environment.observation
     item = 1 if observation.dtype == "uint8" else 4
-    num_observations = spec.steps_per_actor + spec.envs_per_actor
+    # One more for each episode cut short, which the learner values apart.
+    limit = environment.max_episode_steps
+    num_finals = spec.steps_per_actor // limit if limit else 0
+    num_observations = spec.steps_per_actor + spec.envs_per_actor + num_finals
     needed = math.prod(observation.shape) * item * num_observations
     if needed <= MAX_TRAJECTORY_BYTES:
         return []

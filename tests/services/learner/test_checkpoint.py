@@ -138,3 +138,13 @@ def test_policies_of_open_rounds_are_kept_with_what_was_used_of_them(tmp_path: P
     damaged.write_bytes(b"other")
     with pytest.raises(CheckpointError, match=r"policy-9\.safetensors"):
         _store(tmp_path).latest()
+
+
+def test_the_millionth_round_is_newer_than_the_one_before(tmp_path: Path) -> None:
+    store = _store(tmp_path, keep=2)
+    for next_round in (999_998, 999_999, 1_000_000, 1_000_001):
+        store.save(_checkpoint(next_round))
+        latest = store.latest()
+        assert latest is not None
+        assert latest.run.next_round == next_round
+    assert len(LocalArtifacts(tmp_path).names("job", "checkpoints")) == 2

@@ -70,6 +70,32 @@ def test_trajectories_come_in_the_order_of_their_index(cache: TrajectoryCache, j
     assert collected.missing == ()
 
 
+def test_episodes_that_came_while_nobody_looked_are_read_after_the_deadline(
+    cache: TrajectoryCache, job_id: str
+) -> None:
+    made = plan(job_id, num_actors=1, num_evaluations=2, deadline_s=0.0)
+    deliver(cache, job_id, 0)
+    deliver_episode(cache, job_id, 0)
+    collector = _collector(cache, made)
+    assert collector.trajectories().missing == ()
+    deliver_episode(cache, job_id, 1)  # during the update
+    assert [episode.episode_return for episode in collector.episodes()] == [0.0, 1.0]
+
+
+def test_what_comes_after_the_update_is_late_and_not_used(
+    cache: TrajectoryCache, job_id: str
+) -> None:
+    collector = _collector(cache, plan(job_id, num_actors=2, num_evaluations=1))
+    deliver(cache, job_id, 0)
+    cache.announce_failure(job_id, 0, mode="sample", actor_index=1, attempt=0, reason="crashed")
+    assert len(collector.trajectories().trajectories) == 1
+    deliver(cache, job_id, 1)  # given up, and yet
+    deliver_episode(cache, job_id, 0)
+    assert len(collector.episodes()) == 1
+    counts = collector.close()
+    assert (counts.launched, counts.used, counts.late, counts.lost) == (2, 1, 1, 0)
+
+
 def test_it_waits_for_what_comes_later(cache: TrajectoryCache, cache_url: str, job_id: str) -> None:
     collector = _collector(cache, plan(job_id, num_actors=2))
     deliver(cache, job_id, 0)
