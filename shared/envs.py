@@ -9,6 +9,7 @@ import difflib
 import importlib.metadata
 import re
 import warnings
+from collections.abc import Callable
 from typing import Any, SupportsFloat, cast
 
 import gymnasium
@@ -109,14 +110,14 @@ def describe(
     ref: EnvironmentRef,
     *,
     while_building: contextlib.AbstractContextManager[None] | None = None,
-    while_trying: contextlib.AbstractContextManager[None] | None = None,
+    while_trying: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
 ) -> EnvironmentSpec:
     """Return what the learner needs to know of the environment, after trying one step of it.
 
     Args:
         ref: Names the environment and its wrappers.
         while_building: Entered for the construction, to end it if it hangs.
-        while_trying: Entered for that step, likewise.
+        while_trying: Makes what is entered for a reset, and again for that step, likewise.
 
     Raises:
         UnsupportedEnvironment: As for `make_environment`, or the first step does not give what the
@@ -125,7 +126,7 @@ def describe(
     with while_building or contextlib.nullcontext():
         env, notes = _built(ref)
     try:
-        _try_one_step(ref.env_id, env, while_trying or contextlib.nullcontext())
+        _try_one_step(ref.env_id, env, while_trying)
         return EnvironmentSpec(
             env_id=ref.env_id,
             observation=observation_spec(env.observation_space).model_copy(
@@ -173,7 +174,7 @@ def _unwrapped(made: Env) -> Env:
 
 
 def _try_one_step(
-    env_id: str, env: Env, while_trying: contextlib.AbstractContextManager[None]
+    env_id: str, env: Env, while_trying: Callable[[], contextlib.AbstractContextManager[None]]
 ) -> None:
     """Reset and step once: what a constructor promises is not always what comes.
 
@@ -181,8 +182,9 @@ def _try_one_step(
     """
     try:
         env.action_space.seed(0)
-        with while_trying:
+        with while_trying():
             env.reset(seed=0)
+        with while_trying():
             observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
         checked_observation(observation, env.observation_space)
         if np.ndim(cast("Any", reward)):

@@ -5,19 +5,24 @@ policy, the connection. None of it can leak into a result: environments are rese
 seed, and a policy is used only for the job and version it was fetched for.
 """
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from functions.actor.rollout import evaluate_episode, sample_fragment
-from functions.actor.watchdog import CONSTRUCTION, STEP_TIMEOUT_S, watched
+from functions.actor.watchdog import CLOSING, CONSTRUCTION, STEP_TIMEOUT_S, watched
 from shared import codec
 from shared.cache import TrajectoryCache
 from shared.contracts import MAX_POLICY_BYTES, ActorReport, RolloutTask
 from shared.envs import Env, make_environment
 from shared.policy import NumpyPolicy, PolicyError, load_policy
 from shared.trajectory import encode_episode, encode_trajectory
+
+_LOG = logging.getLogger(__name__)
+CLOSE_TIMEOUT_S = 2.0
+"""Longest time an environment may take to close: what hung in a step may hang there, too."""
 
 
 class PolicyUnavailableError(RuntimeError):
@@ -41,6 +46,7 @@ class Actor:
     def __init__(self, cache: TrajectoryCache, *, step_timeout_s: float = STEP_TIMEOUT_S) -> None:
         self._cache = cache
         self._step_timeout_s = step_timeout_s
+        self._close_timeout_s = min(step_timeout_s, CLOSE_TIMEOUT_S)
         self._policy: tuple[str, int, NumpyPolicy] | None = None
         self._kind: tuple[str, bool] | None = None
         """Which environments are warm, as JSON, and whether their rewards are raw."""
@@ -133,7 +139,15 @@ class Actor:
     def _drop_envs(self) -> None:
         envs, self._envs, self._kind = self._envs, [], None
         for env in envs:
-            env.close()
+            env_id = "an environment" if env.spec is None else env.spec.id
+            try:
+                with watched(
+                    env_id, lambda: None, timeout_s=self._close_timeout_s, awaited=CLOSING
+                ):
+                    env.close()
+            except Exception as error:  # an environment may raise anything
+                # What it has broken it has broken already, and the next task is not to blame.
+                _LOG.warning("environment not closed", extra={"env": env_id, "why": repr(error)})
 
 
 def _roll_out(

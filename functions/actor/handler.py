@@ -56,7 +56,7 @@ def _described(task: DescribeTask) -> EnvironmentSpec:
         timeout_s = _settings.step_timeout_s
         return watched(task.env.env_id, lambda: None, timeout_s=timeout_s, awaited=awaited)
 
-    return describe(task.env, while_building=watch(CONSTRUCTION), while_trying=watch(STEP))
+    return describe(task.env, while_building=watch(CONSTRUCTION), while_trying=lambda: watch(STEP))
 
 
 def parse_task(event: object) -> RolloutTask | DescribeTask:

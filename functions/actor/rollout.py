@@ -116,7 +116,7 @@ def evaluate_episode(
     env = whole_games(env)
     env_id = task.env.env_id
     play = _Play(env_id, env, policy, _translator(env_id, env, policy, num_envs=1))
-    watch = watched(env_id, lambda: play.num_steps, timeout_s=step_timeout_s)
+    watch = watched(env_id, lambda: play.progress, timeout_s=step_timeout_s)
     with np.errstate(all="ignore"), watch:
         try:
             play.through(seed=task.seed)
@@ -158,6 +158,12 @@ class _Play:
         self.num_dropped = 0
         self.num_steps = 0
         """Of all episodes."""
+        self.num_resets = 0
+
+    @property
+    def progress(self) -> int:
+        """Grows with every step and reset that has ended."""
+        return self.num_steps + self.num_resets
 
     def through(self, *, seed: int | None) -> None:
         """Play one episode to its end, or until something is not finite.
@@ -168,6 +174,7 @@ class _Play:
         env, space = self._env, self._env.observation_space
         self.episode_return, self.length, self.broken = 0.0, 0, None
         observation, ended = checked_observation(env.reset(seed=seed)[0], space), False
+        self.num_resets += 1
         while not ended and self.broken is None and self.length < MAX_EVALUATION_STEPS:
             mode = self._policy.mode(observation[np.newaxis])
             _check_diverged(self._env_id, observation[np.newaxis], mode, step=self.length)
@@ -258,7 +265,7 @@ def _translator(env_id: str, env: Env, policy: NumpyPolicy, *, num_envs: int) ->
     fits = observation.shape == policy.observation_shape
     if fits and isinstance(action, Discrete) and num_choices == action.n:
         start = int(action.start)
-        return lambda sampled: [start + choice for choice in sampled.tolist()]
+        return lambda sampled: sampled + start  # whose items are NumPy's, as of a sampled action
     if fits and isinstance(action, MultiDiscrete) and num_choices == tuple(action.nvec.tolist()):
         starts = action.start
         return lambda sampled: sampled + starts

@@ -18,6 +18,7 @@ STEP_TIMEOUT_S = 30.0
 """Longest step, reset or construction by default: half of the function's own time-out."""
 STEP = "no step or reset has ended"
 CONSTRUCTION = "its constructor has not ended"
+CLOSING = "closing it has not ended"
 _LOOKS = 4
 """Looks per time-out: a rollout that hangs is ended at most a quarter of it late."""
 
@@ -38,7 +39,7 @@ def watched(
         env_id: For the message.
         progress: Returns something that differs after every step.
         timeout_s: Longest time without a change.
-        awaited: What has not happened then, `STEP` or `CONSTRUCTION`.
+        awaited: What has not happened then, `STEP`, `CONSTRUCTION` or `CLOSING`.
 
     Raises:
         EnvironmentHungError: Nothing has changed for `timeout_s`.

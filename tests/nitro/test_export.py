@@ -133,11 +133,11 @@ def test_the_graph_acts_as_the_policy(name: str, tmp_path: Path) -> None:
         (taken,) = session.run(None, {"observation": rows})
         ours: NDArray[Any] = policy.mode(rows)
         if isinstance(action, ContinuousActionSpec):
-            bounds = np.array(action.low), np.array(action.high)
-            ours = action_map(policy.action_mapping, *bounds)(policy.mode(rows))
+            low, high = np.array([action.low, action.high], np.float32)
+            ours = action_map(policy.action_mapping, low, high)(policy.mode(rows))
             np.testing.assert_allclose(taken, ours, atol=1e-4, strict=True)
-            assert (taken >= bounds[0]).all()
-            assert (taken <= bounds[1]).all()
+            assert (taken >= low).all()
+            assert (taken <= high).all()
         else:
             np.testing.assert_array_equal(taken, ours, strict=True)
     assert report.largest_difference <= 1e-4

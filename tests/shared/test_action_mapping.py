@@ -1,9 +1,12 @@
 """Sampled actions on their way into a box, against the formulas spelled out."""
 
 import numpy as np
-from numpy.typing import NDArray
+import pytest
+from gymnasium.spaces import Box
+from numpy.typing import DTypeLike, NDArray
 
-from shared.action_mapping import action_map
+from shared.action_mapping import ACTION_MAPPINGS, action_map
+from shared.ppo_hyperparameters import ActionMapping
 
 
 def _f32(values: object) -> NDArray[np.float32]:
@@ -40,3 +43,14 @@ def test_the_widest_box_does_not_overflow() -> None:
     limit = np.finfo(np.float32).max
     scaled = action_map("rescale", np.full(3, -limit), np.full(3, limit))(_f32([-1, 0, 1]))
     np.testing.assert_array_equal(scaled, _f32([-limit, 0, limit]))
+
+
+@pytest.mark.parametrize("mapping", ACTION_MAPPINGS)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_what_comes_out_is_in_the_box_whatever_its_type(
+    mapping: ActionMapping, dtype: DTypeLike
+) -> None:
+    # 0.1 is larger as a float32 than as a float64.
+    box = Box(-0.1, 0.1, (3,), dtype)  # type: ignore[arg-type] # one of NumPy's types
+    for action in action_map(mapping, box.low, box.high)(ACTIONS):
+        assert box.contains(action), action

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from functions.actor import actor as actor_module
 from functions.actor.actor import Actor, PolicyUnavailableError
 from functions.actor.errors import RolloutError
+from functions.actor.watchdog import EnvironmentHungError
 from shared import codec
 from shared.arrivals import Arrival
 from shared.cache import TrajectoryCache
@@ -238,3 +239,47 @@ def test_a_damaged_policy_is_refused(
     with pytest.raises(PolicyUnavailableError, match=message):
         actor.run(make_task(job_id=job), cold_start=False)
     assert cache.answered(job, 3) == []
+
+
+class _Stubborn(ScriptedEnv):
+    """Breaks, or hangs, where it is closed."""
+
+    closed = 0
+
+    def close(self) -> None:
+        type(self).closed += 1
+        if self.script.endswith("h"):
+            threading.Event().wait()
+        raise OSError("connection already closed")
+
+
+@pytest.fixture
+def stubborn(monkeypatch: pytest.MonkeyPatch) -> type[_Stubborn]:
+    monkeypatch.setattr("tests.functions.actor.conftest.ScriptedEnv", _Stubborn)
+    monkeypatch.setattr(_Stubborn, "closed", 0)
+    return _Stubborn
+
+
+def test_an_environment_that_cannot_be_closed_hides_no_error_and_harms_no_other_task(
+    cache: TrajectoryCache, job: str, make_task: MakeTask, stubborn: type[_Stubborn]
+) -> None:
+    actor = Actor(cache)
+    fails = make_task(job_id=job, env_kwargs={"script": "!"}, steps=8, num_envs=2)
+    with pytest.raises(RolloutError, match="the simulator fell over"):
+        actor.run(fails, cold_start=False)
+    assert stubborn.closed == 2
+    for index, script in enumerate(("..t", "...t")):
+        task = make_task(job_id=job, env_kwargs={"script": script}, actor_index=index)
+        assert actor.run(task, cold_start=False).outcome == "stored"
+    assert stubborn.closed == 3
+    actor.close()
+
+
+def test_one_that_hangs_in_a_step_and_in_closing_is_named_in_time(
+    cache: TrajectoryCache, job: str, make_task: MakeTask, stubborn: type[_Stubborn]
+) -> None:
+    actor = Actor(cache, step_timeout_s=0.2)
+    task = make_task(job_id=job, env_kwargs={"script": "...h"})
+    with pytest.raises(EnvironmentHungError, match="no step or reset has ended for 0.2 s"):
+        actor.run(task, cold_start=False)
+    assert stubborn.closed == 1

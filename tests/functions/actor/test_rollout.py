@@ -230,6 +230,7 @@ def test_discrete_actions_start_where_the_environment_counts_from(
     assert set(trajectory.action.ravel().tolist()) == {0, 1}
     handed = env.unwrapped.actions  # type: ignore[attr-defined]
     np.testing.assert_array_equal(handed, trajectory.action[:, 0] + 5)
+    assert {type(action) for action in handed} == {np.int64}  # as of `action_space.sample()`
 
 
 @pytest.mark.parametrize(

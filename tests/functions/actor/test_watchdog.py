@@ -2,14 +2,15 @@
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import pytest
 
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from functions.actor.watchdog import EnvironmentHungError, watched
 from shared.contracts import RolloutTask
-from shared.envs import make_environment
+from shared.envs import describe, make_environment
 from shared.policy import NumpyPolicy
 
 MakeTask = Callable[..., RolloutTask]
@@ -55,3 +56,34 @@ def test_outside_the_main_thread_nothing_is_watched() -> None:
     thread.start()
     thread.join()
     assert reached.is_set()
+
+
+def test_a_reset_counts_as_progress_of_an_evaluation(
+    make_task: MakeTask, load_discrete: LoadPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[Callable[[], object]] = []
+
+    def watching(
+        env_id: str, progress: Callable[[], object], **_: object
+    ) -> AbstractContextManager[None]:
+        looked_at.append(progress)
+        assert progress() == 0
+        return nullcontext()
+
+    monkeypatch.setattr("functions.actor.rollout.watched", watching)
+    task = make_task(env_kwargs={"script": "..r...t"})  # dropped once, so reset twice
+    episode = evaluate_episode(task, make_environment(task.env), load_discrete(2, 2))
+    (progress,) = looked_at
+    assert (episode.length, progress()) == (4, 2 + 3 + 4)
+
+
+def test_the_tried_reset_and_the_tried_step_have_a_time_out_each(make_task: MakeTask) -> None:
+    entered: list[int] = []
+
+    @contextmanager
+    def trying() -> Iterator[None]:
+        entered.append(1)
+        yield
+
+    describe(make_task().env, while_trying=trying)
+    assert len(entered) == 2
