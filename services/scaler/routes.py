@@ -32,6 +32,7 @@ LeasePath = Annotated[Identifier, Path(description="Id of a lease.")]
 Cursor = Annotated[
     int | None, Query(ge=0, lt=2**63, description="`next_cursor` of the page before.")
 ]
+RoundPath = Annotated[int, Path(ge=0, lt=2**31, description="A round of the job, counted from 0.")]
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -221,7 +222,7 @@ def _add_round_routes(routes: APIRouter, parts: Parts) -> None:
     )
     def plan_round(
         job_id: JobPath,
-        round_index: Annotated[int, Path(ge=0)],
+        round_index: RoundPath,
         request: RoundRequest,
     ) -> Response:
         """Decide and launch a round; asked again, return the same plan and launch nothing."""

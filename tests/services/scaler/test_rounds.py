@@ -194,6 +194,17 @@ def test_a_malformed_request_names_its_field(scaler: Scaler) -> None:
     assert scaler.http.post(f"{path}/x", json=body).status_code == 404
 
 
+@pytest.mark.parametrize("algorithm", ["ppo", "impact"])
+def test_a_round_beyond_all_numbers_of_the_store_is_at_no_address(
+    scaler: Scaler, algorithm: str
+) -> None:
+    scaler.submit(algorithm=algorithm)
+    lease = scaler.lease()
+    assert scaler.round_response(lease, 2**31 - 1).status_code == 422
+    for index in (2**31, 2**63, 10**19):
+        assert scaler.round_response(lease, index).status_code == 404
+
+
 def _breaking(task: Task, nth: int) -> Reply:
     """Fail as actor 1, whatever the attempt."""
     if task["mode"] == "sample" and task["actor_index"] == 1:
