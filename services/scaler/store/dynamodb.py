@@ -143,9 +143,10 @@ class DynamoDbStore:
             lines = items.line_items(job_id, change.lines, first=first_line)
             actions += [{"Put": {"Item": item}} for item in lines]
         condemned = self._condemned(change)
-        room = max(0, MAX_TRANSACTION_ITEMS - len(actions))
-        self._forget_ahead(old, condemned[: max(0, len(condemned) - room)])
-        self._table.transact([*actions, *condemned[max(0, len(condemned) - room) :]])
+        while condemned and len(actions) + len(condemned[-1]) <= MAX_TRANSACTION_ITEMS:
+            actions += condemned.pop()
+        self._forget_ahead(old, condemned)
+        self._table.transact(actions)
         return new
 
     def delete(self, job_id: str) -> None:
@@ -171,12 +172,13 @@ class DynamoDbStore:
 
     def last_round(self, job_id: str) -> RoundEntry | None:
         """Return the newest round."""
-        newest = next(self._query(job_id, "ROUND#", newest_first=True, page=1), None)
-        if newest is None:
-            return None
-        if newest["parts"] == {"N": "1"} and newest["part"] == {"N": "0"}:
-            return next(items.rounds_of([newest]))
-        return self.round(job_id, int(newest["round"]["N"]))
+        for newest in self._query(job_id, "ROUND#", newest_first=True, page=1):
+            if newest["parts"] == {"N": "1"} and newest["part"] == {"N": "0"}:
+                return next(items.rounds_of([newest]))
+            whole = self.round(job_id, int(newest["round"]["N"]))
+            if whole is not None:
+                return whole
+        return None
 
     def rounds(self, job_id: str, *, first: int, limit: int) -> list[RoundEntry]:
         """Return rounds in order."""
@@ -236,8 +238,8 @@ class DynamoDbStore:
             raise VersionConflictError(f"job {job_id} changed since version {record.version}")
         return int(item["num_lines"]["N"])
 
-    def _condemned(self, change: Change) -> list[Item]:
-        """Return the deletions of the rounds to be forgotten, newest first."""
+    def _condemned(self, change: Change) -> list[list[Item]]:
+        """Return the deletions of each round to be forgotten, newest first."""
         if change.forget_rounds_from is None:
             return []
         job_id = change.record.job.job_id
@@ -255,9 +257,12 @@ class DynamoDbStore:
             if not item["sk"]["S"].startswith(written)
         ]
         keys.sort(key=items.round_of_key, reverse=True)
-        return [{"Delete": {"Key": key}} for key in keys]
+        return [
+            [{"Delete": {"Key": key}} for key in of_round]
+            for _, of_round in itertools.groupby(keys, items.round_of_key)
+        ]
 
-    def _forget_ahead(self, record: JobRecord, deletions: Sequence[Item]) -> None:
+    def _forget_ahead(self, record: JobRecord, rounds: Sequence[Sequence[Item]]) -> None:
         """Delete rounds for which the change's own transaction has no room.
 
         Only while the job is as it was when that was decided, and newest first: an interruption
@@ -270,9 +275,8 @@ class DynamoDbStore:
                 "ExpressionAttributeValues": {":old": {"N": str(record.version)}},
             }
         }
-        size = MAX_TRANSACTION_ITEMS - 1
-        for start in range(0, len(deletions), size):
-            self._table.transact([guard, *deletions[start : start + size]])
+        for deletions in items.batched(rounds, MAX_TRANSACTION_ITEMS - 1):
+            self._table.transact([guard, *deletions])
 
 
 def _job_action(new: JobRecord, change: Change, first_line: int | None) -> Item:

@@ -15,7 +15,7 @@ for. Documents are the models' JSON as text: a number reads back as it was writt
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from services.scaler.store.base import IdempotencyEntry, JobRecord, RoundEntry
@@ -163,18 +163,35 @@ def round_items(job_id: str, entry: RoundEntry) -> list[Item]:
 def rounds_of(items: Iterable[Item]) -> Iterator[RoundEntry]:
     """Return the rounds whose parts come in order.
 
-    Parts beyond a round's number of parts are left from when it was longer.
+    Parts beyond a round's number of parts are left from when it was longer. A round of which parts
+    are missing was being deleted when that was interrupted: it is gone.
     """
+    number, wanted = "", 0
     pieces: list[str] = []
     for item in items:
-        part, parts = int(item["part"]["N"]), int(item["parts"]["N"])
+        part = int(item["part"]["N"])
         if part == 0:
-            pieces, wanted = [], parts
-        elif part >= wanted:
+            number, wanted, pieces = item["round"]["N"], int(item["parts"]["N"]), []
+        if item["round"]["N"] != number or part != len(pieces) or part >= wanted:
             continue
         pieces.append(item["document"]["S"])
         if len(pieces) == wanted:
             yield RoundEntry.model_validate_json("".join(pieces))
+
+
+def batched(groups: Iterable[Sequence[Item]], size: int) -> Iterator[list[Item]]:
+    """Return groups in batches of at most `size`, none of them divided.
+
+    A group that is larger than that is a batch of its own.
+    """
+    batch: list[Item] = []
+    for group in groups:
+        if batch and len(batch) + len(group) > size:
+            yield batch
+            batch = []
+        batch = [*batch, *group]
+    if batch:
+        yield batch
 
 
 def ratio_item(job_id: str, entry: RoundEntry) -> Item | None:

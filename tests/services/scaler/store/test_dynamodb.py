@@ -1,5 +1,6 @@
 """What only a table can get wrong: it is not there, an answer is lost, a scaler runs on it."""
 
+import itertools
 import json
 import threading
 from collections.abc import Iterator
@@ -10,9 +11,11 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ConnectionClosedError
 
-from services.scaler.store.base import Change, StoreError
+from services.scaler.store.base import Change, JobRecord, RoundEntry, StoreError
 from services.scaler.store.dynamodb import DynamoDbStore
+from services.scaler.store.dynamodb_items import key_of, round_items
 from tests.services.scaler.running import StartScaler, result
 from tests.services.scaler.store.records import REGION, make_table, record, round_entry
 
@@ -53,6 +56,89 @@ def test_a_change_that_no_transaction_can_hold_is_refused_whole(aws: str) -> Non
         store.commit(Change(record=record(), rounds=rounds))
     assert store.last_round("job") is None
     assert store.job("job") == record()
+    store.close()
+
+
+def store_whose_calls_break(table: str, operation: str, *, call: int) -> DynamoDbStore:
+    """Return a store whose n-th call of an operation, counted from 0, never reaches the table."""
+    client = boto3.client("dynamodb", region_name=REGION)
+    calls = itertools.count()
+
+    def breaking(**_: object) -> None:
+        if next(calls) == call:
+            raise ConnectionClosedError(endpoint_url="dynamodb")
+
+    client.meta.events.register(f"before-call.dynamodb.{operation}", breaking)
+    return DynamoDbStore(table, client)
+
+
+def large_round(index: int) -> RoundEntry:
+    """Return a round that takes three parts, and has a ratio."""
+    returns = (22.0,) * 40_000
+    return round_entry(index, float(index)).model_copy(
+        update={"result": result(index, episode_returns=returns)}
+    )
+
+
+def with_large_rounds(table: str, number: int) -> tuple[JobRecord, list[RoundEntry]]:
+    """Add a job with rounds of several parts."""
+    rounds = [large_round(index) for index in range(number)]
+    store = DynamoDbStore.connect(table, region=REGION)
+    store.create(record(), None)
+    kept = record()
+    for start in range(0, number, 6):
+        kept = store.commit(Change(record=kept, rounds=tuple(rounds[start : start + 6])))
+    store.close()
+    return kept, rounds
+
+
+@pytest.mark.parametrize("call", [0, 1, 2])
+def test_forgetting_rounds_leaves_whole_ones_wherever_it_is_interrupted(
+    aws: str, call: int
+) -> None:
+    table = make_table()
+    kept, rounds = with_large_rounds(table, 54)  # 216 items: two transactions ahead of the change
+    anew = Change(record=kept, rounds=(round_entry(3),), forget_rounds_from=3)
+    breaking = store_whose_calls_break(table, "TransactWriteItems", call=call)
+    with pytest.raises(StoreError, match="Connection was closed"):
+        breaking.commit(anew)
+    left = breaking.rounds("job", first=0, limit=99)
+    assert left == rounds[: len(left)]
+    assert (len(left) < len(rounds)) == (call > 0)
+    assert breaking.last_round("job") == left[-1]
+    assert breaking.ratios("job", before=99, limit=99) == [entry.ratio for entry in left]
+    breaking.commit(anew)
+    assert breaking.rounds("job", first=0, limit=99) == [*rounds[:3], round_entry(3)]
+    breaking.close()
+
+
+def test_a_deletion_that_was_interrupted_in_a_round_leaves_what_a_repeat_removes(
+    aws: str,
+) -> None:
+    table = make_table()
+    _, rounds = with_large_rounds(table, 12)
+    breaking = store_whose_calls_break(table, "BatchWriteItem", call=1)
+    with pytest.raises(StoreError, match="Connection was closed"):
+        breaking.delete("job")
+    # 12 ratios and 13 of 36 parts are gone.
+    assert breaking.rounds("job", first=0, limit=99) == rounds[5:]
+    assert breaking.round("job", 4) is None
+    assert breaking.last_round("job") == rounds[-1]
+    breaking.delete("job")
+    assert (breaking.job("job"), breaking.last_round("job")) == (None, None)
+    breaking.close()
+
+
+def test_the_newest_round_is_the_newest_that_is_whole(aws: str) -> None:
+    table = make_table()
+    _, rounds = with_large_rounds(table, 2)
+    client = boto3.client("dynamodb", region_name=REGION)
+    (first, *_) = round_items("job", rounds[1])
+    client.delete_item(TableName=table, Key=key_of(first))
+    client.close()
+    store = DynamoDbStore.connect(table, region=REGION)
+    assert store.last_round("job") == rounds[0]
+    assert store.rounds("job", first=0, limit=9) == [rounds[0]]
     store.close()
 
 
