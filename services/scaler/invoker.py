@@ -54,6 +54,9 @@ class Invoker(Protocol):
     ) -> None:
         """Run every task; call back once per task, from any thread, in any order."""
 
+    def pause(self, seconds: float) -> bool:
+        """Wait; return False, and at once, when the invoker is closed."""
+
     def close(self, *, wait_s: float) -> bool:
         """Start nothing more and wait for what runs; return whether all of it ended."""
 
@@ -116,6 +119,10 @@ class PooledInvoker:
             if self._closing.is_set():
                 return
             self._pool.submit(self._work, task, payload, on_outcome)
+
+    def pause(self, seconds: float) -> bool:
+        """Wait; return False, and at once, when the invoker is closed."""
+        return not self._closing.wait(seconds)
 
     def close(self, *, wait_s: float) -> bool:
         """Drop what has not started, wait for the rest."""
@@ -200,7 +207,7 @@ class PooledInvoker:
             execution = self._function.invoke(payload)
             if execution.kind != "throttled":
                 return execution, throttled
-            if self._closing.wait(self._random.uniform(0.0, pause_s)):
+            if not self.pause(self._random.uniform(0.0, pause_s)):
                 break
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         return execution, throttled + 1

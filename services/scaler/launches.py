@@ -176,6 +176,10 @@ class Launches:
                 lambda: all(key[0] != job_id for key in self._flights), timeout_s
             )
 
+    def pause(self, seconds: float) -> bool:
+        """Wait; return False, and at once, when nothing is launched any more."""
+        return self._invoker.pause(seconds)
+
     def _ended(self, flight: _Flight, outcome: TaskOutcome, on_complete: OutcomeSink) -> None:
         self._metrics.in_flight.dec()
         self._metrics.throttles.inc(outcome.throttled)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from services.scaler.accounting import end_round, job_basis, land, settle_ready
+from services.scaler.bookings import Bookings
 from services.scaler.budget import RoundPricing
 from services.scaler.decision import (
     Concurrency,
@@ -94,6 +95,7 @@ class RoundDesk:
     def __init__(self, parts: RoundParts) -> None:
         self._parts = parts
         self._store = parts.store
+        self._bookings = Bookings(self.landed, parts.launches.pause)
 
     def plan(self, job_id: str, round_index: int, request: RoundRequest) -> Answer:
         """Return the plan of a round; launch its order, if there is one, with `launch`.
@@ -103,6 +105,7 @@ class RoundDesk:
         """
         start, parts = time.perf_counter(), self._parts
         answers: list[Answer] = []
+        self._bookings.catch_up(job_id)
 
         def decide(record: JobRecord) -> Change | None:
             answers.clear()
@@ -148,12 +151,12 @@ class RoundDesk:
 
     def launch(self, order: LaunchOrder) -> None:
         """Start a plan's actors."""
-        self._parts.launches.launch(order, self.landed)
+        self._parts.launches.launch(order, self._bookings.add)
         # Here because the answer is out already: a call to AWS has no place before it.
         self._parts.quota.refresh()
 
     def landed(self, key: AttemptKey, outcome: LaunchOutcome) -> None:
-        """Book a launch of which every invocation has ended."""
+        """Book a launch of which every invocation has ended; without effect when it is booked."""
         job_id, round_index, *_ = key
 
         def decide(record: JobRecord) -> Change:

@@ -103,6 +103,9 @@ class ChanceInvoker:
         for tell in heard:
             tell()
 
+    def pause(self, seconds: float) -> bool:
+        return False
+
     def close(self, *, wait_s: float) -> bool:
         return True
 

@@ -1,5 +1,6 @@
 """Invocations over real HTTP against a server that speaks Lambda's API."""
 
+import concurrent.futures
 import threading
 import time
 from collections.abc import Iterator
@@ -235,6 +236,15 @@ def test_closing_drops_what_has_not_started_and_waits_for_the_rest(
     assert invoker.close(wait_s=10)
     assert len(sink.outcomes) == 2
     assert len(lambdas.events) == 2
+
+
+def test_a_pause_ends_with_the_invoker(invoker: PooledInvoker) -> None:
+    assert invoker.pause(0.001)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        pausing = pool.submit(invoker.pause, 60.0)
+        assert invoker.close(wait_s=10)
+        assert not pausing.result(timeout=10)
+    assert not invoker.pause(60.0)
 
 
 def test_no_more_are_in_flight_than_the_account_allows(

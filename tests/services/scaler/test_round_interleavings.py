@@ -89,6 +89,9 @@ class Played:
             self.flying.append((task, on_end))
             self.launched[(task.round, task.attempt, task.mode, task.actor_index)] += 1
 
+    def pause(self, seconds: float) -> bool:
+        return False
+
     def close(self, *, wait_s: float) -> bool:
         return True
 

@@ -4,10 +4,11 @@ import concurrent.futures
 import statistics
 import threading
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 
+from services.scaler.store.base import Change, JobRecord, Store, StoreError
 from shared.cache import TrajectoryCache
 from shared.contracts import EvaluationResult
 from shared.problem import Problem
@@ -161,6 +162,70 @@ def test_a_round_that_cannot_be_reopened_ends_with_the_final_episodes_launched_o
     assert (len(episodes), set(episodes)) == (3, {0, 1, 2})
     assert len(scaler.lambdas.rollouts()) == 4
     assert scaler.finish(lease, stop_reason="budget").spent_usd <= budget_usd
+
+
+@dataclass
+class RefusingStore:
+    """Refuses to book outcomes while it is told to; stands before a scaler's own store."""
+
+    refusing: threading.Event = field(default_factory=threading.Event)
+    refused: threading.Event = field(default_factory=threading.Event)
+    booked: threading.Event = field(default_factory=threading.Event)
+
+    def stand_before(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        commit = store.commit
+
+        def refuse_outcomes(change: Change) -> JobRecord:
+            # Counts of a round come with its booking.
+            is_booking = any(e.last.launches is not None for e in change.rounds)
+            if is_booking and self.refusing.is_set():
+                self.refused.set()
+                raise StoreError("throttled")
+            record = commit(change)
+            if is_booking:
+                self.booked.set()
+            return record
+
+        monkeypatch.setattr(store, "commit", refuse_outcomes)
+
+
+def test_an_outcome_the_store_refused_is_billed_with_the_next_plan(
+    scaler: Scaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = RefusingStore()
+    store.refusing.set()
+    store.stand_before(scaler.parts.store, monkeypatch)
+    job = scaler.submit(**SMALL)
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    assert store.refused.wait(10)
+    scaler.landed(job.job_id)
+    store.refusing.clear()
+    plan = scaler.round(lease, 1, previous=result(0))
+    assert {line.round for line in plan.settled} == {0}
+    launches = scaler.rounds(job.job_id).rounds[0].launches
+    assert launches is not None
+    assert launches.succeeded == 7
+
+
+def test_an_outcome_the_store_refused_is_billed_though_no_plan_follows(
+    scaler: Scaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = RefusingStore()
+    store.refusing.set()
+    store.stand_before(scaler.parts.store, monkeypatch)
+    job = scaler.submit(**SMALL)
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    assert store.refused.wait(10)
+    scaler.finish(lease)
+    assert scaler.cost(job.job_id).reserved_usd > 0
+    store.refusing.clear()
+    assert store.booked.wait(30)
+    cost = scaler.cost(job.job_id)
+    assert cost.reserved_usd == 0
+    requests = [line.quantity for line in cost.lines if line.item == "lambda_requests"]
+    assert requests == [7]
 
 
 def _least_budget_usd(scaler: Scaler, spec: dict[str, object]) -> float:
