@@ -79,9 +79,7 @@ def with_result(entry: RoundEntry, result: RoundResult | None) -> RoundEntry:
 def with_counts(entry: RoundEntry, key: AttemptKey, outcome: LaunchOutcome) -> RoundEntry:
     """Return a round with what became of one launch; of one before a resume nothing is kept."""
     attempts = tuple(
-        a.model_copy(update={"launches": outcome.counts})
-        if (a.plan.job_id, a.plan.round, a.plan.attempt, a.lease_id) == key
-        else a
+        a.model_copy(update={"launches": outcome.counts}) if a.key == key else a
         for a in entry.attempts
     )
     return entry.model_copy(update={"attempts": attempts})

@@ -2,7 +2,8 @@
 
 The plan and the money reserved for it are written in one change before the answer is given; the
 actors are launched after it. So whoever asks again, after a lost answer or a restart on either
-side, gets the same plan and nothing is launched twice.
+side, gets the same plan and nothing is launched twice. When the store wrote a plan and failed to
+say so, the first answer out of the store launches it.
 """
 
 import logging
@@ -53,6 +54,7 @@ from services.scaler.store.base import (
     Store,
     change_job,
 )
+from services.scaler.waiting_orders import WaitingOrders
 from shared.billing import LedgerLine
 from shared.contracts import RoundPlan, RoundRequest
 from shared.costs import CostBasis
@@ -96,6 +98,7 @@ class RoundDesk:
         self._parts = parts
         self._store = parts.store
         self._bookings = Bookings(self.landed, parts.launches.pause)
+        self._orders = WaitingOrders()
 
     def plan(self, job_id: str, round_index: int, request: RoundRequest) -> Answer:
         """Return the plan of a round; launch its order, if there is one, with `launch`.
@@ -104,11 +107,11 @@ class RoundDesk:
             ApiError: There is no such job, the lease is lost, or the round is out of order.
         """
         start, parts = time.perf_counter(), self._parts
-        answers: list[Answer] = []
+        decided: list[tuple[PlannedAttempt, RoundPlan]] = []
         self._bookings.catch_up(job_id)
 
         def decide(record: JobRecord) -> Change | None:
-            answers.clear()
+            decided.clear()
             held_lease(record, request.lease_id)
             open_rounds = record.job.spec.open_rounds
             last = self._store.last_round(job_id)
@@ -122,7 +125,7 @@ class RoundDesk:
                 near=near,
             )
             if where.stored is not None:
-                answers.append(Answer(plan=self._aged(where.stored), order=None))
+                decided.append((where.stored, self._aged(where.stored)))
                 return None
             back = where.kind == "rewind"
             if back and last is not None:
@@ -137,13 +140,14 @@ class RoundDesk:
                 near=near,
                 reopened=where.kind == "reopen",
             )
-            change, answer = self._planned(record, round_index, request, seen)
-            answers.append(answer)
+            change, planned = self._planned(record, round_index, request, seen)
+            decided.append((planned, planned.plan))
             return replace(change, forget_rounds_from=round_index) if back else change
 
         if change_job(self._store, job_id, decide) is None:
             raise not_found("job", job_id)
-        answer = answers[-1]
+        written, plan = decided[-1]
+        answer = Answer(plan=plan, order=self._orders.take(written))
         if answer.order is not None:
             parts.launches.expect(answer.order)
         self._observe(answer, time.perf_counter() - start)
@@ -187,7 +191,7 @@ class RoundDesk:
         round_index: int,
         request: RoundRequest,
         seen: RoundsBefore,
-    ) -> tuple[Change, Answer]:
+    ) -> tuple[Change, PlannedAttempt]:
         now = self._parts.now()
         basis = job_basis(self._parts.basis, record)
         reopened, ended = seen.reopening, seen.ended
@@ -205,11 +209,15 @@ class RoundDesk:
         )
         busy, ready = situation.concurrency.own_in_flight, self._parts.warm()
         record = reserved(record, order, decision, now, busy=busy, ready=ready)
-        planned = PlannedAttempt(plan=plan, lease_id=request.lease_id, planned_at=now)
+        planned = PlannedAttempt(
+            plan=plan,
+            lease_id=request.lease_id,
+            planned_at=now,
+            order_name=self._orders.add(order) if order.size else None,
+        )
         entry = round_entry(reopened, planned, decision)
         entries = (entry,) if ended is None else (with_result(ended, request.previous), entry)
-        change = Change(record=record, rounds=entries, lines=lines)
-        return change, Answer(plan=plan, order=order if order.size else None)
+        return Change(record=record, rounds=entries, lines=lines), planned
 
     def _aged(self, stored: PlannedAttempt) -> RoundPlan:
         """Return a plan as it was, but for how long ago that is."""

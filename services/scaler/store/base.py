@@ -124,8 +124,16 @@ class PlannedAttempt(Message):
     plan: RoundPlan
     lease_id: Identifier
     planned_at: float
+    order_name: Identifier | None = None
+    """Names what is to be launched for it; None when that is nothing, and in records of earlier
+    versions."""
     launches: LaunchCounts | None = None
     """None while invocations are in flight."""
+
+    @property
+    def key(self) -> AttemptKey:
+        """Identity of the launch."""
+        return self.plan.job_id, self.plan.round, self.plan.attempt, self.lease_id
 
 
 class RoundEntry(Message):
