@@ -29,6 +29,7 @@ from services.scaler.store.base import (
     Store,
     VersionConflictError,
     change_job,
+    delete_job,
 )
 from shared.cache import CacheError
 from shared.job_spec import JobSpec
@@ -165,6 +166,8 @@ class JobBook:
 
         def decide(record: JobRecord) -> Change | None:
             job = record.job
+            if record.deleting:
+                raise conflict(f"job {job_id} is being deleted")
             spec = _raised(job.spec, request)
             if job.status in ("queued", "running") and spec == job.spec:
                 return None
@@ -179,10 +182,19 @@ class JobBook:
         return job
 
     def delete(self, job_id: str) -> None:
-        """Forget a finished job, its artifacts and its cache keys."""
-        record = self._record(job_id)
-        if record.job.status not in FINISHED:
-            raise conflict(f"job {job_id} is {record.job.status}: stop it first")
+        """Forget a finished job, its artifacts and its cache keys.
+
+        It is marked before anything of it is removed: a deletion that fails half-way leaves a job
+        that does not resume, and is repeated.
+        """
+
+        def claim(record: JobRecord) -> Change | None:
+            if record.job.status not in FINISHED:
+                raise conflict(f"job {job_id} is {record.job.status}: stop it first")
+            marked = record.model_copy(update={"deleting": True})
+            return None if record.deleting else Change(record=marked)
+
+        record = self._changed(job_id, claim)
         entries = self._newest_rounds(job_id, record.job.spec.open_rounds + 1)
         versions = {entry.last.plan.policy_version for entry in entries} or {0}
         self._forget_keys(
@@ -191,7 +203,7 @@ class JobBook:
             versions=sorted(versions | {max(versions) + 1}),
         )
         self._parts.files.delete_job(job_id)
-        self._store.delete(job_id)
+        delete_job(self._store, job_id)
         _LOG.info("job deleted", extra={"job": job_id})
 
     def _resumed(self, record: JobRecord, spec: JobSpec) -> Change:

@@ -106,6 +106,8 @@ class JobRecord(Message):
     """Whether its learner has been told that the budget is used up; until it is resumed."""
     queued_at: float | None = None
     """When its user last queued it: since then it may wait for a learner."""
+    deleting: bool = False
+    """Whether its user has deleted it: from then on it can only go, whatever is left of it."""
 
     @property
     def reserved_usd(self) -> float:
@@ -219,8 +221,15 @@ class Store(Protocol):
             VersionConflictError: The job is gone or its version is not the record's.
         """
 
-    def delete(self, job_id: str) -> None:
-        """Remove a job and everything about it."""
+    def delete(self, record: JobRecord) -> None:
+        """Remove a job and everything about it.
+
+        It may be removed step by step: whoever deletes it marks it first, so that nobody takes it
+        up again. What an interruption leaves, a repeat removes.
+
+        Raises:
+            VersionConflictError: The job is gone or its version is not the record's.
+        """
 
     def round(self, job_id: str, round_index: int) -> RoundEntry | None:
         """Return one round."""
@@ -267,3 +276,20 @@ def change_job(
         except VersionConflictError:
             continue
     raise StoreError(f"job {job_id} was changed {_MAX_CONFLICTS} times while it was being updated")
+
+
+def delete_job(store: Store, job_id: str) -> None:
+    """Remove a job that is marked as deleted; nothing happens if it is gone.
+
+    What its last launches came to may still be booked meanwhile, so it takes more than one try.
+    """
+    for _ in range(_MAX_CONFLICTS):
+        record = store.job(job_id)
+        if record is None:
+            return
+        try:
+            store.delete(record)
+        except VersionConflictError:
+            continue
+        return
+    raise StoreError(f"job {job_id} was changed {_MAX_CONFLICTS} times while it was being deleted")

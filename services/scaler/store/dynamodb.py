@@ -149,16 +149,15 @@ class DynamoDbStore:
         self._table.transact(actions)
         return new
 
-    def delete(self, job_id: str) -> None:
-        """Remove a job and everything about it; what an interruption leaves, a repeat removes."""
-        job = self._table.get(items.job_key(job_id), attributes="idempotency_key")
-        if job is None:
-            return
+    def delete(self, record: JobRecord) -> None:
+        """Remove a job and everything about it, the record last."""
+        job_id = record.job.job_id
+        job = self._unchanged(record, "idempotency_key")
         everything = self._query(job_id, "", keys_only=True)
         record_key = items.job_key(job_id)
         self._table.delete_many(key for key in everything if key != record_key)
         actions: list[Item] = [
-            {"Delete": {"Key": record_key}},
+            {"Delete": {"Key": record_key, **_if_unchanged(record)}},
             {"Delete": {"Key": items.active_key(job_id)}},
         ]
         if "idempotency_key" in job:
@@ -232,11 +231,15 @@ class DynamoDbStore:
 
     def _num_lines(self, record: JobRecord) -> int:
         """Return how many lines the job has; right for as long as its version is the record's."""
+        return int(self._unchanged(record, "num_lines")["num_lines"]["N"])
+
+    def _unchanged(self, record: JobRecord, attribute: str) -> Item:
+        """Return an attribute of the job's item, while its version is the record's."""
         job_id = record.job.job_id
-        item = self._table.get(items.job_key(job_id), attributes="version, num_lines")
+        item = self._table.get(items.job_key(job_id), attributes=f"version, {attribute}")
         if item is None or item["version"] != {"N": str(record.version)}:
             raise VersionConflictError(f"job {job_id} changed since version {record.version}")
-        return int(item["num_lines"]["N"])
+        return item
 
     def _condemned(self, change: Change) -> list[list[Item]]:
         """Return the deletions of each round to be forgotten, newest first."""
@@ -268,15 +271,18 @@ class DynamoDbStore:
         Only while the job is as it was when that was decided, and newest first: an interruption
         leaves the job with fewer rounds of those it was to lose, and the same decision once more.
         """
-        guard = {
-            "ConditionCheck": {
-                "Key": items.job_key(record.job.job_id),
-                "ConditionExpression": "version = :old",
-                "ExpressionAttributeValues": {":old": {"N": str(record.version)}},
-            }
-        }
+        job_key = items.job_key(record.job.job_id)
+        guard = {"ConditionCheck": {"Key": job_key, **_if_unchanged(record)}}
         for deletions in items.batched(rounds, MAX_TRANSACTION_ITEMS - 1):
             self._table.transact([guard, *deletions])
+
+
+def _if_unchanged(record: JobRecord) -> Item:
+    """Return the condition that the job's version is the record's."""
+    return {
+        "ConditionExpression": "version = :old",
+        "ExpressionAttributeValues": {":old": {"N": str(record.version)}},
+    }
 
 
 def _job_action(new: JobRecord, change: Change, first_line: int | None) -> Item:

@@ -167,7 +167,7 @@ class SqliteStore:
                 ),
             )
             if updated.rowcount != 1:
-                raise VersionConflictError(f"job {job_id} changed since version {old.version}")
+                raise _changed(old)
             if change.forget_rounds_from is not None:
                 connection.execute(
                     "DELETE FROM rounds WHERE job_id = ? AND round >= ?",
@@ -184,10 +184,15 @@ class SqliteStore:
             )
         return new
 
-    def delete(self, job_id: str) -> None:
+    def delete(self, record: JobRecord) -> None:
         """Remove a job and, by cascade, everything about it."""
+        job_id = record.job.job_id
         with self._transaction() as connection:
-            connection.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,))
+            deleted = connection.execute(
+                "DELETE FROM jobs WHERE job_id = ? AND version = ?", (job_id, record.version)
+            )
+            if deleted.rowcount != 1:
+                raise _changed(record)
 
     def round(self, job_id: str, round_index: int) -> RoundEntry | None:
         """Return one round."""
@@ -273,3 +278,7 @@ class SqliteStore:
             f"cannot use the job database {self._path}: {error}; check that its folder exists, can "
             "be written and has free space, or set NITRO_DATABASE to another file"
         )
+
+
+def _changed(record: JobRecord) -> VersionConflictError:
+    return VersionConflictError(f"job {record.job.job_id} changed since version {record.version}")

@@ -2,10 +2,13 @@
 
 import concurrent.futures
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 
+import httpx
 import pytest
 
+from shared.artifacts import LocalArtifacts
 from shared.cache import TrajectoryCache
 from shared.contracts import EvaluationResult
 from shared.hyperparameters import PRESETS
@@ -516,6 +519,72 @@ def test_files_that_cannot_be_removed_are_named_and_the_job_is_kept(scaler: Scal
     assert response.status_code == 503
     assert str(in_the_way) in Problem.model_validate_json(response.content).detail
     assert scaler.job(job.job_id).status == "stopped"
+
+
+def during_file_removal(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]) -> None:
+    """Let something happen while a job's files are being removed."""
+    remove = LocalArtifacts.delete_job
+
+    def slowly(files: LocalArtifacts, job_id: str) -> None:
+        happens()
+        remove(files, job_id)
+
+    monkeypatch.setattr(LocalArtifacts, "delete_job", slowly)
+
+
+def test_a_job_does_not_resume_while_it_is_deleted(
+    scaler: Scaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = scaler.submit()
+    path = f"/v1/jobs/{job.job_id}"
+    scaler.http.post(f"{path}/stop")
+    resumed: list[httpx.Response] = []
+    during_file_removal(
+        monkeypatch, lambda: resumed.append(scaler.http.post(f"{path}/resume", json={}))
+    )
+    assert scaler.http.delete(path).status_code == 204
+    (refused,) = resumed
+    assert refused.status_code == 409
+    assert "is being deleted" in Problem.model_validate_json(refused.content).detail
+    assert scaler.http.get(path).status_code == 404
+
+
+def test_a_deletion_that_failed_is_repeated_and_cannot_be_undone(scaler: Scaler) -> None:
+    job = scaler.submit()
+    path = f"/v1/jobs/{job.job_id}"
+    scaler.http.post(f"{path}/stop")
+    scaler.runs_dir.mkdir()
+    in_the_way = scaler.runs_dir / job.job_id
+    in_the_way.touch()
+    for _ in range(2):
+        assert scaler.http.delete(path).status_code == 503
+        assert scaler.http.post(f"{path}/resume").status_code == 409
+    in_the_way.unlink()
+    assert scaler.http.delete(path).status_code == 204
+    assert scaler.http.get(path).status_code == 404
+
+
+def test_a_job_is_deleted_though_its_last_actors_are_booked_meanwhile(
+    start_scaler: StartScaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end = threading.Event()
+    with start_scaler(finish_wait_s=0.0) as scaler:
+        scaler.lambdas.behave = lambda t, n: replace(
+            healthy(t, n), gate=None if t["mode"] == "describe" else may_end
+        )
+        job = scaler.submit(actors={"min": 1, "max": 1}, evaluation={"every_rounds": 0})
+        lease = scaler.lease()
+        scaler.round(lease, 0)
+        scaler.lambdas.wait_events("sample", 1)
+        scaler.finish(lease)
+
+        def end_them() -> None:
+            may_end.set()
+            scaler.landed(job.job_id)
+
+        during_file_removal(monkeypatch, end_them)
+        assert scaler.http.delete(f"/v1/jobs/{job.job_id}").status_code == 204
+        assert scaler.http.get(f"/v1/jobs/{job.job_id}").status_code == 404
 
 
 def test_the_api_description_is_complete(lasting_scaler: Scaler) -> None:

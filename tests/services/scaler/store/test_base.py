@@ -1,6 +1,7 @@
 """Every store by what it promises: whole changes, conflicts seen, nothing lost on reopening."""
 
 import concurrent.futures
+import json
 import math
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from services.scaler.store.base import (
     Store,
     VersionConflictError,
     change_job,
+    delete_job,
 )
 from services.scaler.store.dynamodb import DynamoDbStore
 from services.scaler.store.sqlite import SqliteStore
@@ -90,7 +92,8 @@ def test_what_is_not_there_is_none_or_empty(store: Store) -> None:
     assert (store.rounds("x", first=0, limit=9), store.ratios("x", before=999, limit=9)) == ([], [])
     assert (store.lines("x"), store.jobs(status=None, limit=9, before=None)) == ([], [])
     assert (store.with_status(("queued", "failed")), store.count(("queued", "failed"))) == ([], 0)
-    store.delete("x")
+    with pytest.raises(VersionConflictError):
+        store.delete(record("x"))
     with pytest.raises(VersionConflictError):
         store.commit(Change(record=record("x"), lines=(line(1.0),)))
     assert store.lines("x") == []
@@ -223,11 +226,13 @@ def test_a_round_as_large_as_a_request_may_be_is_kept_and_can_shrink(store: Stor
 
 
 def test_deleting_a_job_leaves_nothing_of_it_and_all_of_the_others(store: Store) -> None:
+    written: dict[str, JobRecord] = {}
     for job_id in ("a", "b"):
         store.create(record(job_id), IdempotencyEntry(key=job_id, body_digest="d", job_id=job_id))
         rounds = tuple(round_entry(i, 1.0) for i in range(30))
-        store.commit(Change(record=record(job_id), rounds=rounds, lines=(line(1.0),)))
-    store.delete("a")
+        kept = store.commit(Change(record=record(job_id), rounds=rounds, lines=(line(1.0),)))
+        written[job_id] = kept
+    store.delete(written["a"])
     assert (store.job("a"), store.last_round("a"), store.idempotency("a")) == (None, None, None)
     assert (store.lines("a"), store.ratios("a", before=999, limit=9)) == ([], [])
     assert ids(store.with_status(("queued",))) == ["b"]
@@ -236,6 +241,49 @@ def test_deleting_a_job_leaves_nothing_of_it_and_all_of_the_others(store: Store)
     assert len(store.rounds("b", first=0, limit=99)) == 30
     store.create(record("a"), IdempotencyEntry(key="a", body_digest="new", job_id="a"))
     assert (store.last_round("a"), store.lines("a")) == (None, [])
+
+
+def test_a_job_that_was_changed_since_it_was_read_is_not_deleted(store: Store) -> None:
+    store.create(record(), IdempotencyEntry(key="k", body_digest="d", job_id="job"))
+    rounds = tuple(round_entry(i, 1.0) for i in range(30))
+    old = store.commit(Change(record=record(), rounds=rounds, lines=(line(1.0),)))
+    resumed = store.commit(with_status(old, "running"))
+    for stale in (record(), old):
+        with pytest.raises(VersionConflictError):
+            store.delete(stale)
+    assert store.job("job") == resumed
+    assert store.rounds("job", first=0, limit=99) == list(rounds)
+    assert store.lines("job") == [line(1.0)]
+    assert store.idempotency("k") is not None
+    store.delete(resumed)
+    assert (store.job("job"), store.idempotency("k")) == (None, None)
+
+
+def test_a_marked_job_that_is_changed_while_it_is_deleted_goes_all_the_same(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, other = open_store(), open_store()
+    store.create(record(), None)
+    marked = record().model_copy(update={"deleting": True})
+    store.commit(Change(record=marked, rounds=(round_entry(0, 1.0),)))
+    delete, late = store.delete, [line(1.0), line(2.0)]
+
+    def delete_as_bills_come_in(read: JobRecord) -> None:
+        if late:
+            other.commit(Change(record=read, lines=(late.pop(),)))
+        delete(read)
+
+    monkeypatch.setattr(store, "delete", delete_as_bills_come_in)
+    delete_job(store, "job")
+    delete_job(store, "job")
+    assert not late
+    assert (store.job("job"), store.last_round("job"), store.lines("job")) == (None, None, [])
+
+
+def test_a_record_of_before_deletions_were_marked_is_not_marked() -> None:
+    old = record().model_dump(mode="json", exclude={"deleting"})
+    assert JobRecord.model_validate_json(json.dumps(old)) == record()
+    assert not record().deleting
 
 
 def test_jobs_by_status(store: Store) -> None:

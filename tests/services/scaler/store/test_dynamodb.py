@@ -13,11 +13,23 @@ import boto3
 import pytest
 from botocore.exceptions import ConnectionClosedError
 
-from services.scaler.store.base import Change, JobRecord, RoundEntry, StoreError
+from services.scaler.store.base import (
+    Change,
+    JobRecord,
+    RoundEntry,
+    StoreError,
+    VersionConflictError,
+)
 from services.scaler.store.dynamodb import DynamoDbStore
 from services.scaler.store.dynamodb_items import key_of, round_items
 from tests.services.scaler.running import StartScaler, result
-from tests.services.scaler.store.records import REGION, make_table, record, round_entry
+from tests.services.scaler.store.records import (
+    REGION,
+    make_table,
+    record,
+    round_entry,
+    with_status,
+)
 
 
 def delete_table(name: str) -> None:
@@ -116,17 +128,40 @@ def test_a_deletion_that_was_interrupted_in_a_round_leaves_what_a_repeat_removes
     aws: str,
 ) -> None:
     table = make_table()
-    _, rounds = with_large_rounds(table, 12)
+    kept, rounds = with_large_rounds(table, 12)
     breaking = store_whose_calls_break(table, "BatchWriteItem", call=1)
     with pytest.raises(StoreError, match="Connection was closed"):
-        breaking.delete("job")
+        breaking.delete(kept)
     # 12 ratios and 13 of 36 parts are gone.
     assert breaking.rounds("job", first=0, limit=99) == rounds[5:]
     assert breaking.round("job", 4) is None
     assert breaking.last_round("job") == rounds[-1]
-    breaking.delete("job")
+    breaking.delete(kept)
     assert (breaking.job("job"), breaking.last_round("job")) == (None, None)
     breaking.close()
+
+
+def test_a_job_that_changes_while_its_rounds_are_deleted_keeps_its_record(aws: str) -> None:
+    """What nobody may do to a marked job; the record goes last, and only as it was read."""
+    table = make_table()
+    store = DynamoDbStore.connect(table, region=REGION)
+    store.create(record(), None)
+    old = store.commit(Change(record=record(), rounds=(round_entry(0),)))
+    client = boto3.client("dynamodb", region_name=REGION)
+
+    def resume(**_: object) -> None:
+        store.commit(with_status(old, "running"))
+
+    client.meta.events.register("before-call.dynamodb.BatchWriteItem", resume)
+    deleting = DynamoDbStore(table, client)
+    with pytest.raises(VersionConflictError):
+        deleting.delete(old)
+    changed = store.job("job")
+    assert changed is not None
+    assert changed.job.status == "running"
+    assert [entry.job.job_id for entry in store.with_status(("running",))] == ["job"]
+    deleting.close()
+    store.close()
 
 
 def test_the_newest_round_is_the_newest_that_is_whole(aws: str) -> None:
