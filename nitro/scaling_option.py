@@ -4,15 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
 
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import JsonValue, ValidationError
 
 from nitro.errors import CommandError
 from nitro.report import find_run, read_run
-from nitro.spec_file import JsonObject, assign, field_errors, json_or_text
+from nitro.spec_file import SCALING, JsonObject, assign, field_errors, json_or_text
 from shared.minions_agent import MinionsAgent
-from shared.scaling_spec import POLICIES, FixedScaling, Policy, Scaling
-
-_SCALING: TypeAdapter[Policy] = TypeAdapter(Scaling)
+from shared.scaling_spec import POLICIES, FixedScaling, Policy
 
 FORMS = (
     "nitro[:artifact]",
@@ -73,7 +71,7 @@ def build_scaling(
             raise CommandError(f"--set: must look like name=value, got {assignment!r}")
         assign(raw, path.strip(), json_or_text(value))
     try:
-        return _SCALING.validate_python(raw)
+        return SCALING.validate_python(raw)
     except ValidationError as error:
         lines = [f"{wrong.field}: {wrong.message}" for wrong in field_errors(error)]
         raise CommandError("\n".join(lines)) from error

@@ -1,21 +1,34 @@
 """A job's specification from a file, options and `--set path=value`, and what is wrong with it."""
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from pydantic import BaseModel, JsonValue, ValidationError
+from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from nitro.errors import CommandError
 from shared.hyperparameters import PRESETS
 from shared.job_spec import JobSpec
 from shared.problem import FieldError
-from shared.scaling_spec import POLICIES, ActorRange, NitroScaling
+from shared.scaling_spec import (
+    POLICIES,
+    ActorRange,
+    FixedScaling,
+    NitroScaling,
+    Policy,
+    RandomScaling,
+    Scaling,
+    ScheduleScaling,
+)
 
 JsonObject = dict[str, JsonValue]
+
+SCALING: TypeAdapter[Policy] = TypeAdapter(Scaling)
+"""Reads any policy's parameters."""
 
 _LONGEST_VALUE = 60
 _YAML_FLOAT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$")
@@ -51,7 +64,7 @@ def build_spec(
     scaling = raw.get("scaling")
     if isinstance(scaling, dict):
         scaling.setdefault("policy", NitroScaling().policy)
-        raw.setdefault("actors", _range_of_counts(scaling))
+        raw.setdefault("actors", _range_for(scaling))
     try:
         return JobSpec.model_validate(raw)
     except ValidationError as error:
@@ -176,11 +189,25 @@ def json_or_text(text: str) -> JsonValue:
     return value
 
 
-def _range_of_counts(scaling: JsonObject) -> JsonObject:
-    """Return the usual range, widened for the numbers of actors that a policy names."""
-    default = ActorRange()
-    named = scaling.get("num_actors")
-    numbers = [n for n in (named if isinstance(named, list) else [named]) if isinstance(n, int)]
-    if not numbers:
-        return {}
-    return {"min": min(*numbers, default.min), "max": max(*numbers, default.max)}
+def _range_for(scaling: JsonObject) -> JsonObject:
+    """Return the range of a job that gives none: what its policy names, or else the usual one."""
+    try:
+        policy = SCALING.validate_python(scaling)
+    except ValidationError:
+        return {}  # refused with the job
+    if isinstance(policy, FixedScaling):
+        return {"min": policy.num_actors, "max": policy.num_actors}
+    if isinstance(policy, ScheduleScaling):
+        return {"min": min(policy.num_actors), "max": max(policy.num_actors)}
+    if isinstance(policy, RandomScaling) and policy.mean_actors is not None:
+        return _range_around(policy.mean_actors)
+    return {}
+
+
+def _range_around(mean: float) -> JsonObject:
+    """Return the usual range, widened where it leaves draws around a mean no room."""
+    usual = ActorRange()
+    return {
+        "min": usual.min if mean > usual.min else 1,
+        "max": usual.max if mean < usual.max else math.ceil(2 * mean) - usual.min,
+    }

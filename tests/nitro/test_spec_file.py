@@ -11,7 +11,6 @@ from nitro.spec_file import (
     parse_actors,
 )
 from shared.job_spec import JobSpec
-from shared.scaling_spec import FixedScaling
 
 
 def build(
@@ -147,22 +146,42 @@ def test_a_range_that_is_none_is_refused(text: str) -> None:
         parse_actors(text)
 
 
-@pytest.mark.parametrize("number", [2, 16, 200])
-def test_a_fixed_number_alone_is_enough(number: int) -> None:
-    spec = build(options={"scaling": {"policy": "fixed", "num_actors": number}})
-    assert spec.scaling == FixedScaling(policy="fixed", num_actors=number)
-    assert spec.actors.min <= number <= spec.actors.max
+@pytest.mark.parametrize(
+    ("scaling", "expected"),
+    [
+        ({"policy": "fixed", "num_actors": 2}, (2, 2)),
+        ({"policy": "fixed", "num_actors": 200}, (200, 200)),
+        ({"policy": "fixed"}, (16, 16)),
+        ({"policy": "schedule", "num_actors": [2, 100, 8]}, (2, 100)),
+        ({"policy": "schedule", "num_actors": [16]}, (16, 16)),
+        ({"policy": "random"}, (8, 64)),
+        ({"policy": "random", "mean_actors": 20.5}, (8, 64)),
+        ({"policy": "random", "mean_actors": 7}, (1, 64)),
+        ({"policy": "random", "mean_actors": 100.5}, (8, 193)),
+        ({"policy": "kungfu"}, (8, 64)),
+    ],
+)
+def test_the_range_of_a_job_that_gives_none_is_what_its_policy_names(
+    scaling: JsonObject, expected: tuple[int, int]
+) -> None:
+    spec = build(options={"scaling": scaling})
+    assert (spec.actors.min, spec.actors.max) == expected
+
+
+@pytest.mark.parametrize("mean", [1.5, 7.0, 8.0, 64.0, 100.5])
+def test_draws_around_a_mean_have_room_on_both_sides(mean: float) -> None:
+    spec = build(options={"scaling": {"policy": "random", "mean_actors": mean}})
+    assert spec.actors.min < mean < spec.actors.max
+
+
+def test_a_policy_that_is_none_is_refused_as_it_is() -> None:
+    assert refusal('scaling={"policy": "fixed", "num_actors": 0}').startswith("scaling.num_actors:")
 
 
 def test_a_fixed_number_outside_a_given_range_is_refused() -> None:
     fixed: JsonObject = {"policy": "fixed", "num_actors": 2}
     message = refusal(options={"scaling": fixed, "actors": parse_actors("8:64")})
     assert "scaling.num_actors (2)" in message
-
-
-def test_a_schedule_widens_the_usual_range() -> None:
-    spec = build('scaling={"policy": "schedule", "num_actors": [2, 100, 8]}')
-    assert (spec.actors.min, spec.actors.max) == (2, 100)
 
 
 def test_a_base_holds_where_nothing_else_is_said(tmp_path: Path) -> None:
