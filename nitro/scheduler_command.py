@@ -148,7 +148,7 @@ def _on_real(
     from nitro.interrupts import Interrupts
     from nitro.real_runs import RealRuns
     from nitro.scheduler_training import train_scheduler
-    from nitro.train import TrainRequest, stop_left_over
+    from nitro.train import TrainRequest, end_left_over
     from nitro.train_command import Where, open_api
 
     def tell(index: int, episode: "SchedulingEpisode") -> None:
@@ -161,9 +161,9 @@ def _on_real(
     request = TrainRequest(spec=spec, runs_dir=runs_dir, as_json=False)
     where = Where(api_url=api_url, processes=None, environment_packages=None)
     with Interrupts() as interrupts, open_api(request, where) as api:
-        interrupts.armed = True
         if api.system is not None:
-            stop_left_over(api.client, keep="", console=Console(stderr=True))
+            end_left_over(api, keep=None, console=Console(stderr=True), pause=interrupts.pause)
+        interrupts.armed = True
         source = RealRuns(api, spec, interrupts=interrupts)
         return train_scheduler(source, name="real", episodes=episodes, seed=seed, progress=tell)
 

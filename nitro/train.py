@@ -1,6 +1,7 @@
 """`nitro train`: submit or resume a job, show it, and say what came of it."""
 
 import contextlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
@@ -19,11 +20,15 @@ from nitro.report import read_job, read_run
 from nitro.spec_file import build_spec
 from nitro.summary import Summary, summarise, summary_table
 from shared.job_spec import JobSpec
-from shared.jobs import FINISHED, Job
+from shared.jobs import FINISHED, Job, JobStatus
 
 _LAST_WORD_S = 10.0
 """How long after a job's end its learner may take to complete the run's folder."""
 _LOOK_S = 0.05
+_LEFT_OVER_S = 60.0
+"""How long the learner may take to end what was left open: its dead predecessor's lease has to run
+out first."""
+_UNFINISHED: tuple[JobStatus, ...] = ("queued", "running", "stopping")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,13 +116,15 @@ class Api:
 def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: TextIO) -> int:
     """Train to the end and return the exit code."""
     console = Console(file=None if request.as_json else stdout, stderr=request.as_json)
-    if api.system is not None and request.resume is not None:
-        stop_left_over(api.client, keep=request.resume, console=console)
+    keyed = request.idempotency_key is not None
+    if api.system is not None:
+        # An idempotency key may name one of those that wait or run: told only after submitting.
+        statuses = ("stopping",) if keyed else _UNFINISHED
+        end_left_over(api, statuses, keep=request.resume, console=console, pause=interrupts.pause)
     job = _begin(request, api, interrupts)
     interrupts.armed = True
-    if api.system is not None:
-        # After submitting: an idempotency key may have named one of them.
-        stop_left_over(api.client, keep=job.job_id, console=console)
+    if api.system is not None and keyed:
+        _stop_left_over(api.client, ("queued", "running"), keep=job.job_id, console=console)
     with progress_view(console) as view:
         view.note(f"job {job.job_id}")
         for line in job.environment.preprocessing:
@@ -148,18 +155,45 @@ def _begin(request: TrainRequest, api: Api, interrupts: Interrupts) -> Job:
     )
 
 
-def stop_left_over(client: NitroClient, *, keep: str, console: Console) -> None:
-    """Stop jobs a killed system left open, lest the learner goes on with them first."""
-    for status in ("queued", "running"):
-        for job in client.every_job(status=status):
-            if job.job_id != keep:
-                client.stop(job.job_id)
-                console.print(
-                    f"stopped {job.job_id}, left unfinished earlier; "
-                    f"go on with it by: nitro train --resume {job.job_id}",
-                    style="yellow",
-                    soft_wrap=True,
-                )
+def end_left_over(
+    api: Api,
+    statuses: Sequence[JobStatus] = _UNFINISHED,
+    *,
+    keep: str | None,
+    console: Console,
+    pause: Callable[[float], object],
+) -> None:
+    """Stop jobs a killed system left open, and wait until the learner has ended them.
+
+    It would go on with them before the next job, or never get to those that were told to stop: the
+    next job is free at once. Until they have ended, actors are kept warm for them.
+    """
+    waiting = _stop_left_over(api.client, statuses, keep=keep, console=console)
+    if waiting:
+        console.print("waiting until the learner has ended what was running", style="yellow")
+    deadline = monotonic() + _LEFT_OVER_S
+    while waiting and monotonic() < deadline:
+        api.check()
+        pause(_LOOK_S)
+        waiting = [job_id for job_id in waiting if api.client.get(job_id).status not in FINISHED]
+    for job_id in waiting:
+        console.print(f"{job_id} has not ended yet", style="yellow", soft_wrap=True)
+
+
+def _stop_left_over(
+    client: NitroClient, statuses: Sequence[JobStatus], *, keep: str | None, console: Console
+) -> list[str]:
+    """Stop jobs, say so, and return those that a learner has yet to end."""
+    left_over = [job for status in statuses for job in client.every_job(status=status)]
+    stopped = [client.stop(job.job_id) for job in left_over if job.job_id != keep]
+    for job in stopped:
+        console.print(
+            f"stopped {job.job_id}, left unfinished earlier; "
+            f"go on with it by: nitro train --resume {job.job_id}",
+            style="yellow",
+            soft_wrap=True,
+        )
+    return [job.job_id for job in stopped if job.status not in FINISHED]
 
 
 def _watch(job_id: str, api: Api, interrupts: Interrupts, view: ProgressView) -> Snapshot:

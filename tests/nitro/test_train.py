@@ -168,6 +168,29 @@ def test_a_killed_commands_job_is_stopped_by_the_next_unless_it_is_the_same_job(
         }
 
 
+def test_a_job_killed_while_it_stopped_has_ended_before_the_next_begins(
+    tmp_path: Path, spec_file: Path, endless_job: JobSpec
+) -> None:
+    runs = tmp_path / "runs"
+    with LocalSystem(runs) as system, NitroClient(system.api_url, system.token) as api:
+        killed = api.submit(endless_job).job_id
+        eventually(lambda: api.get(killed).progress.rounds > 0)
+        system.kill("learner")
+        assert api.stop(killed).status == "stopping"
+        system.close(at_once=True)
+    options = ("--spec", str(spec_file), "--runs-dir", str(runs), "--json")
+    with started("train", *options) as process:
+        output, errors = process.communicate(timeout=180)
+    assert process.returncode == 0, errors
+    assert f"stopped {killed}, left unfinished earlier" in errors
+    assert f"nitro train --resume {killed}" in errors
+    with LocalSystem(runs) as system, NitroClient(system.api_url, system.token) as api:
+        old, new = api.get(killed), api.get(json.loads(output)["job_id"])
+    assert (old.status, old.stop_reason, new.status) == ("stopped", "user", "succeeded")
+    assert old.finished_at is not None
+    assert old.finished_at <= new.created_at
+
+
 def test_commands_find_the_local_system_that_is_up(
     system: LocalSystem, client: NitroClient, runs_dir: Path, endless_job: JobSpec
 ) -> None:
