@@ -23,7 +23,8 @@ def write_report(document: Path, out: Path) -> int:
     """Fill a document's marked sections, and return how many experiments had results.
 
     Raises:
-        CommandError: The document cannot be read, or lacks a section's markers.
+        CommandError: There are no results, or the document cannot be read or lacks a section's
+            markers; it is left as it was.
     """
     try:
         text = document.read_text(encoding="utf-8")
@@ -39,6 +40,9 @@ def write_report(document: Path, out: Path) -> int:
             raise CommandError(f"--doc {document}: has no <!-- begin {name} --> ... <!-- end -->")
         begin, end = found_at.span(1)[1], found_at.span(2)[0]
         text = f"{text[:begin]}{body}\n{text[end:]}"
+    if not found:
+        why = "holds no results" if out.is_dir() else "is no folder"
+        raise CommandError(f"--out {out}: {why}; {document} is left as it was")
     write_whole(document, text)
     return found
 

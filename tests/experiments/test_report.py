@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from experiments.catalogue import NAMES, load
 from experiments.figure import draw, num_columns, series_colours
@@ -10,7 +11,8 @@ from experiments.findings import Claim, Panel, Series, Summary, Surface, Table
 from experiments.grid import LeftOut
 from experiments.report import write_report
 from experiments.store import Store
-from nitro.errors import CommandError
+from nitro.cli import app
+from nitro.errors import EXIT_USAGE, CommandError
 from tests.experiments.made_up import MACHINE
 
 SUMMARY = Summary(
@@ -76,6 +78,17 @@ def test_a_document_without_markers_is_refused_and_left_alone(tmp_path: Path) ->
     with pytest.raises(CommandError, match="begin actors"):
         write_report(path, tmp_path)
     assert path.read_text() == "nothing here"
+
+
+@pytest.mark.parametrize(("name", "why"), [("missing", "is no folder"), ("", "holds no results")])
+def test_without_results_the_document_is_left_alone(tmp_path: Path, name: str, why: str) -> None:
+    path = document(tmp_path / "results.md")
+    before = path.read_text()
+    arguments = ["experiment", "report", "--out", str(tmp_path / name), "--doc", str(path)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == EXIT_USAGE
+    assert f"--out {tmp_path / name}: {why}" in result.output
+    assert path.read_text() == before
 
 
 def test_a_picture_follows_from_the_json_alone(tmp_path: Path) -> None:
