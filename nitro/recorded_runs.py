@@ -19,16 +19,14 @@ import random
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean, linear_regression, pstdev
 
 from nitro.errors import CommandError
-from nitro.report import Run, read_run, training_return
+from nitro.report import Run, training_return
 from nitro.scheduling_episode import SchedulingEpisode, round_rewards
 from services.scaler.boosting import ConvexityRatio
 from services.scaler.scaling.base import PastRound, ScalingInput
 from services.scaler.scaling.minionsrl import scheduler_state
-from shared.artifacts import JOB_FILE
 from shared.contracts import RoundResult
 from shared.job_spec import JobSpec
 from shared.minions_agent import (
@@ -39,20 +37,6 @@ from shared.minions_agent import (
 )
 
 _STRETCHES = 20
-
-
-def read_runs(folder: Path) -> list[Run]:
-    """Read a run, or every run in a folder.
-
-    Raises:
-        CommandError: There is none, or one is damaged.
-    """
-    folders = [folder] if (folder / JOB_FILE).is_file() else sorted(folder.glob(f"*/{JOB_FILE}"))
-    runs = [read_run(path if path.is_dir() else path.parent) for path in folders]
-    trained = [run for run in runs if any(line.result for line in run.rounds)]
-    if not trained:
-        raise CommandError(f"--runs {folder}: holds no run with a finished round")
-    return trained
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nitro.console import examples, reported, show
-from nitro.errors import CommandError
+from nitro.errors import EXIT_INTERRUPTED, CommandError
 from nitro.options import RUNS, ApiUrl, RunsDir
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nitro.scheduler_training import TrainedScheduler, TrainingReport
     from nitro.scheduling_episode import SchedulingEpisode
     from shared.job_spec import JobSpec
+    from shared.minions_agent import MinionsAgent
 
 app = typer.Typer(
     help="Train the agent of the scaling policy `minionsrl`.",
@@ -34,7 +35,7 @@ def _group() -> None:
 
 @app.command(
     epilog=examples(
-        "nitro scheduler train --runs runs",
+        "nitro scheduler train Hopper-v5 --runs runs",
         "nitro scheduler train --runs runs/hopper-v5-3f2a --target-return 600 -o hopper.json",
         "nitro scheduler train CartPole-v1 --episodes 20 --rounds 10 --actors 2:8",
         "nitro train --scaling minionsrl:agent.json",
@@ -43,7 +44,10 @@ def _group() -> None:
 @reported
 def train(
     env: Annotated[
-        str | None, typer.Argument(help="Environment of real runs.", show_default=False)
+        str | None,
+        typer.Argument(
+            help="Environment of real runs, or whose recorded ones are meant.", show_default=False
+        ),
     ] = None,
     *,
     runs: Annotated[
@@ -74,11 +78,18 @@ def train(
     api_url: ApiUrl = None,
     runs_dir: RunsDir = RUNS,
 ) -> None:
-    """Train a scheduler on recorded runs (--runs), or on real ones, and say what that cost."""
+    """Train a scheduler on recorded runs (--runs), or on real ones, and say what that cost.
+
+    Ctrl-C ends it with the best agent so far.
+    """
     from nitro.spec_file import build_spec, parse_actors
 
     if find_spec("torch") is None:
         raise CommandError("this needs PyTorch: pip install 'nitro-rl[local]'")
+    if env is None and runs is None and spec is None:
+        raise CommandError(
+            "ENV: name the environment of the real runs, or give --spec, or recorded ones by --runs"
+        )
     options: dict[str, JsonValue] = {
         "env_id": env,
         "seed": seed,
@@ -94,18 +105,26 @@ def train(
         given["evaluation.every_rounds"] = 1  # the agent looks at the newest evaluation
     build = partial(build_spec, file=spec, options=given, assignments=assignments or [])
     if runs is not None:
-        trained = _on_recorded(runs, build, episodes=episodes, seed=seed)
+        trained = _on_recorded(runs, env, build, episodes=episodes, seed=seed)
     else:
         trained = _on_real(_checked(build()), api_url, runs_dir, episodes=episodes, seed=seed)
-    try:
-        output.write_text(trained.agent.model_dump_json() + "\n", encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"--output {output}: cannot be written: {error.strerror}") from error
+    _write(trained.agent, output)
     if as_json:
         typer.echo(trained.report.model_dump_json())
     else:
         show(_report_table(trained.report))
         typer.echo(f"use it by: nitro train --scaling minionsrl:{output}")
+    if trained.report.interrupted:
+        done = f"{trained.report.episodes} of {episodes} runs"
+        typer.echo(f"interrupted after {done}; {output} has the best agent of these", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _write(agent: "MinionsAgent", output: Path) -> None:
+    try:
+        output.write_text(agent.model_dump_json() + "\n", encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"--output {output}: cannot be written: {error.strerror}") from error
 
 
 def _checked(spec: "JobSpec") -> "JobSpec":
@@ -120,13 +139,23 @@ def _checked(spec: "JobSpec") -> "JobSpec":
 
 
 def _on_recorded(
-    folder: Path, build: "Callable[..., JobSpec]", *, episodes: int, seed: int
+    folder: Path,
+    env_id: str | None,
+    build: "Callable[..., JobSpec]",
+    *,
+    episodes: int,
+    seed: int,
 ) -> "TrainedScheduler":
-    from nitro.recorded_runs import RecordedRuns, read_runs
+    from nitro.practice_runs import FEWEST_ROUNDS, long_enough, read_runs
+    from nitro.recorded_runs import RecordedRuns
     from nitro.scheduler_training import train_scheduler
     from shared.scaling_spec import NitroScaling
 
-    recorded = read_runs(folder)
+    found = read_runs(folder, env_id)
+    recorded = long_enough(found)
+    if left_out := [run.folder.name for run in found if run not in recorded]:
+        why = f"fewer than {FEWEST_ROUNDS} rounds"
+        typer.echo(f"left out, with {why}: {', '.join(left_out)}", err=True)
     # As the first was, but for its scaling: that might not fit another range, and the agent scales.
     base = recorded[0].job.spec.model_copy(update={"scaling": NitroScaling()})
     source = RecordedRuns(recorded, _checked(build(base=base)), seed=seed)

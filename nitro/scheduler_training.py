@@ -20,6 +20,8 @@ class TrainingReport(Message):
     source: str
     """`recorded` or `real` runs."""
     episodes: Count
+    interrupted: bool
+    """Whether there should have been more of them."""
     rounds: Count
     first_reward: float
     """Mean reward of the first ten episodes."""
@@ -57,6 +59,8 @@ def train_scheduler(
 ) -> TrainedScheduler:
     """Train an agent episode by episode and keep the one with the largest total reward.
 
+    An interrupt ends it with what has been learned until then.
+
     Args:
         source: Plays the episodes.
         name: What kind of source it is, for the report.
@@ -64,25 +68,35 @@ def train_scheduler(
         seed: Of the first weights.
         recorded_usd: What the source's records cost.
         progress: Told of each episode.
+
+    Raises:
+        KeyboardInterrupt: Before the end of the first episode.
     """
     start = perf_counter()
     trainer = MinionsTrainer(num_choices=source.num_choices, scales=source.scales, seed=seed)
     played: list[SchedulingEpisode] = []
     best_reward, best_episode, best_agent = float("-inf"), 0, trainer.agent()
-    for index in range(episodes):
-        agent = trainer.agent()
-        episode = source.play(agent, index)
-        reward = sum(episode.rewards)
-        if reward > best_reward:
-            best_reward, best_episode, best_agent = reward, index, agent
-        with one_thread():
-            trainer.learn(episode.states, episode.choices, episode.rewards)
-        played.append(episode)
-        progress(index, episode)
+    interrupted = False
+    try:
+        for index in range(episodes):
+            agent = trainer.agent()
+            episode = source.play(agent, index)
+            reward = sum(episode.rewards)
+            if reward > best_reward:
+                best_reward, best_episode, best_agent = reward, index, agent
+            played.append(episode)
+            with one_thread():
+                trainer.learn(episode.states, episode.choices, episode.rewards)
+            progress(index, episode)
+    except KeyboardInterrupt:
+        if not played:
+            raise
+        interrupted = True
     rewards = [sum(episode.rewards) for episode in played]
     report = TrainingReport(
         source=name,
-        episodes=episodes,
+        episodes=len(played),
+        interrupted=interrupted,
         rounds=sum(len(episode.states) for episode in played),
         first_reward=fmean(rewards[:_EDGE]),
         last_reward=fmean(rewards[-_EDGE:]),

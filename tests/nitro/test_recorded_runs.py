@@ -1,14 +1,12 @@
 """The stand-in for training runs: its fits against NumPy, its episodes by their rules."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nitro.errors import CommandError
-from nitro.recorded_runs import RecordedRuns, fitted_curve, fitted_line, read_runs
+from nitro.practice_runs import read_runs
+from nitro.recorded_runs import RecordedRuns, fitted_curve, fitted_line
 from nitro.report import Run
 from nitro.scheduling_episode import round_rewards
 from shared.job_spec import JobSpec
@@ -119,8 +117,3 @@ def test_rewards_by_hand(
     rewards = round_rewards([1.0, 2.0], best_return=best, target_return=target)
     assert rewards == pytest.approx(expected)
     assert round_rewards([], best_return=best, target_return=target) == ()
-
-
-def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="holds no run with a finished round"):
-        read_runs(tmp_path)

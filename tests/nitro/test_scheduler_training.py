@@ -2,6 +2,7 @@
 
 import json
 import random
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,14 @@ from typer.testing import CliRunner
 
 from nitro.cli import app
 from nitro.client import NitroClient
-from nitro.errors import EXIT_USAGE
+from nitro.errors import EXIT_INTERRUPTED, EXIT_USAGE
 from nitro.interrupts import Interrupts
 from nitro.local import LocalSystem
 from nitro.minions_network import MAX_CHOICES, MinionsTrainer, discounted
 from nitro.real_runs import RealRuns
+from nitro.report import read_run
 from nitro.scaling_option import read_agent
-from nitro.scheduler_training import train_scheduler
+from nitro.scheduler_training import TrainedScheduler, train_scheduler
 from nitro.scheduling_episode import SchedulingEpisode
 from nitro.train import Api
 from services.scaler.guard import JOB_BODY_BYTES
@@ -27,7 +29,10 @@ from shared.minions_agent import (
     choice_probabilities,
     drawn_count,
 )
-from tests.nitro.synthetic_run import write_run
+from tests.nitro.conftest import TINY
+from tests.nitro.synthetic_run import JOB_ID, write_run
+from tests.nitro.test_practice_runs import other_run
+from tests.nitro.test_train import read_until, started
 
 STATE = SchedulerState(
     round_index=1.0,
@@ -85,6 +90,47 @@ def test_it_finds_the_best_choice_and_adds_up_what_that_took() -> None:
     assert report.best_reward >= report.last_reward
     probabilities = choice_probabilities(trained.agent, STATE)
     assert probabilities.index(max(probabilities)) == 3
+
+
+class Interrupted(Bandit):
+    """The same, until somebody has seen enough."""
+
+    def __init__(self, after: int) -> None:
+        self._after = after
+
+    def play(self, agent: MinionsAgent, index: int) -> SchedulingEpisode:
+        if index == self._after:
+            raise KeyboardInterrupt
+        return super().play(agent, index)
+
+
+def test_an_interrupt_keeps_what_was_learned_until_then() -> None:
+    def trained(source: Bandit, episodes: int) -> TrainedScheduler:
+        return train_scheduler(
+            source, name="", episodes=episodes, seed=2, progress=lambda _, __: None
+        )
+
+    cut, whole = trained(Interrupted(3), 10), trained(Bandit(), 3)
+    assert (cut.report.episodes, cut.report.interrupted) == (3, True)
+    assert (whole.report.episodes, whole.report.interrupted) == (3, False)
+    assert cut.agent == whole.agent
+    with pytest.raises(KeyboardInterrupt):
+        trained(Interrupted(0), 10)
+
+
+def test_an_interrupted_command_writes_the_best_agent_so_far(tmp_path: Path) -> None:
+    spec, output = tmp_path / "job.json", tmp_path / "agent.json"
+    spec.write_text(json.dumps(TINY))
+    options = ("--spec", str(spec), "-o", str(output), "--runs-dir", str(tmp_path / "runs"))
+    with started("scheduler", "train", *options, "--episodes", "1000", "--json") as process:
+        read_until(process, "run 1 of 1000")
+        process.send_signal(signal.SIGINT)
+        said, errors = process.communicate(timeout=120)
+    assert process.returncode == EXIT_INTERRUPTED, errors
+    report = json.loads(said)
+    assert report["interrupted"]
+    assert f"interrupted after {report['episodes']} of 1000 runs; {output} has" in errors
+    assert read_agent(output).num_choices == 2
 
 
 def test_equal_seeds_train_equal_agents_and_leave_torchs_own_state_alone() -> None:
@@ -163,6 +209,32 @@ def test_what_cannot_be_trained_is_refused_before_anything_starts(
     )
     assert result.exit_code == EXIT_USAGE
     assert complaint in result.output
+
+
+def test_real_runs_are_made_of_a_named_environment_only(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    result = CliRunner().invoke(app, ["scheduler", "train", "--runs-dir", str(runs)])
+    assert result.exit_code == EXIT_USAGE
+    assert "ENV: name the environment of the real runs" in result.output
+    assert not runs.exists()
+
+
+def test_the_runs_of_the_named_environment_are_learned_from(tmp_path: Path) -> None:
+    write_run(tmp_path, rounds=3)
+    other_run(tmp_path, name="short", env_id="Hopper-v5", rounds=1)
+    other_run(tmp_path, name="a-walk", env_id="Walker2d-v5")
+    arguments = [
+        *("scheduler", "train", "--runs", str(tmp_path), "--episodes", "1"),
+        *("-o", str(tmp_path / "agent.json")),
+    ]
+    refused = CliRunner().invoke(app, arguments)
+    assert refused.exit_code == EXIT_USAGE
+    assert "holds runs of Hopper-v5, Walker2d-v5" in refused.output
+    result = CliRunner().invoke(app, [*arguments, "Hopper-v5", "--json"])
+    assert result.exit_code == 0, result.output
+    assert "left out, with fewer than 2 rounds: short" in result.stderr
+    one_run = sum(line.amount_usd for line in read_run(tmp_path / JOB_ID).ledger)
+    assert json.loads(result.stdout)["recorded_usd"] == pytest.approx(one_run)
 
 
 def test_the_largest_agent_can_be_sent() -> None:
