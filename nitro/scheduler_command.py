@@ -60,7 +60,10 @@ def train(
         str | None, typer.Option(metavar="MIN:MAX", help="Actors one round may have.")
     ] = None,
     target_return: Annotated[
-        float | None, typer.Option("--target-return", help="What a run is meant to reach.")
+        float | None,
+        typer.Option(
+            "--target-return", help="Mean return of an evaluation that a run is meant to reach."
+        ),
     ] = None,
     budget_usd: Annotated[
         float | None, typer.Option("--budget-usd", help="What one run may cost.")

@@ -69,7 +69,11 @@ MaxWall = Annotated[
 ]
 TargetReturn = Annotated[
     float | None,
-    typer.Option("--target-return", help="Stop at this mean return.", rich_help_panel=_JOB),
+    typer.Option(
+        "--target-return",
+        help="Stop when an evaluation has this mean return.",
+        rich_help_panel=_JOB,
+    ),
 ]
 StepsPerActor = Annotated[
     int | None,

@@ -121,6 +121,7 @@ class Admission:
             *_memory_errors(spec, environment, self._cache_bytes),
             *trajectory_errors(spec, environment),
             *budget_errors(spec, pricing),
+            *target_errors(spec),
         ]
         if errors:
             raise invalid(*errors)
@@ -181,6 +182,17 @@ def budget_errors(
             ),
         )
     ]
+
+
+def target_errors(spec: JobSpec) -> list[FieldError]:
+    """Return the error of a target that nothing is ever held against."""
+    if spec.stop.target_return is None or spec.evaluation.every_rounds:
+        return []
+    message = (
+        f"{spec.stop.target_return:g} is held against the mean return of evaluations, and "
+        "evaluation.every_rounds is 0, which means none; raise that, or leave the target out"
+    )
+    return [FieldError(field="stop.target_return", message=message)]
 
 
 def _check_event_size(spec: JobSpec) -> None:

@@ -102,6 +102,18 @@ def test_values_that_do_not_go_together_with_the_preset_are_refused(scaler: Scal
     assert scaler.submit(**images, hyperparameters=decay).full_hyperparameters["kl_target"] == 0
 
 
+def test_a_target_without_evaluations_is_refused_but_a_job_that_has_one_is_read(
+    scaler: Scaler,
+) -> None:
+    spec = {"stop": {"target_return": 300.0}, "evaluation": {"every_rounds": 0}}
+    (error,) = problem(scaler, spec).errors
+    assert error.field == "stop.target_return"
+    assert error.message.startswith("300 is held against the mean return of evaluations, and ")
+    assert "evaluation.every_rounds is 0" in error.message
+    assert JobSpec.model_validate(spec).stop.target_return == 300.0
+    scaler.submit(stop=spec["stop"], evaluation={"every_rounds": 1})
+
+
 @pytest.mark.parametrize("value", ["NaN", "-Infinity", "1e999", r'"\ud800"'])
 def test_a_value_that_could_not_be_written_again_is_refused(
     lasting_scaler: Scaler, value: str
