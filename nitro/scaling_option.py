@@ -69,11 +69,14 @@ def build_scaling(
         path, equals, value = assignment.partition("=")
         if not equals or not path:
             raise CommandError(f"--set: must look like name=value, got {assignment!r}")
-        assign(raw, path.strip(), json_or_text(value))
+        # As `nitro train` has it, too: there the policy is a part of the job.
+        assign(raw, path.strip().removeprefix("scaling."), json_or_text(value))
     try:
         return SCALING.validate_python(raw)
     except ValidationError as error:
-        lines = [f"{wrong.field}: {wrong.message}" for wrong in field_errors(error)]
+        model = POLICIES.get(str(raw["policy"]))
+        known = [*model.model_fields] if model else []
+        lines = [f"{wrong.field}: {wrong.message}" for wrong in field_errors(error, known=known)]
         raise CommandError("\n".join(lines)) from error
 
 

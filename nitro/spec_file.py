@@ -11,7 +11,7 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from nitro.errors import CommandError
-from shared.hyperparameters import PRESETS
+from shared.hyperparameters import KINDS
 from shared.job_spec import JobSpec
 from shared.problem import FieldError
 from shared.scaling_spec import (
@@ -68,7 +68,12 @@ def build_spec(
     try:
         return JobSpec.model_validate(raw)
     except ValidationError as error:
-        lines = [f"{wrong.field}: {wrong.message}" for wrong in field_errors(error)]
+        usual = JobSpec()
+        policy = scaling.get("policy") if isinstance(scaling, dict) else usual.scaling.policy
+        known = known_fields(
+            algorithm=str(raw.get("algorithm", usual.algorithm)), policy=str(policy)
+        )
+        lines = [f"{wrong.field}: {wrong.message}" for wrong in field_errors(error, known=known)]
         raise CommandError("\n".join(lines)) from error
 
 
@@ -114,7 +119,9 @@ def parse_actors(text: str) -> JsonObject:
         ) from None
 
 
-def field_errors(error: ValidationError, *, prefix: str = "") -> list[FieldError]:
+def field_errors(
+    error: ValidationError, *, prefix: str = "", known: Sequence[str] = ()
+) -> list[FieldError]:
     """Return each wrong field with the value and, for an unknown name, the nearest known one."""
     found: list[FieldError] = []
     for details in error.errors(include_url=False):
@@ -125,15 +132,17 @@ def field_errors(error: ValidationError, *, prefix: str = "") -> list[FieldError
         )
         cause = details.get("ctx", {}).get("error")
         if isinstance(cause, ValidationError):
-            found += field_errors(cause, prefix=f"{field}.")
+            found += field_errors(cause, prefix=f"{field}.", known=known)
         else:
-            found.append(FieldError(field=field or "job", message=_message(details, field)))
+            message = _message(details, field, known)
+            found.append(FieldError(field=field or "job", message=message))
     return found
 
 
-def _message(details: ErrorDetails, field: str) -> str:
+def _message(details: ErrorDetails, field: str, known: Sequence[str]) -> str:
     if details["type"] == "extra_forbidden":
-        near = get_close_matches(field, known_fields(), n=1)
+        around = [name for name in known if not field.startswith(f"{name}.")]
+        near = get_close_matches(field, around, n=1)
         return "no such field" + (f"; did you mean {near[0]}?" if near else "")
     text = details["msg"].removeprefix("Value error, ")
     value = repr(details["input"])
@@ -141,17 +150,18 @@ def _message(details: ErrorDetails, field: str) -> str:
     return f"{text}, got {value}" if shows else text
 
 
-def known_fields() -> list[str]:
-    """Return the dotted path of everything a job can set."""
+def known_fields(*, algorithm: str, policy: str) -> list[str]:
+    """Return the dotted path of everything that a job of an algorithm and policy can set.
+
+    Where one of them is none there is, everything that any of its kind has.
+    """
+    algorithms = [algorithm] if algorithm in KINDS else [*KINDS]
+    policies = [policy] if policy in POLICIES else [*POLICIES]
     return sorted(
         {
             *_fields_of(JobSpec, ""),
-            *(name for model in POLICIES.values() for name in _fields_of(model, "scaling.")),
-            *(
-                name
-                for values in PRESETS.values()
-                for name in _fields_of(type(values), "hyperparameters.")
-            ),
+            *(name for key in policies for name in _fields_of(POLICIES[key], "scaling.")),
+            *(name for key in algorithms for name in _fields_of(KINDS[key], "hyperparameters.")),
         }
     )
 

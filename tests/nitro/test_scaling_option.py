@@ -88,6 +88,10 @@ def test_an_argument_that_makes_no_sense_is_refused(text: str, complaint: str) -
 def test_parameters_and_pins() -> None:
     made = build_scaling("hydrozoa", num_actors=None, assignments=["every_rounds=3"], runs_dir=HERE)
     assert made == HydrozoaScaling(policy="hydrozoa", every_rounds=3)
+    as_of_a_job = ["scaling.every_rounds=3"]
+    assert made == build_scaling(
+        "hydrozoa", num_actors=None, assignments=as_of_a_job, runs_dir=HERE
+    )
     pinned = build_scaling(None, num_actors=32, assignments=[], runs_dir=HERE)
     assert pinned == FixedScaling(policy="fixed", num_actors=32)
 
@@ -98,6 +102,7 @@ def test_parameters_and_pins() -> None:
         (None, None, [], "either --policy, such as hydrozoa, or --actors"),
         ("nitro", 3, [], "either --policy"),
         ("hydrozoa", None, ["every=3"], "every: no such field"),
+        ("kungfu", None, ["smothing=0.2"], r"^smothing: no such field; did you mean smoothing\?$"),
         ("hydrozoa", None, ["every_rounds=0"], "every_rounds: "),
         ("hydrozoa", None, ["every_rounds"], "--set: must look like name=value"),
         ("schedule", None, [], "num_actors: "),

@@ -195,4 +195,14 @@ def test_a_base_holds_where_nothing_else_is_said(tmp_path: Path) -> None:
 
 
 def test_known_fields_hold_nested_ones() -> None:
-    assert {"seed", "actors.min", "scaling.decay", "hyperparameters.clip"} <= set(known_fields())
+    known = {"seed", "actors.min", "scaling.decay", "hyperparameters.clip"}
+    assert known <= set(known_fields(algorithm="ppo", policy="nitro"))
+    assert known <= set(known_fields(algorithm="trpo", policy="none"))
+    others = set(known_fields(algorithm="impala", policy="kungfu"))
+    assert "scaling.decay" not in others
+    assert "hyperparameters.clip" not in others
+
+
+def test_what_another_policy_has_is_not_suggested() -> None:
+    message = refusal("scaling.window=3", options={"scaling": {"policy": "kungfu"}})
+    assert message == "scaling.window: no such field; did you mean scaling.smoothing?"
