@@ -76,14 +76,16 @@ def install(app: FastAPI) -> None:
         assert isinstance(error, ApiError)
         return problem_response(error.status, error.detail, error.errors)
 
-    async def on_invalid(_: Request, error: Exception) -> JSONResponse:
+    async def on_invalid(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
         found = error.errors()
         if any(e["type"] == "json_invalid" for e in found):
             return problem_response(HTTPStatus.BAD_REQUEST, "the request body is no valid JSON")
         if any(e["loc"][0] == "path" for e in found):
             return problem_response(HTTPStatus.NOT_FOUND, _NOWHERE)
-        errors = field_errors(found)
+        # A body that is bytes still was not taken for JSON, whatever it holds.
+        unread = isinstance(error.body, bytes)
+        errors = (_not_json(request),) if unread else field_errors(found)
         fields = ", ".join(e.field for e in errors)
         return problem_response(HTTPStatus.UNPROCESSABLE_ENTITY, f"wrong: {fields}", errors)
 
@@ -117,6 +119,14 @@ async def _on_unwritable(_: Request, error: Exception) -> JSONResponse:
     return problem_response(
         HTTPStatus.UNPROCESSABLE_ENTITY, "the request holds text that is no valid Unicode"
     )
+
+
+def _not_json(request: Request) -> FieldError:
+    """Return the error of a body that does not say that it is JSON, as curl's `-d` does not."""
+    sent = request.headers.get("content-type")
+    got = f"got {sent!r:.80}" if sent else "got none"
+    message = f"was not read as JSON: send Content-Type: application/json, {got}"
+    return FieldError(field="body", message=message)
 
 
 def _one_error(error: Mapping[str, object]) -> list[tuple[str, str]]:

@@ -141,6 +141,30 @@ def test_json_that_is_none_is_a_bad_request(lasting_scaler: Scaler) -> None:
 
 
 @pytest.mark.parametrize(
+    ("headers", "got"),
+    [
+        (
+            {"Content-Type": "application/x-www-form-urlencoded"},
+            "'application/x-www-form-urlencoded'",
+        ),
+        ({}, "none"),
+    ],
+)
+def test_json_that_does_not_say_so_is_told_what_to_send(
+    lasting_scaler: Scaler, headers: dict[str, str], got: str
+) -> None:
+    body = b'{"env_id": "CartPole-v1"}'
+    response = lasting_scaler.http.post("/v1/jobs", content=body, headers=headers)
+    assert response.status_code == 422
+    assert response.json()["errors"] == [
+        {
+            "field": "body",
+            "message": f"was not read as JSON: send Content-Type: application/json, got {got}",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
     ("message", "field"),
     [
         ("env_id 'Nope-v0' is no registered environment", "env_id"),
