@@ -65,8 +65,9 @@ def job_table(job: Job, cost: JobCost) -> Table:
         ("round", f"{progress.rounds} of {spec.stop.max_rounds}"),
         ("environment steps", f"{progress.env_steps:,}"),
         ("return", f"last {number(progress.last_return)}   best {number(progress.best_return)}"),
-        ("cost", f"{cost.total_usd:.4f} of {spec.stop.budget_usd:g} USD ({cost.price_table})"),
+        ("cost", _spent(cost, spec.stop.budget_usd)),
         *((f"  {item.replace('_', ' ')}", f"{usd:.4f}") for item, usd in cost.by_item.items()),
+        ("prices", cost.price_table),
         ("on AWS (projected)", duration(cost.projected_wall_s)),
         *(
             (
@@ -84,6 +85,14 @@ def job_table(job: Job, cost: JobCost) -> Table:
     for name, value in rows:
         table.add_row(name, Text(value))
     return table
+
+
+def _spent(cost: JobCost, budget_usd: float) -> str:
+    """Tell what is billed, the sum of the items, apart from what is only set aside."""
+    billed = f"{cost.total_usd - cost.reserved_usd:.4f} USD of {budget_usd:g}"
+    if not cost.reserved_usd:
+        return billed
+    return f"{billed} ({cost.reserved_usd:.4f} more reserved for the round in flight)"
 
 
 def _time(unix_s: float | None) -> str:
