@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import get_args
 
+from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -12,6 +13,9 @@ from nitro.summary import duration, number
 from shared.billing import JobCost
 from shared.jobs import Job, JobStatus
 
+_UNCUT = ("job", "status", "round", "return", "USD")
+"""Columns that nobody can do without; the job's name tells most of its environment's."""
+_NARROWEST = 8
 _STATUSES: tuple[JobStatus, ...] = get_args(JobStatus)
 
 
@@ -30,22 +34,27 @@ def check_status(status: str | None) -> JobStatus | None:
 
 
 def jobs_table(jobs: Sequence[Job]) -> Table:
-    """One line per job."""
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for heading in ("job", "environment", "status", "created"):
-        table.add_column(heading, no_wrap=heading in ("job", "created"))
-    for heading in ("round", "return", "cost (USD)"):
-        table.add_column(heading, justify="right")
-    for job in jobs:
-        table.add_row(
+    """One line per job; where it is too narrow for that, only the last two are folded."""
+    rows = [
+        (
             job.job_id,
-            Text(job.spec.env_id),
             job.status,
-            _time(job.created_at),
             f"{job.progress.rounds}/{job.spec.stop.max_rounds}",
             number(job.progress.last_return),
             f"{job.spent_usd:.4f}",
         )
+        for job in jobs
+    ]
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for heading, cells in zip(_UNCUT, zip(*rows, strict=True), strict=True):
+        # The width is said, too: without it every column of a table that is too wide is cut.
+        widest = max(len(heading), *(len(cell) for cell in cells))
+        justify: JustifyMethod = "left" if heading in ("job", "status") else "right"
+        table.add_column(heading, no_wrap=True, min_width=widest, justify=justify)
+    table.add_column("date", min_width=len("01-31"))
+    table.add_column("env_id", min_width=_NARROWEST, overflow="fold")
+    for job, cells in zip(jobs, rows, strict=True):
+        table.add_row(*cells, _time(job.created_at, "%m-%d %H:%M"), Text(job.spec.env_id))
     return table
 
 
@@ -95,7 +104,7 @@ def _spent(cost: JobCost, budget_usd: float) -> str:
     return f"{billed} ({cost.reserved_usd:.4f} more reserved for the round in flight)"
 
 
-def _time(unix_s: float | None) -> str:
+def _time(unix_s: float | None, form: str = "%Y-%m-%d %H:%M:%S") -> str:
     if unix_s is None:
         return "–"
-    return datetime.fromtimestamp(unix_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return datetime.fromtimestamp(unix_s).astimezone().strftime(form)

@@ -17,7 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print the API's JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the API's JSON, one document.")]
 JobName = Annotated[str, typer.Argument(metavar="JOB_ID", help="As `nitro jobs list` shows it.")]
 
 
@@ -34,15 +34,15 @@ def list_jobs(
 ) -> None:
     """List jobs, newest first."""
     from nitro.job_view import check_status, jobs_table
+    from shared.jobs import JobPage
 
     wanted = check_status(status)
     with _client(api_url, runs_dir) as client:
         jobs = list(client.every_job(status=wanted))
     if as_json:
-        for job in jobs:
-            typer.echo(job.model_dump_json())
-        return
-    show(jobs_table(jobs) if jobs else "no jobs")
+        typer.echo(JobPage(jobs=tuple(jobs), next_cursor=None).model_dump_json())
+    else:
+        show(jobs_table(jobs) if jobs else "no jobs")
 
 
 @app.command(

@@ -2,10 +2,12 @@
 
 import io
 
+import pytest
 from rich.console import Console
 
-from nitro.job_view import job_table
+from nitro.job_view import job_table, jobs_table
 from shared.billing import JobCost
+from shared.jobs import Job, JobProgress
 from tests.nitro.synthetic_run import job
 
 
@@ -39,3 +41,26 @@ def test_nothing_is_said_of_reservations_where_there_are_none() -> None:
     text = _rendered(job_table(job(), _cost(reserved_usd=0.0)), width=100)
     assert "0.0917 USD of 5" in text
     assert "reserved" not in text
+
+
+def _listed(job_id: str, env_id: str, **fields: object) -> Job:
+    shown = job(rounds=488, job_id=job_id, **fields)
+    return shown.model_copy(update={"spec": shown.spec.model_copy(update={"env_id": env_id})})
+
+
+@pytest.mark.parametrize("env_id", ["Hopper-v5", "ALE/Breakout-v5", "Example/PointMass-v0"])
+def test_a_list_of_jobs_cuts_nothing_that_matters_at_80_columns(env_id: str) -> None:
+    name = env_id.lower().replace("/", "-")
+    progress = JobProgress(rounds=488, last_return=-1234.5)
+    first = _listed(f"{name}-3f2a1c2b", env_id, progress=progress, spent_usd=12.3456)
+    second = _listed(f"{name}-00000000", env_id, status="stopping", created_at=1.75e9)
+    lines = [line.split() for line in _rendered(jobs_table([first, second]), width=80).splitlines()]
+    assert lines[0][:6] == ["job", "status", "round", "return", "USD", "date"]
+    assert lines[1][:5] == [first.job_id, "succeeded", "488/488", "-1234.5", "12.3456"]
+    assert [second.job_id, "stopping", "488/488", "400.0", "0.0400"] in [row[:5] for row in lines]
+
+
+def test_a_wide_terminal_has_one_line_per_job() -> None:
+    shown = _listed("example-pointmass-v0-3f2a1c2b", "Example/PointMass-v0", created_at=1.75e9)
+    heading, row = _rendered(jobs_table([shown]), width=120).splitlines()
+    assert row.split()[-1] == "Example/PointMass-v0"

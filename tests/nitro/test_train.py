@@ -207,6 +207,8 @@ def test_commands_find_the_local_system_that_is_up(
 
     job_id = client.submit(endless_job).job_id
     assert job_id in nitro("jobs", "list")
+    listed = json.loads(nitro("jobs", "list", "--json"))
+    assert job_id in [job["job_id"] for job in listed["jobs"]]
     assert json.loads(nitro("jobs", "show", job_id, "--json"))["job_id"] == job_id
     assert "CartPole-v1" in nitro("jobs", "show", job_id)
     nitro("jobs", "stop", job_id)
