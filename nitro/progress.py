@@ -15,6 +15,7 @@ from rich.text import Text
 
 from nitro.follow import Snapshot
 from nitro.summary import duration, number
+from shared.contracts import RoundPlan
 
 _SPARKS = "▁▂▃▄▅▆▇█"
 _SPARK_ROUNDS = 32
@@ -88,10 +89,16 @@ def _round_line(upto: Snapshot) -> str:
     return (
         f"round {record.plan.round + 1}/{upto.job.spec.stop.max_rounds}"
         f"  evaluation {number(mean)}  training {number(upto.training_return)}"
-        f"  actors {record.plan.num_actors}  score {_score(record.plan.boosting_score)}"
+        f"  actors {_granted(record.plan)}  score {_score(record.plan.boosting_score)}"
         f"  steps {sum(each.result.env_steps for each in upto.records if each.result):,}"
         f"  {_rate(upto.steps_per_s)}  cost {record.cost_usd:.5f} USD"
     )
+
+
+def _granted(plan: RoundPlan) -> str:
+    """Tell a round's actors, and how many were asked for if budget or concurrency cut them."""
+    asked = f" of {plan.requested} asked" if plan.requested > plan.num_actors else ""
+    return f"{plan.num_actors}{asked}"
 
 
 class LiveView:

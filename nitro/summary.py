@@ -1,5 +1,6 @@
 """What a run amounted to, in numbers: for the table at the end and for `--json`."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
@@ -38,6 +39,8 @@ class Summary(BaseModel):
     job_id: str
     status: JobStatus
     stop_reason: StopReason | None
+    stop_explanation: str | None
+    """The stop reason in words, as the last plan has it; None if the job ended without a plan."""
     rounds: int
     env_steps: int
     first_return: float | None
@@ -69,6 +72,7 @@ def summarise(
         job_id=job.job_id,
         status=job.status,
         stop_reason=job.stop_reason,
+        stop_explanation=_explanation(job, records),
         rounds=job.progress.rounds,
         env_steps=job.progress.env_steps,
         first_return=known[0] if known else None,
@@ -81,6 +85,12 @@ def summarise(
         dropped_episodes=sum(record.result.dropped_episodes for record in records if record.result),
         run_dir=str(run_dir) if run_dir else None,
     )
+
+
+def _explanation(job: Job, records: Sequence[RoundRecord]) -> str | None:
+    """Return what the last plan says about the job's end, unless something else ended it."""
+    last = records[-1].plan if records else None
+    return last.reason if last and last.stop and last.stop == job.stop_reason else None
 
 
 def _on_servers(cost: ServerfulCost) -> OnServers:
@@ -104,6 +114,7 @@ def _rows(summary: Summary, *, error: str | None, picture: Path | None) -> list[
     rows = [
         ("job", summary.job_id),
         ("status", f"{summary.status} ({summary.stop_reason or 'no reason given'})"),
+        *((("", summary.stop_explanation),) if summary.stop_explanation else ()),
         (
             "return",
             f"first {number(summary.first_return)}   final {number(summary.final_return)}   "
@@ -126,6 +137,22 @@ def _rows(summary: Summary, *, error: str | None, picture: Path | None) -> list[
     if error:
         rows.append(("error", error))
     return rows
+
+
+def going_on(job: Job, *, wall_s: float) -> str | None:
+    """Return the command that goes on with a job, None for one that is not resumed.
+
+    A job that has used a limit up is resumed with a higher one only: with as much again.
+    """
+    if job.status not in ("stopped", "failed"):
+        return None
+    stop, option = job.spec.stop, ""
+    if job.stop_reason == "budget":
+        option = f" --budget-usd {2 * stop.budget_usd:g}"
+    elif job.stop_reason == "max_wall" and stop.max_wall_s is not None:
+        # The last round may have taken it far beyond the limit.
+        option = f" --max-wall-s {math.ceil(max(wall_s, stop.max_wall_s) + stop.max_wall_s)}"
+    return f"nitro train --resume {job.job_id}{option}"
 
 
 def _projected(projection: Projection) -> str:

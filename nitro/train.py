@@ -18,7 +18,7 @@ from nitro.local import LocalSystem
 from nitro.progress import ProgressView, progress_view
 from nitro.report import read_job, read_run
 from nitro.spec_file import build_spec
-from nitro.summary import Summary, summarise, summary_table
+from nitro.summary import Summary, going_on, summarise, summary_table
 from shared.job_spec import JobSpec
 from shared.jobs import FINISHED, Job, JobStatus
 
@@ -232,8 +232,8 @@ def _conclude(
     picture = _picture(run_dir, console)
     console.print()
     console.print(summary_table(summary, error=job.error, picture=picture))
-    if job.status in ("stopped", "failed"):
-        console.print(f"go on with it by: nitro train --resume {job.job_id}", soft_wrap=True)
+    if command := going_on(job, wall_s=summary.wall_s):
+        console.print(f"go on with it by: {command}", soft_wrap=True, markup=False, highlight=False)
     if request.as_json:
         stdout.write(summary.model_dump_json() + "\n")
         stdout.flush()

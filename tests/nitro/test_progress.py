@@ -81,6 +81,15 @@ def test_lines_come_once_per_finished_round() -> None:
     assert "steps 4,096" in lines[1]
 
 
+def test_a_line_says_how_many_actors_a_cut_round_had_asked_for() -> None:
+    out = io.StringIO()
+    view = LineView(Console(file=out, width=200))
+    view.show(snapshot(record(0, actors=44), record(1, actors=64)))
+    cut, whole = out.getvalue().splitlines()[:2]
+    assert "actors 44 of 64 asked  score" in cut
+    assert "actors 64  score" in whole
+
+
 def test_a_change_of_status_is_told_once() -> None:
     out = io.StringIO()
     view = LineView(Console(file=out, width=200))

@@ -3,10 +3,11 @@ import io
 import pytest
 from rich.console import Console
 
-from nitro.summary import duration, number, summarise, summary_table
+from nitro.summary import duration, going_on, number, summarise, summary_table
 from shared.billing import JobCost, ServerfulCost
 from shared.contracts import RoundRecord
-from shared.jobs import JobProgress
+from shared.job_spec import JobSpec
+from shared.jobs import Job, JobProgress
 from tests.nitro.synthetic_run import evaluation, job, plan, result
 
 COST = JobCost(
@@ -31,6 +32,7 @@ KEYS = [
     "job_id",
     "status",
     "stop_reason",
+    "stop_explanation",
     "rounds",
     "env_steps",
     "first_return",
@@ -52,6 +54,10 @@ RECORDS = (
     ),
     RoundRecord(plan=plan(2, num_actors=0, stop="max_rounds"), result=None, cost_usd=0.0),
 )
+
+
+def _last(**fields: object) -> RoundRecord:
+    return RoundRecord(plan=plan(2, num_actors=0, **fields), result=None, cost_usd=0.0)
 
 
 def test_returns_come_from_evaluations_and_the_last_one_from_the_job() -> None:
@@ -102,6 +108,50 @@ def test_the_table_names_what_a_user_wants_to_know() -> None:
         assert part in text
     for part in ("p3.2xlarge + c5.4xlarge", "max_rounds", "boom [x]"):
         assert part in text
+
+
+def _stopped(reason: str, **stop: object) -> Job:
+    spec = {"seed": 7, "stop": {"max_rounds": 9, **stop}}
+    return job(status="stopped", stop_reason=reason, spec=JobSpec.model_validate(spec))
+
+
+def test_the_table_says_in_words_why_a_job_stopped() -> None:
+    why = "budget: 8 actors may cost $0.4524, $0.2001 are left"
+    records = (*RECORDS[:2], _last(stop="budget", reason=why))
+    summary = summarise(_stopped("budget"), records, COST, run_dir=None)
+    assert summary.stop_explanation == why
+    out = io.StringIO()
+    Console(file=out, width=100).print(summary_table(summary, error=None, picture=None))
+    assert why in out.getvalue()
+
+
+def test_a_plan_that_did_not_end_the_job_explains_nothing() -> None:
+    failed = job(status="failed", stop_reason="error", error="boom")
+    records = (*RECORDS[:2], _last(stop="budget", reason="8 actors may cost $0.4524"))
+    assert summarise(failed, records, COST, run_dir=None).stop_explanation is None
+    user = _stopped("user")
+    assert summarise(user, RECORDS[:2], COST, run_dir=None).stop_explanation is None
+    assert summarise(user, (), COST, run_dir=None).stop_explanation is None
+
+
+@pytest.mark.parametrize(
+    ("stopped", "options"),
+    [
+        (_stopped("user", budget_usd=0.05), ""),
+        (_stopped("budget", budget_usd=0.05), " --budget-usd 0.1"),
+        (_stopped("max_wall", max_wall_s=90), " --max-wall-s 201"),
+        (_stopped("max_wall", max_wall_s=600.5), " --max-wall-s 1201"),
+        (_stopped("max_wall"), ""),
+        (job(status="failed", stop_reason="error"), ""),
+    ],
+)
+def test_going_on_after_a_limit_takes_a_higher_one(stopped: Job, options: str) -> None:
+    command = f"nitro train --resume {stopped.job_id}{options}"
+    assert going_on(stopped, wall_s=110.3) == command
+
+
+def test_nobody_goes_on_with_a_job_that_succeeded() -> None:
+    assert going_on(job(), wall_s=60.0) is None
 
 
 @pytest.mark.parametrize(
