@@ -48,6 +48,8 @@ class Summary(BaseModel):
     final_return: float | None
     best_return: float | None
     wall_s: float
+    """What its rounds took, each counted once: without the time between a stop and a resume, the
+    system's start and the final evaluation."""
     projected: Projection
     serverful: list[OnServers]
     actors_per_round: list[int]
@@ -78,7 +80,7 @@ def summarise(
         first_return=known[0] if known else None,
         final_return=last if last is not None else (means[-1] if means else None),
         best_return=max(known) if known else None,
-        wall_s=round((job.finished_at or 0.0) - (job.started_at or job.finished_at or 0.0), 3),
+        wall_s=round(sum(record.result.timing.total_s for record in records if record.result), 3),
         projected=Projection(wall_s=cost.projected_wall_s, cost_usd=cost.total_usd),
         serverful=[_on_servers(servers) for servers in cost.serverful],
         actors_per_round=[record.plan.num_actors for record in records if not record.plan.stop],
@@ -122,7 +124,7 @@ def _rows(summary: Summary, *, error: str | None, picture: Path | None) -> list[
         ),
         ("rounds", f"{summary.rounds}   actors per round: {spread}"),
         ("environment steps", f"{summary.env_steps:,}"),
-        ("wall time", f"{duration(summary.wall_s)} here"),
+        ("wall time", f"{duration(summary.wall_s)} here, in rounds"),
         ("on AWS (projected)", _projected(summary.projected)),
         *(
             ("on servers (projected)", f"{_projected(servers)} ({servers.machines})")

@@ -96,7 +96,12 @@ def test_json_has_exactly_the_documented_keys() -> None:
     assert dumped["serverful"] == [
         {"wall_s": 90.0, "cost_usd": 0.0935, "machines": "p3.2xlarge + c5.4xlarge"}
     ]
-    assert dumped["wall_s"] == 60.0
+    assert dumped["wall_s"] == 4.0
+
+
+def test_a_pause_between_a_stop_and_a_resume_is_no_wall_time() -> None:
+    resumed = job(rounds=2, started_at=1000.0, finished_at=90_000.0)
+    assert summarise(resumed, RECORDS, COST, run_dir=None).wall_s == 2 * 2.0
 
 
 def test_the_table_names_what_a_user_wants_to_know() -> None:
