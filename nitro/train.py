@@ -245,7 +245,7 @@ def _finished_folder(folder: Path) -> Path | None:
     deadline = monotonic() + _LAST_WORD_S
     while folder.is_dir() and monotonic() < deadline:
         with contextlib.suppress(CommandError):
-            if read_job(folder).status in FINISHED:
+            if read_job(folder).finished_at is not None:
                 break
         sleep(_LOOK_S)
     return folder if folder.is_dir() else None

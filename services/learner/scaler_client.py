@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from shared.billing import JobCost
 from shared.contracts import FinishRequest, Lease, LeaseRequest, LeaseState, RoundPlan, RoundRequest
+from shared.jobs import Job
 from shared.message import Message
 from shared.problem import Problem
 
@@ -81,9 +82,9 @@ class ScalerClient:
         path = f"/v1/jobs/{job_id}/rounds/{round_index}"
         return _parse(RoundPlan, self._call("POST", path, _sendable(request)))
 
-    def finish(self, job_id: str, request: FinishRequest) -> None:
-        """Report the end of a job."""
-        self._call("POST", f"/v1/jobs/{job_id}/finish", request)
+    def finish(self, job_id: str, request: FinishRequest) -> Job:
+        """Report the end of a job, and return the job as it ended."""
+        return _parse(Job, self._call("POST", f"/v1/jobs/{job_id}/finish", request))
 
     def cost(self, job_id: str) -> JobCost:
         """Fetch the job's bill."""

@@ -181,16 +181,13 @@ class Worker:
     ) -> None:
         ended = {"status": status, "stop_reason": stop_reason, "error": error}
         record = RunRecord(self._artifacts, job.job_id)
-        try:
-            # Before the report: whoever hears of the end may look into the folder at once.
-            record.describe(job.model_copy(update=ended))
-        except ArtifactError:
-            _LOG.exception("end of job not written to its folder", extra={"job": job.job_id})
+        # Before the report: whoever hears of the end may look into the folder at once.
+        _describe_end(record, job.model_copy(update=ended))
         request = FinishRequest.model_validate(
             {"lease_id": held.lease_id, "final_evaluation": evaluation, **ended}
         )
         try:
-            scaler.finish(job.job_id, request)
+            finished = scaler.finish(job.job_id, request)
         except ScalerError:
             # The lease runs out by itself; the scaler then offers the job again.
             _LOG.exception("end of job not reported", extra={"job": job.job_id})
@@ -200,8 +197,21 @@ class Worker:
             cost = scaler.cost(job.job_id)
             record.bill(cost.lines)
             record.sum_up(cost)
+        except LeaseLostError:
+            # Deleted by now: whatever is written would bring its folder back.
+            _LOG.info("job is gone", extra={"job": job.job_id})
+            return
         except (ScalerError, ArtifactError):
             _LOG.exception("bill not written to the job's folder", extra={"job": job.job_id})
+        # Last of all: `finished_at` in the folder says that it is complete.
+        _describe_end(record, finished)
+
+
+def _describe_end(record: RunRecord, job: Job) -> None:
+    try:
+        record.describe(job)
+    except ArtifactError:
+        _LOG.exception("end of job not written to its folder", extra={"job": job.job_id})
 
 
 def _restore(

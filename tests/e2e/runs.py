@@ -63,7 +63,7 @@ def wait_finished(client: NitroClient, job_id: str) -> Job:
 
 
 def wait_summed_up(folder: Path) -> dict[str, Any]:
-    """Return a run's `cost.json`: the learner writes it last, after it has reported the end."""
+    """Return a run's `cost.json`: the learner writes it after it has reported the end."""
     give_up_at = time.monotonic() + PATIENCE_S
     pause = threading.Event()
     while not (folder / COST_FILE).is_file():

@@ -91,12 +91,15 @@ def test_a_job_is_trained_from_nothing_to_a_picture(tmp_path: Path, spec_file: P
     assert summary["run_dir"] == str(folder)
     record = read_run(folder)
     assert record.job.status == "succeeded"
+    assert record.job.progress.rounds == 3
+    assert record.job.finished_at is not None
     returns = [sum(e.returns) / len(e.returns) for _, e in record.evaluations]
     assert summary["first_return"] == pytest.approx(returns[0])
     assert summary["final_return"] == pytest.approx(returns[-1])
     assert summary["best_return"] == pytest.approx(max(returns))
     billed = sum(line.amount_usd for line in record.ledger)
     assert summary["projected"]["cost_usd"] == pytest.approx(billed)
+    assert record.job.spent_usd == pytest.approx(billed)
     assert (folder / "plots" / "run.png").stat().st_size > 10_000
     for number in (1, 2, 3):
         assert f"round {number}/3" in run.stderr

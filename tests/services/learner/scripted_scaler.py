@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from shared.cache import TrajectoryCache
 from shared.contracts import FinishRequest, Lease, RoundPlan, RoundRequest
 from shared.job_spec import EvaluationRule, JobSpec
-from shared.jobs import Job, StopReason
+from shared.jobs import Job, JobProgress, StopReason
 from shared.message import Message
 from tests.services.learner.rounds import (
     ENVIRONMENT,
@@ -24,6 +24,8 @@ Launch = Callable[["ScriptedScaler", RoundPlan, RoundRequest], None]
 
 OTHER_POLICY: Answer = (422, {"title": "Unprocessable", "status": 422, "detail": "policy_version"})
 REFUSED: Answer = (409, {"title": "Conflict", "status": 409, "detail": "out of order"})
+UNAVAILABLE: Answer = (503, {"title": "Service Unavailable", "status": 503, "detail": "restarting"})
+FINISHED_AT = 1000.0
 
 
 def job(job_id: str, **changes: object) -> Job:
@@ -85,6 +87,10 @@ class ScriptedScaler(ThreadingHTTPServer):
         """What (round, attempt) is answered instead of a plan, or why it ends the job."""
         self.ends: dict[int, StopReason] = {}
         """Rounds whose plan said why the job ends."""
+        self.end: Answer | None = None
+        """What a learner's last word is answered instead of the job."""
+        self.final_bill: Answer | None = None
+        """What is answered instead of the bill once the job has ended."""
         self.heartbeat: Answer = (200, {"expires_in_s": 30.0, "stop": None})
         self.heard = threading.Event()
         """Set by every heartbeat."""
@@ -134,9 +140,9 @@ class ScriptedScaler(ThreadingHTTPServer):
             case "POST", ["jobs", _, "finish"]:
                 self.finished.append(FinishRequest.model_validate_json(body))
                 self.on_finish()
-                return 200, {}
+                return self.end or (200, _json(self._ended()))
             case "GET", ["jobs", job_id, "cost"]:
-                return 200, _bill(job_id)
+                return (self.finished and self.final_bill) or (200, _bill(job_id))
         return 404, {"title": "Not Found", "status": 404, "detail": path}
 
     def plan_afresh(self) -> None:
@@ -145,6 +151,20 @@ class ScriptedScaler(ThreadingHTTPServer):
         self.cache.forget_job(self.job.job_id, rounds=rounds, policy_versions=())
         self._plans.clear()
         self.ends.clear()
+
+    def _ended(self) -> Job:
+        """The job after the learner's last word, with what only a scaler knows."""
+        last = self.finished[-1]
+        return self.job.model_copy(
+            update={
+                "status": last.status,
+                "stop_reason": last.stop_reason,
+                "error": last.error,
+                "finished_at": FINISHED_AT,
+                "progress": JobProgress(rounds=self.rounds, last_return=0.5),
+                "spent_usd": 0.25,
+            }
+        )
 
     def _round(self, number: int, request: RoundRequest) -> Answer:
         self.asked.append((number, request))

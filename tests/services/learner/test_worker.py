@@ -1,6 +1,7 @@
 """The worker through a whole job: what it reports, and what a death at any moment costs."""
 
 import json
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,9 @@ from shared.cache import TrajectoryCache
 from shared.contracts import EvaluationResult, RoundPlan, RoundRequest
 from shared.jobs import Job
 from tests.services.learner.scripted_scaler import (
+    FINISHED_AT,
     REFUSED,
+    UNAVAILABLE,
     ScriptedScaler,
     deliver_all,
     fail_actors,
@@ -196,8 +199,64 @@ def test_the_end_is_reported_with_the_final_evaluation(cache_url: str, tmp_path:
     assert (finish.status, finish.stop_reason, finish.error) == ("succeeded", "max_rounds", None)
     assert finish.final_evaluation is not None
     assert finish.final_evaluation.returns == (0.0, 1.0)
-    described = json.loads((tmp_path / scaler.job.job_id / "job.json").read_text())
-    assert (described["status"], described["stop_reason"]) == ("succeeded", "max_rounds")
+    described = _described(tmp_path, scaler)
+    assert (described.status, described.stop_reason) == ("succeeded", "max_rounds")
+
+
+def test_the_folder_has_the_job_as_the_scaler_ended_it(cache_url: str, tmp_path: Path) -> None:
+    with _scaler(cache_url) as scaler:
+        Learner(scaler, cache_url, tmp_path).run()
+    described = _described(tmp_path, scaler)
+    assert described.finished_at == FINISHED_AT
+    assert (described.progress.rounds, described.progress.last_return) == (_ROUNDS, 0.5)
+    assert described.spent_usd == 0.25
+
+
+def test_a_folder_that_says_when_its_job_finished_is_complete(
+    cache_url: str, tmp_path: Path
+) -> None:
+    fuse = Fuse()
+    with _scaler(cache_url) as scaler:
+        Learner(scaler, cache_url, tmp_path, fuse).run()
+    assert fuse.touches[-1] == "write job.json"
+    assert fuse.touches.index("write cost.json") > fuse.touches.index("write ledger.jsonl")
+
+
+def test_an_end_that_nobody_hears_of_is_in_the_folder(cache_url: str, tmp_path: Path) -> None:
+    with _scaler(cache_url) as scaler:
+        scaler.end = UNAVAILABLE
+        Learner(scaler, cache_url, tmp_path).run()
+    described = _described(tmp_path, scaler)
+    assert (described.status, described.finished_at) == ("succeeded", None)
+
+
+def test_an_end_without_a_bill_is_in_the_folder_all_the_same(
+    cache_url: str, tmp_path: Path
+) -> None:
+    with _scaler(cache_url) as scaler:
+        scaler.final_bill = UNAVAILABLE
+        Learner(scaler, cache_url, tmp_path).run()
+    assert _described(tmp_path, scaler).finished_at == FINISHED_AT
+
+
+def test_nothing_is_written_for_a_job_that_is_deleted_as_soon_as_it_ends(
+    cache_url: str, tmp_path: Path
+) -> None:
+    with _scaler(cache_url) as scaler:
+        learner = Learner(scaler, cache_url, tmp_path)
+
+        def delete() -> None:
+            learner.worker.stop()
+            shutil.rmtree(tmp_path / scaler.job.job_id)
+
+        scaler.on_finish = delete
+        scaler.final_bill = (404, {"title": "Not Found", "status": 404, "detail": "no job"})
+        learner.run()
+    assert not list(tmp_path.iterdir())
+
+
+def _described(runs: Path, scaler: ScriptedScaler) -> Job:
+    return Job.model_validate_json((runs / scaler.job.job_id / "job.json").read_bytes())
 
 
 def _failing(scaler: ScriptedScaler, made: RoundPlan, _: RoundRequest) -> None:
