@@ -204,11 +204,13 @@ def plot(
     *,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="PNG to write; default: RUN/plots/run.png."),
+        typer.Option(
+            "--output", "-o", help="A .png, .pdf or .svg to write; default: RUN/plots/run.png."
+        ),
     ] = None,
     runs_dir: RunsDir = RUNS,
 ) -> None:
-    """Draw return, actors, boosting score and cost per round as one PNG."""
+    """Draw return, actors, boosting score and cost per round as one picture."""
     from nitro.picture import draw
     from nitro.report import find_run, read_run
 

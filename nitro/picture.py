@@ -1,4 +1,4 @@
-"""The picture of a run: return, actors, boosting score and cost over its rounds, as one PNG."""
+"""The picture of a run: return, actors, boosting score and cost over its rounds, in one file."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 PICTURE = "plots/run.png"
 """Where a run's picture lies in its folder."""
 
+_ENDINGS = (".png", ".pdf", ".svg")
+"""What a picture's name may end in; matplotlib knows more, some only with further programs."""
 _BLUE, _ORANGE, _GREEN, _BLACK = "#2463a8", "#d9762b", "#3b8f5a", "#222222"
 _ITEM_COLOURS = ("#2463a8", "#d9762b", "#f0b46b", "#7b5ea7", "#3b8f5a", "#8a8f98")
 _ITEM_LABELS: dict[LedgerItem, str] = {
@@ -57,9 +59,11 @@ def draw(run: Run, path: Path | None = None) -> Path:
     Raises:
         CommandError: The run has no finished round yet, or the file cannot be written.
     """
+    target = path or run.folder / PICTURE
+    if target.suffix.lower() not in _ENDINGS:
+        raise CommandError(f"--output: {target} has to end in one of {', '.join(_ENDINGS)}")
     if not any(line.result for line in run.rounds):
         raise CommandError(f"{run.folder}: no finished round yet, so there is nothing to draw")
-    target = path or run.folder / PICTURE
     with mpl.rc_context(_STYLE):
         parts = [(_returns, 3.0), (_actors, 2.0), (_score, 2.0), (_cost, 2.2)]
         if series(run, _mean_lag)[0]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nitro.errors import CommandError
+from nitro.errors import EXIT_USAGE, CommandError
 from nitro.picture import draw
 from nitro.report import read_run
 from tests.nitro.synthetic_run import write_run
@@ -59,6 +59,23 @@ def test_a_run_without_a_finished_round_is_not_drawn(tmp_path: Path) -> None:
     (folder / "rounds.jsonl").write_text("")
     with pytest.raises(CommandError, match="no finished round yet"):
         draw(read_run(folder))
+
+
+@pytest.mark.parametrize("name", ["x.txt", "picture", "plots/"])
+def test_a_file_that_is_no_picture_is_refused_with_what_would_be_one(
+    tmp_path: Path, name: str
+) -> None:
+    run = read_run(write_run(tmp_path, rounds=1))
+    with pytest.raises(CommandError, match=r"--output: .* end in one of \.png, \.pdf, \.svg") as no:
+        draw(run, tmp_path / name)
+    assert no.value.exit_code == EXIT_USAGE
+    assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize(("name", "begins"), [("x.pdf", b"%PDF"), ("x.svg", b"<?xml")])
+def test_a_picture_can_be_made_of_lines_too(tmp_path: Path, name: str, begins: bytes) -> None:
+    picture = draw(read_run(write_run(tmp_path, rounds=1)), tmp_path / name)
+    assert picture.read_bytes().startswith(begins)
 
 
 def test_a_picture_that_cannot_be_written_is_named(tmp_path: Path) -> None:
