@@ -76,7 +76,7 @@ def draw(run: Run, path: Path | None = None) -> Path:
             paint(panel, run)
         panels[-1].set_xlabel("round (policy update)")
         panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        panels[-1].set_xlim(-0.6, max(line.plan.round for line in run.rounds) + 0.6)
+        panels[-1].set_xlim(-0.6, _last_update(run) + 0.6)
         figure.align_ylabels(panels)
         figure.suptitle(_title(run), fontsize=11)
         try:
@@ -85,6 +85,12 @@ def draw(run: Run, path: Path | None = None) -> Path:
         except OSError as error:
             raise CommandError(f"cannot write {target}: {error.strerror or error}") from error
     return target
+
+
+def _last_update(run: Run) -> int:
+    """Return how far to the right anything is drawn."""
+    rounds = {line.plan.round for line in run.rounds} | {line.round for line in run.ledger}
+    return max(map(run.update, rounds))
 
 
 def _title(run: Run) -> str:
@@ -227,8 +233,8 @@ def _largest_lag(line: RoundLine) -> float | None:
 def _cost(panel: Axes, run: Run) -> None:
     per_item: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for line in run.ledger:
-        per_item[line.item][line.round] += line.amount_usd
-    rounds = sorted({line.round for line in run.ledger})
+        per_item[line.item][run.update(line.round)] += line.amount_usd
+    rounds = sorted({run.update(line.round) for line in run.ledger})
     base = [0.0] * len(rounds)
     for item, colour in zip(get_args(LedgerItem), _ITEM_COLOURS, strict=True):
         amounts = [per_item[item][index] * 1000 for index in rounds]

@@ -35,8 +35,19 @@ class Run:
 
     @property
     def evaluations(self) -> list[tuple[int, EvaluationResult]]:
-        """Round and evaluation, in order."""
-        return [(line.plan.round, line.evaluation) for line in self.rounds if line.evaluation]
+        """Number of updates the evaluated policy had, and evaluation, in order."""
+        found = [line.evaluation for line in self.rounds if line.evaluation]
+        return [(evaluation.policy_version, evaluation) for evaluation in found]
+
+    def update(self, round_index: int) -> int:
+        """Return where a round stands among the updates: at its number, or its policy's at the end.
+
+        Where rounds overlap, the one that only ends the job has a higher number than its policy.
+        """
+        last = self.rounds[-1].plan if self.rounds else None
+        if last is not None and last.stop is not None and last.round == round_index:
+            return last.policy_version
+        return round_index
 
     @property
     def stop(self) -> str:
@@ -121,6 +132,10 @@ def _first(error: ValidationError) -> str:
 
 
 def series(run: Run, value: Callable[[RoundLine], float | None]) -> tuple[list[int], list[float]]:
-    """Return rounds and values where there is one."""
-    pairs = [(line.plan.round, found) for line in run.rounds if (found := value(line)) is not None]
+    """Return updates and values where there is one."""
+    pairs = [
+        (run.update(line.plan.round), found)
+        for line in run.rounds
+        if (found := value(line)) is not None
+    ]
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]

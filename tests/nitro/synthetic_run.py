@@ -127,8 +127,11 @@ def ledger(index: int, actors: int) -> list[LedgerLine]:
     ]
 
 
-def write_run(runs_dir: Path, *, rounds: int = 12) -> Path:
-    """Write a run that learns, its actors following a falling score."""
+def write_run(runs_dir: Path, *, rounds: int = 12, overlap: int = 0) -> Path:
+    """Write a run that learns, its actors following a falling score.
+
+    With `overlap` a round's policy lacks so many updates, and the job ends so many rounds later.
+    """
     folder = runs_dir / JOB_ID
     folder.mkdir(parents=True)
     dice = random.Random(1)
@@ -140,7 +143,7 @@ def write_run(runs_dir: Path, *, rounds: int = 12) -> Path:
         mean = 20 + 400 * (1 - math.exp(-3 * index / rounds))
         measured = (
             EvaluationResult(
-                policy_version=index,
+                policy_version=max(0, index - overlap),
                 returns=tuple(mean * dice.uniform(0.7, 1.3) for _ in range(10)),
                 lengths=(100,) * 10,
             )
@@ -152,6 +155,7 @@ def write_run(runs_dir: Path, *, rounds: int = 12) -> Path:
             {
                 "plan": plan(
                     index,
+                    policy_version=max(0, index - overlap),
                     num_actors=granted,
                     requested=requested,
                     boosting_score=score,
@@ -173,7 +177,8 @@ def write_run(runs_dir: Path, *, rounds: int = 12) -> Path:
     lines.append(
         {
             "plan": plan(
-                rounds,
+                rounds + overlap,
+                policy_version=rounds,
                 num_actors=0,
                 requested=0,
                 boosting_score=None,
@@ -186,6 +191,7 @@ def write_run(runs_dir: Path, *, rounds: int = 12) -> Path:
             "evaluation": evaluation(rounds, 430.0),
         }
     )
+    bill += ledger(rounds + overlap, 0)
     texts = [
         json.dumps({k: v.model_dump(mode="json") if v else None for k, v in line.items()})
         for line in lines
