@@ -100,17 +100,28 @@ def _on_servers(cost: ServerfulCost) -> OnServers:
     return OnServers(wall_s=cost.wall_s, cost_usd=cost.total_usd, machines=machines)
 
 
-def summary_table(summary: Summary, *, error: str | None, picture: Path | None) -> Table:
-    """Lay a summary out for people."""
+def summary_table(
+    summary: Summary, *, error: str | None, picture: Path | None, expected: Path | None = None
+) -> Table:
+    """Lay a summary out for people.
+
+    Args:
+        summary: What to tell.
+        error: Why the job failed.
+        picture: Where the run's picture lies.
+        expected: Where the run's folder lies once there is one, if that is on this machine.
+    """
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0), title_justify="left")
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")  # a path must never be cut short
-    for name, value in _rows(summary, error=error, picture=picture):
+    for name, value in _rows(summary, error=error, picture=picture, expected=expected):
         table.add_row(name, Text(value))
     return table
 
 
-def _rows(summary: Summary, *, error: str | None, picture: Path | None) -> list[tuple[str, str]]:
+def _rows(
+    summary: Summary, *, error: str | None, picture: Path | None, expected: Path | None
+) -> list[tuple[str, str]]:
     actors = summary.actors_per_round
     spread = f"{min(actors)} to {max(actors)}, mean {fmean(actors):.1f}" if actors else "–"
     rows = [
@@ -130,7 +141,7 @@ def _rows(summary: Summary, *, error: str | None, picture: Path | None) -> list[
             ("on servers (projected)", f"{_projected(servers)} ({servers.machines})")
             for servers in summary.serverful
         ),
-        ("run folder", summary.run_dir or "on the machine of the API"),
+        ("run folder", summary.run_dir or _no_folder(expected)),
     ]
     if summary.dropped_episodes:
         rows.append(("warning", f"{summary.dropped_episodes} episodes {_BROKEN}"))
@@ -139,6 +150,12 @@ def _rows(summary: Summary, *, error: str | None, picture: Path | None) -> list[
     if error:
         rows.append(("error", error))
     return rows
+
+
+def _no_folder(expected: Path | None) -> str:
+    if expected is None:
+        return "on the machine of the API"
+    return f"none yet, as training had not begun; it would be {expected}"
 
 
 def going_on(job: Job, *, wall_s: float) -> str | None:

@@ -135,7 +135,7 @@ def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: Te
         except (KeyboardInterrupt, SystemExit, CommandError):
             view.note(f"cut short; go on with it by: nitro train --resume {job.job_id}")
             raise
-    return _conclude(snapshot, request, api.client, console=console, stdout=stdout)
+    return _conclude(snapshot, request, api, console=console, stdout=stdout)
 
 
 def _begin(request: TrainRequest, api: Api, interrupts: Interrupts) -> Job:
@@ -221,17 +221,19 @@ def _stop(client: NitroClient, job: Job) -> None:
 def _conclude(
     snapshot: Snapshot,
     request: TrainRequest,
-    client: NitroClient,
+    api: Api,
     *,
     console: Console,
     stdout: TextIO,
 ) -> int:
     job = snapshot.job
-    run_dir = _finished_folder((request.runs_dir / job.job_id).absolute())
-    summary = summarise(job, snapshot.records, client.cost(job.job_id), run_dir=run_dir)
+    folder = (request.runs_dir / job.job_id).absolute()
+    run_dir = _finished_folder(folder)
+    summary = summarise(job, snapshot.records, api.client.cost(job.job_id), run_dir=run_dir)
     picture = _picture(run_dir, console)
+    expected = folder if api.system is not None else None
     console.print()
-    console.print(summary_table(summary, error=job.error, picture=picture))
+    console.print(summary_table(summary, error=job.error, picture=picture, expected=expected))
     if command := going_on(job, wall_s=summary.wall_s):
         console.print(f"go on with it by: {command}", soft_wrap=True, markup=False, highlight=False)
     if request.as_json:

@@ -1,4 +1,5 @@
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -128,6 +129,20 @@ def test_the_table_says_in_words_why_a_job_stopped() -> None:
     out = io.StringIO()
     Console(file=out, width=100).print(summary_table(summary, error=None, picture=None))
     assert why in out.getvalue()
+
+
+def test_a_run_folder_is_told_of_where_it_is_or_would_be() -> None:
+    def told(run_dir: Path | None, expected: Path | None) -> str:
+        summary = summarise(job(), (), COST, run_dir=run_dir)
+        out = io.StringIO()
+        table = summary_table(summary, error=None, picture=None, expected=expected)
+        Console(file=out, width=200).print(table)
+        return next(line for line in out.getvalue().splitlines() if "run folder" in line)
+
+    folder = Path("/runs/hopper-v5-3f2a")
+    assert told(folder, folder).split()[-1] == str(folder)
+    assert f"none yet, as training had not begun; it would be {folder}" in told(None, folder)
+    assert "on the machine of the API" in told(None, None)
 
 
 def test_a_plan_that_did_not_end_the_job_explains_nothing() -> None:
