@@ -275,11 +275,15 @@ def test_a_lost_round_fails_the_job_with_its_reason(cache_url: str, tmp_path: Pa
 
 def test_a_refused_reopening_stops_the_job_for_that_reason(cache_url: str, tmp_path: Path) -> None:
     with _scaler(cache_url) as scaler:
-        scaler.launch = _failing
+        scaler.launch = lambda scaler, made, request: (
+            _failing if made.stop is None else deliver_all
+        )(scaler, made, request)
         scaler.refusals[(0, 1)] = "budget"
         Learner(scaler, cache_url, tmp_path).run()
         (finish,) = scaler.finished
     assert (finish.status, finish.stop_reason) == ("stopped", "budget")
+    assert finish.final_evaluation is not None
+    assert finish.final_evaluation.returns == (0.0, 1.0)
 
 
 def test_a_learner_asked_to_end_hands_its_job_back(cache_url: str, tmp_path: Path) -> None:
