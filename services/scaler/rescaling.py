@@ -46,7 +46,8 @@ class ScalingDesk:
                 require_fit(request.scaling, job.spec.actors)
             except ValueError as error:
                 field = str(error).partition(" ")[0]
-                raise invalid(FieldError(field=field, message=str(error))) from error
+                message = f"{error}; a job keeps the range of actors it was submitted with"
+                raise invalid(FieldError(field=field, message=message)) from error
             errors = scaling_errors(request.scaling, job.environment)
             if errors:
                 raise invalid(*errors)
