@@ -6,6 +6,7 @@ from pathlib import Path
 from nitro.errors import CommandError
 from nitro.report import Run, read_run
 from shared.artifacts import JOB_FILE
+from shared.scaling_spec import ActorRange
 
 FEWEST_ROUNDS = 2
 """No line goes through fewer."""
@@ -48,6 +49,16 @@ def long_enough(runs: Sequence[Run]) -> list[Run]:
         names = ", ".join(run.folder.name for run in runs)
         raise CommandError(f"--runs: none has {FEWEST_ROUNDS} finished rounds: {names}")
     return kept
+
+
+def practised_range(runs: Sequence[Run]) -> ActorRange:
+    """Return the numbers of actors between which the runs' jobs could choose, taken together.
+
+    Where that is one number, the usual range: there would be nothing to learn to choose from.
+    """
+    ranges = [run.job.spec.actors for run in runs]
+    together = ActorRange(min=min(r.min for r in ranges), max=max(r.max for r in ranges))
+    return together if together.min < together.max else ActorRange()
 
 
 def _num_rounds(run: Run) -> int:

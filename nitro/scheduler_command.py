@@ -149,7 +149,7 @@ def _on_recorded(
     episodes: int,
     seed: int,
 ) -> "TrainedScheduler":
-    from nitro.practice_runs import FEWEST_ROUNDS, long_enough, read_runs
+    from nitro.practice_runs import FEWEST_ROUNDS, long_enough, practised_range, read_runs
     from nitro.recorded_runs import RecordedRuns
     from nitro.scheduler_training import train_scheduler
     from shared.scaling_spec import NitroScaling
@@ -160,7 +160,8 @@ def _on_recorded(
         why = f"fewer than {FEWEST_ROUNDS} rounds"
         typer.echo(f"left out, with {why}: {', '.join(left_out)}", err=True)
     # As the first was, but for its scaling: that might not fit another range, and the agent scales.
-    base = recorded[0].job.spec.model_copy(update={"scaling": NitroScaling()})
+    update = {"scaling": NitroScaling(), "actors": practised_range(recorded)}
+    base = recorded[0].job.spec.model_copy(update=update)
     source = RecordedRuns(recorded, _checked(build(base=base)), seed=seed)
     return train_scheduler(
         source,

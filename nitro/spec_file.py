@@ -15,6 +15,7 @@ from shared.hyperparameters import KINDS
 from shared.job_spec import JobSpec
 from shared.problem import FieldError
 from shared.scaling_spec import (
+    MAX_ACTORS,
     POLICIES,
     ActorRange,
     FixedScaling,
@@ -219,5 +220,5 @@ def _range_around(mean: float) -> JsonObject:
     usual = ActorRange()
     return {
         "min": usual.min if mean > usual.min else 1,
-        "max": usual.max if mean < usual.max else math.ceil(2 * mean) - usual.min,
+        "max": usual.max if mean < usual.max else min(MAX_ACTORS, math.ceil(2 * mean) - usual.min),
     }

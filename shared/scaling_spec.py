@@ -15,12 +15,16 @@ _Window = Annotated[int, Field(strict=True, ge=2, le=1000)]
 _Decay = Annotated[Number, Field(gt=0, le=1)]
 
 
+MAX_ACTORS = 3000
+"""Most actors of a round, whatever a job asks for."""
+
+
 class ActorRange(Message):
     """How many actors one round may launch."""
 
-    min: Annotated[int, Field(strict=True, ge=1, le=3000)] = 8
+    min: Annotated[int, Field(strict=True, ge=1, le=MAX_ACTORS)] = 8
     """Fewest actors of a round (I_min, section 8.1)."""
-    max: Annotated[int, Field(strict=True, ge=1, le=3000)] = 64
+    max: Annotated[int, Field(strict=True, ge=1, le=MAX_ACTORS)] = 64
     """Most actors of a round (I_max, section 8.1)."""
 
     @model_validator(mode="after")
@@ -60,7 +64,7 @@ class RandomScaling(Message):
     policy: Literal["random"]
     decay: _Decay = 0.96
     """Per-round decay of the score, as for `nitro`; not used with `mean_actors`."""
-    mean_actors: Annotated[Number, Field(ge=1, le=3000)] | None = None
+    mean_actors: Annotated[Number, Field(ge=1, le=MAX_ACTORS)] | None = None
     """Draw counts with this mean instead, inside the job's range and without decay: the same
     spending as a run whose mean it is. Two consecutive rounds have exactly this mean when twice
     of it is a whole number, and miss it by less than half an actor otherwise."""

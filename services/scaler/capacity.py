@@ -6,6 +6,7 @@ in which actors warm up too), and from its lease where a learner is always there
 had its longest allowed time, or all its money, counts no more: a stuck one costs a bounded sum.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -62,7 +63,12 @@ class Capacity:
 
 
 def desired_capacity(
-    jobs: Sequence[JobRecord], rule: CapacityRule, room: ConcurrencyRoom | None, now: float
+    jobs: Sequence[JobRecord],
+    rule: CapacityRule,
+    room: ConcurrencyRoom | None,
+    now: float,
+    *,
+    learner_seen_at: float = -math.inf,
 ) -> Capacity:
     """Return what should be on for these jobs.
 
@@ -71,9 +77,15 @@ def desired_capacity(
         rule: What the settings say.
         room: What the account leaves; None when nobody had to ask it.
         now: Unix seconds.
+        learner_seen_at: When a learner last held a job: where one is, it takes up the next.
     """
     counting = [record for record in jobs if _counts(record, rule, now)]
-    warm = [r.job.spec.actors.max for r in counting if not _waits_long(r, now)]
+    learner_late = now >= learner_seen_at + WARM_BEFORE_LEASE_S
+    warm = [
+        record.job.spec.actors.max
+        for record in counting
+        if not (learner_late and _waits_long(record, now))
+    ]
     wanted = min(rule.provisioned, max(warm, default=0))
     granted = min(wanted, _most_provisioned(rule, room, wanted))
     return Capacity(
@@ -89,6 +101,11 @@ def allowed_until(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> 
     return max(ends, default=None)
 
 
+def is_held(record: JobRecord, now: float) -> bool:
+    """Whether a learner has a job in hand."""
+    return record.lease is not None and record.lease.expires_at > now
+
+
 def overdue(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> list[str]:
     """Return the ids of jobs that have not ended and had their time."""
     return [r.job.job_id for r in jobs if r.job.status in LIVE and _ends_by(r, rule) <= now]
@@ -102,7 +119,7 @@ def _counts(record: JobRecord, rule: CapacityRule, now: float) -> bool:
 
 
 def _waits_long(record: JobRecord, now: float) -> bool:
-    """Whether a job's learner is late: environments are warm within minutes of its lease, too."""
+    """Whether a job waits for longer than a learner takes to start."""
     return record.job.status == "queued" and now >= _queued_at(record) + WARM_BEFORE_LEASE_S
 
 

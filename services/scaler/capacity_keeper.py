@@ -9,9 +9,11 @@ Before anything is opened the heartbeat says so: the dead-man switch must not ta
 """
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from services.scaler.capacity import (
@@ -20,6 +22,7 @@ from services.scaler.capacity import (
     ConcurrencyRoom,
     allowed_until,
     desired_capacity,
+    is_held,
     overdue,
 )
 from services.scaler.heartbeat import Heartbeat, HeartbeatError
@@ -100,6 +103,7 @@ class CapacityKeeper:
         self._parts = parts
         self._alarm = alarm
         self._closing = False
+        self._learner_seen_at = -math.inf
         self._asked = 0
         self._ready = 0
         self._problems: dict[str, str] = {}
@@ -179,13 +183,18 @@ class CapacityKeeper:
         # Of those that failed nothing comes by itself: the next look is early enough.
         self._asked, self._ready = ready if found.failed else configured, ready
         now = parts.now()
-        wanted = desired_capacity(jobs, parts.rule, None, now)
+        if any(is_held(record, now) for record in jobs):
+            self._learner_seen_at = now
+        decide = partial(
+            desired_capacity, jobs, parts.rule, now=now, learner_seen_at=self._learner_seen_at
+        )
+        wanted = decide(room=None)
         if wanted.provisioned > configured:
             # Only growth needs the account's leave, so a quiet minute does not ask for it.
             room = ConcurrencyRoom(
                 unreserved=parts.function.unreserved_concurrency(), configured=configured
             )
-            wanted = desired_capacity(jobs, parts.rule, room, now)
+            wanted = decide(room=room)
         if wanted.provisioned != configured or found.failed:
             _LOG.info(
                 "provisioned concurrency changes",

@@ -153,11 +153,12 @@ class Launches:
             order.tasks(), lambda outcome: self._ended(flight, outcome, on_complete)
         )
 
-    def supersede(self, job_id: str, *, from_round: int) -> None:
-        """Announce no more failures of launches whose rounds are about to be made again."""
+    def supersede(self, job_id: str, *, from_round: int, lease_id: str) -> None:
+        """Announce no more failures of launches whose rounds are made again under a lease."""
         with self._changed:
-            for (flying, round_index, *_), flight in self._flights.items():
-                if flying == job_id and round_index >= from_round:
+            for (flying, round_index, _, launched_under), flight in self._flights.items():
+                again = flying == job_id and round_index >= from_round
+                if again and launched_under != lease_id:
                     flight.superseded = True
 
     def in_flight(self, *, but: str | None = None, only: str | None = None) -> int:

@@ -14,7 +14,7 @@ from typing import Literal
 from services.scaler.store.base import LaunchOutcome, OpenAttempt
 from shared.billing import LedgerItem, LedgerLine
 from shared.contracts import LaunchCounts
-from shared.costs import EXECUTIONS_PER_TASK, CostBasis
+from shared.costs import EXECUTIONS_PER_TASK, CostBasis, worst_case_launch_usd
 from shared.round_costs import (
     PAPER_SERVERS,
     SERVERFUL_ASSUMPTIONS,
@@ -58,7 +58,29 @@ def settle(attempt: OpenAttempt, basis: CostBasis, clock: Clock) -> Settlement |
     outcome, learner_s, held_s = attempt.outcome, attempt.learner_s, attempt.held_s
     if outcome is None or learner_s is None or held_s is None:
         return None
-    measured = MeasuredRound(
+    measured = _measured(attempt, outcome, learner_s=learner_s, clock=clock)
+    projected_s = serverless_round_s(measured, basis)
+    billed_s = held_s if clock == "wall" else projected_s
+    items = (*held_items(billed_s, basis), *execution_items(measured, basis))
+    return Settlement(
+        lines=_lines(items, round_index=attempt.round, attempt=attempt.attempt),
+        projected_s=projected_s,
+        serverful_s=serverful_round_s(measured, basis, PAPER_SERVERS),
+    )
+
+
+def executions_usd(attempt: OpenAttempt, basis: CostBasis, clock: Clock) -> float:
+    """Return what an attempt's executions cost; while that is not known, what they may cost."""
+    if attempt.outcome is None:
+        return worst_case_launch_usd(attempt.num_invocations, basis)
+    measured = _measured(attempt, attempt.outcome, learner_s=0.0, clock=clock)
+    return sum(item.amount_usd for item in execution_items(measured, basis))
+
+
+def _measured(
+    attempt: OpenAttempt, outcome: LaunchOutcome, *, learner_s: float, clock: Clock
+) -> MeasuredRound:
+    return MeasuredRound(
         num_invocations=attempt.num_invocations,
         durations_s=outcome.durations_s,
         slowest_sample_s=outcome.slowest_sample_s,
@@ -72,14 +94,6 @@ def settle(attempt: OpenAttempt, basis: CostBasis, clock: Clock) -> Settlement |
         overhead_s=attempt.overhead_s,
         deadline_s=math.inf if attempt.deadline_s is None else attempt.deadline_s,
         open_rounds=attempt.open_rounds,
-    )
-    projected_s = serverless_round_s(measured, basis)
-    billed_s = held_s if clock == "wall" else projected_s
-    items = (*held_items(billed_s, basis), *execution_items(measured, basis))
-    return Settlement(
-        lines=_lines(items, round_index=attempt.round, attempt=attempt.attempt),
-        projected_s=projected_s,
-        serverful_s=serverful_round_s(measured, basis, PAPER_SERVERS),
     )
 
 

@@ -11,7 +11,7 @@ from services.scaler.lambda_function import LambdaApiError
 from services.scaler.store.base import StoreError
 from shared.cache import CacheError
 
-_AGAIN_S = 0.5
+_AGAIN_S = 1.0
 """How soon something missing is looked for again."""
 
 

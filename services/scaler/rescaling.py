@@ -15,7 +15,7 @@ from services.scaler.rounds_before import rounds_near
 from services.scaler.store.base import Change, JobRecord, Store, change_job
 from shared.jobs import Job, ScalingRequest, ScalingSwitch
 from shared.problem import FieldError
-from shared.scaling_spec import Policy, require_fit
+from shared.scaling_spec import ActorRange, FixedScaling, Policy, require_fit
 
 _LOG = logging.getLogger(__name__)
 _MAX_SWITCH_BYTES = 200_000
@@ -42,12 +42,7 @@ class ScalingDesk:
             job = record.job
             if job.status == "succeeded":
                 raise conflict(f"job {job_id} is {job.status}: it has no next round")
-            try:
-                require_fit(request.scaling, job.spec.actors)
-            except ValueError as error:
-                field = str(error).partition(" ")[0]
-                message = f"{error}; a job keeps the range of actors it was submitted with"
-                raise invalid(FieldError(field=field, message=message)) from error
+            _require_choice(request.scaling, job.spec.actors)
             errors = scaling_errors(request.scaling, job.environment)
             if errors:
                 raise invalid(*errors)
@@ -69,6 +64,26 @@ class ScalingDesk:
             raise not_found("job", job_id)
         _LOG.info("scaling asked for", extra={"job": job_id, "policy": request.scaling.policy})
         return record.job
+
+
+def _require_choice(scaling: Policy, actors: ActorRange) -> None:
+    """Refuse a policy that does not fit a job's range, or to which that leaves no choice.
+
+    Raises:
+        ApiError: It is so.
+    """
+    try:
+        require_fit(scaling, actors)
+    except ValueError as error:
+        field = str(error).partition(" ")[0]
+        message = f"{error}; a job keeps the range of actors it was submitted with"
+        raise invalid(FieldError(field=field, message=message)) from error
+    if actors.min == actors.max and not isinstance(scaling, FixedScaling):
+        message = (
+            f"{scaling.policy!r} has nothing to choose from: the job was submitted with "
+            f"{actors.min} actors and keeps that range"
+        )
+        raise invalid(FieldError(field="scaling.policy", message=message))
 
 
 def next_round(store: Store, job: Job) -> int:

@@ -129,7 +129,7 @@ class RoundDesk:
                 return None
             back = where.kind == "rewind"
             if back and last is not None:
-                parts.launches.supersede(job_id, from_round=round_index)
+                parts.launches.supersede(job_id, from_round=round_index, lease_id=request.lease_id)
                 record, last = rewound(
                     self._store, parts.board, record, newest=last.round, round_index=round_index
                 )
@@ -147,7 +147,9 @@ class RoundDesk:
         if change_job(self._store, job_id, decide) is None:
             raise not_found("job", job_id)
         written, plan = decided[-1]
-        answer = Answer(plan=plan, order=self._orders.take(written))
+        order = self._orders.take(written)
+        # Whatever time has passed since it was written: its actors start now.
+        answer = Answer(plan=plan if order is None else written.plan, order=order)
         if answer.order is not None:
             parts.launches.expect(answer.order)
         self._observe(answer, time.perf_counter() - start)

@@ -9,9 +9,9 @@ import math
 from dataclasses import dataclass
 
 from services.scaler.accounting import job_basis, unbilled_s
-from services.scaler.ledger import Clock
+from services.scaler.ledger import Clock, executions_usd
 from services.scaler.store.base import JobRecord
-from shared.costs import CostBasis, worst_case_launch_usd
+from shared.costs import CostBasis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +22,11 @@ class Spending:
     clock: Clock
 
     def owed_usd(self, record: JobRecord, now: float) -> float:
-        """Return what a job has not been billed yet: the time, and its actors at their worst."""
+        """Return what a job has not been billed yet, of time and of actors."""
         if self.clock == "projected":
             return 0.0
         basis = job_basis(self.basis, record)
-        return _launched_usd(record, basis) + unbilled_s(record, now) * basis.usd_per_s
+        return self._open_usd(record, basis) + unbilled_s(record, now) * basis.usd_per_s
 
     def exhausted_at(self, record: JobRecord) -> float:
         """Return from when on a job has passed its budget, if nothing else happens to it.
@@ -41,13 +41,17 @@ class Spending:
         if self.clock == "projected" or not basis.usd_per_s:
             return math.inf
         room_usd = record.job.spec.stop.budget_usd - record.settled_usd
-        room_s = (room_usd - _launched_usd(record, basis)) / basis.usd_per_s - record.held_carry_s
+        room_usd -= self._open_usd(record, basis)
+        room_s = room_usd / basis.usd_per_s - record.held_carry_s
         if record.accounted_until is None:
             return math.inf if room_s > 0 else -math.inf
         exhausted_at = record.accounted_until + room_s
         ends_at = math.inf if record.lease is None else record.lease.expires_at
         return exhausted_at if exhausted_at <= ends_at else math.inf
 
-
-def _launched_usd(record: JobRecord, basis: CostBasis) -> float:
-    return sum(worst_case_launch_usd(a.num_invocations, basis) for a in record.open_attempts)
+    def _open_usd(self, record: JobRecord, basis: CostBasis) -> float:
+        """Return what open attempts cost, but for time that is not closed yet."""
+        return sum(
+            executions_usd(attempt, basis, self.clock) + (attempt.held_s or 0.0) * basis.usd_per_s
+            for attempt in record.open_attempts
+        )

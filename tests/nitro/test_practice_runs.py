@@ -1,11 +1,13 @@
 """Which recorded runs a scheduler practises on."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nitro.errors import CommandError
-from nitro.practice_runs import long_enough, read_runs
+from nitro.practice_runs import long_enough, practised_range, read_runs
+from shared.scaling_spec import ActorRange
 from tests.nitro.synthetic_run import JOB_ID, write_run
 
 
@@ -42,3 +44,21 @@ def test_runs_of_a_single_round_are_no_model(tmp_path: Path) -> None:
 def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="holds no run with a finished round"):
         read_runs(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "practised"),
+    [([(4, 4), (32, 32), (8, 16)], (4, 32)), ([(2, 6)], (2, 6)), ([(16, 16), (16, 16)], (8, 64))],
+    ids=["together", "one", "nothing to choose"],
+)
+def test_what_is_practised_is_what_all_runs_together_could_choose(
+    tmp_path: Path, ranges: list[tuple[int, int]], practised: tuple[int, int]
+) -> None:
+    (run,) = read_runs(write_run(tmp_path, rounds=3))
+    runs = []
+    for low, high in ranges:
+        actors = ActorRange(min=low, max=high)
+        spec = run.job.spec.model_copy(update={"actors": actors})
+        runs.append(replace(run, job=run.job.model_copy(update={"spec": spec})))
+    found = practised_range(runs)
+    assert (found.min, found.max) == practised

@@ -156,6 +156,16 @@ def test_environments_are_not_kept_warm_for_a_learner_that_does_not_come() -> No
     assert desired_capacity([waiting, running], rule(), None, now).provisioned == 4
 
 
+def test_where_a_learner_is_at_work_the_environments_of_those_that_wait_stay_warm() -> None:
+    waiting = record("queued", most=8)
+    now = NOW + 10 * WARM_BEFORE_LEASE_S
+    for ago_s, warm in ((0, 8), (WARM_BEFORE_LEASE_S - 1, 8), (WARM_BEFORE_LEASE_S, 0)):
+        wanted = desired_capacity(
+            [waiting], rule(longest_job_s=1e9), None, now, learner_seen_at=now - ago_s
+        )
+        assert wanted == Capacity(provisioned=warm, learners=1)
+
+
 def test_a_record_from_before_there_was_a_time_of_queueing_counts_from_its_creation() -> None:
     assert allowed_until([record(queued_at=None)], rule(), NOW) == NOW + HOUR + GRACE_S
 

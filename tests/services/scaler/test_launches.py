@@ -1,6 +1,7 @@
 """What a launch comes to, as it is remembered."""
 
 import random
+from typing import Literal
 
 import pytest
 
@@ -28,6 +29,25 @@ def order(num_actors: int) -> LaunchOrder:
     )
 
 
+class Board(SilentBoard):
+    """Remembers whose failures were announced."""
+
+    def __init__(self) -> None:
+        self.announced: list[int] = []
+
+    def announce_failure(
+        self,
+        job_id: str,
+        round: int,
+        *,
+        mode: Literal["sample", "evaluate"],
+        actor_index: int,
+        attempt: int,
+        reason: str,
+    ) -> None:
+        self.announced.append(actor_index)
+
+
 def landed(num_actors: int, *, clock: Clock = "wall", seed: int = 2) -> LaunchOutcome:
     """Launch actors that take random times and fail at random; return what it came to."""
     invoker = ChanceInvoker(random.Random(seed), cruel=False)
@@ -49,6 +69,24 @@ def test_durations_are_remembered_as_lambda_bills_them(clock: Clock) -> None:
         assert round(duration_s, 3) == duration_s
         # Nothing is added by rounding up what has been rounded up.
         assert lambda_gb_seconds(duration_s, 1024) == duration_s
+
+
+@pytest.mark.parametrize(
+    ("lease_id", "from_round", "told"),
+    [("another", 0, False), ("lease", 0, True), ("another", 1, True)],
+)
+def test_only_launches_of_earlier_leases_keep_quiet_where_rounds_are_made_again(
+    lease_id: str, from_round: int, told: bool
+) -> None:
+    invoker, board = ChanceInvoker(random.Random(2), cruel=True), Board()
+    launches = Launches(
+        invoker, board, Metrics(), clock="wall", memory_mb=MEMORY_MB, timeout_s=TIMEOUT_S
+    )
+    launches.expect(order(3))
+    launches.launch(order(3), lambda _key, _outcome: None)
+    launches.supersede("job", from_round=from_round, lease_id=lease_id)
+    invoker.hear()
+    assert board.announced == ([0, 1, 2] if told else [])
 
 
 @pytest.mark.usefixtures("aws")

@@ -18,7 +18,7 @@ from shared.costs import CostBasis
 from shared.job_spec import JobSpec, StopRule
 from shared.jobs import Job
 from shared.prices import AWS_US_EAST_1_2026_11
-from tests.services.scaler.lambda_endpoint import HOPPER
+from tests.services.scaler.lambda_endpoint import HOPPER, healthy
 from tests.services.scaler.running import Scaler, StartScaler, result
 
 SPENDING = Spending(
@@ -165,21 +165,25 @@ def test_a_plan_says_the_same_as_the_heartbeat_before_it_and_a_resume_begins_ane
 ) -> None:
     with start_scaler(now=clock, ledger_clock="wall") as scaler:
         job = scaler.submit(
-            actors={"min": 1, "max": 1}, stop={"budget_usd": 2.0}, evaluation={"every_rounds": 0}
+            actors={"min": 1, "max": 400}, stop={"budget_usd": 2.0}, evaluation={"every_rounds": 0}
         )
+        gate = threading.Event()
+        scaler.lambdas.behave = lambda task, nth: replace(healthy(task, nth), gate=gate)
         lease = scaler.lease()
-        scaler.round(lease, 0)
-        scaler.landed(job.job_id)
+        assert scaler.round(lease, 0).num_actors > 100  # their worst is most of the budget
         heartbeat = f"/v1/leases/{lease.lease_id}"
         while scaler.http.put(heartbeat).json()["stop"] is None:
             assert scaler.cost(job.job_id).total_usd <= 2.0
             clock.now += 20
+        assert scaler.cost(job.job_id).total_usd >= 2.0
+        gate.set()
+        scaler.landed(job.job_id)
+        # Its actors have cost far less than their worst: there would be room for another round.
         assert scaler.http.put(heartbeat).json()["stop"] == "budget"
-        # Its actor has cost less than was set aside: there would be room for another round.
         plan = scaler.round(lease, 1, previous=result(0))
         assert (plan.stop, plan.num_actors) == ("budget", 0)
-        done = scaler.finish(lease, status="stopped", stop_reason="budget")
-        assert 1.9 < done.spent_usd <= 2.01  # a heartbeat comes every 20 s here
+        assert plan.reason == "the time since the last plan has used the budget up"
+        assert scaler.finish(lease, status="stopped", stop_reason="budget").spent_usd < 1.5
         path = f"/v1/jobs/{job.job_id}/resume"
         assert scaler.http.post(path, json={"budget_usd": 9.0}).status_code == 202
         resumed = scaler.lease()

@@ -30,7 +30,7 @@ def test_a_look_holds_for_a_while_and_what_is_missing_is_looked_for_sooner() -> 
     assert rig.after(9.9) == ({}, 1)
     missing = {"store": "the disk is full"}
     assert rig.after(0.1) == (missing, 2)
-    assert rig.after(0.4) == (missing, 2)
+    assert rig.after(0.9) == (missing, 2)
     rig.there = True
     assert rig.after(0.1) == ({}, 3)
     assert rig.after(9.9) == ({}, 3)

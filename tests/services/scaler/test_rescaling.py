@@ -39,6 +39,21 @@ def test_a_count_is_pinned_from_the_next_round_on(scaler: Scaler) -> None:
     scaler.landed(job.job_id)
 
 
+def test_where_there_is_one_number_to_choose_no_policy_is_asked(scaler: Scaler) -> None:
+    job = scaler.submit(actors={"min": 4, "max": 4})
+    path = f"/v1/jobs/{job.job_id}/scaling"
+    for scaling, field, words in (
+        ({"policy": "hydrozoa"}, "scaling.policy", "with 4 actors and keeps that range"),
+        ({"policy": "fixed", "num_actors": 5}, "scaling.num_actors", "it was submitted with"),
+    ):
+        refused = scaler.http.post(path, json={"scaling": scaling})
+        assert refused.status_code == 422
+        (error,) = refused.json()["errors"]
+        assert error["field"] == field
+        assert words in error["message"]
+    assert scaler.job(job.job_id).switches == ()
+
+
 def test_saying_it_again_changes_nothing(scaler: Scaler) -> None:
     job = scaler.submit(**SMALL)
     assert switch(scaler, job.job_id, policy="nitro").switches == ()

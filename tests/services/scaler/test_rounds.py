@@ -272,6 +272,24 @@ def test_a_plan_that_was_written_but_not_answered_is_launched_when_it_is_asked_f
     assert scaler.cost(job.job_id).reserved_usd == 0
 
 
+def test_a_plan_that_is_launched_late_is_as_young_as_its_actors(
+    start_scaler: StartScaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1_800_000_000.0]
+    with start_scaler(now=lambda: now[0]) as scaler:
+        store = ForgetfulStore()
+        store.may_answer.set()
+        job = scaler.submit(**SMALL)
+        lease = scaler.lease()
+        store.stand_before(scaler.parts.store, monkeypatch)
+        assert scaler.round_response(lease, 0).status_code == 503
+        now[0] += 20.0
+        assert scaler.round(lease, 0).age_s == 0.0
+        scaler.landed(job.job_id)
+        assert scaler.round(lease, 0).age_s == 20.0
+        assert len(scaler.lambdas.rollouts()) == 4
+
+
 @pytest.mark.parametrize("error", [StoreError("the answer is lost"), None], ids=["lost", "late"])
 def test_a_plan_asked_for_again_before_its_writing_is_answered_is_launched_once(
     scaler: Scaler, monkeypatch: pytest.MonkeyPatch, error: StoreError | None
