@@ -87,12 +87,12 @@ def train(
     """
     from nitro.spec_file import build_spec, parse_actors
 
-    if find_spec("torch") is None:
-        raise CommandError("this needs PyTorch: pip install 'nitro-rl[local]'")
+    _require_torch()
     if env is None and runs is None and spec is None:
         raise CommandError(
             "ENV: name the environment of the real runs, or give --spec, or recorded ones by --runs"
         )
+    _require_place(output)
     options: dict[str, JsonValue] = {
         "env_id": env,
         "seed": seed,
@@ -101,8 +101,6 @@ def train(
         "stop.target_return": target_return,
         "stop.budget_usd": budget_usd,
     }
-    if output.is_dir() or not output.parent.is_dir():
-        raise CommandError(f"--output {output}: must be a file in a folder that is there")
     given = {path: value for path, value in options.items() if value is not None}
     if runs is None and spec is None:
         given["evaluation.every_rounds"] = 1  # the agent looks at the newest evaluation
@@ -112,15 +110,29 @@ def train(
     else:
         trained = _on_real(_checked(build()), api_url, runs_dir, episodes=episodes, seed=seed)
     _write(trained.agent, output)
-    if as_json:
-        typer.echo(trained.report.model_dump_json())
-    else:
-        show(_report_table(trained.report))
-        typer.echo(f"use it by: nitro train --scaling minionsrl:{output}")
+    _tell(trained.report, output, as_json=as_json)
     if trained.report.interrupted:
         done = f"{trained.report.episodes} of {episodes} runs"
         typer.echo(f"interrupted after {done}; {output} has the best agent of these", err=True)
         raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _tell(report: "TrainingReport", output: Path, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(report.model_dump_json())
+    else:
+        show(_report_table(report))
+        typer.echo(f"use it by: nitro train --scaling minionsrl:{output}")
+
+
+def _require_torch() -> None:
+    if find_spec("torch") is None:
+        raise CommandError("this needs PyTorch: pip install 'nitro-rl[local]'")
+
+
+def _require_place(output: Path) -> None:
+    if output.is_dir() or not output.parent.is_dir():
+        raise CommandError(f"--output {output}: must be a file in a folder that is there")
 
 
 def _write(agent: "MinionsAgent", output: Path) -> None:

@@ -1,0 +1,192 @@
+"""Rounds whose store refuses, or takes what it is given and fails to say so."""
+
+import concurrent.futures
+import threading
+from dataclasses import dataclass, field
+
+import pytest
+
+from services.scaler.store.base import Change, JobRecord, Store, StoreError
+from tests.services.scaler.running import Scaler, StartScaler, result
+from tests.services.scaler.test_rounds import SMALL, samples
+
+
+@dataclass
+class RefusingStore:
+    """Refuses to book outcomes while it is told to; stands before a scaler's own store."""
+
+    refusing: threading.Event = field(default_factory=threading.Event)
+    refused: threading.Event = field(default_factory=threading.Event)
+    booked: threading.Event = field(default_factory=threading.Event)
+
+    def stand_before(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        commit = store.commit
+
+        def refuse_outcomes(change: Change) -> JobRecord:
+            # Counts of a round come with its booking.
+            is_booking = any(e.last.launches is not None for e in change.rounds)
+            if is_booking and self.refusing.is_set():
+                self.refused.set()
+                raise StoreError("throttled")
+            record = commit(change)
+            if is_booking:
+                self.booked.set()
+            return record
+
+        monkeypatch.setattr(store, "commit", refuse_outcomes)
+
+
+def test_an_outcome_the_store_refused_is_billed_with_the_next_plan(
+    scaler: Scaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = RefusingStore()
+    store.refusing.set()
+    store.stand_before(scaler.parts.store, monkeypatch)
+    job = scaler.submit(**SMALL)
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    assert store.refused.wait(10)
+    scaler.landed(job.job_id)
+    store.refusing.clear()
+    plan = scaler.round(lease, 1, previous=result(0))
+    assert {line.round for line in plan.settled} == {0}
+    launches = scaler.rounds(job.job_id).rounds[0].launches
+    assert launches is not None
+    assert launches.succeeded == 7
+
+
+def test_an_outcome_the_store_refused_is_billed_though_no_plan_follows(
+    scaler: Scaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = RefusingStore()
+    store.refusing.set()
+    store.stand_before(scaler.parts.store, monkeypatch)
+    job = scaler.submit(**SMALL)
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    assert store.refused.wait(10)
+    scaler.finish(lease)
+    assert scaler.cost(job.job_id).reserved_usd > 0
+    store.refusing.clear()
+    assert store.booked.wait(30)
+    cost = scaler.cost(job.job_id)
+    assert cost.reserved_usd == 0
+    requests = [line.quantity for line in cost.lines if line.item == "lambda_requests"]
+    assert requests == [7]
+
+
+@dataclass
+class ForgetfulStore:
+    """Writes the next plan and fails to say so; stands before a scaler's own store."""
+
+    written: threading.Event = field(default_factory=threading.Event)
+    may_answer: threading.Event = field(default_factory=threading.Event)
+    error: StoreError | None = field(default_factory=lambda: StoreError("the answer is lost"))
+
+    def stand_before(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        commit = store.commit
+
+        def write_and_forget(change: Change) -> JobRecord:
+            record = commit(change)
+            if change.rounds and not self.written.is_set():
+                self.written.set()
+                assert self.may_answer.wait(10)
+                if self.error is not None:
+                    raise self.error
+            return record
+
+        monkeypatch.setattr(store, "commit", write_and_forget)
+
+
+def test_a_plan_that_was_written_but_not_answered_is_launched_when_it_is_asked_for_again(
+    scaler: Scaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ForgetfulStore()
+    store.may_answer.set()
+    job = scaler.submit(**SMALL)
+    lease = scaler.lease()
+    store.stand_before(scaler.parts.store, monkeypatch)
+    assert scaler.round_response(lease, 0).status_code == 503
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        plans = [f.result() for f in [pool.submit(scaler.round, lease, 0) for _ in range(8)]]
+    assert len({plan.model_copy(update={"age_s": 0.0}) for plan in plans}) == 1
+    scaler.landed(job.job_id)
+    assert sorted(scaler.lambdas.rollouts()) == samples(job.job_id, 0, 0, 4)
+    assert len(scaler.lambdas.rollouts("evaluate")) == 3
+    scaler.round(lease, 1, previous=result(0))
+    scaler.landed(job.job_id)
+    scaler.finish(lease)
+    assert scaler.cost(job.job_id).reserved_usd == 0
+
+
+def test_a_plan_that_is_launched_late_is_as_young_as_its_actors(
+    start_scaler: StartScaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1_800_000_000.0]
+    with start_scaler(now=lambda: now[0]) as scaler:
+        store = ForgetfulStore()
+        store.may_answer.set()
+        job = scaler.submit(**SMALL)
+        lease = scaler.lease()
+        store.stand_before(scaler.parts.store, monkeypatch)
+        assert scaler.round_response(lease, 0).status_code == 503
+        now[0] += 20.0
+        assert scaler.round(lease, 0).age_s == 0.0
+        scaler.landed(job.job_id)
+        assert scaler.round(lease, 0).age_s == 20.0
+        assert len(scaler.lambdas.rollouts()) == 4
+
+
+@pytest.mark.parametrize("error", [StoreError("the answer is lost"), None], ids=["lost", "late"])
+def test_a_plan_asked_for_again_before_its_writing_is_answered_is_launched_once(
+    scaler: Scaler, monkeypatch: pytest.MonkeyPatch, error: StoreError | None
+) -> None:
+    store = ForgetfulStore(error=error)
+    job = scaler.submit(**SMALL)
+    lease = scaler.lease()
+    store.stand_before(scaler.parts.store, monkeypatch)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        first = pool.submit(scaler.round_response, lease, 0)
+        assert store.written.wait(10)
+        scaler.round(lease, 0)
+        scaler.landed(job.job_id)
+        store.may_answer.set()
+        assert first.result().status_code == (200 if error is None else 503)
+    scaler.round(lease, 0)
+    scaler.landed(job.job_id)
+    assert sorted(scaler.lambdas.rollouts()) == samples(job.job_id, 0, 0, 4)
+
+
+def test_a_reopened_round_whose_answer_was_lost_launches_what_was_missing(
+    scaler: Scaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ForgetfulStore()
+    store.may_answer.set()
+    job = scaler.submit(**SMALL)
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    scaler.landed(job.job_id)
+    store.stand_before(scaler.parts.store, monkeypatch)
+    assert scaler.round_response(lease, 0, attempt=1, missing=(1, 3)).status_code == 503
+    scaler.round(lease, 0, attempt=1, missing=(1, 3))
+    scaler.landed(job.job_id)
+    assert sorted(scaler.lambdas.rollouts())[4:] == [(job.job_id, 0, 1, 1), (job.job_id, 0, 1, 3)]
+
+
+def test_a_plan_an_earlier_process_did_not_answer_is_not_launched_by_the_next(
+    start_scaler: StartScaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ForgetfulStore()
+    store.may_answer.set()
+    with start_scaler() as scaler:
+        job = scaler.submit(**SMALL)
+        lease = scaler.lease()
+        store.stand_before(scaler.parts.store, monkeypatch)
+        assert scaler.round_response(lease, 0).status_code == 503
+    with start_scaler() as scaler:
+        assert scaler.round(lease, 0).num_actors == 4
+        launches = scaler.rounds(job.job_id).rounds[0].launches
+        assert launches is not None
+        assert launches.unknown == 7
+        assert scaler.parts.launches.in_flight() == 0
+    assert scaler.lambdas.rollouts() == []
