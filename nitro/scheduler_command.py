@@ -27,6 +27,30 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+Env = Annotated[
+    str | None,
+    typer.Argument(
+        help="Environment of real runs, or whose recorded ones are meant.", show_default=False
+    ),
+]
+Runs = Annotated[
+    Path | None,
+    typer.Option(help="Practise on a model of these recorded runs: one, or a folder of them."),
+]
+Rounds = Annotated[int | None, typer.Option(help="Rounds of a run.", min=1)]
+Actors = Annotated[str | None, typer.Option(metavar="MIN:MAX", help="Actors one round may have.")]
+TargetReturn = Annotated[
+    float | None,
+    typer.Option(
+        "--target-return", help="Mean return of an evaluation that a run is meant to reach."
+    ),
+]
+Budget = Annotated[float | None, typer.Option("--budget-usd", help="What one run may cost.")]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Any field of the job; repeatable."),
+]
+
 
 @app.callback()
 def _group() -> None:
@@ -43,35 +67,15 @@ def _group() -> None:
 )
 @reported
 def train(
-    env: Annotated[
-        str | None,
-        typer.Argument(
-            help="Environment of real runs, or whose recorded ones are meant.", show_default=False
-        ),
-    ] = None,
+    env: Env = None,
     *,
-    runs: Annotated[
-        Path | None,
-        typer.Option(help="Practise on a model of these recorded runs: one, or a folder of them."),
-    ] = None,
+    runs: Runs = None,
     episodes: Annotated[int, typer.Option(help="Runs to learn from.", min=1)] = 100,
-    rounds: Annotated[int | None, typer.Option(help="Rounds of a run.", min=1)] = None,
-    actors: Annotated[
-        str | None, typer.Option(metavar="MIN:MAX", help="Actors one round may have.")
-    ] = None,
-    target_return: Annotated[
-        float | None,
-        typer.Option(
-            "--target-return", help="Mean return of an evaluation that a run is meant to reach."
-        ),
-    ] = None,
-    budget_usd: Annotated[
-        float | None, typer.Option("--budget-usd", help="What one run may cost.")
-    ] = None,
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="PATH=VALUE", help="Any field of the job; repeatable."),
-    ] = None,
+    rounds: Rounds = None,
+    actors: Actors = None,
+    target_return: TargetReturn = None,
+    budget_usd: Budget = None,
+    assignments: Assignments = None,
     spec: Annotated[Path | None, typer.Option(help="YAML or JSON file of the job.")] = None,
     seed: Annotated[int, typer.Option(help="Of weights, draws and real runs.", min=0)] = 0,
     output: Annotated[

@@ -136,8 +136,8 @@ def assumptions(
     """Return in words what a bill takes for granted."""
     prices, *projected = projection_assumptions(basis)
     measured = (
-        "Learner, cache, scaler and provisioned concurrency are billed for the wall time from the "
-        "lease to the end of the job.",
+        "Learner, cache, scaler and provisioned concurrency are billed for the wall time in which "
+        "learners hold the job, from lease to end.",
         "Actor durations are the billed durations Lambda reports.",
     )
     overlap = (
