@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from nitro.aws_signature import AwsSignature
 from nitro.errors import EXIT_FAILED, EXIT_USAGE, CommandError
+from nitro.spec_file import field_errors
 from shared.billing import JobCost
 from shared.contracts import RoundPage, RoundRecord
 from shared.job_spec import JobSpec
@@ -143,8 +144,17 @@ class NitroClient:
         max_rounds: int | None = None,
         max_wall_s: float | None = None,
     ) -> Job:
-        """Continue a stopped or failed job from its last checkpoint; limits can only rise."""
-        body = ResumeRequest(budget_usd=budget_usd, max_rounds=max_rounds, max_wall_s=max_wall_s)
+        """Continue a stopped or failed job from its last checkpoint; limits can only rise.
+
+        Raises:
+            CommandError: A limit is out of range; nothing was sent.
+        """
+        limits = {"budget_usd": budget_usd, "max_rounds": max_rounds, "max_wall_s": max_wall_s}
+        try:
+            body = ResumeRequest.model_validate(limits)
+        except ValidationError as error:
+            lines = [f"{wrong.field}: {wrong.message}" for wrong in field_errors(error)]
+            raise CommandError("\n".join(lines)) from error
         return _parse(Job, self._call("POST", _path(job_id, "resume"), body=body))
 
     def switch_scaling(self, job_id: str, scaling: Policy) -> Job:

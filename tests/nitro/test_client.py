@@ -2,11 +2,12 @@
 
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 
 from nitro.client import ApiError, ApiUnreachableError, NitroClient, problem_lines
-from nitro.errors import EXIT_FAILED, EXIT_USAGE
+from nitro.errors import EXIT_FAILED, EXIT_USAGE, CommandError
 from nitro.follow import RoundFeed, Snapshot, follow
 from nitro.local import LocalSystem
 from shared.job_spec import JobSpec
@@ -62,6 +63,25 @@ def test_a_job_is_stopped_and_resumed(
             client.stop(job_id)
     assert snapshot.finished_rounds > done
     assert [record.plan.round for record in snapshot.records] == list(range(len(snapshot.records)))
+
+
+@pytest.mark.parametrize(
+    ("limits", "complaint"),
+    [
+        ({"budget_usd": -1.0}, "budget_usd: Input should be greater than 0, got -1.0"),
+        ({"max_rounds": 0}, "max_rounds: Input should be greater than or equal to 1, got 0"),
+        ({"max_wall_s": -1.0}, "max_wall_s: Input should be greater than 0, got -1.0"),
+    ],
+)
+def test_a_limit_that_is_none_is_refused_by_name_before_anything_is_sent(
+    limits: dict[str, Any], complaint: str
+) -> None:
+    with (
+        NitroClient("http://127.0.0.1:9", "a-token") as nobody,
+        pytest.raises(CommandError) as caught,
+    ):
+        nobody.resume("hopper-v5-3f2a", **limits)
+    assert (str(caught.value), caught.value.exit_code) == (complaint, EXIT_USAGE)
 
 
 def test_the_same_key_gives_the_same_job(
