@@ -241,16 +241,25 @@ class _Practice:
 
 
 def _returns(run: Run) -> Iterator[tuple[float, float]]:
-    """Yield environment steps and return of each evaluation; of training rounds without any."""
-    steps, evaluated, trained = 0, [], []
+    """Yield environment steps and return of each evaluation; of training rounds without any.
+
+    The steps are those that the policy had learned from.
+    """
+    evaluated, trained = [], []
     for line in run.rounds:
+        steps = _steps_behind(run, line.plan.round)
         if line.evaluation is not None and line.evaluation.returns:
-            evaluated.append((float(steps), fmean(line.evaluation.returns)))
+            evaluated.append((steps, fmean(line.evaluation.returns)))
         mean = training_return(line)
         if mean is not None:
-            trained.append((float(steps), mean))
-        steps += line.result.env_steps if line.result else 0
+            trained.append((steps, mean))
     yield from evaluated or trained
+
+
+def _steps_behind(run: Run, round_index: int) -> float:
+    behind = run.job.spec.rounds_behind(round_index)
+    lines = (line for line in run.rounds if line.plan.round < behind)
+    return float(sum(line.result.env_steps for line in lines if line.result))
 
 
 def _prices(run: Run) -> Iterator[tuple[float, float]]:

@@ -35,18 +35,21 @@ class Run:
 
     @property
     def evaluations(self) -> list[tuple[int, EvaluationResult]]:
-        """Number of updates the evaluated policy had, and evaluation, in order."""
-        found = [line.evaluation for line in self.rounds if line.evaluation]
-        return [(evaluation.policy_version, evaluation) for evaluation in found]
+        """Number of rounds the evaluated policy had learned from, and evaluation, in order."""
+        behind = self.job.spec.rounds_behind
+        return [
+            (behind(line.plan.round), line.evaluation) for line in self.rounds if line.evaluation
+        ]
 
     def update(self, round_index: int) -> int:
-        """Return where a round stands among the updates: at its number, or its policy's at the end.
+        """Return where a round stands among the updates: at its number, or behind all at the end.
 
-        Where rounds overlap, the one that only ends the job has a higher number than its policy.
+        Where rounds overlap, the number of the one that only ends the job is higher than there are
+        updates.
         """
         last = self.rounds[-1].plan if self.rounds else None
         if last is not None and last.stop is not None and last.round == round_index:
-            return last.policy_version
+            return self.job.spec.rounds_behind(round_index)
         return round_index
 
     @property

@@ -155,6 +155,13 @@ class JobSpec(EnvironmentRef):
         """How many rounds this job keeps open at a time, its algorithm considered."""
         return 1 if self.algorithm == "ppo" else self.rounds_in_flight
 
+    def rounds_behind(self, round_index: int) -> int:
+        """Return how many rounds the policy of a round has learned from.
+
+        A round is opened when the one `open_rounds` before it ends, with the policy there is then.
+        """
+        return max(0, round_index + 1 - self.open_rounds)
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.steps_per_actor % self.envs_per_actor:

@@ -39,11 +39,13 @@ class RunRecord:
         self._artifacts = artifacts
         self._job_id = job_id
 
-    def begin(self, job: Job, *, next_round: int, bill: Iterable[LedgerLine], device: str) -> int:
+    def begin(
+        self, job: Job, *, next_round: int, bill: Iterable[LedgerLine], device: str
+    ) -> dict[int, int]:
         """Describe the job and the machine; drop lines of rounds that will be made again.
 
         Returns:
-            Environment steps of the rounds that are kept.
+            Environment steps of each round that is kept, by its number.
         """
         self.describe(job)
         self._write_json(ENVIRONMENT_FILE, _environment(job, device))
@@ -60,7 +62,9 @@ class RunRecord:
         text = "".join(line.model_dump_json() + "\n" for line in kept.values())
         self._artifacts.write(self._job_id, ROUNDS_FILE, text.encode())
         self.bill(bill)
-        return sum(line.result.env_steps for line in kept.values() if line.result is not None)
+        return {
+            index: line.result.env_steps for index, line in kept.items() if line.result is not None
+        }
 
     def describe(self, job: Job) -> None:
         """Write what the job is and how it stands."""

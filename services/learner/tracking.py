@@ -4,11 +4,13 @@ Training returns (stochastic policy, fragments) and evaluation returns (determin
 episodes) are different quantities and never share a name.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from shared.contracts import RoundLine
+from shared.job_spec import JobSpec
 
 
 class LearnerMetrics:
@@ -57,23 +59,34 @@ class LearnerMetrics:
 class TensorBoard:
     """Scalars per round, with the environment steps as the step axis."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, spec: JobSpec, *, env_steps: Mapping[int, int]) -> None:
+        """Go on behind the rounds of before.
+
+        Args:
+            folder: Where the events go.
+            spec: The job's.
+            env_steps: Of each round of before, by its number.
+        """
         # Slow to import, and needed only once a job runs.
         from torch.utils.tensorboard import SummaryWriter
 
         self._writer = SummaryWriter(log_dir=str(folder))
-        self._env_steps = 0
+        self._spec = spec
+        self._env_steps = dict(env_steps)
 
-    def observe(self, line: RoundLine, *, env_steps_before: int) -> None:
+    def observe(self, line: RoundLine) -> None:
         """Write one round's scalars."""
-        step = env_steps_before
+        index = line.plan.round
+        step = self._steps_of_first(index)
         self._scalar("scaling/num_actors", line.plan.num_actors, step)
         self._scalar("scaling/boosting_score", line.plan.boosting_score, step)
         self._scalar("scaling/ratio", line.plan.ratio, step)
         self._scalar("cost/spent_usd", line.plan.spent_usd, step)
         if line.evaluation is not None:
-            self._scalar("return/evaluation", _mean(line.evaluation.returns), step)
+            learned = self._steps_of_first(self._spec.rounds_behind(index))
+            self._scalar("return/evaluation", _mean(line.evaluation.returns), learned)
         if line.result is not None:
+            self._env_steps[index] = line.result.env_steps
             step += line.result.env_steps
             self._scalar("return/training", _mean(line.result.episode_returns), step)
             for name, value in line.result.stats.items():
@@ -88,6 +101,10 @@ class TensorBoard:
     def close(self) -> None:
         """Flush and close the event file."""
         self._writer.close()
+
+    def _steps_of_first(self, num_rounds: int) -> int:
+        """Return the environment steps of so many rounds, counted from the first."""
+        return sum(steps for index, steps in self._env_steps.items() if index < num_rounds)
 
     def _scalar(self, name: str, value: float | None, step: int) -> None:
         if value is not None:

@@ -127,14 +127,13 @@ class Worker:
             bill=scaler.cost(job.job_id).lines,
             device=self._device,
         )
-        board = TensorBoard(self._artifacts.local_folder(job.job_id))
+        folder = self._artifacts.local_folder(job.job_id)
+        board = TensorBoard(folder, job.spec, env_steps=env_steps)
 
         def observe(line: RoundLine) -> None:
-            nonlocal env_steps
             self._metrics.observe(line)
-            board.observe(line, env_steps_before=env_steps)
+            board.observe(line)
             self._artifacts.publish(job.job_id)
-            env_steps += line.result.env_steps if line.result is not None else 0
 
         try:
             with self._connect_cache() as cache:

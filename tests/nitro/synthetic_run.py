@@ -32,7 +32,7 @@ def job(*, rounds: int = 12, **fields: object) -> Job:
     return Job.model_validate(
         {
             "job_id": JOB_ID,
-            "spec": JobSpec.model_validate({"seed": 7, "stop": {"max_rounds": rounds}}),
+            "spec": _spec(rounds),
             "environment": EnvironmentSpec(
                 env_id="Hopper-v5",
                 observation=ObservationSpec(shape=(11,), dtype="float32"),
@@ -52,6 +52,10 @@ def job(*, rounds: int = 12, **fields: object) -> Job:
             **fields,
         }
     )
+
+
+def _spec(rounds: int, **fields: object) -> JobSpec:
+    return JobSpec.model_validate({"seed": 7, "stop": {"max_rounds": rounds}, **fields})
 
 
 def plan(index: int, **fields: object) -> RoundPlan:
@@ -127,10 +131,11 @@ def ledger(index: int, actors: int) -> list[LedgerLine]:
     ]
 
 
-def write_run(runs_dir: Path, *, rounds: int = 12, overlap: int = 0) -> Path:
+def write_run(runs_dir: Path, *, rounds: int = 12, overlap: int = 0, batches: int = 1) -> Path:
     """Write a run that learns, its actors following a falling score.
 
-    With `overlap` a round's policy lacks so many updates, and the job ends so many rounds later.
+    With `overlap` a round's policy lacks so many rounds, and the job ends so many rounds later;
+    every round brings as many policy versions as it has `batches`.
     """
     folder = runs_dir / JOB_ID
     folder.mkdir(parents=True)
@@ -143,7 +148,7 @@ def write_run(runs_dir: Path, *, rounds: int = 12, overlap: int = 0) -> Path:
         mean = 20 + 400 * (1 - math.exp(-3 * index / rounds))
         measured = (
             EvaluationResult(
-                policy_version=max(0, index - overlap),
+                policy_version=batches * max(0, index - overlap),
                 returns=tuple(mean * dice.uniform(0.7, 1.3) for _ in range(10)),
                 lengths=(100,) * 10,
             )
@@ -151,17 +156,24 @@ def write_run(runs_dir: Path, *, rounds: int = 12, overlap: int = 0) -> Path:
             else None
         )
         returns = tuple(mean * dice.uniform(0.5, 1.1) for _ in range(8))
+        learned = result(
+            index,
+            policy_version=batches * (index + 1),
+            steps=granted * 256,
+            returns=returns,
+            evaluation=measured,
+        )
         lines.append(
             {
                 "plan": plan(
                     index,
-                    policy_version=max(0, index - overlap),
+                    policy_version=batches * max(0, index - overlap),
                     num_actors=granted,
                     requested=requested,
                     boosting_score=score,
                     ratio=None if index == 0 else dice.uniform(0.2, 3.0),
                 ),
-                "result": result(index, steps=granted * 256, returns=returns, evaluation=measured),
+                "result": learned,
                 "curvature": Curvature(
                     lambda_max=1.0,
                     lambda_min=-2.0,
@@ -178,7 +190,7 @@ def write_run(runs_dir: Path, *, rounds: int = 12, overlap: int = 0) -> Path:
         {
             "plan": plan(
                 rounds + overlap,
-                policy_version=rounds,
+                policy_version=batches * rounds,
                 num_actors=0,
                 requested=0,
                 boosting_score=None,
@@ -188,7 +200,7 @@ def write_run(runs_dir: Path, *, rounds: int = 12, overlap: int = 0) -> Path:
             ),
             "result": None,
             "curvature": None,
-            "evaluation": evaluation(rounds, 430.0),
+            "evaluation": evaluation(batches * rounds, 430.0),
         }
     )
     bill += ledger(rounds + overlap, 0)
@@ -196,7 +208,9 @@ def write_run(runs_dir: Path, *, rounds: int = 12, overlap: int = 0) -> Path:
         json.dumps({k: v.model_dump(mode="json") if v else None for k, v in line.items()})
         for line in lines
     ]
-    (folder / "job.json").write_text(job(rounds=rounds).model_dump_json())
+    overlapping = {"algorithm": "impact", "rounds_in_flight": overlap + 1}
+    spec = _spec(rounds, **overlapping) if overlap else _spec(rounds)
+    (folder / "job.json").write_text(job(rounds=rounds, spec=spec).model_dump_json())
     (folder / "rounds.jsonl").write_text("".join(f"{text}\n" for text in texts))
     (folder / "ledger.jsonl").write_text("".join(f"{line.model_dump_json()}\n" for line in bill))
     return folder

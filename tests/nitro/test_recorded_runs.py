@@ -1,5 +1,7 @@
 """The stand-in for training runs: its fits against NumPy, its episodes by their rules."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from nitro.practice_runs import read_runs
 from nitro.recorded_runs import RecordedRuns, fitted_curve, fitted_line
-from nitro.report import Run
+from nitro.report import Run, read_run
 from nitro.scheduling_episode import round_rewards
 from shared.job_spec import JobSpec
 from tests.nitro.synthetic_run import write_run
@@ -56,6 +58,15 @@ def test_a_curve_goes_through_the_means_of_stretches_and_is_flat_outside() -> No
 
 def test_a_run_without_steps_has_a_level_curve() -> None:
     assert fitted_curve([(0.0, 1.0), (0.0, 3.0)]).at(1e6) == 2.0
+
+
+def test_where_rounds_overlap_a_return_is_worth_the_steps_its_policy_learned_from(
+    tmp_path: Path,
+) -> None:
+    run = read_run(write_run(tmp_path, rounds=12, overlap=2, batches=4))
+    steps = [line.result.env_steps for line in run.rounds if line.result]
+    model = RecordedRuns([run], spec(), seed=0)
+    assert model.curve.steps == tuple(float(sum(steps[:learned])) for learned in (0, 3, 8, 12))
 
 
 def test_more_actors_cost_more_and_learn_more_in_a_round(runs: list[Run]) -> None:

@@ -15,14 +15,20 @@ def test_a_run_is_read_whole(tmp_path: Path) -> None:
     assert {line.round for line in run.ledger} == set(range(13))
 
 
-def test_where_rounds_overlap_evaluations_stand_at_the_policy_they_are_of(tmp_path: Path) -> None:
-    run = read_run(write_run(tmp_path, rounds=12, overlap=2))
+@pytest.mark.parametrize("batches", [1, 4])
+def test_where_rounds_overlap_evaluations_stand_behind_what_their_policy_learned_from(
+    tmp_path: Path, batches: int
+) -> None:
+    run = read_run(write_run(tmp_path, rounds=12, overlap=2, batches=batches))
     assert [line.plan.round for line in run.rounds][-2:] == [11, 14]
     assert [index for index, _ in run.evaluations] == [0, 3, 8, 12]
 
 
-def test_the_round_that_only_ends_the_job_stands_behind_the_last_update(tmp_path: Path) -> None:
-    run = read_run(write_run(tmp_path, rounds=12, overlap=2))
+@pytest.mark.parametrize("batches", [1, 4])
+def test_the_round_that_only_ends_the_job_stands_behind_the_last_update(
+    tmp_path: Path, batches: int
+) -> None:
+    run = read_run(write_run(tmp_path, rounds=12, overlap=2, batches=batches))
     assert [run.update(index) for index in (0, 11, 14)] == [0, 11, 12]
     assert series(run, lambda line: 1.0)[0] == list(range(13))
 

@@ -101,6 +101,12 @@ def test_only_algorithms_that_learn_off_policy_keep_several_rounds_open() -> Non
         assert "rounds_in_flight" in _errors({**spec, "rounds_in_flight": wrong})
 
 
+def test_a_rounds_policy_lacks_the_rounds_still_open_before_it() -> None:
+    assert [JobSpec().rounds_behind(index) for index in range(4)] == [0, 1, 2, 3]
+    spec = JobSpec.model_validate({"algorithm": "impala", "rounds_in_flight": 3})
+    assert [spec.rounds_behind(index) for index in range(6)] == [0, 0, 0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("objective", ["behaviour", "total_loss"])
 def test_a_detector_of_ppos_loss_is_for_ppo(objective: str) -> None:
     detector = {"objective": objective}

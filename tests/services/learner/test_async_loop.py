@@ -184,6 +184,17 @@ def test_it_trains_until_the_scaler_says_stop(rig: Rig, open_rounds: int) -> Non
     )
 
 
+def test_a_rounds_policy_is_the_one_behind_as_many_rounds_as_its_job_says(
+    rig: Rig, open_rounds: int
+) -> None:
+    rig.run()
+    versions = [0, *(line.result.policy_version for line in rig.lines() if line.result)]
+    spec = rig.scaler.job.spec
+    assert spec.open_rounds == open_rounds
+    for line in rig.lines():
+        assert line.plan.policy_version == versions[spec.rounds_behind(line.plan.round)]
+
+
 def test_the_newest_curvature_goes_into_the_next_request(rig: Rig) -> None:
     rig.run()
     measured = {line.plan.round: line.curvature for line in rig.lines()}

@@ -68,7 +68,7 @@ def record(artifacts: LocalArtifacts) -> RunRecord:
     return RunRecord(artifacts, _JOB.job_id)
 
 
-def _begin(record: RunRecord, next_round: int) -> int:
+def _begin(record: RunRecord, next_round: int) -> dict[int, int]:
     return record.begin(_JOB, next_round=next_round, bill=(), device="cpu")
 
 
@@ -78,7 +78,7 @@ def _rounds(artifacts: LocalArtifacts) -> list[RoundLine]:
 
 
 def test_lines_come_back_as_they_were(artifacts: LocalArtifacts, record: RunRecord) -> None:
-    assert _begin(record, 0) == 0
+    assert _begin(record, 0) == {}
     written = [_line(0), _line(1), _last_line(2)]
     for line in written:
         record.append(line)
@@ -90,7 +90,7 @@ def test_beginning_again_keeps_the_rounds_before_and_counts_their_steps(
 ) -> None:
     for line in (_line(0), _line(1), _line(2), _last_line(3)):
         record.append(line)
-    assert _begin(record, 2) == 20 + 21
+    assert _begin(record, 2) == {0: 20, 1: 21}
     assert _rounds(artifacts) == [_line(0), _line(1)]
     assert not caplog.records
 

@@ -14,6 +14,7 @@ from shared.contracts import (
     RoundTiming,
     TrajectoryCounts,
 )
+from shared.job_spec import JobSpec
 from tests.services.learner.rounds import plan
 
 _CURVATURE = Curvature(
@@ -65,22 +66,34 @@ def test_metrics_count_every_trajectory_by_what_became_of_it() -> None:
     assert value("nitro_learner_stage_seconds_total", {"stage": "update"}) == 0.5
 
 
-def test_scalars_stand_at_the_steps_they_were_measured_at(tmp_path: Path) -> None:
-    board = TensorBoard(tmp_path)
-    board.observe(_line(0, evaluated=True), env_steps_before=0)
-    board.observe(_line(1, evaluated=False), env_steps_before=100)
-    board.observe(_last_line(), env_steps_before=200)
-    board.close()
-    events = EventAccumulator(str(tmp_path))
+def _scalars(folder: Path, name: str) -> list[tuple[int, float]]:
+    events = EventAccumulator(str(folder))
     events.Reload()
+    return [(event.step, event.value) for event in events.Scalars(name)]
 
-    def scalars(name: str) -> list[tuple[int, float]]:
-        return [(event.step, event.value) for event in events.Scalars(name)]
 
+def test_scalars_stand_at_the_steps_they_were_measured_at(tmp_path: Path) -> None:
+    board = TensorBoard(tmp_path, JobSpec(), env_steps={})
+    for line in (_line(0, evaluated=True), _line(1, evaluated=False), _last_line()):
+        board.observe(line)
+    board.close()
     # An evaluation is of the policy before the round's update, a training return of its steps.
-    assert scalars("return/evaluation") == [(0, 20.0), (200, 20.0)]
-    assert scalars("return/training") == [(200, 1.5)]
-    assert scalars("update/kl") == [(100, 0.25), (200, 0.25)]
-    assert scalars("curvature/lambda_min") == [(100, -0.5), (200, -0.5)]
-    assert scalars("scaling/num_actors") == [(0, 4.0), (100, 4.0), (200, 4.0)]
-    assert scalars("timing/update_s") == [(100, 0.25), (200, 0.25)]
+    assert _scalars(tmp_path, "return/evaluation") == [(0, 20.0), (200, 20.0)]
+    assert _scalars(tmp_path, "return/training") == [(200, 1.5)]
+    assert _scalars(tmp_path, "update/kl") == [(100, 0.25), (200, 0.25)]
+    assert _scalars(tmp_path, "curvature/lambda_min") == [(100, -0.5), (200, -0.5)]
+    assert _scalars(tmp_path, "scaling/num_actors") == [(0, 4.0), (100, 4.0), (200, 4.0)]
+    assert _scalars(tmp_path, "timing/update_s") == [(100, 0.25), (200, 0.25)]
+
+
+def test_where_rounds_overlap_evaluations_stand_at_what_their_policy_had_learned_from(
+    tmp_path: Path,
+) -> None:
+    spec = JobSpec.model_validate({"algorithm": "impact", "rounds_in_flight": 3})
+    # Resumed behind two rounds: the third and the fourth have policies that lack two each.
+    board = TensorBoard(tmp_path, spec, env_steps={0: 40, 1: 60})
+    for line in (_line(2, evaluated=True), _line(3, evaluated=True)):
+        board.observe(line)
+    board.close()
+    assert _scalars(tmp_path, "return/evaluation") == [(0, 20.0), (40, 20.0)]
+    assert _scalars(tmp_path, "update/kl") == [(200, 0.25), (300, 0.25)]
