@@ -74,9 +74,18 @@ def wrapped(env: Env, refs: tuple[WrapperRef, ...], *, raw_rewards: bool = False
             raise UnsupportedEnvironment(
                 f"wrappers.{i}: {ref.name} cannot be put around the environment{given}: {error!r}"
             ) from error
-        if not (raw_rewards and isinstance(outer, gymnasium.RewardWrapper)):
-            env = outer
+        env = _without_reward_wrappers(outer, env) if raw_rewards else outer
     return env
+
+
+def _without_reward_wrappers(outer: Env, env: Env) -> Env:
+    """Return what is put around an environment, less the outermost wrappers that change rewards.
+
+    A name may stand for several wrappers: those below them may change what the policy sees.
+    """
+    while outer is not env and isinstance(outer, gymnasium.RewardWrapper):
+        outer = outer.env
+    return outer
 
 
 def names() -> str:

@@ -112,3 +112,19 @@ def test_a_package_can_register_its_own() -> None:
     assert env.step(0)[1] == 3.0
     with pytest.raises(ValueError, match="there is a wrapper 'ClipReward' already"):
         register_wrapper("ClipReward", doubled)
+
+
+@pytest.mark.usefixtures("_forgets")
+def test_without_a_wrapper_of_rewards_what_its_name_puts_below_stays() -> None:
+    def tenfold(env: Any) -> Any:
+        seen = gymnasium.spaces.Box(-np.inf, np.inf, (4,), np.float32)
+        scaled = theirs.TransformObservation(env, lambda observation: 10 * observation, seen)
+        return theirs.TransformReward(scaled, lambda reward: 10 * float(reward))
+
+    register_wrapper("Tenfold", tenfold)
+    named = ref(("ClipReward", {"max_reward": 0.5}), "Tenfold")
+    learned, raw = make_environment(named), make_environment(named, raw_rewards=True)
+    np.testing.assert_array_equal(learned.reset(seed=0)[0], raw.reset(seed=0)[0])
+    (seen, reward, *_), (same, score, *_) = learned.step(0), raw.step(0)
+    np.testing.assert_array_equal(seen, same)
+    assert (reward, score) == (5.0, 1.0)
