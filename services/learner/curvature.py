@@ -88,7 +88,8 @@ def measure_curvature(
     """
     start = time.perf_counter()
     samples = spread_samples(batch, rule).to(batch.observation.device)
-    if not bool(batch.advantage[samples].any()):
+    # Of the whole loss the values' part curves without advantages, too.
+    if rule.objective != "total_loss" and not bool(batch.advantage[samples].any()):
         return None
     try:
         result, noise = _measured(network, batch, samples, rule, loss, process)

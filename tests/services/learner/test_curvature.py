@@ -273,6 +273,19 @@ def test_no_advantage_anywhere_is_no_curvature() -> None:
     assert measure_curvature(network, flat_batch, rule=DetectorRule()) is None
 
 
+def test_without_advantages_the_whole_loss_curves_as_the_values_error_does() -> None:
+    network, batch = round_of(CONTINUOUS, HYPERPARAMETERS)
+    moved(network)
+    flat_batch = replace(batch, advantage=torch.zeros_like(batch.advantage))
+    rule = DetectorRule(objective="total_loss", num_samples=10_000, tolerance=1e-3)
+    found = measure_curvature(network, flat_batch, rule=rule, loss=loss_of(HYPERPARAMETERS))
+    hessian = negative_loss_hessian(network, flat_batch, HYPERPARAMETERS, kl_coefficient=0.2)
+    exact = torch.linalg.eigvalsh(hessian)
+    assert found is not None
+    assert found.lambda_max == pytest.approx(exact[-1].item(), rel=0.01)
+    assert found.lambda_min == pytest.approx(exact[0].item(), rel=0.01)
+
+
 def test_a_diverged_policy_is_no_curvature() -> None:
     network, batch = round_of(CONTINUOUS, PpoHyperparameters(hidden_sizes=(6, 5)))
     network.flat[0] = float("nan")
