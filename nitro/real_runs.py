@@ -10,7 +10,7 @@ from nitro.scheduling_episode import SchedulingEpisode, round_rewards
 from nitro.train import Api
 from services.scaler.boosting import ConvexityRatio
 from services.scaler.progress import mean_return
-from services.scaler.scaling.base import PastRound, ScalingInput
+from services.scaler.scaling.base import ScalingInput
 from services.scaler.scaling.minionsrl import scheduler_state
 from services.scaler.scaling_history import past_of
 from shared.contracts import RoundRecord
@@ -110,24 +110,26 @@ def played_episode(client: NitroClient, job: Job, agent: MinionsAgent) -> Schedu
 
 def scheduler_states(spec: JobSpec, records: Sequence[RoundRecord]) -> tuple[SchedulerState, ...]:
     """Return the state before each round, as the scaler made it."""
-    states: list[SchedulerState] = []
-    past: tuple[PastRound, ...] = ()
-    evaluated: float | None = None
-    for record in records:
-        seen = ScalingInput(
+    return tuple(
+        _state(spec, record, records[: spec.rounds_behind(record.plan.round)]) for record in records
+    )
+
+
+def _state(spec: JobSpec, record: RoundRecord, ended: Sequence[RoundRecord]) -> SchedulerState:
+    """Return the state before a round, by when `ended` were over and no others."""
+    returns = (mean_return(each.result.evaluation) for each in ended if each.result is not None)
+    evaluated = [value for value in returns if value is not None]
+    return scheduler_state(
+        ScalingInput(
             round_index=record.plan.round,
             actors=spec.actors,
             ratios=(),
             ratio=ConvexityRatio(value=None, note=""),
-            past=past,
-            evaluation_return=evaluated,
+            past=tuple(past_of(each.plan, each.result) for each in ended[-1:]),
+            evaluation_return=evaluated[-1] if evaluated else None,
             remaining_usd=max(0.0, spec.stop.budget_usd - record.plan.spent_usd),
         )
-        states.append(scheduler_state(seen))
-        past = (past_of(record.plan, record.result),)
-        measured = None if record.result is None else mean_return(record.result.evaluation)
-        evaluated = evaluated if measured is None else measured
-    return tuple(states)
+    )
 
 
 def _drawn(agent: MinionsAgent, spec: JobSpec, state: SchedulerState, record: RoundRecord) -> int:

@@ -1,5 +1,7 @@
 """What policies see of earlier rounds through a running scaler, over interruptions too."""
 
+import pytest
+
 from nitro.real_runs import scheduler_states
 from services.scaler.scaling.base import NoiseMemory
 from services.scaler.scaling.minionsrl import MinionsPolicy
@@ -78,7 +80,17 @@ def test_reward_window_moves_although_the_newest_rounds_are_open(scaler: Scaler)
     assert counts == [16, 16, 16, 16, 12, 16, 12]
 
 
-def test_the_agents_states_and_draws_can_be_read_back_from_the_rounds(scaler: Scaler) -> None:
+@pytest.mark.parametrize(
+    ("algorithm", "returns"),
+    [
+        ({"algorithm": "ppo"}, [0.0, 9.0, 9.0, 27.0, 27.0, 45.0]),
+        ({"algorithm": "impact", "rounds_in_flight": 3}, [0.0, 0.0, 0.0, 27.0, 27.0, 45.0]),
+    ],
+    ids=["in turn", "overlapping"],
+)
+def test_the_agents_states_and_draws_can_be_read_back_from_the_rounds(
+    scaler: Scaler, algorithm: dict[str, object], returns: list[float]
+) -> None:
     agent = biased_agent(*(0.1 * n for n in range(6)))
     # Weights that make every number of the state count.
     layer = agent.layers[0].model_copy(
@@ -86,14 +98,14 @@ def test_the_agents_states_and_draws_can_be_read_back_from_the_rounds(scaler: Sc
     )
     agent = agent.model_copy(update={"layers": (layer,)})
     scaling = {"policy": "minionsrl", "agent": agent.model_dump()}
-    job = scaler.submit(actors={"min": 2, "max": 4}, scaling=scaling, seed=3)
+    job = scaler.submit(actors={"min": 2, "max": 4}, scaling=scaling, seed=3, **algorithm)
     lease = scaler.lease()
     for index in range(6):
         evaluation = EvaluationResult(policy_version=index, returns=(9.0 * index,), lengths=(1,))
         previous = None
-        if index:
+        if index >= job.spec.open_rounds:
             previous = result(
-                index - 1,
+                index - job.spec.open_rounds,
                 stats={"loss": 0.5 * index, "kl": 0.01},
                 evaluation=evaluation if index % 2 else None,
             )
@@ -109,7 +121,7 @@ def test_the_agents_states_and_draws_can_be_read_back_from_the_rounds(scaler: Sc
         for index, state in enumerate(states)
     ]
     assert [min(4, max(2, n)) for n in drawn] == [r.plan.requested for r in records]
-    assert [state.mean_return for state in states] == [0.0, 9.0, 9.0, 27.0, 27.0, 45.0]
+    assert [state.mean_return for state in states] == returns
     assert states[-1].remaining_usd < job.spec.stop.budget_usd
     assert MinionsPolicy(MinionsScaling(policy="minionsrl", agent=agent)).num_rounds == 1
 
