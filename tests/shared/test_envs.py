@@ -254,6 +254,18 @@ def test_a_first_step_that_is_not_what_the_spaces_say_is_refused(
         describe(registered())
 
 
+def test_what_takes_no_seed_as_long_as_actors_have_is_refused(
+    registered: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reset(self: _Spaces, *, seed: int | None = None, options: object = None) -> Any:
+        np.random.RandomState(seed)
+        return np.zeros(3, np.float32), {}
+
+    monkeypatch.setattr(_Spaces, "reset", reset)
+    with pytest.raises(UnsupportedEnvironment, match=r"was tried: ValueError\('Seed must be"):
+        describe(registered())
+
+
 def test_what_the_libraries_warn_about_is_noted_and_warns_nobody() -> None:
     old, new = describe(_ref("Hopper-v4")), describe(_ref("Hopper-v5"))
     (note,) = old.notes
