@@ -34,6 +34,11 @@ Far above the rounding of float32 products, far below any tolerance worth asking
 """
 
 
+_SMALL_END = 0.1
+"""What an end's residual is relative to, at least, as a part of the spectral radius: an end at 0
+would never be found otherwise."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanczosResult:
     """Extreme eigenvalues as far as the products allowed to find them."""
@@ -41,9 +46,10 @@ class LanczosResult:
     lambda_max: float
     lambda_min: float
     residual: float
-    """Larger of the two |A y - theta y| of the unit Ritz vectors, relative to the larger |theta|.
+    """Larger of the two |A y - theta y| of the unit Ritz vectors, each relative to its own |theta|.
 
-    Times that |theta|, it bounds the distance to the nearest true eigenvalue.
+    Or to a tenth of the larger |theta|, where that is more. Times what it is relative to, it bounds
+    the distance to the nearest true eigenvalue.
     """
     matvecs: int
 
@@ -61,9 +67,9 @@ def extreme_eigenvalues(
 ) -> LanczosResult:
     """Return both ends of the spectrum of a symmetric matrix A.
 
-    Stops when both Ritz residuals are below `tolerance` times the spectral radius, when the Krylov
-    space is exhausted (the values are then exact, up to parts of A the start has no component in),
-    or after `max_matvecs` products, in which case `residual` says how far it got.
+    Stops when the residual (see `LanczosResult`) is not above `tolerance`, when the Krylov space is
+    exhausted (the values are then exact, up to parts of A the start has no component in), or after
+    `max_matvecs` products, in which case `residual` says how far it got.
 
     Args:
         matvec: v -> A v, both # [size] `dtype`. May reuse one output buffer.
@@ -146,12 +152,14 @@ def _ritz(
     tridiagonal = np.diag(diagonal) + np.diag(off_diagonal, 1) + np.diag(off_diagonal, -1)
     values, vectors = np.linalg.eigh(tridiagonal)
     # |A y - theta y| = beta * |last component of T's eigenvector| (Golub & Van Loan, 10.1.4)
-    residual = beta * float(max(abs(vectors[-1, 0]), abs(vectors[-1, -1])))
-    radius = float(max(abs(values[0]), abs(values[-1])))
+    residuals = beta * np.abs(vectors[-1, [0, -1]])
+    sizes = np.abs(values[[0, -1]])
+    radius = float(sizes.max())
     result = LanczosResult(
         lambda_max=float(values[-1]),
         lambda_min=float(values[0]),
-        residual=residual / radius if radius > 0 else 0.0,
+        # Each to its own size: what is made of the two is their quotient.
+        residual=float((residuals / sizes.clip(_SMALL_END * radius)).max()) if radius > 0 else 0.0,
         matvecs=len(diagonal),
     )
     return result, max(radius, *off_diagonal, 0.0)

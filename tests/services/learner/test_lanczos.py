@@ -77,9 +77,39 @@ def test_the_residual_bounds_the_error_when_products_run_out() -> None:
     result = lanczos(symmetric(spectrum), tolerance=1e-12, max_matvecs=8)
     assert result.matvecs == 8
     assert result.residual > 1e-12
-    bound = result.residual * max(abs(result.lambda_max), abs(result.lambda_min))
-    for value in (result.lambda_max, result.lambda_min):
-        assert np.abs(spectrum - value).min() <= bound
+    ends = (result.lambda_max, result.lambda_min)
+    for value in ends:
+        size = max(abs(value), 0.1 * max(map(abs, ends)))
+        assert np.abs(spectrum - value).min() <= result.residual * size
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_smaller_end_is_found_as_exactly_as_the_larger(sign: float) -> None:
+    diagonal = sign * torch.linspace(-1.0, 1.0, 2_000, dtype=torch.float64)
+    diagonal[0], diagonal[-1] = sign * -1.1, sign * 8.0
+    found = extreme_eigenvalues(
+        lambda vector: diagonal * vector,
+        len(diagonal),
+        max_matvecs=100,
+        tolerance=1e-2,
+        dtype=torch.float64,
+    )
+    ends = (diagonal.min().item(), diagonal.max().item())
+    assert (found.lambda_min, found.lambda_max) == pytest.approx(ends, rel=0.01)
+
+
+def test_an_end_at_zero_is_not_looked_for_without_end() -> None:
+    diagonal = torch.linspace(0.0, 1.0, 2_000, dtype=torch.float64)
+    found = extreme_eigenvalues(
+        lambda vector: diagonal * vector,
+        len(diagonal),
+        max_matvecs=200,
+        tolerance=1e-2,
+        dtype=torch.float64,
+    )
+    assert found.residual <= 1e-2
+    assert found.matvecs < 100
+    assert found.lambda_min == pytest.approx(0.0, abs=1e-3)
 
 
 def test_a_looser_tolerance_needs_fewer_products() -> None:
