@@ -16,7 +16,14 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictBool
 
 from shared.conv_layers import ConvNetworkName
-from shared.message import Message, NonNegativeFloat, Number, PositiveFloat, PositiveInt
+from shared.message import (
+    Message,
+    NonNegativeFloat,
+    Number,
+    PositiveFloat,
+    PositiveFloat32,
+    PositiveInt,
+)
 from shared.ppo_hyperparameters import ActionMapping
 
 
@@ -37,16 +44,16 @@ class ImpactHyperparameters(Message):
     """Discount factor gamma. Paper: Table 1. Standard: CleanRL."""
     trace_lambda: Annotated[Number, Field(ge=0, le=1)] = 1.0
     """Lambda of V-trace's trace weights. Paper: RLlib. Standard: CleanRL's of its advantages."""
-    rho_clip: PositiveFloat = 1.0
+    rho_clip: PositiveFloat32 = 1.0
     """Bound of V-trace's rho. Paper: RLlib. Standard: RLlib."""
-    c_clip: PositiveFloat = 1.0
+    c_clip: PositiveFloat32 = 1.0
     """Bound of V-trace's c. Paper: RLlib. Standard: RLlib."""
     advantage_normalisation: Literal["none", "batch", "minibatch"] = "none"
     """Over which samples advantages get mean 0 and deviation 1. Paper: RLlib. Standard: CleanRL."""
-    clip: PositiveFloat = 0.4
+    clip: PositiveFloat32 = 0.4
     """Half-width of the interval the ratio to the target policy is clipped to. Paper: Table 1.
     Standard: CleanRL."""
-    importance_clip: PositiveFloat = 2.0
+    importance_clip: PositiveFloat32 = 2.0
     """Bound of the behaviour policy's probability over the target policy's. Paper: RLlib.
     Standard: RLlib."""
     kl_coefficient: NonNegativeFloat = 1.0
@@ -93,12 +100,12 @@ class ImpactHyperparameters(Message):
     observation_normalisation: StrictBool = False
     """Whether policy and value see observations less their running mean, over their running
     standard deviation. Paper: RLlib. Standard: CleanRL."""
-    observation_clip: PositiveFloat = 10.0
+    observation_clip: PositiveFloat32 = 10.0
     """Bound of a normalised observation's numbers. Paper: not used. Standard: CleanRL."""
     reward_scaling: StrictBool = False
     """Whether rewards are divided by the running standard deviation of the discounted return.
     Paper: RLlib. Standard: CleanRL."""
-    reward_clip: PositiveFloat = 10.0
+    reward_clip: PositiveFloat32 = 10.0
     """Bound of a scaled reward. Paper: not used. Standard: CleanRL."""
     action_mapping: ActionMapping = "rescale"
     """Continuous actions on their way into the environment: `rescale` maps [-1, 1] onto its bounds

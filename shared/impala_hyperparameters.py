@@ -15,7 +15,14 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StrictBool, model_validator
 
 from shared.conv_layers import ConvNetworkName
-from shared.message import Message, NonNegativeFloat, Number, PositiveFloat, PositiveInt
+from shared.message import (
+    Message,
+    NonNegativeFloat,
+    Number,
+    PositiveFloat,
+    PositiveFloat32,
+    PositiveInt,
+)
 from shared.ppo_hyperparameters import ActionMapping
 
 
@@ -45,9 +52,9 @@ class ImpalaHyperparameters(Message):
     """Discount factor gamma. Paper: Table 1. Standard: CleanRL."""
     trace_lambda: Annotated[Number, Field(ge=0, le=1)] = 1.0
     """Lambda of V-trace's trace weights. Paper: RLlib. Standard: CleanRL's of its advantages."""
-    rho_clip: PositiveFloat = 1.0
+    rho_clip: PositiveFloat32 = 1.0
     """Bound of V-trace's rho. Paper: RLlib. Standard: RLlib."""
-    c_clip: PositiveFloat = 1.0
+    c_clip: PositiveFloat32 = 1.0
     """Bound of V-trace's c. Paper: RLlib. Standard: RLlib."""
     advantage_normalisation: Literal["none", "batch", "minibatch"] = "none"
     """Over which samples advantages get mean 0 and deviation 1. Paper: RLlib. Standard: CleanRL."""
@@ -76,12 +83,12 @@ class ImpalaHyperparameters(Message):
     observation_normalisation: StrictBool = False
     """Whether policy and value see observations less their running mean, over their running
     standard deviation. Paper: RLlib. Standard: CleanRL."""
-    observation_clip: PositiveFloat = 10.0
+    observation_clip: PositiveFloat32 = 10.0
     """Bound of a normalised observation's numbers. Paper: not used. Standard: CleanRL."""
     reward_scaling: StrictBool = False
     """Whether rewards are divided by the running standard deviation of the discounted return.
     Paper: RLlib. Standard: CleanRL."""
-    reward_clip: PositiveFloat = 10.0
+    reward_clip: PositiveFloat32 = 10.0
     """Bound of a scaled reward. Paper: not used. Standard: CleanRL."""
     action_mapping: ActionMapping = "rescale"
     """Continuous actions on their way into the environment: `rescale` maps [-1, 1] onto its bounds

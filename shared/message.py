@@ -17,6 +17,8 @@ Number = Annotated[FiniteFloat, Field(strict=True)]
 """A finite number: no text that looks like one, no truth value."""
 NonNegativeFloat = Annotated[Number, Field(ge=0)]
 PositiveFloat = Annotated[Number, Field(gt=0)]
+PositiveFloat32 = Annotated[PositiveFloat, Field(le=3e38)]
+"""One that arrays of float32 can be compared with; larger ones are no numbers there."""
 
 
 def plain(value: object) -> object:

@@ -16,7 +16,14 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictBool
 
 from shared.conv_layers import ConvNetworkName
-from shared.message import Message, NonNegativeFloat, Number, PositiveFloat, PositiveInt
+from shared.message import (
+    Message,
+    NonNegativeFloat,
+    Number,
+    PositiveFloat,
+    PositiveFloat32,
+    PositiveInt,
+)
 
 ActionMapping = Literal["rescale", "clip"]
 """How a sampled continuous action reaches the environment's bounds."""
@@ -38,7 +45,7 @@ class PpoHyperparameters(Message):
     """Lambda of generalised advantage estimation. Paper: RLlib. Standard: CleanRL."""
     advantage_normalisation: Literal["batch", "minibatch"] = "batch"
     """Over which samples advantages get mean 0 and deviation 1. Paper: RLlib. Standard: CleanRL."""
-    clip: PositiveFloat = 0.3
+    clip: PositiveFloat32 = 0.3
     """Half-width of the interval the probability ratio is clipped to. Paper: Table 1.
     Standard: CleanRL."""
     kl_coefficient: NonNegativeFloat = 0.2
@@ -58,7 +65,7 @@ class PpoHyperparameters(Message):
     of its value before the update. Paper: RLlib. Standard: CleanRL."""
     value_coefficient: NonNegativeFloat = 1.0
     """Weight of the value loss. Paper: Table 1. Standard: CleanRL."""
-    value_clip: PositiveFloat = 10.0
+    value_clip: PositiveFloat32 = 10.0
     """The limit of `value_loss`. Paper: RLlib. Standard: CleanRL."""
     gradient_norm_max: NonNegativeFloat = 0.0
     """Longer gradients are cut to this length, over all parameters; 0 leaves them as they are.
@@ -83,12 +90,12 @@ class PpoHyperparameters(Message):
     observation_normalisation: StrictBool = False
     """Whether policy and value see observations less their running mean, over their running
     standard deviation. Paper: RLlib. Standard: CleanRL."""
-    observation_clip: PositiveFloat = 10.0
+    observation_clip: PositiveFloat32 = 10.0
     """Bound of a normalised observation's numbers. Paper: not used. Standard: CleanRL."""
     reward_scaling: StrictBool = False
     """Whether rewards are divided by the running standard deviation of the discounted return.
     Paper: RLlib. Standard: CleanRL."""
-    reward_clip: PositiveFloat = 10.0
+    reward_clip: PositiveFloat32 = 10.0
     """Bound of a scaled reward. Paper: not used. Standard: CleanRL."""
     action_mapping: ActionMapping = "rescale"
     """Continuous actions on their way into the environment: `rescale` maps [-1, 1] onto its bounds

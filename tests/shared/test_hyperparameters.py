@@ -102,3 +102,19 @@ def test_an_impossible_override_is_refused_by_name(name: str, value: float | str
 def test_an_unknown_algorithm_is_refused() -> None:
     with pytest.raises(ValueError, match=r"'trpo'; known: ppo/paper, ppo/standard"):
         resolve("trpo", "paper", {})
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "name"),
+    [
+        ("ppo", "clip"),
+        ("ppo", "observation_clip"),
+        ("ppo", "reward_clip"),
+        ("impact", "importance_clip"),
+        ("impala", "rho_clip"),
+    ],
+)
+def test_a_bound_that_float32_cannot_hold_is_refused(algorithm: str, name: str) -> None:
+    assert getattr(resolve(algorithm, "standard", {name: 3e38}), name) == 3e38
+    with pytest.raises(ValidationError, match=name):
+        resolve(algorithm, "standard", {name: 1e39})
