@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 from numpy.typing import NDArray
 
 from functions.actor.dropped_episodes import MAX_DROPPED_EPISODES, DroppedEpisodes
@@ -173,14 +173,14 @@ class _Play:
         """
         env, space = self._env, self._env.observation_space
         self.episode_return, self.length, self.broken = 0.0, 0, None
-        observation, ended = checked_observation(env.reset(seed=seed)[0], space), False
+        observation, ended = _seen(env.reset(seed=seed)[0], space), False
         self.num_resets += 1
         while not ended and self.broken is None and self.length < MAX_EVALUATION_STEPS:
             mode = self._policy.mode(observation[np.newaxis])
             _check_diverged(self._env_id, observation[np.newaxis], mode, step=self.length)
             (action,) = self._translate(mode)
             given, reward, terminated, truncated, _ = env.step(action)
-            observation = checked_observation(given, space)
+            observation = _seen(given, space)
             self.episode_return += float(reward)
             self.length += 1
             self.num_steps += 1
@@ -192,6 +192,11 @@ class _Play:
         games = games_of(env)
         if games is not None and not ended:
             self.episode_return = games.score
+
+
+def _seen(observation: object, space: Space[Any]) -> NDArray[np.float32]:
+    """Return an observation as the policy has it: beyond float32 it is not finite."""
+    return checked_observation(observation, space).astype(np.float32)
 
 
 def _roll_out(

@@ -151,6 +151,25 @@ def test_an_evaluation_drops_what_is_broken_and_plays_another(
     assert (episode.length, episode.episode_return) == (4, 5 + 6 + 7 + 8)
 
 
+def test_an_evaluation_drops_what_is_beyond_float32_as_a_fragment_does(
+    make_task: MakeTask, continuous_policy: MakePolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = cast("Any", PendulumEnv.step)
+    num_steps = 0
+
+    def blows_up(self: PendulumEnv, action: Any) -> Any:
+        nonlocal num_steps
+        num_steps += 1
+        observation, *rest = step(self, action)
+        return (np.full(3, 1e200) if num_steps == 5 else observation, *rest)
+
+    monkeypatch.setattr(PendulumEnv, "step", blows_up)
+    task = make_task("Pendulum-v1", mode="evaluate")
+    policy = load_policy(*continuous_policy(3, 1))
+    episode = evaluate_episode(task, make_environment(task.env), policy)
+    assert (episode.dropped_episodes, episode.length) == (1, 200)
+
+
 @pytest.mark.parametrize("env_raises", [False, True])
 def test_a_policy_that_has_diverged_is_blamed_and_not_the_environment(
     env_raises: bool,
