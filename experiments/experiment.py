@@ -6,7 +6,7 @@ from typing import Any
 
 from experiments.findings import Findings
 from experiments.grid import Cell, CellId, Grid, Scale
-from experiments.outcome import JobOutcome
+from experiments.outcome import JobOutcome, Outcome
 from shared.job_spec import JobSpec
 from shared.message import Message
 
@@ -31,6 +31,6 @@ class Experiment:
     alone: bool = False
     """Measures times: one job at a time, on all cores."""
     task: type[Message] = JobSpec
-    outcome: type[Message] = JobOutcome
-    work: Callable[[Cell], Message] | None = None
+    outcome: type[Outcome] = JobOutcome
+    work: Callable[[Cell], Outcome] | None = None
     """Makes a cell's outcome in this process; None trains the task as a job."""

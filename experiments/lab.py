@@ -20,13 +20,12 @@ from queue import SimpleQueue
 from benchmarks.environment import Environment, describe_environment
 from experiments.experiment import Experiment
 from experiments.grid import Cell
-from experiments.outcome import JobOutcome, job_outcome
+from experiments.outcome import JobOutcome, Outcome, job_outcome
 from nitro.client import NitroClient
 from nitro.errors import EXIT_FAILED, CommandError
 from nitro.follow import Snapshot, follow
 from nitro.local import LocalSystem
 from shared.job_spec import JobSpec
-from shared.message import Message
 
 Progress = Callable[[Cell, int], None]
 """Told a cell and how many of its rounds are done."""
@@ -70,7 +69,7 @@ class Lab:
         """Put cells on the list; may be called while outcomes are taken."""
         self._pending += cells
 
-    def outcomes(self) -> Iterator[tuple[Cell, Message]]:
+    def outcomes(self) -> Iterator[tuple[Cell, Outcome]]:
         """Yield cells with their outcomes as they are done, until the list is empty.
 
         Lower seeds are made first, so that a run cut short leaves whole seeds behind.
@@ -98,7 +97,7 @@ class Lab:
 
     def _pooled(
         self, pool: ThreadPoolExecutor, failed: list[str]
-    ) -> Iterator[tuple[Cell, Message]]:
+    ) -> Iterator[tuple[Cell, Outcome]]:
         running: dict[Future[JobOutcome], Cell] = {}
         while running or self._pending:
             wanted = min(self._parallel, len(running) + len(self._pending))

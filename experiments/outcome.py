@@ -1,4 +1,4 @@
-"""What one job came to, in the numbers experiments look at."""
+"""What one cell, mostly one job, came to, in the numbers experiments look at."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -40,7 +40,14 @@ class Evaluation(Message):
     mean_return: FiniteFloat
 
 
-class JobOutcome(Message):
+class Outcome(Message):
+    """One cell."""
+
+    environment: Environment
+    """Where it was made."""
+
+
+class JobOutcome(Outcome):
     """One job."""
 
     rounds: tuple[RoundOutcome, ...]
@@ -60,7 +67,6 @@ class JobOutcome(Message):
     """Of every projection above."""
     wall_s: NonNegativeFloat
     """Here."""
-    environment: Environment
 
     @property
     def final_return(self) -> float:

@@ -76,10 +76,7 @@ def _overview(out: Path) -> str:
 
 
 def _parts(summary: Summary, folder: Path) -> Iterator[str]:
-    where = "; ".join(summary.measured_on) or (
-        f"{summary.environment.num_cpus} x {summary.environment.cpu}, "
-        f"commit {summary.environment.commit}"
-    )
+    where = "; ".join(summary.measured_on)
     yield (
         f"Paper: {summary.paper}. Made by `{summary.command}`: {summary.made}. Measured on {where}."
     )

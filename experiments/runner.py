@@ -23,10 +23,9 @@ from experiments.experiment import Experiment
 from experiments.findings import Summary
 from experiments.grid import Cell, CellId, Grid, LeftOut, Scale
 from experiments.lab import Lab
-from experiments.outcome import JobOutcome
+from experiments.outcome import Outcome
 from experiments.store import Store
 from shared.job_spec import JobSpec
-from shared.message import Message
 
 _QUICK = "quick run: says nothing"
 
@@ -47,7 +46,7 @@ def run_experiment(experiment: Experiment, run: Run, *, console: Console) -> Sum
         CommandError: A job failed; cells made before stay.
     """
     store = Store(run.out, experiment, quick=run.scale.quick)
-    done: dict[CellId, Message] = {}
+    done: dict[CellId, Outcome] = {}
     with (
         _progress(console) as bar,
         Lab(experiment, parallel=run.parallel, progress=bar.watch) as lab,
@@ -72,7 +71,7 @@ def run_experiment(experiment: Experiment, run: Run, *, console: Console) -> Sum
 
 
 def _planned(
-    experiment: Experiment, scale: Scale, store: Store, done: dict[CellId, Message]
+    experiment: Experiment, scale: Scale, store: Store, done: dict[CellId, Outcome]
 ) -> Grid:
     """Return the grid as far as it is known, with what is stored read into `done`."""
     while True:
@@ -88,7 +87,7 @@ def _planned(
 
 
 def summarise(
-    experiment: Experiment, scale: Scale, grid: Grid, done: dict[CellId, Message]
+    experiment: Experiment, scale: Scale, grid: Grid, done: dict[CellId, Outcome]
 ) -> Summary:
     """Return what the outcomes say, with where and how they were made."""
     wanted = [cell.id for cell in grid.cells]
@@ -112,7 +111,7 @@ def summarise(
     )
 
 
-def _machines(outcomes: Sequence[Message]) -> tuple[str, ...]:
+def _machines(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     found = {
         ", ".join(
             (
@@ -122,7 +121,6 @@ def _machines(outcomes: Sequence[Message]) -> tuple[str, ...]:
             )
         )
         for o in outcomes
-        if isinstance(o, JobOutcome)
     }
     return tuple(sorted(found))
 

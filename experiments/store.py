@@ -16,6 +16,7 @@ from pydantic import JsonValue, ValidationError
 from experiments.experiment import Experiment
 from experiments.findings import Summary
 from experiments.grid import Cell, CellId
+from experiments.outcome import Outcome
 from nitro.errors import CommandError
 from shared.message import Count, Message
 
@@ -48,7 +49,7 @@ class Store:
         """Where the summary lies."""
         return self.folder / f"{self._experiment.name}.json"
 
-    def read(self, cell: Cell) -> Message | None:
+    def read(self, cell: Cell) -> Outcome | None:
         """Return a cell's outcome; None if it is not there, or of another task.
 
         Raises:
@@ -66,7 +67,7 @@ class Store:
             what = error.errors(include_url=False)[0]["msg"]
             raise CommandError(f"{path}: {what}; delete it to have it made again") from error
 
-    def write(self, cell: Cell, outcome: Message) -> None:
+    def write(self, cell: Cell, outcome: Outcome) -> None:
         """Store a cell's outcome."""
         record = _Record(
             condition=cell.id.condition,

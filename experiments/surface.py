@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import FiniteFloat
 
+from benchmarks.environment import describe_environment
 from experiments.experiment import Done, Experiment
 from experiments.findings import Claim, Findings, Surface, Table
 from experiments.grid import HOPPER, Cell, Grid, Scale
+from experiments.outcome import Outcome
 from experiments.sampled_surrogate import SampledSurrogate
 from experiments.statistics import Interval, interval, verdict
 from functions.actor.rollout import evaluate_episode, sample_fragment
@@ -58,7 +60,7 @@ class SurfaceTask(Message):
     epochs: PositiveInt
 
 
-class SurfaceOutcome(Message):
+class SurfaceOutcome(Outcome):
     """Returns around one policy."""
 
     round: Count
@@ -135,6 +137,7 @@ def _surface(cell: Cell, task: SurfaceTask) -> SurfaceOutcome:
             for b in axis
         ),
         centre=episodes.mean_return(np.zeros(len(vectors))),
+        environment=describe_environment(),
     )
 
 

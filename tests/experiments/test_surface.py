@@ -31,4 +31,5 @@ def test_the_middle_of_a_surface_is_the_policy_and_equal_tasks_give_equal_surfac
     assert outcome.axis == (-1.0, 0.0, 1.0)
     assert outcome.returns[1][1] == outcome.centre
     assert len({value for row in outcome.returns for value in row}) > 1
-    assert work(cell) == outcome
+    again = work(cell)
+    assert (again.returns, again.ratio) == (outcome.returns, outcome.ratio)
