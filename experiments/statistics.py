@@ -22,12 +22,13 @@ _CUT = 0.25
 
 
 class Interval(Message):
-    """An interquartile mean with a 95 % interval; the value itself where one run makes it."""
+    """An interquartile mean with a 95 % interval; the value itself where a stratum has one run."""
 
     value: FiniteFloat
     low: FiniteFloat
     high: FiniteFloat
     runs: PositiveInt
+    """Of a stratum: of the one with the fewest."""
 
     def __str__(self) -> str:
         if self.runs < 2:
@@ -47,14 +48,14 @@ def interval(*strata: Sequence[float]) -> Interval:
         strata: One sequence of runs per environment; equal input gives equal output.
 
     Raises:
-        ValueError: There is no run at all.
+        ValueError: A stratum has no run.
     """
     pooled = [value for stratum in strata for value in stratum]
-    if not pooled:
+    if not (strata and all(strata)):
         raise ValueError("an interval needs at least one run")
-    value = iqm(pooled)
-    if any(len(stratum) < 2 for stratum in strata):
-        return Interval(value=value, low=value, high=value, runs=len(pooled))
+    value, fewest = iqm(pooled), min(map(len, strata))
+    if fewest < 2:
+        return Interval(value=value, low=value, high=value, runs=fewest)
     found = stats.bootstrap(
         [np.asarray(stratum, dtype=float) for stratum in strata],
         _pooled_iqm,
@@ -64,7 +65,7 @@ def interval(*strata: Sequence[float]) -> Interval:
         vectorized=True,
         rng=np.random.default_rng(0),
     ).confidence_interval
-    return Interval(value=value, low=float(found.low), high=float(found.high), runs=len(pooled))
+    return Interval(value=value, low=float(found.low), high=float(found.high), runs=fewest)
 
 
 def _pooled_iqm(*samples: NDArray[Any], axis: int = -1) -> NDArray[Any]:

@@ -81,3 +81,8 @@ def test_tables_sum_up_and_pool_by_usual_returns() -> None:
         **runs("a", WALKER, outcome([0, 1000]), outcome([0, 1000])),
     }
     assert pooled_table(done).rows[0][1] == "1 [1, 1]"
+
+
+def test_one_run_of_each_environment_makes_no_interval() -> None:
+    done = {**runs("a", HOPPER, outcome([0, 300])), **runs("a", WALKER, outcome([0, 1000]))}
+    assert pooled_table(done).rows[0][1:] == ("0.75", "0.75")
