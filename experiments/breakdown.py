@@ -11,7 +11,7 @@ from experiments.experiment import Done, Experiment
 from experiments.findings import Claim, Findings, Panel, Series, Table, Value
 from experiments.grid import ATARI, HOPPER, MUJOCO, Body, Grid, Scale, fixed, job_body
 from experiments.outcome import JobOutcome
-from experiments.statistics import interval, verdict
+from experiments.statistics import FEWEST_RUNS, interval, verdict
 
 _DEFAULT, _ALL, _STEPS = "default", "all samples", "all samples, 100 steps"
 _DETECTORS: dict[str, Body] = {
@@ -130,6 +130,6 @@ EXPERIMENT = Experiment(
     paper="Figure 20",
     plan=plan,
     find=find,
-    seeds=3,
+    seeds=FEWEST_RUNS,
     alone=True,
 )

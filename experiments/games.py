@@ -10,7 +10,7 @@ from experiments.comparison import compared, conditions, environments, higher_re
 from experiments.experiment import Done, Experiment
 from experiments.findings import Claim, Findings, Table, Value
 from experiments.grid import ATARI, HOPPER, MUJOCO, Body, Grid, Scale, fixed, job_body
-from experiments.statistics import interval, verdict
+from experiments.statistics import FEWEST_RUNS, interval, verdict
 
 _ALGORITHMS = ("ppo", "impact")
 _CLAIMS = {
@@ -90,5 +90,5 @@ EXPERIMENT = Experiment(
     paper="Figures 10, 11 and 14",
     plan=plan,
     find=find,
-    seeds=3,
+    seeds=FEWEST_RUNS,
 )

@@ -19,6 +19,10 @@ _RESAMPLES = 2000
 _CONFIDENCE = 0.95
 _CUT = 0.25
 """Share of the values that is left out at each end."""
+FEWEST_RUNS = 4
+"""Of each side of a claim. Intervals of fewer reach from the lowest to the highest run: those of
+two equal conditions come apart by chance in one of three cases with two runs each, in one of ten
+with three, in one of thirty with four."""
 
 
 class Interval(Message):
@@ -74,8 +78,11 @@ def _pooled_iqm(*samples: NDArray[Any], axis: int = -1) -> NDArray[Any]:
 
 
 def verdict(better: Interval, worse: Interval) -> str:
-    """Say whether one is larger than the other: only where the intervals do not overlap."""
-    if better.runs < 2 or worse.runs < 2:
+    """Say whether one is larger than the other: only where the intervals do not overlap.
+
+    Intervals of fewer than four runs decide nothing.
+    """
+    if min(better.runs, worse.runs) < FEWEST_RUNS:
         return "not decided: too few runs"
     if better.low > worse.high:
         return "holds"

@@ -22,7 +22,7 @@ from experiments.findings import Claim, Findings, Surface, Table
 from experiments.grid import HOPPER, Cell, Grid, Scale
 from experiments.outcome import Outcome
 from experiments.sampled_surrogate import SampledSurrogate
-from experiments.statistics import Interval, interval, verdict
+from experiments.statistics import FEWEST_RUNS, Interval, interval, verdict
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from services.learner.algorithms.ppo import Ppo
 from services.learner.batch import build_batch
@@ -288,7 +288,7 @@ EXPERIMENT = Experiment(
     paper="Figures 3 and 8",
     plan=plan,
     find=find,
-    seeds=3,
+    seeds=FEWEST_RUNS,
     task=SurfaceTask,
     outcome=SurfaceOutcome,
     work=work,

@@ -23,10 +23,8 @@ def runs(condition: str, env_id: str, *made: JobOutcome) -> dict[CellId, JobOutc
     return {CellId(condition, env_id, seed): run for seed, run in enumerate(made)}
 
 
-CHEAP = runs("cheap", HOPPER, outcome([0, 10, 20]), outcome([0, 12, 22]))
-DEAR = runs(
-    "dear", HOPPER, outcome([0, 30, 60], usd_per_round=4), outcome([0, 34, 64], usd_per_round=4)
-)
+CHEAP = runs("cheap", HOPPER, *(outcome([0, 10, 20]), outcome([0, 12, 22])) * 2)
+DEAR = runs("dear", HOPPER, *(outcome([0, r, r + 30], usd_per_round=4) for r in (30, 34, 30, 34)))
 BOTH = {**CHEAP, **DEAR}
 
 
@@ -75,7 +73,7 @@ def test_a_condition_missing_somewhere_makes_no_claim_there() -> None:
 def test_tables_sum_up_and_pool_by_usual_returns() -> None:
     table = comparison_table(BOTH, HOPPER)
     assert [row[0] for row in table.rows] == ["cheap", "dear"]
-    assert table.rows[0][1] == 2
+    assert table.rows[0][1] == 4
     done = {
         **runs("a", HOPPER, outcome([0, 600]), outcome([0, 600])),
         **runs("a", WALKER, outcome([0, 1000]), outcome([0, 1000])),

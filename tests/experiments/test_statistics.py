@@ -1,5 +1,7 @@
 """Interquartile means and intervals, against definitions and a naive bootstrap."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 
@@ -42,3 +44,15 @@ def test_a_claim_is_decided_only_where_intervals_are_apart() -> None:
     assert verdict(low, high).startswith("does not hold")
     assert verdict(high, middle).startswith("not decided")
     assert verdict(high, low.model_copy(update={"runs": 1})).startswith("not decided")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
+def test_chance_alone_decides_at_most_one_claim_in_twenty(count: int) -> None:
+    # All ways to deal equal conditions' runs to the two sides: each is as likely as the others.
+    values = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0][: 2 * count]
+    deals = list(combinations(values, count))
+    decided = 0
+    for ours in deals:
+        theirs = [value for value in values if value not in ours]
+        decided += not verdict(interval(ours), interval(theirs)).startswith("not decided")
+    assert decided / len(deals) <= 0.05
