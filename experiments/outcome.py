@@ -34,7 +34,7 @@ class Evaluation(Message):
     """Mean return of deterministic episodes, and what it had taken to get there."""
 
     updates: Count
-    """Rounds before it."""
+    """Rounds that had ended when its policy was published."""
     env_steps: Count
     cost_usd: NonNegativeFloat
     mean_return: FiniteFloat
@@ -116,18 +116,21 @@ def job_outcome(
     """
     rounds: list[RoundOutcome] = []
     evaluations: list[Evaluation] = []
-    steps, usd = 0, 0.0
+    steps, usd = [0], [0.0]  # after so many rounds
     for record in records:
         result = record.result
-        if result is not None:
-            if result.evaluation is not None and result.evaluation.returns:
-                mean = fmean(result.evaluation.returns)
-                evaluations.append(_evaluation(len(rounds), steps, usd, mean))
-            rounds.append(_round(record, result.env_steps, result.timing))
-            steps += result.env_steps
-        usd += record.cost_usd
+        if result is None:
+            continue
+        if result.evaluation is not None and result.evaluation.returns:
+            # Where rounds overlap, the last ones before this were open still when it began.
+            ended = max(0, len(rounds) + 1 - job.spec.open_rounds)
+            mean = fmean(result.evaluation.returns)
+            evaluations.append(_evaluation(ended, steps[ended], usd[ended], mean))
+        rounds.append(_round(record, result.env_steps, result.timing))
+        steps.append(steps[-1] + result.env_steps)
+        usd.append(usd[-1] + record.cost_usd)
     if job.spec.evaluation.every_rounds and job.progress.last_return is not None:
-        final = _evaluation(len(rounds), steps, cost.total_usd, job.progress.last_return)
+        final = _evaluation(len(rounds), steps[-1], cost.total_usd, job.progress.last_return)
         evaluations.append(final)
     return JobOutcome(
         rounds=tuple(rounds),

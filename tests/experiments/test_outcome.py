@@ -1,0 +1,58 @@
+"""What a job came to, from its records alone."""
+
+import pytest
+
+from experiments.outcome import JobOutcome, job_outcome
+from shared.billing import JobCost
+from shared.contracts import RoundRecord
+from shared.job_spec import JobSpec
+from tests.experiments.made_up import MACHINE
+from tests.nitro.synthetic_run import JOB_ID, evaluation, job, plan, result
+
+
+def finished(algorithm: str, *, rounds: int) -> JobOutcome:
+    """Rounds of 100, 200, ... steps and $1, $2, ..., an evaluation beside each and at the end."""
+    spec = JobSpec.model_validate({"algorithm": algorithm, "stop": {"max_rounds": rounds}})
+    records = [
+        RoundRecord(
+            plan=plan(k),
+            result=result(k, steps=100 * (k + 1), evaluation=evaluation(k, 10.0 * k)),
+            cost_usd=k + 1,
+        )
+        for k in range(rounds)
+    ]
+    last = plan(rounds, num_actors=0, boosting_score=None, ratio=None, stop="max_rounds")
+    cost = JobCost(
+        job_id=JOB_ID,
+        total_usd=20.0,
+        reserved_usd=0.0,
+        by_item={},
+        lines=(),
+        price_table="paper",
+        projected_wall_s=1.0,
+        assumptions=(),
+    )
+    return job_outcome(
+        job(rounds=rounds, spec=spec),
+        [*records, RoundRecord(plan=last, result=None, cost_usd=0.5)],
+        cost,
+        wall_s=1.0,
+        machine=MACHINE,
+    )
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "placed"),
+    [
+        ("ppo", [(0, 0, 0.0), (1, 100, 1.0), (2, 300, 3.0), (3, 600, 6.0), (4, 1000, 20.0)]),
+        # Two rounds are open at a time: the one before was not over when this one was asked for.
+        ("impact", [(0, 0, 0.0), (0, 0, 0.0), (1, 100, 1.0), (2, 300, 3.0), (4, 1000, 20.0)]),
+    ],
+)
+def test_an_evaluation_stands_where_its_policy_was_published(
+    algorithm: str, placed: list[tuple[int, int, float]]
+) -> None:
+    outcome = finished(algorithm, rounds=4)
+    found = [(e.updates, e.env_steps, e.cost_usd) for e in outcome.evaluations]
+    assert found == placed
+    assert [e.mean_return for e in outcome.evaluations] == [0.0, 10.0, 20.0, 30.0, 400.0]
