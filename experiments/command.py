@@ -1,5 +1,6 @@
 """What `nitro experiment` does, once its options are read."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -46,13 +47,14 @@ def run_and_draw(
     """Run an experiment to its end, write summary and figure, and show what it found.
 
     Raises:
-        CommandError: There is no such experiment, or a job failed.
+        CommandError: There is no such experiment, its results cannot be written, or a job failed.
     """
     console = Console(stderr=True)
     if name in STUDIES:
         _run_study(seeds=seeds, quick=quick, out=out)
         return
     experiment = load(name)
+    _require_folder(out)
     scale = Scale(seeds=seeds or (_QUICK_SEEDS if quick else experiment.seeds), quick=quick)
     with Interrupts():
         summary = run_experiment(
@@ -66,10 +68,21 @@ def run_and_draw(
         console.print(str(path), soft_wrap=True, markup=False, highlight=False)
 
 
+def _require_folder(folder: Path) -> None:
+    """Make the folder of the results now: hours later is too late to learn that it cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(f"--out: {folder} cannot be made: {error.strerror}") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise CommandError(f"--out: {folder} cannot be written to")
+
+
 def _run_study(*, seeds: int | None, quick: bool, out: Path) -> None:
     if seeds is not None:
         raise CommandError("--seeds: this study has one seed; leave it out")
     folder = out / "quick" if quick else out
+    _require_folder(folder)
     arguments = ["--out", str(folder), *(["--quick"] if quick else [])]
     if subsampling(arguments):
         raise CommandError("the study failed", exit_code=EXIT_FAILED)

@@ -53,7 +53,7 @@ class Store:
         """Return a cell's outcome; None if it is not there, or of another task.
 
         Raises:
-            CommandError: The file is damaged.
+            CommandError: The file is damaged, or cannot be read.
         """
         path = self._path(cell.id)
         try:
@@ -63,6 +63,8 @@ class Store:
             return self._experiment.outcome.model_validate_json(json.dumps(record.outcome))
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise _unreadable(path, error) from error
         except ValidationError as error:
             what = error.errors(include_url=False)[0]["msg"]
             raise CommandError(f"{path}: {what}; delete it to have it made again") from error
@@ -86,12 +88,14 @@ class Store:
         """Return the summary, None if there is none yet.
 
         Raises:
-            CommandError: It is damaged.
+            CommandError: It is damaged, or cannot be read.
         """
         try:
             return Summary.model_validate_json(self.summary_path.read_bytes())
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise _unreadable(self.summary_path, error) from error
         except ValidationError as error:
             what = error.errors(include_url=False)[0]["msg"]
             raise CommandError(
@@ -102,6 +106,10 @@ class Store:
     def _path(self, cell: CellId) -> Path:
         condition, env_id = (_UNSAFE.sub("-", text) for text in (cell.condition, cell.env_id))
         return self.folder / "cells" / condition / env_id / f"{cell.seed}.json"
+
+
+def _unreadable(path: Path, error: OSError) -> CommandError:
+    return CommandError(f"{path}: cannot be read: {error.strerror}")
 
 
 def write_whole(path: Path, text: str) -> None:

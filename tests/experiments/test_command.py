@@ -83,3 +83,12 @@ def test_what_is_not_there_is_named_with_what_to_do(tmp_path: Path) -> None:
     assert undone.exit_code == 2
     assert "nitro experiment run gain" in undone.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_a_place_that_cannot_hold_results_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    for arguments in (["run", "ablation"], ["run", "detector_subsampling"], ["list"], ["report"]):
+        refused = CliRunner().invoke(app, [*arguments, "--out", str(file)])
+        assert refused.exit_code == 2, refused.exception
+        assert str(file) in refused.stderr
