@@ -47,13 +47,19 @@ def run_and_draw(
     """Run an experiment to its end, write summary and figure, and show what it found.
 
     Raises:
-        CommandError: There is no such experiment, its results cannot be written, or a job failed.
+        CommandError: There is no such experiment, an option means nothing to it, its results
+            cannot be written, or a job failed.
     """
     console = Console(stderr=True)
     if name in STUDIES:
-        _run_study(seeds=seeds, quick=quick, out=out)
+        if seeds is not None or parallel is not None:
+            option = "--parallel" if seeds is None else "--seeds"
+            raise CommandError(f"{option}: this study is one run of one seed; leave it out")
+        _run_study(quick=quick, out=out)
         return
     experiment = load(name)
+    if parallel is not None and (experiment.alone or experiment.work is not None):
+        raise CommandError(f"--parallel: {name} is made one after another; leave it out")
     _require_folder(out)
     scale = Scale(seeds=seeds or (_QUICK_SEEDS if quick else experiment.seeds), quick=quick)
     with Interrupts():
@@ -78,9 +84,7 @@ def _require_folder(folder: Path) -> None:
         raise CommandError(f"--out: {folder} cannot be written to")
 
 
-def _run_study(*, seeds: int | None, quick: bool, out: Path) -> None:
-    if seeds is not None:
-        raise CommandError("--seeds: this study has one seed; leave it out")
+def _run_study(*, quick: bool, out: Path) -> None:
     folder = out / "quick" if quick else out
     _require_folder(folder)
     arguments = ["--out", str(folder), *(["--quick"] if quick else [])]

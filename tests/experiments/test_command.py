@@ -92,3 +92,12 @@ def test_a_place_that_cannot_hold_results_is_refused_before_anything_runs(tmp_pa
         refused = CliRunner().invoke(app, [*arguments, "--out", str(file)])
         assert refused.exit_code == 2, refused.exception
         assert str(file) in refused.stderr
+
+
+def test_an_option_that_means_nothing_to_an_experiment_is_refused(tmp_path: Path) -> None:
+    for name in ("breakdown", "scalability", "surface", "detector_subsampling"):
+        refused = CliRunner().invoke(
+            app, ["run", name, "--quick", "--parallel", "2", "--out", str(tmp_path / "new")]
+        )
+        assert (refused.exit_code, refused.stderr[:11]) == (2, "--parallel:"), name
+    assert not list(tmp_path.iterdir())
