@@ -1,9 +1,9 @@
 """Where cells are made: local systems side by side, each training one job at a time.
 
 A job's learner and its actors work in turns, so one job leaves most of a second core idle; several
-systems with one actor process each keep all cores busy. Results do not depend on how many there
-are: equal seeds give equal policies. Projected times and prices come from measured durations, which
-neighbours on the same cores make a little longer.
+systems with one actor process each keep all cores busy. PPO's results do not depend on how many
+there are: equal seeds give equal policies. Projected times and prices come from measured durations,
+which neighbours on the same cores make a little longer.
 """
 
 import contextlib
