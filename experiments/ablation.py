@@ -1,7 +1,8 @@
 """Nitro without boosting, and without serverless actors (Figure 17).
 
 Without serverless is the very runs of Nitro, billed on servers: the rounds are the same, and so are
-the returns. The paper's actor machine there has 72 cores; ours is the cost model's, with 16.
+the returns. The learner is the same machine on both sides. The paper's actor machine there has 72
+cores; ours is the cost model's, with 16.
 """
 
 from experiments.comparison import compared, final_return, higher_return, runs
@@ -29,7 +30,7 @@ def find(_scale: Scale, done: Done) -> Findings:
     panels, tables = compared(done)
     nitro, plain = (runs(done, name, HOPPER) for name in (_NITRO, _PLAIN))
     serverless = interval([r.total_usd for r in nitro])
-    servers = interval([r.serverful[0].total_usd for r in nitro])
+    servers = interval([r.servers_usd for r in nitro])
     returned = str(final_return(done, _NITRO, HOPPER))
     table = Table(
         title="Ablation",

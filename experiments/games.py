@@ -1,7 +1,8 @@
 """PPO and IMPACT with and without Nitro on the six games (Figures 10, 11 and 14).
 
 Without Nitro means 16 actors throughout, the paper's baseline; it ran on servers there, so its bill
-on servers stands beside the serverless one.
+on servers stands beside the serverless one: with the same learner, as in the paper, and on the
+paper's own machines.
 """
 
 from statistics import fmean
@@ -57,6 +58,7 @@ def find(_scale: Scale, done: Done) -> Findings:
         "condition",
         "serverless (USD)",
         "on servers (USD)",
+        "on the paper's servers (USD)",
         "learner's share",
     )
     bills = Table(title="Bills", columns=columns, rows=tuple(rows))
@@ -65,20 +67,20 @@ def find(_scale: Scale, done: Done) -> Findings:
 
 def _bill(done: Done, name: str, env_id: str) -> tuple[Value, ...]:
     found = runs(done, name, env_id)
-    servers = interval([r.serverful[0].total_usd for r in found])
     learner = fmean(r.by_item.get("learner", 0.0) / r.total_usd for r in found)
     return (
         env_id,
         name,
         str(interval([r.total_usd for r in found])),
-        str(servers),
+        str(interval([r.servers_usd for r in found])),
+        str(interval([r.serverful[0].total_usd for r in found])),
         f"{100 * learner:.0f} %",
     )
 
 
 def _cost_claim(done: Done, algorithm: str, env_id: str) -> Claim:
     ours = interval([r.total_usd for r in runs(done, f"{algorithm} with Nitro", env_id)])
-    servers = interval([r.serverful[0].total_usd for r in runs(done, algorithm, env_id)])
+    servers = interval([r.servers_usd for r in runs(done, algorithm, env_id)])
     part = 100 * ours.value / servers.value
     text = f"{env_id}: ${ours} with Nitro, {part:.0f} % of ${servers} on servers without"
     return Claim(paper=_SAVED[algorithm], ours=text, verdict=verdict(servers, ours))

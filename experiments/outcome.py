@@ -62,7 +62,7 @@ class JobOutcome(Outcome):
     projected_wall_s: NonNegativeFloat
     """On AWS."""
     serverful: tuple[ServerfulCost, ...]
-    """The same rounds on servers."""
+    """The same rounds on servers: the paper's, and with the learner's machine billed here."""
     assumptions: tuple[str, ...]
     """Of every projection above."""
     wall_s: NonNegativeFloat
@@ -82,6 +82,15 @@ class JobOutcome(Outcome):
     def env_steps(self) -> int:
         """Steps trained on."""
         return sum(r.env_steps for r in self.rounds)
+
+    @property
+    def servers_usd(self) -> float:
+        """What the same rounds cost on servers whose learner is the machine billed here.
+
+        The paper's servers come first; their learner costs three times as much as ours, which says
+        nothing of actors.
+        """
+        return self.serverful[-1].total_usd
 
     def return_at_usd(self, usd: float) -> float:
         """Return the mean return after so much money, on straight lines between evaluations."""

@@ -2,11 +2,13 @@
 
 import pytest
 
+from experiments.catalogue import load
+from experiments.grid import HOPPER, CellId, Scale
 from experiments.outcome import JobOutcome, job_outcome
-from shared.billing import JobCost
+from shared.billing import JobCost, ServerfulCost
 from shared.contracts import RoundRecord
 from shared.job_spec import JobSpec
-from tests.experiments.made_up import MACHINE
+from tests.experiments.made_up import MACHINE, outcome
 from tests.nitro.synthetic_run import JOB_ID, evaluation, job, plan, result
 
 
@@ -56,3 +58,22 @@ def test_an_evaluation_stands_where_its_policy_was_published(
     found = [(e.updates, e.env_steps, e.cost_usd) for e in outcome.evaluations]
     assert found == placed
     assert [e.mean_return for e in outcome.evaluations] == [0.0, 10.0, 20.0, 30.0, 400.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "conditions"),
+    [("ablation", ("nitro", "without boosting")), ("games", ("ppo with Nitro", "ppo"))],
+)
+def test_servers_are_compared_with_the_learner_that_is_billed(
+    name: str, conditions: tuple[str, str]
+) -> None:
+    # $2 here; servers with the same learner $1, the paper's, with a dearer one, $100.
+    on_servers = tuple(
+        ServerfulCost(learner_instance=learner, actor_instance="c", wall_s=1.0, total_usd=usd)
+        for learner, usd in (("dear", 100.0), ("ours", 1.0))
+    )
+    made = outcome([0, 1, 2]).model_copy(update={"serverful": on_servers})
+    done = {CellId(c, HOPPER, seed): made for c in conditions for seed in range(4)}
+    found = load(name).find(Scale(seeds=4, quick=False), done)
+    (claim,) = (claim for claim in found.claims if "servers" in claim.ours)
+    assert claim.verdict == "does not hold: the other way round"
