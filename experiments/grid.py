@@ -13,8 +13,10 @@ from typing import NamedTuple, TypeVar
 
 from pydantic import JsonValue, ValidationError
 
+from shared.environment_spec import EnvironmentSpec
 from shared.envs import describe
 from shared.job_spec import EnvironmentRef, JobSpec
+from shared.jobs import resolve_for
 from shared.message import Message
 
 HOPPER = "Hopper-v4"
@@ -46,6 +48,8 @@ class Cell:
     task: Message
     """A `JobSpec`, or what else the experiment's own work needs. A stored outcome of an equal task
     is used again."""
+    hyperparameters: Body = field(default_factory=dict)
+    """What a job's preset comes to: presets change, and outcomes of another one are not used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +94,13 @@ class Grid:
         if reason is None:
             try:
                 spec = JobSpec.model_validate({**body, "env_id": env_id, "seed": seed})
+                full = resolve_for(spec, _described(env_id)).model_dump(mode="json")
             except ValidationError as error:
                 first = error.errors(include_url=False)[0]
                 reason = f"{'.'.join(str(p) for p in first['loc'])}: {first['msg']}"
             else:
-                self.cells.append(Cell(id=CellId(condition, env_id, seed), task=spec))
+                cell_id = CellId(condition, env_id, seed)
+                self.cells.append(Cell(id=cell_id, task=spec, hyperparameters=full))
                 return
         self.left_out.setdefault(f"{condition} on {env_id}", reason)
 
@@ -107,13 +113,18 @@ class Grid:
 def environment_problem(env_id: str) -> str | None:
     """Return why an environment cannot be trained on here, None if it can."""
     try:
-        with warnings.catch_warnings():
-            # Gymnasium would rather have version 5; ours is meant.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            describe(EnvironmentRef(env_id=env_id))
+        _described(env_id)
     except ValueError as error:
         return str(error).splitlines()[0]
     return None
+
+
+@functools.cache
+def _described(env_id: str) -> EnvironmentSpec:
+    with warnings.catch_warnings():
+        # Gymnasium would rather have version 5; ours is meant.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return describe(EnvironmentRef(env_id=env_id))
 
 
 def job_body(

@@ -28,6 +28,8 @@ class _Record(Message):
     env_id: str
     seed: Count
     task: dict[str, JsonValue]
+    hyperparameters: dict[str, JsonValue] | None = None
+    """None in files of before they were kept: taken to be those of today."""
     outcome: dict[str, JsonValue]
 
 
@@ -50,7 +52,7 @@ class Store:
         return self.folder / f"{self._experiment.name}.json"
 
     def read(self, cell: Cell) -> Outcome | None:
-        """Return a cell's outcome; None if it is not there, or of another task.
+        """Return a cell's outcome; None if it is not there, or of another task or preset.
 
         Raises:
             CommandError: The file is damaged, or cannot be read.
@@ -59,6 +61,8 @@ class Store:
         try:
             record = _Record.model_validate_json(path.read_bytes())
             if self._experiment.task.model_validate_json(json.dumps(record.task)) != cell.task:
+                return None
+            if record.hyperparameters not in (None, cell.hyperparameters):
                 return None
             return self._experiment.outcome.model_validate_json(json.dumps(record.outcome))
         except FileNotFoundError:
@@ -76,6 +80,7 @@ class Store:
             env_id=cell.id.env_id,
             seed=cell.id.seed,
             task=cell.task.model_dump(mode="json"),
+            hyperparameters=cell.hyperparameters,
             outcome=outcome.model_dump(mode="json"),
         )
         write_whole(self._path(cell.id), record.model_dump_json() + "\n")

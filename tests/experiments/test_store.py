@@ -1,13 +1,15 @@
 """Outcomes on disk: read back as they were, never of another task, never half."""
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from experiments.catalogue import load
-from experiments.grid import Cell, CellId
+from experiments.grid import Cell, CellId, Grid
 from experiments.store import Store
 from nitro.errors import CommandError
+from shared.hyperparameters import PRESETS, Hyperparameters
 from shared.job_spec import JobSpec
 from tests.experiments.made_up import outcome
 
@@ -32,6 +34,22 @@ def test_an_outcome_of_another_task_is_not_used(tmp_path: Path) -> None:
     store = Store(tmp_path, load("policies"), quick=False)
     store.write(CELL, outcome([0, 1]))
     assert store.read(Cell(id=CELL.id, task=JobSpec(seed=3, steps_per_actor=512))) is None
+
+
+def test_an_outcome_of_another_preset_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def planned() -> Cell:
+        grid = Grid()
+        grid.add_job("a", "Hopper-v5", 0, {})
+        return grid.cells[0]
+
+    store = Store(tmp_path, load("policies"), quick=False)
+    store.write(planned(), outcome([0, 1]))
+    assert store.read(planned()) is not None
+    changed = PRESETS["ppo", "paper"].model_copy(update={"learning_rate": 1e-3})
+    monkeypatch.setitem(cast("dict[object, Hyperparameters]", PRESETS), ("ppo", "paper"), changed)
+    assert store.read(planned()) is None
 
 
 def test_quick_results_are_never_taken_for_real_ones(tmp_path: Path) -> None:
