@@ -5,6 +5,7 @@
 Text outside of the markers is left as it is, so that people can write there.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +16,7 @@ from experiments.store import Store, write_whole
 from nitro.errors import CommandError
 
 _NOT_RUN = "Not run yet: `nitro experiment run {name}`."
-_STUDY = "A study of its own: `nitro experiment run {name}`; see [its results](../{path})."
-_ROOT = Path(__file__).resolve().parent.parent
+_STUDY = "A study of its own: `nitro experiment run {name}`; see [its results]({path})."
 
 
 def write_report(document: Path, out: Path) -> int:
@@ -32,7 +32,7 @@ def write_report(document: Path, out: Path) -> int:
         raise CommandError(f"--doc {document}: cannot be read: {error.strerror}") from error
     found = 0
     for name in (*NAMES, "overview"):
-        body, made = (_overview(out), 0) if name == "overview" else section(name, out)
+        body, made = (_overview(out), 0) if name == "overview" else section(name, out, document)
         found += made
         pattern = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
         found_at = pattern.search(text)
@@ -47,20 +47,21 @@ def write_report(document: Path, out: Path) -> int:
     return found
 
 
-def section(name: str, out: Path) -> tuple[str, int]:
-    """Return an experiment's section, and 1 if it has results."""
+def section(name: str, out: Path, document: Path) -> tuple[str, int]:
+    """Return an experiment's section of a document, and 1 if it has results."""
     if name in STUDIES:
         path = out / f"{name}.json"
         known = path.is_file()
-        text = (
-            _STUDY.format(name=name, path=_relative(path)) if known else _NOT_RUN.format(name=name)
-        )
+        text = _NOT_RUN.format(name=name)
+        if known:
+            text = _STUDY.format(name=name, path=_link(path, document))
         return text, int(known)
     store = Store(out, load(name), quick=False)
     summary = store.summary()
     if summary is None:
         return _NOT_RUN.format(name=name), 0
-    return "\n\n".join(_parts(summary, store.folder)), 1
+    picture = _link(store.summary_path.with_suffix(".png"), document)
+    return "\n\n".join(_parts(summary, picture)), 1
 
 
 def _overview(out: Path) -> str:
@@ -75,12 +76,12 @@ def _overview(out: Path) -> str:
     return table(Table(title="", columns=("name", "what", "runs made so far"), rows=tuple(rows)))
 
 
-def _parts(summary: Summary, folder: Path) -> Iterator[str]:
+def _parts(summary: Summary, picture: str) -> Iterator[str]:
     where = "; ".join(summary.measured_on)
     yield (
         f"Paper: {summary.paper}. Made by `{summary.command}`: {summary.made}. Measured on {where}."
     )
-    yield f"![{summary.title}](../{_relative(folder / summary.name)}.png)"
+    yield f"![{summary.title}]({picture})"
     if summary.claims:
         rows = tuple((claim.paper, claim.ours, claim.verdict) for claim in summary.claims)
         yield table(Table(title="", columns=("the paper says", "here", "does it hold"), rows=rows))
@@ -109,8 +110,6 @@ def _cell(value: Value) -> str:
     return text.replace("|", "\\|")
 
 
-def _relative(path: Path) -> str:
-    try:
-        return path.resolve().relative_to(_ROOT).as_posix()
-    except ValueError:
-        return path.as_posix()
+def _link(path: Path, document: Path) -> str:
+    """Return a path as a document links to it: from its own folder."""
+    return Path(os.path.relpath(path.resolve(), document.resolve().parent)).as_posix()

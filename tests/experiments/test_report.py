@@ -1,5 +1,6 @@
 """The report holds what the JSON says, and leaves people's words alone."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,21 @@ def test_sections_are_filled_and_filled_again_alike(tmp_path: Path) -> None:
     assert "\nold\n" not in text
     write_report(path, tmp_path)
     assert path.read_text() == text
+
+
+def test_links_lead_from_the_document_to_the_results_wherever_both_are(tmp_path: Path) -> None:
+    out = tmp_path / "results"
+    store = Store(out, load("policies"), quick=False)
+    store.write_summary(SUMMARY)
+    draw(SUMMARY, store.summary_path)
+    (out / "detector_subsampling.json").write_text("{}")
+    for folder in (tmp_path, tmp_path / "docs" / "deep"):
+        folder.mkdir(parents=True, exist_ok=True)
+        path = document(folder / "results.md")
+        write_report(path, out)
+        links = re.findall(r"\]\((.+?)\)", path.read_text())
+        assert len(links) == 2
+        assert all((folder / link).is_file() for link in links), links
 
 
 def test_a_document_without_markers_is_refused_and_left_alone(tmp_path: Path) -> None:
