@@ -1,6 +1,7 @@
 """What `nitro experiment` does, once its options are read."""
 
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -102,9 +103,10 @@ def draw_again(name: str, *, quick: bool, out: Path) -> tuple[Path, Path]:
     store = Store(out, experiment, quick=quick)
     summary = store.summary()
     if summary is None:
+        options = " --quick" if quick else ""
         raise CommandError(
             f"NAME: {name} has no results in {store.folder}; "
-            f"make them by: nitro experiment run {name}"
+            f"make them by: nitro experiment run {name}{options} --out {shlex.quote(str(out))}"
         )
     return _draw(experiment, summary, out)
 

@@ -81,7 +81,9 @@ def test_what_is_not_there_is_named_with_what_to_do(tmp_path: Path) -> None:
     assert "known: actors, policies" in unknown.stderr
     undone = CliRunner().invoke(app, ["plot", "gain", "--out", str(tmp_path)])
     assert undone.exit_code == 2
-    assert "nitro experiment run gain" in undone.stderr
+    assert f"nitro experiment run gain --out {tmp_path}\n" in undone.stderr
+    quick = CliRunner().invoke(app, ["plot", "gain", "--quick", "--out", str(tmp_path)])
+    assert f"nitro experiment run gain --quick --out {tmp_path}\n" in quick.stderr
     assert not list(tmp_path.iterdir())
 
 
