@@ -4,6 +4,7 @@ import hmac
 import re
 from http import HTTPStatus
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.scaler.problem import problem_response
@@ -81,12 +82,16 @@ class BodyLimit:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 413 or pass the request on."""
+        """Answer 413 or pass the request on, if all of it comes."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         limit = _limit(scope["path"])
-        body = await _read(scope, receive, limit)
+        try:
+            body = await _read(scope, receive, limit)
+        except ClientDisconnect:
+            # Half a request is none: where a body may be left out, it would mean something else.
+            return
         if body is None:
             response = problem_response(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
@@ -109,7 +114,11 @@ def _limit(path: str) -> int:
 
 
 async def _read(scope: Scope, receive: Receive, limit: int) -> bytes | None:
-    """Return the body, or None when it is longer than the limit."""
+    """Return the body, or None when it is longer than the limit.
+
+    Raises:
+        ClientDisconnect: Whoever asked has gone before all of it came.
+    """
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value) > limit:
             return None
@@ -117,7 +126,7 @@ async def _read(scope: Scope, receive: Receive, limit: int) -> bytes | None:
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            return bytes(body)
+            raise ClientDisconnect
         body += message.get("body", b"")
         if len(body) > limit:
             return None

@@ -1,12 +1,15 @@
 """Who gets in, and with how much."""
 
+import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 from pydantic import SecretStr
+from starlette.types import Message, Receive, Scope, Send
 
-from services.scaler.guard import JOB_BODY_BYTES, SMALL_BODY_BYTES, load_token
+from services.scaler.guard import JOB_BODY_BYTES, SMALL_BODY_BYTES, BodyLimit, load_token
 from services.scaler.settings import Settings
 from shared.problem import Problem
 from shared.tokens import TokenError
@@ -100,3 +103,27 @@ def test_rounds_and_results_may_be_larger(lasting_scaler: Scaler) -> None:
     for path in ("/v1/jobs/none/rounds/0", "/v1/jobs/none/finish"):
         assert lasting_scaler.http.post(path, content=body).status_code == 422
         assert lasting_scaler.http.post(path, content=body * 16).status_code == 413
+
+
+@pytest.mark.parametrize("come", [b"", b"{}"])
+def test_a_request_whose_end_never_comes_is_none(come: bytes) -> None:
+    # Without its body the request to resume a job would be another one, and a valid one.
+    taken: list[Scope] = []
+    sent: list[Message] = []
+    messages: Iterator[Message] = iter(
+        [{"type": "http.request", "body": come, "more_body": True}, {"type": "http.disconnect"}]
+    )
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        taken.append(scope)
+
+    async def receive() -> Message:
+        return next(messages)
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "path": "/v1/jobs/a/resume", "headers": [(b"content-length", b"40")]}
+    asyncio.run(BodyLimit(app)(scope, receive, send))
+    assert not taken
+    assert not sent
