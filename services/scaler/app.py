@@ -68,6 +68,8 @@ def create_app(
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        # The address it would redirect to is not ours to know behind an endpoint that speaks HTTPS.
+        redirect_slashes=False,
     )
     app.include_router(router(parts))
     problem.install(app)

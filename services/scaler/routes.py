@@ -47,7 +47,7 @@ _PROBLEM = {"model": Problem, "content": {MEDIA_TYPE: {}}}
 def _problems(*statuses: int) -> dict[int | str, dict[str, object]]:
     return {
         status: {**_PROBLEM, "description": HTTPStatus(status).phrase}
-        for status in (400, 401, 413, 422, *statuses)
+        for status in (400, 401, 413, 422, 503, *statuses)
     }
 
 
@@ -67,7 +67,7 @@ def _add_job_routes(routes: APIRouter, parts: Parts) -> None:
         "/v1/jobs",
         status_code=201,
         response_model=Job,
-        responses={200: {"model": Job, "description": "Made before"}, **_problems(502, 503)},
+        responses={200: {"model": Job, "description": "Made before"}, **_problems(502)},
         tags=["jobs"],
     )
     def create_job(spec: JobSpec, idempotency_key: IdempotencyKey = None) -> Response:

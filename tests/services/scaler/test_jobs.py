@@ -630,3 +630,14 @@ def test_the_api_description_is_complete(lasting_scaler: Scaler) -> None:
         for method, operation in methods.items():
             assert operation.get("description") or operation.get("summary"), (method, path)
     assert JobSpec.__name__ in document["components"]["schemas"]
+    work = [p for p in document["paths"] if p.startswith("/v1/")]
+    for path, methods in ((path, document["paths"][path]) for path in work):
+        for method, operation in methods.items():
+            assert "503" in operation["responses"], (method, path, "a store can refuse any call")
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs/", "/healthz/"])
+def test_an_address_with_a_slash_too_many_is_none(lasting_scaler: Scaler, path: str) -> None:
+    response = lasting_scaler.http.get(path)
+    assert response.status_code == 404
+    assert Problem.model_validate_json(response.content).status == 404
