@@ -3,16 +3,27 @@
 A *field* names a claim, `sample:3`, and a *token* of the same text announces it. Of an actor that
 failed both say in which attempt at the round, and why: `sample:3:0:crashed`. Beside the fields of a
 round's actors lie its counters, whose names have no colon.
+
+Like all that comes from the cache, text that is neither is refused and changes nothing.
 """
 
+import logging
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, cast
+
+_LOG = logging.getLogger(__name__)
 
 Mode = Literal["sample", "evaluate"]
 
 MAX_REASON_CHARS = 300
 """A failure's reason is cut to this length."""
+_TOKEN = re.compile(
+    rb"(?P<mode>sample|evaluate):(?P<index>[0-9]{1,9})"
+    rb"(?::(?P<attempt>[0-9]{1,9}):(?P<reason>.*))?",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +49,21 @@ def failure_token(mode: Mode, actor_index: int, *, attempt: int, reason: str) ->
     return f"{claim_field(mode, actor_index)}:{attempt}:{why}".encode("utf-8", "replace")
 
 
-def arrival_of(token: bytes) -> Arrival:
-    """Return what a token, or an actor's field, says."""
-    mode, index, *failure = token.decode("utf-8", "replace").split(":", 3)
-    if not failure:
-        return Arrival(cast("Mode", mode), int(index), None)
-    attempt, reason = failure
-    return Arrival(cast("Mode", mode), int(index), reason, int(attempt))
+def arrivals_of(tokens: Iterable[bytes]) -> list[Arrival]:
+    """Return what tokens, or actors' fields, say, without those that say nothing."""
+    return [arrival for token in tokens if (arrival := arrival_of(token)) is not None]
+
+
+def arrival_of(token: bytes) -> Arrival | None:
+    """Return what a token, or an actor's field, says; None when it is neither."""
+    found = _TOKEN.fullmatch(token)
+    if found is None:
+        _LOG.warning("no actor's token", extra={"text": token[:80]})
+        return None
+    mode, index = cast("Mode", found["mode"].decode()), int(found["index"])
+    if found["attempt"] is None:
+        return Arrival(mode, index, None)
+    return Arrival(mode, index, found["reason"].decode("utf-8", "replace"), int(found["attempt"]))
 
 
 def answered(fields: Iterable[bytes]) -> list[Arrival]:
@@ -53,7 +72,7 @@ def answered(fields: Iterable[bytes]) -> list[Arrival]:
     Of one that failed and yet delivered the result counts, of failures the latest attempt's.
     """
     found: dict[tuple[Mode, int], Arrival] = {}
-    for arrival in (arrival_of(field) for field in fields if b":" in field):
+    for arrival in arrivals_of(field for field in fields if b":" in field):
         key = (arrival.mode, arrival.actor_index)
         found[key] = max(found.get(key, arrival), arrival, key=_weight)
     return [found[key] for key in sorted(found)]

@@ -24,7 +24,7 @@ from redis.credentials import CredentialProvider
 from redis.retry import Retry
 
 from shared import cache_scripts, keys
-from shared.arrivals import Arrival, Mode, answered, arrival_of, claim_field, failure_token
+from shared.arrivals import Arrival, Mode, answered, arrivals_of, claim_field, failure_token
 
 StoreOutcome = Literal["stored", "duplicate", "late"]
 
@@ -219,7 +219,7 @@ class TrajectoryCache:
         if reply is None:
             return None
         key, tokens = cast("tuple[bytes, list[bytes]]", reply)
-        return names[key], [arrival_of(token) for token in tokens]
+        return names[key], arrivals_of(tokens)
 
     def answered(self, job_id: str, round: int) -> list[Arrival]:
         """Return every actor that is done, told or not: for a learner that resumes a round."""

@@ -31,6 +31,16 @@ def test_a_failure_is_read_back_with_its_reason(reason: str, told: str) -> None:
     assert arrival_of(token) == Arrival("sample", 3, told, attempt=2)
 
 
+@pytest.mark.parametrize(
+    "token",
+    [b"", b"\xff", b"sample", b"sample:", b"sample:x", b"sample:1:2", b"sample:1:x:why", b"sam:1"],
+)
+def test_what_is_no_token_says_nothing(token: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    assert arrival_of(token) is None
+    assert "no actor's token" in caplog.text
+    assert answered([b"sample:0", token]) == [Arrival("sample", 0, None)]
+
+
 def test_actors_are_found_among_counters_in_index_order() -> None:
     fields = [b"sample:10", b"late", b"sample:2", b"closed", b"evaluate:0", b"duplicate"]
     found = [(a.mode, a.actor_index) for a in answered(fields)]

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
+import redis
 
 from services.learner.collector import RoundCollector
+from shared import keys
 from shared.arrivals import Arrival
 from shared.cache import TrajectoryCache
 from shared.contracts import RoundPlan, TrajectoryCounts
@@ -378,6 +380,18 @@ def test_an_actor_nobody_launched_is_not_listened_to(cache: TrajectoryCache, job
     assert collector.episodes() == ()
     counts = collector.close()
     assert (counts.launched, counts.used, counts.late, counts.lost) == (1, 1, 0, 0)
+
+
+def test_what_is_no_token_is_not_listened_to(
+    cache: TrajectoryCache, cache_url: str, job_id: str
+) -> None:
+    collector = _collector(cache, plan(job_id, num_actors=1))
+    with redis.Redis.from_url(cache_url) as somebody:
+        somebody.rpush(keys.arrivals(job_id, 0), "sample:x", "\x00", "sample:0:1")
+        somebody.hset(keys.claims(job_id, 0), "evaluate:one", "")
+    deliver(cache, job_id, 0)
+    assert [t.actor_index for t in collector.trajectories().trajectories] == [0]
+    assert collector.close().used == 1
 
 
 def test_an_episode_of_another_policy_is_refused(cache: TrajectoryCache, job_id: str) -> None:
