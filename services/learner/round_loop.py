@@ -229,6 +229,8 @@ class RoundLoop:
                 },
             )
             collector.prepare_reopening()
+            # It may be what they missed: keys expire, also while the machine is asleep.
+            self._publish_policy()
             again = self._open_round(attempt, collected.missing)
             if again.stop is not None:
                 _LOG.warning(

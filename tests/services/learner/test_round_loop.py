@@ -171,6 +171,28 @@ def test_too_little_is_launched_again_and_only_what_is_missing(rig: Rig, cache_u
     assert [line.result and line.result.trajectories.used for line in rig.lines()[:3]] == [4, 4, 4]
 
 
+def test_a_policy_that_the_cache_lost_is_there_again_when_its_round_is_reopened(
+    rig: Rig, cache_url: str, cache: TrajectoryCache
+) -> None:
+    found: list[bytes | None] = []
+
+    def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+        if (made.round, made.attempt) == (1, 0):
+            found.append(cache.fetch_policy(made.job_id, 1))
+            cache.delete_policy(made.job_id, 1)
+            fail_actors(scaler, made, 0, 1, 2, 3)
+        else:
+            if made.round == 1:
+                found.append(cache.fetch_policy(made.job_id, 1))
+            deliver_all(scaler, made, request)
+
+    rig.scaler.launch = launch
+    rig.loop(cache_url).run()
+    lost, there_again = found
+    assert lost is not None
+    assert there_again == lost
+
+
 def test_a_round_lost_again_says_what_arrived_why_and_what_to_do(rig: Rig, cache_url: str) -> None:
     def launch(scaler: ScriptedScaler, made: RoundPlan, _: RoundRequest) -> None:
         fail_actors(scaler, made, 0, 1, 2, 3)
