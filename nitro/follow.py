@@ -2,15 +2,25 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from http import HTTPStatus
 from statistics import fmean
 from time import monotonic, sleep
 
-from nitro.client import ApiUnreachableError, NitroClient
+from nitro.client import ApiError, ApiUnreachableError, NitroClient
 from shared.contracts import RoundPlan, RoundRecord
 from shared.jobs import FINISHED, Job
 
 _RECENT = 5
 """Rounds whose mean duration the remaining ones are assumed to take."""
+_AWAY = frozenset(
+    {
+        HTTPStatus.TOO_MANY_REQUESTS,
+        HTTPStatus.BAD_GATEWAY,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        HTTPStatus.GATEWAY_TIMEOUT,
+    }
+)
+"""What an endpoint answers while the scaler behind it is restarted, or its store throttles it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +112,11 @@ def follow(
         check: Called before every look; raises when going on makes no sense.
         pause: Waits for so many seconds between two looks, or for less.
         every_s: Pause between two looks.
-        patience_s: How long an API that does not answer is asked again.
+        patience_s: How long an API that does not answer, or says that it cannot, is asked again.
 
     Raises:
         ApiUnreachableError: The API did not answer for `patience_s`.
+        ApiError: It refused, or said for `patience_s` that it cannot answer.
     """
     feed = RoundFeed(client, job_id)
     # Counted from the first failure, not the last answer: a process that was stopped in between has
@@ -116,7 +127,9 @@ def follow(
         try:
             job = client.get(job_id)  # before the rounds, so that a finished job's are complete
             snapshot = Snapshot(job, feed.fetch())
-        except ApiUnreachableError:
+        except (ApiUnreachableError, ApiError) as error:
+            if isinstance(error, ApiError) and error.problem.status not in _AWAY:
+                raise
             failing_since = monotonic() if failing_since is None else failing_since
             if monotonic() - failing_since > patience_s:
                 raise

@@ -181,3 +181,27 @@ def test_following_goes_on_after_a_pause_longer_than_its_patience(
         job_id = client.submit(tiny_job).job_id
         looks = follow(client, job_id, check=system.check, every_s=0.05, patience_s=0.08)
         assert [*looks][-1].job.status == "succeeded"
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_following_goes_on_while_an_endpoint_finds_no_scaler(
+    system: LocalSystem, tiny_job: JobSpec, status: int
+) -> None:
+    class BehindAnEndpoint(NitroClient):
+        """Hears from the endpoint twice that nobody is there, as while a scaler is replaced."""
+
+        away = 2
+
+        def get(self, job_id: str) -> Job:
+            if self.away:
+                self.away -= 1
+                raise ApiError(Problem(title="away", status=status, detail="no scaler"))
+            return super().get(job_id)
+
+    with BehindAnEndpoint(system.api_url, system.token) as client:
+        job_id = client.submit(tiny_job).job_id
+        looks = follow(client, job_id, check=system.check, every_s=0.05)
+        assert [*looks][-1].job.status == "succeeded"
+        client.away = -1
+        with pytest.raises(ApiError, match="no scaler"):
+            list(follow(client, job_id, check=system.check, every_s=0.01, patience_s=0.0))
