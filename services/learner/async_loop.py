@@ -31,6 +31,7 @@ from services.learner.round_loop import (
     RoundLostError,
     TrainingParts,
     evaluation_result,
+    reasons,
 )
 from services.learner.round_window import OpenedRound, RoundWindow
 from services.learner.update_tally import UpdateTally
@@ -215,11 +216,11 @@ class AsyncLoop:
         # Those open when the first went wrong were launched like it: only one more is news.
         most = self._job.spec.open_rounds
         if empty > most and self._parts.lease.stop is None:
-            reasons = "; ".join(closed.collector.failures) or "no answer"
+            why = reasons(closed.collector.failures) or "no answer"
             raise RoundLostError(
                 f"round {closed.plan.round}: none of {closed.plan.num_actors} trajectories arrived "
                 f"within {closed.plan.deadline_s:g} s, nor did any in the {most} rounds "
-                f"before it. Reasons given: {reasons}. See the actors' log; a process that exited "
+                f"before it. Reasons given: {why}. See the actors' log; a process that exited "
                 f"was ended by {self._job.spec.env_id} or for want of memory; if actors are merely "
                 "slow, lower steps_per_actor or raise the scaler's deadline"
             )

@@ -20,7 +20,7 @@ a round is removed from the cache before its checkpoint.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -44,6 +44,7 @@ from shared.jobs import Job, StopReason
 from shared.trajectory import Episode
 
 _LOG = logging.getLogger(__name__)
+_REASONS_TOLD = 3
 
 
 class RoundLostError(RuntimeError):
@@ -245,7 +246,7 @@ class RoundLoop:
         raise RoundLostError(
             f"round {plan.round}: only {len(collected.trajectories)} of {plan.num_actors} "
             f"trajectories arrived within {plan.deadline_s:g} s, {plan.quorum} are needed, and "
-            f"reopening it did not help. Reasons given: {'; '.join(collected.failures)}. See the "
+            f"reopening it did not help. Reasons given: {reasons(collected.failures)}. See the "
             f"actors' log; a process that exited was ended by {self._job.spec.env_id} or for want "
             "of memory; if actors are merely slow, lower steps_per_actor or raise the scaler's "
             "deadline"
@@ -276,6 +277,12 @@ class RoundLoop:
         if lease.lost or (lease.interrupted and not collector.all_episodes_answered):
             raise LeftEarly("asked to leave before the round was done")
         return evaluation_result(plan, episodes)
+
+
+def reasons(failures: Sequence[str]) -> str:
+    """Return the first reasons: with those of a thousand actors nobody would see what to do."""
+    more = len(failures) - _REASONS_TOLD
+    return "; ".join(failures[:_REASONS_TOLD]) + (f"; and {more} more" if more > 0 else "")
 
 
 def evaluation_result(plan: RoundPlan, episodes: tuple[Episode, ...]) -> EvaluationResult | None:

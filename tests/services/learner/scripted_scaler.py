@@ -47,7 +47,9 @@ def job(job_id: str, **changes: object) -> Job:
     )
 
 
-def fail_actors(scaler: "ScriptedScaler", made: RoundPlan, *indices: int) -> None:
+def fail_actors(
+    scaler: "ScriptedScaler", made: RoundPlan, *indices: int, reason: str = "crashed"
+) -> None:
     """Announce that actors of a round have crashed."""
     for index in indices:
         scaler.cache.announce_failure(
@@ -56,7 +58,7 @@ def fail_actors(scaler: "ScriptedScaler", made: RoundPlan, *indices: int) -> Non
             mode="sample",
             actor_index=index,
             attempt=made.attempt,
-            reason="crashed",
+            reason=reason,
         )
 
 

@@ -206,6 +206,24 @@ def test_a_round_lost_again_says_what_arrived_why_and_what_to_do(rig: Rig, cache
     assert (rig.lines(), rig.checkpoints()) == ([], [])
 
 
+def test_what_to_do_is_told_however_many_actors_have_reasons_of_their_own(
+    rig: Rig, cache_url: str
+) -> None:
+    def launch(scaler: ScriptedScaler, made: RoundPlan, _: RoundRequest) -> None:
+        for index in range(made.num_actors):
+            why = f"Runtime.ExitError: RequestId: {index:036}"
+            fail_actors(scaler, made, index, reason=why)
+
+    rig.scaler.changes = {"num_actors": 64}
+    rig.scaler.launch = launch
+    with pytest.raises(RoundLostError) as caught:
+        rig.loop(cache_url).run()
+    told = str(caught.value)
+    assert told.count("RequestId") == 3
+    assert "and 61 more" in told
+    assert "steps_per_actor" in told[:1000]
+
+
 def test_never_trained_on_nothing_whatever_the_quorum(rig: Rig, cache_url: str) -> None:
     rig.scaler.changes = {"quorum": 0}
     rig.scaler.launch = lambda scaler, made, _: fail_actors(scaler, made, 0, 1, 2, 3)
