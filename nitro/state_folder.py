@@ -3,6 +3,8 @@
 import fcntl
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -18,7 +20,7 @@ class StateFolder:
     def __init__(self, runs_dir: Path) -> None:
         self.runs_dir = runs_dir.absolute()
         self.folder = self.runs_dir / STATE_FOLDER
-        self._lock: IO[str] | None = None
+        self._lock: IO[bytes] | None = None
 
     @property
     def token_path(self) -> Path:
@@ -41,28 +43,24 @@ class StateFolder:
         Raises:
             CommandError: The folder cannot be written, or another local system holds the lock.
         """
-        try:
+        with self._writing():
             self.logs.mkdir(parents=True, exist_ok=True)
-            lock = (self.folder / "lock").open("a+", encoding="utf-8")
-        except OSError as error:
-            raise CommandError(
-                f"--runs-dir: cannot write to {self.runs_dir} ({error.strerror}): "
-                "choose a folder you may write to, or change its owner"
-            ) from error
+            # Unbuffered: nothing is left to be written, and to fail, when it is closed.
+            lock = (self.folder / "lock").open("ab+", buffering=0)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             lock.seek(0)
-            holder = lock.read().strip() or "unknown"
+            holder = lock.read().decode(errors="replace").strip() or "unknown"
             lock.close()
             raise CommandError(
                 f"--runs-dir: a local system (pid {holder}) is up on {self.runs_dir} already: "
                 f"use it with --api-url {self._address()}, or choose another folder"
             ) from None
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
         self._lock = lock
+        with self._writing():
+            lock.truncate(0)
+            lock.write(str(os.getpid()).encode())
 
     def release(self) -> None:
         """Drop the lock and what only holds while the system is up; safe to repeat."""
@@ -74,24 +72,50 @@ class StateFolder:
         self._lock = None
 
     def write_token(self) -> str:
-        """Make a new random token that only this user can read."""
+        """Make a new random token that only this user can read.
+
+        Raises:
+            CommandError: The folder cannot be written.
+        """
         token = secrets.token_urlsafe(_TOKEN_BYTES)
-        self.token_path.unlink(missing_ok=True)
-        descriptor = os.open(self.token_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(token)
+        with self._writing():
+            self.token_path.unlink(missing_ok=True)
+            descriptor = os.open(self.token_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(token)
         return token
 
     def write_address(self, url: str) -> None:
-        """Leave the API's address for other commands on this machine."""
-        (self.folder / ADDRESS_FILE).write_text(url, encoding="utf-8")
+        """Leave the API's address for other commands on this machine.
+
+        Raises:
+            CommandError: The folder cannot be written.
+        """
+        with self._writing():
+            (self.folder / ADDRESS_FILE).write_text(url, encoding="utf-8")
 
     def fresh_log(self, name: str) -> Path:
-        """Return a process's log file, keeping the previous one as `.log.1`."""
+        """Return a process's log file, keeping the previous one as `.log.1`.
+
+        Raises:
+            CommandError: The folder cannot be written.
+        """
         path = self.logs / f"{name}.log"
-        if path.exists():
-            path.replace(path.with_suffix(".log.1"))
+        with self._writing():
+            if path.exists():
+                path.replace(path.with_suffix(".log.1"))
         return path
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Name the folder when it cannot be written, or its disk is full."""
+        try:
+            yield
+        except OSError as error:
+            raise CommandError(
+                f"--runs-dir: cannot write to {self.runs_dir} ({error.strerror}): choose a folder "
+                "you may write to, with free space, or change its owner"
+            ) from error
 
     def _address(self) -> str:
         try:

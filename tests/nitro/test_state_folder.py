@@ -1,5 +1,8 @@
 import os
+import resource
 import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -40,6 +43,40 @@ def test_an_unwritable_folder_is_named_with_the_fix(tmp_path: Path) -> None:
     blocked.touch()
     with pytest.raises(CommandError, match=f"--runs-dir: cannot write to {blocked}.*choose"):
         StateFolder(blocked).acquire()
+
+
+@contextmanager
+def no_space() -> Iterator[None]:
+    """Let no file of this process grow, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        StateFolder.acquire,
+        StateFolder.write_token,
+        lambda state: state.write_address("http://127.0.0.1:1234"),
+    ],
+    ids=["lock", "token", "address"],
+)
+def test_a_full_disk_is_told_and_the_folder_can_be_released(
+    tmp_path: Path, write: Callable[[StateFolder], object]
+) -> None:
+    state = StateFolder(tmp_path)
+    if write is not StateFolder.acquire:
+        state.acquire()
+    with no_space():
+        with pytest.raises(CommandError, match=f"--runs-dir: cannot write to {tmp_path}"):
+            write(state)
+        state.release()
+    state.acquire()
+    state.release()
 
 
 def test_logs_of_the_last_run_are_kept_once(tmp_path: Path) -> None:
