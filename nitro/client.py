@@ -207,7 +207,7 @@ class NitroClient:
             raise ApiUnreachableError(
                 f"nothing was sent to {self._url}: the token or another header cannot be sent"
             ) from None
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise ApiUnreachableError(
                 f"no answer from {self._url} ({error or type(error).__name__}): "
                 "is the API running, and is --api-url right?"

@@ -1,7 +1,8 @@
 """The client against the real scaler, emulator, actors and learner."""
 
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -148,6 +149,30 @@ def test_an_answer_that_is_not_nitros_is_refused(system: LocalSystem, client: Ni
         pytest.raises((ApiError, ApiUnreachableError)),
     ):
         elsewhere.jobs()
+
+
+class _Garbled(BaseHTTPRequestHandler):
+    """Answers with bytes that are not in the encoding it names."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Encoding", "gzip")
+        self.end_headers()
+        self.wfile.write(b"no gzip")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Keep the test's output clean."""
+
+
+def test_an_answer_that_cannot_be_decoded_is_no_answer() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Garbled) as server:
+        serving = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        serving.start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        with NitroClient(url, "t") as client, pytest.raises(ApiUnreachableError, match=url):
+            client.jobs()
+        server.shutdown()
+        serving.join()
 
 
 def test_problems_are_lines_per_field_or_their_detail() -> None:
