@@ -5,7 +5,7 @@ neither NumPy nor anything else beyond redis-py is needed here. Commands are lim
 Redis 7.0 knows.
 
 Invariants: the first result of a (mode, actor index) of a round wins, whoever stores it and however
-often; nothing is stored in a closed round; a late or second result is counted, never silently
+often; nothing is stored in a closed round; a late or second trajectory is counted, never silently
 dropped; every key has a lifetime; no operation reads more keys than it is told to.
 """
 
@@ -41,12 +41,12 @@ class CacheError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RoundCounters:
-    """Results of a round that were not stored."""
+    """Trajectories of a round that were not stored."""
 
     late: int
-    """Came after the round was closed."""
+    """Came after the round was closed, the first of their actor index."""
     duplicate: int
-    """Came after another of the same mode and actor index."""
+    """Came after another of the same actor index."""
 
 
 class TrajectoryCache:
@@ -152,7 +152,7 @@ class TrajectoryCache:
 
         Returns:
             `stored`, `duplicate` (another result of this mode and index was first) or `late` (the
-            round is closed); the last two are counted and the payload is dropped.
+            round is closed); of the last two the payload is dropped, and trajectories are counted.
         """
         field = claim_field(mode, actor_index)
         with self._errors("storing a result"):
@@ -162,7 +162,14 @@ class TrajectoryCache:
                     keys.result(job_id, round, mode, actor_index),
                     keys.arrivals(job_id, round),
                 ],
-                args=[field, os.urandom(8).hex(), payload, keys.TTL_MS, field],
+                args=[
+                    field,
+                    os.urandom(8).hex(),
+                    payload,
+                    keys.TTL_MS,
+                    field,
+                    "count" if mode == "sample" else "",
+                ],
             )
         return cast("StoreOutcome", outcome.decode())
 
@@ -263,7 +270,7 @@ class TrajectoryCache:
         self._unlink(_result_keys(job_id, round, self._fields(job_id, round)))
 
     def round_counters(self, job_id: str, round: int) -> RoundCounters:
-        """Return how many results of a round came late or twice up to now."""
+        """Return how many trajectories of a round came late or twice up to now."""
         late, duplicate = cast(
             "tuple[bytes | None, bytes | None]",
             self._run("HMGET", keys.claims(job_id, round), "late", "duplicate"),

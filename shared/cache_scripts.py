@@ -5,25 +5,28 @@ run on a clustered cache. Field names of the claims hash: `closed`, `late`, `dup
 `mode:index` for every result stored, and one `mode:index:attempt:reason` for every failure.
 """
 
-# KEYS: claims, payload, arrivals. ARGV: claim field, writer, payload, TTL in ms, arrival token.
+# KEYS: claims, payload, arrivals. ARGV: claim field, writer, payload, TTL in ms, arrival token, and
+# `count` if it is counted when it is not stored.
 # The writer's own claim is recognised first, so that a store repeated because its answer was lost
-# is still a store.
+# is still a store. What another has stored before is a duplicate also once the round is closed:
+# counted as late, it would be accounted for twice.
 STORE = """
 local claim = redis.call('HGET', KEYS[1], ARGV[1])
 if claim == ARGV[2] then return 'stored' end
 local outcome
-if redis.call('HEXISTS', KEYS[1], 'closed') == 1 then
-  outcome = 'late'
-  redis.call('HINCRBY', KEYS[1], 'late', 1)
-elseif claim then
+if claim then
   outcome = 'duplicate'
-  redis.call('HINCRBY', KEYS[1], 'duplicate', 1)
+elseif redis.call('HEXISTS', KEYS[1], 'closed') == 1 then
+  outcome = 'late'
 else
   outcome = 'stored'
   redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
   redis.call('SET', KEYS[2], ARGV[3], 'PX', ARGV[4])
   redis.call('RPUSH', KEYS[3], ARGV[5])
   redis.call('PEXPIRE', KEYS[3], ARGV[4])
+end
+if outcome ~= 'stored' and ARGV[6] == 'count' then
+  redis.call('HINCRBY', KEYS[1], outcome, 1)
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return outcome

@@ -110,10 +110,20 @@ def test_a_closed_round_takes_nothing_and_counts_what_comes(
     assert len(_wait(cache, job)) == 1
     assert cache.close_round(job, 3) == RoundCounters(late=0, duplicate=0)
     assert _store(cache, job, 1) == "late"
-    assert _store(cache, job, 0) == "late"
+    assert _store(cache, job, 0) == "duplicate"
     assert _wait(cache, job) == []
     assert cache.load_results(job, 3, mode="sample", actor_indices=[1]) == [None]
-    assert cache.close_round(job, 3) == RoundCounters(late=2, duplicate=0)
+    assert cache.close_round(job, 3) == RoundCounters(late=1, duplicate=1)
+
+
+def test_episodes_that_come_late_or_twice_are_counted_with_no_trajectories(
+    cache: TrajectoryCache, job: str
+) -> None:
+    assert _store(cache, job, 0, mode="evaluate") == "stored"
+    assert _store(cache, job, 0, mode="evaluate") == "duplicate"
+    cache.close_round(job, 3)
+    assert _store(cache, job, 1, mode="evaluate") == "late"
+    assert cache.round_counters(job, 3) == RoundCounters(late=0, duplicate=0)
 
 
 def test_a_closed_round_keeps_its_results_until_they_are_freed(
@@ -127,7 +137,8 @@ def test_a_closed_round_keeps_its_results_until_they_are_freed(
     for _ in range(2):
         cache.free_round(job, 3)
         assert _keys_of(server, job) == {keys.claims(job, 3)}
-    assert _store(cache, job, 0) == "late"
+    assert _store(cache, job, 0) == "duplicate"
+    assert _store(cache, job, 5) == "late"
 
 
 def test_a_dropped_result_makes_room_for_another(cache: TrajectoryCache, job: str) -> None:

@@ -115,8 +115,9 @@ def test_a_repeated_task_is_a_duplicate_and_a_late_one_is_late(
     task = make_task(job_id=job)
     outcomes = [actor.run(task, cold_start=False).outcome for _ in range(2)]
     cache.close_round(job, 3)
-    outcomes.append(actor.run(task, cold_start=False).outcome)
-    assert outcomes == ["stored", "duplicate", "late"]
+    for late in (task, make_task(job_id=job, actor_index=task.actor_index + 1)):
+        outcomes.append(actor.run(late, cold_start=False).outcome)
+    assert outcomes == ["stored", "duplicate", "duplicate", "late"]
 
 
 def test_the_payload_does_not_depend_on_what_the_process_did_before(

@@ -267,6 +267,22 @@ def test_what_comes_after_the_close_is_late_and_not_kept(
     assert cache.load_results(job_id, 0, mode="sample", actor_indices=[0]) == [None]
 
 
+def test_a_learner_that_starts_again_after_the_close_counts_no_trajectory_twice(
+    cache: TrajectoryCache, job_id: str
+) -> None:
+    made = plan(job_id, num_actors=3, num_evaluations=1, deadline_s=0.0)
+    deliver(cache, job_id, 0)
+    deliver(cache, job_id, 1)
+    _collector(cache, made).close()
+    deliver(cache, job_id, 0)
+    deliver_episode(cache, job_id, 0)
+    again = _collector(cache, made)
+    assert len(again.trajectories().trajectories) == 2
+    counts = again.close()
+    assert (counts.launched, counts.used, counts.late, counts.lost) == (3, 2, 0, 1)
+    assert counts.duplicate == 1
+
+
 def test_what_comes_between_deadline_and_close_is_late(cache: TrajectoryCache, job_id: str) -> None:
     collector = _collector(cache, plan(job_id, num_actors=3, deadline_s=0.0))
     collector.trajectories()
