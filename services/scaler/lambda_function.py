@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _BILLED = re.compile(rb"Billed Duration: (\d+) ms")
 _THROTTLED = frozenset({"TooManyRequestsException", "ThrottlingException"})
 _NEVER_STARTED = (EndpointConnectionError, ConnectTimeoutError)
+_NOT_LAMBDA = (AttributeError, KeyError, TypeError, ValueError)
+"""What the SDK's parser, or a look at what it made, raises on an answer that is not Lambda's."""
 _MAX_REASON = 300
 
 ExecutionKind = Literal["done", "failed", "throttled", "refused"]
@@ -166,13 +168,16 @@ class LambdaFunction:
             config = self._client.get_provisioned_concurrency_config(
                 FunctionName=self._name, Qualifier=self._qualifier
             )
+            asked = config["RequestedProvisionedConcurrentExecutions"]
         except self._client.exceptions.ProvisionedConcurrencyConfigNotFoundException:
             return WarmEnvironments(asked=0, ready=0)
         except (BotoCoreError, ClientError, OSError) as error:
             raise LambdaApiError(f"{self._where}: {_short(error)}") from error
+        except _NOT_LAMBDA as error:
+            raise self._not_lambda(error) from error
         failed = config.get("StatusReason", "no reason given")[:_MAX_REASON]
         return WarmEnvironments(
-            asked=config["RequestedProvisionedConcurrentExecutions"],
+            asked=asked,
             ready=config.get("AvailableProvisionedConcurrentExecutions", 0),
             failed=failed if config.get("Status") == "FAILED" else None,
         )
@@ -184,9 +189,16 @@ class LambdaFunction:
 
     def _account_limit(self) -> "AccountLimitTypeDef":
         try:
-            return self._client.get_account_settings()["AccountLimit"]
+            limit = self._client.get_account_settings()["AccountLimit"]
+            limit["ConcurrentExecutions"]  # without it the answer is none
         except (BotoCoreError, ClientError, OSError) as error:
             raise LambdaApiError(f"{self._where}: {_short(error)}") from error
+        except _NOT_LAMBDA as error:
+            raise self._not_lambda(error) from error
+        return limit
+
+    def _not_lambda(self, error: Exception) -> LambdaApiError:
+        return LambdaApiError(f"{self._where} does not answer as Lambda does: {_short(error)}")
 
 
 def error_message(reply: bytes) -> str:

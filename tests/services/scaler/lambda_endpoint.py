@@ -121,6 +121,8 @@ class LambdaEndpoint:
     provision_calls: list[int] = field(default_factory=list)
     provisioned_reads: int = 0
     account_reads: int = 0
+    account_answer: bytes | None = None
+    """What is answered, with status 200, instead of the account's limits."""
     reserved_by_others: int = 0
     changed: threading.Condition = field(default_factory=threading.Condition)
     _gates: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(80))
@@ -132,6 +134,7 @@ class LambdaEndpoint:
             self.events, self.qualifiers, self.provision_calls = [], set(), []
             self.provisioned_reads, self.provision_failure = 0, None
             self.account_reads, self.reserved_by_others = 0, 0
+            self.account_answer = None
 
     def rollouts(self, mode: str = "sample") -> list[tuple[object, ...]]:
         """Return (job, round, attempt, actor) of every rollout invoked, in order of arrival."""
@@ -171,6 +174,8 @@ class LambdaEndpoint:
     async def account(self, request: Request) -> Response:
         with self.changed:
             self.account_reads += 1
+        if self.account_answer is not None:
+            return Response(self.account_answer)
         limit = {"ConcurrentExecutions": self.concurrency_limit}
         if self.reserved_by_others:
             unreserved = self.concurrency_limit - self.reserved_by_others

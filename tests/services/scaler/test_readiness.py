@@ -1,9 +1,11 @@
 """Readiness on a clock of the test's, and of a running scaler that strangers ask in a loop."""
 
 import httpx
+import pytest
 
 from services.scaler.readiness import Readiness
 from services.scaler.store.base import StoreError
+from shared.problem import Problem
 from tests.services.scaler.lambda_endpoint import LambdaEndpoint
 from tests.services.scaler.running import StartScaler
 
@@ -44,3 +46,20 @@ def test_strangers_who_ask_in_a_loop_reach_lambda_once(
             url = scaler.http.base_url.join("/readyz")
             assert httpx.get(url, trust_env=False).json() == {"status": "ready"}
     assert lambdas.account_reads == 1
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"{}", b"[]", b"null", b"<html>", b"\xff", b'{"AccountLimit": {}}']
+)
+def test_an_endpoint_that_is_not_lambda_is_missing(
+    start_scaler: StartScaler, lambdas: LambdaEndpoint, answer: bytes
+) -> None:
+    lambdas.account_answer = answer
+    with start_scaler() as scaler:
+        response = scaler.http.get("/readyz")
+        assert response.status_code == 503
+        (missing,) = Problem.model_validate_json(response.content).errors
+        assert missing.field == "lambda_endpoint"
+        assert f"{lambdas.url} does not answer as Lambda does" in missing.message
+        lambdas.account_answer = None
+        assert scaler.http.get("/readyz").json()["status"] == "ready"
