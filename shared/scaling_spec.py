@@ -17,14 +17,15 @@ _Decay = Annotated[Number, Field(gt=0, le=1)]
 
 MAX_ACTORS = 3000
 """Most actors of a round, whatever a job asks for."""
+_Actors = Annotated[int, Field(strict=True, ge=1, le=MAX_ACTORS)]
 
 
 class ActorRange(Message):
     """How many actors one round may launch."""
 
-    min: Annotated[int, Field(strict=True, ge=1, le=MAX_ACTORS)] = 8
+    min: _Actors = 8
     """Fewest actors of a round (I_min, section 8.1)."""
-    max: Annotated[int, Field(strict=True, ge=1, le=MAX_ACTORS)] = 64
+    max: _Actors = 64
     """Most actors of a round (I_max, section 8.1)."""
 
     @model_validator(mode="after")
@@ -54,7 +55,7 @@ class FixedScaling(Message):
     """The same number of actors every round."""
 
     policy: Literal["fixed"]
-    num_actors: PositiveInt = 16
+    num_actors: _Actors = 16
     """Actors per round, inside the job's `actors` range."""
 
 
@@ -113,7 +114,7 @@ class ScheduleScaling(Message):
     """A given list of counts, round by round: replays any run."""
 
     policy: Literal["schedule"]
-    num_actors: Annotated[tuple[PositiveInt, ...], Field(min_length=1, max_length=10_000)]
+    num_actors: Annotated[tuple[_Actors, ...], Field(min_length=1, max_length=10_000)]
     """Actors of rounds 0, 1, 2, ...; after its end the last one holds."""
 
 
