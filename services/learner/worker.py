@@ -224,4 +224,5 @@ def _restore(
 
 
 def _describe(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:2000]
+    """Return an error as text that can be sent: names of files may hold halves of characters."""
+    return f"{type(error).__name__}: {error}"[:2000].encode(errors="replace").decode()

@@ -23,7 +23,7 @@ from services.learner.scaler_client import ScalerClient
 from services.learner.tracking import LearnerMetrics
 from services.learner.worker import Worker
 from shared import cache as cache_module
-from shared.artifacts import ROUNDS_FILE, LocalArtifacts
+from shared.artifacts import ROUNDS_FILE, ArtifactError, LocalArtifacts
 from shared.cache import TrajectoryCache
 from shared.contracts import EvaluationResult, RoundPlan, RoundRequest
 from shared.jobs import Job
@@ -253,6 +253,22 @@ def test_nothing_is_written_for_a_job_that_is_deleted_as_soon_as_it_ends(
         scaler.final_bill = (404, {"title": "Not Found", "status": 404, "detail": "no job"})
         learner.run()
     assert not list(tmp_path.iterdir())
+
+
+def test_an_error_that_cannot_be_sent_as_it_is_ends_the_job_and_not_the_learner(
+    cache_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def names(*_: object) -> list[str]:
+        raise ArtifactError("cannot read /runs/caf\udce9")
+
+    with _scaler(cache_url) as scaler:
+        learner = Learner(scaler, cache_url, tmp_path)
+        monkeypatch.setattr(LocalArtifacts, "names", names)
+        learner.run()
+        (finish,) = scaler.finished
+    assert finish.status == "failed"
+    assert finish.error == "ArtifactError: cannot read /runs/caf?"
+    assert _described(tmp_path, scaler).error == finish.error
 
 
 def _described(runs: Path, scaler: ScriptedScaler) -> Job:
