@@ -4,8 +4,9 @@ import asyncio
 from http import HTTPStatus
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response, Security
 from fastapi.responses import JSONResponse
+from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
@@ -26,6 +27,7 @@ from shared.job_spec import JobSpec
 from shared.jobs import Job, JobPage, JobStatus, ResumeRequest, ScalingRequest
 from shared.message import Identifier, JobId
 from shared.problem import FieldError, Problem
+from shared.tokens import TOKEN_HEADER
 
 JobPath = Annotated[JobId, Path(description="Id of a job, such as `hopper-v5-3f9a1c2b`.")]
 LeasePath = Annotated[Identifier, Path(description="Id of a lease.")]
@@ -41,6 +43,13 @@ IdempotencyKey = Annotated[
         description="The same key and body give the same job, however often they are sent.",
     ),
 ]
+_TOKEN = Security(
+    HTTPBearer(
+        auto_error=False,
+        description=f"Or, beside an AWS signature, in the header `{TOKEN_HEADER}`.",
+    )
+)
+"""For the API's description alone: `services.scaler.guard` lets requests in."""
 _PROBLEM = {"model": Problem, "content": {MEDIA_TYPE: {}}}
 
 
@@ -53,12 +62,15 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, object]]:
 
 def router(parts: Parts) -> APIRouter:
     """Return all routes, bound to their parts."""
+    guarded = APIRouter(dependencies=[_TOKEN])
+    _add_job_routes(guarded, parts)
+    _add_record_routes(guarded, parts)
+    _add_lease_routes(guarded, parts)
+    _add_round_routes(guarded, parts)
+    _add_metrics_route(guarded, parts)
     routes = APIRouter()
-    _add_job_routes(routes, parts)
-    _add_record_routes(routes, parts)
-    _add_lease_routes(routes, parts)
-    _add_round_routes(routes, parts)
-    _add_operator_routes(routes, parts)
+    routes.include_router(guarded)
+    _add_open_routes(routes, parts)
     return routes
 
 
@@ -234,7 +246,7 @@ def _add_round_routes(routes: APIRouter, parts: Parts) -> None:
         return parts.finishing.finish(job_id, request)
 
 
-def _add_operator_routes(routes: APIRouter, parts: Parts) -> None:
+def _add_open_routes(routes: APIRouter, parts: Parts) -> None:
     @routes.get("/healthz", tags=["operator"])
     async def healthz() -> dict[Literal["status"], Literal["alive"]]:
         """Tell that the process answers."""
@@ -255,6 +267,8 @@ def _add_operator_routes(routes: APIRouter, parts: Parts) -> None:
             HTTPStatus.SERVICE_UNAVAILABLE, f"missing: {', '.join(missing)}", errors
         )
 
+
+def _add_metrics_route(routes: APIRouter, parts: Parts) -> None:
     @routes.get("/metrics", response_class=Response, tags=["operator"])
     def metrics() -> Response:
         """Show Prometheus metrics."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
+from services.scaler.guard import OPEN_PATHS
 from shared.artifacts import LocalArtifacts
 from shared.cache import TrajectoryCache
 from shared.contracts import EvaluationResult
@@ -626,14 +627,15 @@ def test_a_job_is_deleted_though_its_last_actors_are_booked_meanwhile(
 def test_the_api_description_is_complete(lasting_scaler: Scaler) -> None:
     document = lasting_scaler.http.get("/openapi.json").json()
     assert "/v1/jobs/{job_id}/rounds/{round_index}" in document["paths"]
+    assert JobSpec.__name__ in document["components"]["schemas"]
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             assert operation.get("description") or operation.get("summary"), (method, path)
-    assert JobSpec.__name__ in document["components"]["schemas"]
-    work = [p for p in document["paths"] if p.startswith("/v1/")]
-    for path, methods in ((path, document["paths"][path]) for path in work):
-        for method, operation in methods.items():
-            assert "503" in operation["responses"], (method, path, "a store can refuse any call")
+            if path.startswith("/v1/"):
+                assert "503" in operation["responses"], (method, path, "any call needs the store")
+            token: list[object] = [] if path in OPEN_PATHS else [{"HTTPBearer": []}]
+            assert operation.get("security", []) == token, (method, path)
+    assert document["components"]["securitySchemes"]["HTTPBearer"]["scheme"] == "bearer"
 
 
 @pytest.mark.parametrize("path", ["/v1/jobs/", "/healthz/"])
