@@ -128,8 +128,7 @@ class LeaseDesk:
                     until = record.lease.expires_at + SWITCHED_OFF_AFTER_S
                     record = stop_holding(record, until).model_copy(update={"accounted_until": now})
                 assert record.lease is not None
-                expires_at = max(record.lease.expires_at, now + self._ttl_s)
-                renewed = record.lease.model_copy(update={"expires_at": expires_at})
+                renewed = record.lease.model_copy(update={"expires_at": now + self._ttl_s})
                 return Change(record=record.model_copy(update={"lease": renewed}))
 
             change_job(self._store, held.job.job_id, decide)
@@ -143,7 +142,11 @@ class LeaseDesk:
     def _free(self, record: JobRecord) -> bool:
         if record.job.status not in _LEASABLE:
             return False
-        return record.lease is None or record.lease.expires_at <= self._now()
+        if record.lease is None:
+            return True
+        left_s = record.lease.expires_at - self._now()
+        # No term is longer: one that seems so is of before the clock was set back.
+        return not 0 < left_s <= self._ttl_s
 
     def _take(self, job_id: str, lease_id: str, learner_id: str) -> Job | None:
         taken: list[str] = []

@@ -95,6 +95,20 @@ def test_a_silent_learner_loses_its_job_to_the_next(
     assert desk.heartbeat(second.lease_id).stop is None
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_lost_learners_job_does_not_wait_for_a_clock_that_was_set_back(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock, restarted: bool
+) -> None:
+    add_job(store, "job-a")
+    claimed(desk.claim("l1"))
+    clock.now -= 900
+    if restarted:
+        desk.extend_all()
+        assert desk.claim("l2") is None
+        clock.now += 30
+    assert claimed(desk.claim("l2")).job.job_id == "job-a"
+
+
 def test_heartbeats_keep_a_job(store: SqliteStore, desk: LeaseDesk, clock: Clock) -> None:
     add_job(store, "a")
     lease = claimed(desk.claim("one"))
