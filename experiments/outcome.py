@@ -34,7 +34,7 @@ class Evaluation(Message):
     """Mean return of deterministic episodes, and what it had taken to get there."""
 
     updates: Count
-    """Rounds that had ended when its policy was published."""
+    """Rounds its policy had learned from."""
     env_steps: Count
     cost_usd: NonNegativeFloat
     mean_return: FiniteFloat
@@ -131,8 +131,7 @@ def job_outcome(
         if result is None:
             continue
         if result.evaluation is not None and result.evaluation.returns:
-            # Where rounds overlap, the last ones before this were open still when it began.
-            ended = max(0, len(rounds) + 1 - job.spec.open_rounds)
+            ended = job.spec.rounds_behind(record.plan.round)
             mean = fmean(result.evaluation.returns)
             evaluations.append(_evaluation(ended, steps[ended], usd[ended], mean))
         rounds.append(_round(record, result.env_steps, result.timing))
