@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from services.learner import gemm
@@ -86,9 +87,12 @@ class OneMlp:
             delta: Derivative of the objective by the network's output. # [N, out]
             gradients: Written to; of the same shapes.
         """
+        multiply = self._multiply(inputs[0])
+        if multiply is not np.matmul and (moving := _few_moving(delta)) is not None:
+            inputs, delta = tuple(x[moving] for x in inputs), delta[moving]
         upstream = np.empty_like(inputs[-1])
         _head_backward(self.head, inputs[-1], delta, gradients.head, upstream)
-        _hidden_backward(self.hidden, inputs, upstream, gradients.hidden, self._multiply(inputs[0]))
+        _hidden_backward(self.hidden, inputs, upstream, gradients.hidden, multiply)
 
     def _multiply(self, observation: Floats) -> _Multiply:
         # Even to ask for each product costs a small network some percent.
@@ -208,6 +212,19 @@ def _hidden_backward(
         np.matmul(ones, upstream, out=gradient.bias)
         if index:
             upstream = multiply(upstream, layers[index].weight)
+
+
+def _few_moving(delta: Floats) -> NDArray[np.intp] | None:
+    """Return which samples have a derivative # [N, out] that is not 0; None if most have.
+
+    Clips leave some samples none: most of them to RLlib's bounded value error, where returns are
+    far larger than its bound.
+    """
+    # A look at one output, which is cheap, and mostly says enough.
+    if 2 * np.count_nonzero(delta[:, 0]) > len(delta):
+        return None
+    moving = np.flatnonzero(delta.any(axis=1))
+    return moving if 2 * len(moving) <= len(delta) else None
 
 
 def policy_delta(

@@ -164,6 +164,26 @@ def test_arrays_and_tensors_give_one_gradient(
     torch.testing.assert_close(found.flat, expected.flat, rtol=1e-4, atol=1e-5 * num_samples**0.5)
 
 
+@pytest.mark.parametrize("moving", [0, 1, MANY // 2, MANY // 2 + 1])
+def test_samples_without_a_derivative_change_no_gradient(moving: int) -> None:
+    """Those of large networks are left out where they are many; autograd walks through all."""
+    network, observation, d_outputs, d_value = network_and_data(CONTINUOUS, SMALL, MANY)
+    order = torch.randperm(MANY, generator=torch.Generator().manual_seed(moving))
+    for slope in (d_outputs, d_value):
+        slope[order[moving:]] = 0.0
+    named = {k: v.clone().requires_grad_() for k, v in network.named_parameters()}
+    raw = plain(network, named, "policy", observation)
+    value = plain(network, named, "value", observation).squeeze(1)
+    loss = (raw * d_outputs).sum() + (value * d_value).sum()
+    expected = dict(zip(named, torch.autograd.grad(loss, list(named.values())), strict=True))
+    gradient = network.new_gradient()
+    gradient.flat.fill_(7.0)  # must be overwritten
+    slopes = FixedSlopes(d_outputs.numpy(), d_value.numpy())
+    network.differentiate_arrays(observation.numpy(), slopes, gradient=gradient)
+    for name, found in network.views_of(gradient.flat).items():
+        torch.testing.assert_close(found, expected[name], rtol=1e-4, atol=1e-4)
+
+
 def test_gaussian_networks_on_the_cpu_take_arrays_and_no_others() -> None:
     network = build_network(CONTINUOUS, SMALL, seed=0)
     assert network.array_terms() is not None
