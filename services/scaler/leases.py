@@ -145,8 +145,9 @@ class LeaseDesk:
         if record.lease is None:
             return True
         left_s = record.lease.expires_at - self._now()
-        # No term is longer: one that seems so is of before the clock was set back.
-        return not 0 < left_s <= self._ttl_s
+        # No term is longer: one that seems far longer is of before the clock was set back. One that
+        # seems a little longer is of a clock that was corrected, or of another scaler's.
+        return not 0 < left_s <= 2 * self._ttl_s
 
     def _take(self, job_id: str, lease_id: str, learner_id: str) -> Job | None:
         taken: list[str] = []

@@ -95,6 +95,15 @@ def test_a_silent_learner_loses_its_job_to_the_next(
     assert desk.heartbeat(second.lease_id).stop is None
 
 
+def test_a_clock_that_is_corrected_takes_no_learners_job(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock
+) -> None:
+    add_job(store, "job-a")
+    claimed(desk.claim("l1"))
+    clock.now -= 5
+    assert desk.claim("l2") is None
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_lost_learners_job_does_not_wait_for_a_clock_that_was_set_back(
     store: SqliteStore, desk: LeaseDesk, clock: Clock, restarted: bool
