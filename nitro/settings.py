@@ -96,7 +96,8 @@ def api_token(url: str, settings: CliSettings, runs_dir: Path) -> str:
 def _names_a_host(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        return bool(parts.hostname) and parts.port != 0 and url.isprintable() and " " not in url
+        host = (parts.hostname or "").encode("idna")  # as a resolver is asked for it
+        return bool(host) and parts.port != 0 and url.isprintable() and " " not in url
     except ValueError:
         return False
 

@@ -128,20 +128,24 @@ class EvaluationResult(Message):
     lengths: tuple[PositiveInt, ...]
 
 
+_Seconds = Annotated[NonNegativeFloat, Field(le=1e9)]
+"""Thirty years: a longer one was not measured, and no clock could be set by it."""
+
+
 class RoundTiming(Message):
     """Where a round's wall time went, in seconds."""
 
-    plan_s: NonNegativeFloat
+    plan_s: _Seconds
     """Publishing the policy and asking for the round."""
-    collect_s: NonNegativeFloat
+    collect_s: _Seconds
     """Waiting for actors; where rounds overlap, with the replays made meanwhile."""
-    update_s: NonNegativeFloat
-    curvature_s: NonNegativeFloat
-    evaluate_s: NonNegativeFloat
+    update_s: _Seconds
+    curvature_s: _Seconds
+    evaluate_s: _Seconds
     """Waiting for evaluation episodes after the update; most of them ran during it."""
-    checkpoint_s: NonNegativeFloat
+    checkpoint_s: _Seconds
     """Writing record and checkpoint of the round before: this one's are written after this."""
-    total_s: NonNegativeFloat
+    total_s: _Seconds
 
 
 class RoundResult(Message):

@@ -50,6 +50,9 @@ _TOKEN = Security(
     )
 )
 """For the API's description alone: `services.scaler.guard` lets requests in."""
+_SUBMITS_AT_ONCE = 8
+"""Jobs that are looked at together: each may wait for an actor to describe its environment, on one
+of the threads that heartbeats and rounds need, too."""
 _PROBLEM = {"model": Problem, "content": {MEDIA_TYPE: {}}}
 
 
@@ -75,6 +78,8 @@ def router(parts: Parts) -> APIRouter:
 
 
 def _add_job_routes(routes: APIRouter, parts: Parts) -> None:
+    submits = asyncio.Semaphore(_SUBMITS_AT_ONCE)
+
     @routes.post(
         "/v1/jobs",
         status_code=201,
@@ -82,9 +87,10 @@ def _add_job_routes(routes: APIRouter, parts: Parts) -> None:
         responses={200: {"model": Job, "description": "Made before"}, **_problems(502)},
         tags=["jobs"],
     )
-    def create_job(spec: JobSpec, idempotency_key: IdempotencyKey = None) -> Response:
+    async def create_job(spec: JobSpec, idempotency_key: IdempotencyKey = None) -> Response:
         """Queue a job."""
-        job, new = parts.jobs.create(spec, idempotency_key)
+        async with submits:
+            job, new = await run_in_threadpool(parts.jobs.create, spec, idempotency_key)
         return Response(
             job.model_dump_json(),
             status_code=HTTPStatus.CREATED if new else HTTPStatus.OK,

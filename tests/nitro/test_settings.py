@@ -50,7 +50,17 @@ def test_an_address_without_scheme_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["http://", "http://[::1", "http://host:99999", "http://a b", "http://host:port", "http://a\0"],
+    [
+        "http://",
+        "http://[::1",
+        "http://host:99999",
+        "http://a b",
+        "http://host:port",
+        "http://a\0",
+        "http://a..b",
+        "http://xn--\u2603.com",
+        f"http://{'a' * 64}.com",
+    ],
 )
 def test_an_address_that_is_no_url_is_refused(tmp_path: Path, url: str) -> None:
     with pytest.raises(CommandError, match="--api-url: must read https://host"):

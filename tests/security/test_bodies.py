@@ -7,7 +7,7 @@ import pytest
 
 from services.scaler.guard import JOB_BODY_BYTES
 from tests.security.wire import Answer, request, send
-from tests.services.scaler.running import TOKEN, Scaler
+from tests.services.scaler.running import TOKEN, Scaler, result
 
 JSON = "Content-Type: application/json"
 ROUTES = ["/v1/jobs", "/v1/leases", "/v1/jobs/a/rounds/0", "/v1/jobs/a/finish"]
@@ -124,6 +124,16 @@ def test_sizes_and_names_out_of_range_are_refused(
     attacked: Scaler, spec: dict[str, object]
 ) -> None:
     assert post(attacked, "/v1/jobs", json.dumps(spec).encode()).status == 422
+
+
+def test_times_that_nothing_takes_are_refused(attacked: Scaler) -> None:
+    """They would be added to the clock when the job is resumed."""
+    done = result(0).model_dump(mode="json")
+    done["timing"]["update_s"] = 1e308
+    body = {"lease_id": "lease", "policy_version": 1, "previous": done}
+    answer = post(attacked, "/v1/jobs/a/rounds/1", json.dumps(body).encode())
+    assert answer.status == 422
+    assert "previous.timing.update_s" in answer.text
 
 
 def test_the_largest_body_allowed_is_still_only_refused(attacked: Scaler) -> None:

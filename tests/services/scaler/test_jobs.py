@@ -601,6 +601,23 @@ def test_a_deletion_that_failed_is_repeated_and_cannot_be_undone(scaler: Scaler)
     assert scaler.http.get(path).status_code == 404
 
 
+def test_a_learner_is_heard_while_many_jobs_wait_for_their_environment(scaler: Scaler) -> None:
+    scaler.submit()
+    lease = scaler.lease()
+    described = threading.Event()
+    scaler.lambdas.behave = lambda t, n: replace(healthy(t, n), gate=described)
+    with concurrent.futures.ThreadPoolExecutor(60) as pool:
+        jobs = [pool.submit(scaler.submit, env_id="Walker2d-v5") for _ in range(60)]
+        try:
+            scaler.lambdas.wait_events("describe", 1 + 8)
+            for _ in range(20):
+                heard = scaler.http.put(f"/v1/leases/{lease.lease_id}", timeout=5)
+                assert heard.status_code == 200
+        finally:
+            described.set()
+        assert len({job.result().job_id for job in jobs}) == 60
+
+
 def test_a_job_is_deleted_though_its_last_actors_are_booked_meanwhile(
     start_scaler: StartScaler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
