@@ -5,7 +5,14 @@ the returns. The learner is the same machine on both sides. The paper's actor ma
 cores; ours is the cost model's, with 16.
 """
 
-from experiments.comparison import compared, final_return, higher_return, runs
+from experiments.comparison import (
+    WARM_NOTE,
+    compared,
+    final_return,
+    fixed_alone,
+    higher_return,
+    runs,
+)
 from experiments.experiment import Done, Experiment
 from experiments.findings import Claim, Findings, Table
 from experiments.grid import HOPPER, Body, Grid, Scale, fixed, job_body
@@ -25,8 +32,9 @@ def plan(scale: Scale, _done: Done) -> Grid:
     return grid
 
 
-def find(_scale: Scale, done: Done) -> Findings:
+def find(scale: Scale, made: Done) -> Findings:
     """Returns and bills of the three."""
+    done = fixed_alone(made, (_PLAIN,), scale=scale)
     panels, tables = compared(done)
     nitro, plain = (runs(done, name, HOPPER) for name in (_NITRO, _PLAIN))
     serverless = interval([r.total_usd for r in nitro])
@@ -50,7 +58,7 @@ def find(_scale: Scale, done: Done) -> Findings:
             verdict=verdict(servers, serverless),
         ),
     )
-    return Findings(panels=panels, tables=(*tables, table), claims=claims)
+    return Findings(panels=panels, tables=(*tables, table), claims=claims, notes=(WARM_NOTE,))
 
 
 def _bill(found: list[JobOutcome]) -> Interval:

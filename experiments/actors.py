@@ -1,6 +1,6 @@
 """The marginal value of actors: boosting can only pay where more actors pay."""
 
-from experiments.comparison import compared, final_return, runs
+from experiments.comparison import WARM_NOTE, compared, final_return, fixed_alone, runs
 from experiments.experiment import Done, Experiment
 from experiments.findings import Claim, Findings
 from experiments.grid import HOPPER, Grid, Scale, first, fixed, job_body
@@ -29,8 +29,9 @@ def plan(scale: Scale, _done: Done) -> Grid:
     return grid
 
 
-def find(scale: Scale, done: Done) -> Findings:
+def find(scale: Scale, made: Done) -> Findings:
     """The return of the most actors beside that of the fewest."""
+    done = fixed_alone(made, {key.condition for key in made}, scale=scale)
     panels, tables = compared(done, actors=False)
     fewest, *_, most = scale.of(_COUNTS, (2, 4))
     claims = []
@@ -42,7 +43,7 @@ def find(scale: Scale, done: Done) -> Findings:
             low, high = final_return(done, few, env_id), final_return(done, many, env_id)
             text = f"{env_id}, {preset}: {fewest} actors {low}, {most} actors {high}"
             claims.append(Claim(paper=_CLAIM, ours=text, verdict=verdict(high, low)))
-    return Findings(panels=panels, tables=tables, claims=tuple(claims))
+    return Findings(panels=panels, tables=tables, claims=tuple(claims), notes=(WARM_NOTE,))
 
 
 EXPERIMENT = Experiment(

@@ -1,19 +1,23 @@
 """Conditions side by side: returns at equal rounds, at equal dollars, and what they took."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Literal
 
 import numpy as np
 
 from experiments.findings import Claim, Panel, Series, Table, Value
-from experiments.grid import ATARI, MUJOCO
+from experiments.grid import ATARI, MUJOCO, Scale, most_actors
 from experiments.outcome import JobOutcome, Outcomes
 from experiments.statistics import Interval, interval, verdict
 
 Equal = Literal["rounds", "dollars", "steps"]
 _POINTS = 11
 """Places along the dollars at which returns are compared."""
+WARM_NOTE = (
+    "A fixed number of actors is billed with as many environments kept warm as it launches, as a "
+    "job of its own is; these runs had the range of the others."
+)
 USUAL_RETURN = dict(
     zip((*MUJOCO, *ATARI), (600.0, 1000.0, 1000.0, 1200.0, 300.0, 300.0), strict=True)
 )
@@ -34,6 +38,26 @@ def environments(done: Outcomes) -> list[str]:
 def runs(done: Outcomes, condition: str, env_id: str) -> list[JobOutcome]:
     """Return the runs of one condition, by seed."""
     return [o for k, o in done.items() if k.condition == condition and k.env_id == env_id]
+
+
+def fixed_alone(done: Outcomes, names: Iterable[str], *, scale: Scale) -> Outcomes:
+    """Return all outcomes, those of fixed numbers billed as jobs of such a number alone.
+
+    Their runs had the others' range, and as many environments kept warm as that has at most. A job
+    that has a fixed number from the start keeps only those.
+
+    Args:
+        done: All outcomes.
+        names: Of the conditions with a fixed number.
+        scale: As they were planned.
+    """
+    most, alone = most_actors(scale), set(names)
+    return {
+        key: outcome.keeping_warm(outcome.rounds[0].num_actors, instead_of=most)
+        if key.condition in alone
+        else outcome
+        for key, outcome in done.items()
+    }
 
 
 def returns_by_round(done: Outcomes, env_id: str) -> Panel:

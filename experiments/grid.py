@@ -25,6 +25,9 @@ MUJOCO = (HOPPER, "Humanoid-v4", "Walker2d-v4")
 ATARI = ("SpaceInvadersNoFrameskip-v4", "QbertNoFrameskip-v4", "GravitarNoFrameskip-v4")
 ATARI_STEPS = 16
 """Steps per actor: 16 actors of them make Table 1's batch of 256."""
+ACTORS = (8, 64)
+"""Fewest and most of a round in the paper (section 8.1)."""
+_QUICK_ACTORS = (2, 6)
 _NO_LIMIT_USD = 1e6
 """A budget that never cuts in: it would depend on measured times, and so on the machine."""
 
@@ -132,7 +135,7 @@ def job_body(
     env_id: str,
     *,
     rounds: int = 50,
-    actors: tuple[int, int] = (8, 64),
+    actors: tuple[int, int] = ACTORS,
     evaluate_every: int = 5,
     algorithm: str = "ppo",
     preset: str = "paper",
@@ -153,7 +156,10 @@ def job_body(
         "detector": {"num_samples": 64},
         "evaluation": {"every_rounds": 1, "episodes": 2},
         "stop": {"max_rounds": min(rounds, 3), "budget_usd": _NO_LIMIT_USD},
-        "actors": {"min": min(actors[0], 2), "max": min(actors[1], 6)},
+        "actors": {
+            "min": min(actors[0], _QUICK_ACTORS[0]),
+            "max": min(actors[1], _QUICK_ACTORS[1]),
+        },
         "hyperparameters": {"num_epochs": 1} if algorithm == "ppo" else {},
     }
     full: Body = {
@@ -163,6 +169,11 @@ def job_body(
         "actors": {"min": actors[0], "max": actors[1]},
     }
     return {"algorithm": algorithm, "preset": preset, **scale.of(full, quick)}
+
+
+def most_actors(scale: Scale) -> int:
+    """Return the most actors of a round, where an experiment does not say otherwise."""
+    return scale.of(ACTORS, _QUICK_ACTORS)[1]
 
 
 def fixed(num_actors: int) -> Body:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
+from typing import Self, TypeVar
 
 import numpy as np
 from pydantic import FiniteFloat
@@ -38,6 +39,9 @@ class Evaluation(Message):
     env_steps: Count
     cost_usd: NonNegativeFloat
     mean_return: FiniteFloat
+
+
+BilledT = TypeVar("BilledT", RoundOutcome, Evaluation)
 
 
 class Outcome(Message):
@@ -91,6 +95,32 @@ class JobOutcome(Outcome):
         nothing of actors.
         """
         return self.serverful[-1].total_usd
+
+    def keeping_warm(self, num: int, *, instead_of: int) -> Self:
+        """Return this run billed with fewer environments kept warm.
+
+        For a run that never launches more, with rounds that are alike: what it spends otherwise is
+        the same, and it has spent the same part of the whole at any time.
+
+        Args:
+            num: As many as are left.
+            instead_of: As many as there were.
+        """
+        warm_usd = self.by_item.get("provisioned_concurrency", 0.0)
+        saved_usd = warm_usd * (1.0 - num / instead_of)
+        part = 1.0 - saved_usd / self.total_usd
+
+        def cheaper(each: BilledT) -> BilledT:
+            return each.model_copy(update={"cost_usd": part * each.cost_usd})
+
+        return self.model_copy(
+            update={
+                "total_usd": self.total_usd - saved_usd,
+                "by_item": self.by_item | {"provisioned_concurrency": warm_usd - saved_usd},
+                "rounds": tuple(cheaper(each) for each in self.rounds),
+                "evaluations": tuple(cheaper(each) for each in self.evaluations),
+            }
+        )
 
     def return_at_usd(self, usd: float) -> float:
         """Return the mean return after so much money, on straight lines between evaluations."""

@@ -6,13 +6,14 @@ from experiments.comparison import (
     actors_by_round,
     common_usd,
     comparison_table,
+    fixed_alone,
     higher_return,
     pooled_table,
     return_at_usd,
     returns_by_round,
     returns_by_usd,
 )
-from experiments.grid import CellId
+from experiments.grid import CellId, Scale
 from experiments.outcome import JobOutcome
 from tests.experiments.made_up import outcome
 
@@ -43,6 +44,19 @@ def test_equal_dollars_can_turn_the_order_round() -> None:
     assert rounds.verdict == "holds"
     (dollars,) = higher_return(BOTH, "dear", "cheap", paper="", equal="dollars")
     assert dollars.verdict.startswith("does not hold")
+
+
+def test_only_fixed_numbers_are_billed_for_the_environments_they_use() -> None:
+    half_warm = {"by_item": {"provisioned_concurrency": 4.0}}
+    made = outcome([0, 1, 2], actors=[16, 16], usd_per_round=4).model_copy(update=half_warm)
+    both = {**runs("fixed", HOPPER, made), **runs("nitro", HOPPER, made)}
+    found = fixed_alone(both, ["fixed"], scale=Scale(seeds=1, quick=False))
+    assert [run.total_usd for run in found.values()] == [5.0, 8.0]
+    quick = outcome([0, 1, 2], actors=[3, 3], usd_per_round=4).model_copy(update=half_warm)
+    (alone,) = fixed_alone(
+        runs("fixed", HOPPER, quick), ["fixed"], scale=Scale(seeds=1, quick=True)
+    ).values()
+    assert alone.total_usd == 6.0, "a quick run's range ends at 6"
 
 
 def test_equal_steps_do_not_look_at_money() -> None:

@@ -77,3 +77,16 @@ def test_servers_are_compared_with_the_learner_that_is_billed(
     found = load(name).find(Scale(seeds=4, quick=False), done)
     (claim,) = (claim for claim in found.claims if "servers" in claim.ours)
     assert claim.verdict == "does not hold: the other way round"
+
+
+def test_fewer_warm_environments_are_a_smaller_bill_and_nothing_else() -> None:
+    items = {"learner": 3.0, "provisioned_concurrency": 4.0, "lambda_duration": 1.0}
+    made = outcome([0, 1, 2], usd_per_round=4.0).model_copy(update={"by_item": items})
+    assert made.total_usd == 8.0
+    found = made.keeping_warm(16, instead_of=64)
+    assert found.total_usd == 5.0
+    assert found.by_item == {**items, "provisioned_concurrency": 1.0}
+    assert [r.cost_usd for r in found.rounds] == [2.5, 2.5]
+    assert [e.cost_usd for e in found.evaluations] == [0.0, 2.5, 5.0]
+    assert found.final_return == made.final_return
+    assert made.keeping_warm(64, instead_of=64) == made
