@@ -97,7 +97,7 @@ class Curvature(Message):
     lambda_max: FiniteFloat
     lambda_min: FiniteFloat
     residual: NonNegativeFloat
-    """Larger of the two Ritz residuals, each relative to its eigenvalue, or to a tenth of the
+    """Mean of the two Ritz residuals, each relative to its eigenvalue, or to a tenth of the
     spectral radius where that is more."""
     matvecs: Count
     num_samples: PositiveInt

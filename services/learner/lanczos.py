@@ -32,8 +32,6 @@ _BREAKDOWN = 1e-6
 
 Far above the rounding of float32 products, far below any tolerance worth asking for.
 """
-
-
 _SMALL_END = 0.1
 """What an end's residual is relative to, at least, as a part of the spectral radius: an end at 0
 would never be found otherwise."""
@@ -46,10 +44,11 @@ class LanczosResult:
     lambda_max: float
     lambda_min: float
     residual: float
-    """Larger of the two |A y - theta y| of the unit Ritz vectors, each relative to its own |theta|.
+    """Mean of the two |A y - theta y| of the unit Ritz vectors, each relative to its own |theta|.
 
-    Or to a tenth of the larger |theta|, where that is more. Times what it is relative to, it bounds
-    the distance to the nearest true eigenvalue.
+    Or to a tenth of the larger |theta|, where that is more. Either of them, times what it is
+    relative to, bounds the distance to the nearest true eigenvalue; the distance is far smaller
+    where that one has no near neighbours (Parlett, "The symmetric eigenvalue problem", 11.7).
     """
     matvecs: int
 
@@ -158,8 +157,8 @@ def _ritz(
     result = LanczosResult(
         lambda_max=float(values[-1]),
         lambda_min=float(values[0]),
-        # Each to its own size: what is made of the two is their quotient.
-        residual=float((residuals / sizes.clip(_SMALL_END * radius)).max()) if radius > 0 else 0.0,
+        # Each to its own size: what is made of the two is their quotient, whose error is the sum.
+        residual=float((residuals / sizes.clip(_SMALL_END * radius)).mean()) if radius > 0 else 0.0,
         matvecs=len(diagonal),
     )
     return result, max(radius, *off_diagonal, 0.0)
