@@ -7,7 +7,7 @@ asked to end hands its job back, so that another can go on from the last checkpo
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
 from services.learner.algorithms.base import Algorithm, OffPolicyAlgorithm
@@ -118,42 +118,39 @@ class Worker:
         Yields:
             Where training stands, what it works with, and policies that open rounds fetch.
         """
-        checkpoints = CheckpointStore(self._artifacts, job.job_id, keep=job.spec.checkpoint.keep)
-        state, policies = _restore(checkpoints, algorithm)
-        record = RunRecord(self._artifacts, job.job_id)
-        env_steps = record.begin(
-            job,
-            next_round=state.next_round,
-            bill=scaler.cost(job.job_id).lines,
-            device=self._device,
-        )
-        folder = self._artifacts.local_folder(job.job_id)
-        board = TensorBoard(folder, job.spec, env_steps=env_steps)
+        with ExitStack() as leaving:
+            leaving.callback(self._artifacts.release, job.job_id)
+            checkpoints = CheckpointStore(
+                self._artifacts, job.job_id, keep=job.spec.checkpoint.keep
+            )
+            state, policies = _restore(checkpoints, algorithm)
+            record = RunRecord(self._artifacts, job.job_id)
+            env_steps = record.begin(
+                job,
+                next_round=state.next_round,
+                bill=scaler.cost(job.job_id).lines,
+                device=self._device,
+            )
+            folder = self._artifacts.local_folder(job.job_id)
+            board = TensorBoard(folder, job.spec, env_steps=env_steps)
+            leaving.callback(board.close)
 
-        def observe(line: RoundLine) -> None:
-            self._metrics.observe(line)
-            board.observe(line)
-            self._artifacts.publish(job.job_id)
+            def observe(line: RoundLine) -> None:
+                self._metrics.observe(line)
+                board.observe(line)
+                self._artifacts.publish(job.job_id)
 
-        try:
-            with self._connect_cache() as cache:
-                yield (
-                    state,
-                    TrainingParts(
-                        scaler=scaler,
-                        cache=cache,
-                        lease=held,
-                        algorithm=algorithm,
-                        checkpoints=checkpoints,
-                        record=record,
-                        observe=observe,
-                        max_reopenings=self._max_reopenings,
-                    ),
-                    policies,
-                )
-        finally:
-            board.close()
-            self._artifacts.release(job.job_id)
+            parts = TrainingParts(
+                scaler=scaler,
+                cache=leaving.enter_context(self._connect_cache()),
+                lease=held,
+                algorithm=algorithm,
+                checkpoints=checkpoints,
+                record=record,
+                observe=observe,
+                max_reopenings=self._max_reopenings,
+            )
+            yield state, parts, policies
 
     def _leave(self, job: Job, held: HeldLease, scaler: ScalerClient, reason: LeftEarly) -> None:
         _LOG.info("job left", extra={"job": job.job_id, "why": str(reason)})

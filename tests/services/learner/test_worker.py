@@ -1,5 +1,6 @@
 """The worker through a whole job: what it reports, and what a death at any moment costs."""
 
+import errno
 import json
 import logging
 import shutil
@@ -21,7 +22,7 @@ from services.learner.algorithms.base import (
     build_off_policy_algorithm,
 )
 from services.learner.scaler_client import ScalerClient
-from services.learner.tracking import LearnerMetrics
+from services.learner.tracking import LearnerMetrics, TensorBoard
 from services.learner.worker import Worker
 from shared import cache as cache_module
 from shared.artifacts import ROUNDS_FILE, ArtifactError, LocalArtifacts
@@ -272,6 +273,23 @@ def test_an_error_that_cannot_be_sent_as_it_is_ends_the_job_and_not_the_learner(
     assert finish.status == "failed"
     assert finish.error == "ArtifactError: cannot read /runs/caf?"
     assert _described(tmp_path, scaler).error == finish.error
+
+
+def test_a_runs_folder_is_let_go_of_though_its_events_cannot_be_written(
+    cache_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released: list[str] = []
+
+    def full(_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(TensorBoard, "close", full)
+    monkeypatch.setattr(LocalArtifacts, "release", lambda _, job_id: released.append(job_id))
+    with _scaler(cache_url) as scaler:
+        Learner(scaler, cache_url, tmp_path).run()
+        (finish,) = scaler.finished
+    assert finish.error == "OSError: [Errno 28] No space left on device"
+    assert released == [scaler.job.job_id]
 
 
 def _described(runs: Path, scaler: ScriptedScaler) -> Job:
