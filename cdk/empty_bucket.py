@@ -2,12 +2,14 @@
 
 CloudFormation removes no bucket that holds anything, and the CDK's own way around that is a
 Lambda function in the stack that may delete everything at any time. Where `retain_runs` is set the
-bucket stays as it is. It asks before it deletes, unless told `--yes`.
+bucket stays as it is, and nothing is taken down before that has been deployed. It asks before it
+deletes, unless told `--yes`.
 """
 
+import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
@@ -19,22 +21,41 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
 
 _OUTPUT = "RunsBucket"
+_KEPT = frozenset({"AWS::DynamoDB::Table", "AWS::S3::Bucket"})
+"""What `retain_runs` keeps."""
 _FAILED = 1
 
 
-def bucket_of(stack: str, *, region: str | None = None) -> str:
+def bucket_of(stack: str, *, region: str | None = None, account: str | None = None) -> str:
     """Return the name of a stack's bucket of runs; without a region, where the SDK is set to look.
 
     Raises:
-        LookupError: It has none, so it is no stack of ours.
+        LookupError: It has none, so it is no stack of ours, or it is in another account.
     """
     stacks = boto3.client("cloudformation", region_name=region).describe_stacks(StackName=stack)[
         "Stacks"
     ]
+    found = stacks[0]["StackId"].split(":")[4]
+    if account is not None and found != account:
+        raise LookupError(
+            f"account is {account} in cdk.json, and the credentials at hand are of {found}, which "
+            f"has a stack {stack!r}, too: use credentials of {account}"
+        )
     for output in stacks[0].get("Outputs", []):
         if output["OutputKey"] == _OUTPUT:
             return str(output["OutputValue"])
     raise LookupError(f"stack {stack!r} has no output {_OUTPUT}: is it a stack of Nitro?")
+
+
+def not_kept(stack: str, *, region: str | None = None) -> list[str]:
+    """Return what of runs and jobs goes with the stack as it was deployed."""
+    cloud = boto3.client("cloudformation", region_name=region)
+    template: Any = cloud.get_template(StackName=stack, TemplateStage="Original")["TemplateBody"]
+    return [
+        name
+        for name, resource in template["Resources"].items()
+        if resource["Type"] in _KEPT and resource.get("DeletionPolicy") != "Retain"
+    ]
 
 
 def empty(bucket: str, *, region: str | None = None) -> int:
@@ -55,18 +76,31 @@ def main(arguments: Sequence[str]) -> int:
     """Empty the configured stack's bucket, unless its runs are to be kept; return the exit code."""
     try:
         config = configured()
+        # The CDK goes by this variable, of which boto3 knows nothing.
+        region = config.region or os.environ.get("AWS_REGION")
+        bucket = bucket_of(config.name, region=region, account=config.account)
         if config.retain_runs:
-            sys.stderr.write("retain_runs is set: the runs stay\n")
-            return 0
-        bucket = bucket_of(config.name, region=config.region)
+            return _keep_runs(config.name, region=region)
         if "--yes" not in arguments and not _confirmed(bucket):
             sys.stderr.write("nothing was deleted\n")
             return _FAILED
-        num_deleted = empty(bucket, region=config.region)
+        num_deleted = empty(bucket, region=region)
     except (BotoCoreError, ClientError, ConfigError, LookupError) as error:
         sys.stderr.write(f"the bucket of runs was not emptied: {error}\n")
         return _FAILED
     sys.stderr.write(f"{num_deleted} objects deleted\n")
+    return 0
+
+
+def _keep_runs(stack: str, *, region: str | None) -> int:
+    going = not_kept(stack, region=region)
+    if going:
+        sys.stderr.write(
+            "retain_runs is set, but not in what was deployed: with the stack would go "
+            f"{', '.join(going)}; `make deploy` first\n"
+        )
+        return _FAILED
+    sys.stderr.write("retain_runs is set: the runs stay\n")
     return 0
 
 

@@ -1,5 +1,6 @@
 """What the AWS account offers and allows, asked through boto3; reading only, nothing is changed."""
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -88,14 +89,15 @@ def _session(region: str | None) -> "boto3.Session":
     except ImportError:
         raise CommandError(_NO_SDK) from None
     try:
-        session = boto3.Session(region_name=region)
+        # The CDK goes by this variable, of which boto3 knows nothing.
+        session = boto3.Session(region_name=region or os.environ.get("AWS_REGION"))
         credentials = session.get_credentials()
     except BotoCoreError as error:
         raise CommandError(f"{_NO_CREDENTIALS} ({error})") from error
     if credentials is None:
         raise CommandError(_NO_CREDENTIALS)
     if session.region_name is None:
-        raise CommandError("no AWS region: name one with --region or AWS_DEFAULT_REGION")
+        raise CommandError("no AWS region: name one with --region or AWS_REGION")
     return session
 
 

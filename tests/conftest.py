@@ -65,4 +65,5 @@ def aws(aws_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
     }.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_REGION", raising=False)
     return aws_server

@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Iterator
 
 import boto3
 import pytest
@@ -17,11 +18,12 @@ _TEMPLATE = {
 
 
 @pytest.fixture
-def stack(aws: str) -> str:
-    boto3.client("cloudformation").create_stack(
-        StackName="nitro-to-go", TemplateBody=json.dumps(_TEMPLATE)
-    )
-    return "nitro-to-go"
+def stack(aws: str) -> Iterator[str]:
+    cloud = boto3.client("cloudformation", region_name="us-east-1")
+    cloud.create_stack(StackName="nitro-to-go", TemplateBody=json.dumps(_TEMPLATE))
+    yield "nitro-to-go"
+    empty("runs-to-go")
+    cloud.delete_stack(StackName="nitro-to-go")
 
 
 @pytest.mark.usefixtures("aws")
@@ -75,6 +77,53 @@ def test_it_asks_first(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
     assert boto3.client("s3").list_objects_v2(Bucket=bucket)["KeyCount"] == 1
     assert main(["--yes"]) == 0
     cloud.delete_stack(StackName=stack)
+
+
+def _configured(monkeypatch: pytest.MonkeyPatch, **fields: object) -> None:
+    config = read_config({"name": "nitro-to-go", **fields})
+    monkeypatch.setattr("cdk.empty_bucket.configured", lambda: config)
+
+
+@pytest.mark.usefixtures("aws")
+def test_the_stack_of_that_name_in_another_region_is_left_alone(
+    stack: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    boto3.client("s3").put_object(Bucket="runs-to-go", Key="runs/job/job.json", Body=b"{}")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")  # where the CDK would take the stack down
+    _configured(monkeypatch)
+
+    assert main(["--yes"]) == 1
+
+    assert f"{stack} does not exist" in capsys.readouterr().err
+    assert boto3.client("s3").list_objects_v2(Bucket="runs-to-go")["KeyCount"] == 1
+
+
+@pytest.mark.usefixtures("aws", "stack")
+def test_the_stack_of_that_name_in_another_account_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    boto3.client("s3").put_object(Bucket="runs-to-go", Key="runs/job/job.json", Body=b"{}")
+    _configured(monkeypatch, account="210987654321", region="us-east-1")
+
+    assert main(["--yes"]) == 1
+
+    assert "use credentials of 210987654321" in capsys.readouterr().err
+    assert boto3.client("s3").list_objects_v2(Bucket="runs-to-go")["KeyCount"] == 1
+
+
+@pytest.mark.usefixtures("aws")
+def test_nothing_is_taken_down_before_keeping_it_was_deployed(
+    stack: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _configured(monkeypatch, retain_runs=True)
+
+    assert main([]) == 1, "`make destroy` stops here, before CloudFormation deletes the table"
+    assert "would go Runs; `make deploy` first" in capsys.readouterr().err
+
+    template = json.loads(json.dumps(_TEMPLATE))
+    template["Resources"]["Runs"]["DeletionPolicy"] = "Retain"
+    boto3.client("cloudformation").update_stack(StackName=stack, TemplateBody=json.dumps(template))
+    assert main([]) == 0
 
 
 def test_an_account_that_cannot_be_asked_is_told_about(

@@ -132,6 +132,14 @@ def test_the_region_of_cdk_json_is_the_one_that_is_asked(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("quotas", "lambdas")
+def test_the_region_the_cdk_would_deploy_to_is_the_one_that_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")  # wins over AWS_DEFAULT_REGION and profile
+    assert ask(tmp_path)[2]["region"] == "eu-west-1"
+
+
+@pytest.mark.usefixtures("quotas", "lambdas")
 def test_a_region_without_our_machines_is_wrong(tmp_path: Path) -> None:
     config = {"context": {"nitro": {"learner_instance_types": ["p3.2xlarge"]}}}
     (tmp_path / "cdk.json").write_text(json.dumps(config))
