@@ -5,11 +5,13 @@ The defaults are the paper's set-up where AWS still sells it, the cheapest sane 
 
 import json
 from collections.abc import Mapping
+from ipaddress import IPv4Network
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from cdk.cache_node import usable_memory_mb
+from cdk.gpu_machine import task_memory_mb
 from shared.prices import AWS_US_EAST_1_2026_11 as PRICES
 
 CONTEXT_KEY = "nitro"
@@ -58,7 +60,8 @@ class NitroConfig(BaseModel):
     region: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")] | None = None
     """Region to deploy to; unset means that of the credentials at hand."""
     vpc_cidr: Annotated[str, Field(pattern=r"^\d+(\.\d+){3}/(1[6-9]|2[0-2])$")] = "10.64.0.0/20"
-    """Addresses of the VPC, /16 to /22; choose others only to peer it with a network of yours."""
+    """Addresses of the VPC, /16 to /22, for good; choose others only to peer it with a network of
+    yours."""
 
     actor_memory_mb: Annotated[int, Field(ge=128, le=10_240)] = 1024
     """Memory of one actor (paper: 1,024); Lambda gives CPU in proportion, one core at 1,769."""
@@ -138,6 +141,7 @@ class NitroConfig(BaseModel):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         usable_memory_mb(self.cache_node_type)
+        _check_addresses(self.vpc_cidr)
         if (self.account is None) != (self.region is None):
             raise ValueError("account and region: set both, or neither")
         if self.provisioned_concurrency > self.actor_concurrency:
@@ -154,6 +158,12 @@ class NitroConfig(BaseModel):
             raise ValueError("learner_instance_types: names a type twice")
         for kind in self.learner_instance_types:
             PRICES.learner_usd_per_s(kind)
+            if self.learner_memory_mb > task_memory_mb(kind):
+                raise ValueError(
+                    f"learner_memory_mb ({self.learner_memory_mb}) does not fit into a {kind}, "
+                    f"which leaves {task_memory_mb(kind)} to tasks: lower it, or take the type out "
+                    "of learner_instance_types"
+                )
         PRICES.cache_usd_per_s(self.cache_node_type)
         return self
 
@@ -206,6 +216,13 @@ def check_concurrency(config: NitroConfig, account: AccountAnswer) -> None:
         f"{limit} concurrent executions and {UNRESERVED_CONCURRENCY} must stay unreserved; lower "
         "actor_concurrency and provisioned_concurrency, or request the Lambda quota L-B99A9384"
     )
+
+
+def _check_addresses(cidr: str) -> None:
+    try:
+        IPv4Network(cidr, strict=False)
+    except ValueError as error:
+        raise ValueError(f"vpc_cidr: {error}") from None
 
 
 def _parsed(text: str) -> object:

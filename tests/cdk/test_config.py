@@ -55,8 +55,14 @@ def test_every_field_says_what_it_is() -> None:
         ({"learner_instance_types": []}, "learner_instance_types: Tuple should have at least 1"),
         ({"learner_instance_types": ["g6.2xlarge"] * 2}, "names a type twice"),
         ({"learner_instance_types": ["x9.huge"]}, "x9.huge"),
+        ({"learner_instance_types": ["c5.4xlarge"]}, "'c5.4xlarge' has no GPU; with one: g4dn"),
+        (
+            {"learner_instance_types": ["g6.2xlarge", "g6.xlarge"]},
+            "learner_memory_mb (24576) does not fit into a g6.xlarge, which leaves 15237",
+        ),
         ({"learner_ami": "latest"}, "learner_ami: String should match pattern"),
         ({"vpc_cidr": "10.0.0.0/8"}, "vpc_cidr: String should match pattern"),
+        ({"vpc_cidr": "10.640.0.0/20"}, "vpc_cidr: Octet 640 (> 255) not permitted"),
         ({"log_retention_days": 2}, "log_retention_days: Input should be 1, 3, 5"),
         ({"alarm_email": "nobody"}, "alarm_email: String should match pattern"),
         ({"account": "123456789012"}, "account and region: set both, or neither"),
@@ -88,6 +94,12 @@ def test_every_wrong_field_is_named_at_once() -> None:
 @pytest.mark.parametrize("node_type", [n for n in PRICES.cache_usd_per_hour if n != "none"])
 def test_every_cache_that_can_be_billed_can_be_chosen(node_type: str) -> None:
     assert read_config({"cache_node_type": node_type}).cache_memory_mb > 300
+
+
+@pytest.mark.parametrize("kind", [k for k in PRICES.learner_usd_per_hour if k != "c5.4xlarge"])
+def test_every_gpu_machine_that_can_be_billed_can_be_chosen(kind: str) -> None:
+    config = read_config({"learner_instance_types": [kind], "learner_memory_mb": 12_288})
+    assert config.learner_instance_types == (kind,)
 
 
 def test_the_account_takes_machines_off_the_list_and_keeps_its_order() -> None:
