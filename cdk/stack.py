@@ -138,7 +138,6 @@ class NitroStack(Stack):
         allow(learner, runs, "s3:GetObject")
         allow(learner, runs, "s3:PutObject")
         allow(learner, runs, "s3:DeleteObject")
-        allow(learner, runs, "s3:AbortMultipartUpload")
 
         allow(switch, alias, "lambda:GetProvisionedConcurrencyConfig")
         allow(switch, alias, "lambda:DeleteProvisionedConcurrencyConfig")

@@ -71,10 +71,7 @@ _ROLES: dict[str, Grants] = {
     | _each("s3:DeleteObject", "<StoresRuns.Arn>/runs/*"),
     "LearnerTaskTaskRole": _connect("learner")
     | _each("s3:ListBucket", "<StoresRuns.Arn> below runs/*")
-    | _each(
-        "s3:GetObject s3:PutObject s3:DeleteObject s3:AbortMultipartUpload",
-        "<StoresRuns.Arn>/runs/*",
-    ),
+    | _each("s3:GetObject s3:PutObject s3:DeleteObject", "<StoresRuns.Arn>/runs/*"),
     "DeadManRole": _log("DeadManLogs")
     | _each(
         "lambda:GetProvisionedConcurrencyConfig lambda:DeleteProvisionedConcurrencyConfig",
