@@ -52,6 +52,8 @@ class Account:
     """vCPUs the account may run, by quota code."""
     lambda_concurrency: int | None
     """Concurrent executions of all its functions together."""
+    lambda_unreserved: int | None = None
+    """Those of them that no function has reserved."""
     refusals: dict[str, str] = field(default_factory=dict)
     """Why it would not answer, by what was asked."""
 
@@ -64,6 +66,7 @@ def ask_account(*, region: str | None, instance_types: Sequence[str]) -> Account
     """
     session = _session(region)
     refusals: dict[str, str] = {}
+    limits = _answer(refusals, "lambda:GetAccountSettings", partial(_concurrency, session))
     return Account(
         region=session.region_name,
         offered=_answer(
@@ -75,9 +78,8 @@ def ask_account(*, region: str | None, instance_types: Sequence[str]) -> Account
             code: _answer(refusals, "servicequotas:GetServiceQuota", partial(_quota, session, code))
             for code in (G_QUOTA, P_QUOTA)
         },
-        lambda_concurrency=_answer(
-            refusals, "lambda:GetAccountSettings", partial(_concurrency, session)
-        ),
+        lambda_concurrency=None if limits is None else limits[0],
+        lambda_unreserved=None if limits is None else limits[1],
         refusals=refusals,
     )
 
@@ -135,10 +137,12 @@ def _quota(session: "boto3.Session", code: str) -> int:
     return int(quota["Value"])
 
 
-def _concurrency(session: "boto3.Session") -> int:
+def _concurrency(session: "boto3.Session") -> tuple[int, int]:
+    """Return the limit, and what of it no function has reserved."""
     with closing(session.client("lambda", config=_config())) as client:
         limit = client.get_account_settings()["AccountLimit"]
-    return int(limit["ConcurrentExecutions"])
+    all_of_it = int(limit["ConcurrentExecutions"])
+    return all_of_it, int(limit.get("UnreservedConcurrentExecutions", all_of_it))
 
 
 def _config() -> "Config":

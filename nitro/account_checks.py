@@ -80,6 +80,15 @@ def _concurrency(account: Account, shape: StackShape) -> Finding:
     if limit is None:
         return _unknown(name)
     needed = shape.actor_concurrency + ALWAYS_UNRESERVED
+    unreserved = limit if account.lambda_unreserved is None else account.lambda_unreserved
+    if limit >= needed > unreserved:
+        # A stack that is there already may itself be who has reserved them.
+        return warning(
+            name,
+            f"{limit} executions at once, {needed} are needed, {limit - unreserved} are reserved",
+            f"unless this stack itself has reserved {shape.actor_concurrency} of them, its "
+            "deployment will fail: have other functions reserve less, or raise the quota",
+        )
     if limit >= needed:
         return ok(name, f"{limit} executions at once, {needed} are needed")
     advice = _raise("lambda", "L-B99A9384", "Concurrent executions", max(1000, needed), account)

@@ -124,6 +124,18 @@ def test_a_smaller_cap_in_cdk_json_is_enough_for_a_smaller_limit(
     assert ask(tmp_path)[0] == 0
 
 
+@pytest.mark.usefixtures("quotas")
+@pytest.mark.parametrize(("reserved", "verdict"), [(700, "ok"), (701, "warning")])
+def test_what_other_functions_have_reserved_is_no_longer_to_be_had(
+    tmp_path: Path, lambdas: LambdaEndpoint, reserved: int, verdict: str
+) -> None:
+    lambdas.reserved_by_others = reserved
+    code, findings, _ = ask(tmp_path)
+    assert code == 0, "after a deployment they are reserved by the stack itself"
+    assert findings["Lambda concurrency"]["verdict"] == verdict
+    assert ("701 are reserved" in findings["Lambda concurrency"]["found"]) == (reserved == 701)
+
+
 @pytest.mark.usefixtures("quotas", "lambdas")
 def test_the_region_of_cdk_json_is_the_one_that_is_asked(tmp_path: Path) -> None:
     config = {"context": {"nitro": {"account": "123456789012", "region": "eu-west-1"}}}
