@@ -1,7 +1,8 @@
 """Running a round's tasks: a pool of threads, each waiting for one actor to end.
 
 Retries are ours, and bounded. A throttled invocation never ran, so it is tried again after a random
-pause. A failed one is issued once more. What fails after that has failed for good.
+pause, and one of a function that wakes after idle weeks until that is awake. A failed one is issued
+once more. What fails after that has failed for good.
 """
 
 import logging
@@ -76,6 +77,9 @@ class RetryRule:
     first_pause_s: float
     timeout_s: float
     """Duration assumed for an execution whose own is unknown."""
+    waking_tries: int = 30
+    """How often a function that wakes is tried again: Lambda takes about a minute."""
+    waking_pause_s: float = 3.0
 
 
 class PooledInvoker:
@@ -195,7 +199,7 @@ class PooledInvoker:
                 throttled=outcome.throttled + throttled,
                 sent_at=execution.sent_at if outcome.sent_at is None else outcome.sent_at,
             )
-            if report is not None or execution.kind in ("throttled", "refused"):
+            if report is not None or execution.kind in ("throttled", "waking", "refused"):
                 break
             _LOG.info("actor failed", extra={**_identity(task), "why": reason})
         return outcome
@@ -204,13 +208,22 @@ class PooledInvoker:
         """Run once, waiting out throttles; return how it ended and how often it was throttled."""
         pause_s = self._rule.first_pause_s
         for throttled in range(self._rule.throttle_retries + 1):
-            execution = self._function.invoke(payload)
+            execution = self._invoke(payload)
             if execution.kind != "throttled":
                 return execution, throttled
             if not self.pause(self._random.uniform(0.0, pause_s)):
                 break
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         return execution, throttled + 1
+
+    def _invoke(self, payload: bytes) -> Execution:
+        """Run once, when the function is awake."""
+        execution = self._function.invoke(payload)
+        for _ in range(self._rule.waking_tries):
+            if execution.kind != "waking" or not self.pause(self._rule.waking_pause_s):
+                break
+            execution = self._function.invoke(payload)
+        return execution
 
     def _billed(self, execution: Execution, report: ActorReport | None) -> tuple[float, ...]:
         if not execution.requests:

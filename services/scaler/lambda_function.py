@@ -31,12 +31,17 @@ if TYPE_CHECKING:
 
 _BILLED = re.compile(rb"Billed Duration: (\d+) ms")
 _THROTTLED = frozenset({"TooManyRequestsException", "ThrottlingException"})
+_WAKING = frozenset(
+    {"CodeArtifactUserPendingException", "ENINotReadyException", "ResourceNotReadyException"}
+)
+"""Nothing ran: after idle weeks Lambda takes a function's network away, and the first call makes it
+connect the function again, which takes about a minute."""
 _NEVER_STARTED = (EndpointConnectionError, ConnectTimeoutError)
 _NOT_LAMBDA = (AttributeError, KeyError, TypeError, ValueError)
 """What the SDK's parser, or a look at what it made, raises on an answer that is not Lambda's."""
 _MAX_REASON = 300
 
-ExecutionKind = Literal["done", "failed", "throttled", "refused"]
+ExecutionKind = Literal["done", "failed", "throttled", "waking", "refused"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +49,8 @@ class Execution:
     """How one invocation ended."""
 
     kind: ExecutionKind
-    """`failed`: worth one more try; `refused`: the request itself is wrong."""
+    """`failed`: worth one more try; `waking`: Lambda readies a function that was idle for weeks;
+    `refused`: the request itself is wrong."""
     payload: bytes
     """The function's reply or, with an error, Lambda's description of it."""
     reason: str
@@ -240,9 +246,11 @@ def _refusal(error: ClientError) -> Execution:
     kind: ExecutionKind = "refused"
     if code in _THROTTLED or status == 429:
         kind = "throttled"
+    elif code in _WAKING:
+        kind = "waking"
     elif status >= 500:
         kind = "failed"
-    # A 5xx may come after the function ran; below that it never started.
+    # Another 5xx may come after the function ran; below that it never started.
     billed_s = None if kind == "failed" else 0.0
     requests = 1 if kind == "failed" else 0
     return Execution(

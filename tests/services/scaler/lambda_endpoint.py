@@ -94,6 +94,15 @@ def throttle() -> Reply:
     )
 
 
+def waking() -> Reply:
+    """Answer as Lambda does for a function whose network was taken back after idle weeks."""
+    return Reply(
+        status=502,
+        body={"Message": "The function is inactive and its VPC connection is no longer available."},
+        error_type="ResourceNotReadyException",
+    )
+
+
 def function_error(message: str, *, kind: str = "ValueError", billed_ms: int | None = 50) -> Reply:
     body = {"errorType": kind, "errorMessage": message}
     return Reply(body=body, function_error="Unhandled", billed_ms=billed_ms)

@@ -21,6 +21,7 @@ from tests.services.scaler.lambda_endpoint import (
     function_error,
     report,
     throttle,
+    waking,
 )
 
 RETRIES = 3
@@ -140,6 +141,26 @@ def test_throttled_too_often_is_failed_for_good_at_no_cost(
     assert "TooManyRequestsException" in outcome.reason
     assert (outcome.throttled, outcome.requests, outcome.billed_s) == (RETRIES + 1, 0, ())
     assert len(lambdas.events) == RETRIES + 1
+
+
+def test_a_function_that_was_idle_for_weeks_is_waited_for_and_nothing_of_it_billed(
+    function: LambdaFunction, lambdas: LambdaEndpoint
+) -> None:
+    rule = RetryRule(
+        throttle_retries=0, first_pause_s=0.0, timeout_s=60.0, waking_tries=3, waking_pause_s=0.001
+    )
+    invoker = PooledInvoker(function, rule, pool_size=1)
+
+    lambdas.behave = lambda t, nth: waking() if nth < 3 else report(t)
+    outcome = run_one(invoker)
+    assert outcome.report is not None
+    assert (outcome.throttled, outcome.requests, outcome.billed_s) == (0, 1, (0.1,))
+
+    lambdas.behave = lambda t, nth: waking()
+    outcome = run_one(invoker)
+    assert "ResourceNotReadyException" in outcome.reason
+    assert (outcome.throttled, outcome.requests, outcome.billed_s) == (0, 0, ())
+    assert invoker.close(wait_s=10)
 
 
 def test_a_request_lambda_refuses_is_not_repeated(
