@@ -28,6 +28,7 @@ BuildArgument = Literal[
     "TORCH_BUILD",
     "TORCH_INDEX_URL",
 ]
+Zone = Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d[a-z]$")]
 InstanceType = Annotated[str, Field(pattern=r"^[a-z0-9-]+\.[a-z0-9-]+$")]
 
 
@@ -59,6 +60,9 @@ class NitroConfig(BaseModel):
     """Account to deploy to; unset means that of the credentials at hand."""
     region: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")] | None = None
     """Region to deploy to; unset means that of the credentials at hand."""
+    availability_zones: tuple[Zone, Zone] | None = None
+    """The two zones of the VPC, for good, actors and cache in the first; unset means the region's
+    first two. API Gateway's way into the VPC, for one, is not in every zone."""
     vpc_cidr: Annotated[str, Field(pattern=r"^\d+(\.\d+){3}/(1[6-9]|2[0-2])$")] = "10.64.0.0/20"
     """Addresses of the VPC, /16 to /22, for good; choose others only to peer it with a network of
     yours."""
@@ -139,11 +143,20 @@ class NitroConfig(BaseModel):
         return left
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        usable_memory_mb(self.cache_node_type)
+    def _somewhere(self) -> Self:
         _check_addresses(self.vpc_cidr)
         if (self.account is None) != (self.region is None):
             raise ValueError("account and region: set both, or neither")
+        zones = self.availability_zones or ()
+        if len(set(zones)) < len(zones):
+            raise ValueError("availability_zones: names a zone twice")
+        if self.region is not None and any(zone[:-1] != self.region for zone in zones):
+            raise ValueError(f"availability_zones: {', '.join(zones)} are not in {self.region}")
+        return self
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        usable_memory_mb(self.cache_node_type)
         if self.provisioned_concurrency > self.actor_concurrency:
             raise ValueError(
                 f"provisioned_concurrency ({self.provisioned_concurrency}) exceeds "

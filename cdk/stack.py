@@ -87,6 +87,8 @@ class NitroStack(Stack):
     @property
     def availability_zones(self) -> list[str]:
         """Zones, asked of CloudFormation; CDK would look them up and need credentials to write."""
+        if self._config.availability_zones is not None:
+            return list(self._config.availability_zones)
         return [Fn.select(zone, Fn.get_azs()) for zone in range(NUM_ZONES)]
 
     def _grant(self) -> None:

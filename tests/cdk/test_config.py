@@ -61,6 +61,17 @@ def test_every_field_says_what_it_is() -> None:
             "learner_memory_mb (24576) does not fit into a g6.xlarge, which leaves 15237",
         ),
         ({"learner_ami": "latest"}, "learner_ami: String should match pattern"),
+        ({"availability_zones": ["eu-west-3a"]}, "availability_zones"),
+        ({"availability_zones": ["eu-west-3a"] * 2}, "availability_zones: names a zone twice"),
+        ({"availability_zones": ["euw3-az1", "euw3-az3"]}, "availability_zones.0: String should"),
+        (
+            {
+                "account": "123456789012",
+                "region": "eu-west-1",
+                "availability_zones": ["eu-west-3a", "eu-west-3c"],
+            },
+            "availability_zones: eu-west-3a, eu-west-3c are not in eu-west-1",
+        ),
         ({"vpc_cidr": "10.0.0.0/8"}, "vpc_cidr: String should match pattern"),
         ({"vpc_cidr": "10.640.0.0/20"}, "vpc_cidr: Octet 640 (> 255) not permitted"),
         ({"log_retention_days": 2}, "log_retention_days: Input should be 1, 3, 5"),
