@@ -13,7 +13,7 @@ from pydantic import BeforeValidator
 from shared import impact_hyperparameters, impala_hyperparameters, ppo_hyperparameters
 from shared.impact_hyperparameters import ImpactHyperparameters
 from shared.impala_hyperparameters import ImpalaHyperparameters
-from shared.message import plain
+from shared.message import NEW, plain
 from shared.ppo_hyperparameters import PpoHyperparameters
 
 Preset = Literal["paper", "standard"]
@@ -84,4 +84,4 @@ def resolve(
     if values is None:
         known = ", ".join("/".join(key) for key in PRESETS)
         raise ValueError(f"no preset {preset!r} for algorithm {algorithm!r}; known: {known}")
-    return type(values).model_validate({**values.model_dump(), **overrides})
+    return type(values).model_validate({**values.model_dump(), **overrides}, context=NEW)

@@ -3,7 +3,7 @@
 import math
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, ValidationInfo
 
 JobId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 """Names a job in URLs, cache keys and folders, so it can hold no separator of any of them."""
@@ -17,8 +17,20 @@ Number = Annotated[FiniteFloat, Field(strict=True)]
 """A finite number: no text that looks like one, no truth value."""
 NonNegativeFloat = Annotated[Number, Field(ge=0)]
 PositiveFloat = Annotated[Number, Field(gt=0)]
-PositiveFloat32 = Annotated[PositiveFloat, Field(le=3e38)]
-"""One that arrays of float32 can be compared with; larger ones are no numbers there."""
+NEW = "new"
+"""The context in which values are validated that nobody has used yet. Without it they may be of a
+job that was submitted before there was a rule, and must still be read."""
+_LARGEST_FLOAT32 = 3e38
+
+
+def _float32(value: float, info: ValidationInfo) -> float:
+    if info.context == NEW and value > _LARGEST_FLOAT32:
+        raise ValueError(f"must be at most {_LARGEST_FLOAT32:g}: beyond, float32 has no numbers")
+    return value
+
+
+PositiveFloat32 = Annotated[PositiveFloat, AfterValidator(_float32)]
+"""One that arrays of float32 can be compared with; larger ones are refused where they are new."""
 
 
 def plain(value: object) -> object:

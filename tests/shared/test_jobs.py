@@ -3,6 +3,7 @@
 from typing import Literal
 
 import pytest
+from pydantic import ValidationError
 
 from shared.environment_spec import (
     ContinuousActionSpec,
@@ -78,6 +79,15 @@ def test_a_job_whose_values_the_present_preset_forbids_is_read_and_trains() -> N
     before = PRESETS["impala", "standard"].model_copy(
         update={"learning_rate_decay": "linear", "kl_target": 0.0}
     )
+    stored = _job(spec, full_hyperparameters=before.model_dump()).model_dump_json()
+    assert Job.model_validate_json(stored).hyperparameters == before
+
+
+def test_a_bound_that_no_new_job_may_have_is_read_and_trained_with() -> None:
+    spec = JobSpec(hyperparameters={"reward_clip": 1e39})
+    with pytest.raises(ValidationError, match="reward_clip"):
+        resolve_for(spec, HOPPER)
+    before = PRESETS["ppo", "paper"].model_copy(update={"reward_clip": 1e39})
     stored = _job(spec, full_hyperparameters=before.model_dump()).model_dump_json()
     assert Job.model_validate_json(stored).hyperparameters == before
 
