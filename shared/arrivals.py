@@ -2,7 +2,7 @@
 
 A *field* names a claim, `sample:3`, and a *token* of the same text announces it. Of an actor that
 failed both say in which attempt at the round, and why: `sample:3:0:crashed`. Beside the fields of a
-round's actors lie its counters, whose names have no colon.
+round's actors lie its counters, and notes of what came late, whose names have no colon.
 
 Like all that comes from the cache, text that is neither is refused and changes nothing.
 """

@@ -168,7 +168,7 @@ class TrajectoryCache:
                     payload,
                     keys.TTL_MS,
                     field,
-                    "count" if mode == "sample" else "",
+                    f"late-{actor_index}" if mode == "sample" else "",
                 ],
             )
         return cast("StoreOutcome", outcome.decode())

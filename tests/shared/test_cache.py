@@ -116,6 +116,20 @@ def test_a_closed_round_takes_nothing_and_counts_what_comes(
     assert cache.close_round(job, 3) == RoundCounters(late=1, duplicate=1)
 
 
+def test_a_trajectory_that_comes_late_twice_is_late_once(
+    cache: TrajectoryCache, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.close_round(job, 3)
+    assert _store(cache, job, 1) == "late"
+    assert _store(cache, job, 1) == "duplicate"
+    assert cache.round_counters(job, 3) == RoundCounters(late=1, duplicate=1)
+    # One whose answer was lost is sent again as it was.
+    monkeypatch.setattr("shared.cache.os.urandom", bytes)
+    assert [_store(cache, job, 2) for _ in range(2)] == ["late"] * 2
+    assert cache.round_counters(job, 3) == RoundCounters(late=2, duplicate=1)
+    assert cache.answered(job, 3) == []
+
+
 def test_episodes_that_come_late_or_twice_are_counted_with_no_trajectories(
     cache: TrajectoryCache, job: str
 ) -> None:
