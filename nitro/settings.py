@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
+import httpx
 from pydantic import Field, FiniteFloat, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -96,9 +97,10 @@ def api_token(url: str, settings: CliSettings, runs_dir: Path) -> str:
 def _names_a_host(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        host = (parts.hostname or "").encode("idna")  # as a resolver is asked for it
+        # As a resolver is asked for it, and as it is sent: neither takes all that the other does.
+        host = (parts.hostname or "").encode("idna") and httpx.URL(url).host
         return bool(host) and parts.port != 0 and url.isprintable() and " " not in url
-    except ValueError:
+    except (ValueError, httpx.InvalidURL):
         return False
 
 

@@ -59,6 +59,8 @@ def test_an_address_without_scheme_is_refused(tmp_path: Path) -> None:
         "http://a\0",
         "http://a..b",
         "http://xn--\u2603.com",
+        "http://\u2603.net",
+        "http://xn--a",
         f"http://{'a' * 64}.com",
     ],
 )
