@@ -48,8 +48,9 @@ _OWN_PACKAGE = (
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _MAX_NOTE, _MAX_NOTES = 300, 8
-_LARGEST_SEED = 2**63 - 1
-"""That an actor may have to reset with."""
+_LONG_SEED = 2**63 - 2**32
+"""Of 63 bits, as actors reset with, and as theirs with room above it: an environment may count
+further seeds up from it."""
 _PLAIN_WRAPPERS: frozenset[type] = frozenset({TimeLimit, OrderEnforcing, PassiveEnvChecker})
 
 
@@ -185,7 +186,7 @@ def _try_one_step(
     try:
         env.action_space.seed(0)
         with while_trying():
-            env.reset(seed=_LARGEST_SEED)  # what takes short ones only would fail in every actor
+            env.reset(seed=_LONG_SEED)  # what takes short ones only would fail in every actor
         with while_trying():
             observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
         checked_observation(observation, env.observation_space)

@@ -266,6 +266,17 @@ def test_what_takes_no_seed_as_long_as_actors_have_is_refused(
         describe(registered())
 
 
+def test_what_counts_further_seeds_up_from_its_own_is_taken(
+    registered: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reset(self: _Spaces, *, seed: int = 0, options: object = None) -> Any:
+        np.array([seed, seed + 1], np.int64)
+        return np.zeros(3, np.float32), {}
+
+    monkeypatch.setattr(_Spaces, "reset", reset)
+    describe(registered())
+
+
 def test_what_the_libraries_warn_about_is_noted_and_warns_nobody() -> None:
     old, new = describe(_ref("Hopper-v4")), describe(_ref("Hopper-v5"))
     (note,) = old.notes
