@@ -57,6 +57,11 @@ class EnvironmentCatalogue:
         self._lock = threading.Lock()
         self._known: dict[str, EnvironmentSpec] = {}
 
+    def knows(self, env: EnvironmentRef) -> bool:
+        """Whether no actor has to be asked for an environment."""
+        with self._lock:
+            return env.model_dump_json() in self._known
+
     def describe(self, env: EnvironmentRef) -> EnvironmentSpec:
         """Return an environment's spaces.
 
@@ -96,6 +101,10 @@ class Admission:
         self._catalogue = catalogue
         self._quota = quota
         self._cache_bytes = cache_memory_mb * _MB
+
+    def waits_for_an_actor(self, spec: JobSpec) -> bool:
+        """Whether one has to describe the job's environment first."""
+        return not self._catalogue.knows(spec.environment_ref)
 
     def admit(self, spec: JobSpec, pricing: RoundPricing) -> EnvironmentSpec:
         """Return the job's environment.

@@ -73,6 +73,10 @@ class JobBook:
         self._parts = parts
         self._store = parts.store
 
+    def waits_for_an_actor(self, spec: JobSpec) -> bool:
+        """Whether one has to describe a new job's environment before it is taken in."""
+        return self._parts.admission.waits_for_an_actor(spec)
+
     def create(self, spec: JobSpec, key: str | None) -> tuple[Job, bool]:
         """Queue a job; return it and whether it is new.
 

@@ -1,6 +1,7 @@
 """The REST API, version 1: every route a line or two over the part that does the work."""
 
 import asyncio
+import contextlib
 from http import HTTPStatus
 from typing import Annotated, Literal
 
@@ -50,9 +51,9 @@ _TOKEN = Security(
     )
 )
 """For the API's description alone: `services.scaler.guard` lets requests in."""
-_SUBMITS_AT_ONCE = 8
-"""Jobs that are looked at together: each may wait for an actor to describe its environment, on one
-of the threads that heartbeats and rounds need, too."""
+_DESCRIBED_AT_ONCE = 8
+"""Jobs that wait together for an actor to describe their environment, each on one of the threads
+that heartbeats and rounds need, too. Those whose environment is known wait for nobody."""
 _PROBLEM = {"model": Problem, "content": {MEDIA_TYPE: {}}}
 
 
@@ -78,7 +79,7 @@ def router(parts: Parts) -> APIRouter:
 
 
 def _add_job_routes(routes: APIRouter, parts: Parts) -> None:
-    submits = asyncio.Semaphore(_SUBMITS_AT_ONCE)
+    described = asyncio.Semaphore(_DESCRIBED_AT_ONCE)
 
     @routes.post(
         "/v1/jobs",
@@ -89,7 +90,8 @@ def _add_job_routes(routes: APIRouter, parts: Parts) -> None:
     )
     async def create_job(spec: JobSpec, idempotency_key: IdempotencyKey = None) -> Response:
         """Queue a job."""
-        async with submits:
+        waits = parts.jobs.waits_for_an_actor(spec)
+        async with described if waits else contextlib.nullcontext():
             job, new = await run_in_threadpool(parts.jobs.create, spec, idempotency_key)
         return Response(
             job.model_dump_json(),

@@ -610,6 +610,7 @@ def test_a_learner_is_heard_while_many_jobs_wait_for_their_environment(scaler: S
         jobs = [pool.submit(scaler.submit, env_id="Walker2d-v5") for _ in range(60)]
         try:
             scaler.lambdas.wait_events("describe", 1 + 8)
+            scaler.submit()  # whose environment is known, and waits for no actor
             for _ in range(20):
                 heard = scaler.http.put(f"/v1/leases/{lease.lease_id}", timeout=5)
                 assert heard.status_code == 200
