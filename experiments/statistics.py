@@ -22,7 +22,7 @@ _CUT = 0.25
 FEWEST_RUNS = 4
 """Of each side of a claim. Intervals of fewer reach from the lowest to the highest run: those of
 two equal conditions come apart by chance in one of three cases with two runs each, in one of ten
-with three, in one of thirty with four."""
+with three, in one of 35 with four."""
 
 
 class Interval(Message):
