@@ -20,7 +20,8 @@ def job_basis(basis: CostBasis, record: JobRecord) -> CostBasis:
 
 def begin_holding(record: JobRecord, now: float) -> JobRecord:
     """Note that a learner took the job, after an earlier one may have been lost with it."""
-    carried = stop_holding(record, record.lease.expires_at if record.lease else now)
+    # A lease may seem to end later than now: it is of before the clock was set back.
+    carried = stop_holding(record, min(now, record.lease.expires_at) if record.lease else now)
     return carried.model_copy(update={"accounted_until": now})
 
 

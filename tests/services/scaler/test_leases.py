@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from services.scaler.accounting import unbilled_s
+from services.scaler.accounting import end_round, unbilled_s
 from services.scaler.leases import LeaseDesk
 from services.scaler.spending import Spending
-from services.scaler.store.base import JobRecord
+from services.scaler.store.base import Change, JobRecord, change_job
 from services.scaler.store.sqlite import SqliteStore
 from shared.contracts import Lease
 from shared.costs import CostBasis
@@ -116,6 +116,27 @@ def test_a_lost_learners_job_does_not_wait_for_a_clock_that_was_set_back(
         assert desk.claim("l2") is None
         clock.now += 30
     assert claimed(desk.claim("l2")).job.job_id == "job-a"
+
+
+def test_a_job_taken_over_after_the_clock_was_set_back_pays_for_no_time_that_never_was(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock
+) -> None:
+    add_job(store, "job-a")
+    claimed(desk.claim("l1"))
+    clock.now -= 900
+
+    def end_a_round(record: JobRecord) -> Change:
+        ended, _ = end_round(
+            record, learner_s=0.0, now=clock.now, basis=SPENDING.basis, clock="wall"
+        )
+        return Change(record=ended)
+
+    change_job(store, "job-a", end_a_round)
+    clock.now += 2
+    claimed(desk.claim("l2"))
+    record = store.job("job-a")
+    assert record is not None
+    assert unbilled_s(record, clock.now) == 2
 
 
 def test_heartbeats_keep_a_job(store: SqliteStore, desk: LeaseDesk, clock: Clock) -> None:
