@@ -47,11 +47,29 @@ def test_the_ratio_of_every_kind_of_spectrum(
     assert convexity_ratio(curvature(lambda_max, lambda_min)).value == ratio
 
 
-def test_without_curvature_or_with_nan_the_ratio_is_undefined_and_says_so() -> None:
+def test_without_curvature_the_ratio_is_undefined_and_says_so() -> None:
     assert convexity_ratio(None) == ConvexityRatio(value=None, note="no curvature was measured")
-    # No message can hold a NaN, so this one is made without validation.
-    broken = curvature(1.0, -1.0).model_copy(update={"lambda_max": math.nan})
-    assert convexity_ratio(broken).value is None
+
+
+@pytest.mark.parametrize(
+    ("lambda_max", "lambda_min"),
+    [
+        (math.nan, -1.0),
+        (1.0, math.nan),
+        (math.inf, -1.0),
+        (1.0, -math.inf),
+        (-math.inf, -1.0),
+        (-1.0, -math.inf),
+    ],
+)
+def test_an_eigenvalue_that_is_not_finite_leaves_the_ratio_undefined(
+    lambda_max: float, lambda_min: float
+) -> None:
+    # No message can hold one, so these are made without validation.
+    broken = curvature(1.0, -1.0).model_copy(
+        update={"lambda_max": lambda_max, "lambda_min": lambda_min}
+    )
+    assert convexity_ratio(broken) == ConvexityRatio(value=None, note="curvature is not finite")
 
 
 def test_the_formula_by_hand() -> None:

@@ -23,7 +23,7 @@ from services.scaler.store.base import JobRecord, LaunchOutcome, OpenAttempt
 from shared.billing import LedgerLine
 from shared.contracts import LaunchCounts, RoundPlan
 from shared.costs import CostBasis
-from shared.job_spec import JobSpec
+from shared.job_spec import EvaluationRule, JobSpec
 from shared.jobs import Job
 from shared.prices import AWS_US_EAST_1_2026_11
 from tests.services.scaler.lambda_endpoint import HOPPER
@@ -45,10 +45,43 @@ def basis(*, provisioned: int = 0) -> CostBasis:
 
 
 PRICING = RoundPricing(basis=basis(), deadline_slack_s=10.0, learner_allowance_s=60.0)
+HELD_USD_PER_S = (0.9776 + 0.052 + 0.0123425) / 3600
+"""Learner, cache and scaler of `basis`, from the price table by hand."""
 
 
 def with_budget(spec: JobSpec, budget_usd: float) -> JobSpec:
     return spec.model_copy(update={"stop": spec.stop.model_copy(update={"budget_usd": budget_usd})})
+
+
+def test_a_round_is_priced_to_its_deadline_and_one_that_launches_nothing_has_none() -> None:
+    twice_usd = 2 * (60 * 0.0000166667 + 0.0000002)  # with 1 GB, to the time-out
+    waiting_s = 2 * 60 + 10
+    assert PRICING.worst_case_usd(1) == pytest.approx(twice_usd + (waiting_s + 60) * HELD_USD_PER_S)
+    assert PRICING.worst_case_usd(0) == pytest.approx(60 * HELD_USD_PER_S)
+
+
+@pytest.mark.parametrize(("longest_s", "allowed_s"), [(0, 60), (30, 60), (31, 62), (100, 200)])
+def test_the_next_round_may_take_the_learner_twice_as_long_as_any_before_it(
+    longest_s: float, allowed_s: float
+) -> None:
+    slower = PRICING.after(longest_s)
+    assert slower.worst_case_usd(0) == pytest.approx(allowed_s * HELD_USD_PER_S)
+
+
+def test_only_a_job_that_evaluates_leaves_money_for_its_final_evaluation() -> None:
+    blind = SPEC.model_copy(update={"evaluation": EvaluationRule(every_rounds=0, episodes=3)})
+    learner_usd = 60 * HELD_USD_PER_S
+    assert closing_usd(SPEC, PRICING) == pytest.approx(PRICING.worst_case_usd(3))
+    assert closing_usd(blind, PRICING) == pytest.approx(learner_usd)
+    assert smallest_budget_usd(blind, PRICING) == pytest.approx(
+        PRICING.worst_case_usd(2) + learner_usd
+    )
+
+
+def test_a_quota_below_the_fewest_actors_is_no_lack_of_money() -> None:
+    spec = with_budget(SPEC, PRICING.worst_case_usd(1) + closing_usd(SPEC, PRICING) + 1e-9)
+    got = affordable_round(spec, PRICING, requested=1, evaluations=0, committed_usd=0.0)
+    assert (got.num_actors, got.note) == (1, "")
 
 
 def test_the_smallest_budget_buys_exactly_the_smallest_round() -> None:
@@ -61,7 +94,7 @@ def test_the_smallest_budget_buys_exactly_the_smallest_round() -> None:
     below = affordable_round(
         with_budget(SPEC, least * 0.999), PRICING, requested=16, evaluations=3, committed_usd=0.0
     )
-    assert below.num_actors == 0
+    assert (below.num_actors, below.num_evaluations, below.reserve_usd) == (0, 0, 0.0)
     assert below.note.startswith("budget: 2 actors may cost")
 
 
@@ -87,6 +120,10 @@ def test_the_final_evaluation_is_launched_whole_or_not_at_all() -> None:
     short = affordable_closing(spec, PRICING, committed_usd=1.0 - price + 1e-6, wanted=3)
     assert (enough.num_evaluations, short.num_evaluations) == (3, 0)
     assert short.note == "budget: no final evaluation"
+    exact = affordable_closing(with_budget(SPEC, price), PRICING, committed_usd=0.0, wanted=3)
+    spent = affordable_closing(spec, PRICING, committed_usd=1.0, wanted=3)
+    assert (exact.num_evaluations, exact.reserve_usd) == (3, price)
+    assert (spent.num_evaluations, spent.reserve_usd) == (0, 0.0)
 
 
 class SimulatedJob:
