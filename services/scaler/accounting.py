@@ -106,14 +106,12 @@ def end_job(
     After its last plan a learner learns nothing: its time is waiting only.
     """
     basis = job_basis(basis, record)
-    held: tuple[LedgerLine, ...] = ()
-    if record.accounted_until is not None or record.held_carry_s:
-        record, held = end_round(record, learner_s=0.0, now=now, basis=basis, clock=clock)
+    record, held = end_round(record, learner_s=0.0, now=now, basis=basis, clock=clock)
     record, settled = settle_ready(record, basis, clock)
     started = now if record.wall_started_at is None else record.wall_started_at
-    record = stop_holding(record, now).model_copy(
+    record = record.model_copy(
         update={
-            "held_carry_s": 0.0,
+            "accounted_until": None,
             "wall_used_s": record.wall_used_s + max(0.0, now - started),
             "wall_started_at": None,
         }
