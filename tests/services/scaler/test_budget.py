@@ -108,6 +108,15 @@ def test_a_round_shrinks_before_it_is_given_up() -> None:
     assert got.reserve_usd == pytest.approx(PRICING.worst_case_usd(10))
 
 
+@pytest.mark.parametrize("affordable", range(2, 17))
+def test_a_round_has_all_the_actors_there_is_money_for(affordable: int) -> None:
+    budget_usd = PRICING.worst_case_usd(affordable) + closing_usd(SPEC, PRICING) + 1e-9
+    got = affordable_round(
+        with_budget(SPEC, budget_usd), PRICING, requested=16, evaluations=0, committed_usd=0.0
+    )
+    assert got.num_actors == affordable
+
+
 def test_plenty_of_money_changes_nothing() -> None:
     got = affordable_round(SPEC, PRICING, requested=16, evaluations=3, committed_usd=0.0)
     assert (got.num_actors, got.num_evaluations, got.note) == (16, 3, "")
@@ -123,7 +132,7 @@ def test_the_final_evaluation_is_launched_whole_or_not_at_all() -> None:
     exact = affordable_closing(with_budget(SPEC, price), PRICING, committed_usd=0.0, wanted=3)
     spent = affordable_closing(spec, PRICING, committed_usd=1.0, wanted=3)
     assert (exact.num_evaluations, exact.reserve_usd) == (3, price)
-    assert (spent.num_evaluations, spent.reserve_usd) == (0, 0.0)
+    assert (spent.num_actors, spent.num_evaluations, spent.reserve_usd) == (0, 0, 0.0)
 
 
 class SimulatedJob:

@@ -84,7 +84,8 @@ def test_actors_count_at_their_worst_until_it_is_known_what_they_cost(
         owed = spending().owed_usd(record, NOW + passed_s)
         assert owed == pytest.approx(owed_usd + passed_s * BASIS.usd_per_s)
     left_usd = 1.0 - record.settled_usd - owed_usd
-    assert spending().exhausted_at(record) == pytest.approx(NOW + left_usd / BASIS.usd_per_s)
+    left_s = spending().exhausted_at(record) - NOW
+    assert left_s == pytest.approx(left_usd / BASIS.usd_per_s)
 
 
 def test_a_lease_that_ends_before_that_ends_the_time_that_counts() -> None:
