@@ -67,6 +67,13 @@ def test_the_papers_provisioned_concurrency_costs_96_cents_an_hour_idle() -> Non
     assert idle == pytest.approx(0.96, abs=0.0001)
 
 
+@pytest.mark.parametrize(("memory_mb", "usd"), [(512, 0.48), (2048, 1.92)])
+def test_environments_of_more_memory_cost_more_to_keep_warm(memory_mb: int, usd: float) -> None:
+    basis = replace(paper_basis(), memory_mb=memory_mb)
+    idle = (basis.usd_per_s - basis.learner_usd_per_s) * 3600
+    assert idle == pytest.approx(usd, abs=0.0001)
+
+
 def test_one_hour_of_the_papers_learner_and_64_busy_actors() -> None:
     # 64 actors of 1 GB, all of the hour: $3.06 + 64 * 3600 * (0.0000041667 + 0.0000097222).
     basis = paper_basis()
@@ -88,6 +95,12 @@ def test_the_worst_case_of_a_launch_starts_every_execution_cold() -> None:
     basis = replace(paper_basis(), cold_start_s=2.0)
     actors = Decimal(10 * 2 * 62) * Decimal("0.0000166667")
     assert worst_case_launch_usd(10, basis) == pytest.approx(float(actors), rel=1e-12)
+
+
+def test_the_worst_case_of_a_launch_is_the_dearer_of_warm_and_cold() -> None:
+    dear_warm = PAPER.model_copy(update={"provisioned_duration_usd_per_gb_s": 0.00003})
+    basis = replace(paper_basis(), prices=dear_warm)
+    assert worst_case_launch_usd(10, basis) == pytest.approx(10 * 2 * 60 * 0.00003, rel=1e-12)
 
 
 def test_the_launch_ramp_is_a_burst_of_1000_then_1000_per_10_seconds() -> None:

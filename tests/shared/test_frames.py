@@ -114,6 +114,17 @@ def test_what_is_no_stack_is_sent_as_it_is() -> None:
     np.testing.assert_array_equal(back.observation, observation)
 
 
+def test_a_final_observation_that_continues_nothing_is_sent_as_it_is() -> None:
+    sent = fragment(CASE)
+    final = sent.final_observation.copy()
+    assert len(final)
+    final[0, 0, 0, 0] ^= 1
+    data = encode_trajectory(replace(sent, final_observation=final))
+    assert "frame" not in codec.decode(data).arrays
+    back = decode_trajectory(data, environment=spec_of(3))
+    np.testing.assert_array_equal(back.final_observation, final)
+
+
 CASE = Case(6, 2, 3, seed=4, end_probability=0.3)
 
 

@@ -112,6 +112,8 @@ def test_a_cold_start_delays_the_round_once_and_is_billed_per_environment() -> N
 
 def test_the_learner_waits_no_longer_than_the_deadline() -> None:
     assert serverless_round_s(measured(each_s=60.0, deadline_s=42.0), paper_basis()) == 47
+    slow_evaluation = measured(slowest_evaluation_s=60.0, deadline_s=42.0)
+    assert serverless_round_s(slow_evaluation, paper_basis()) == 42
 
 
 @pytest.mark.parametrize(("evaluation_s", "expected"), [(14.0, 15.0), (19.0, 19.0)])
@@ -126,6 +128,10 @@ def test_on_servers_few_actors_take_as_long_as_the_slowest() -> None:
     few = measured(count=3, durations_s=(1.0, 2.0, 8.0), slowest_sample_s=8.0, overhead_s=0.5)
     assert serverful_round_s(few, paper_basis(), PAPER_SERVERS) == pytest.approx(
         8 * 1024 / 1769 + 5.5
+    )
+    slow_evaluation = replace(few, slowest_evaluation_s=12.0)
+    assert serverful_round_s(slow_evaluation, paper_basis(), PAPER_SERVERS) == pytest.approx(
+        12 * 1024 / 1769 + 5.5
     )
 
 
