@@ -1,3 +1,4 @@
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -67,6 +68,41 @@ def test_executions_on_warm_environments_have_their_own_price() -> None:
         (1.5, 0.0000097222),
         (2.0, 0.0000166667),
     ]
+
+
+@pytest.mark.parametrize(
+    ("deadline_s", "projected_s"),
+    # Overhead, sending requests, a cold start, the slowest actor; then the learner.
+    [(None, 0.5 + 1.5 + 4.0 + 2.0 + 3.0), (6.0, 6.0 + 3.0)],
+)
+def test_a_projection_has_every_part_of_a_round_and_a_bill_of_what_passed_has_its_cold_starts(
+    deadline_s: float | None, projected_s: float
+) -> None:
+    slow = OUTCOME.model_copy(update={"counts": COUNTS.model_copy(update={"launch_s": 1.5})})
+    launched = attempt(outcome=slow, cold=2, overhead_s=0.5, deadline_s=deadline_s)
+    cold_basis = replace(basis(), cold_start_s=4.0)
+    gb_s = {}
+    for clock in ("projected", "wall"):
+        settlement = settle(launched, cold_basis, clock)
+        assert settlement is not None
+        gb_s[clock] = sum(x.quantity for x in settlement.lines if x.item == "lambda_duration")
+        if clock == "projected":
+            assert settlement.projected_s == pytest.approx(projected_s)
+    assert gb_s == {"projected": 3.5 + 2 * 4.0, "wall": 3.5}
+
+
+def test_an_evaluation_that_is_slower_than_the_round_is_waited_for() -> None:
+    slow = OUTCOME.model_copy(update={"slowest_evaluation_s": 20.0})
+    settlement = settle(attempt(outcome=slow), basis(), "projected")
+    assert settlement is not None
+    assert settlement.projected_s == 20.0
+
+
+def test_nothing_launched_is_nothing_even_at_its_worst() -> None:
+    assert (
+        worst_outcome(0, timeout_s=60.0).model_copy(update={"counts": NOTHING_LAUNCHED.counts})
+        == NOTHING_LAUNCHED
+    )
 
 
 def test_lines_of_nothing_are_left_out() -> None:
