@@ -77,6 +77,13 @@ def test_fresh_batches_come_first_then_passes_over_the_rest() -> None:
     assert not buffer.ready
 
 
+def test_as_long_as_there_is_room_every_batch_has_all_its_uses() -> None:
+    buffer = ReplayBuffer(batch_size=STEPS, num_batches=3, max_uses=2)
+    buffer.add([trajectory(0), trajectory(1)])
+    assert [drawn(buffer) for _ in range(4)] == [((0,), 1), ((1,), 1), ((0,), 2), ((1,), 2)]
+    assert not buffer.ready
+
+
 def test_drawing_from_an_empty_buffer_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="holds no batch"):
         ReplayBuffer(batch_size=1, num_batches=1, max_uses=1).draw()
