@@ -34,6 +34,15 @@ def test_equal_runs_give_equal_intervals_and_one_run_has_none() -> None:
     assert interval([3.5]) == Interval(value=3.5, low=3.5, high=3.5, runs=1)
     with pytest.raises(ValueError, match="at least one run"):
         interval([])
+    with pytest.raises(ValueError, match="at least one run"):
+        interval([1.0, 2.0], [])
+
+
+def test_an_environment_with_one_run_leaves_no_interval_and_counts_as_one_run() -> None:
+    found = interval([1.0, 2.0, 3.0], [6.0])
+    assert found == Interval(value=iqm([1.0, 2.0, 3.0, 6.0]), low=2.5, high=2.5, runs=1)
+    two = interval([1.0, 2.0, 3.0], [6.0, 10.0])
+    assert (two.low < two.value < two.high, two.runs) == (True, 2)
 
 
 def test_a_claim_is_decided_only_where_intervals_are_apart() -> None:

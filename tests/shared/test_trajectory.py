@@ -201,6 +201,8 @@ def test_an_episode_survives_the_wire_in_full_precision() -> None:
     for value in (0.1 + 0.2, -1e300, 0.0):
         episode = replace(EPISODE, episode_return=value)
         assert decode_episode(encode_episode(episode)) == episode
+    shortest = replace(EPISODE, length=1, dropped_episodes=2)
+    assert decode_episode(encode_episode(shortest)) == shortest
 
 
 @pytest.mark.parametrize(
