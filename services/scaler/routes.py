@@ -67,6 +67,7 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, object]]:
 def router(parts: Parts) -> APIRouter:
     """Return all routes, bound to their parts."""
     guarded = APIRouter(dependencies=[_TOKEN])
+    _add_submit_route(guarded, parts)
     _add_job_routes(guarded, parts)
     _add_record_routes(guarded, parts)
     _add_lease_routes(guarded, parts)
@@ -78,7 +79,7 @@ def router(parts: Parts) -> APIRouter:
     return routes
 
 
-def _add_job_routes(routes: APIRouter, parts: Parts) -> None:
+def _add_submit_route(routes: APIRouter, parts: Parts) -> None:
     described = asyncio.Semaphore(_DESCRIBED_AT_ONCE)
 
     @routes.post(
@@ -100,6 +101,8 @@ def _add_job_routes(routes: APIRouter, parts: Parts) -> None:
             headers={"Location": f"/v1/jobs/{job.job_id}"},
         )
 
+
+def _add_job_routes(routes: APIRouter, parts: Parts) -> None:
     @routes.get("/v1/jobs", responses=_problems(), tags=["jobs"])
     def list_jobs(
         status: JobStatus | None = None,
