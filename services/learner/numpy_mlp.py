@@ -13,9 +13,9 @@ in front, it is the network.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,62 @@ class MlpPlaces:
     weights: tuple[tuple[int, tuple[int, ...]], ...]
     biases: tuple[tuple[int, tuple[int, ...]], ...]
 
+    def largest_inner(self) -> "WeightPlace | None":
+        """Return where the largest weight between hidden layers lies; None if there is none."""
+        inner = [
+            WeightPlace(index=index, start=start, shape=(shape[0], shape[1]))
+            for index, (start, shape) in enumerate(self.weights)
+        ][1:-1]
+        # Of equal ones the last: the way back comes by it first.
+        return max(reversed(inner), key=lambda place: place.size, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightPlace:
+    """Where a hidden layer's weight lies in a flat array."""
+
+    index: int
+    """Of the layer, counted from 0."""
+    start: int
+    shape: tuple[int, int]  # (out, in)
+
+    @property
+    def size(self) -> int:
+        """Numbers in it."""
+        return self.shape[0] * self.shape[1]
+
+    @property
+    def span(self) -> slice:
+        """Where in the flat array it lies."""
+        return slice(self.start, self.start + self.size)
+
+
+class Elsewhere(Protocol):
+    """A hidden layer whose weight is differentiated and stepped by somebody else."""
+
+    @property
+    def index(self) -> int:
+        """Which of the hidden layers, counted from 0."""
+        ...
+
+    @property
+    def weight(self) -> Floats:
+        """Where the weight is found # [out, in]."""
+        ...
+
+    def await_weight(self) -> None:
+        """Return once the weight is that of the step which begins."""
+        ...
+
+    def give(self, delta: Floats, h: Floats) -> None:
+        """Hand over what the weight's gradient is the product of: delta^T h.
+
+        Args:
+            delta: Derivative of the objective by the layer's sums. # [N, out]
+            h: What the layer was given. # [N, in]
+        """
+        ...
+
 
 _Multiply = Callable[..., Floats]
 """Takes two arrays and, as `out`, where to write their product."""
@@ -59,6 +115,14 @@ class OneMlp:
 
     hidden: tuple[DenseArrays, ...]
     head: DenseArrays
+    elsewhere: Elsewhere | None = None
+
+    def without(self, elsewhere: Elsewhere) -> Self:
+        """Return the network with one layer's weight in other hands."""
+        hidden = [*self.hidden]
+        layer = hidden[elsewhere.index]
+        hidden[elsewhere.index] = DenseArrays(weight=elsewhere.weight, bias=layer.bias)
+        return replace(self, hidden=tuple(hidden), elsewhere=elsewhere)
 
     def is_small(self, num_samples: int) -> bool:
         """Whether no product of so many samples is large enough for another library than NumPy."""
@@ -76,7 +140,8 @@ class OneMlp:
 
     def forward(self, observation: Floats) -> tuple[Inputs, Floats]:
         """Run `observation` # [N, O] through it; return its layers' inputs, and [N, out]."""
-        inputs = _hidden_forward(self.hidden, observation, self._multiply(observation))
+        multiply = self._multiply(observation)
+        inputs = _hidden_forward(self.hidden, observation, multiply, self.elsewhere)
         return inputs, _head_forward(self.head, inputs[-1])
 
     def backward(self, inputs: Inputs, delta: Floats, *, gradients: "OneMlp") -> None:
@@ -92,7 +157,7 @@ class OneMlp:
             inputs, delta = tuple(x[moving] for x in inputs), delta[moving]
         upstream = np.empty_like(inputs[-1])
         _head_backward(self.head, inputs[-1], delta, gradients.head, upstream)
-        _hidden_backward(self.hidden, inputs, upstream, gradients.hidden, multiply)
+        _hidden_backward(self.hidden, inputs, upstream, gradients.hidden, multiply, self.elsewhere)
 
     def _multiply(self, observation: Floats) -> _Multiply:
         # Even to ask for each product costs a small network some percent.
@@ -164,10 +229,15 @@ class PairedMlp:
 
 
 def _hidden_forward(
-    layers: Sequence[DenseArrays], observation: Floats, multiply: _Multiply
+    layers: Sequence[DenseArrays],
+    observation: Floats,
+    multiply: _Multiply,
+    elsewhere: Elsewhere | None = None,
 ) -> Inputs:
     inputs = [observation]
-    for layer in layers:
+    for index, layer in enumerate(layers):
+        if elsewhere is not None and index == elsewhere.index:
+            elsewhere.await_weight()
         x = multiply(inputs[-1], layer.weight.swapaxes(-1, -2))
         x += layer.bias
         inputs.append(np.tanh(x, out=x))
@@ -198,6 +268,7 @@ def _hidden_backward(
     upstream: Floats,
     gradients: Sequence[DenseArrays],
     multiply: _Multiply,
+    elsewhere: Elsewhere | None = None,
 ) -> None:
     """Write the hidden layers' gradients; `upstream`, the derivative behind them, is used up.
 
@@ -208,7 +279,10 @@ def _hidden_backward(
         slope, gradient = inputs[index + 1], gradients[index]
         np.multiply(slope, slope, out=slope)
         upstream *= np.subtract(1.0, slope, out=slope)
-        multiply(upstream.swapaxes(-1, -2), inputs[index], out=gradient.weight)
+        if elsewhere is not None and index == elsewhere.index:
+            elsewhere.give(upstream, inputs[index])
+        else:
+            multiply(upstream.swapaxes(-1, -2), inputs[index], out=gradient.weight)
         np.matmul(ones, upstream, out=gradient.bias)
         if index:
             upstream = multiply(upstream, layers[index].weight)

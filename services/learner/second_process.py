@@ -52,6 +52,9 @@ _LOOK_AFTER_S = 0.1
 _END_S = 2.0
 """How long a process may take to end when asked to."""
 
+_SLOTS = 8
+"""Numbers of one side under way; as many as fill a line of the cache."""
+
 SHARED_FLOATS = 1 << 22
 """Room for what both sides see # [] float32; memory that is never touched costs nothing."""
 
@@ -86,35 +89,43 @@ class Side:
         """Look at what was made before the fork.
 
         Args:
-            memory: For the numbers of two turns, and SHARED_FLOATS.
+            memory: For the numbers under way, and SHARED_FLOATS.
             given: Counts the numbers that either side has given.
             index: 0 or 1.
             require_other: Raises if the other process is gone, or has taken too many seconds.
         """
-        self._numbers = np.frombuffer(memory, np.float64, count=4)  # [2 turns x 2 sides]
+        numbers = np.frombuffer(memory, np.float64, count=2 * _SLOTS).reshape(2, _SLOTS)
+        self._given, self._taken = numbers[index], numbers[1 - index]
         self.shared: Floats = np.frombuffer(memory, np.float32, offset=mmap.PAGESIZE)
-        """What both sides see # [SHARED_FLOATS]; in whose hands it is, `swap` decides."""
+        """What both sides see # [SHARED_FLOATS]; in whose hands it is, numbers decide."""
         self._ours, self._theirs = given[index], given[1 - index]
-        self._index = index
         self._require_other = require_other
-        self._turn = 0
+        self._num_given = self._num_taken = 0
         self.slept_s = 0.0
         """Waited for the other side beyond PATIENCE_S."""
 
     @property
     def turns(self) -> int:
-        """Numbers swapped so far."""
-        return self._turn
+        """Numbers taken so far."""
+        return self._num_taken
 
     def swap(self, number: float) -> float:
         """Give a number to the other side, and return the other side's of the same turn."""
-        # Two turns' numbers: a side can be one turn ahead of the other's reading, never two.
-        first = 2 * (self._turn & 1)
-        self._turn += 1
-        self._numbers[first + self._index] = number
+        self.give(number)
+        return self.take()
+
+    def give(self, number: float) -> None:
+        """Give a number to the other side, which has to take it before the eighth after it."""
+        self._given[self._num_given % _SLOTS] = number
+        self._num_given += 1
         self._ours.release()
+
+    def take(self) -> float:
+        """Wait for the next number of the other side, and return it."""
         self._wait()
-        return float(self._numbers[first + 1 - self._index])
+        number = float(self._taken[self._num_taken % _SLOTS])
+        self._num_taken += 1
+        return number
 
     def _wait(self) -> None:
         start = time.perf_counter()

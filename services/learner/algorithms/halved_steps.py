@@ -16,6 +16,7 @@ from torch import Tensor
 
 from services.learner.actor_critic import NetworkHalf
 from services.learner.algorithms.gradient_steps import StepsTaken, summed_up
+from services.learner.algorithms.lent_weight import Borrower, Lender, LentWeight
 from services.learner.algorithms.loss_terms import LossRule, Term
 from services.learner.algorithms.minibatch import (
     Minibatch,
@@ -23,7 +24,7 @@ from services.learner.algorithms.minibatch import (
     bounds,
     num_minibatches,
 )
-from services.learner.algorithms.optimiser import AdamPart, FlatAdam
+from services.learner.algorithms.optimiser import AdamPart, FlatAdam, Whole
 from services.learner.arrays import Floats
 from services.learner.batch import TrainingBatch
 from services.learner.distributions import StepTerms
@@ -42,6 +43,8 @@ class HalfTaken:
     adam: AdamPart
     steps: list[list[float] | None]
     """As `FlatAdam.step` returned them."""
+    borrowed: AdamPart | None = None
+    """What became of a weight of the other half."""
 
 
 class _ValueSamples(NamedTuple):
@@ -62,6 +65,8 @@ class ValueHalf:
     value_target: Floats  # [N]
     value: Floats  # [N], before the update
     orders: NDArray[np.int64]  # [passes, N]
+    lent: tuple[LentWeight, AdamPart] | None
+    """A weight of the policy that is stepped here, too."""
 
     @classmethod
     def of(
@@ -73,6 +78,7 @@ class ValueHalf:
         rule: LossRule,
         minibatch_size: int,
         orders: Sequence[Tensor],
+        lent: tuple[LentWeight, AdamPart] | None,
     ) -> Self:
         """Return the steps over a batch on the CPU; `orders` are of the samples # [N]."""
         return cls(
@@ -84,12 +90,14 @@ class ValueHalf:
             value_target=batch.value_target.numpy(),
             value=batch.value.numpy(),
             orders=np.stack([order.numpy() for order in orders]),
+            lent=lent,
         )
 
     def __call__(self, side: Side) -> HalfTaken:
         """Take them."""
         adam = FlatAdam.of(self.adam)
         mlp, gradients = _look_at(adam, self.half)
+        borrower = None if self.lent is None else Borrower(*self.lent, side)
 
         def differentiate(samples: _ValueSamples) -> Floats:
             term: Term[Floats] = self.rule.value_term(samples.target, samples.before)
@@ -97,8 +105,10 @@ class ValueHalf:
             mlp.backward(inputs, term.slope(value[:, 0])[:, np.newaxis], gradients=gradients)
             return term.stats()
 
-        steps = [adam.step(differentiate(samples), side.swap) for samples in self._samples()]
-        return HalfTaken(adam=adam.part(), steps=steps)
+        whole = _by_swapping(side) if borrower is None else borrower.step
+        steps = [adam.step(differentiate(samples), whole) for samples in self._samples()]
+        borrowed = None if borrower is None else borrower.part()
+        return HalfTaken(adam=adam.part(), steps=steps, borrowed=borrowed)
 
     def _samples(self) -> Iterator[_ValueSamples]:
         count = num_minibatches(len(self.observation), self.minibatch_size)
@@ -119,11 +129,17 @@ class PolicyHalf:
     minibatches: ShuffledMinibatches
     orders: Sequence[Tensor]
     """Of the samples # [N], for each pass."""
+    pieces: Sequence[slice]
+    """Whose squares are summed apart; a lent weight's is the last."""
+    lent: LentWeight | None
 
     def __call__(self, side: Side) -> HalfTaken:
         """Take them."""
-        adam = FlatAdam.of(self.adam)
+        lender = None if self.lent is None else Lender(self.lent, side)
+        adam = FlatAdam.of(self.adam, pieces=self.pieces if lender is None else self.pieces[:-1])
         mlp, gradients = _look_at(adam, self.half)
+        if lender is not None:
+            mlp = mlp.without(lender)
         log_std, log_std_gradient = (
             None if self.half.log_std is None else flat.numpy()[self.half.log_std]
             for flat in (adam.parameters, adam.gradient)
@@ -139,7 +155,10 @@ class PolicyHalf:
             return term.stats()
 
         minibatches = self.minibatches.arrays(self.orders)
-        steps = [adam.step(differentiate(minibatch), side.swap) for minibatch in minibatches]
+        whole = _by_swapping(side) if lender is None else lender.whole
+        steps = [adam.step(differentiate(minibatch), whole) for minibatch in minibatches]
+        if lender is not None:
+            lender.await_weight()
         return HalfTaken(adam=adam.part(), steps=steps)
 
 
@@ -159,15 +178,22 @@ def take_halved_steps(
     """
     one, other = process.both(policy, value)
     num_stats = len(policy.rule.policy_stats)
-    adam.take_over(one.adam, other.adam)
+    ours = one.adam
+    if policy.lent is not None and other.borrowed is not None:
+        ours = ours.with_piece(policy.lent.place.span, other.borrowed)
+    adam.take_over(ours, other.adam)
     rows = [
         None
-        if ours is None or theirs is None
+        if mine is None or theirs is None
         # Both end with the length of the whole gradient.
-        else [*ours[:num_stats], *theirs]
-        for ours, theirs in zip(one.steps, other.steps, strict=True)
+        else [*mine[:num_stats], *theirs]
+        for mine, theirs in zip(one.steps, other.steps, strict=True)
     ]
     return summed_up(rows)
+
+
+def _by_swapping(side: Side) -> Whole:
+    return lambda square: square + side.swap(square)
 
 
 def _look_at(adam: FlatAdam, half: NetworkHalf) -> tuple[OneMlp, OneMlp]:

@@ -20,6 +20,12 @@ from services.learner.algorithms.halved_steps import (
     ValueHalf,
     take_halved_steps,
 )
+from services.learner.algorithms.lent_weight import (
+    LentWeight,
+    has_little_to_do,
+    lendable,
+    policy_pieces,
+)
 from services.learner.algorithms.loss_terms import LossRule, MinibatchLoss, stat_names
 from services.learner.algorithms.minibatch import Minibatch, ShuffledMinibatches
 from services.learner.algorithms.optimiser import AdamRule, FlatAdam
@@ -66,13 +72,14 @@ class NetworkSteps:
         self._passes = passes
         self._process = process
         self._gradient = network.new_gradient()
-        halves = network.halves()
-        self.adam = FlatAdam(
-            network.flat,
-            self._gradient.flat,
-            rule=adam,
-            halves_meet_at=halves[1].start if halves else 0,
-        )
+        self._halves = network.halves()
+        self._lendable: LentWeight | None = None
+        pieces: tuple[slice, ...] = (slice(None),)
+        if self._halves is not None:
+            policy, value = self._halves
+            self._lendable = lendable(policy, passes.minibatch_size)
+            pieces = (*policy_pieces(policy, self._lendable), slice(value.start, value.end))
+        self.adam = FlatAdam(network.flat, self._gradient.flat, rule=adam, pieces=pieces)
 
     def take(
         self, batch: TrainingBatch, rule: LossRule, *, generator: torch.Generator
@@ -116,7 +123,7 @@ class NetworkSteps:
                 return self._in_torch(minibatches, rule)
             orders = [*minibatches.orders()]
             if self._process is not None and self._pays(batch) and self._process.offers():
-                policy, value = self._halves(batch, minibatches, orders, rule, terms)
+                policy, value = self._work(batch, minibatches, orders, rule, terms)
                 try:
                     return take_halved_steps(policy, value, self.adam, self._process)
                 except SecondProcessLostError as error:
@@ -157,7 +164,7 @@ class NetworkSteps:
         work = self._network.separate_multiplications * self._passes.num_epochs
         return work * batch.num_samples >= MIN_MULTIPLICATIONS
 
-    def _halves(
+    def _work(
         self,
         batch: TrainingBatch,
         minibatches: ShuffledMinibatches,
@@ -165,17 +172,20 @@ class NetworkSteps:
         rule: LossRule,
         terms: StepTerms[Floats],
     ) -> tuple[PolicyHalf, ValueHalf]:
-        halves = self._network.halves()
-        assert halves is not None, "a network that NumPy steps has two"
-        policy, value = halves
+        assert self._halves is not None, "a network that NumPy steps has two"
+        policy, value = self._halves
+        adam = self.adam.part(policy.start, policy.end)
+        lent = self._lendable if has_little_to_do(batch, rule) else None
         return (
             PolicyHalf(
                 half=policy,
-                adam=self.adam.part(policy.start, policy.end),
+                adam=adam,
                 rule=rule,
                 terms=terms,
                 minibatches=minibatches,
                 orders=orders,
+                pieces=policy_pieces(policy, self._lendable),
+                lent=lent,
             ),
             ValueHalf.of(
                 batch,
@@ -184,5 +194,6 @@ class NetworkSteps:
                 rule=rule,
                 minibatch_size=self._passes.minibatch_size,
                 orders=orders,
+                lent=None if lent is None else (lent, adam.piece(lent.place.span)),
             ),
         )

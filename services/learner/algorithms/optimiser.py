@@ -1,7 +1,7 @@
 """Adam over a network's flat parameters, with gradients it refuses and gradients it shortens."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -14,8 +14,11 @@ from services.learner.arrays import Floats
 _BETA1, _BETA2 = 0.9, 0.999
 """Decay of the moments, as everybody has them."""
 
-Swap = Callable[[float], float]
-"""Gives a number to whoever steps the other parameters, and returns theirs of the same step."""
+Whole = Callable[[float], float]
+"""Takes the square of our gradient's length, or NaN, and returns that of the whole gradient's, the
+same for whoever steps a part of it."""
+
+_ALL = (slice(None),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,24 @@ class AdamPart:
     """Taken so far."""
     rule: AdamRule
 
+    def piece(self, place: slice) -> "AdamPart":
+        """Return some of these parameters in a row."""
+        return replace(
+            self,
+            parameters=self.parameters[place],
+            exp_avg=self.exp_avg[place],
+            exp_avg_sq=self.exp_avg_sq[place],
+        )
+
+    def with_piece(self, place: slice, given: "AdamPart") -> "AdamPart":
+        """Return these parameters with some of them replaced."""
+        return replace(
+            self,
+            parameters=_replaced(self.parameters, place, given.parameters),
+            exp_avg=_replaced(self.exp_avg, place, given.exp_avg),
+            exp_avg_sq=_replaced(self.exp_avg_sq, place, given.exp_avg_sq),
+        )
+
 
 class FlatAdam:
     """Steps all parameters of one network in one fused operation.
@@ -49,7 +70,12 @@ class FlatAdam:
     """
 
     def __init__(
-        self, parameters: Tensor, gradient: Tensor, *, rule: AdamRule, halves_meet_at: int = 0
+        self,
+        parameters: Tensor,
+        gradient: Tensor,
+        *,
+        rule: AdamRule,
+        pieces: Sequence[slice] = _ALL,
     ) -> None:
         """Start without moments.
 
@@ -57,8 +83,9 @@ class FlatAdam:
             parameters: Stepped in place. # [P]
             gradient: Where a step looks for the gradient. # [P]
             rule: Of the first steps.
-            halves_meet_at: Where the parameters begin that could be stepped elsewhere (see `part`):
-                the squares of both halves are summed apart, so that the bits are the same.
+            pieces: Which parameters `step` and `move` step. The squares of each piece are summed
+                apart, and the sums in their order, so that pieces can be stepped elsewhere (see
+                `part`) to the same bits.
         """
         self.gradient = gradient
         """Where `step` looks for the gradient."""
@@ -69,13 +96,29 @@ class FlatAdam:
             "exp_avg": torch.zeros_like(parameters),
             "exp_avg_sq": torch.zeros_like(parameters),
         }
-        self._halves_meet_at = halves_meet_at
+        self._pieces = tuple(pieces)
+        size = len(parameters)
+        covered = sum(len(range(*piece.indices(size))) for piece in self._pieces)
+        flats = (self._parameters, self.gradient, *self.flats.values())
+        # What the kernel takes: slicing would take a small network's step longer than the kernel.
+        self._stepped = [
+            [flat] if covered == size else [flat[piece] for piece in self._pieces] for flat in flats
+        ]
 
     @classmethod
-    def of(cls, part: AdamPart) -> Self:
-        """Return one that goes on from a part, on the CPU and without touching its arrays."""
-        parameters = torch.from_numpy(part.parameters).clone()
-        adam = cls(parameters, torch.zeros_like(parameters), rule=part.rule)
+    def of(
+        cls, part: AdamPart, *, parameters: Tensor | None = None, pieces: Sequence[slice] = _ALL
+    ) -> Self:
+        """Return one that goes on from a part, on the CPU and without touching its arrays.
+
+        Args:
+            part: Where it was left off.
+            parameters: Overwritten with the part's, then stepped; None makes them. # [P]
+            pieces: See the class.
+        """
+        given = torch.from_numpy(part.parameters)
+        parameters = given.clone() if parameters is None else parameters.copy_(given)
+        adam = cls(parameters, torch.zeros_like(parameters), rule=part.rule, pieces=pieces)
         adam._moments["exp_avg"].copy_(torch.from_numpy(part.exp_avg))
         adam._moments["exp_avg_sq"].copy_(torch.from_numpy(part.exp_avg_sq))
         adam.steps = part.steps
@@ -127,35 +170,41 @@ class FlatAdam:
         """Take the coming steps with another step size."""
         self._rule = replace(self._rule, learning_rate=learning_rate)
 
-    def step(self, stats: Tensor | Floats, swap: Swap | None = None) -> list[float] | None:
+    def step(self, stats: Tensor | Floats, whole: Whole | None = None) -> list[float] | None:
         """Take one step along `gradient`, on the CPU.
 
         Args:
             stats: Of the loss; a number in them that is not finite leaves the step out. # [S]
-            swap: Where the rest of the parameters is stepped elsewhere: tells the other side the
-                square of our gradient's length, or NaN, and returns theirs.
+            whole: Where the rest of the parameters is stepped elsewhere.
 
         Returns:
             The stats and the whole gradient's norm before it was cut, or None without a step.
         """
         values: list[float] = stats.tolist()
-        gradient, meet = self.gradient.numpy(), self._halves_meet_at
+        square = self.squared_length() if math.isfinite(sum(values)) else math.nan
+        length = self.move(square if whole is None else whole(square))
+        return None if length is None else [*values, length]
+
+    def squared_length(self) -> float:
+        """Return the square of `gradient`'s length, on the CPU."""
+        gradient = self.gradient.numpy()
         with np.errstate(over="ignore", invalid="ignore"):
-            square = _squared_length(gradient[meet:])
-            if meet:
-                square += _squared_length(gradient[:meet])
-        if not math.isfinite(sum(values)):
-            square = math.nan
-        if swap is not None:
-            square += swap(square)
+            return sum(_squared_length(gradient[piece]) for piece in self._pieces)
+
+    def move(self, square: float) -> float | None:
+        """Do what `step` does of which the whole gradient's squared length is known.
+
+        Returns:
+            The length, or None without a step.
+        """
         if not math.isfinite(square):
             return None
         length, limit = math.sqrt(square), self._rule.gradient_norm_max
         if 0.0 < limit < length:
-            gradient *= limit / length
+            self.gradient.numpy()[...] *= limit / length
         self._moments["step"].numpy()[...] += 1.0
         self._take_step()
-        return [*values, length]
+        return length
 
     def step_unwatched(self, stats: Tensor) -> Tensor:
         """Do as `step` does without the host knowing what came of it, and without a wait.
@@ -180,13 +229,14 @@ class FlatAdam:
     def _take_step(self, left_out: Tensor | None = None) -> None:
         # The kernel behind `torch.optim.Adam`: what stands before it takes as long as a whole step
         # of a small network has for all else.
+        parameters, gradients, exp_avgs, exp_avg_sqs = self._stepped
         torch._fused_adam_(
-            [self._parameters],
-            [self.gradient],
-            [self._moments["exp_avg"]],
-            [self._moments["exp_avg_sq"]],
+            parameters,
+            gradients,
+            exp_avgs,
+            exp_avg_sqs,
             [],
-            [self._moments["step"]],
+            [self._moments["step"]] * len(parameters),
             lr=self._rule.learning_rate,
             beta1=_BETA1,
             beta2=_BETA2,
@@ -197,6 +247,12 @@ class FlatAdam:
             grad_scale=None,
             found_inf=left_out,
         )
+
+
+def _replaced(flat: Floats, place: slice, given: Floats) -> Floats:
+    copy = flat.copy()
+    copy[place] = given
+    return copy
 
 
 def _squared_length(gradient: Floats) -> float:

@@ -5,13 +5,11 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
 
-from services.learner import gemm, second_process
 from services.learner.algorithms import network_steps, ppo
 from services.learner.algorithms.halved_steps import MIN_MULTIPLICATIONS, take_halved_steps
 from services.learner.algorithms.impact import build_impact
@@ -37,15 +35,6 @@ from tests.services.learner.trajectories import CONTINUOUS, DISCRETE, make_traje
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks safely")
 GAUSSIAN = [hyperparameters for environment, hyperparameters in CASES if environment is CONTINUOUS]
 WITH_ENTROPY = FREE.model_copy(update={"entropy_coefficient": 0.1})
-
-
-@pytest.fixture
-def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[SecondProcess]:
-    monkeypatch.setattr(network_steps, "MIN_MULTIPLICATIONS", 0)
-    monkeypatch.setattr(second_process, "RESTS", 0)  # however busy this machine is
-    made = SecondProcess()
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -86,15 +75,6 @@ def test_the_bits_are_those_of_one_process(
 ) -> None:
     assert_equal_updates(hyperparameters, process, rounds=3)
     assert halved == [True] * 3
-
-
-@pytest.fixture(params=[False, True], ids=["numpy", "mkl"])
-def large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every product counts as large, and goes to one library or the other."""
-    if request.param and not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
-        pytest.skip("without MKL")
-    monkeypatch.setattr(gemm, "MIN_MULTIPLICATIONS", 0)
-    monkeypatch.setattr(gemm, "_MKL", request.param)
 
 
 @pytest.mark.usefixtures("large")  # before the process is forked
@@ -185,15 +165,15 @@ def test_an_update_that_loses_the_process_is_done_without_it(
 
 def kill_at_turn(process: SecondProcess, turn: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kill it from within our half of the next update."""
-    swap, turns = process._side.swap, itertools.count()
+    take, turns = process._side.take, itertools.count()
 
-    def swap_and_kill(number: float) -> float:
+    def kill_and_take() -> float:
         if next(turns) == turn:
             assert process._process.pid is not None
             os.kill(process._process.pid, signal.SIGKILL)
-        return swap(number)
+        return take()
 
-    monkeypatch.setattr(process._side, "swap", swap_and_kill)
+    monkeypatch.setattr(process._side, "take", kill_and_take)
 
 
 def test_what_has_no_halves_or_is_too_small_goes_its_old_way(

@@ -99,7 +99,8 @@ def test_two_halves_step_to_the_bits_of_the_whole(norm_max: float, spoilt: str |
     assert halves is not None
     meet = halves[1].start
     rule = AdamRule(learning_rate=0.01, epsilon=1e-5, gradient_norm_max=norm_max)
-    whole = FlatAdam(network.flat, network.new_gradient().flat, rule=rule, halves_meet_at=meet)
+    pieces = (slice(0, meet), slice(meet, None))
+    whole = FlatAdam(network.flat, network.new_gradient().flat, rule=rule, pieces=pieces)
     fill(whole, network, generator)
     assert whole.step(torch.ones(1)) is not None
 
@@ -115,7 +116,7 @@ def test_two_halves_step_to_the_bits_of_the_whole(norm_max: float, spoilt: str |
 
     def swap(own: float) -> float:
         sent.append(own)
-        return float(np.dot(theirs, theirs))
+        return own + float(np.dot(theirs, theirs))
 
     rows = []
     for half, other in ((first, gradient[meet:]), (second, gradient[:meet])):
@@ -132,6 +133,40 @@ def test_two_halves_step_to_the_bits_of_the_whole(norm_max: float, spoilt: str |
     for name, flat in whole.flats.items():
         assert torch.equal(taken_over.flats[name], flat), name
     assert torch.equal(taken_over.parameters, network.flat)
+
+
+@pytest.mark.parametrize("norm_max", [0.0, 0.5])
+def test_a_piece_in_the_middle_can_be_stepped_elsewhere(norm_max: float) -> None:
+    network, generator = new_network(), torch.Generator().manual_seed(1)
+    rule = AdamRule(learning_rate=0.01, epsilon=1e-5, gradient_norm_max=norm_max)
+    before, piece, after = slice(0, 32), slice(32, 64), slice(64, len(network.flat))
+    pieces = (before, after, piece)
+    whole = FlatAdam(network.flat, network.new_gradient().flat, rule=rule, pieces=pieces)
+    fill(whole, network, generator)
+    assert whole.step(torch.ones(1)) is not None
+
+    left, memory = whole.part(), torch.full((32,), math.nan)
+    rest = FlatAdam.of(left, pieces=(before, after))
+    middle = FlatAdam.of(left.piece(piece), parameters=memory)
+    assert torch.equal(memory, network.flat[piece])
+    gradient = fill(whole, network, generator)
+    whole.gradient.copy_(gradient)
+    rest.gradient[:32], rest.gradient[64:] = gradient[before], gradient[after]
+    middle.gradient.copy_(gradient[piece])
+    square = rest.squared_length() + middle.squared_length()
+    expected = whole.step(torch.ones(1))
+    assert expected is not None
+    assert [rest.move(square), middle.move(square)] == [expected[-1]] * 2
+    assert expected[-1] == pytest.approx(float(gradient.double().norm()))
+    assert torch.equal(memory, network.flat[piece])
+
+    joined = rest.part().with_piece(piece, middle.part())
+    for name, flat in (("parameters", network.flat), *whole.flats.items()):
+        found = getattr(joined, name.removeprefix("adam_"))
+        assert found.tobytes() == flat.numpy().tobytes(), name
+    assert rest.part().parameters[piece].tobytes() == left.parameters[piece].tobytes()
+    assert (rest.move(math.nan), middle.move(math.inf)) == (None, None)
+    assert rest.part().steps == middle.part().steps == 2
 
 
 def test_a_part_is_a_copy() -> None:

@@ -1,0 +1,212 @@
+"""Updates with a weight of the policy in the second process: the same bits, whatever happens."""
+
+import math
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from services.learner.algorithms import halved_steps, lent_weight, network_steps, ppo
+from services.learner.algorithms.lent_weight import (
+    Lender,
+    LentWeight,
+    has_little_to_do,
+    lendable,
+    policy_pieces,
+)
+from services.learner.algorithms.ppo import Ppo
+from services.learner.algorithms.ppo_loss import PpoRule
+from services.learner.batch import TrainingBatch, build_batch
+from services.learner.networks import build_network
+from services.learner.numpy_mlp import MlpPlaces
+from services.learner.second_process import SHARED_FLOATS, SecondProcess, Side
+from shared.ppo_hyperparameters import PAPER, PpoHyperparameters
+from tests.services.learner.algorithms.test_halved_steps import (
+    GAUSSIAN,
+    assert_equal_updates,
+    kill_at_turn,
+    pair,
+)
+from tests.services.learner.algorithms.test_ppo import SMALL, assert_same_state, round_of
+from tests.services.learner.trajectories import CONTINUOUS
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks safely")
+
+
+@pytest.fixture
+def lent(monkeypatch: pytest.MonkeyPatch) -> list[LentWeight]:
+    """What was lent, update by update; small networks lend, too, and always."""
+    found: list[LentWeight] = []
+
+    def lender(weight: LentWeight, side: Side) -> Lender:
+        found.append(weight)
+        return Lender(weight, side)
+
+    monkeypatch.setattr(lent_weight, "MIN_MULTIPLICATIONS", 0)
+    monkeypatch.setattr(network_steps, "has_little_to_do", lambda _batch, _rule: True)
+    monkeypatch.setattr(halved_steps, "Lender", lender)
+    return found
+
+
+@pytest.mark.usefixtures("large")  # before the process is forked
+@pytest.mark.parametrize("hidden_sizes", [(16, 16), (8, 24, 16), (16, 32, 32, 16)])
+@pytest.mark.parametrize("hyperparameters", GAUSSIAN)
+def test_the_bits_are_those_of_one_process(
+    hyperparameters: PpoHyperparameters,
+    hidden_sizes: tuple[int, ...],
+    lent: list[LentWeight],
+    process: SecondProcess,
+) -> None:
+    update = {"hidden_sizes": hidden_sizes, "gradient_norm_max": 0.3}
+    assert_equal_updates(hyperparameters.model_copy(update=update), process, rounds=2)
+    # The largest between two hidden layers, and of equal ones the last.
+    expected = {2: (16, 16), 3: (16, 24), 4: (32, 32)}[len(hidden_sizes)]
+    assert [one.place.shape for one in lent] == [expected] * 2
+    assert [one.place.index for one in lent] == [{2: 1, 3: 2, 4: 2}[len(hidden_sizes)]] * 2
+
+
+def with_few_advantages(*args: Any, **kwargs: Any) -> TrainingBatch:
+    batch = build_batch(*args, **kwargs)
+    batch.advantage[torch.arange(batch.num_samples) % 5 > 0] = 0.0
+    return batch
+
+
+@pytest.mark.usefixtures("large")
+def test_a_policy_of_which_few_samples_move_hands_over_those(
+    lent: list[LentWeight], process: SecondProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[int] = []
+    give = Lender.give
+
+    def counted(self: Lender, delta: Any, h: Any) -> None:
+        given.append(len(delta))
+        give(self, delta, h)
+
+    monkeypatch.setattr(Lender, "give", counted)
+    monkeypatch.setattr(ppo, "build_batch", with_few_advantages)
+    update = {"kl_coefficient": 0.0, "entropy_coefficient": 0.0}
+    assert_equal_updates(SMALL.model_copy(update=update), process, rounds=2)
+    assert lent
+    assert 0 < max(given) <= SMALL.minibatch_size // 2
+
+
+def with_a_target_that_is_no_number(*args: Any, **kwargs: Any) -> TrainingBatch:
+    batch = build_batch(*args, **kwargs)
+    batch.value_target[3] = math.nan
+    return batch
+
+
+@pytest.mark.parametrize("which", ["policy", "value"])
+def test_a_step_that_one_half_cannot_take_is_left_out_by_both(
+    which: str,
+    lent: list[LentWeight],
+    process: SecondProcess,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    update = {"minibatch_size": 1, "num_epochs": 2, "learning_rate": 1e-6}
+    alone, beside = pair(CONTINUOUS, SMALL.model_copy(update=update), process)
+    trajectories = round_of(alone, CONTINUOUS, 0)
+    if which == "policy":
+        trajectories[0].action[3, 0] = 1e30  # squares to infinity in the normal density
+    else:
+        monkeypatch.setattr(ppo, "build_batch", with_a_target_that_is_no_number)
+    stats = alone.update(trajectories).stats
+    assert stats["skipped_steps"] == 2
+    assert beside.update(trajectories).stats == stats
+    assert_same_state(alone, beside)
+    assert lent
+
+
+@pytest.mark.parametrize("turn", [0, 1, 2, 4, 50])
+def test_an_update_that_loses_the_process_is_done_without_it(
+    turn: int, lent: list[LentWeight], process: SecondProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone, beside = pair(CONTINUOUS, SMALL, process)
+    for k in range(3):
+        if k == 1:
+            kill_at_turn(process, turn, monkeypatch)
+        trajectories = round_of(alone, CONTINUOUS, k)
+        assert alone.update(trajectories).stats == beside.update(trajectories).stats
+        assert_same_state(alone, beside)
+        assert process.usable is (k == 0)
+    assert len(lent) == 2
+
+
+def test_updates_with_and_without_a_loan_follow_each_other(
+    lent: list[LentWeight], process: SecondProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lends = iter([True, False, True, False])
+    monkeypatch.setattr(network_steps, "has_little_to_do", lambda _batch, _rule: next(lends))
+    assert_equal_updates(SMALL, process, rounds=4)
+    assert len(lent) == 2
+
+
+@pytest.mark.parametrize("moving", [0, 25, 26, 100])
+def test_whether_the_value_function_has_little_to_do_is_a_share_of_the_samples(
+    moving: int,
+) -> None:
+    ppo_learner = Ppo(CONTINUOUS, PAPER, seed=0, max_rounds=1)
+    batch = build_batch(
+        round_of(ppo_learner, CONTINUOUS, 0), ppo_learner.network, discount=0.99, gae_lambda=0.95
+    )
+    count = 100
+    value = torch.zeros(count)
+    target = torch.full((count,), 1.1 * math.sqrt(PAPER.value_clip))
+    target[:moving] = 0.5 * math.sqrt(PAPER.value_clip)
+    fields = {"value": value, "value_target": target, "observation": torch.zeros(count, 1)}
+    made = TrainingBatch(
+        **{name: fields.get(name, getattr(batch, name)) for name in TrainingBatch.__slots__}
+    )
+    rule = PpoRule(hyperparameters=PAPER, kl_coefficient=0.2)
+    assert has_little_to_do(made, rule) is (moving <= 25)
+
+
+def halves_of(*hidden_sizes: int) -> Any:
+    halves = build_network(
+        CONTINUOUS, PpoHyperparameters(hidden_sizes=hidden_sizes), seed=0
+    ).halves()
+    assert halves is not None
+    return halves[0]
+
+
+def test_what_saves_nothing_is_not_lent() -> None:
+    assert lendable(halves_of(256, 256), 128) is not None
+    assert lendable(halves_of(256, 256), 32) is None  # too little work
+    assert lendable(halves_of(1024), 4096) is None  # nothing between two hidden layers
+    assert lendable(halves_of(64, 64), 64) is None
+
+
+def test_what_does_not_fit_into_memory_is_not_lent() -> None:
+    places = halves_of(256, 256).mlp
+    assert isinstance(places, MlpPlaces)
+    place = places.largest_inner()
+    assert place is not None
+    rest = SHARED_FLOATS - place.size
+    assert LentWeight(place=place, max_samples=rest // 512).fits
+    assert not LentWeight(place=place, max_samples=rest // 512 + 1).fits
+    assert lendable(halves_of(256, 256), SHARED_FLOATS // 512) is None
+
+
+def test_views_of_the_memory_do_not_overlap() -> None:
+    place = halves_of(24, 17).mlp.largest_inner()
+    shared = np.zeros(4096, np.float32)
+    views = LentWeight(place=place, max_samples=5).within(shared)
+    assert [view.shape for view in views] == [(17, 24), (5, 17), (5, 24)]
+    for number, view in enumerate(views, 1):
+        assert not view.any()
+        view[:] = number
+
+
+def test_pieces_cover_the_policy_once() -> None:
+    policy = halves_of(256, 256)
+    seen = np.zeros(policy.size, int)
+    weight = lendable(policy, 128)
+    assert weight is not None
+    *_, last = pieces = policy_pieces(policy, weight)
+    for piece in pieces:
+        seen[piece] += 1
+    assert (seen == 1).all()
+    assert last == weight.place.span
+    assert policy_pieces(policy, None) == (slice(0, policy.size),)
