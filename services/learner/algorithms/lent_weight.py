@@ -12,7 +12,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from services.learner import gemm
 from services.learner.actor_critic import NetworkHalf
@@ -127,10 +126,13 @@ class Borrower:
             side: Our end.
         """
         self._side = side
-        weight, self._delta, self._h = lent.within(side.shared)
-        self._adam = FlatAdam.of(part, parameters=torch.from_numpy(weight.reshape(-1)))
-        self._gradient = self._adam.gradient.numpy().reshape(weight.shape)
-        side.give(_READY)
+        self._shown, self._delta, self._h = lent.within(side.shared)
+        self._adam = FlatAdam.of(part)
+        self._weight, self._gradient = (
+            flat.numpy().reshape(lent.place.shape)
+            for flat in (self._adam.parameters, self._adam.gradient)
+        )
+        self._show()
 
     def step(self, square: float) -> float:
         """Take the step whose factors the other side gives; see `optimiser.Whole`.
@@ -146,12 +148,18 @@ class Borrower:
         whole = self._side.take() + ours + square
         self._adam.move(whole)
         # Before the value function's step: the other side waits for the weight.
-        self._side.give(_READY)
+        self._show()
         return whole
 
     def part(self) -> AdamPart:
         """Return what became of the weight."""
         return self._adam.part()
+
+    def _show(self) -> None:
+        # Stepped apart and then copied: single stores to lines that the other core has in its cache
+        # take several times as long, above all where the cores have no cache in common.
+        self._shown[...] = self._weight
+        self._side.give(_READY)
 
 
 def _room(shape: tuple[int, ...]) -> int:
