@@ -4,8 +4,8 @@ The Lanczos iteration (Golub & Van Loan, "Matrix Computations", 4th ed., section
 reorthogonalisation: in m products it finds an orthonormal basis Q of a Krylov space and the
 tridiagonal T = Q^T A Q, whose extreme eigenvalues approach those of A from inside. Plain Lanczos
 loses orthogonality and repeats converged eigenvalues; against that every new vector is
-orthogonalised against all old ones, twice ("twice is enough", Parlett 1998, section 6.9), which at
-the 5 to 15 products needed here costs less than the products.
+orthogonalised against all old ones, after the two that it overlaps with have been taken off it: a
+second time for all that is large ("twice is enough", Parlett 1998, section 6.9).
 
 A start may lean towards a direction in which the matrix is expected to be large; with a good guess
 it needs fewer products than a random one (decision 019).
@@ -135,9 +135,10 @@ def _orthogonalised(vector: Tensor, basis: Tensor) -> tuple[float, float, Tensor
     Between the two stands the length of the latter.
     """
     along = []
-    for _ in range(2):
-        components = basis @ vector
-        vector = torch.addmv(vector, basis.t(), components, alpha=-1.0)
+    # In exact arithmetic nothing lies along any but the last two.
+    for rows in (basis[-2:], basis):
+        components = rows @ vector
+        vector = torch.addmv(vector, rows.t(), components, alpha=-1.0)
         along.append(components[-1])
     # Together: each number asked for by itself would be a wait for the GPU.
     first, second, length = torch.stack((*along, vector.norm())).tolist()
@@ -148,7 +149,8 @@ def _ritz(
     diagonal: list[float], off_diagonal: list[float], beta: float
 ) -> tuple[LanczosResult, float]:
     """Return the extreme Ritz values of T with their residuals, and the scale of A seen so far."""
-    tridiagonal = np.diag(diagonal) + np.diag(off_diagonal, 1) + np.diag(off_diagonal, -1)
+    tridiagonal = np.diag(diagonal)
+    np.fill_diagonal(tridiagonal[1:], off_diagonal)  # of which `eigh` reads the lower half
     values, vectors = np.linalg.eigh(tridiagonal)
     # |A y - theta y| = beta * |last component of T's eigenvector| (Golub & Van Loan, 10.1.4)
     residuals = beta * np.abs(vectors[-1, [0, -1]])
