@@ -34,12 +34,14 @@ class ScalingDesk:
         """Decide a job's next rounds by another policy; without effect if it is in force already.
 
         Raises:
-            ApiError: There is no such job, it is done, the policy does not fit its range or
-                environment, or it was changed too often.
+            ApiError: There is no such job, it is done or being deleted, the policy does not fit its
+                range or environment, or it was changed too often.
         """
 
         def decide(record: JobRecord) -> Change | None:
             job = record.job
+            if record.deleting:
+                raise conflict(f"job {job_id} is being deleted")
             if job.status == "succeeded":
                 raise conflict(f"job {job_id} is {job.status}: it has no next round")
             _require_choice(request.scaling, job.spec.actors)

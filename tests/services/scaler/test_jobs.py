@@ -569,18 +569,22 @@ def during_file_removal(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], N
     monkeypatch.setattr(LocalArtifacts, "delete_job", slowly)
 
 
-def test_a_job_does_not_resume_while_it_is_deleted(
-    scaler: Scaler, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("call", "body"),
+    [("resume", {}), ("scaling", {"scaling": {"policy": "fixed", "num_actors": 4}})],
+)
+def test_a_job_neither_resumes_nor_changes_while_it_is_deleted(
+    scaler: Scaler, call: str, body: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = scaler.submit()
     path = f"/v1/jobs/{job.job_id}"
     scaler.http.post(f"{path}/stop")
-    resumed: list[httpx.Response] = []
+    answers: list[httpx.Response] = []
     during_file_removal(
-        monkeypatch, lambda: resumed.append(scaler.http.post(f"{path}/resume", json={}))
+        monkeypatch, lambda: answers.append(scaler.http.post(f"{path}/{call}", json=body))
     )
     assert scaler.http.delete(path).status_code == 204
-    (refused,) = resumed
+    (refused,) = answers
     assert refused.status_code == 409
     assert "is being deleted" in Problem.model_validate_json(refused.content).detail
     assert scaler.http.get(path).status_code == 404
