@@ -29,7 +29,10 @@ MOST_MOVING = 0.25
 
 _READY = 0.0
 _ALIGNED = 16
-"""Arrays begin at multiples of so many floats, a line of the cache."""
+"""Arrays begin at multiples of so many floats, a line of the cache.
+
+Adam's kernel takes at most so many numbers at a time, and rounds what is left over at the end of an
+array otherwise: a weight of another size would have other bits when it is stepped by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +64,11 @@ class LentWeight:
 
 
 def lendable(policy: NetworkHalf, minibatch_size: int) -> LentWeight | None:
-    """Return the weight that could be lent; None if handing it over takes longer than it saves."""
+    """Return the weight that could be lent; None if that saves no time, or would change bits."""
     place = policy.mlp.largest_inner()
     if place is None or minibatch_size * place.size < MIN_MULTIPLICATIONS:
+        return None
+    if place.size % _ALIGNED:
         return None
     lent = LentWeight(place=place, max_samples=minibatch_size)
     return lent if lent.fits else None

@@ -67,6 +67,14 @@ def test_the_bits_are_those_of_one_process(
     assert [one.place.index for one in lent] == [{2: 1, 3: 2, 4: 2}[len(hidden_sizes)]] * 2
 
 
+@pytest.mark.usefixtures("lent", "large")
+@pytest.mark.parametrize("hidden_sizes", [(17, 19), (9, 23, 15), (8, 17)])
+def test_so_they_are_where_no_size_is_a_multiple_of_anything(
+    hidden_sizes: tuple[int, ...], process: SecondProcess
+) -> None:
+    assert_equal_updates(SMALL.model_copy(update={"hidden_sizes": hidden_sizes}), process, rounds=3)
+
+
 def with_few_advantages(*args: Any, **kwargs: Any) -> TrainingBatch:
     batch = build_batch(*args, **kwargs)
     batch.advantage[torch.arange(batch.num_samples) % 5 > 0] = 0.0
@@ -176,6 +184,12 @@ def test_what_saves_nothing_is_not_lent() -> None:
     assert lendable(halves_of(256, 256), 32) is None  # too little work
     assert lendable(halves_of(1024), 4096) is None  # nothing between two hidden layers
     assert lendable(halves_of(64, 64), 64) is None
+
+
+def test_what_adams_kernel_does_not_take_whole_is_not_lent() -> None:
+    assert lendable(halves_of(200, 200), 128) is not None
+    assert lendable(halves_of(200, 333), 128) is None  # 8 numbers left over
+    assert lendable(halves_of(257, 255), 128) is None
 
 
 def test_what_does_not_fit_into_memory_is_not_lent() -> None:
