@@ -187,9 +187,13 @@ class FlatAdam:
 
     def squared_length(self) -> float:
         """Return the square of `gradient`'s length, on the CPU."""
-        gradient = self.gradient.numpy()
+        gradient, square = self.gradient.numpy(), 0.0
         with np.errstate(over="ignore", invalid="ignore"):
-            return sum(_squared_length(gradient[piece]) for piece in self._pieces)
+            for piece in self._pieces:
+                # Not `sum`: since Python 3.12 it carries along what rounding takes off, which is
+                # lost where pieces are stepped elsewhere.
+                square += _squared_length(gradient[piece])
+        return square
 
     def move(self, square: float) -> float | None:
         """Do what `step` does of which the whole gradient's squared length is known.

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from services.learner.actor_critic import ActorCritic
+from services.learner.algorithms import optimiser
 from services.learner.algorithms.optimiser import AdamRule, FlatAdam
 from services.learner.networks import build_network
 from shared.ppo_hyperparameters import PpoHyperparameters
@@ -167,6 +168,15 @@ def test_a_piece_in_the_middle_can_be_stepped_elsewhere(norm_max: float) -> None
     assert rest.part().parameters[piece].tobytes() == left.parameters[piece].tobytes()
     assert (rest.move(math.nan), middle.move(math.inf)) == (None, None)
     assert rest.part().steps == middle.part().steps == 2
+
+
+def test_squares_are_summed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optimiser, "sum", math.fsum, raising=False)  # much as since Python 3.12
+    rule = AdamRule(learning_rate=0.01, epsilon=1e-5, gradient_norm_max=0.0)
+    pieces = [slice(i, i + 1) for i in range(4)]
+    gradient = torch.tensor([2.0**27, 1.0, 1.0, 1.0])
+    adam = FlatAdam(torch.zeros(4), gradient, rule=rule, pieces=pieces)
+    assert adam.squared_length() == 2.0**54 != math.fsum((2.0**54, 1.0, 1.0, 1.0))
 
 
 def test_a_part_is_a_copy() -> None:
