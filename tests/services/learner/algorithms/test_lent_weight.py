@@ -3,6 +3,7 @@
 import math
 import sys
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -10,17 +11,19 @@ import torch
 
 from services.learner.algorithms import halved_steps, lent_weight, network_steps, ppo
 from services.learner.algorithms.lent_weight import (
+    Borrower,
     Lender,
     LentWeight,
     has_little_to_do,
     lendable,
     policy_pieces,
 )
+from services.learner.algorithms.optimiser import AdamPart, AdamRule
 from services.learner.algorithms.ppo import Ppo
 from services.learner.algorithms.ppo_loss import PpoRule
 from services.learner.batch import TrainingBatch, build_batch
 from services.learner.networks import build_network
-from services.learner.numpy_mlp import MlpPlaces
+from services.learner.numpy_mlp import MlpPlaces, WeightPlace
 from services.learner.second_process import SHARED_FLOATS, SecondProcess, Side
 from shared.ppo_hyperparameters import PAPER, PpoHyperparameters
 from tests.services.learner.algorithms.test_halved_steps import (
@@ -98,6 +101,27 @@ def test_a_policy_of_which_few_samples_move_hands_over_those(
     assert_equal_updates(SMALL.model_copy(update=update), process, rounds=2)
     assert lent
     assert 0 < max(given) <= SMALL.minibatch_size // 2
+
+
+def test_both_sides_sum_the_squares_in_the_order_of_one_process() -> None:
+    place = WeightPlace(index=1, start=0, shape=(4, 4))
+    lent = LentWeight(place=place, max_samples=1)
+    # The rest of the policy's, the weight's, the value function's: in another order 2 are lost.
+    rest, ours, value = 1.0, 1.0, 2.0**53
+    expected = (rest + ours) + value
+    assert expected != rest + (ours + value)
+
+    side = Mock(spec=Side, shared=np.zeros(64, np.float32))
+    side.take.side_effect = [ours, value]
+    assert Lender(lent, side).whole(rest) == expected
+
+    zeros = np.zeros(16, np.float32)
+    rule = AdamRule(learning_rate=0.01, epsilon=1e-5, gradient_norm_max=0.0)
+    part = AdamPart(parameters=zeros, exp_avg=zeros, exp_avg_sq=zeros, steps=0, rule=rule)
+    side.take.side_effect = [1.0, rest]
+    _, delta, h = lent.within(side.shared)
+    delta[0, 0] = h[0, 0] = math.sqrt(ours)
+    assert Borrower(lent, part, side).step(value) == expected
 
 
 def with_a_target_that_is_no_number(*args: Any, **kwargs: Any) -> TrainingBatch:
