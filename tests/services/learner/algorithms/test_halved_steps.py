@@ -88,13 +88,10 @@ def test_so_they_are_of_large_networks(
     assert halved == [True] * 2
 
 
-@pytest.mark.parametrize("build", [build_impact, build_impala])
-def test_so_they_are_of_off_policy_learners(
-    build: Callable[..., OffPolicyLearner], process: SecondProcess, halved: list[bool]
+def assert_equal_off_policy_updates(
+    build: Callable[..., OffPolicyLearner], hyperparameters: Any, process: SecondProcess
 ) -> None:
-    update = {"hidden_sizes": (16, 16), "train_batch_size": 96, "minibatch_size": 20}
-    preset = IMPACT if build is build_impact else IMPALA
-    hyperparameters = preset.model_copy(update=update)
+    """Do as `assert_equal_updates` does with IMPACT or IMPALA."""
     alone = build(CONTINUOUS, hyperparameters, seed=7)
     beside = build(CONTINUOUS, hyperparameters, seed=7, second_process=process)
     for k in range(2):
@@ -110,6 +107,15 @@ def test_so_they_are_of_off_policy_learners(
         assert scalars == their_scalars
         for name, array in arrays.items():
             assert array.tobytes() == their_arrays[name].tobytes(), name
+
+
+@pytest.mark.parametrize("build", [build_impact, build_impala])
+def test_so_they_are_of_off_policy_learners(
+    build: Callable[..., OffPolicyLearner], process: SecondProcess, halved: list[bool]
+) -> None:
+    update = {"hidden_sizes": (16, 16), "train_batch_size": 96, "minibatch_size": 20}
+    preset = IMPACT if build is build_impact else IMPALA
+    assert_equal_off_policy_updates(build, preset.model_copy(update=update), process)
     assert halved
 
 

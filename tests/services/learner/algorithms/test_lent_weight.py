@@ -2,6 +2,7 @@
 
 import math
 import sys
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import Mock
 
@@ -9,7 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from services.learner import gemm
 from services.learner.algorithms import halved_steps, lent_weight, network_steps, ppo
+from services.learner.algorithms.impact import build_impact
+from services.learner.algorithms.impala import build_impala
 from services.learner.algorithms.lent_weight import (
     Borrower,
     Lender,
@@ -18,6 +22,7 @@ from services.learner.algorithms.lent_weight import (
     lendable,
     policy_pieces,
 )
+from services.learner.algorithms.off_policy import OffPolicyLearner
 from services.learner.algorithms.optimiser import AdamPart, AdamRule
 from services.learner.algorithms.ppo import Ppo
 from services.learner.algorithms.ppo_loss import PpoRule
@@ -25,9 +30,12 @@ from services.learner.batch import TrainingBatch, build_batch
 from services.learner.networks import build_network
 from services.learner.numpy_mlp import MlpPlaces, WeightPlace
 from services.learner.second_process import SHARED_FLOATS, SecondProcess, Side
+from shared.impact_hyperparameters import STANDARD as IMPACT
+from shared.impala_hyperparameters import STANDARD as IMPALA
 from shared.ppo_hyperparameters import PAPER, PpoHyperparameters
 from tests.services.learner.algorithms.test_halved_steps import (
     GAUSSIAN,
+    assert_equal_off_policy_updates,
     assert_equal_updates,
     kill_at_turn,
     pair,
@@ -148,6 +156,51 @@ def test_a_step_that_one_half_cannot_take_is_left_out_by_both(
     assert stats["skipped_steps"] == 2
     assert beside.update(trajectories).stats == stats
     assert_same_state(alone, beside)
+    assert lent
+
+
+@pytest.fixture(params=[math.nan, math.inf, 1e25])
+def spoilt(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Now and then one number of the lent weight's gradient is out of range, and nothing else."""
+    multiply = gemm.array_matmul
+
+    def spoiling(a: Any, b: Any, out: Any = None) -> Any:
+        product = multiply(a, b, out=out)
+        if product.shape == (32, 16) and product[:1, :1].copy().view(np.int32).item() % 4 == 0:
+            product[1, 2] = request.param
+        return product
+
+    monkeypatch.setattr(gemm, "MIN_MULTIPLICATIONS", 0)
+    monkeypatch.setattr(gemm, "array_matmul", spoiling)
+
+
+@pytest.mark.usefixtures("spoilt")  # before the process is forked
+def test_a_step_whose_lent_gradient_is_not_finite_is_left_out_by_both(
+    lent: list[LentWeight], process: SecondProcess
+) -> None:
+    update = {"hidden_sizes": (16, 32), "gradient_norm_max": 0.3}
+    alone, beside = pair(CONTINUOUS, SMALL.model_copy(update=update), process)
+    stats = []
+    for k in range(3):
+        trajectories = round_of(alone, CONTINUOUS, k)
+        stats.append(alone.update(trajectories).stats)
+        assert beside.update(trajectories).stats == stats[-1]
+        assert_same_state(alone, beside)
+    skipped, taken = (
+        sum(one[name] for one in stats) for name in ("skipped_steps", "num_minibatches")
+    )
+    assert 0 < skipped < taken
+    assert len(lent) == 3
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("build", [build_impact, build_impala])
+def test_the_bits_are_those_of_one_process_off_policy(
+    build: Callable[..., OffPolicyLearner], lent: list[LentWeight], process: SecondProcess
+) -> None:
+    update = {"hidden_sizes": (16, 16), "train_batch_size": 96, "minibatch_size": 20}
+    preset = IMPACT if build is build_impact else IMPALA
+    assert_equal_off_policy_updates(build, preset.model_copy(update=update), process)
     assert lent
 
 
