@@ -23,7 +23,7 @@ from services.learner.numpy_mlp import WeightPlace
 from services.learner.second_process import SHARED_FLOATS, Side
 
 MIN_MULTIPLICATIONS = 1 << 22
-"""Below this many scalar multiplications of the product, handing over saves nothing."""
+"""Below this many scalar multiplications of the product, handing over saves little."""
 MOST_MOVING = 0.25
 """With a larger share of samples that have a slope, the value function's steps leave no time."""
 

@@ -106,18 +106,14 @@ class FlatAdam:
         ]
 
     @classmethod
-    def of(
-        cls, part: AdamPart, *, parameters: Tensor | None = None, pieces: Sequence[slice] = _ALL
-    ) -> Self:
+    def of(cls, part: AdamPart, *, pieces: Sequence[slice] = _ALL) -> Self:
         """Return one that goes on from a part, on the CPU and without touching its arrays.
 
         Args:
             part: Where it was left off.
-            parameters: Overwritten with the part's, then stepped; None makes them. # [P]
             pieces: See the class.
         """
-        given = torch.from_numpy(part.parameters)
-        parameters = given.clone() if parameters is None else parameters.copy_(given)
+        parameters = torch.from_numpy(part.parameters).clone()
         adam = cls(parameters, torch.zeros_like(parameters), rule=part.rule, pieces=pieces)
         adam._moments["exp_avg"].copy_(torch.from_numpy(part.exp_avg))
         adam._moments["exp_avg_sq"].copy_(torch.from_numpy(part.exp_avg_sq))

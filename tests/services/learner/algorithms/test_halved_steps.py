@@ -125,11 +125,11 @@ def with_a_target_that_is_no_number(*args: Any, **kwargs: Any) -> TrainingBatch:
     return batch
 
 
-@pytest.mark.parametrize("which", ["policy", "value"])
-def test_a_step_that_one_half_cannot_take_is_left_out_by_both(
-    which: str, process: SecondProcess, halved: list[bool], monkeypatch: pytest.MonkeyPatch
+def assert_spoilt_steps_are_left_out(
+    which: str, process: SecondProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    update = {"minibatch_size": 1, "num_epochs": 1, "learning_rate": 1e-6}
+    """Learn from samples of which one leaves one half of its steps without a finite gradient."""
+    update = {"minibatch_size": 1, "num_epochs": 2, "learning_rate": 1e-6}
     alone, beside = pair(CONTINUOUS, SMALL.model_copy(update=update), process)
     trajectories = round_of(alone, CONTINUOUS, 0)
     if which == "policy":
@@ -137,9 +137,16 @@ def test_a_step_that_one_half_cannot_take_is_left_out_by_both(
     else:
         monkeypatch.setattr(ppo, "build_batch", with_a_target_that_is_no_number)
     stats = alone.update(trajectories).stats
-    assert stats["skipped_steps"] == 1
+    assert stats["skipped_steps"] == 2
     assert beside.update(trajectories).stats == stats
     assert_same_state(alone, beside)
+
+
+@pytest.mark.parametrize("which", ["policy", "value"])
+def test_a_step_that_one_half_cannot_take_is_left_out_by_both(
+    which: str, process: SecondProcess, halved: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_spoilt_steps_are_left_out(which, process, monkeypatch)
     assert halved
 
 
@@ -155,17 +162,24 @@ def test_no_finite_step_is_the_same_error(process: SecondProcess, halved: list[b
     assert halved
 
 
-def test_an_update_that_loses_the_process_is_done_without_it(
-    process: SecondProcess, monkeypatch: pytest.MonkeyPatch, halved: list[bool]
+def assert_a_lost_process_is_done_without(
+    turn: int, process: SecondProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Learn from three rounds, in the second of which the process is killed at some turn."""
     alone, beside = pair(CONTINUOUS, SMALL, process)
     for k in range(3):
         if k == 1:
-            kill_at_turn(process, 5, monkeypatch)
+            kill_at_turn(process, turn, monkeypatch)
         trajectories = round_of(alone, CONTINUOUS, k)
         assert alone.update(trajectories).stats == beside.update(trajectories).stats
         assert_same_state(alone, beside)
         assert process.usable is (k == 0)
+
+
+def test_an_update_that_loses_the_process_is_done_without_it(
+    process: SecondProcess, monkeypatch: pytest.MonkeyPatch, halved: list[bool]
+) -> None:
+    assert_a_lost_process_is_done_without(5, process, monkeypatch)
     assert halved == [True]
 
 

@@ -35,9 +35,10 @@ from shared.impala_hyperparameters import STANDARD as IMPALA
 from shared.ppo_hyperparameters import PAPER, PpoHyperparameters
 from tests.services.learner.algorithms.test_halved_steps import (
     GAUSSIAN,
+    assert_a_lost_process_is_done_without,
     assert_equal_off_policy_updates,
     assert_equal_updates,
-    kill_at_turn,
+    assert_spoilt_steps_are_left_out,
     pair,
 )
 from tests.services.learner.algorithms.test_ppo import SMALL, assert_same_state, round_of
@@ -132,12 +133,6 @@ def test_both_sides_sum_the_squares_in_the_order_of_one_process() -> None:
     assert Borrower(lent, part, side).step(value) == expected
 
 
-def with_a_target_that_is_no_number(*args: Any, **kwargs: Any) -> TrainingBatch:
-    batch = build_batch(*args, **kwargs)
-    batch.value_target[3] = math.nan
-    return batch
-
-
 @pytest.mark.parametrize("which", ["policy", "value"])
 def test_a_step_that_one_half_cannot_take_is_left_out_by_both(
     which: str,
@@ -145,17 +140,7 @@ def test_a_step_that_one_half_cannot_take_is_left_out_by_both(
     process: SecondProcess,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    update = {"minibatch_size": 1, "num_epochs": 2, "learning_rate": 1e-6}
-    alone, beside = pair(CONTINUOUS, SMALL.model_copy(update=update), process)
-    trajectories = round_of(alone, CONTINUOUS, 0)
-    if which == "policy":
-        trajectories[0].action[3, 0] = 1e30  # squares to infinity in the normal density
-    else:
-        monkeypatch.setattr(ppo, "build_batch", with_a_target_that_is_no_number)
-    stats = alone.update(trajectories).stats
-    assert stats["skipped_steps"] == 2
-    assert beside.update(trajectories).stats == stats
-    assert_same_state(alone, beside)
+    assert_spoilt_steps_are_left_out(which, process, monkeypatch)
     assert lent
 
 
@@ -208,14 +193,7 @@ def test_the_bits_are_those_of_one_process_off_policy(
 def test_an_update_that_loses_the_process_is_done_without_it(
     turn: int, lent: list[LentWeight], process: SecondProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alone, beside = pair(CONTINUOUS, SMALL, process)
-    for k in range(3):
-        if k == 1:
-            kill_at_turn(process, turn, monkeypatch)
-        trajectories = round_of(alone, CONTINUOUS, k)
-        assert alone.update(trajectories).stats == beside.update(trajectories).stats
-        assert_same_state(alone, beside)
-        assert process.usable is (k == 0)
+    assert_a_lost_process_is_done_without(turn, process, monkeypatch)
     assert len(lent) == 2
 
 

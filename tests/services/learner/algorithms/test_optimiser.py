@@ -146,10 +146,9 @@ def test_a_piece_in_the_middle_can_be_stepped_elsewhere(norm_max: float) -> None
     fill(whole, network, generator)
     assert whole.step(torch.ones(1)) is not None
 
-    left, memory = whole.part(), torch.full((32,), math.nan)
+    left = whole.part()
     rest = FlatAdam.of(left, pieces=(before, after))
-    middle = FlatAdam.of(left.piece(piece), parameters=memory)
-    assert torch.equal(memory, network.flat[piece])
+    middle = FlatAdam.of(left.piece(piece))
     gradient = fill(whole, network, generator)
     whole.gradient.copy_(gradient)
     rest.gradient[:32], rest.gradient[64:] = gradient[before], gradient[after]
@@ -159,7 +158,7 @@ def test_a_piece_in_the_middle_can_be_stepped_elsewhere(norm_max: float) -> None
     assert expected is not None
     assert [rest.move(square), middle.move(square)] == [expected[-1]] * 2
     assert expected[-1] == pytest.approx(float(gradient.double().norm()))
-    assert torch.equal(memory, network.flat[piece])
+    assert torch.equal(middle.parameters, network.flat[piece])
 
     joined = rest.part().with_piece(piece, middle.part())
     for name, flat in (("parameters", network.flat), *whole.flats.items()):
