@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from services.learner.actor_critic import NetworkHalf
+from services.learner.algorithms.distant_values import DistantValues
 from services.learner.algorithms.gradient_steps import StepsTaken, summed_up
 from services.learner.algorithms.lent_weight import Borrower, Lender, LentWeight
 from services.learner.algorithms.loss_terms import LossRule, Term
@@ -28,7 +29,7 @@ from services.learner.algorithms.optimiser import AdamPart, FlatAdam, Whole
 from services.learner.arrays import Floats
 from services.learner.batch import TrainingBatch
 from services.learner.distributions import StepTerms
-from services.learner.numpy_mlp import OneMlp, policy_delta
+from services.learner.numpy_mlp import Elsewhere, OneMlp, policy_delta
 from services.learner.second_process import SecondProcess, Side
 
 MIN_MULTIPLICATIONS = 1 << 26
@@ -65,6 +66,8 @@ class ValueHalf:
     value_target: Floats  # [N]
     value: Floats  # [N], before the update
     orders: NDArray[np.int64]  # [passes, N]
+    distant: bool
+    """Whether values are left out that are too far from where they matter."""
     lent: tuple[LentWeight, AdamPart] | None
     """A weight of the policy that is stepped here, too."""
 
@@ -78,6 +81,7 @@ class ValueHalf:
         rule: LossRule,
         minibatch_size: int,
         orders: Sequence[Tensor],
+        distant: bool,
         lent: tuple[LentWeight, AdamPart] | None,
     ) -> Self:
         """Return the steps over a batch on the CPU; `orders` are of the samples # [N]."""
@@ -90,14 +94,34 @@ class ValueHalf:
             value_target=batch.value_target.numpy(),
             value=batch.value.numpy(),
             orders=np.stack([order.numpy() for order in orders]),
+            distant=distant,
             lent=lent,
         )
 
     def __call__(self, side: Side) -> HalfTaken:
         """Take them."""
         adam = FlatAdam.of(self.adam)
-        mlp, gradients = _look_at(adam, self.half)
+        gradients = self.gradients(adam.parameters.numpy(), adam.gradient.numpy())
         borrower = None if self.lent is None else Borrower(*self.lent, side)
+        whole = _by_swapping(side) if borrower is None else borrower.step
+        steps = [adam.step(stats, whole) for stats in gradients]
+        borrowed = None if borrower is None else borrower.part()
+        return HalfTaken(adam=adam.part(), steps=steps, borrowed=borrowed)
+
+    def gradients(self, parameters: Floats, gradient: Floats) -> Iterator[Floats]:
+        """Write the gradients # [P] at the present parameters # [P], one by one; yield stats."""
+        if self.distant:
+            return DistantValues(
+                self.half,
+                self.rule,
+                observation=self.observation,
+                target=self.value_target,
+                value=self.value,
+                minibatch_size=self.minibatch_size,
+                parameters=parameters,
+                gradient=gradient,
+            ).passes(self.orders)
+        mlp, gradients = _look_at(self.half, parameters, gradient)
 
         def differentiate(samples: _ValueSamples) -> Floats:
             term: Term[Floats] = self.rule.value_term(samples.target, samples.before)
@@ -105,10 +129,7 @@ class ValueHalf:
             mlp.backward(inputs, term.slope(value[:, 0])[:, np.newaxis], gradients=gradients)
             return term.stats()
 
-        whole = _by_swapping(side) if borrower is None else borrower.step
-        steps = [adam.step(differentiate(samples), whole) for samples in self._samples()]
-        borrowed = None if borrower is None else borrower.part()
-        return HalfTaken(adam=adam.part(), steps=steps, borrowed=borrowed)
+        return map(differentiate, self._samples())
 
     def _samples(self) -> Iterator[_ValueSamples]:
         count = num_minibatches(len(self.observation), self.minibatch_size)
@@ -137,12 +158,23 @@ class PolicyHalf:
         """Take them."""
         lender = None if self.lent is None else Lender(self.lent, side)
         adam = FlatAdam.of(self.adam, pieces=self.pieces if lender is None else self.pieces[:-1])
-        mlp, gradients = _look_at(adam, self.half)
+        gradients = self.gradients(adam.parameters.numpy(), adam.gradient.numpy(), elsewhere=lender)
+        whole = _by_swapping(side) if lender is None else lender.whole
+        steps = [adam.step(stats, whole) for stats in gradients]
         if lender is not None:
-            mlp = mlp.without(lender)
+            lender.await_weight()
+        return HalfTaken(adam=adam.part(), steps=steps)
+
+    def gradients(
+        self, parameters: Floats, gradient: Floats, *, elsewhere: Elsewhere | None
+    ) -> Iterator[Floats]:
+        """Write the gradients # [P] at the present parameters # [P], one by one; yield stats."""
+        mlp, gradients = _look_at(self.half, parameters, gradient)
+        if elsewhere is not None:
+            mlp = mlp.without(elsewhere)
         log_std, log_std_gradient = (
-            None if self.half.log_std is None else flat.numpy()[self.half.log_std]
-            for flat in (adam.parameters, adam.gradient)
+            None if self.half.log_std is None else flat[self.half.log_std]
+            for flat in (parameters, gradient)
         )
 
         def differentiate(minibatch: Minibatch[Floats]) -> Floats:
@@ -154,12 +186,7 @@ class PolicyHalf:
             mlp.backward(inputs, delta, gradients=gradients)
             return term.stats()
 
-        minibatches = self.minibatches.arrays(self.orders)
-        whole = _by_swapping(side) if lender is None else lender.whole
-        steps = [adam.step(differentiate(minibatch), whole) for minibatch in minibatches]
-        if lender is not None:
-            lender.await_weight()
-        return HalfTaken(adam=adam.part(), steps=steps)
+        return map(differentiate, self.minibatches.arrays(self.orders))
 
 
 def take_halved_steps(
@@ -192,13 +219,21 @@ def take_halved_steps(
     return summed_up(rows)
 
 
+def take_halves_in_turn(policy: PolicyHalf, value: ValueHalf, adam: FlatAdam) -> StepsTaken:
+    """Do what `take_halved_steps` does in one process."""
+    parameters, gradient = adam.parameters.numpy(), adam.gradient.numpy()
+    first, second = (slice(half.start, half.end) for half in (policy.half, value.half))
+    ones = policy.gradients(parameters[first], gradient[first], elsewhere=None)
+    others = value.gradients(parameters[second], gradient[second])
+    pairs = zip(ones, others, strict=True)
+    return summed_up([adam.step(np.concatenate(stats)) for stats in pairs])
+
+
 def _by_swapping(side: Side) -> Whole:
     return lambda square: square + side.swap(square)
 
 
-def _look_at(adam: FlatAdam, half: NetworkHalf) -> tuple[OneMlp, OneMlp]:
+def _look_at(half: NetworkHalf, parameters: Floats, gradient: Floats) -> tuple[OneMlp, OneMlp]:
     """Return a half's parameters and their gradients as a network each."""
-    parameters, gradients = (
-        OneMlp.within(flat.numpy(), half.mlp) for flat in (adam.parameters, adam.gradient)
-    )
-    return parameters, gradients
+    network, gradients = (OneMlp.within(flat, half.mlp) for flat in (parameters, gradient))
+    return network, gradients

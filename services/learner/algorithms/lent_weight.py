@@ -1,31 +1,25 @@
 """A weight of the policy that the second process differentiates and steps.
 
-Where the value function has little to do, because few samples have a slope, the process that steps
-it would wait for more than half of every step. It takes the policy's largest weight between hidden
-layers besides: the product that makes the weight's gradient, and its share of Adam. In each step
-the policy's side waits for the weight before the layer's way forward, and hands over the product's
-factors on the way back; all of it lies in memory that both sides see. Every number is computed as
-one process would compute it.
+Where the value function has little to do, because most values are left out (`distant_values.py`),
+the process that steps it would wait for more than half of every step. It takes the policy's largest
+weight between hidden layers besides: the product that makes the weight's gradient, and its share of
+Adam. In each step the policy's side waits for the weight before the layer's way forward, and hands
+over the product's factors on the way back; all of it lies in memory that both sides see. Every
+number is computed as one process would compute it.
 """
 
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from services.learner import gemm
 from services.learner.actor_critic import NetworkHalf
-from services.learner.algorithms.loss_terms import LossRule
 from services.learner.algorithms.optimiser import AdamPart, FlatAdam
 from services.learner.arrays import Floats
-from services.learner.batch import TrainingBatch
 from services.learner.numpy_mlp import WeightPlace
 from services.learner.second_process import SHARED_FLOATS, Side
 
 MIN_MULTIPLICATIONS = 1 << 22
 """Below this many scalar multiplications of the product, handing over saves little."""
-MOST_MOVING = 0.25
-"""With a larger share of samples that have a slope, the value function's steps leave no time."""
 
 _READY = 0.0
 _ALIGNED = 16
@@ -80,18 +74,6 @@ def policy_pieces(policy: NetworkHalf, lent: LentWeight | None) -> tuple[slice, 
         return (slice(0, policy.size),)
     span = lent.place.span
     return slice(0, span.start), slice(span.stop, policy.size), span
-
-
-def has_little_to_do(batch: TrainingBatch, rule: LossRule) -> bool:
-    """Say whether the value function's steps are far shorter than the policy's.
-
-    Args:
-        batch: On the CPU.
-        rule: Its values' term decides which samples have a slope.
-    """
-    before = batch.value.numpy()
-    slope = rule.value_term(batch.value_target.numpy(), before).slope(before)
-    return bool(np.count_nonzero(slope) <= MOST_MOVING * len(slope))
 
 
 class Lender:

@@ -13,19 +13,16 @@ import torch
 from torch import Tensor
 
 from services.learner.actor_critic import ActorCritic
+from services.learner.algorithms.distant_values import leaves_out
 from services.learner.algorithms.gradient_steps import StepsTaken, take_steps, take_watched_steps
 from services.learner.algorithms.halved_steps import (
     MIN_MULTIPLICATIONS,
     PolicyHalf,
     ValueHalf,
     take_halved_steps,
+    take_halves_in_turn,
 )
-from services.learner.algorithms.lent_weight import (
-    LentWeight,
-    has_little_to_do,
-    lendable,
-    policy_pieces,
-)
+from services.learner.algorithms.lent_weight import LentWeight, lendable, policy_pieces
 from services.learner.algorithms.loss_terms import LossRule, MinibatchLoss, stat_names
 from services.learner.algorithms.minibatch import Minibatch, ShuffledMinibatches
 from services.learner.algorithms.optimiser import AdamRule, FlatAdam
@@ -122,12 +119,14 @@ class NetworkSteps:
             if terms is None:
                 return self._in_torch(minibatches, rule)
             orders = [*minibatches.orders()]
+            policy, value = self._work(batch, minibatches, orders, rule, terms)
             if self._process is not None and self._pays(batch) and self._process.offers():
-                policy, value = self._work(batch, minibatches, orders, rule, terms)
                 try:
                     return take_halved_steps(policy, value, self.adam, self._process)
                 except SecondProcessLostError as error:
                     _LOG.warning("going on without a second process", extra={"why": str(error)})
+            if value.distant:
+                return take_halves_in_turn(policy, value, self.adam)
             return self._in_numpy(minibatches, orders, rule, terms)
 
     def _in_torch(self, minibatches: ShuffledMinibatches, rule: LossRule) -> StepsTaken:
@@ -175,7 +174,13 @@ class NetworkSteps:
         assert self._halves is not None, "a network that NumPy steps has two"
         policy, value = self._halves
         adam = self.adam.part(policy.start, policy.end)
-        lent = self._lendable if has_little_to_do(batch, rule) else None
+        distant = leaves_out(
+            rule,
+            target=batch.value_target.numpy(),
+            value=batch.value.numpy(),
+            multiplications=self._network.separate_multiplications * self._passes.minibatch_size,
+        )
+        lent = self._lendable if distant else None
         return (
             PolicyHalf(
                 half=policy,
@@ -194,6 +199,7 @@ class NetworkSteps:
                 rule=rule,
                 minibatch_size=self._passes.minibatch_size,
                 orders=orders,
+                distant=distant,
                 lent=None if lent is None else (lent, adam.piece(lent.place.span)),
             ),
         )

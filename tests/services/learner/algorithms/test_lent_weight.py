@@ -2,7 +2,6 @@
 
 import math
 import sys
-from collections.abc import Callable
 from typing import Any
 from unittest.mock import Mock
 
@@ -12,36 +11,26 @@ import torch
 
 from services.learner import gemm
 from services.learner.algorithms import halved_steps, lent_weight, network_steps, ppo
-from services.learner.algorithms.impact import build_impact
-from services.learner.algorithms.impala import build_impala
 from services.learner.algorithms.lent_weight import (
     Borrower,
     Lender,
     LentWeight,
-    has_little_to_do,
     lendable,
     policy_pieces,
 )
-from services.learner.algorithms.off_policy import OffPolicyLearner
 from services.learner.algorithms.optimiser import AdamPart, AdamRule
-from services.learner.algorithms.ppo import Ppo
-from services.learner.algorithms.ppo_loss import PpoRule
 from services.learner.batch import TrainingBatch, build_batch
 from services.learner.networks import build_network
 from services.learner.numpy_mlp import MlpPlaces, WeightPlace
 from services.learner.second_process import SHARED_FLOATS, SecondProcess, Side
-from shared.impact_hyperparameters import STANDARD as IMPACT
-from shared.impala_hyperparameters import STANDARD as IMPALA
-from shared.ppo_hyperparameters import PAPER, PpoHyperparameters
+from shared.ppo_hyperparameters import PpoHyperparameters
 from tests.services.learner.algorithms.test_halved_steps import (
-    GAUSSIAN,
     assert_a_lost_process_is_done_without,
-    assert_equal_off_policy_updates,
     assert_equal_updates,
     assert_spoilt_steps_are_left_out,
     pair,
 )
-from tests.services.learner.algorithms.test_ppo import SMALL, assert_same_state, round_of
+from tests.services.learner.algorithms.test_ppo import FREE, SMALL, assert_same_state, round_of
 from tests.services.learner.trajectories import CONTINUOUS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks safely")
@@ -57,14 +46,14 @@ def lent(monkeypatch: pytest.MonkeyPatch) -> list[LentWeight]:
         return Lender(weight, side)
 
     monkeypatch.setattr(lent_weight, "MIN_MULTIPLICATIONS", 0)
-    monkeypatch.setattr(network_steps, "has_little_to_do", lambda _batch, _rule: True)
+    monkeypatch.setattr(network_steps, "leaves_out", lambda *_args, **_kwargs: True)
     monkeypatch.setattr(halved_steps, "Lender", lender)
     return found
 
 
 @pytest.mark.usefixtures("large")  # before the process is forked
 @pytest.mark.parametrize("hidden_sizes", [(16, 16), (8, 24, 16), (16, 32, 32, 16)])
-@pytest.mark.parametrize("hyperparameters", GAUSSIAN)
+@pytest.mark.parametrize("hyperparameters", [SMALL, FREE])
 def test_the_bits_are_those_of_one_process(
     hyperparameters: PpoHyperparameters,
     hidden_sizes: tuple[int, ...],
@@ -178,17 +167,6 @@ def test_a_step_whose_lent_gradient_is_not_finite_is_left_out_by_both(
     assert len(lent) == 3
 
 
-@pytest.mark.usefixtures("large")
-@pytest.mark.parametrize("build", [build_impact, build_impala])
-def test_the_bits_are_those_of_one_process_off_policy(
-    build: Callable[..., OffPolicyLearner], lent: list[LentWeight], process: SecondProcess
-) -> None:
-    update = {"hidden_sizes": (16, 16), "train_batch_size": 96, "minibatch_size": 20}
-    preset = IMPACT if build is build_impact else IMPALA
-    assert_equal_off_policy_updates(build, preset.model_copy(update=update), process)
-    assert lent
-
-
 @pytest.mark.parametrize("turn", [0, 1, 2, 4, 50])
 def test_an_update_that_loses_the_process_is_done_without_it(
     turn: int, lent: list[LentWeight], process: SecondProcess, monkeypatch: pytest.MonkeyPatch
@@ -200,30 +178,10 @@ def test_an_update_that_loses_the_process_is_done_without_it(
 def test_updates_with_and_without_a_loan_follow_each_other(
     lent: list[LentWeight], process: SecondProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lends = iter([True, False, True, False])
-    monkeypatch.setattr(network_steps, "has_little_to_do", lambda _batch, _rule: next(lends))
+    lends = iter([True, True, False, False] * 2)  # alone, and beside the process
+    monkeypatch.setattr(network_steps, "leaves_out", lambda *_args, **_kwargs: next(lends))
     assert_equal_updates(SMALL, process, rounds=4)
     assert len(lent) == 2
-
-
-@pytest.mark.parametrize("moving", [0, 25, 26, 100])
-def test_whether_the_value_function_has_little_to_do_is_a_share_of_the_samples(
-    moving: int,
-) -> None:
-    ppo_learner = Ppo(CONTINUOUS, PAPER, seed=0, max_rounds=1)
-    batch = build_batch(
-        round_of(ppo_learner, CONTINUOUS, 0), ppo_learner.network, discount=0.99, gae_lambda=0.95
-    )
-    count = 100
-    value = torch.zeros(count)
-    target = torch.full((count,), 1.1 * math.sqrt(PAPER.value_clip))
-    target[:moving] = 0.5 * math.sqrt(PAPER.value_clip)
-    fields = {"value": value, "value_target": target, "observation": torch.zeros(count, 1)}
-    made = TrainingBatch(
-        **{name: fields.get(name, getattr(batch, name)) for name in TrainingBatch.__slots__}
-    )
-    rule = PpoRule(hyperparameters=PAPER, kl_coefficient=0.2)
-    assert has_little_to_do(made, rule) is (moving <= 25)
 
 
 def halves_of(*hidden_sizes: int) -> Any:
