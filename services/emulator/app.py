@@ -31,6 +31,7 @@ from services.emulator.errors import not_found
 from services.emulator.faults import Faults
 from services.emulator.function import Function
 from services.emulator.invoke_api import InvokeApi
+from services.emulator.joined_writes import JoiningProtocol
 from services.emulator.operator_api import OperatorApi
 from services.emulator.provisioned import ProvisionedConcurrency
 from services.emulator.runtime_api import Connections, RuntimeApi
@@ -149,7 +150,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _server(app: Router, *, http: type[asyncio.Protocol] | str) -> _Server:
+def _server(app: Router, *, http: type[asyncio.Protocol]) -> _Server:
     return _Server(
         uvicorn.Config(
             app,
@@ -180,7 +181,7 @@ async def serve(emulator: Emulator, front: socket.socket, runtime: Sequence[sock
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     servers = [
-        _server(emulator.front, http="httptools"),
+        _server(emulator.front, http=JoiningProtocol),
         _server(emulator.runtime, http=emulator.connections.protocol()),
     ]
     serving = [
