@@ -47,7 +47,8 @@ class Actor:
         self._cache = cache
         self._step_timeout_s = step_timeout_s
         self._close_timeout_s = min(step_timeout_s, CLOSE_TIMEOUT_S)
-        self._policy: tuple[str, int, NumpyPolicy] | None = None
+        self._policy: tuple[tuple[str, str, int], NumpyPolicy] | None = None
+        """What is warm: of which job, published under which tenure, which version."""
         self._kind: tuple[str, bool] | None = None
         """Which environments are warm, as JSON, and whether their rewards are raw."""
         self._envs: list[Env] = []
@@ -74,7 +75,7 @@ class Actor:
             return _report(
                 task, nothing, "cancelled", cold_start=cold_start, rollout_s=0.0, total_s=total_s
             )
-        policy = self._fetched_policy(task.job_id, task.policy_version)
+        policy = self._fetched_policy(task)
         envs = self._warm_envs(task)
         rollout_started = time.perf_counter()
         try:
@@ -99,11 +100,12 @@ class Actor:
         """Close the environments; the cache client is the caller's."""
         self._drop_envs()
 
-    def _fetched_policy(self, job_id: str, policy_version: int) -> NumpyPolicy:
-        if self._policy is not None and self._policy[:2] == (job_id, policy_version):
-            return self._policy[2]
-        name = f"policy version {policy_version} of job {job_id}"
-        payload = self._cache.fetch_policy(job_id, policy_version)
+    def _fetched_policy(self, task: RolloutTask) -> NumpyPolicy:
+        key = (task.job_id, task.tenure, task.policy_version)
+        if self._policy is not None and self._policy[0] == key:
+            return self._policy[1]
+        name = f"policy version {task.policy_version} of job {task.job_id}"
+        payload = self._cache.fetch_policy(task.job_id, task.policy_version)
         if payload is None:
             raise PolicyUnavailableError(
                 f"{name} is not in the cache: it was deleted, has expired or was never published"
@@ -113,7 +115,7 @@ class Actor:
             policy = load_policy(decoded.arrays, decoded.metadata)
         except (codec.CodecError, PolicyError) as error:
             raise PolicyUnavailableError(f"{name} cannot be used: {error}") from error
-        self._policy = (job_id, policy_version, policy)
+        self._policy = (key, policy)
         return policy
 
     def _warm_envs(self, task: RolloutTask) -> Sequence[Env]:

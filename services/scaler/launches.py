@@ -5,6 +5,7 @@ wait for it. When the last invocation of a (round, attempt) has ended, what they
 they took is handed on as one `LaunchOutcome`.
 """
 
+import hashlib
 import logging
 import threading
 import time
@@ -23,6 +24,7 @@ from shared.job_spec import EnvironmentRef, JobSpec
 from shared.seeds import actor_seed
 
 _LOG = logging.getLogger(__name__)
+_TENURE_DIGITS = 12
 
 
 class NoticeBoard(Protocol):
@@ -76,11 +78,17 @@ class LaunchOrder:
     def tasks(self) -> list[RolloutTask]:
         """Return the Lambda events, rollouts first: the learner waits for those."""
         env = self.spec.environment_ref  # made once: making it checks it
-        rollouts = [self._task("sample", index, env) for index in self.samples]
-        return rollouts + [self._task("evaluate", index, env) for index in self.evaluations]
+        # Not the lease's own name, which lets its holder plan rounds: events are in logs.
+        tenure = hashlib.sha256(self.lease_id.encode()).hexdigest()[:_TENURE_DIGITS]
+        rollouts = [self._task("sample", index, env, tenure) for index in self.samples]
+        return rollouts + [self._task("evaluate", index, env, tenure) for index in self.evaluations]
 
     def _task(
-        self, mode: Literal["sample", "evaluate"], actor_index: int, env: EnvironmentRef
+        self,
+        mode: Literal["sample", "evaluate"],
+        actor_index: int,
+        env: EnvironmentRef,
+        tenure: str,
     ) -> RolloutTask:
         spec, plan = self.spec, self.plan
         return RolloutTask(
@@ -90,6 +98,7 @@ class LaunchOrder:
             attempt=plan.attempt,
             actor_index=actor_index,
             policy_version=plan.policy_version,
+            tenure=tenure,
             env=env,
             steps=spec.steps_per_actor,
             num_envs=spec.envs_per_actor if mode == "sample" else 1,

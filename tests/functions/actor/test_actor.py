@@ -154,6 +154,26 @@ def test_weights_are_fetched_only_when_job_or_version_change(
     assert actor.run(make_task(job_id=job, policy_version=3, round=5), cold_start=False).steps == 8
 
 
+def test_a_version_that_another_learner_published_is_fetched_again(
+    actor: Actor, cache: TrajectoryCache, job: str, make_task: MakeTask, discrete_policy: MakePolicy
+) -> None:
+    def log_prob(round_index: int, tenure: str) -> NDArray[np.float32]:
+        task = make_task(job_id=job, round=round_index, tenure=tenure)
+        assert actor.run(task, cold_start=False).outcome == "stored"
+        (payload,) = cache.load_results(job, round_index, mode="sample", actor_indices=[5])
+        assert payload is not None
+        return decode_trajectory(payload, environment=describe(task.env)).log_prob
+
+    before = log_prob(3, "first")
+    arrays, metadata = discrete_policy(2, 2)
+    flattened = {name: np.zeros_like(array) for name, array in arrays.items()}
+    cache.publish_policy(job, 2, codec.encode(flattened, metadata))
+    np.testing.assert_array_equal(log_prob(4, "first"), before)  # it is not looked at again
+    again = log_prob(5, "second")
+    np.testing.assert_allclose(again, np.full_like(again, np.log(0.5)), rtol=1e-6)
+    assert not np.allclose(before, again)
+
+
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> list[Env]:
     """Every environment that was built, in order."""

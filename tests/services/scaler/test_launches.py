@@ -1,6 +1,7 @@
 """What a launch comes to, as it is remembered."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -26,6 +27,18 @@ def order(num_actors: int) -> LaunchOrder:
         samples=tuple(range(num_actors)),
         evaluations=(),
     )
+
+
+def test_tasks_name_the_tenure_their_policy_was_published_under_and_not_the_lease() -> None:
+    ours, again, another = (
+        replace(order(2), lease_id=lease_id, evaluations=(0,)).tasks()
+        for lease_id in ("lease", "lease", "another lease")
+    )
+    assert [len(tasks) for tasks in (ours, another)] == [3, 3]
+    assert ours == again
+    tenures = {task.tenure for task in ours} | {task.tenure for task in another}
+    assert len(tenures) == 2
+    assert not any("lease" in tenure or not tenure for tenure in tenures)
 
 
 class Board(SilentBoard):
