@@ -8,13 +8,17 @@ Three answers make up one invocation.
 import asyncio
 from typing import Any, TypeAlias
 
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview[Any]"
 
 
 class JoiningTransport(asyncio.Transport):
-    """Sends all that one callback of the event loop writes when that callback is done."""
+    """Sends all that one callback of the event loop writes when that callback is done.
+
+    Of much the writer must hear at once that it should pause: that does not wait.
+    """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         """Write to `transport`, which belongs to `loop`."""
@@ -22,12 +26,16 @@ class JoiningTransport(asyncio.Transport):
         self._transport = transport
         self._loop = loop
         self._held: list[Buffer] = []
+        self._held_bytes = 0
 
     def write(self, data: Buffer) -> None:
         """Send something soon."""
         if not self._held:
             self._loop.call_soon(self._send)
         self._held.append(data)
+        self._held_bytes += len(data)
+        if self._held_bytes > HIGH_WATER_LIMIT:
+            self._send()
 
     def close(self) -> None:
         """Close the connection once all is sent."""
@@ -36,7 +44,7 @@ class JoiningTransport(asyncio.Transport):
 
     def abort(self) -> None:
         """Close the connection at once."""
-        self._held.clear()
+        self._take()
         self._transport.abort()
 
     def is_closing(self) -> bool:
@@ -56,9 +64,16 @@ class JoiningTransport(asyncio.Transport):
         return self._transport.get_extra_info(name, default)
 
     def _send(self) -> None:
-        if self._held:
-            self._transport.write(b"".join(self._held))
-            self._held.clear()
+        held = self._take()
+        # A client may have gone since it was written: uvloop's transport raises an error then.
+        if held and not self._transport.is_closing():
+            self._transport.write(held)
+
+    def _take(self) -> bytes:
+        held = b"".join(self._held)
+        self._held.clear()
+        self._held_bytes = 0
+        return held
 
 
 class JoiningProtocol(HttpToolsProtocol):
