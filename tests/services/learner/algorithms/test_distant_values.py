@@ -100,6 +100,20 @@ def test_the_bound_grows_with_the_observation_by_the_first_weight_alone() -> Non
     assert per_length == pytest.approx(0.5 * np.linalg.norm(mlp.head.weight), rel=5e-3)
 
 
+@pytest.mark.parametrize("large", [0.1, 10.0])
+def test_what_moves_a_layer_moves_the_value_by_as_much_as_the_next_stretches_it(
+    large: float,
+) -> None:
+    half, parameters = value_function(16)
+    mlp = OneMlp.within(parameters, half.mlp)
+    mlp.head.weight[...] *= large
+    drift = Drift(parameters, half.mlp)
+    mlp.hidden[0].bias[0, 3] += 0.5
+    per_length, at_least = drift.bound()
+    assert per_length == 0.0
+    assert at_least == pytest.approx(0.5 * np.linalg.norm(mlp.head.weight), rel=5e-3)
+
+
 @given(
     target=st.floats(-1e6, 1e6, width=32),
     value=st.floats(-1e6, 1e6, width=32),
@@ -198,6 +212,24 @@ def test_steps_are_those_with_all_values(near_share: float, seed: int) -> None:
         for one in (left_out, all_in):
             assert one.adam.step(expected) is not None
     assert number == 12 * 5 - 1
+
+
+def test_values_that_come_back_after_all_were_computed_again_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(distant_values, "_CHUNK", 50)
+    left_out, all_in = (Steps(near_share=0.1) for _ in range(2))
+    biases = [
+        OneMlp.within(one.adam.parameters.numpy(), one.half.mlp).head.bias
+        for one in (left_out, all_in)
+    ]
+    # Away in the first pass, so that all values are in vain, and back in the third.
+    moves = {0: 30.0, 10: -30.0}
+    pairs = zip(left_out.gradients(distant=True), all_in.gradients(distant=False), strict=True)
+    for number, (ours, expected) in enumerate(pairs):
+        np.testing.assert_allclose(ours, expected, rtol=1e-4, err_msg=f"step {number}")
+        for bias in biases:
+            bias += moves.get(number, 0.0)
 
 
 @pytest.fixture
