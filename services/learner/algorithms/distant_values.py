@@ -28,6 +28,8 @@ MOST_NEAR = 0.25
 
 _ROUNDING = 1e-3
 """Of numbers and of bounds: far more than float32 can be off by."""
+_PIECE = 1 << 16
+"""Numbers whose squares are summed in float32."""
 _CHUNK = 4096
 """Samples that are run through the network at a time."""
 
@@ -159,14 +161,15 @@ class Drift:
         """Measure from the present parameters on."""
         self._mark = self._parameters.copy()
         layers = OneMlp.within(self._mark, self._places)
-        self._stretch = [_spectral_bound(layer.weight) for layer in (*layers.hidden, layers.head)]
+        behind = (*layers.hidden[1:], layers.head)
+        self._stretch = [_spectral_bound(layer.weight) for layer in behind]
 
     def bound(self) -> tuple[float, float]:
         """Return a and b: at an observation x, no output has moved by more than a |x| + b."""
         np.subtract(self._parameters, self._mark, out=self._moved)
         (weight, bias, _), *others = self._layers
         per_length, at_least = _length(weight), _length(bias)
-        for (weight, bias, most), stretch in zip(others, self._stretch[1:], strict=True):
+        for (weight, bias, most), stretch in zip(others, self._stretch, strict=True):
             per_length *= stretch
             at_least = at_least * stretch + _length(weight) * most + _length(bias)
         return per_length * (1.0 + _ROUNDING), at_least * (1.0 + _ROUNDING)
@@ -186,8 +189,12 @@ def _spectral_bound(weight: Floats) -> float:
     It is the fourth root of the sum of its singular values' fourth powers.
     """
     narrow = weight if weight.shape[0] < weight.shape[1] else weight.T
-    return math.sqrt(float(np.linalg.norm(narrow @ narrow.T))) * (1.0 + _ROUNDING)
+    return math.sqrt(_length((narrow @ narrow.T).reshape(-1))) * (1.0 + _ROUNDING)
 
 
 def _length(x: Floats) -> float:
-    return math.sqrt(float(np.dot(x, x)))
+    if len(x) <= _PIECE:
+        return math.sqrt(float(np.dot(x, x)))
+    # In pieces: float32 sums of millions of squares fall short by more than `_ROUNDING`.
+    pieces = (x[i : i + _PIECE] for i in range(0, len(x), _PIECE))
+    return math.sqrt(math.fsum(float(np.dot(piece, piece)) for piece in pieces))

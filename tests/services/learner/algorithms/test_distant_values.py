@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from services.learner.actor_critic import NetworkHalf
 from services.learner.algorithms import distant_values, ppo
-from services.learner.algorithms.distant_values import Drift, leaves_out
+from services.learner.algorithms.distant_values import DistantValues, Drift, leaves_out
 from services.learner.algorithms.halved_steps import ValueHalf
 from services.learner.algorithms.impact_loss import ImpactRule
 from services.learner.algorithms.impala_loss import ImpalaRule
@@ -24,7 +24,7 @@ from services.learner.algorithms.ppo_loss import PpoRule
 from services.learner.arrays import Floats
 from services.learner.batch import TrainingBatch, build_batch
 from services.learner.networks import build_network
-from services.learner.numpy_mlp import OneMlp
+from services.learner.numpy_mlp import MlpPlaces, OneMlp
 from shared.impact_hyperparameters import ImpactHyperparameters
 from shared.impala_hyperparameters import ImpalaHyperparameters
 from shared.ppo_hyperparameters import PAPER, STANDARD, PpoHyperparameters
@@ -114,6 +114,26 @@ def test_what_moves_a_layer_moves_the_value_by_as_much_as_the_next_stretches_it(
     assert at_least == pytest.approx(0.5 * np.linalg.norm(mlp.head.weight), rel=5e-3)
 
 
+def test_the_bound_of_millions_of_weights_is_one() -> None:
+    width = 4096
+    size = width * width
+    places = MlpPlaces(
+        weights=((0, (width, width)), (size + width, (1, width))),
+        biases=((size, (width,)), (size + 2 * width, (1,))),
+    )
+    parameters = np.zeros(size + 2 * width + 1, np.float32)
+    parameters[size + width] = 1.0  # of one unit the value is made
+    drift = Drift(parameters, places)
+    # Its square is rounded down wherever a float32 sum of such squares is large.
+    moved = np.float32(1.0038)
+    parameters[:size] += moved
+    per_length, at_least = drift.bound()
+    exactly = math.sqrt(size) * float(moved)
+    # Twice a thousandth is allowed for rounding, of which the sum takes next to nothing.
+    assert per_length == pytest.approx(1.002 * exactly, rel=1e-4)
+    assert at_least == 0.0
+
+
 @given(
     target=st.floats(-1e6, 1e6, width=32),
     value=st.floats(-1e6, 1e6, width=32),
@@ -162,6 +182,32 @@ def test_values_are_left_out_where_most_are_far_and_the_network_is_large(near: i
     assert not leaves_out(RULE, target=target, value=value, multiplications=LARGE - 1)
     target[near:] = math.nan  # may be anywhere
     assert leaves_out(RULE, target=target, value=value, multiplications=LARGE) is False
+
+
+def test_an_observation_counts_with_its_whole_length() -> None:
+    half, parameters = value_function(16)
+    mlp = OneMlp.within(parameters, half.mlp)
+    for layer in (*mlp.hidden, mlp.head):
+        layer.weight[...] = layer.bias[...] = 0.0
+    mlp.head.weight[0, 0] = 100.0
+    observation = np.full((1, WIDTH), 0.02, np.float32)
+    values = DistantValues(
+        half,
+        RULE,
+        observation=observation,
+        # The value gets there by less than the observation's length leaves it room for, and by more
+        # than the largest of its numbers would.
+        target=np.array([BOUND + 0.6], np.float32),
+        value=np.zeros(1, np.float32),
+        minibatch_size=1,
+        parameters=parameters,
+        gradient=(gradient := np.zeros_like(parameters)),
+    )
+    mlp.hidden[0].weight[0] = 0.1
+    assert 0.6 < float(values_at(parameters, half, observation)[0]) < 1.0
+    (stats,) = values.passes(np.zeros((1, 1), np.int64))
+    assert stats[1] == 0.0
+    assert gradient.any()
 
 
 class Steps:
@@ -302,6 +348,21 @@ def test_an_update_learns_the_same(monkeypatch: pytest.MonkeyPatch, counted: lis
     assert min(counted) < SMALL.minibatch_size // 2
     assert found == pytest.approx(expected, rel=1e-3)
     torch.testing.assert_close(left_out.network.flat, all_in.network.flat, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("enough", [True, False])
+def test_a_step_is_large_by_its_own_samples(
+    enough: bool, monkeypatch: pytest.MonkeyPatch, counted: list[int]
+) -> None:
+    learner = Ppo(CONTINUOUS, SMALL, seed=7, max_rounds=8)
+    work = learner.network.separate_multiplications * SMALL.minibatch_size
+    monkeypatch.setattr(distant_values, "MIN_MULTIPLICATIONS", work if enough else work + 1)
+    monkeypatch.setattr(ppo, "build_batch", with_far_targets)
+    trajectories = round_of(learner, CONTINUOUS, 0)
+    counted.clear()
+    learner.update(trajectories)
+    # Small networks are otherwise run through two at a time.
+    assert bool(counted) is enough
 
 
 def test_the_papers_network_is_large_enough() -> None:

@@ -24,6 +24,7 @@ from services.learner.networks import build_network
 from services.learner.numpy_mlp import MlpPlaces, WeightPlace
 from services.learner.second_process import SHARED_FLOATS, SecondProcess, Side
 from shared.ppo_hyperparameters import PpoHyperparameters
+from tests.services.learner.algorithms.test_distant_values import with_far_targets
 from tests.services.learner.algorithms.test_halved_steps import (
     assert_a_lost_process_is_done_without,
     assert_equal_updates,
@@ -66,6 +67,15 @@ def test_the_bits_are_those_of_one_process(
     expected = {2: (16, 16), 3: (16, 24), 4: (32, 32)}[len(hidden_sizes)]
     assert [one.place.shape for one in lent] == [expected] * 2
     assert [one.place.index for one in lent] == [{2: 1, 3: 2, 4: 2}[len(hidden_sizes)]] * 2
+
+
+@pytest.mark.usefixtures("large")
+def test_so_they_are_where_most_values_are_left_out(
+    lent: list[LentWeight], process: SecondProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ppo, "build_batch", with_far_targets)
+    assert_equal_updates(SMALL, process, rounds=3)
+    assert len(lent) == 3
 
 
 @pytest.mark.usefixtures("lent", "large")
