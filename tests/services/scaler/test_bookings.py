@@ -131,3 +131,24 @@ def test_the_end_of_the_process_ends_the_pause_with_a_last_try() -> None:
     end_of_thread()
     assert book.booked == [ONE]
     assert len(book.pauses) == 2
+
+
+def test_an_outcome_that_the_next_plan_books_in_the_middle_of_a_try_ends_no_other() -> None:
+    book = Book()
+    book.refusals = {ONE: 1}
+
+    def write(key: AttemptKey, outcome: LaunchOutcome) -> None:
+        book.write(key, outcome)
+        if book.booked == [ONE]:
+            bookings.catch_up("one")
+
+    bookings = Bookings(write, book.pause)
+    book.end_pauses(1)
+    bookings.add(ONE, NOTHING_LAUNCHED)
+    end_of_thread()
+    assert book.booked == [ONE, ONE]
+    book.refusals[OTHER] = 1
+    book.end_pauses(1)
+    bookings.add(OTHER, NOTHING_LAUNCHED)
+    end_of_thread()
+    assert book.booked == [ONE, ONE, OTHER]

@@ -266,6 +266,68 @@ def test_a_lease_given_up_frees_the_job_and_may_be_given_up_twice(scaler: Scaler
     assert scaler.lease().job.job_id == job.job_id
 
 
+def test_a_stop_outlasts_the_learner_that_was_to_hear_of_it(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock
+) -> None:
+    add_job(store, "a")
+    deaf = claimed(desk.claim("one"))
+
+    def stop(record: JobRecord) -> Change:
+        job = record.job.model_copy(update={"status": "stopping"})
+        return Change(record=record.model_copy(update={"job": job}))
+
+    change_job(store, "a", stop)
+    assert desk.next_expiry_s() == 30
+    clock.now += 500
+    desk.extend_all()
+    assert desk.claim("two") is None
+    desk.give_up(deaf.lease_id)
+    given_up = store.job("a")
+    assert given_up is not None
+    assert given_up.job.status == "stopping"
+    clock.now += 7
+    next_one = claimed(desk.claim("two"))
+    assert (next_one.job.status, next_one.job.started_at) == ("stopping", deaf.job.started_at)
+    assert (next_one.expires_in_s, next_one.heartbeat_every_s) == (30, 5)
+    assert desk.heartbeat(next_one.lease_id).stop == "user"
+
+
+def test_who_waits_looks_again_when_the_first_of_all_leases_has_run_out(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock
+) -> None:
+    assert desk.next_expiry_s() is None
+    for job_id in ("a", "b", "c"):
+        add_job(store, job_id)
+    first, second = claimed(desk.claim("one")), claimed(desk.claim("two"))
+    clock.now += 10
+    desk.heartbeat(first.lease_id)
+    assert desk.next_expiry_s() == 20
+    desk.give_up(second.lease_id)
+    assert desk.next_expiry_s() == 30
+    clock.now += 31
+    assert desk.next_expiry_s() == 0
+
+
+def test_what_a_learner_that_gave_up_has_cost_counts_with_what_the_next_one_costs(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock
+) -> None:
+    add_job(store, "a", budget_usd=0.05)  # 50 s
+    first = claimed(desk.claim("one"))
+    clock.now += 25
+    desk.give_up(first.lease_id)
+    clock.now += 1000
+    second = claimed(desk.claim("two"))
+    clock.now += 24
+    assert desk.heartbeat(second.lease_id).stop is None
+    clock.now += 1
+    assert desk.heartbeat(second.lease_id).stop == "budget"
+    desk.give_up(second.lease_id)
+    assert desk.claim("three") is None
+    record = store.job("a")
+    assert record is not None
+    assert (record.job.status, record.job.stop_reason) == ("stopped", "budget")
+
+
 def test_without_work_the_answer_is_empty(scaler: Scaler) -> None:
     response = scaler.http.post("/v1/leases", json={"learner_id": "l", "wait_s": 0})
     assert (response.status_code, response.content) == (204, b"")

@@ -1,10 +1,17 @@
 """Readiness on a clock of the test's, and of a running scaler that strangers ask in a loop."""
 
+import contextlib
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
 import httpx
 import pytest
 
+from services.scaler.lambda_function import LambdaApiError
 from services.scaler.readiness import Readiness
 from services.scaler.store.base import StoreError
+from shared.cache import CacheError
 from shared.problem import Problem
 from tests.services.scaler.lambda_endpoint import LambdaEndpoint
 from tests.services.scaler.running import StartScaler
@@ -36,6 +43,52 @@ def test_a_look_holds_for_a_while_and_what_is_missing_is_looked_for_sooner() -> 
     rig.there = True
     assert rig.after(0.1) == ({}, 3)
     assert rig.after(9.9) == ({}, 3)
+
+
+def test_a_look_after_a_long_silence_holds_as_long_as_any() -> None:
+    rig = Rig()
+    assert rig.after(1000.0) == ({}, 1)
+    assert rig.after(9.9) == ({}, 1)
+    assert rig.after(0.1) == ({}, 2)
+
+
+def test_all_that_is_missing_is_named_at_once() -> None:
+    errors = {
+        "cache": CacheError("no answer"),
+        "lambda": LambdaApiError("throttled"),
+        "store": StoreError("the disk is full"),
+    }
+
+    def lacks(error: Exception) -> Callable[[], object]:
+        def check() -> object:
+            raise error
+
+        return check
+
+    checks = {name: lacks(error) for name, error in errors.items()}
+    readiness = Readiness({**checks, "clock": lambda: None}, every_s=10.0, now=lambda: 0.0)
+    assert readiness.missing() == {
+        "cache": "no answer",
+        "lambda": "throttled",
+        "store": "the disk is full",
+    }
+
+
+def test_who_asks_during_a_look_waits_for_what_it_finds() -> None:
+    looks: list[int] = []
+    second_look = threading.Barrier(2)
+
+    def look() -> None:
+        looks.append(1)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            second_look.wait(0.2)
+        raise StoreError("the disk is full")
+
+    readiness = Readiness({"store": look}, every_s=10.0, now=lambda: 0.0)
+    with ThreadPoolExecutor(2) as pool:
+        answers = [f.result() for f in [pool.submit(readiness.missing) for _ in range(2)]]
+    assert answers == [{"store": "the disk is full"}] * 2
+    assert len(looks) == 1
 
 
 def test_strangers_who_ask_in_a_loop_reach_lambda_once(

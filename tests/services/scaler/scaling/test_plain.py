@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 from services.scaler.scaling.fixed import FixedPolicy
 from services.scaler.scaling.hydrozoa import HydrozoaPolicy
 from services.scaler.scaling.schedule import SchedulePolicy
-from shared.scaling_spec import ActorRange, FixedScaling, HydrozoaScaling, ScheduleScaling
+from shared.scaling_spec import (
+    MAX_ACTORS,
+    ActorRange,
+    FixedScaling,
+    HydrozoaScaling,
+    ScheduleScaling,
+)
 from tests.services.scaler.scaling.seen import RANGES, seen
 
 HYDROZOA = HydrozoaPolicy(HydrozoaScaling(policy="hydrozoa"))
@@ -32,6 +38,13 @@ def test_a_schedule_is_followed_and_its_last_entry_holds_with_a_word_about_it() 
 )
 def test_hydrozoa_is_the_published_schedule(k: int, expected: int) -> None:
     assert HYDROZOA.decide(seen(k)).num_actors == expected
+
+
+def test_hydrozoa_reaches_the_most_of_the_widest_range_and_says_how() -> None:
+    widest = ActorRange(min=1, max=MAX_ACTORS)
+    decisions = [HYDROZOA.decide(seen(k, actors=widest)) for k in (110, 120, 10**9)]
+    assert [d.num_actors for d in decisions] == [2048, MAX_ACTORS, MAX_ACTORS]
+    assert decisions[0].reason == "hydrozoa: 11 doublings of 1: 2048 actors"
 
 
 @given(actors=RANGES, every=st.integers(1, 30), k=st.integers(0, 1000))

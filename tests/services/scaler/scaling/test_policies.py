@@ -2,13 +2,27 @@
 
 from typing import get_args
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.scaler.boosting import ConvexityRatio
 from services.scaler.scaling.base import ScalingDecision
 from services.scaler.scaling.registry import scaling_policy
-from shared.scaling_spec import POLICIES, Policy, require_fit
-from tests.services.scaler.scaling.seen import RANGES, inputs, policies
+from shared.scaling_spec import (
+    POLICIES,
+    FixedScaling,
+    HydrozoaScaling,
+    KungFuScaling,
+    MinionsScaling,
+    NitroScaling,
+    Policy,
+    RandomScaling,
+    RewardWindowScaling,
+    ScheduleScaling,
+    require_fit,
+)
+from tests.services.scaler.scaling.seen import RANGES, biased_agent, inputs, policies, seen
 
 
 @settings(max_examples=80)
@@ -18,13 +32,13 @@ def test_every_policy_keeps_to_the_range_says_why_and_repeats_itself(
 ) -> None:
     actors = data.draw(RANGES)
     scaling = data.draw(policies(actors))
-    seen = data.draw(inputs(actors))
+    shown = data.draw(inputs(actors))
     require_fit(scaling, actors)
-    decision = scaling_policy(scaling).decide(seen)
+    decision = scaling_policy(scaling).decide(shown)
     assert actors.min <= decision.num_actors <= actors.max
     assert decision.score is None or 0.0 <= decision.score <= 1.0
     assert f"{decision.num_actors} actors" in decision.reason
-    assert scaling_policy(scaling).decide(seen) == decision
+    assert scaling_policy(scaling).decide(shown) == decision
 
 
 @settings(max_examples=20)
@@ -39,3 +53,25 @@ def test_every_policy_looks_back_a_bounded_way(data: st.DataObject) -> None:
 
 def test_every_policy_has_a_name_of_its_own() -> None:
     assert len(POLICIES) == len(get_args(Policy)) == 8
+
+
+@pytest.mark.parametrize(
+    ("scaling", "scores"),
+    [
+        (NitroScaling(), True),
+        (RandomScaling(policy="random"), True),
+        (RandomScaling(policy="random", mean_actors=20.0), False),
+        (FixedScaling(policy="fixed", num_actors=12), False),
+        (ScheduleScaling(policy="schedule", num_actors=(8, 16)), False),
+        (HydrozoaScaling(policy="hydrozoa"), False),
+        (KungFuScaling(policy="kungfu"), False),
+        (RewardWindowScaling(policy="reward_window"), False),
+        (MinionsScaling(policy="minionsrl", agent=biased_agent(0.0, 1.0)), False),
+    ],
+)
+def test_every_policy_records_the_ratio_and_only_those_that_score_have_a_score(
+    scaling: Policy, scores: bool
+) -> None:
+    decision = scaling_policy(scaling).decide(seen(3, ratio=ConvexityRatio(value=2.5, note="")))
+    assert decision.ratio == 2.5
+    assert (decision.score is not None) == scores
