@@ -1,10 +1,13 @@
 """The end of a job and its bill, added up independently."""
 
+import threading
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
 from shared.billing import JobCost, LedgerLine
+from shared.cache import TrajectoryCache
 from shared.prices import AWS_US_EAST_1_2026_11 as TABLE
 from tests.services.scaler.lambda_endpoint import healthy
 from tests.services.scaler.running import Scaler, StartScaler, result
@@ -148,6 +151,64 @@ def test_finishing_waits_for_replies_that_are_on_their_way(scaler: Scaler) -> No
     assert len(scaler.lambdas.rollouts()) == 20
 
 
+@pytest.mark.parametrize("on_their_way", [True, False])
+def test_actors_that_the_end_of_a_job_cannot_wait_for_are_told_not_to_start(
+    start_scaler: StartScaler, cache: TrajectoryCache, on_their_way: bool
+) -> None:
+    may_end = threading.Event()
+    with start_scaler(finish_wait_s=0.0) as scaler:
+        scaler.lambdas.behave = lambda task, nth: replace(
+            healthy(task, nth), gate=None if task["mode"] == "describe" else may_end
+        )
+        job = scaler.submit(**SPEC)
+        lease = scaler.lease()
+        scaler.round(lease, 0)
+        if not on_their_way:
+            may_end.set()
+            scaler.landed(job.job_id)
+        scaler.finish(lease, status="stopped", stop_reason="user")
+        assert cache.is_cancelled(job.job_id) == on_their_way
+        may_end.set()
+        scaler.landed(job.job_id)
+
+
+def test_time_that_a_reservation_has_room_for_is_not_shown_on_top_of_it(
+    start_scaler: StartScaler,
+) -> None:
+    now = [1_800_000_000.0]
+    with start_scaler(now=lambda: now[0], ledger_clock="wall") as scaler:
+        job = scaler.submit(**SPEC)
+        lease = scaler.lease()
+        scaler.round(lease, 0)
+        scaler.landed(job.job_id)
+        reserved_usd = scaler.cost(job.job_id).reserved_usd
+        now[0] += 20.0
+        later = scaler.cost(job.job_id)
+        assert later.total_usd == later.reserved_usd == reserved_usd
+        now[0] += 3600.0
+        scaler.http.put(f"/v1/leases/{lease.lease_id}")
+        overdue = scaler.cost(job.job_id)
+        assert overdue.total_usd == overdue.reserved_usd > reserved_usd
+
+
+def test_a_round_that_was_reopened_shows_what_both_its_launches_set_aside(scaler: Scaler) -> None:
+    may_end = threading.Event()
+    scaler.lambdas.behave = lambda task, nth: replace(
+        healthy(task, nth), gate=None if task["mode"] == "describe" else may_end
+    )
+    job = scaler.submit(**SPEC)
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    first_usd = scaler.cost(job.job_id).reserved_usd
+    scaler.round(lease, 0, attempt=1, missing=(2,))
+    (shown,) = scaler.rounds(job.job_id).rounds
+    total_usd = scaler.cost(job.job_id).total_usd
+    may_end.set()
+    scaler.landed(job.job_id)
+    assert shown.cost_usd == pytest.approx(total_usd)
+    assert shown.cost_usd > first_usd
+
+
 def test_rounds_are_listed_page_by_page(scaler: Scaler) -> None:
     job_id = train(scaler)
     path = f"/v1/jobs/{job_id}/rounds"
@@ -162,6 +223,8 @@ def test_more_than_one_price_table_can_bill(start_scaler: StartScaler) -> None:
     with start_scaler(**paper) as scaler:
         cost = scaler.cost(train(scaler))
     held_s = cost.projected_wall_s
+    (servers,) = cost.serverful  # the paper's have the same learner
+    assert servers.learner_instance == "p3.2xlarge"
     assert cost.by_item["learner"] == pytest.approx(held_s * 3.06 / 3600)
     assert sum(line.quantity for line in cost.lines if line.item == "lambda_requests") == 6
     assert cost.by_item["lambda_requests"] == 0

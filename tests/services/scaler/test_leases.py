@@ -1,5 +1,6 @@
 """Who trains what: claiming, renewing, losing and giving up."""
 
+import asyncio
 import concurrent.futures
 import threading
 from collections.abc import Iterator
@@ -9,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from services.scaler.accounting import end_round, unbilled_s
-from services.scaler.leases import LeaseDesk
+from services.scaler.leases import LeaseDesk, WorkBell
 from services.scaler.spending import Spending
 from services.scaler.store.base import Change, JobRecord, change_job
 from services.scaler.store.sqlite import SqliteStore
 from shared.contracts import Lease
 from shared.costs import CostBasis
 from shared.job_spec import JobSpec, StopRule
-from shared.jobs import Job
+from shared.jobs import Job, JobStatus
 from shared.prices import AWS_US_EAST_1_2026_11
 from tests.services.scaler.lambda_endpoint import HOPPER, healthy
 from tests.services.scaler.running import Scaler, StartScaler, result
@@ -65,6 +66,14 @@ def add_job(store: SqliteStore, job_id: str, *, budget_usd: float = 100.0) -> No
     spec = JobSpec(stop=StopRule(budget_usd=budget_usd))
     job = Job(job_id=job_id, spec=spec, environment=HOPPER, status="queued", created_at=0.0)
     store.create(JobRecord(job=job), None)
+
+
+def set_status(store: SqliteStore, job_id: str, status: JobStatus) -> None:
+    def change(record: JobRecord) -> Change:
+        job = record.job.model_copy(update={"status": status})
+        return Change(record=record.model_copy(update={"job": job}))
+
+    change_job(store, job_id, change)
 
 
 def claimed(lease: Lease | None) -> Lease:
@@ -172,6 +181,8 @@ def test_while_the_scaler_was_away_time_counts_until_all_was_switched_off(
     record = store.job("a")
     assert record is not None
     assert unbilled_s(record, clock.now) == away_s - nobodys_s
+    clock.now += 10
+    assert unbilled_s(record, clock.now) == away_s - nobodys_s + 10
 
 
 def test_a_learner_that_holds_a_job_beyond_its_budget_is_told_to_stop(
@@ -271,12 +282,7 @@ def test_a_stop_outlasts_the_learner_that_was_to_hear_of_it(
 ) -> None:
     add_job(store, "a")
     deaf = claimed(desk.claim("one"))
-
-    def stop(record: JobRecord) -> Change:
-        job = record.job.model_copy(update={"status": "stopping"})
-        return Change(record=record.model_copy(update={"job": job}))
-
-    change_job(store, "a", stop)
+    set_status(store, "a", "stopping")
     assert desk.next_expiry_s() == 30
     clock.now += 500
     desk.extend_all()
@@ -290,6 +296,55 @@ def test_a_stop_outlasts_the_learner_that_was_to_hear_of_it(
     assert (next_one.job.status, next_one.job.started_at) == ("stopping", deaf.job.started_at)
     assert (next_one.expires_in_s, next_one.heartbeat_every_s) == (30, 5)
     assert desk.heartbeat(next_one.lease_id).stop == "user"
+
+
+def test_a_job_that_has_no_money_left_stops_for_its_user_if_that_asked_before(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock
+) -> None:
+    add_job(store, "a", budget_usd=0.02)  # 20 s
+    lease = claimed(desk.claim("one"))
+    clock.now += 25
+    assert desk.heartbeat(lease.lease_id).stop == "budget"
+    set_status(store, "a", "stopping")
+    assert desk.heartbeat(lease.lease_id).stop == "user"
+
+
+def test_a_job_that_was_taken_or_has_ended_since_it_was_listed_is_not_leased(
+    store: SqliteStore, desk: LeaseDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for job_id in ("taken", "ended", "free"):
+        add_job(store, job_id)
+    listed = list(store.with_status(("queued",)))
+    assert claimed(desk.claim("one")).job.job_id == "taken"
+    set_status(store, "ended", "stopped")
+    monkeypatch.setattr(store, "with_status", lambda statuses: listed)
+    assert claimed(desk.claim("two")).job.job_id == "free"
+    assert desk.claim("three") is None
+    ended = store.job("ended")
+    assert ended is not None
+    assert (ended.job.status, ended.lease) == ("stopped", None)
+
+
+def test_the_bell_wakes_everybody_who_listens_and_for_good_when_it_is_closed() -> None:
+    async def listen() -> None:
+        bell = WorkBell()
+        bell.ring()  # nobody is there to hear it
+        waiting, gone = [bell.listen() for _ in range(3)], bell.listen()
+        bell.leave(gone)
+        assert not any(event.is_set() for event in waiting)
+        bell.ring()
+        async with asyncio.timeout(10):
+            await asyncio.gather(*(event.wait() for event in waiting))
+        assert not gone.is_set()
+        late = bell.listen()
+        assert not bell.closed
+        bell.close()
+        async with asyncio.timeout(10):
+            await late.wait()
+        assert bell.closed
+        assert bell.listen().is_set()
+
+    asyncio.run(listen())
 
 
 def test_who_waits_looks_again_when_the_first_of_all_leases_has_run_out(
