@@ -45,6 +45,7 @@ def test_the_change_has_no_unit(returns: list[float], scale: float) -> None:
         ((100.0, 101.0, 100.0), 24),
         ((0.0, 0.0, 0.0), 24),
         ((100.0, None, 200.0), 40),
+        ((100.0, 200.0, 300.0, 300.0, 300.0, 300.0), 24),  # what was before the window is over
         ((None, 100.0), 32),
         ((None, None), 32),
     ],
@@ -63,3 +64,12 @@ def test_it_starts_at_the_top_and_stays_within_the_range() -> None:
 
 def test_huge_returns_do_not_overflow() -> None:
     assert relative_change([1.7e308, -1.7e308]) == pytest.approx(2.0)
+
+
+def test_steps_are_taken_from_what_the_newest_round_asked_for_whatever_it_was_granted() -> None:
+    past = (
+        PastRound(round_index=0, requested=16, num_actors=16, training_return=100.0),
+        PastRound(round_index=1, requested=40, num_actors=24, training_return=200.0),
+    )
+    assert POLICY.decide(seen(2, past=past)).num_actors == 48
+    assert POLICY.num_rounds == 3
