@@ -35,8 +35,8 @@ _MAX_KNOWN = 256
 _TRIES = 3
 _MB = 1024 * 1024
 _MAX_ENVIRONMENT_BYTES = 3000
-_MORE_CONCURRENCY = "raise what the actor function has reserved, or the Lambda quota"
 """What a 4 KB event has left for keyword arguments and wrappers, all else at its longest."""
+_MORE_CONCURRENCY = "raise what the actor function has reserved, or the Lambda quota"
 MAX_TRAJECTORY_BYTES = 256 * _MB
 """What the learner takes in at most, `shared.codec.DEFAULT_MAX_BYTES`, which needs numpy."""
 _SCALARS_PER_STEP = 10
