@@ -194,13 +194,15 @@ class RoundCollector:
         refused = {index for mode, index in self._refused if mode == "sample"}
         used = len(self.used)
         late = len(arrived - refused - self.used) + counters.late
+        # A round that was planned afresh may lack actors of it that were used, or late, before.
+        known = self.used.union(range(self._plan.num_actors))
+        launched = max(len(known), used + late)
         return TrajectoryCounts(
-            # A round that was planned afresh may be smaller than what was used of it before.
-            launched=max(self._plan.num_actors, used),
+            launched=launched,
             used=used,
             late=late,
             duplicate=counters.duplicate,
-            lost=max(0, self._plan.num_actors - used - late),
+            lost=launched - used - late,
         )
 
     def _wait(self, mode: Mode, num_results: int) -> None:

@@ -1,7 +1,7 @@
 """Collecting from a real cache server: nothing twice, nothing stale, nothing unaccounted for."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import count
 
 import pytest
@@ -39,6 +39,7 @@ def _collector(
     made: RoundPlan,
     leave: threading.Event | None = None,
     must_leave: threading.Event | None = None,
+    taken: Collection[int] = (),
 ) -> RoundCollector:
     return RoundCollector(
         cache,
@@ -48,6 +49,7 @@ def _collector(
         envs_per_actor=1,
         should_leave=(leave or threading.Event()).is_set,
         must_leave=(must_leave or threading.Event()).is_set,
+        taken=taken,
     )
 
 
@@ -96,6 +98,17 @@ def test_what_comes_after_the_update_is_late_and_not_used(
     assert len(collector.episodes()) == 1
     counts = collector.close()
     assert (counts.launched, counts.used, counts.late, counts.lost) == (2, 1, 1, 0)
+
+
+def test_what_came_without_a_word_is_found_after_a_silence(
+    cache: TrajectoryCache, cache_url: str, job_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.learner.collector._LONGEST_WAIT_S", 0.01)
+    collector = _collector(cache, plan(job_id, num_actors=1, deadline_s=5.0))
+    deliver(cache, job_id, 0)
+    with redis.Redis.from_url(cache_url) as somebody:
+        assert somebody.delete(keys.arrivals(job_id, 0)) == 1
+    assert collector.trajectories().missing == ()
 
 
 def test_it_waits_for_what_comes_later(cache: TrajectoryCache, cache_url: str, job_id: str) -> None:
@@ -462,3 +475,56 @@ def test_a_trajectory_of_another_size_is_refused(
     assert collector.trajectories().failures == (
         f"refused: (steps, environments) is ({STEPS}, 1), expected ({steps}, {envs})",
     )
+
+
+def test_what_was_used_before_a_resume_counts_as_used_and_is_not_taken_in_again(
+    cache: TrajectoryCache, job_id: str
+) -> None:
+    for index in (0, 1):
+        deliver(cache, job_id, index)
+    deliver_episode(cache, job_id, 0)
+    made = plan(job_id, num_actors=3, num_evaluations=2)
+    collector = _collector(cache, made, taken=(1,))
+    assert [t.actor_index for t in collector.fresh()] == [0]
+    assert collector.used == {0, 1}
+    cache.announce_failure(job_id, 0, mode="sample", actor_index=2, attempt=0, reason="crashed")
+    collector.look_again()
+    # The episode of index 1 has nothing to do with the trajectory of actor 1.
+    assert not collector.complete
+    cache.announce_failure(job_id, 0, mode="evaluate", actor_index=1, attempt=0, reason="hung")
+    collector.look_again()
+    assert collector.complete
+    assert collector.failures == ("crashed",)
+    assert collector.close() == TrajectoryCounts(launched=3, used=2, late=0, duplicate=0, lost=1)
+
+
+@pytest.mark.parametrize(
+    ("taken", "late", "counts"),
+    [
+        ((3,), (), {"launched": 3, "used": 2, "late": 0, "lost": 1}),
+        ((3, 4), (1,), {"launched": 4, "used": 3, "late": 1, "lost": 0}),
+        ((1, 3, 4), (), {"launched": 4, "used": 4, "late": 0, "lost": 0}),
+    ],
+)
+def test_a_round_planned_afresh_for_fewer_actors_accounts_for_those_used_before(
+    cache: TrajectoryCache,
+    job_id: str,
+    taken: tuple[int, ...],
+    late: tuple[int, ...],
+    counts: dict[str, int],
+) -> None:
+    deliver(cache, job_id, 0)
+    collector = _collector(cache, plan(job_id, num_actors=2), taken=taken)
+    for index in late:
+        deliver(cache, job_id, index)
+    assert collector.close() == TrajectoryCounts(duplicate=0, **counts)
+
+
+def test_what_an_earlier_larger_round_brings_late_is_not_more_than_was_launched(
+    cache: TrajectoryCache, job_id: str
+) -> None:
+    cache.close_round(job_id, 0)
+    for index in (2, 3, 4):
+        assert deliver(cache, job_id, index) == "late"
+    collector = _collector(cache, plan(job_id, num_actors=2), taken=(0,))
+    assert collector.close() == TrajectoryCounts(launched=4, used=1, late=3, duplicate=0, lost=0)
