@@ -51,7 +51,12 @@ def plan(
 
 
 def trajectory(
-    job_id: str, actor_index: int, *, round_index: int = 0, policy_version: int | None = None
+    job_id: str,
+    actor_index: int,
+    *,
+    round_index: int = 0,
+    policy_version: int | None = None,
+    dropped_episodes: int = 0,
 ) -> Trajectory:
     """A trajectory of STEPS steps whose numbers derive from its index."""
     rng = np.random.default_rng(actor_index)
@@ -69,6 +74,7 @@ def trajectory(
         log_prob=np.full((STEPS, 1), -0.6931, np.float32),
         episode_returns=np.array([actor_index], np.float32),
         episode_lengths=np.array([3], np.int32),
+        dropped_episodes=dropped_episodes,
     )
 
 
