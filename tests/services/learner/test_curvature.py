@@ -241,6 +241,9 @@ def test_more_actors_do_not_change_how_many_steps_of_each_are_compared() -> None
     )
     assert noise == of_these
     assert noise != of_others
+    assert noise_choice(many, DetectorRule(num_trajectories=40)).num_trajectories == 16
+    spread = spread_samples(many, DetectorRule(num_samples=4, num_trajectories=2))
+    assert spread.tolist() == [0, 24, 20 * 48, 20 * 48 + 24]  # half of the first and of the 21st
 
 
 def test_a_single_trajectory_has_curvature_but_no_gradient_noise() -> None:

@@ -90,6 +90,14 @@ def test_equal_gradients_have_no_noise() -> None:
     assert found.variance == pytest.approx(0.0, abs=1e-4)
 
 
+def test_two_trajectories_say_as_much_as_they_can() -> None:
+    # Gradients 1 and 3, one sample each: |G_B|^2 = 4, and |G_b|^2 is (1 + 9) / 2.
+    found = noise_of(torch.tensor([[1.0], [3.0]]) / 2, 2)
+    assert found is not None
+    assert found.squared_norm == pytest.approx((2 * 4 - 1 * 5) / (2 - 1))
+    assert found.variance == pytest.approx((5 - 4) / (1 / 1 - 1 / 2))
+
+
 def test_one_trajectory_says_nothing_about_noise() -> None:
     assert noise_of(torch.ones(5, 1), 1) is None
 
