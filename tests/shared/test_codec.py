@@ -147,11 +147,37 @@ def test_what_cannot_be_encoded_is_refused(
         (_raw({"a": _entry()}, b"123"), "take 4 bytes, but 3"),
         (_raw({"a": _entry()}, b"12345"), "take 4 bytes, but 5"),
         (_raw({"a": _entry(dtype="BOOL")}, b"\x00\x01\x02\x01"), "booleans other than"),
+        (
+            _raw({str(i): _entry(shape=[0], data_offsets=[0, 0]) for i in range(4097)}),
+            "4097 arrays, at most 4096",
+        ),
     ],
 )
 def test_a_wrong_layout_is_refused_with_the_reason(data: bytes, message: str) -> None:
     with pytest.raises(CodecError, match=message):
         codec.decode_raw(data)
+
+
+@pytest.mark.parametrize("place", [[0, 0], [4, 4]])
+@pytest.mark.parametrize("empty_first", [False, True])
+def test_an_empty_array_may_stand_anywhere(place: list[int], empty_first: bool) -> None:
+    entries = {"full": _entry(), "empty": _entry(shape=[0], data_offsets=place)}
+    header = dict(sorted(entries.items(), reverse=not empty_first))
+    arrays = codec.decode_raw(_raw(header, b"1234")).arrays
+    assert (arrays["full"].tobytes(), arrays["empty"].size) == (b"1234", 0)
+
+
+def test_the_most_dimensions_allowed_survive() -> None:
+    arrays = {"a": np.arange(4, dtype=np.uint8).reshape((1,) * 6 + (2, 2))}
+    assert arrays["a"].ndim == codec.MAX_DIMS
+    _assert_same(codec.decode(codec.encode(arrays, {})), arrays, {})
+
+
+def test_uncompressed_bytes_are_held_to_their_limit() -> None:
+    data = codec.encode_raw({"a": np.zeros(5)}, {})
+    codec.decode_raw(data, max_bytes=len(data))
+    with pytest.raises(CodecError, match=f"{len(data)} bytes, expected 8 to {len(data) - 1}"):
+        codec.decode_raw(data, max_bytes=len(data) - 1)
 
 
 def _bomb(size: int) -> bytes:
@@ -164,10 +190,17 @@ def _undeclared(size: int) -> bytes:
     )
 
 
+def _wide_window(size: int) -> bytes:
+    """The head of a frame of `size` bytes that asks for a window of 128 MiB (RFC 8878, 3.1.1.1)."""
+    descriptor, window = 0b10_0_0_0_1_00, (27 - 10) << 3  # size in 4 bytes, checksum; 2^27 bytes
+    return b"\x28\xb5\x2f\xfd" + bytes([descriptor, window]) + size.to_bytes(4, "little")
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: b"", "not a zstd frame"),
+        (lambda: _wide_window(99), "zstd window of 134217728 bytes, at most 1048576 allowed"),
         (lambda: b"PK\x03\x04 not ours at all", "not a zstd frame"),
         (lambda: _bomb(2**27), "decompresses to"),
         (lambda: _undeclared(2**27), "does not state its content size"),
@@ -186,6 +219,15 @@ def test_a_wrong_frame_is_refused_within_bounded_memory(
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2**20
+
+
+def test_a_frame_of_just_the_size_allowed_is_read() -> None:
+    arrays = {"a": np.arange(5000, dtype=np.float32)}
+    size = len(codec.encode_raw(arrays, {}))
+    data = codec.encode(arrays, {})
+    np.testing.assert_array_equal(codec.decode(data, max_bytes=size).arrays["a"], arrays["a"])
+    with pytest.raises(CodecError, match=f"decompresses to {size} bytes, at most {size - 1}"):
+        codec.decode(data, max_bytes=size - 1)
 
 
 def test_a_frame_is_read_as_ever_after_one_that_was_damaged() -> None:

@@ -132,9 +132,11 @@ def test_what_is_not_finite_is_refused_by_place(
         ("action", np.zeros((6, 2, 3), np.float32), "action has shape"),
         ("reward", np.zeros(6, np.float32), "reward has shape"),
         ("reward", np.zeros((0, 2), np.float32), "reward has shape"),
+        ("reward", np.zeros((6, 0), np.float32), "reward has shape"),
         ("reward", np.zeros((6, 2), np.int32), "reward has dtype int32"),
         ("terminated", np.zeros((6, 1), np.bool_), "terminated has shape"),
         ("truncated", np.zeros((6, 2), np.uint8), "truncated has dtype uint8"),
+        ("truncated", np.zeros((6, 1), np.bool_), "truncated has shape"),
         ("log_prob", np.zeros((5, 2), np.float32), "log_prob has shape"),
         ("episode_returns", np.zeros(99, np.float32), "episode_returns has shape"),
         ("episode_lengths", np.zeros(99, np.int32), "episode_lengths has shape"),
@@ -153,9 +155,40 @@ def test_a_wrong_field_is_named(field: str, value: object, message: str) -> None
 
 def test_episode_lengths_below_one_are_refused() -> None:
     trajectory = _trajectory()
-    lengths = np.zeros_like(trajectory.episode_lengths)
+    lengths = trajectory.episode_lengths.copy()
+    lengths[-1] = 0
     with pytest.raises(TrajectoryError, match="episode_lengths holds a length below 1"):
         decode_trajectory(_with(trajectory, "episode_lengths", lengths), environment=_spec())
+
+
+def test_each_ended_episode_is_reported_unless_lives_are_episodes() -> None:
+    ends = np.arange(12).reshape(6, 2) % 4 == 1  # three, all in the second environment
+    nowhere = np.zeros((6, 2), np.bool_)
+    whole = replace(
+        _trajectory(),
+        terminated=ends,
+        truncated=nowhere,
+        final_observation=np.zeros((0, 3), np.float32),
+    )
+
+    def takes(num_returns: int, num_lengths: int, *, lives: bool) -> bool:
+        data = encode_trajectory(
+            replace(
+                whole,
+                episode_returns=np.ones(num_returns, np.float32),
+                episode_lengths=np.ones(num_lengths, np.int32),
+            )
+        )
+        spec = _spec().model_copy(update={"episodes_are_lives": lives})
+        try:
+            return decode_trajectory(data, environment=spec).episode_returns.size == num_returns
+        except TrajectoryError:
+            return False
+
+    assert [takes(n, n, lives=False) for n in range(5)] == [False, False, False, True, False]
+    assert [takes(n, n, lives=True) for n in range(5)] == [True, True, True, True, False]
+    assert not takes(2, 1, lives=True)
+    assert not takes(2, 3, lives=True)
 
 
 @pytest.mark.parametrize("action", [-1, 4])
@@ -180,6 +213,7 @@ def _recoded(change: Arrays, *, drop: str | None = None, **metadata: str) -> byt
         (_recoded({"value": np.zeros((6, 2), np.float32)}), "holds arrays"),
         (_recoded({}, format="nitro-trajectory/2"), "format is 'nitro-trajectory/2'"),
         (_recoded({}, round=""), "round is ''"),
+        (_recoded({}, round="03"), "round is '03'"),
     ],
 )
 def test_what_is_no_trajectory_is_refused(data: bytes, message: str) -> None:
@@ -210,6 +244,7 @@ def test_an_episode_survives_the_wire_in_full_precision() -> None:
     [
         (b"nonsense", "not a zstd frame"),
         (encode_trajectory(_trajectory()), "format is 'nitro-trajectory/1'"),
+        (codec.encode({"a": np.zeros(2**16, np.uint8)}, {}), "at most 65536 allowed"),
         (encode_episode(replace(EPISODE, episode_return=float("nan"))), "episode_return is nan"),
         (encode_episode(replace(EPISODE, length=0)), "length is 0"),
         (encode_episode(replace(EPISODE, round=-2)), "round is '-2'"),
