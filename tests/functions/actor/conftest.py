@@ -21,8 +21,9 @@ class ScriptedEnv(gymnasium.Env[NDArray[np.float64], np.int64]):
     """One character of the script per step since the last seeded reset.
 
     `.` goes on, `t` terminates, `u` truncates, `b` does both, `r` gives a NaN reward, `i` an
-    infinite one, `o` a NaN observation, `!` raises, `s` gives an observation of another shape, `h`
-    hangs. The script begins anew where it ends. Observations are (episode, step of the episode);
+    infinite one, `o` a NaN observation, `x` terminates with a NaN reward, `y` truncates with a NaN
+    observation, `!` raises, `s` gives an observation of another shape, `h` hangs. The script begins
+    anew where it ends. Observations are (episode, step of the episode);
     the reward of a step is its number since the seeded reset, from 1.
     """
 
@@ -57,11 +58,11 @@ class ScriptedEnv(gymnasium.Env[NDArray[np.float64], np.int64]):
             raise OSError("the simulator fell over")
         if event == "h":
             threading.Event().wait()
-        observation = self._observation() * (np.nan if event == "o" else 1)
+        observation = self._observation() * (np.nan if event in "oy" else 1)
         if event == "s":
             observation = observation[:1]
-        reward = {"r": np.nan, "i": np.inf}.get(event, float(self.total))
-        return observation, reward, event in "tb", event in "ub", {}
+        reward = {"r": np.nan, "x": np.nan, "i": np.inf}.get(event, float(self.total))
+        return observation, reward, event in "tbx", event in "uby", {}
 
 
 @pytest.fixture(autouse=True)

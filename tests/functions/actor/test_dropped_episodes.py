@@ -30,6 +30,10 @@ SCRIPTS = [
     ".rt.ot.rb..t........",  # several in a row
     "..t...t....i........",  # the fragment's last step
     ".....................",
+    ".t..x...t...........",  # with its very last step, as a simulator that blows up ends one
+    ".u..y....u..........",
+    "..t.ru....t.........",  # what truncated it leaves no trace where the next goes on
+    "..t...t....y........",
 ]
 
 
@@ -51,9 +55,9 @@ def plainly(script: str, num_steps: int) -> Kept:
         while not ended and len(kept.steps) + len(episode) < num_steps:
             event = script[total % len(script)]
             total += 1
-            broken |= event in "rio"
-            episode.append((float(total), event in "tb", event in "ub"))
-            ended = event in "tub!"
+            broken |= event in "rioxy"
+            episode.append((float(total), event in "tbx", event in "uby"))
+            ended = event in "tubxy!"
         if broken:
             kept.dropped += 1
             continue
@@ -103,8 +107,12 @@ def test_environments_side_by_side_drop_their_own_episodes_only(
         np.testing.assert_array_equal(together.reward[:, b], one.reward[:, 0])
         np.testing.assert_array_equal(together.observation[:, b], one.observation[:, 0])
         np.testing.assert_array_equal(together.terminated[:, b], one.terminated[:, 0])
-    finals = sum(len(one.final_observation) for one in alone)
-    assert len(together.final_observation) == finals
+    finals: dict[tuple[int, int], NDArray[Any]] = {}
+    for b, one in enumerate(alone):
+        cut = np.flatnonzero(one.truncated[:, 0] & ~one.terminated[:, 0])
+        finals |= {(int(t), b): row for t, row in zip(cut, one.final_observation, strict=True)}
+    in_order = [finals[place] for place in sorted(finals)]
+    np.testing.assert_array_equal(together.final_observation, in_order)
 
 
 def test_actions_rolled_out_again_are_the_policys_and_those_taken(
@@ -198,3 +206,34 @@ def test_a_policy_that_has_diverged_is_blamed_and_not_the_environment(
     with pytest.raises(RolloutError, match=message):
         evaluate_episode(task, env, policy)
     env.close()
+
+
+@pytest.mark.parametrize("breaks", ["observation", "reward"])
+def test_an_environment_that_breaks_is_not_excused_by_what_the_policy_makes_of_it(
+    breaks: str,
+    make_task: MakeTask,
+    continuous_policy: MakePolicy,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    step = cast("Any", PendulumEnv.step)
+    num_steps = 0
+
+    def blows_up(self: PendulumEnv, action: Any) -> Any:
+        nonlocal num_steps
+        num_steps += 1
+        observation, reward, *rest = step(self, action)
+        if num_steps == 9:  # the fifth of the first environment
+            observation, reward = (
+                (np.full(3, np.nan), reward) if breaks == "observation" else (observation, np.nan)
+            )
+        return (observation, reward, *rest)
+
+    monkeypatch.setattr(PendulumEnv, "step", blows_up)
+    task = make_task("Pendulum-v1", steps=32, num_envs=2)
+    policy = load_policy(*continuous_policy(3, 1))
+    trajectory = sample_fragment(task, [make_environment(task.env) for _ in range(2)], policy)
+    assert trajectory.dropped_episodes == 1
+    assert num_steps == 32 + 16  # one environment's were taken again
+    expected = policy.log_prob(trajectory.observation[:-1], trajectory.action)
+    np.testing.assert_allclose(trajectory.log_prob, expected, atol=1e-4)
+    assert encode_trajectory(trajectory)

@@ -23,6 +23,11 @@ def test_the_noise_is_no_stream_an_environment_could_draw() -> None:
         assert not np.intersect1d(noise, theirs).size
 
 
+def test_the_noise_is_another_one_after_each_dropped_episode() -> None:
+    drawn = [noise_generator(5, dropped_episodes=n).standard_normal(8) for n in range(4)]
+    assert np.unique(drawn).size == 4 * 8
+
+
 def test_returns_and_lengths_are_the_episodes_own() -> None:
     env = ScriptedEnv("..t.u..b.")
     fragment = Fragment(9, [env])
@@ -49,7 +54,7 @@ def test_an_end_at_the_last_step_resets_nothing() -> None:
     np.testing.assert_array_equal(fragment.observation[3], fragment.final_observation)
 
 
-def test_every_reset_is_progress() -> None:
+def test_every_reset_and_every_step_is_progress() -> None:
     seen: list[object] = []
 
     class Watched(ScriptedEnv):
@@ -57,6 +62,11 @@ def test_every_reset_is_progress() -> None:
             seen.append(fragment.progress)
             return super().reset(seed=seed, options=options)
 
+        def step(self, action: np.int64) -> Any:
+            seen.append(fragment.progress)
+            return super().step(action)
+
     fragment = Fragment(2, [Watched(), Watched(), Watched()])
     fragment.start(seed=0)
-    assert len(set(seen)) == 3
+    fragment.step([0, 0, 0])
+    assert len(set(seen)) == 3 + 3

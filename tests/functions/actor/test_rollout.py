@@ -239,6 +239,8 @@ def test_discrete_actions_start_where_the_environment_counts_from(
         ("r", "Scripted-v0: reward is not finite at step 0, and so it was in 10 episodes of this"),
         ("i", "Scripted-v0: reward is not finite at step 0"),
         ("o", "Scripted-v0: observation is not finite at step 1"),
+        ("..ro", "Scripted-v0: reward is not finite at step 2"),
+        (".o.r", "Scripted-v0: observation is not finite at step 2"),
         ("..!", r"Scripted-v0 failed at step 2: OSError\('the simulator fell over'\)"),
         (
             ".s",

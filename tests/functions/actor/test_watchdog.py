@@ -32,6 +32,14 @@ def test_a_step_that_hangs_is_ended_and_named(
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
+def test_a_step_that_hangs_in_a_broken_episode_is_not_tried_again(
+    make_task: MakeTask, load_discrete: LoadPolicy
+) -> None:
+    task = make_task(env_kwargs={"script": ".rh....."})
+    with pytest.raises(EnvironmentHungError, match="no step or reset has ended for 0.2 s"):
+        sample_fragment(task, [make_environment(task.env)], load_discrete(2, 2), step_timeout_s=0.2)
+
+
 def test_what_gets_on_is_left_alone_however_long_it_takes() -> None:
     looks = 0
 
