@@ -75,11 +75,14 @@ def test_actors_get_everything_they_need_and_no_two_the_same_seed(scaler: Scaler
         "attempt": 0,
         "actor_index": 2,
         "policy_version": 0,
+        "tenure": (tenure := sample["tenure"]),
         "env": {"env_id": "Hopper-v5", "env_kwargs": {}, "wrappers": []},
         "steps": 64,
         "num_envs": 2,
         "seed": actor_seed(5, mode="sample", round_index=0, actor_index=2),
     }
+    assert {event["tenure"] for event in events} == {tenure}
+    assert lease.lease_id not in str(events)  # whoever knows it can plan rounds
 
 
 def test_the_answer_comes_before_the_actors_and_again_without_them(scaler: Scaler) -> None:
