@@ -121,3 +121,8 @@ def test_standardised_advantages_have_mean_zero_and_deviation_one() -> None:
 
 def test_equal_advantages_become_zeros() -> None:
     assert not standardised(torch.full((7,), 3.0)).any()
+
+
+def test_advantages_that_hardly_differ_are_divided_by_a_ten_thousandth() -> None:
+    values = torch.tensor([1e-6, -1e-6, 3e-6, -3e-6])
+    np.testing.assert_allclose(standardised(values).numpy(), values.numpy() / 1e-4, rtol=1e-5)
