@@ -43,8 +43,8 @@ def runs(done: Outcomes, condition: str, env_id: str) -> list[JobOutcome]:
 def fixed_alone(done: Outcomes, names: Iterable[str], *, scale: Scale) -> Outcomes:
     """Return all outcomes, those of fixed numbers billed as jobs of such a number alone.
 
-    Their runs had the others' range, and as many environments kept warm as that has at most. A job
-    that has a fixed number from the start keeps only those.
+    Their runs had the others' range and, before bills followed the policy, as many environments
+    kept warm as that has at most. A job that has a fixed number from the start keeps only those.
 
     Args:
         done: All outcomes.
@@ -54,7 +54,7 @@ def fixed_alone(done: Outcomes, names: Iterable[str], *, scale: Scale) -> Outcom
     most, alone = most_actors(scale), set(names)
     return {
         key: outcome.keeping_warm(outcome.rounds[0].num_actors, instead_of=most)
-        if key.condition in alone
+        if key.condition in alone and not outcome.warm_by_policy
         else outcome
         for key, outcome in done.items()
     }

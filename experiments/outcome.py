@@ -69,6 +69,9 @@ class JobOutcome(Outcome):
     """The same rounds on servers: the paper's, and with the learner's machine billed here."""
     assumptions: tuple[str, ...]
     """Of every projection above."""
+    warm_by_policy: bool = False
+    """Whether the bill has as many environments kept warm as the policy could ask for; in earlier
+    runs that was the range's most, whatever the policy."""
     wall_s: NonNegativeFloat
     """Here."""
 
@@ -181,6 +184,7 @@ def job_outcome(
         projected_wall_s=cost.projected_wall_s,
         serverful=cost.serverful,
         assumptions=cost.assumptions,
+        warm_by_policy=True,
         wall_s=wall_s,
         environment=machine,
     )

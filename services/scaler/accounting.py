@@ -6,16 +6,27 @@ lines in one change.
 
 from dataclasses import replace
 
+from services.scaler.kept_warm import kept_warm
 from services.scaler.ledger import Clock, Settlement, settle, settle_held
 from services.scaler.store.base import AttemptKey, JobRecord, LaunchOutcome, OpenAttempt
 from shared.billing import LedgerLine
 from shared.costs import CostBasis
 
 
+def warm_at_most(basis: CostBasis, num_environments: int) -> CostBasis:
+    """Return the deployment's basis for a job that keeps no more than so many warm."""
+    return replace(basis, provisioned=min(basis.provisioned, num_environments))
+
+
 def job_basis(basis: CostBasis, record: JobRecord) -> CostBasis:
-    """Return the deployment's basis for one job: no more is kept warm than it may launch."""
-    warm = min(basis.provisioned, record.job.spec.actors.max)
-    return replace(basis, provisioned=warm)
+    """Return the deployment's basis for one job, as it is now."""
+    return warm_at_most(basis, kept_warm(record))
+
+
+def attempt_basis(basis: CostBasis, record: JobRecord, attempt: OpenAttempt) -> CostBasis:
+    """Return the deployment's basis for one of a job's attempts, as it was planned."""
+    kept = record.job.spec.actors.max if attempt.kept_warm is None else attempt.kept_warm
+    return warm_at_most(basis, kept)
 
 
 def begin_holding(record: JobRecord, now: float) -> JobRecord:
@@ -65,7 +76,7 @@ def end_round(
         record: The job.
         learner_s: The learner's own time in the attempt that ends.
         now: Unix seconds.
-        basis: Prices and sizes.
+        basis: Prices and sizes of the deployment.
         clock: What bills time-based items.
         overhead_s: What opening that attempt's round took the learner.
         through: Newest round that ends; None ends all.
@@ -94,7 +105,7 @@ def end_round(
     record = record.model_copy(update=timed)
     if clock == "projected":
         return record, ()
-    lines = settle_held(record.job.progress.rounds, held_s, basis)
+    lines = settle_held(record.job.progress.rounds, held_s, job_basis(basis, record))
     return _booked(record, lines), lines
 
 
@@ -105,7 +116,6 @@ def end_job(
 
     After its last plan a learner learns nothing: its time is waiting only.
     """
-    basis = job_basis(basis, record)
     record, held = end_round(record, learner_s=0.0, now=now, basis=basis, clock=clock)
     record, settled = settle_ready(record, basis, clock)
     started = now if record.wall_started_at is None else record.wall_started_at
@@ -114,6 +124,7 @@ def end_job(
             "accounted_until": None,
             "wall_used_s": record.wall_used_s + max(0.0, now - started),
             "wall_started_at": None,
+            "warm": None,
         }
     )
     return record, (*held, *settled)
@@ -137,7 +148,7 @@ def settle_ready(
     open_attempts: list[OpenAttempt] = []
     settled: list[Settlement] = []
     for attempt in record.open_attempts:
-        settlement = settle(attempt, basis, clock)
+        settlement = settle(attempt, attempt_basis(basis, record, attempt), clock)
         if settlement is None:
             open_attempts.append(attempt)
         else:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from services.scaler.kept_warm import kept_warm
 from services.scaler.store.base import JobRecord
 from shared.jobs import JobStatus
 
@@ -82,9 +83,7 @@ def desired_capacity(
     counting = [record for record in jobs if _counts(record, rule, now)]
     learner_late = now >= learner_seen_at + WARM_BEFORE_LEASE_S
     warm = [
-        record.job.spec.actors.max
-        for record in counting
-        if not (learner_late and _waits_long(record, now))
+        kept_warm(record) for record in counting if not (learner_late and _waits_long(record, now))
     ]
     wanted = min(rule.provisioned, max(warm, default=0))
     granted = min(wanted, _most_provisioned(rule, room, wanted))

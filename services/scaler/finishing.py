@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from services.scaler.accounting import end_job, job_basis
+from services.scaler.accounting import end_job
 from services.scaler.launches import Launches, NoticeBoard
 from services.scaler.leases import held_lease
 from services.scaler.ledger import assumptions, by_item
@@ -75,7 +75,7 @@ class FinishDesk:
         """Return a job's bill so far."""
         record = self._record(job_id)
         spending, now = self._parts.spending, self._parts.now()
-        basis = job_basis(spending.basis, record)
+        basis = spending.basis
         reserved_usd = max(record.reserved_usd, spending.owed_usd(record, now))
         lines = tuple(self._store.lines(job_id))
         spec = record.job.spec

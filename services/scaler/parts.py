@@ -3,9 +3,9 @@
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Literal
 
+from services.scaler.accounting import warm_at_most
 from services.scaler.admission import Admission, EnvironmentCatalogue
 from services.scaler.budget import RoundPricing
 from services.scaler.capacity_keeper import Alarm, ThreadAlarm
@@ -29,8 +29,6 @@ from services.scaler.store.sqlite import SqliteStore
 from shared.artifacts import open_artifacts
 from shared.aws_credentials import process_credentials
 from shared.cache import TrajectoryCache
-from shared.costs import CostBasis
-from shared.job_spec import JobSpec
 from shared.jobs import JobStatus
 
 _STATUSES: tuple[JobStatus, ...] = (
@@ -201,9 +199,9 @@ class Parts:
             timeout_s=settings.lambda_timeout_s,
         )
 
-    def _pricing(self, spec: JobSpec) -> RoundPricing:
+    def _pricing(self, num_warm: int) -> RoundPricing:
         return RoundPricing(
-            basis=_warm_at_most(self._basis, spec.actors.max),
+            basis=warm_at_most(self._basis, num_warm),
             deadline_slack_s=self._settings.deadline_slack_s,
             learner_allowance_s=self._settings.learner_allowance_s,
         )
@@ -248,6 +246,7 @@ class Parts:
             quorum_share=settings.quorum_share,
             max_attempts=settings.max_attempts,
             longest_job_s=longest_job_s(settings),
+            on_rewarmed=self.capacity.reconcile,
         )
 
     def _finish_parts(self, now: Callable[[], float]) -> FinishParts:
@@ -261,10 +260,6 @@ class Parts:
             finish_wait_s=self._settings.finish_wait_s,
             on_finished=self.capacity.reconcile,
         )
-
-
-def _warm_at_most(basis: CostBasis, num_environments: int) -> CostBasis:
-    return replace(basis, provisioned=min(basis.provisioned, num_environments))
 
 
 def _cache(settings: Settings) -> TrajectoryCache:

@@ -1,6 +1,7 @@
 """Setting money and environments aside for a round, in the change that makes its plan."""
 
 from services.scaler.decision import Decision
+from services.scaler.kept_warm import kept_warm
 from services.scaler.launches import LaunchOrder
 from services.scaler.ledger import NOTHING_LAUNCHED
 from services.scaler.store.base import JobRecord, OpenAttempt
@@ -39,6 +40,7 @@ def reserved(
         num_invocations=order.size,
         reserved_usd=decision.reserve_usd,
         warm=warm,
+        kept_warm=kept_warm(record),
         cold=max(0, order.size - max(warm, record.environments - busy)),
         deadline_s=decision.deadline_s,
         open_rounds=1 if decision.stop else min(spec.open_rounds, spec.stop.max_rounds),

@@ -21,6 +21,7 @@ from services.scaler.decision import (
     decide_reopening,
     decide_round,
 )
+from services.scaler.kept_warm import keeping, kept_warm, worth_keeping
 from services.scaler.launches import Launches, LaunchOrder, NoticeBoard
 from services.scaler.leases import held_lease
 from services.scaler.ledger import Clock, worst_outcome
@@ -81,6 +82,8 @@ class RoundParts:
     quorum_share: float
     max_attempts: int
     longest_job_s: float
+    on_rewarmed: Callable[[], None]
+    """Called when a job keeps another number of environments warm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,10 +111,13 @@ class RoundDesk:
         """
         start, parts = time.perf_counter(), self._parts
         decided: list[tuple[PlannedAttempt, RoundPlan]] = []
+        rewarmed = False
         self._bookings.catch_up(job_id)
 
         def decide(record: JobRecord) -> Change | None:
+            nonlocal rewarmed
             decided.clear()
+            rewarmed = False
             held_lease(record, request.lease_id)
             open_rounds = record.job.spec.open_rounds
             last = self._store.last_round(job_id)
@@ -142,6 +148,7 @@ class RoundDesk:
             )
             change, planned = self._planned(record, round_index, request, seen)
             decided.append((planned, planned.plan))
+            rewarmed = change.record.warm != record.warm
             return replace(change, forget_rounds_from=round_index) if back else change
 
         if change_job(self._store, job_id, decide) is None:
@@ -152,6 +159,8 @@ class RoundDesk:
         answer = Answer(plan=plan if order is None else written.plan, order=order)
         if answer.order is not None:
             parts.launches.expect(answer.order)
+        if rewarmed:
+            parts.on_rewarmed()
         self._observe(answer, time.perf_counter() - start)
         return answer
 
@@ -166,9 +175,8 @@ class RoundDesk:
         job_id, round_index, *_ = key
 
         def decide(record: JobRecord) -> Change:
-            basis = job_basis(self._parts.basis, record)
             record = land(record, key, outcome)
-            record, lines = settle_ready(record, basis, self._parts.clock)
+            record, lines = settle_ready(record, self._parts.basis, self._parts.clock)
             entry = self._store.round(job_id, round_index)
             rounds = () if entry is None else (with_counts(entry, key, outcome),)
             return Change(record=record, rounds=rounds, lines=lines)
@@ -195,11 +203,9 @@ class RoundDesk:
         seen: RoundsBefore,
     ) -> tuple[Change, PlannedAttempt]:
         now = self._parts.now()
-        basis = job_basis(self._parts.basis, record)
         reopened, ended = seen.reopening, seen.ended
-        record, lines = self._close_previous(record, request, seen, basis, now)
-        situation = self._situation(record, request, seen, now)
-        decision = _reopening(situation, reopened, request) if reopened else decide_round(situation)
+        record, lines = self._close_previous(record, request, seen, now)
+        record, situation, decision = self._decided(record, request, seen, now)
         settled = (*self._store.lines(record.job.job_id, skip=record.reported_lines), *lines)
         plan = round_plan(record, round_index, request, decision, settled)
         order = LaunchOrder(
@@ -231,7 +237,6 @@ class RoundDesk:
         record: JobRecord,
         request: RoundRequest,
         seen: RoundsBefore,
-        basis: CostBasis,
         now: float,
     ) -> tuple[JobRecord, tuple[LedgerLine, ...]]:
         """Book the time of the attempt that ends with this request, and what it achieved."""
@@ -239,7 +244,7 @@ class RoundDesk:
         if ended is not None:
             learner_s = learner_seconds(request.previous, self._parts.learner_allowance_s)
             overhead_s = overhead_seconds(request.previous)
-        clock = self._parts.clock
+        basis, clock = self._parts.basis, self._parts.clock
         record, held = end_round(
             record,
             learner_s=learner_s,
@@ -258,6 +263,29 @@ class RoundDesk:
             longest_s = max(record.longest_learner_s, measured_s)
             record = record.model_copy(update={"job": job, "longest_learner_s": longest_s})
         return record, (*held, *settled)
+
+    def _decided(
+        self, record: JobRecord, request: RoundRequest, seen: RoundsBefore, now: float
+    ) -> tuple[JobRecord, Situation, Decision]:
+        """Decide, with as many environments kept warm as this and later rounds may want.
+
+        More than before are kept only where the budget has room for a round with them.
+        """
+        parts = self._parts
+        at = record.projected_wall_s if parts.clock == "projected" else now
+        wanted = worth_keeping(record, seen.round_index, at=at)
+        tried = []
+        for num in dict.fromkeys((wanted, min(wanted, kept_warm(record)))):
+            kept = keeping(record, num, at=at, provisioned=parts.basis.provisioned)
+            situation = self._situation(kept, request, seen, now)
+            if seen.reopening:
+                decision = _reopening(situation, seen.reopening, request)
+            else:
+                decision = decide_round(situation)
+            tried.append((kept, situation, decision))
+            if not decision.stop:
+                break
+        return tried[-1]
 
     def _situation(
         self,

@@ -8,7 +8,7 @@ again before its round is over, keeps learner, cache and warm environments busy 
 import math
 from dataclasses import dataclass
 
-from services.scaler.accounting import job_basis, unbilled_s
+from services.scaler.accounting import attempt_basis, job_basis, unbilled_s
 from services.scaler.ledger import Clock, executions_usd
 from services.scaler.store.base import JobRecord
 from shared.costs import CostBasis
@@ -25,8 +25,8 @@ class Spending:
         """Return what a job has not been billed yet, of time and of actors."""
         if self.clock == "projected":
             return 0.0
-        basis = job_basis(self.basis, record)
-        return self._open_usd(record, basis) + unbilled_s(record, now) * basis.usd_per_s
+        usd_per_s = job_basis(self.basis, record).usd_per_s
+        return self._open_usd(record) + unbilled_s(record, now) * usd_per_s
 
     def exhausted_at(self, record: JobRecord) -> float:
         """Return from when on a job has passed its budget, if nothing else happens to it.
@@ -37,21 +37,23 @@ class Spending:
         Returns:
             Unix seconds; infinity if it will not, or not before its lease runs out.
         """
-        basis = job_basis(self.basis, record)
-        if self.clock == "projected" or not basis.usd_per_s:
+        usd_per_s = job_basis(self.basis, record).usd_per_s
+        if self.clock == "projected" or not usd_per_s:
             return math.inf
         room_usd = record.job.spec.stop.budget_usd - record.settled_usd
-        room_usd -= self._open_usd(record, basis)
-        room_s = room_usd / basis.usd_per_s - record.held_carry_s
+        room_usd -= self._open_usd(record)
+        room_s = room_usd / usd_per_s - record.held_carry_s
         if record.accounted_until is None:
             return math.inf if room_s > 0 else -math.inf
         exhausted_at = record.accounted_until + room_s
         ends_at = math.inf if record.lease is None else record.lease.expires_at
         return exhausted_at if exhausted_at <= ends_at else math.inf
 
-    def _open_usd(self, record: JobRecord, basis: CostBasis) -> float:
+    def _open_usd(self, record: JobRecord) -> float:
         """Return what open attempts cost, but for time that is not closed yet."""
-        return sum(
-            executions_usd(attempt, basis, self.clock) + (attempt.held_s or 0.0) * basis.usd_per_s
-            for attempt in record.open_attempts
-        )
+        usd = 0.0
+        for attempt in record.open_attempts:
+            basis = attempt_basis(self.basis, record, attempt)
+            usd += executions_usd(attempt, basis, self.clock)
+            usd += (attempt.held_s or 0.0) * basis.usd_per_s
+        return usd

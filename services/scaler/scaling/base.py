@@ -111,6 +111,9 @@ class ScalingPolicy(Protocol):
     def decide(self, seen: ScalingInput) -> ScalingDecision:
         """Return the number of actors worth launching."""
 
+    def most_from(self, round_index: int, actors: ActorRange) -> int:
+        """Return the most it can ask for in a round or any later one, whatever is measured."""
+
 
 class Memoryless:
     """A policy that looks at nothing before this round."""

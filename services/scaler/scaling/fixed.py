@@ -1,7 +1,7 @@
 """The plainest control: the same number of actors every round."""
 
 from services.scaler.scaling.base import Memoryless, ScalingDecision, ScalingInput
-from shared.scaling_spec import FixedScaling
+from shared.scaling_spec import ActorRange, FixedScaling
 
 
 class FixedPolicy(Memoryless):
@@ -18,3 +18,7 @@ class FixedPolicy(Memoryless):
             ratio=seen.ratio.value,
             reason=f"fixed: {self._num_actors} actors",
         )
+
+    def most_from(self, round_index: int, actors: ActorRange) -> int:
+        """Return the constant."""
+        return self._num_actors

@@ -5,7 +5,7 @@ grows the batch during training whatever the gradients say.
 """
 
 from services.scaler.scaling.base import Memoryless, ScalingDecision, ScalingInput
-from shared.scaling_spec import HydrozoaScaling
+from shared.scaling_spec import ActorRange, HydrozoaScaling
 
 
 class HydrozoaPolicy(Memoryless):
@@ -25,3 +25,7 @@ class HydrozoaPolicy(Memoryless):
             ratio=seen.ratio.value,
             reason=f"hydrozoa: {doublings} doublings of {seen.actors.min}: {wanted} actors",
         )
+
+    def most_from(self, round_index: int, actors: ActorRange) -> int:
+        """Return the range's end: the schedule only grows."""
+        return actors.max

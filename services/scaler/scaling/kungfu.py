@@ -79,6 +79,10 @@ class KungFuPolicy:
         }
         return memory.model_copy(update=averages)
 
+    def most_from(self, round_index: int, actors: ActorRange) -> int:
+        """Return the range's end: the noise scale has no bound."""
+        return actors.max
+
 
 def noise_scale(memory: NoiseMemory) -> float | None:
     """Return `S / |G|^2` of the averages; None where it is not a positive, finite number."""

@@ -13,7 +13,7 @@ seeds give equal decisions only for equal times.
 
 from services.scaler.scaling.base import PastRound, ScalingDecision, ScalingInput
 from shared.minions_agent import SchedulerState, choice_probabilities, drawn_count
-from shared.scaling_spec import MinionsScaling
+from shared.scaling_spec import ActorRange, MinionsScaling
 from shared.seeds import round_uniform
 
 
@@ -47,6 +47,10 @@ class MinionsPolicy:
             ratio=seen.ratio.value,
             reason=f"minionsrl: {wanted} actors{clipped} with probability {chance:.3f}",
         )
+
+    def most_from(self, round_index: int, actors: ActorRange) -> int:
+        """Return the agent's largest choice."""
+        return actors.clip(self._agent.num_choices)
 
 
 def scheduler_state(seen: ScalingInput) -> SchedulerState:

@@ -3,7 +3,7 @@
 from services.scaler.boosting import boosting_score, num_actors
 from services.scaler.published_score import published_num_actors, published_score
 from services.scaler.scaling.base import ScalingDecision, ScalingInput
-from shared.scaling_spec import NitroScaling
+from shared.scaling_spec import ActorRange, NitroScaling
 
 
 class NitroPolicy:
@@ -49,3 +49,10 @@ class NitroPolicy:
             ratio=boosting.ratio,
             reason=f"{name} {boosting.score:.3f} ({boosting.note}): {wanted} actors",
         )
+
+    def most_from(self, round_index: int, actors: ActorRange) -> int:
+        """Return what the largest score would come to; the published one does not decay."""
+        if self._parameters.convention == "artifact":
+            return actors.max
+        largest = self._parameters.decay**round_index
+        return num_actors(largest, minimum=actors.min, maximum=actors.max)

@@ -11,7 +11,7 @@ import math
 
 from services.scaler.boosting import num_actors
 from services.scaler.scaling.base import Memoryless, ScalingDecision, ScalingInput
-from shared.scaling_spec import RandomScaling
+from shared.scaling_spec import ActorRange, RandomScaling
 from shared.seeds import round_uniform
 
 
@@ -36,6 +36,12 @@ class RandomPolicy(Memoryless):
             reason=f"random score {score:.3f}: {wanted} actors",
         )
 
+    def most_from(self, round_index: int, actors: ActorRange) -> int:
+        """Return the upper end of the interval, or what the largest score would come to."""
+        if self._mean is not None:
+            return actors.clip(math.ceil(self._mean + _reach(self._mean, actors)))
+        return num_actors(self._decay**round_index, minimum=actors.min, maximum=actors.max)
+
     @staticmethod
     def _around(mean: float, seen: ScalingInput) -> ScalingDecision:
         pair, second = divmod(seen.round_index, 2)
@@ -43,8 +49,7 @@ class RandomPolicy(Memoryless):
         lift = round_uniform(seen.seed, purpose="rounding", round_index=pair)
         if second:
             place, lift = 1.0 - place, 1.0 - lift
-        reach = min(mean - seen.actors.min, seen.actors.max - mean)
-        drawn = mean + reach * (2.0 * place - 1.0)
+        drawn = mean + _reach(mean, seen.actors) * (2.0 * place - 1.0)
         wanted = seen.actors.clip(math.floor(drawn + lift))
         return ScalingDecision(
             num_actors=wanted,
@@ -52,3 +57,8 @@ class RandomPolicy(Memoryless):
             ratio=seen.ratio.value,
             reason=f"random: {wanted} actors, {mean:g} on average",
         )
+
+
+def _reach(mean: float, actors: ActorRange) -> float:
+    """Return how far counts may be from their mean inside a job's range."""
+    return min(mean - actors.min, actors.max - mean)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from services.scaler.scaling.base import ScalingDecision, ScalingInput
-from shared.scaling_spec import RewardWindowScaling
+from shared.scaling_spec import ActorRange, RewardWindowScaling
 
 
 class RewardWindowPolicy:
@@ -43,6 +43,10 @@ class RewardWindowPolicy:
             ratio=seen.ratio.value,
             reason=f"reward_window: {why}: {wanted} actors",
         )
+
+    def most_from(self, round_index: int, actors: ActorRange) -> int:
+        """Return the range's end: returns may start to change at any time."""
+        return actors.max
 
     def _step(self, returns: Sequence[float]) -> tuple[int, str]:
         if len(returns) < 2:

@@ -1,7 +1,7 @@
 """A given list of counts: replays a run, or tries any plan one can write down."""
 
 from services.scaler.scaling.base import Memoryless, ScalingDecision, ScalingInput
-from shared.scaling_spec import ScheduleScaling
+from shared.scaling_spec import ActorRange, ScheduleScaling
 
 
 class SchedulePolicy(Memoryless):
@@ -21,3 +21,7 @@ class SchedulePolicy(Memoryless):
             ratio=seen.ratio.value,
             reason=f"schedule: {wanted} actors{past_end if seen.round_index > last else ''}",
         )
+
+    def most_from(self, round_index: int, actors: ActorRange) -> int:
+        """Return the largest entry that is left."""
+        return max(self._counts[round_index:] or self._counts[-1:])

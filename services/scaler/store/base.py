@@ -59,6 +59,9 @@ class OpenAttempt(Message):
     cold: Count = 0
     """Invocations beyond those and beyond environments an earlier launch of the job left idle: on
     AWS they start cold."""
+    kept_warm: Count | None = None
+    """Environments its job kept warm, as far as the deployment does; None in records of earlier
+    versions, in which that was the job's most actors."""
     deadline_s: NonNegativeFloat | None = None
     """How long its learner waits at most; None in records of earlier versions."""
     open_rounds: PositiveInt = 1
@@ -100,7 +103,12 @@ class JobRecord(Message):
     serverful_wall_s: NonNegativeFloat = 0.0
     """How long the rounds settled so far would have taken on the paper's servers."""
     environments: Count = 0
-    """Most invocations of the job under way at a time so far: that many environments are warm."""
+    """Most invocations of the job under way at a time so far, but for environments it let go of
+    since: that many are warm."""
+    warm: Count | None = None
+    """Environments it keeps warm, as far as the deployment does; None before its first plan."""
+    warm_since: float = 0.0
+    """When that last changed, on the clock that bills the job."""
     final_evaluation: EvaluationResult | None = None
     exhausted: bool = False
     """Whether its learner has been told that the budget is used up; until it is resumed."""

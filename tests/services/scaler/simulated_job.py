@@ -10,11 +10,13 @@ from typing import Literal
 from services.scaler.budget import RoundPricing, smallest_budget_usd
 from services.scaler.finishing import FinishDesk, FinishParts
 from services.scaler.invoker import TaskOutcome
+from services.scaler.kept_warm import first_asked
 from services.scaler.launches import Launches
 from services.scaler.leases import LeaseDesk
 from services.scaler.ledger import Clock
 from services.scaler.metrics import Metrics
 from services.scaler.quota import ConcurrencyQuota
+from services.scaler.rescaling import ScalingDesk
 from services.scaler.rounds import RoundDesk, RoundParts
 from services.scaler.spending import Spending
 from services.scaler.store.base import JobRecord
@@ -30,8 +32,9 @@ from shared.contracts import (
 )
 from shared.costs import CostBasis
 from shared.job_spec import JobSpec
-from shared.jobs import Job, StopReason
+from shared.jobs import Job, ScalingRequest, StopReason
 from shared.prices import AWS_US_EAST_1_2026_11
+from shared.scaling_spec import FixedScaling
 from tests.services.scaler.lambda_endpoint import HOPPER
 from tests.services.scaler.running import curvature, result
 
@@ -202,8 +205,10 @@ class SimulatedScaler:
                 quorum_share=0.5,
                 max_attempts=2,
                 longest_job_s=1e9,
+                on_rewarmed=lambda: None,
             )
         )
+        self.scaling = ScalingDesk(self.store, now=lambda: self.now)
         self.finishing = FinishDesk(
             FinishParts(
                 store=self.store,
@@ -217,9 +222,9 @@ class SimulatedScaler:
             )
         )
 
-    def pricing(self, spec: JobSpec, longest_learner_s: float = 0.0) -> RoundPricing:
-        """The worst case as the scaler prices it."""
-        warm = min(self.basis.provisioned, spec.actors.max)
+    def pricing(self, num_warm: int, longest_learner_s: float = 0.0) -> RoundPricing:
+        """The worst case as the scaler prices it with so many environments kept warm."""
+        warm = min(self.basis.provisioned, num_warm)
         return RoundPricing(
             basis=replace(self.basis, provisioned=warm),
             deadline_slack_s=SLACK_S,
@@ -241,7 +246,7 @@ class SimulatedScaler:
                 "stop": {"max_rounds": 8},
             }
         )
-        least_usd = smallest_budget_usd(spec, self.pricing(spec))
+        least_usd = smallest_budget_usd(spec, self.pricing(first_asked(spec)))
         budget_usd = least_usd * self.chance.choice((1.0, self.chance.uniform(1.0, 5.0)))
         stop = spec.stop.model_copy(update={"budget_usd": budget_usd * (1 + 1e-9)})
         return spec.model_copy(update={"stop": stop})
@@ -258,6 +263,8 @@ class SimulatedScaler:
                 plan = self._ask(index, lease_id, previous, attempt=1)
             if plan.stop is not None:
                 return plan, self._end(lease_id, plan.stop)
+            if spec.actors.min < spec.actors.max and self.chance.random() < 0.1:
+                self._switch(spec)
             if self.chance.random() < 0.1:
                 self.leases.give_up(lease_id)
                 self.now += 500.0  # nobody holds the job, so nobody pays
@@ -265,6 +272,11 @@ class SimulatedScaler:
                 plan = self._again(index, lease_id, previous, plan)
             previous = self._result(index)
         raise AssertionError("a job without end")
+
+    def _switch(self, spec: JobSpec) -> None:
+        num_actors = self.chance.choice((spec.actors.min, spec.actors.max))
+        pinned = FixedScaling(policy="fixed", num_actors=num_actors)
+        self.scaling.switch("job", ScalingRequest(scaling=pinned))
 
     def _lease(self) -> str:
         lease = self.leases.claim("learner")

@@ -1,5 +1,6 @@
 """A job's account: whom the seconds that pass are billed to, against sums written out."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from services.scaler.accounting import (
 )
 from services.scaler.ledger import NOTHING_LAUNCHED, Clock, worst_outcome
 from services.scaler.store.base import JobRecord, OpenAttempt
+from shared.billing import LedgerLine
 from tests.services.scaler.test_budget import basis
 from tests.services.scaler.test_spending import NOW, held
 
@@ -210,3 +212,30 @@ def test_a_job_that_ends_while_nobody_has_it_is_billed_what_earlier_learners_too
     record, lines = end_job(free, now=NOW + 500, basis=BASIS, clock="wall")
     assert sum(line.amount_usd for line in lines) == pytest.approx(30 * BASIS.usd_per_s)
     assert (record.wall_used_s, record.held_carry_s) == (0.0, 0.0)
+
+
+def warm_gb_s(lines: Iterable[LedgerLine]) -> float:
+    return sum(line.quantity for line in lines if line.item == "provisioned_concurrency")
+
+
+@pytest.mark.parametrize(("kept", "billed"), [(40, 40), (5, 5), (90, 50), (None, 50)])
+def test_a_round_is_billed_what_was_kept_warm_when_it_was_planned(
+    kept: int | None, billed: int
+) -> None:
+    closed = attempt(
+        3, outcome=NOTHING_LAUNCHED, num_invocations=0, learner_s=1.0, held_s=7.0, kept_warm=kept
+    )
+    record = held(closed).model_copy(update={"warm": 20})
+    _, lines = settle_ready(record, basis(provisioned=50), "wall")
+    assert warm_gb_s(lines) == pytest.approx(billed * 7)
+
+
+@pytest.mark.parametrize(("warm", "billed"), [(20, 20), (90, 50), (None, 50)])
+def test_time_outside_any_round_is_billed_what_is_kept_warm_then(
+    warm: int | None, billed: int
+) -> None:
+    record = held().model_copy(update={"warm": warm})
+    after, lines = end_job(record, now=NOW + 7, basis=basis(provisioned=50), clock="wall")
+    assert warm_gb_s(lines) == pytest.approx(billed * 7)
+    # Its environments are let go of: what it keeps when it is resumed is decided anew.
+    assert after.warm is None

@@ -108,6 +108,13 @@ def test_the_most_any_job_may_use_is_warm_and_never_more_than_the_setting() -> N
     assert desired_capacity(jobs, rule(), None, NOW).provisioned == 64
 
 
+def test_jobs_keep_as_many_warm_as_the_one_among_them_that_may_ask_for_most() -> None:
+    less, least = (record().model_copy(update={"warm": warm}) for warm in (30, 12))
+    assert desired_capacity([less, least], rule(), None, NOW).provisioned == 30
+    assert desired_capacity([less, least], rule(provisioned=20), None, NOW).provisioned == 20
+    assert desired_capacity([less, least, record()], rule(), None, NOW).provisioned == 64
+
+
 @pytest.mark.parametrize(
     ("unreserved", "granted"), [(1000, 64), (164, 64), (163, 63), (101, 1), (100, 0), (10, 0)]
 )

@@ -1,5 +1,7 @@
 """Provisioned concurrency of a running scaler: on the alias, while jobs run, and only then."""
 
+import re
+
 import pytest
 
 from tests.services.scaler.lambda_endpoint import LambdaEndpoint
@@ -20,6 +22,16 @@ def wait_looked(scaler: Scaler, lambdas: LambdaEndpoint) -> None:
         reads = lambdas.provisioned_reads
         scaler.parts.capacity.reconcile()
         lambdas.wait_seen(provisioned_reads=reads + 1)
+
+
+def kept_warm(scaler: Scaler, job_id: str) -> list[float]:
+    """Environments of 1 GB that were billed, for each round that took time."""
+    lines = scaler.cost(job_id).lines
+    held_s = {line.round: line.quantity for line in lines if line.item == "learner"}
+    warm_gb_s = {
+        line.round: line.quantity for line in lines if line.item == "provisioned_concurrency"
+    }
+    return [round(warm_gb_s[index] / held_s[index], 6) for index in sorted(held_s)]
 
 
 def test_environments_are_warm_from_the_first_lease_to_the_last_end(
@@ -62,6 +74,92 @@ def test_warm_time_is_billed_while_the_job_is_held(
     held_s = next(line.quantity for line in lines if line.item == "learner")
     warm = next(line for line in lines if line.item == "provisioned_concurrency")
     assert (warm.quantity, warm.unit_price_usd) == (4 * held_s, 0.0000041667)
+
+
+def test_only_what_the_policy_can_ask_for_is_kept_warm_and_billed(
+    start_scaler: StartScaler, lambdas: LambdaEndpoint
+) -> None:
+    with start_scaler(provisioned_concurrency=64) as scaler:
+        job = scaler.submit(**SPEC, scaling={"policy": "fixed", "num_actors": 3})
+        lease = scaler.lease()
+        wait_provisioned(lambdas, 3)
+        scaler.round(lease, 0)
+        scaler.landed(job.job_id)
+        scaler.round(lease, 1, previous=result(0))
+        assert kept_warm(scaler, job.job_id) == [3.0]
+    assert lambdas.provision_calls == [3]
+
+
+def test_as_the_score_decays_fewer_are_kept_warm_five_minutes_at_a_time(
+    start_scaler: StartScaler, lambdas: LambdaEndpoint
+) -> None:
+    now = [1_800_000_000.0]
+    wall = {"now": lambda: now[0], "ledger_clock": "wall"}
+    with start_scaler(provisioned_concurrency=64, **wall) as scaler:
+        spec = {**SPEC, "scaling": {"policy": "nitro", "decay": 0.5}}
+        job = scaler.submit(**spec)
+        lease = scaler.lease()
+        wait_provisioned(lambdas, 4)
+        scaler.round(lease, 0)
+        scaler.landed(job.job_id)
+        for index, passed_s in ((1, 299.0), (2, 1.0), (3, 10.0)):
+            now[0] += passed_s
+            scaler.round(lease, index, previous=result(index - 1))
+            scaler.landed(job.job_id)
+            if index == 2:
+                wait_provisioned(lambdas, 2)
+        assert kept_warm(scaler, job.job_id) == [4.0, 4.0, 2.0]
+        # A policy that may want more gets it with the next plan.
+        body = {"scaling": {"policy": "fixed", "num_actors": 3}}
+        assert scaler.http.post(f"/v1/jobs/{job.job_id}/scaling", json=body).status_code == 202
+        now[0] += 1.0
+        scaler.round(lease, 4, previous=result(3))
+        wait_provisioned(lambdas, 3)
+    assert lambdas.provision_calls == [4, 2, 3]
+
+
+def test_where_a_projection_is_billed_its_time_counts(
+    start_scaler: StartScaler, lambdas: LambdaEndpoint
+) -> None:
+    now = [1_800_000_000.0]
+    with start_scaler(provisioned_concurrency=64, now=lambda: now[0]) as scaler:
+        job = scaler.submit(**SPEC, scaling={"policy": "nitro", "decay": 0.5})
+        lease = scaler.lease()
+        scaler.round(lease, 0)
+        scaler.landed(job.job_id)
+        for index, update_s in ((1, 200.0), (2, 200.0), (3, 1.0)):
+            now[0] += 3600.0
+            timing = result(0).timing.model_copy(update={"update_s": update_s})
+            ended = result(index - 1, timing=timing.model_dump())
+            scaler.round(lease, index, previous=ended)
+            scaler.landed(job.job_id)
+        # 200 s after the first plan are too few, 400 s are not.
+        assert kept_warm(scaler, job.job_id) == [4.0, 4.0, 2.0]
+
+
+def test_more_are_kept_warm_only_where_the_budget_has_room_for_a_round_with_them(
+    start_scaler: StartScaler, lambdas: LambdaEndpoint
+) -> None:
+    now = [1_800_000_000.0]
+    spec = {
+        "actors": {"min": 2, "max": 64},
+        "scaling": {"policy": "fixed", "num_actors": 2},
+        "evaluation": {"every_rounds": 0},
+    }
+    with start_scaler(provisioned_concurrency=64, now=lambda: now[0]) as scaler:
+        refused = scaler.http.post("/v1/jobs", json={**spec, "stop": {"budget_usd": 0.0001}})
+        (least,) = re.findall(r"at least \$([0-9.]+)", refused.text)
+        job = scaler.submit(**spec, stop={"budget_usd": float(least) + 0.01})
+        lease = scaler.lease()
+        scaler.round(lease, 0)
+        scaler.landed(job.job_id)
+        body = {"scaling": {"policy": "fixed", "num_actors": 64}}
+        assert scaler.http.post(f"/v1/jobs/{job.job_id}/scaling", json=body).status_code == 202
+        plan = scaler.round(lease, 1, previous=result(0))
+        assert (plan.stop, plan.requested) == (None, 64)
+        assert 2 <= plan.num_actors < 10
+        wait_looked(scaler, lambdas)
+    assert lambdas.provision_calls == [2]
 
 
 def test_the_account_is_asked_before_more_is_and_a_clip_shows(

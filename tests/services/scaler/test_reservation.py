@@ -84,6 +84,7 @@ def test_a_planned_round_commits_its_worst_case() -> None:
         reserved_usd=0.25,
         warm=0,
         cold=6,
+        kept_warm=64,
         deadline_s=130.0,
     )
     assert (after.wall_started_at, after.reported_lines) == (NOW, 9)

@@ -164,6 +164,7 @@ class World:
                 quorum_share=0.5,
                 max_attempts=2,
                 longest_job_s=1e9,
+                on_rewarmed=lambda: None,
             )
         )
         spending = Spending(basis=basis(), clock=self.clock)

@@ -88,6 +88,19 @@ def test_actors_count_at_their_worst_until_it_is_known_what_they_cost(
     assert left_s == pytest.approx(left_usd / BASIS.usd_per_s)
 
 
+def test_each_time_counts_with_the_environments_that_were_warm_in_it() -> None:
+    ample = basis(provisioned=64)
+    environment_usd_per_s = ample.memory_gb * ample.prices.provisioned_usd_per_gb_s
+    closed = attempt(CHEAP, held_s=30.0).model_copy(update={"kept_warm": 50})
+    record = held(closed, carry_s=10.0).model_copy(update={"warm": 20})
+    now_usd_per_s = BASIS.usd_per_s + 20 * environment_usd_per_s
+    owed_usd = CHEAP_USD + 30 * (BASIS.usd_per_s + 50 * environment_usd_per_s) + 10 * now_usd_per_s
+    on_the_wall = Spending(basis=ample, clock="wall")
+    assert on_the_wall.owed_usd(record, NOW) == pytest.approx(owed_usd)
+    left_s = on_the_wall.exhausted_at(record) - NOW
+    assert left_s == pytest.approx((1.0 - owed_usd) / now_usd_per_s)
+
+
 def test_a_lease_that_ends_before_that_ends_the_time_that_counts() -> None:
     record = held(budget_usd=1e6)
     assert spending().exhausted_at(record) == math.inf

@@ -41,6 +41,38 @@ def test_every_policy_keeps_to_the_range_says_why_and_repeats_itself(
     assert scaling_policy(scaling).decide(shown) == decision
 
 
+@settings(max_examples=200)
+@given(data=st.data())
+def test_no_policy_asks_for_more_than_it_said_it_could(data: st.DataObject) -> None:
+    actors = data.draw(RANGES)
+    policy = scaling_policy(data.draw(policies(actors)))
+    shown = data.draw(inputs(actors))
+    said = data.draw(st.integers(0, shown.round_index))
+    assert policy.decide(shown).num_actors <= policy.most_from(said, actors) <= actors.max
+    assert policy.most_from(shown.round_index, actors) <= policy.most_from(said, actors)
+
+
+@pytest.mark.parametrize(
+    ("scaling", "most"),
+    [
+        (NitroScaling(decay=0.5), [64, 32, 16, 8, 8]),
+        (NitroScaling(decay=0.5, convention="artifact"), [64] * 5),
+        (FixedScaling(policy="fixed", num_actors=16), [16] * 5),
+        (RandomScaling(policy="random", decay=0.5), [64, 32, 16, 8, 8]),
+        (RandomScaling(policy="random", mean_actors=20.5), [33] * 5),
+        (RandomScaling(policy="random", mean_actors=60), [64] * 5),
+        (KungFuScaling(policy="kungfu"), [64] * 5),
+        (HydrozoaScaling(policy="hydrozoa"), [64] * 5),
+        (MinionsScaling(policy="minionsrl", agent=biased_agent(*(0.0,) * 12)), [12] * 5),
+        (RewardWindowScaling(policy="reward_window"), [64] * 5),
+        (ScheduleScaling(policy="schedule", num_actors=(9, 30, 8, 20)), [30, 30, 20, 20, 20]),
+    ],
+)
+def test_the_most_that_can_still_be_asked_for(scaling: Policy, most: list[int]) -> None:
+    policy = scaling_policy(scaling)
+    assert [policy.most_from(k, seen().actors) for k in range(5)] == most
+
+
 @settings(max_examples=20)
 @given(data=st.data())
 def test_every_policy_looks_back_a_bounded_way(data: st.DataObject) -> None:
