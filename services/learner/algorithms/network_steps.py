@@ -119,14 +119,17 @@ class NetworkSteps:
             if terms is None:
                 return self._in_torch(minibatches, rule)
             orders = [*minibatches.orders()]
-            policy, value = self._work(batch, minibatches, orders, rule, terms)
-            if self._process is not None and self._pays(batch) and self._process.offers():
-                try:
-                    return take_halved_steps(policy, value, self.adam, self._process)
-                except SecondProcessLostError as error:
-                    _LOG.warning("going on without a second process", extra={"why": str(error)})
-            if value.distant:
-                return take_halves_in_turn(policy, value, self.adam)
+            offered = self._offered(batch)
+            distant = self._leaves_out(batch, rule)
+            if offered is not None or distant:
+                halves = self._work(batch, minibatches, orders, rule, terms, distant=distant)
+                if offered is not None:
+                    try:
+                        return take_halved_steps(*halves, self.adam, offered)
+                    except SecondProcessLostError as error:
+                        _LOG.warning("going on without a second process", extra={"why": str(error)})
+                if distant:
+                    return take_halves_in_turn(*halves, self.adam)
             return self._in_numpy(minibatches, orders, rule, terms)
 
     def _in_torch(self, minibatches: ShuffledMinibatches, rule: LossRule) -> StepsTaken:
@@ -158,10 +161,19 @@ class NetworkSteps:
 
         return take_watched_steps(minibatches.arrays(orders), self.adam, differentiate)
 
-    def _pays(self, batch: TrainingBatch) -> bool:
-        """Whether a second process saves more than sending the samples costs."""
+    def _offered(self, batch: TrainingBatch) -> SecondProcess | None:
+        """Return the second process where it is there and saves more than sending samples costs."""
         work = self._network.separate_multiplications * self._passes.num_epochs
-        return work * batch.num_samples >= MIN_MULTIPLICATIONS
+        pays = work * batch.num_samples >= MIN_MULTIPLICATIONS
+        return self._process if pays and self._process and self._process.offers() else None
+
+    def _leaves_out(self, batch: TrainingBatch, rule: LossRule) -> bool:
+        return leaves_out(
+            rule,
+            target=batch.value_target.numpy(),
+            value=batch.value.numpy(),
+            multiplications=self._network.separate_multiplications * self._passes.minibatch_size,
+        )
 
     def _work(
         self,
@@ -170,16 +182,12 @@ class NetworkSteps:
         orders: Sequence[Tensor],
         rule: LossRule,
         terms: StepTerms[Floats],
+        *,
+        distant: bool,
     ) -> tuple[PolicyHalf, ValueHalf]:
         assert self._halves is not None, "a network that NumPy steps has two"
         policy, value = self._halves
         adam = self.adam.part(policy.start, policy.end)
-        distant = leaves_out(
-            rule,
-            target=batch.value_target.numpy(),
-            value=batch.value.numpy(),
-            multiplications=self._network.separate_multiplications * self._passes.minibatch_size,
-        )
         lent = self._lendable if distant else None
         return (
             PolicyHalf(
