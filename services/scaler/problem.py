@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 
 from services.scaler.store.base import StoreError
 from shared.artifacts import ArtifactError
@@ -89,12 +90,6 @@ def install(app: FastAPI) -> None:
         fields = ", ".join(e.field for e in errors)
         return problem_response(HTTPStatus.UNPROCESSABLE_ENTITY, f"wrong: {fields}", errors)
 
-    async def on_http(_: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, HTTPException)
-        status = HTTPStatus(error.status_code)
-        detail = _NOWHERE if status is HTTPStatus.NOT_FOUND else str(error.detail)
-        return problem_response(status, detail)
-
     async def on_storage(_: Request, error: Exception) -> JSONResponse:
         return problem_response(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
@@ -106,10 +101,34 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, on_bug)
     app.add_exception_handler(ApiError, on_api_error)
     app.add_exception_handler(RequestValidationError, on_invalid)
-    app.add_exception_handler(HTTPException, on_http)
+    app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(StoreError, on_storage)
     app.add_exception_handler(ArtifactError, on_storage)
     app.add_exception_handler(PydanticSerializationError, _on_unwritable)
+
+
+async def _on_http(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    if status is HTTPStatus.METHOD_NOT_ALLOWED:
+        allowed = _allowed(request) or (error.headers or {}).get("Allow", "")
+        detail = f"{request.method} is not offered here; what is: {allowed}"
+        response = problem_response(status, detail)
+        response.headers["Allow"] = allowed
+        return response
+    detail = _NOWHERE if status is HTTPStatus.NOT_FOUND else str(error.detail)
+    return problem_response(status, detail)
+
+
+def _allowed(request: Request) -> str:
+    """Return the methods of an address of the API, empty for any other.
+
+    Each method has a route of its own, and what is raised names those of the first only.
+    """
+    for path, methods in request.app.openapi()["paths"].items():
+        if compile_path(path)[0].match(request.url.path):
+            return ", ".join(sorted(method.upper() for method in methods))
+    return ""
 
 
 async def _on_unwritable(_: Request, error: Exception) -> JSONResponse:

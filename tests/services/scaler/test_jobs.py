@@ -278,6 +278,20 @@ def test_what_is_not_there_is_a_404(lasting_scaler: Scaler, method: str, path: s
     assert "there is no" in Problem.model_validate_json(response.content).detail
 
 
+def test_a_method_an_address_does_not_have_is_told_which_it_has(lasting_scaler: Scaler) -> None:
+    for path, allowed in (
+        ("/v1/jobs", {"GET", "POST"}),
+        ("/v1/jobs/none", {"DELETE", "GET"}),
+        ("/healthz", {"GET"}),
+        ("/openapi.json", {"GET", "HEAD"}),
+    ):
+        response = lasting_scaler.http.put(path, json={})
+        told = response.headers["Allow"]
+        assert (response.status_code, set(told.split(", "))) == (405, allowed)
+        assert told in Problem.model_validate_json(response.content).detail
+    assert lasting_scaler.http.put("/v1/nothing", json={}).status_code == 404
+
+
 @pytest.mark.parametrize("path", ["/v1/jobs", "/v1/jobs/none/rounds"])
 def test_a_cursor_beyond_all_numbers_of_the_store_is_refused(
     lasting_scaler: Scaler, path: str
