@@ -80,7 +80,8 @@ class Settings(CacheSettings):
     readiness_every_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10.0
     """How long `GET /readyz` remembers that cache, store and Lambda were there."""
     provisioned_concurrency: Annotated[int, Field(ge=0, le=3000)] = 0
-    """Environments kept warm while jobs run, at most a job's `actors.max`; 0 is off (paper: 64)."""
+    """Most environments kept warm while jobs run; 0 is off (paper: 64). A job keeps no more than
+    its scaling policy can still ask for."""
     lambda_reserved_concurrency: Annotated[int, Field(ge=1)] | None = None
     """Concurrency reserved for the actor function: rounds, and what is kept warm, are cut to it.
     Unset means it shares what the account has not reserved, of which 100 are never kept warm."""
