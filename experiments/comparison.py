@@ -43,8 +43,9 @@ def runs(done: Outcomes, condition: str, env_id: str) -> list[JobOutcome]:
 def fixed_alone(done: Outcomes, names: Iterable[str], *, scale: Scale) -> Outcomes:
     """Return all outcomes, those of fixed numbers billed as jobs of such a number alone.
 
-    Their runs had the others' range and, before bills followed the policy, as many environments
-    kept warm as that has at most. A job that has a fixed number from the start keeps only those.
+    Their runs had the others' range, and environments kept warm for evaluations beside their actors
+    or, in earlier runs, as many as the range has at most. A job that has a fixed number from the
+    start keeps only those.
 
     Args:
         done: All outcomes.
@@ -53,8 +54,10 @@ def fixed_alone(done: Outcomes, names: Iterable[str], *, scale: Scale) -> Outcom
     """
     most, alone = most_actors(scale), set(names)
     return {
-        key: outcome.keeping_warm(outcome.rounds[0].num_actors, instead_of=most)
-        if key.condition in alone and not outcome.warm_by_policy
+        key: outcome.keeping_warm(
+            outcome.rounds[0].num_actors, instead_of=outcome.mean_warm or most
+        )
+        if key.condition in alone
         else outcome
         for key, outcome in done.items()
     }

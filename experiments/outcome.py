@@ -69,9 +69,9 @@ class JobOutcome(Outcome):
     """The same rounds on servers: the paper's, and with the learner's machine billed here."""
     assumptions: tuple[str, ...]
     """Of every projection above."""
-    warm_by_policy: bool = False
-    """Whether the bill has as many environments kept warm as the policy could ask for; in earlier
-    runs that was the range's most, whatever the policy."""
+    mean_warm: NonNegativeFloat | None = None
+    """Environments of 1 GB its bill keeps warm, over time; None in earlier runs, which kept as many
+    as their range has at most."""
     wall_s: NonNegativeFloat
     """Here."""
 
@@ -99,7 +99,7 @@ class JobOutcome(Outcome):
         """
         return self.serverful[-1].total_usd
 
-    def keeping_warm(self, num: int, *, instead_of: int) -> Self:
+    def keeping_warm(self, num: int, *, instead_of: float) -> Self:
         """Return this run billed with fewer environments kept warm.
 
         For a run that never launches more, with rounds that are alike: what it spends otherwise is
@@ -184,7 +184,7 @@ def job_outcome(
         projected_wall_s=cost.projected_wall_s,
         serverful=cost.serverful,
         assumptions=cost.assumptions,
-        warm_by_policy=True,
+        mean_warm=_mean_warm(cost),
         wall_s=wall_s,
         environment=machine,
     )
@@ -206,6 +206,11 @@ def _round(record: RoundRecord, env_steps: int, timing: RoundTiming) -> RoundOut
         launch_s=None if record.launches is None else record.launches.launch_s,
         timing=timing,
     )
+
+
+def _mean_warm(cost: JobCost) -> float | None:
+    held_s = _quantity(cost, "learner")
+    return _quantity(cost, "provisioned_concurrency") / held_s if held_s else None
 
 
 def _quantity(cost: JobCost, item: LedgerItem) -> float:

@@ -29,11 +29,22 @@ def attempt_basis(basis: CostBasis, record: JobRecord, attempt: OpenAttempt) -> 
     return warm_at_most(basis, kept)
 
 
-def begin_holding(record: JobRecord, now: float) -> JobRecord:
-    """Note that a learner took the job, after an earlier one may have been lost with it."""
+def clock_s(record: JobRecord, now: float, clock: Clock) -> float:
+    """Return the time on the clock that bills a job."""
+    return record.projected_wall_s if clock == "projected" else now
+
+
+def begin_holding(record: JobRecord, now: float, clock: Clock) -> JobRecord:
+    """Note that a learner took the job, after an earlier one may have been lost with it.
+
+    From here on the job pays for the environments that are kept warm for it.
+    """
     # A lease may seem to end later than now: it is of before the clock was set back.
     carried = stop_holding(record, min(now, record.lease.expires_at) if record.lease else now)
-    return carried.model_copy(update={"accounted_until": now})
+    updated: dict[str, object] = {"accounted_until": now}
+    if carried.warm is None and not carried.open_attempts:
+        updated |= {"warm": kept_warm(carried), "warm_since": clock_s(carried, now, clock)}
+    return carried.model_copy(update=updated)
 
 
 def stop_holding(record: JobRecord, until: float) -> JobRecord:

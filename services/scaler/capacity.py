@@ -1,9 +1,10 @@
 """How much capacity the jobs are worth: warm actors and a learner, decided from values alone.
 
-Both are billed while they are on, used or not, so both exist exactly as long as a job does. A job
-counts from the moment it is queued where the learner has to be started first (that takes minutes,
-in which actors warm up too), and from its lease where a learner is always there. A job that has
-had its longest allowed time, or all its money, counts no more: a stuck one costs a bounded sum.
+Both are billed while they are on, used or not, so both exist exactly as long as a job does, and no
+more environments are warm than one of its rounds can still need. A job counts from the moment it is
+queued where the learner has to be started first (that takes minutes, in which actors warm up too),
+and from its lease where a learner is always there. A job that has had its longest allowed time, or
+all its money, counts no more: a stuck one costs a bounded sum.
 """
 
 import math

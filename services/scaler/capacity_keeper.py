@@ -124,7 +124,7 @@ class CapacityKeeper:
         self._thread.start()
 
     def reconcile(self) -> None:
-        """Look again soon: jobs have come or ended."""
+        """Look again soon: jobs have come or ended, or keep another number warm."""
         self._alarm.ring()
 
     def close(self, *, wait_s: float) -> None:

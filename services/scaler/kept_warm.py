@@ -1,54 +1,79 @@
-"""How many environments a job keeps warm: as many as its scaling policy can still ask for.
+"""How many environments a job keeps warm: as many as one of its rounds can still need.
 
 They are billed while they are kept, used or not: 64 of them cost as much as a small learner. The
 boosting score decays (section 5.3), so what a job can still ask for falls with every round, and is
 known ahead. AWS bills warm environments in steps of five minutes: no sooner than that after the
 last change are there fewer. A policy that is switched, or a job that goes back to an older
-checkpoint, may want more again, and gets them at once.
+checkpoint, may want more again.
+
+Jobs whose rounds overlap keep their range's most: time is billed to the oldest round that ends, and
+a number that changes while several are under way would be billed to the wrong one.
 """
+
+from dataclasses import dataclass
 
 from services.scaler.scaling.registry import scaling_policy
 from services.scaler.store.base import JobRecord
-from shared.job_spec import JobSpec
 from shared.jobs import Job
 
 BILLING_STEP_S = 300.0
 """AWS rounds the time environments are kept warm up to this."""
 
 
-def first_asked(spec: JobSpec) -> int:
-    """Return the most actors a new job's policy can ask for."""
-    return scaling_policy(spec.scaling).most_from(0, spec.actors)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmNumbers:
+    """Numbers of environments a round may be planned with."""
+
+    usual: int
+    more: int | None
+    """As many as it may need, where that is more than are kept."""
+    fewer: tuple[int, ...]
+    """For a round the budget has no room for otherwise; the largest first."""
 
 
-def most_asked(job: Job, round_index: int) -> int:
-    """Return the most actors a job's policies can ask for in a round or any later one."""
+def most_needed(job: Job, round_index: int) -> int:
+    """Return the most environments a round of the job can need, or any later one.
+
+    These are actors, whatever is measured, and the episodes of an evaluation beside them.
+    """
+    actors = job.spec.actors
+    if job.spec.open_rounds > 1:
+        return actors.max
     in_force = [(round_index, job.scaling_of(round_index))]
     in_force += [(s.round, s.scaling) for s in job.switches if s.round > round_index]
-    actors = job.spec.actors
-    return max(scaling_policy(scaling).most_from(first, actors) for first, scaling in in_force)
+    most = max(scaling_policy(scaling).most_from(first, actors) for first, scaling in in_force)
+    evaluation = job.spec.evaluation
+    return min(actors.max, most + (evaluation.episodes if evaluation.every_rounds else 0))
 
 
 def kept_warm(record: JobRecord) -> int:
     """Return how many environments a job keeps warm, as far as the deployment does."""
-    if record.warm is None:
-        return most_asked(record.job, record.job.progress.rounds)
-    return record.warm
+    if record.warm is not None:
+        return record.warm
+    if record.open_attempts:
+        # Of an earlier version, which kept the range's most.
+        return record.job.spec.actors.max
+    return most_needed(record.job, record.job.progress.rounds)
 
 
-def worth_keeping(record: JobRecord, round_index: int, *, at: float) -> int:
-    """Return how many environments a job should keep warm from a round on.
+def warm_numbers(record: JobRecord, round_index: int, *, at: float) -> WarmNumbers:
+    """Return with how many warm environments a round may be planned.
 
     Args:
         record: The job.
-        round_index: The round that is planned.
-        at: Seconds on the clock that `keeping` was given.
+        round_index: The round.
+        at: Seconds on the clock that bills the job, as `keeping` was given.
     """
-    asked = most_asked(record.job, round_index)
-    if record.warm is None or asked >= record.warm:
-        return asked
-    paid_until = record.warm_since + BILLING_STEP_S
-    return asked if at >= paid_until else record.warm
+    needed, kept = most_needed(record.job, round_index), kept_warm(record)
+    # A change that seems to come is of before the clock was set back.
+    paid = 0 <= at - record.warm_since < BILLING_STEP_S
+    usual = kept if paid else min(needed, kept)
+    fewer = (min(needed, usual), min(record.job.spec.actors.min, usual))
+    return WarmNumbers(
+        usual=usual,
+        more=needed if needed > kept else None,
+        fewer=tuple(num for num in dict.fromkeys(fewer) if num < usual),
+    )
 
 
 def keeping(record: JobRecord, num: int, *, at: float, provisioned: int) -> JobRecord:

@@ -167,7 +167,7 @@ class LeaseDesk:
             job = record.job
             status = "running" if job.status == "queued" else job.status
             job = job.model_copy(update={"status": status, "started_at": job.started_at or now})
-            held = begin_holding(record, now)
+            held = begin_holding(record, now, self._spending.clock)
             return Change(record=held.model_copy(update={"lease": lease, "job": job}))
 
         record = change_job(self._store, job_id, decide)

@@ -31,7 +31,9 @@ def reserved(
     if decision.awaits_others:
         # Nothing is launched, and the time until the next request is that of an open round.
         return record.model_copy(update=updated)
-    warm = min(max(0, ready - busy), order.size)
+    kept = kept_warm(record)
+    # Those that are ready may be more for another job's sake, or because some are still let go of.
+    warm = min(max(0, min(ready, kept) - busy), order.size)
     spec = record.job.spec
     attempt = OpenAttempt(
         round=order.plan.round,
@@ -40,7 +42,7 @@ def reserved(
         num_invocations=order.size,
         reserved_usd=decision.reserve_usd,
         warm=warm,
-        kept_warm=kept_warm(record),
+        kept_warm=kept,
         cold=max(0, order.size - max(warm, record.environments - busy)),
         deadline_s=decision.deadline_s,
         open_rounds=1 if decision.stop else min(spec.open_rounds, spec.stop.max_rounds),

@@ -10,8 +10,9 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
-from services.scaler.accounting import end_round, job_basis, land, settle_ready
+from services.scaler.accounting import clock_s, end_round, land, settle_ready
 from services.scaler.bookings import Bookings
 from services.scaler.budget import RoundPricing
 from services.scaler.decision import (
@@ -21,7 +22,6 @@ from services.scaler.decision import (
     decide_reopening,
     decide_round,
 )
-from services.scaler.kept_warm import keeping, kept_warm, worth_keeping
 from services.scaler.launches import Launches, LaunchOrder, NoticeBoard
 from services.scaler.leases import held_lease
 from services.scaler.ledger import Clock, worst_outcome
@@ -56,6 +56,7 @@ from services.scaler.store.base import (
     change_job,
 )
 from services.scaler.waiting_orders import WaitingOrders
+from services.scaler.warm_choice import decided
 from shared.billing import LedgerLine
 from shared.contracts import RoundPlan, RoundRequest
 from shared.costs import CostBasis
@@ -205,7 +206,13 @@ class RoundDesk:
         now = self._parts.now()
         reopened, ended = seen.reopening, seen.ended
         record, lines = self._close_previous(record, request, seen, now)
-        record, situation, decision = self._decided(record, request, seen, now)
+        situation = self._situation(record, request, seen, now)
+        record, decision = decided(
+            record,
+            situation,
+            partial(_reopening, reopened, request) if reopened else decide_round,
+            at=clock_s(record, now, self._parts.clock),
+        )
         settled = (*self._store.lines(record.job.job_id, skip=record.reported_lines), *lines)
         plan = round_plan(record, round_index, request, decision, settled)
         order = LaunchOrder(
@@ -264,29 +271,6 @@ class RoundDesk:
             record = record.model_copy(update={"job": job, "longest_learner_s": longest_s})
         return record, (*held, *settled)
 
-    def _decided(
-        self, record: JobRecord, request: RoundRequest, seen: RoundsBefore, now: float
-    ) -> tuple[JobRecord, Situation, Decision]:
-        """Decide, with as many environments kept warm as this and later rounds may want.
-
-        More than before are kept only where the budget has room for a round with them.
-        """
-        parts = self._parts
-        at = record.projected_wall_s if parts.clock == "projected" else now
-        wanted = worth_keeping(record, seen.round_index, at=at)
-        tried = []
-        for num in dict.fromkeys((wanted, min(wanted, kept_warm(record)))):
-            kept = keeping(record, num, at=at, provisioned=parts.basis.provisioned)
-            situation = self._situation(kept, request, seen, now)
-            if seen.reopening:
-                decision = _reopening(situation, seen.reopening, request)
-            else:
-                decision = decide_round(situation)
-            tried.append((kept, situation, decision))
-            if not decision.stop:
-                break
-        return tried[-1]
-
     def _situation(
         self,
         record: JobRecord,
@@ -320,7 +304,7 @@ class RoundDesk:
                 ),
             ),
             pricing=RoundPricing(
-                basis=job_basis(parts.basis, record),
+                basis=parts.basis,
                 deadline_slack_s=parts.deadline_slack_s,
                 learner_allowance_s=parts.learner_allowance_s,
             ).after(record.longest_learner_s),
@@ -352,7 +336,7 @@ class RoundDesk:
         )
 
 
-def _reopening(situation: Situation, reopened: RoundEntry, request: RoundRequest) -> Decision:
+def _reopening(reopened: RoundEntry, request: RoundRequest, situation: Situation) -> Decision:
     num_actors = reopened.last.plan.num_actors
     missing = num_actors if request.missing is None else len(request.missing)
     return decide_reopening(

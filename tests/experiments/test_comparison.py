@@ -57,8 +57,10 @@ def test_only_fixed_numbers_are_billed_for_the_environments_they_use() -> None:
         runs("fixed", HOPPER, quick), ["fixed"], scale=Scale(seeds=1, quick=True)
     ).values()
     assert alone.total_usd == 6.0, "a quick run's range ends at 6"
-    new = runs("fixed", HOPPER, made.model_copy(update={"warm_by_policy": True}))
-    assert fixed_alone(new, ["fixed"], scale=Scale(seeds=1, quick=False)) == new
+    for mean_warm, total_usd in ((32.0, 6.0), (16.0, 8.0)):
+        new = runs("fixed", HOPPER, made.model_copy(update={"mean_warm": mean_warm}))
+        (alone,) = fixed_alone(new, ["fixed"], scale=Scale(seeds=1, quick=False)).values()
+        assert alone.total_usd == total_usd, "a bill that kept fewer has less to save"
 
 
 def test_equal_steps_do_not_look_at_money() -> None:

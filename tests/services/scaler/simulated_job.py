@@ -10,7 +10,6 @@ from typing import Literal
 from services.scaler.budget import RoundPricing, smallest_budget_usd
 from services.scaler.finishing import FinishDesk, FinishParts
 from services.scaler.invoker import TaskOutcome
-from services.scaler.kept_warm import first_asked
 from services.scaler.launches import Launches
 from services.scaler.leases import LeaseDesk
 from services.scaler.ledger import Clock
@@ -236,7 +235,7 @@ class SimulatedScaler:
         fewest = self.chance.randint(1, 4)
         spec = JobSpec.model_validate(
             {
-                "actors": {"min": fewest, "max": fewest + self.chance.randint(0, 8)},
+                "actors": {"min": fewest, "max": fewest + self.chance.choice((0, 3, 8, 60))},
                 "evaluation": {
                     "every_rounds": self.chance.randint(0, 3),
                     "episodes": self.chance.randint(1, 4),
@@ -246,7 +245,7 @@ class SimulatedScaler:
                 "stop": {"max_rounds": 8},
             }
         )
-        least_usd = smallest_budget_usd(spec, self.pricing(first_asked(spec)))
+        least_usd = smallest_budget_usd(spec, self.pricing(spec.actors.min))
         budget_usd = least_usd * self.chance.choice((1.0, self.chance.uniform(1.0, 5.0)))
         stop = spec.stop.model_copy(update={"budget_usd": budget_usd * (1 + 1e-9)})
         return spec.model_copy(update={"stop": stop})
@@ -258,13 +257,13 @@ class SimulatedScaler:
         lease_id = self._lease()
         previous: RoundResult | None = None
         for index in range(1000):
+            if spec.actors.min < spec.actors.max and self.chance.random() < 0.1:
+                self._switch(spec)
             plan = self._ask(index, lease_id, previous)
             if plan.stop is None and self.chance.random() < 0.15:
                 plan = self._ask(index, lease_id, previous, attempt=1)
             if plan.stop is not None:
                 return plan, self._end(lease_id, plan.stop)
-            if spec.actors.min < spec.actors.max and self.chance.random() < 0.1:
-                self._switch(spec)
             if self.chance.random() < 0.1:
                 self.leases.give_up(lease_id)
                 self.now += 500.0  # nobody holds the job, so nobody pays

@@ -107,7 +107,7 @@ def test_a_clock_that_is_set_back_bills_nothing_and_takes_nothing_back() -> None
 def test_between_two_learners_no_time_counts() -> None:
     record = stop_holding(held(), NOW + 30).model_copy(update={"lease": None})
     assert unbilled_s(record, NOW + 500) == 30.0
-    record = begin_holding(record, NOW + 1000)
+    record = begin_holding(record, NOW + 1000, "wall")
     assert unbilled_s(record, NOW + 1005) == 35.0
     assert stop_holding(record, NOW + 1005).held_carry_s == 35.0
 
@@ -115,7 +115,7 @@ def test_between_two_learners_no_time_counts() -> None:
 def test_a_learner_that_was_lost_held_the_job_to_the_end_of_its_lease() -> None:
     record = held()
     assert unbilled_s(record, NOW + 36_000 + 500) == 36_000.0
-    assert begin_holding(record, NOW + 36_000 + 500).held_carry_s == 36_000.0
+    assert begin_holding(record, NOW + 36_000 + 500, "wall").held_carry_s == 36_000.0
 
 
 STEPS = st.lists(
@@ -148,7 +148,8 @@ def test_every_second_a_learner_holds_the_job_is_billed_once(
             if what == "lose":
                 freed = stop_holding(record, now).model_copy(update={"lease": None})
                 now += 1000
-                record = begin_holding(freed, now).model_copy(update={"lease": record.lease})
+                held_again = begin_holding(freed, now, "wall")
+                record = held_again.model_copy(update={"lease": record.lease})
     record, outside_s = ended(record, now)
     assert sum(s or 0.0 for s in seconds(record)) + alone_s + outside_s == held_s
     assert unbilled_s(record, now) == 0.0
@@ -228,6 +229,19 @@ def test_a_round_is_billed_what_was_kept_warm_when_it_was_planned(
     record = held(closed).model_copy(update={"warm": 20})
     _, lines = settle_ready(record, basis(provisioned=50), "wall")
     assert warm_gb_s(lines) == pytest.approx(billed * 7)
+
+
+@pytest.mark.parametrize(("clock", "since"), [("wall", NOW), ("projected", 12.5)])
+def test_whoever_takes_a_job_pays_for_what_is_kept_warm_for_it(clock: Clock, since: float) -> None:
+    free = held().model_copy(update={"accounted_until": None, "projected_wall_s": 12.5})
+    taken = begin_holding(free, NOW, clock)
+    assert (taken.warm, taken.warm_since) == (64, since)
+    less = free.model_copy(update={"warm": 9, "warm_since": 3.0})
+    assert begin_holding(less, NOW, clock).warm_since == 3.0
+    # Until an earlier version's round is over, that version's number is.
+    assert begin_holding(free.model_copy(update={"open_attempts": (attempt(3),)}), NOW, clock) == (
+        free.model_copy(update={"open_attempts": (attempt(3),), "accounted_until": NOW})
+    )
 
 
 @pytest.mark.parametrize(("warm", "billed"), [(20, 20), (90, 50), (None, 50)])

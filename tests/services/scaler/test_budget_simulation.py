@@ -5,7 +5,6 @@ from decimal import Decimal
 import pytest
 
 from services.scaler.budget import closing_usd
-from services.scaler.kept_warm import kept_warm
 from tests.services.scaler.scaling.seen import biased_agent
 from tests.services.scaler.simulated_job import SimulatedScaler
 
@@ -38,7 +37,7 @@ def test_no_job_spends_more_than_its_budget_and_none_stops_early(first: int) -> 
         assert float(spent) <= budget_usd * (1 + 1e-9), seed
         assert plan.stop in ("budget", "max_rounds"), seed
         if plan.stop == "budget" and not plan.attempt:
-            pricing = scaler.pricing(kept_warm(at_stop), at_stop.longest_learner_s)
+            pricing = scaler.pricing(spec.actors.min, at_stop.longest_learner_s)
             closing = at_stop.open_attempts[-1].reserved_usd
             committed_usd = at_stop.committed_usd - closing
             smallest_usd = pricing.worst_case_usd(spec.actors.min)

@@ -224,7 +224,7 @@ def test_a_provisioned_environment_serves_one_open_round_at_a_time(
     lambdas.behave = held_back(gate)
     with start_scaler(provisioned_concurrency=6) as scaler:
         spec = {**ASYNC, "actors": {"min": 2, "max": 6}, "evaluation": {"every_rounds": 0}}
-        job = scaler.submit(**spec, scaling={"policy": "schedule", "num_actors": [4, 4, 6]})
+        job = scaler.submit(**spec, scaling={"policy": "fixed", "num_actors": 4})
         lease = scaler.lease()
         with lambdas.changed:
             assert lambdas.changed.wait_for(lambda: lambdas.provisioned == 6, 10)

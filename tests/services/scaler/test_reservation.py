@@ -114,6 +114,12 @@ def test_environments_that_are_idle_are_warm_and_the_rest_of_the_round_is_cold(
     assert (got.warm, got.cold) == (warm, cold)
 
 
+def test_environments_that_are_ready_for_another_job_do_not_count() -> None:
+    record = held().model_copy(update={"warm": 4})
+    got = opened(record, 6, ready=64, busy=1)
+    assert (got.warm, got.cold, got.kept_warm) == (3, 3, 4)
+
+
 @pytest.mark.parametrize(
     ("earlier", "busy", "after"), [(0, 0, 6), (9, 0, 9), (9, 5, 11), (4, 2, 8)]
 )

@@ -11,6 +11,7 @@ from shared.contracts import LaunchCounts
 from shared.costs import worst_case_launch_usd
 from shared.job_spec import JobSpec, StopRule
 from shared.jobs import Job
+from shared.scaling_spec import FixedScaling
 from tests.services.scaler.lambda_endpoint import HOPPER
 from tests.services.scaler.test_budget import basis
 
@@ -99,6 +100,23 @@ def test_each_time_counts_with_the_environments_that_were_warm_in_it() -> None:
     assert on_the_wall.owed_usd(record, NOW) == pytest.approx(owed_usd)
     left_s = on_the_wall.exhausted_at(record) - NOW
     assert left_s == pytest.approx((1.0 - owed_usd) / now_usd_per_s)
+
+
+def test_a_round_of_an_earlier_version_counts_with_what_that_kept_warm() -> None:
+    ample = basis(provisioned=64)
+    environment_usd_per_s = ample.memory_gb * ample.prices.provisioned_usd_per_gb_s
+    waiting = held(attempt(CHEAP))
+    job = waiting.job.model_copy(
+        update={
+            "spec": waiting.job.spec.model_copy(
+                update={"scaling": FixedScaling(policy="fixed", num_actors=8)}
+            )
+        }
+    )
+    owed = Spending(basis=ample, clock="wall").owed_usd(
+        waiting.model_copy(update={"job": job}), NOW + 10
+    )
+    assert owed == pytest.approx(CHEAP_USD + 10 * (BASIS.usd_per_s + 64 * environment_usd_per_s))
 
 
 def test_a_lease_that_ends_before_that_ends_the_time_that_counts() -> None:

@@ -1,0 +1,49 @@
+"""Deciding a round together with how many environments its job keeps warm.
+
+Both have to fit the budget. More are kept than before only where that costs the round no actor, and
+fewer than usual only where there would be no round otherwise.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from services.scaler.accounting import job_basis
+from services.scaler.decision import Decision, Situation
+from services.scaler.kept_warm import keeping, warm_numbers
+from services.scaler.store.base import JobRecord
+
+
+def decided(
+    record: JobRecord,
+    situation: Situation,
+    decide: Callable[[Situation], Decision],
+    *,
+    at: float,
+) -> tuple[JobRecord, Decision]:
+    """Return the job's record with what it keeps warm from this round on, and the decision.
+
+    Args:
+        record: The job.
+        situation: What is decided about; prices and sizes are the deployment's.
+        decide: Decides about a situation.
+        at: Seconds on the clock that bills the job.
+    """
+    basis = situation.pricing.basis
+
+    def with_warm(num: int) -> tuple[JobRecord, Decision]:
+        kept = keeping(record, num, at=at, provisioned=basis.provisioned)
+        pricing = replace(situation.pricing, basis=job_basis(basis, kept))
+        return kept, decide(replace(situation, pricing=pricing))
+
+    numbers = warm_numbers(record, situation.standing.round_index, at=at)
+    usual = with_warm(numbers.usual)
+    if numbers.more is not None:
+        more = with_warm(numbers.more)
+        if not more[1].stop and more[1].num_actors >= usual[1].num_actors:
+            return more
+    if usual[1].stop == "budget":
+        for num in numbers.fewer:
+            fewer = with_warm(num)
+            if not fewer[1].stop:
+                return fewer
+    return usual
