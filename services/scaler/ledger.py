@@ -150,8 +150,8 @@ def assumptions(
         *(measured if clock == "wall" else projected),
         *(overlap if clock == "projected" and open_rounds > 1 else ()),
         "An invocation whose end is unknown is billed as two executions up to the time-out.",
-        "As many environments are kept warm as a round can still need: fewer once in five minutes, as "
-        "that falls.",
+        "As many environments are kept warm as a round can still need: fewer once in five minutes, "
+        "as that falls.",
         "Provisioned concurrency is billed by the second, although AWS rounds the time it is "
         "configured up to 5 minutes.",
         "Not included: container registry, logs, artifacts, network transfer and endpoints, free "
