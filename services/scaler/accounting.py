@@ -42,7 +42,7 @@ def begin_holding(record: JobRecord, now: float, clock: Clock) -> JobRecord:
     # A lease may seem to end later than now: it is of before the clock was set back.
     carried = stop_holding(record, min(now, record.lease.expires_at) if record.lease else now)
     updated: dict[str, object] = {"accounted_until": now}
-    if carried.warm is None and not carried.open_attempts:
+    if carried.warm is None:
         updated |= {"warm": kept_warm(carried), "warm_since": clock_s(carried, now, clock)}
     return carried.model_copy(update=updated)
 

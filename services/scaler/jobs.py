@@ -18,6 +18,7 @@ from typing import Protocol
 from services.scaler.admission import Admission, budget_errors
 from services.scaler.budget import RoundPricing
 from services.scaler.ending import ended
+from services.scaler.kept_warm import least_warm
 from services.scaler.launches import NoticeBoard
 from services.scaler.problem import ApiError, conflict, invalid, not_found
 from services.scaler.spending import Spending
@@ -87,7 +88,7 @@ class JobBook:
         known = self._job_of_key(key, digest)
         if known is not None:
             return known, False
-        environment = self._parts.admission.admit(spec, self._parts.pricing(spec.actors.min))
+        environment = self._parts.admission.admit(spec, self._parts.pricing(least_warm(spec)))
         job = Job(
             job_id=new_job_id(spec.env_id),
             spec=spec,
@@ -257,7 +258,7 @@ class JobBook:
         if max_wall_s is not None and record.wall_used_s >= max_wall_s:
             message = f"{record.wall_used_s:.0f} s have passed already; ask for more than that"
             errors.append(FieldError(field="max_wall_s", message=message))
-        pricing = self._parts.pricing(spec.actors.min).after(record.longest_learner_s)
+        pricing = self._parts.pricing(least_warm(spec)).after(record.longest_learner_s)
         for error in budget_errors(spec, pricing, committed_usd=record.committed_usd):
             errors.append(FieldError(field="budget_usd", message=error.message))
         if errors:

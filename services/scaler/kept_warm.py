@@ -2,9 +2,9 @@
 
 They are billed while they are kept, used or not: 64 of them cost as much as a small learner. The
 boosting score decays (section 5.3), so what a job can still ask for falls with every round, and is
-known ahead. AWS bills warm environments in steps of five minutes: no sooner than that after the
-last change are there fewer. A policy that is switched, or a job that goes back to an older
-checkpoint, may want more again.
+known ahead. A policy that is switched, or a job that goes back to an older checkpoint, may want
+more again. AWS bills warm environments in steps of five minutes: the number changes no sooner than
+that after it last did, unless the budget has no room otherwise.
 
 Jobs whose rounds overlap keep their range's most: time is billed to the oldest round that ends, and
 a number that changes while several are under way would be billed to the wrong one.
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from services.scaler.scaling.registry import scaling_policy
 from services.scaler.store.base import JobRecord
+from shared.job_spec import JobSpec
 from shared.jobs import Job
 
 BILLING_STEP_S = 300.0
@@ -46,12 +47,17 @@ def most_needed(job: Job, round_index: int) -> int:
     return min(actors.max, most + (evaluation.episodes if evaluation.every_rounds else 0))
 
 
+def least_warm(spec: JobSpec) -> int:
+    """Return how few environments a job keeps warm where its budget has no room for more."""
+    return spec.actors.max if spec.open_rounds > 1 else spec.actors.min
+
+
 def kept_warm(record: JobRecord) -> int:
     """Return how many environments a job keeps warm, as far as the deployment does."""
     if record.warm is not None:
         return record.warm
-    if record.open_attempts:
-        # Of an earlier version, which kept the range's most.
+    if any(a.kept_warm is None and a.held_s is None for a in record.open_attempts):
+        # A round of an earlier version is under way, which kept the range's most.
         return record.job.spec.actors.max
     return most_needed(record.job, record.job.progress.rounds)
 
@@ -68,10 +74,10 @@ def warm_numbers(record: JobRecord, round_index: int, *, at: float) -> WarmNumbe
     # A change that seems to come is of before the clock was set back.
     paid = 0 <= at - record.warm_since < BILLING_STEP_S
     usual = kept if paid else min(needed, kept)
-    fewer = (min(needed, usual), min(record.job.spec.actors.min, usual))
+    fewer = (min(needed, usual), min(least_warm(record.job.spec), usual))
     return WarmNumbers(
         usual=usual,
-        more=needed if needed > kept else None,
+        more=needed if needed > kept and not paid else None,
         fewer=tuple(num for num in dict.fromkeys(fewer) if num < usual),
     )
 

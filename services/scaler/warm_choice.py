@@ -1,7 +1,7 @@
 """Deciding a round together with how many environments its job keeps warm.
 
-Both have to fit the budget. More are kept than before only where that costs the round no actor, and
-fewer than usual only where there would be no round otherwise.
+Both have to fit the budget. More are kept than before only where that costs the round nothing, and
+fewer than usual only where there would be no round otherwise, or no final evaluation.
 """
 
 from collections.abc import Callable
@@ -39,11 +39,14 @@ def decided(
     usual = with_warm(numbers.usual)
     if numbers.more is not None:
         more = with_warm(numbers.more)
-        if not more[1].stop and more[1].num_actors >= usual[1].num_actors:
+        if not more[1].stop and _size(more[1]) == _size(usual[1]):
             return more
-    if usual[1].stop == "budget":
-        for num in numbers.fewer:
-            fewer = with_warm(num)
-            if not fewer[1].stop:
-                return fewer
-    return usual
+    if usual[1].stop != "budget":
+        return usual
+    tried = (usual, *map(with_warm, numbers.fewer))
+    going_on = (each for each in tried if not each[1].stop)
+    return next(going_on, max(tried, key=lambda each: each[1].num_evaluations))
+
+
+def _size(decision: Decision) -> tuple[int, int]:
+    return decision.num_actors, decision.num_evaluations

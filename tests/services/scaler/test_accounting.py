@@ -238,10 +238,6 @@ def test_whoever_takes_a_job_pays_for_what_is_kept_warm_for_it(clock: Clock, sin
     assert (taken.warm, taken.warm_since) == (64, since)
     less = free.model_copy(update={"warm": 9, "warm_since": 3.0})
     assert begin_holding(less, NOW, clock).warm_since == 3.0
-    # Until an earlier version's round is over, that version's number is.
-    assert begin_holding(free.model_copy(update={"open_attempts": (attempt(3),)}), NOW, clock) == (
-        free.model_copy(update={"open_attempts": (attempt(3),), "accounted_until": NOW})
-    )
 
 
 @pytest.mark.parametrize(("warm", "billed"), [(20, 20), (90, 50), (None, 50)])

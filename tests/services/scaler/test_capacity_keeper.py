@@ -109,12 +109,15 @@ def test_as_the_score_decays_fewer_are_kept_warm_five_minutes_at_a_time(
             if index == 2:
                 wait_provisioned(lambdas, 2)
         assert kept_warm(scaler, job.job_id) == [4.0, 4.0, 2.0]
-        # A policy that may want more gets it with the next plan.
+        # A policy that may want more gets it once the five minutes are over.
         body = {"scaling": {"policy": "fixed", "num_actors": 3}}
         assert scaler.http.post(f"/v1/jobs/{job.job_id}/scaling", json=body).status_code == 202
-        now[0] += 1.0
-        scaler.round(lease, 4, previous=result(3))
+        for index, passed_s in ((4, 289.0), (5, 1.0)):
+            now[0] += passed_s
+            scaler.round(lease, index, previous=result(index - 1))
+            scaler.landed(job.job_id)
         wait_provisioned(lambdas, 3)
+        assert kept_warm(scaler, job.job_id) == [4.0, 4.0, 2.0, 2.0, 2.0]
     assert lambdas.provision_calls == [4, 2, 3]
 
 
@@ -146,15 +149,18 @@ def test_more_are_kept_warm_only_where_the_budget_has_room_for_a_round_with_them
         "scaling": {"policy": "fixed", "num_actors": 2},
         "evaluation": {"every_rounds": 0},
     }
-    with start_scaler(provisioned_concurrency=64, now=lambda: now[0]) as scaler:
+    wall = {"now": lambda: now[0], "ledger_clock": "wall"}
+    with start_scaler(provisioned_concurrency=64, **wall) as scaler:
         refused = scaler.http.post("/v1/jobs", json={**spec, "stop": {"budget_usd": 0.0001}})
         (least,) = re.findall(r"at least \$([0-9.]+)", refused.text)
-        job = scaler.submit(**spec, stop={"budget_usd": float(least) + 0.01})
+        # Five minutes with 2 warm environments cost $0.09.
+        job = scaler.submit(**spec, stop={"budget_usd": float(least) + 0.1})
         lease = scaler.lease()
         scaler.round(lease, 0)
         scaler.landed(job.job_id)
         body = {"scaling": {"policy": "fixed", "num_actors": 64}}
         assert scaler.http.post(f"/v1/jobs/{job.job_id}/scaling", json=body).status_code == 202
+        now[0] += 300.0
         plan = scaler.round(lease, 1, previous=result(0))
         assert (plan.stop, plan.requested) == (None, 64)
         assert 2 <= plan.num_actors < 10

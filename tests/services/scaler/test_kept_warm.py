@@ -9,6 +9,7 @@ from services.scaler.kept_warm import (
     WarmNumbers,
     keeping,
     kept_warm,
+    least_warm,
     most_needed,
     warm_numbers,
 )
@@ -78,6 +79,10 @@ def test_episodes_of_an_evaluation_are_warm_beside_the_actors_inside_the_range()
 def test_where_rounds_overlap_the_number_stays() -> None:
     overlapping = job(algorithm="impact", rounds_in_flight=2)
     assert [most_needed(overlapping, k) for k in range(5)] == [64] * 5
+    assert least_warm(overlapping.spec) == 64
+    assert least_warm(job().spec) == 8
+    held = JobRecord(job=overlapping, warm=64, warm_since=0.0)
+    assert warm_numbers(held, 3, at=900.0) == WarmNumbers(usual=64, more=None, fewer=())
 
 
 def test_before_a_learner_takes_it_a_job_keeps_what_its_next_round_may_need() -> None:
@@ -87,8 +92,13 @@ def test_before_a_learner_takes_it_a_job_keeps_what_its_next_round_may_need() ->
 
 
 def test_a_round_that_was_planned_by_an_earlier_version_keeps_what_that_kept() -> None:
-    under_way = record(rounds=2).model_copy(update={"open_attempts": (attempt(None),)})
-    assert kept_warm(under_way) == 64
+    for earlier, kept in (
+        (attempt(None), 64),
+        (attempt(None, held_s=3.0), 16),  # over, but for what its actors came to
+        (attempt(None).model_copy(update={"kept_warm": 9}), 16),
+    ):
+        under_way = record(rounds=2).model_copy(update={"open_attempts": (earlier,)})
+        assert kept_warm(under_way) == kept
 
 
 @pytest.mark.parametrize(
@@ -100,12 +110,13 @@ def test_a_round_that_was_planned_by_an_earlier_version_keeps_what_that_kept() -
         (64, BILLING_STEP_S, WarmNumbers(usual=32, more=None, fewer=(8,))),
         (64, -0.001, WarmNumbers(usual=32, more=None, fewer=(8,))),
         (32, BILLING_STEP_S, WarmNumbers(usual=32, more=None, fewer=(8,))),
-        (16, 0.0, WarmNumbers(usual=16, more=32, fewer=(8,))),
+        (16, 0.0, WarmNumbers(usual=16, more=None, fewer=(8,))),
+        (16, -0.001, WarmNumbers(usual=16, more=32, fewer=(8,))),
         (16, BILLING_STEP_S, WarmNumbers(usual=16, more=32, fewer=(8,))),
         (5, BILLING_STEP_S, WarmNumbers(usual=5, more=32, fewer=())),
     ],
 )
-def test_fewer_are_kept_once_in_five_minutes_and_more_at_once(
+def test_the_number_changes_once_in_five_minutes_unless_money_is_short(
     warm: int | None, passed_s: float, expected: WarmNumbers
 ) -> None:
     # Round 1 may need 32. A clock that was set back cannot tell: then the time counts as over.

@@ -6,7 +6,7 @@ import pytest
 
 from services.scaler.accounting import warm_at_most
 from services.scaler.budget import RoundPricing, closing_usd
-from services.scaler.decision import decide_round
+from services.scaler.decision import Decision, decide_round
 from services.scaler.scaling.base import ScalingHistory
 from services.scaler.stopping import Standing
 from services.scaler.store.base import JobRecord
@@ -35,27 +35,27 @@ def room_usd(num_actors: int, *, warm: int) -> float:
     return pricing.worst_case_usd(num_actors) + closing_usd(spec(2, 1.0), pricing) + 1e-9
 
 
-def spec(num_actors: int, budget_usd: float, *, max_rounds: int = 100) -> JobSpec:
-    return JobSpec.model_validate(
-        {
-            "actors": {"min": 2, "max": 64},
-            "scaling": {"policy": "fixed", "num_actors": num_actors},
-            "evaluation": {"every_rounds": 0},
-            "stop": {"budget_usd": budget_usd, "max_rounds": max_rounds},
-        }
-    )
+def spec(num_actors: int, budget_usd: float, **changes: object) -> JobSpec:
+    fields = {
+        "actors": {"min": 2, "max": 64},
+        "scaling": {"policy": "fixed", "num_actors": num_actors},
+        "evaluation": {"every_rounds": 0},
+        "stop": {"budget_usd": budget_usd, "max_rounds": 100},
+        **changes,
+    }
+    return JobSpec.model_validate(fields)
 
 
-def chosen(
+def planned(
     asked: int,
     budget_usd: float,
     *,
     warm: int | None,
     since: float = NOW - 1000,
-    max_rounds: int = 100,
-) -> tuple[int | None, int, str | None]:
-    """How many are kept warm, how many actors are launched, and whether the job ends."""
-    wanted = spec(asked, budget_usd, max_rounds=max_rounds)
+    **changes: object,
+) -> tuple[JobRecord, Decision]:
+    """Round 7 of a job, and its record from then on."""
+    wanted = spec(asked, budget_usd, **changes)
     job = Job(job_id="job", spec=wanted, environment=HOPPER, status="running", created_at=0.0)
     shown = replace(
         situation(),
@@ -64,9 +64,14 @@ def chosen(
         pricing=replace(priced(64), basis=DEPLOYED),
         history=ScalingHistory(policy=FixedScaling(policy="fixed", num_actors=asked)),
     )
-    record, decision = decided(
-        JobRecord(job=job, warm=warm, warm_since=since), shown, decide_round, at=NOW
-    )
+    return decided(JobRecord(job=job, warm=warm, warm_since=since), shown, decide_round, at=NOW)
+
+
+def chosen(
+    asked: int, budget_usd: float, *, warm: int | None, since: float = NOW - 1000
+) -> tuple[int | None, int, str | None]:
+    """How many are kept warm, how many actors are launched, and whether the job ends."""
+    record, decision = planned(asked, budget_usd, warm=warm, since=since)
     return record.warm, decision.num_actors, decision.stop
 
 
@@ -106,6 +111,27 @@ def test_actors_are_cut_before_warm_environments_are() -> None:
     assert chosen(64, room_usd(7, warm=64), warm=64) == (64, 7, None)
 
 
+def test_more_are_not_kept_warm_at_the_expense_of_an_evaluation() -> None:
+    evaluated = {"every_rounds": 7, "episodes": 5}
+    with_both = priced(7).worst_case_usd(2 + 5) + priced(7).worst_case_usd(5) + 1e-9
+    found = planned(2, with_both, warm=2, evaluation=evaluated)
+    assert (found[0].warm, found[1].num_actors, found[1].num_evaluations) == (7, 2, 5)
+    found = planned(2, with_both - 1e-6, warm=2, evaluation=evaluated)
+    assert (found[0].warm, found[1].num_actors, found[1].num_evaluations) == (2, 2, 5)
+
+
+def test_a_job_that_can_afford_no_round_may_afford_its_final_evaluation_with_fewer_warm() -> None:
+    evaluated = {"every_rounds": 7, "episodes": 5}
+    closing_only = priced(2).worst_case_usd(5) + 1e-9
+    record, decision = planned(2, closing_only, warm=64, evaluation=evaluated)
+    assert (decision.stop, decision.num_evaluations, record.warm) == ("budget", 5, 2)
+    closing_only = priced(64).worst_case_usd(5) + 1e-9
+    record, decision = planned(2, closing_only, warm=64, evaluation=evaluated)
+    assert (decision.stop, decision.num_evaluations, record.warm) == ("budget", 5, 64)
+
+
 def test_a_job_that_ends_for_another_reason_keeps_what_it_has() -> None:
-    assert chosen(64, AMPLE_USD, warm=20, max_rounds=7) == (20, 0, "max_rounds")
-    assert chosen(64, 0.001, warm=20, max_rounds=7) == (20, 0, "max_rounds")
+    for budget_usd in (AMPLE_USD, 0.001):
+        stop = {"budget_usd": budget_usd, "max_rounds": 7}
+        record, decision = planned(64, budget_usd, warm=20, stop=stop)
+        assert (record.warm, decision.num_actors, decision.stop) == (20, 0, "max_rounds")
