@@ -126,7 +126,7 @@ def test_a_job_that_can_afford_no_round_may_afford_its_final_evaluation_with_few
     record, decision = planned(2, closing_only, warm=64, evaluation=evaluated)
     assert (decision.stop, decision.num_evaluations, record.warm) == ("budget", 5, 2)
     closing_only = priced(64).worst_case_usd(5) + 1e-9
-    record, decision = planned(2, closing_only, warm=64, evaluation=evaluated)
+    record, decision = planned(2, closing_only, warm=64, since=NOW - 1, evaluation=evaluated)
     assert (decision.stop, decision.num_evaluations, record.warm) == ("budget", 5, 64)
 
 
