@@ -1,6 +1,7 @@
 """The scheduler's network in plain Python, PyTorch as the oracle."""
 
 import json
+from itertools import pairwise
 
 import pytest
 import torch
@@ -74,9 +75,18 @@ def test_an_agent_survives_its_file() -> None:
     [
         ([], "at least 1 item"),
         ([{"weights": [], "biases": []}], "at least one row"),
+        ([{"weights": [[]], "biases": [0.0]}], "at least one row and one column"),
         ([{"weights": [[1.0] * 8, [1.0] * 7], "biases": [0.0, 0.0]}], "one length"),
         ([{"weights": [[1.0] * 8], "biases": [0.0, 0.0]}], "as many as the 1 rows"),
-        ([{"weights": [[1.0] * 7], "biases": [0.0]}], "must have 8 columns"),
+        (
+            [{"weights": [[1.0] * 7], "biases": [0.0]}],
+            r"0 \(7 columns\) must have 8 columns",
+        ),
+        (
+            [{"weights": [[1.0] * 9], "biases": [0.0]}],
+            r"0 \(9 columns\) must have 8 columns",
+        ),
+        ([{"weights": [[1.0] * 8] * 8, "biases": [0.0] * 8}] * 9, "at most 8 items"),
         ([{"weights": [[1.0] * 8] * 2000, "biases": [0.0] * 2000}], "at most 10000"),
         ([{"weights": [["1"] * 8], "biases": [0.0]}], "valid number"),
     ],
@@ -84,6 +94,36 @@ def test_an_agent_survives_its_file() -> None:
 def test_what_is_no_network_is_refused(layers: list[object], complaint: str) -> None:
     with pytest.raises(ValidationError, match=complaint):
         MinionsAgent.model_validate({"layers": layers})
+
+
+def zero_layers(*sizes: int) -> list[DenseLayer]:
+    return [
+        DenseLayer(weights=((0.0,) * inputs,) * outputs, biases=(0.0,) * outputs)
+        for inputs, outputs in pairwise((8, *sizes))
+    ]
+
+
+def test_a_network_has_ten_thousand_numbers_at_most_biases_included() -> None:
+    assert 9 * 7 + 8 * 50 + 51 * 187 == 10_000
+    assert MinionsAgent.model_validate({"layers": zero_layers(7, 50, 187)}).num_choices == 187
+    assert 9 * 6 + 7 * 62 + 63 * 151 == 10_001
+    with pytest.raises(ValidationError, match=r"layers \(10001 numbers\) must have at most 10000"):
+        MinionsAgent.model_validate({"layers": zero_layers(6, 62, 151)})
+
+
+def test_without_scales_the_network_gets_the_state_as_it_is() -> None:
+    rows = tuple(tuple(float(i == j) for j in range(8)) for i in range(8))
+    agent = MinionsAgent(layers=(DenseLayer(weights=rows, biases=(0.0,) * 8),))
+    numbers = (3.0, -1.0, 0.5, 0.0, 2.0, -4.0, 1.5, 2.5)
+    expected = torch.softmax(torch.tensor(numbers, dtype=torch.float64), dim=-1).tolist()
+    assert choice_probabilities(agent, state(*numbers)) == pytest.approx(expected)
+
+
+def test_logits_whose_powers_overflow_give_their_softmax() -> None:
+    biases = (1000.0, 1001.0, -1000.0)
+    agent = MinionsAgent(layers=(DenseLayer(weights=((0.0,) * 8,) * 3, biases=biases),))
+    expected = torch.softmax(torch.tensor(biases, dtype=torch.float64), dim=-1).tolist()
+    assert choice_probabilities(agent, state(*(0.0,) * 8)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999"])

@@ -1,5 +1,6 @@
 """The learned policy: what it is shown, and that it draws what its agent says."""
 
+import math
 from collections import Counter
 
 import pytest
@@ -28,6 +29,13 @@ def test_the_state_has_the_published_eight_numbers_in_their_order() -> None:
     assert state.vector == (4.0, 0.5, 120.0, 0.02, 2.0, 3.0, 5.0, 1.5)
 
 
+def test_the_state_is_of_the_newest_round_of_those_it_asks_to_see() -> None:
+    policy = MinionsPolicy(MinionsScaling(policy="minionsrl", agent=biased_agent(0.0)))
+    older = PastRound(round_index=2, requested=8, num_actors=8, loss=9.0, learner_s=9.0)
+    assert scheduler_state(seen(4, past=(older, LAST))) == scheduler_state(seen(4, past=(LAST,)))
+    assert policy.num_rounds == 1
+
+
 def test_before_the_first_round_all_is_zero_but_the_budget() -> None:
     assert scheduler_state(seen(0, remaining_usd=5.0)).vector == (0.0,) * 7 + (5.0,)
 
@@ -53,3 +61,17 @@ def test_a_choice_outside_the_range_gets_its_nearer_end(low: int, high: int, exp
     decision = policy.decide(seen(actors=ActorRange(min=low, max=high)))
     assert decision.num_actors == expected
     assert ("3 drawn" in decision.reason) == (expected != 3)
+
+
+def test_the_reason_tells_how_likely_the_draw_was() -> None:
+    # Softmax of log(1), log(2) and log(5).
+    agent = biased_agent(0.0, math.log(2.0), math.log(5.0))
+    policy = MinionsPolicy(MinionsScaling(policy="minionsrl", agent=agent))
+    actors = ActorRange(min=1, max=3)
+    decisions = [policy.decide(seen(k, actors=actors)) for k in range(50)]
+    told = {1: "0.125", 2: "0.250", 3: "0.625"}
+    assert {d.num_actors for d in decisions} == {1, 2, 3}
+    for d in decisions:
+        assert d.reason == (
+            f"minionsrl: {d.num_actors} actors with probability {told[d.num_actors]}"
+        )
