@@ -51,3 +51,27 @@ def test_counts_have_the_mean_and_the_widest_spread_around_it(mean: float) -> No
     assert statistics.pstdev(counts) == pytest.approx(2 * reach / 12**0.5, abs=0.6)
     assert min(counts) <= mean - reach + 1
     assert max(counts) >= mean + reach - 1
+
+
+def test_a_mean_between_two_counts_is_met_by_rounding_at_random() -> None:
+    policy = RandomPolicy(RandomScaling(policy="random", mean_actors=8.3))
+    actors = ActorRange(min=8, max=9)
+    over_rounds = [policy.decide(seen(k, actors=actors, seed=7)).num_actors for k in range(4000)]
+    over_seeds = [policy.decide(seen(actors=actors, seed=seed)).num_actors for seed in range(4000)]
+    for counts in (over_rounds, over_seeds):
+        assert set(counts) == {8, 9}
+        assert statistics.fmean(counts) == pytest.approx(8.3, abs=0.02)
+
+
+@given(seed=st.integers(0, 2**31 - 1), pair=st.integers(0, 500), doubled=st.integers(16, 128))
+def test_two_rounds_have_the_mean_exactly_when_twice_of_it_is_whole(
+    seed: int, pair: int, doubled: int
+) -> None:
+    policy = RandomPolicy(RandomScaling(policy="random", mean_actors=doubled / 2))
+    both = [policy.decide(seen(2 * pair + i, seed=seed)).num_actors for i in (0, 1)]
+    assert sum(both) == doubled
+
+
+def test_counts_around_a_mean_differ_between_seeds() -> None:
+    policy = RandomPolicy(RandomScaling(policy="random", mean_actors=36.0))
+    assert len({policy.decide(seen(seed=seed)).num_actors for seed in range(100)}) > 20
