@@ -96,3 +96,14 @@ def test_only_every_nth_round_changes_the_number_but_all_count() -> None:
 def test_quotients_that_overflow_mean_the_most() -> None:
     assert run([(1e300, 1e-8), (1e-8, 1e-8)], smoothing=0.0)[0] == [8, 64]
     assert run([(1e-300, 1e300)], smoothing=0.0)[0] == [8]
+
+
+def test_a_quotient_that_underflows_is_no_scale() -> None:
+    counts, memory = run([(1e300, 1e-300), (1.0, 1.0), (1.0, 4.0)], smoothing=0.0)
+    assert counts == [8, 8, 32]
+    assert memory is not None
+    assert memory.first_scale == 1.0
+
+
+def test_halves_are_rounded_up() -> None:
+    assert run([(16.0, 16.0), (16.0, 25.0)], smoothing=0.0)[0] == [8, 13]  # of 12.5

@@ -31,7 +31,7 @@ def test_the_change_is_numpys_mean_gradient_over_the_mean_size(returns: list[flo
     assert relative_change(returns) == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
-@given(returns=RETURNS, scale=st.sampled_from([0.25, 4.0, -2.0]))
+@given(returns=RETURNS, scale=st.sampled_from([0.25, 4.0, -2.0, 2.0**-40]))
 def test_the_change_has_no_unit(returns: list[float], scale: float) -> None:
     scaled = relative_change([scale * value for value in returns])
     assert scaled == pytest.approx(relative_change(returns), rel=1e-9)
@@ -54,6 +54,14 @@ def test_up_while_returns_move_and_down_while_they_stand_still(
     returns: tuple[float | None, ...], expected: int
 ) -> None:
     assert POLICY.decide(after(*returns)).num_actors == expected
+
+
+@pytest.mark.parametrize(("returns", "expected"), [((7.0, 7.0), 24), ((7.0, 7.001), 40)])
+def test_returns_that_change_by_no_more_than_the_bound_stand_still(
+    returns: tuple[float, ...], expected: int
+) -> None:
+    policy = RewardWindowPolicy(RewardWindowScaling(policy="reward_window", step=8, flat=0.0))
+    assert policy.decide(after(*returns)).num_actors == expected
 
 
 def test_it_starts_at_the_top_and_stays_within_the_range() -> None:
