@@ -7,7 +7,14 @@ from services.learner.networks import build_network, policy_payload
 from services.scaler.network_size import network_errors, network_weights
 from shared import codec
 from shared.contracts import MAX_POLICY_BYTES
-from shared.environment_spec import DiscreteActionSpec, EnvironmentSpec, ObservationSpec
+from shared.environment_spec import (
+    ActionSpec,
+    ContinuousActionSpec,
+    DiscreteActionSpec,
+    EnvironmentSpec,
+    MultiDiscreteActionSpec,
+    ObservationSpec,
+)
 from shared.job_spec import JobSpec
 from shared.ppo_hyperparameters import PAPER
 
@@ -33,6 +40,33 @@ def test_the_largest_policy_that_is_admitted_can_be_loaded() -> None:
     assert MAX_POLICY_BYTES * 0.98 < len(codec.encode_raw(arrays, metadata)) <= MAX_POLICY_BYTES
     counted = network_weights(SPEC, environment((most,)))
     assert sum(int(np.size(array)) for array in arrays.values()) == counted
+
+
+def test_one_number_more_in_each_observation_and_the_largest_policy_is_refused() -> None:
+    # Weights of one number to 256 units, its mean and its scale, four bytes each; the rest of the
+    # network has 256 units' biases, 256 * 256 weights and biases, and two choices.
+    rest = 256 + 256 * 257 + 2 * 257
+    most = (MAX_POLICY_BYTES // 4 - rest) // (256 + 2)
+    assert network_errors(SPEC, environment((most - 32,))) == []
+    (error,) = network_errors(SPEC, environment((most + 1,)))
+    assert error.field == "hyperparameters.hidden_sizes"
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        ContinuousActionSpec(low=(-1.0,) * 3, high=(1.0,) * 3),
+        DiscreteActionSpec(n=5),
+        MultiDiscreteActionSpec(num_choices=(2, 3, 4)),
+    ],
+)
+@pytest.mark.parametrize("shape", [(4,), (4, 84, 84)])
+def test_every_action_has_the_outputs_that_its_network_has(
+    action: ActionSpec, shape: tuple[int, ...]
+) -> None:
+    its = environment(shape).model_copy(update={"action": action})
+    arrays, _ = policy_payload(build_network(its, PAPER, seed=0))
+    assert sum(array.size for array in arrays.values()) == network_weights(SPEC, its)
 
 
 @pytest.mark.parametrize(
