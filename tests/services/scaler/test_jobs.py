@@ -19,6 +19,7 @@ from shared.problem import Problem
 from tests.services.scaler.lambda_endpoint import (
     HOPPER,
     IMAGES,
+    LambdaEndpoint,
     Reply,
     function_error,
     healthy,
@@ -170,6 +171,9 @@ def test_json_that_does_not_say_so_is_told_what_to_send(
     [
         ("env_id 'Nope-v0' is no registered environment", "env_id"),
         ("env_kwargs.colour is not allowed", "env_kwargs.colour"),
+        ("wrappers.1.name 'Fade' is no registered wrapper", "wrappers.1.name"),
+        ("wrappers.0: ClipReward cannot be put around the environment", "wrappers.0"),
+        ("env_id 'Mine-v0' cannot be built: it says\nmore than a line", "env_id"),
     ],
 )
 def test_what_the_actor_refuses_is_refused_in_its_words(
@@ -190,6 +194,38 @@ def test_an_actor_that_cannot_be_asked_is_no_fault_of_the_job(scaler: Scaler) ->
         assert "cannot be asked" in problem(scaler, {}, status=503).detail
     scaler.lambdas.behave = lambda t, n: Reply(body={"env_id": "x"})
     problem(scaler, {}, status=502)
+
+
+def test_an_actor_is_asked_three_times_about_an_environment(scaler: Scaler) -> None:
+    scaler.lambdas.behave = lambda t, n: healthy(t, n) if n == 2 else throttle()
+    scaler.submit()
+    scaler.lambdas.behave = lambda t, n: throttle()
+    problem(scaler, {"env_kwargs": {"a": 1}}, status=503)
+    assert len(scaler.lambdas.events) == 6
+
+
+def test_an_actor_that_breaks_while_it_mentions_a_field_refuses_nothing(scaler: Scaler) -> None:
+    scaler.lambdas.behave = lambda t, n: function_error("no room for env_id", kind="OSError")
+    assert "cannot be asked" in problem(scaler, {}, status=503).detail
+
+
+def test_an_environment_that_ends_the_actors_process_is_refused(scaler: Scaler) -> None:
+    why = "RequestId: 1 Error: Runtime exited with error: signal: segmentation fault"
+    scaler.lambdas.behave = lambda t, n: function_error(why, kind="Runtime.ExitError")
+    (error,) = problem(scaler, {"env_id": "Mine-v0"}).errors
+    assert error.field == "env_id"
+    assert error.message.startswith("env_id 'Mine-v0' ended the actor's process each time: ")
+    assert why in error.message
+
+
+def test_no_job_is_admitted_before_the_concurrency_limit_is_known(
+    start_scaler: StartScaler, lambdas: LambdaEndpoint
+) -> None:
+    lambdas.account_answer = b"{}"
+    with start_scaler() as scaler:
+        assert "the concurrency limit is not known" in problem(scaler, {}, status=503).detail
+        lambdas.account_answer = None
+        assert scaler.submit().status == "queued"
 
 
 def test_what_cannot_fit_is_refused_with_the_numbers(start_scaler: StartScaler) -> None:

@@ -267,6 +267,15 @@ def test_a_limit_below_the_fewest_actors_of_all_open_rounds_is_refused(scaler: S
     assert scaler.http.post("/v1/jobs", json=ASYNC).is_success
 
 
+@pytest.mark.parametrize(("limit", "max_rounds"), [(6, 9), (5, 2)])
+def test_the_fewest_actors_of_the_rounds_there_will_be_may_fill_the_limit(
+    scaler: Scaler, limit: int, max_rounds: int
+) -> None:
+    scaler.lambdas.concurrency_limit = limit
+    spec = {**ASYNC, "rounds_in_flight": 3, "stop": {"max_rounds": max_rounds}}
+    assert scaler.submit(**spec).status == "queued"
+
+
 def test_the_budget_counts_every_open_round(scaler: Scaler) -> None:
     scaler.lambdas.behave = lambda t, n: (
         healthy(t, n) if t["mode"] == "describe" else Reply(body=report(t).body, billed_ms=20000)
