@@ -136,6 +136,7 @@ def end_job(
             "wall_used_s": record.wall_used_s + max(0.0, now - started),
             "wall_started_at": None,
             "warm": None,
+            "environments": 0,
         }
     )
     return record, (*held, *settled)

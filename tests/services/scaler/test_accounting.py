@@ -244,8 +244,8 @@ def test_whoever_takes_a_job_pays_for_what_is_kept_warm_for_it(clock: Clock, sin
 def test_time_outside_any_round_is_billed_what_is_kept_warm_then(
     warm: int | None, billed: int
 ) -> None:
-    record = held().model_copy(update={"warm": warm})
+    record = held().model_copy(update={"warm": warm, "environments": 30})
     after, lines = end_job(record, now=NOW + 7, basis=basis(provisioned=50), clock="wall")
     assert warm_gb_s(lines) == pytest.approx(billed * 7)
     # Its environments are let go of: what it keeps when it is resumed is decided anew.
-    assert after.warm is None
+    assert (after.warm, after.environments) == (None, 0)
