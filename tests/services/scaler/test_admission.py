@@ -170,12 +170,15 @@ def test_a_job_whose_trajectories_no_learner_would_take_in_is_refused(
     assert "a trajectory may have 256 MB" in told["steps_per_actor"]
 
 
-def test_trajectories_of_vectors_have_four_bytes_a_number_and_an_end_for_each_environment() -> None:
-    observation = ObservationSpec(shape=(2000,), dtype="float32")
+# One size with room for two observations more, one with room for none.
+@pytest.mark.parametrize(("size", "most"), [(2000, 33216), (2004, 33152)])
+def test_trajectories_of_vectors_have_four_bytes_a_number_and_an_end_for_each_environment(
+    size: int, most: int
+) -> None:
+    observation = ObservationSpec(shape=(size,), dtype="float32")
     environment = HOPPER.model_copy(update={"observation": observation, "max_episode_steps": 100})
-    most = 33216
-    assert (most + 4 + most // 100) * 8000 <= 2**28 < (most + 8 + (most + 4) // 100) * 8000
     for steps, fits in ((most, True), (most + 4, False)):
+        assert ((steps + 4 + steps // 100) * 4 * size <= 2**28) is fits
         spec = JobSpec.model_validate({"steps_per_actor": steps, "envs_per_actor": 4})
         assert (trajectory_errors(spec, environment) == []) is fits
 
@@ -187,8 +190,10 @@ def test_a_trajectory_may_have_exactly_what_the_learner_takes_in() -> None:
     assert trajectory_errors(spec, environment) == []
 
 
-@pytest.mark.parametrize("committed_usd", [0.0, 0.25])
-def test_a_budget_of_exactly_the_least_is_enough(committed_usd: float) -> None:
+@pytest.mark.parametrize(
+    ("committed_usd", "spent"), [(0.0, "job: "), (0.25, "job on top of $0.2500 already spent: ")]
+)
+def test_a_budget_of_exactly_the_least_is_enough(committed_usd: float, spent: str) -> None:
     spec = JobSpec.model_validate(ONE_ACTOR)
     least_usd = committed_usd + smallest_budget_usd(spec, PRICING)
     enough = with_budget(spec, least_usd)
@@ -196,7 +201,7 @@ def test_a_budget_of_exactly_the_least_is_enough(committed_usd: float) -> None:
     too_little = with_budget(spec, math.nextafter(least_usd, 0.0))
     (error,) = budget_errors(too_little, PRICING, committed_usd=committed_usd)
     assert error.field == "stop.budget_usd"
-    assert ("on top of $0.2500 already spent" in error.message) is (committed_usd > 0)
+    assert f"the end of the {spent}at least" in error.message
     told_usd = float(error.message.rpartition("$")[2].removesuffix(" are needed"))
     assert budget_errors(with_budget(spec, told_usd), PRICING, committed_usd=committed_usd) == []
     assert told_usd - least_usd < 1e-4

@@ -52,6 +52,19 @@ def test_one_number_more_in_each_observation_and_the_largest_policy_is_refused()
     assert error.field == "hyperparameters.hidden_sizes"
 
 
+def test_a_policy_for_images_has_its_weights_and_a_header_and_no_scale() -> None:
+    spec = SPEC.model_copy(update={"preset": "standard"})
+    images = (4, 84, 84)
+    per_choice = 512 + 1
+    rest = network_weights(spec, environment(images, n=1)) - per_choice
+    numbers = MAX_POLICY_BYTES // 4
+    with_room = (numbers - 8192 // 4 - rest) // per_choice
+    assert network_errors(spec, environment(images, n=with_room)) == []
+    without = (numbers - rest) // per_choice
+    (error,) = network_errors(spec, environment(images, n=without))
+    assert error.field == "env_id"
+
+
 @pytest.mark.parametrize(
     "action",
     [
