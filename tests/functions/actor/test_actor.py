@@ -1,21 +1,24 @@
 """The actor against a real cache: what it stores, what it keeps warm, when it refuses."""
 
+import signal
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from functions.actor import actor as actor_module
+from functions.actor import watchdog
 from functions.actor.actor import Actor, PolicyUnavailableError
 from functions.actor.errors import RolloutError
 from functions.actor.watchdog import EnvironmentHungError
 from shared import codec
 from shared.arrivals import Arrival
 from shared.cache import TrajectoryCache
-from shared.contracts import RolloutTask
+from shared.contracts import MAX_POLICY_BYTES, RolloutTask
 from shared.envs import Env, describe, make_environment
 from shared.job_spec import EnvironmentRef
 from shared.spaces import UnsupportedEnvironment
@@ -38,6 +41,17 @@ def actor(cache: TrajectoryCache) -> Iterator[Actor]:
     actor = Actor(cache)
     yield actor
     actor.close()
+
+
+class FakeClock:
+    """Stands in for the module `time`."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    monotonic = perf_counter
 
 
 @pytest.fixture
@@ -190,12 +204,20 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[Env]:
 def test_environments_are_kept_until_another_kind_is_asked_for(
     actor: Actor, job: str, make_task: MakeTask, built: list[Env]
 ) -> None:
-    for fields in ({}, {}, {"num_envs": 2}, {"mode": "evaluate"}):
+    for fields in ({}, {}, {"num_envs": 2}, {}, {"mode": "evaluate"}):
         task = make_task(job_id=job, env_kwargs={"script": "..t"}, **fields)
         actor.run(task, cold_start=False)
     assert len(built) == 2
     actor.run(make_task(job_id=job, env_kwargs={"script": "...t"}), cold_start=False)
     assert len(built) == 3
+
+
+def test_an_evaluation_needs_one_environment_however_many_sample(
+    actor: Actor, job: str, make_task: MakeTask, built: list[Env]
+) -> None:
+    task = make_task(job_id=job, env_kwargs={"script": "..t"}, mode="evaluate", num_envs=4)
+    assert actor.run(task, cold_start=False).outcome == "stored"
+    assert len(built) == 1
 
 
 def test_kinds_that_only_python_takes_for_the_same_are_built_anew(
@@ -205,6 +227,56 @@ def test_kinds_that_only_python_takes_for_the_same_are_built_anew(
         task = make_task(job_id=job, env_kwargs={"first_action": first_action})
         actor.run(task, cold_start=False)
     assert len(built) == 3
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    """The time that actor and watchdog see: it passes only where a test says so."""
+    fake = FakeClock()
+    monkeypatch.setattr(actor_module, "time", fake)
+    monkeypatch.setattr(watchdog, "time", fake)
+    return fake
+
+
+def test_what_is_waited_for_before_a_rollout_is_no_part_of_its_time(
+    actor: Actor,
+    job: str,
+    make_task: MakeTask,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Slow(ScriptedEnv):
+        def __init__(self, script: str = ".") -> None:
+            super().__init__(script)
+            clock.now += 20
+
+        def step(self, action: np.int64) -> Any:
+            clock.now += 2
+            return super().step(action)
+
+    monkeypatch.setattr("tests.functions.actor.conftest.ScriptedEnv", Slow)
+    report = actor.run(make_task(job_id=job, steps=8), cold_start=True)
+    assert (report.rollout_s, report.total_s) == (8 * 2, 20 + 8 * 2)
+
+
+def test_every_environment_has_the_whole_time_out_to_be_built_in(
+    cache: TrajectoryCache,
+    job: str,
+    make_task: MakeTask,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Slow(ScriptedEnv):
+        def __init__(self) -> None:
+            super().__init__()
+            clock.now += 600
+            signal.raise_signal(signal.SIGALRM)
+
+    monkeypatch.setattr("tests.functions.actor.conftest.ScriptedEnv", Slow)
+    actor = Actor(cache, step_timeout_s=1000)
+    task = make_task(job_id=job, steps=9, num_envs=3)
+    assert actor.run(task, cold_start=False).outcome == "stored"
+    actor.close()
 
 
 def test_a_constructor_that_hangs_is_ended_and_named(
@@ -230,12 +302,36 @@ def test_environments_are_built_anew_after_a_failure(
     assert len(built) == 2
 
 
+def test_environments_are_built_anew_after_an_interrupt(
+    actor: Actor,
+    job: str,
+    make_task: MakeTask,
+    built: list[Env],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    step = ScriptedEnv.step
+    interrupts = [KeyboardInterrupt()]
+
+    def interrupted(self: ScriptedEnv, action: np.int64) -> Any:
+        if interrupts:
+            raise interrupts.pop()
+        return step(self, action)
+
+    monkeypatch.setattr(ScriptedEnv, "step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        actor.run(make_task(job_id=job), cold_start=False)
+    assert actor.run(make_task(job_id=job), cold_start=False).outcome == "stored"
+    assert len(built) == 2
+
+
 def test_a_cancelled_job_gets_no_rollout(
     actor: Actor, cache: TrajectoryCache, job: str, make_task: MakeTask
 ) -> None:
     cache.request_cancel(job)
     report = actor.run(make_task(job_id=job), cold_start=True)
     assert (report.outcome, report.steps, report.payload_bytes) == ("cancelled", 0, 0)
+    assert report.cold_start
+    assert report.rollout_s == 0.0 < report.total_s
     assert cache.answered(job, 3) == []
     cache.clear_cancel(job)
     assert actor.run(make_task(job_id=job), cold_start=False).outcome == "stored"
@@ -260,6 +356,15 @@ def test_a_damaged_policy_is_refused(
     with pytest.raises(PolicyUnavailableError, match=message):
         actor.run(make_task(job_id=job), cold_start=False)
     assert cache.answered(job, 3) == []
+
+
+def test_a_policy_that_unpacks_to_too_much_is_refused(
+    actor: Actor, cache: TrajectoryCache, job: str, make_task: MakeTask
+) -> None:
+    zeros = np.zeros(MAX_POLICY_BYTES // 4, np.float32)
+    cache.publish_policy(job, 2, codec.encode({"policy.0.bias": zeros}, {}))
+    with pytest.raises(PolicyUnavailableError, match=f"at most {MAX_POLICY_BYTES} allowed"):
+        actor.run(make_task(job_id=job), cold_start=False)
 
 
 class _Stubborn(ScriptedEnv):
@@ -296,11 +401,40 @@ def test_an_environment_that_cannot_be_closed_hides_no_error_and_harms_no_other_
     actor.close()
 
 
-def test_one_that_hangs_in_a_step_and_in_closing_is_named_in_time(
+def test_closing_an_actor_closes_all_its_environments(
     cache: TrajectoryCache, job: str, make_task: MakeTask, stubborn: type[_Stubborn]
 ) -> None:
+    actor = Actor(cache)
+    actor.run(make_task(job_id=job, num_envs=2), cold_start=False)
+    assert stubborn.closed == 0
+    actor.close()
+    assert stubborn.closed == 2
+
+
+def test_one_that_hangs_in_closing_alone_is_logged_and_soon_given_up(
+    cache: TrajectoryCache,
+    job: str,
+    make_task: MakeTask,
+    stubborn: type[_Stubborn],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(actor_module, "CLOSE_TIMEOUT_S", 0.1)
+    actor = Actor(cache, step_timeout_s=10)
+    actor.run(make_task(job_id=job, env_kwargs={"script": "........h"}), cold_start=False)
+    actor.close()
+    assert stubborn.closed == 1
+    (record,) = (r for r in caplog.records if r.message == "environment not closed")
+    assert vars(record)["env"] == "Scripted-v0"
+    assert "Scripted-v0: closing it has not ended for 0.1 s" in vars(record)["why"]
+
+
+@pytest.mark.parametrize("mode", ["sample", "evaluate"])
+def test_one_that_hangs_in_a_step_and_in_closing_is_named_in_time(
+    mode: str, cache: TrajectoryCache, job: str, make_task: MakeTask, stubborn: type[_Stubborn]
+) -> None:
     actor = Actor(cache, step_timeout_s=0.2)
-    task = make_task(job_id=job, env_kwargs={"script": "...h"})
+    task = make_task(job_id=job, env_kwargs={"script": "...h"}, mode=mode)
     with pytest.raises(EnvironmentHungError, match="no step or reset has ended for 0.2 s"):
         actor.run(task, cold_start=False)
     assert stubborn.closed == 1

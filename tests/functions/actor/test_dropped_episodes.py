@@ -34,6 +34,8 @@ SCRIPTS = [
     ".u..y....u..........",
     "..t.ru....t.........",  # what truncated it leaves no trace where the next goes on
     "..t...t....y........",
+    "...x.x.....t........",  # broken again, and sooner
+    "...........r...........r............",  # broken again where the fragment ends
 ]
 
 
@@ -148,6 +150,44 @@ def test_more_may_be_dropped_the_more_are_finished(
     assert rolled_out(make_task, policy, "trt", num_steps=60).dropped_episodes == expected > 50
     with pytest.raises(RolloutError, match="in 10 episodes of this rollout"):
         rolled_out(make_task, policy, "...r", num_steps=60)
+    # Two dropped for each that is finished: after 9 of those the 20th is one too many.
+    with pytest.raises(RolloutError, match="in 19 episodes of this rollout"):
+        rolled_out(make_task, policy, "xx.t", num_steps=60)
+
+
+def test_every_episode_that_is_rolled_out_again_has_noise_of_its_own(
+    make_task: MakeTask, load_discrete: LoadPolicy
+) -> None:
+    task = make_task(env_kwargs={"script": ("." * 19 + "x") * 3 + "."}, steps=20)
+    env = make_environment(task.env)
+    assert sample_fragment(task, [env], load_discrete(2, 2)).dropped_episodes == 3
+    taken = np.reshape(env.unwrapped.actions, (4, 20))  # type: ignore[attr-defined]
+    assert len(np.unique(taken, axis=0)) == 4
+
+
+def test_the_noise_after_a_drop_follows_from_the_tasks_seed(
+    make_task: MakeTask, load_discrete: LoadPolicy
+) -> None:
+    script = "." * 19 + "x" + "." * 20  # none of the first episode's actions is left
+    actions = []
+    for seed in (11, 12):
+        task = make_task(env_kwargs={"script": script}, steps=20, seed=seed)
+        trajectory = sample_fragment(task, [make_environment(task.env)], load_discrete(2, 2))
+        assert trajectory.dropped_episodes == 1
+        actions.append(trajectory.action[:, 0])
+    assert not np.array_equal(actions[0], actions[1])
+
+
+def test_a_drop_is_logged_with_its_environment_and_reason(
+    make_task: MakeTask, load_discrete: LoadPolicy, caplog: pytest.LogCaptureFixture
+) -> None:
+    scripts = ("." * 20, "..rt" + "." * 20, ".o.t" + "." * 20)
+    rolled_out(make_task, load_discrete(2, 2), *scripts)
+    records = [vars(r) for r in caplog.records if r.message == "episode dropped"]
+    assert [(record["env_id"], record["env_index"], record["why"]) for record in records] == [
+        ("Scripted-v0", 1, "reward is not finite at step 2"),
+        ("Scripted-v0", 2, "observation is not finite at step 2"),
+    ]
 
 
 def test_an_evaluation_drops_what_is_broken_and_plays_another(
@@ -176,6 +216,114 @@ def test_an_evaluation_drops_what_is_beyond_float32_as_a_fragment_does(
     policy = load_policy(*continuous_policy(3, 1))
     episode = evaluate_episode(task, make_environment(task.env), policy)
     assert (episode.dropped_episodes, episode.length) == (1, 200)
+
+
+def test_an_evaluation_drops_an_episode_for_a_single_number(
+    make_task: MakeTask, continuous_policy: MakePolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = cast("Any", PendulumEnv.step)
+    num_steps = 0
+
+    def blows_up(self: PendulumEnv, action: Any) -> Any:
+        nonlocal num_steps
+        num_steps += 1
+        observation, *rest = step(self, action)
+        if num_steps == 5:
+            observation[2] = np.inf
+        return (observation, *rest)
+
+    monkeypatch.setattr(PendulumEnv, "step", blows_up)
+    task = make_task("Pendulum-v1", mode="evaluate")
+    policy = load_policy(*continuous_policy(3, 1))
+    episode = evaluate_episode(task, make_environment(task.env), policy)
+    assert (episode.dropped_episodes, episode.length, num_steps) == (1, 200, 5 + 200)
+
+
+def test_a_policy_that_gives_no_numbers_is_refused_where_the_environment_does_not_mind(
+    make_task: MakeTask, discrete_policy: MakePolicy, continuous_policy: MakePolicy
+) -> None:
+    arrays, metadata = discrete_policy(2, 2)
+    arrays["policy.0.bias"] = np.full(16, 9, np.float32)  # all hidden units saturate,
+    arrays["policy.1.weight"] = np.full((2, 16), 3e38, np.float32)  # and the logits overflow
+    task = make_task()
+    with pytest.raises(RolloutError, match=r"log_prob is not finite at step 0 \(policy diverged"):
+        sample_fragment(task, [make_environment(task.env)], load_policy(arrays, metadata))
+    arrays, metadata = continuous_policy(3, 1)
+    arrays["policy.0.bias"] = np.full(16, 9, np.float32)
+    arrays["policy.1.weight"] = np.zeros((2, 16), np.float32)
+    arrays["policy.1.weight"][0] = 3e38  # the mean alone: its action is clipped to the bound
+    task = make_task("Pendulum-v1")
+    with pytest.raises(RolloutError, match=r"action is not finite at step 0 \(policy diverged"):
+        sample_fragment(task, [make_environment(task.env)], load_policy(arrays, metadata))
+
+
+def test_the_step_at_which_a_policy_diverged_counts_from_the_fragments_start(
+    make_task: MakeTask, continuous_policy: MakePolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = cast("Any", PendulumEnv.step)
+    num_steps = 0
+
+    def far_away(self: PendulumEnv, action: Any) -> Any:
+        nonlocal num_steps
+        num_steps += 1
+        observation, reward, *_ = step(self, action)
+        if num_steps == 6:
+            observation = np.full(3, 3e38, np.float32)
+        return observation, np.nan if num_steps == 8 else reward, False, num_steps == 3, {}
+
+    monkeypatch.setattr(PendulumEnv, "step", far_away)
+    arrays, metadata = continuous_policy(3, 1)
+    arrays["policy.0.weight"] = np.full((16, 3), 1e-30, np.float32)
+    arrays["policy.1.weight"] = np.zeros((2, 16), np.float32)
+    arrays["policy.1.weight"][0] = 3e38  # the mean overflows only from very far away
+    task = make_task("Pendulum-v1", steps=8)
+    with pytest.raises(RolloutError, match=r"action is not finite at step 6 \(policy diverged"):
+        sample_fragment(task, [make_environment(task.env)], load_policy(arrays, metadata))
+
+
+def test_a_policy_that_diverged_in_one_environment_is_blamed_for_what_that_one_raises(
+    make_task: MakeTask, continuous_policy: MakePolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = cast("Any", PendulumEnv.step)
+    num_steps = 0
+
+    def strict(self: PendulumEnv, action: Any) -> Any:
+        nonlocal num_steps
+        num_steps += 1
+        if not np.isfinite(action).all():
+            raise ValueError("no such torque")
+        observation, *rest = step(self, action)
+        return (np.full(3, 3e38, np.float32) if num_steps == 4 else observation, *rest)
+
+    monkeypatch.setattr(PendulumEnv, "step", strict)
+    arrays, metadata = continuous_policy(3, 1)
+    arrays["policy.0.weight"] = np.full((16, 3), 1e-30, np.float32)
+    arrays["policy.1.weight"] = np.full((2, 16), 3e38, np.float32)  # overflow from far away only
+    task = make_task("Pendulum-v1", steps=32, num_envs=2)
+    envs = [make_environment(task.env) for _ in range(2)]
+    with pytest.raises(RolloutError, match=r"action is not finite at step 2 \(policy diverged"):
+        sample_fragment(task, envs, load_policy(arrays, metadata))
+
+
+def test_an_environment_that_raises_is_named_though_another_one_is_broken(
+    make_task: MakeTask, continuous_policy: MakePolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = cast("Any", PendulumEnv.step)
+    num_steps = 0
+
+    def fails(self: PendulumEnv, action: Any) -> Any:
+        nonlocal num_steps
+        num_steps += 1
+        if num_steps == 6:  # the third of the second environment
+            raise OSError("the simulator fell over")
+        observation, *rest = step(self, action)
+        return (np.full(3, np.nan) if num_steps == 3 else observation, *rest)
+
+    monkeypatch.setattr(PendulumEnv, "step", fails)
+    task = make_task("Pendulum-v1", steps=32, num_envs=2)
+    envs = [make_environment(task.env) for _ in range(2)]
+    with pytest.raises(RolloutError, match=r"Pendulum-v1 failed at step 2: OSError"):
+        sample_fragment(task, envs, load_policy(*continuous_policy(3, 1)))
 
 
 @pytest.mark.parametrize("env_raises", [False, True])

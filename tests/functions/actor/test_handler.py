@@ -84,6 +84,15 @@ def test_events_are_answered_in_one_process_one_after_the_other(
     assert replies[4]["error"].startswith("PolicyUnavailableError: policy version 9 of job")
 
 
+def test_the_first_event_alone_finds_a_process_cold_whatever_it_asks_for(
+    cache_url: str, job: str, make_task: MakeTask
+) -> None:
+    sample = make_task("Pendulum-v1", job_id=job).model_dump(mode="json")
+    for first in ({"mode": "describe", "env": {"env_id": "Pendulum-v1"}}, {"mode": "explode"}):
+        *_, reply = _replies([first, sample], NITRO_CACHE_URL=cache_url)
+        assert not reply["ok"]["cold_start"]
+
+
 def test_a_process_started_ahead_of_the_call_is_not_cold(
     cache_url: str, job: str, make_task: MakeTask
 ) -> None:
@@ -104,7 +113,7 @@ def test_events_that_are_no_tasks_are_refused_before_anything_is_done(
         "sample.steps: ": task | {"steps": 0},
         "sample.extra: Extra inputs are not permitted": task | {"extra": 1},
         "sample.env.env_id: ": task | {"env": {"env_id": "os:system"}},
-        "sample.seed: ": task | {"seed": "11"},
+        "sample.seed: ": task | {"steps": 0, "seed": "11"},  # after the first that is wrong
         "'explode' found using 'mode'": task | {"mode": "explode"},
         "event: ": [],
         "event: Unable to extract tag": {},
@@ -115,6 +124,20 @@ def test_events_that_are_no_tasks_are_refused_before_anything_is_done(
     for expected, reply in zip(refusals, replies, strict=True):
         assert reply["error"].startswith("TaskRefusedError: ")
         assert expected in reply["error"]
+
+
+def test_an_event_may_have_4096_bytes_of_compact_utf8() -> None:
+    def event(num_bytes: int) -> dict[str, object]:
+        kwargs = {f"a{i}": "ü" * 120 for i in range(16)}
+        env: dict[str, object] = {"env_id": "Pendulum-v1", "env_kwargs": kwargs}
+        made: dict[str, object] = {"mode": "describe", "env": env}
+        compact = json.dumps(made, separators=(",", ":"), ensure_ascii=False).encode()
+        kwargs["a0"] += "x" * (num_bytes - len(compact))
+        return made
+
+    fits, too_large = _replies([event(4096), event(4097)], NITRO_CACHE_URL="redis://127.0.0.1:1")
+    assert fits["error"].startswith("UnsupportedEnvironment: ")
+    assert too_large["error"].startswith("TaskRefusedError: event of 4097 bytes, at most 4096")
 
 
 def test_an_unreachable_cache_is_named_without_its_password(make_task: MakeTask) -> None:
@@ -147,20 +170,34 @@ def test_packages_of_ones_own_are_imported_once_at_start(tmp_path: Path) -> None
     assert (tmp_path / "imports").read_text() == "x"
 
 
-def test_a_constructor_that_hangs_is_refused_by_name(tmp_path: Path) -> None:
+def test_what_hangs_is_refused_by_name(
+    tmp_path: Path, cache_url: str, job: str, make_task: MakeTask
+) -> None:
     (tmp_path / "stuck_envs.py").write_text(
         "import threading, gymnasium\n"
+        "from gymnasium.envs.classic_control import PendulumEnv\n"
+        "class Stuck(PendulumEnv):\n"
+        "    def reset(self, **kwargs):\n"
+        "        threading.Event().wait()\n"
         "gymnasium.register('Stuck-v0', entry_point=lambda: threading.Event().wait())\n"
+        "gymnasium.register('StuckReset-v0', entry_point=Stuck)\n"
     )
-    (reply,) = _replies(
-        [{"mode": "describe", "env": {"env_id": "Stuck-v0"}}],
-        NITRO_CACHE_URL="redis://127.0.0.1:1",
+    sample = make_task("StuckReset-v0", job_id=job).model_dump(mode="json")
+    built, reset, sampled = _replies(
+        [
+            {"mode": "describe", "env": {"env_id": "Stuck-v0"}},
+            {"mode": "describe", "env": {"env_id": "StuckReset-v0"}},
+            sample,
+        ],
+        NITRO_CACHE_URL=cache_url,
         NITRO_ENVIRONMENT_PACKAGES="stuck_envs",
-        NITRO_STEP_TIMEOUT_S="0.2",
+        NITRO_STEP_TIMEOUT_S="0.5",
         PYTHONPATH=f"{tmp_path}:{_PROCESS['PYTHONPATH']}",
     )
-    assert "UnsupportedEnvironment: env_id 'Stuck-v0' cannot be built" in reply["error"]
-    assert "its constructor has not ended for 0.2 s" in reply["error"]
+    assert "UnsupportedEnvironment: env_id 'Stuck-v0' cannot be built" in built["error"]
+    assert "its constructor has not ended for 0.5 s" in built["error"]
+    assert "StuckReset-v0: no step or reset has ended for 0.5 s" in reset["error"]
+    assert "StuckReset-v0: no step or reset has ended for 0.5 s" in sampled["error"]
 
 
 @pytest.mark.parametrize(

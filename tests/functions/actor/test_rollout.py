@@ -1,10 +1,12 @@
 """Rollouts against a plain Gymnasium loop, and against a toy whose every step is known."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.spaces import MultiDiscrete
 from numpy.typing import NDArray
 
 from functions.actor import rollout
@@ -15,6 +17,7 @@ from shared.contracts import RolloutTask
 from shared.envs import describe, make_environment
 from shared.policy import NumpyPolicy, load_policy
 from shared.trajectory import decode_trajectory, encode_trajectory
+from tests.functions.actor.conftest import ScriptedEnv
 
 MakeTask = Callable[..., RolloutTask]
 LoadPolicy = Callable[[int, int], NumpyPolicy]
@@ -233,6 +236,21 @@ def test_discrete_actions_start_where_the_environment_counts_from(
     assert {type(action) for action in handed} == {np.int64}  # as of `action_space.sample()`
 
 
+def test_several_choices_start_where_the_environment_counts_each_from(
+    make_task: MakeTask, discrete_policy: MakePolicy
+) -> None:
+    arrays, metadata = discrete_policy(2, 2 + 3)
+    metadata |= {"distribution": "multi_categorical", "num_choices": "2,3"}
+    env: Any = ScriptedEnv()
+    env.action_space = MultiDiscrete([2, 3], start=[5, 7])
+    trajectory = sample_fragment(make_task(steps=50), [env], load_policy(arrays, metadata))
+    assert [set(column.tolist()) for column in trajectory.action[:, 0].T] == [{0, 1}, {0, 1, 2}]
+    np.testing.assert_array_equal(env.actions, trajectory.action[:, 0] + [5, 7])
+    env.action_space = MultiDiscrete([3, 2])
+    with pytest.raises(RolloutError, match="but the policy takes"):
+        sample_fragment(make_task(steps=50), [env], load_policy(arrays, metadata))
+
+
 @pytest.mark.parametrize(
     ("script", "message"),
     [
@@ -260,6 +278,30 @@ def test_an_environment_that_goes_on_failing_is_given_up_and_named(
         evaluate_episode(evaluation, make_environment(task.env), policy)
 
 
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("..r", "reward is not finite at step 2, and so it was in 10 episodes before"),
+        (".o", "observation is not finite at step 2, and so it was in 10 episodes before"),
+        (".r.!", r"failed at step 1: OSError\('the simulator fell over'\)"),
+    ],
+)
+def test_an_evaluation_that_goes_on_failing_says_where(
+    script: str, message: str, make_task: MakeTask, load_discrete: LoadPolicy
+) -> None:
+    task = make_task(env_kwargs={"script": script}, mode="evaluate")
+    with pytest.raises(RolloutError, match=f"Scripted-v0:? {message}"):
+        evaluate_episode(task, make_environment(task.env), load_discrete(2, 2))
+
+
+def test_what_fails_while_the_fragments_last_steps_are_rolled_out_again_is_named(
+    make_task: MakeTask, load_discrete: LoadPolicy
+) -> None:
+    task = make_task(env_kwargs={"script": "...r.!.."}, steps=4)
+    with pytest.raises(RolloutError, match=r"Scripted-v0 failed at step \d: OSError"):
+        sample_fragment(task, [make_environment(task.env)], load_discrete(2, 2))
+
+
 @pytest.mark.parametrize(("size", "choices"), [(3, 2), (2, 3)])
 def test_a_policy_of_another_shape_is_refused(
     size: int, choices: int, make_task: MakeTask, load_discrete: LoadPolicy
@@ -280,6 +322,25 @@ def test_a_continuous_policy_is_refused_where_actions_are_discrete(
     task = make_task()
     with pytest.raises(RolloutError, match="but the policy takes"):
         sample_fragment(task, [make_environment(task.env)], load_continuous(2, 2))
+
+
+@pytest.mark.parametrize(("size", "actions"), [(3, 2), (2, 1)])
+def test_a_continuous_policy_of_another_shape_is_refused(
+    size: int, actions: int, make_task: MakeTask, load_continuous: LoadPolicy
+) -> None:
+    task = make_task("Pendulum-v1")
+    with pytest.raises(RolloutError, match="but the policy takes"):
+        sample_fragment(task, [make_environment(task.env)], load_continuous(size, actions))
+
+
+def test_there_must_be_as_many_environments_as_the_task_names(
+    make_task: MakeTask, load_discrete: LoadPolicy
+) -> None:
+    task = make_task(steps=8, num_envs=2)
+    for num_given in (1, 3):
+        envs = [make_environment(task.env) for _ in range(num_given)]
+        with pytest.raises(RolloutError, match=f"num_envs = 2; {num_given} environments"):
+            sample_fragment(task, envs, load_discrete(2, 2))
 
 
 def test_steps_must_be_shared_equally(make_task: MakeTask, load_discrete: LoadPolicy) -> None:

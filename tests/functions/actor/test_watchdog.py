@@ -4,14 +4,18 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
+import numpy as np
 import pytest
 
+from functions.actor import watchdog
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from functions.actor.watchdog import EnvironmentHungError, watched
 from shared.contracts import RolloutTask
 from shared.envs import describe, make_environment
 from shared.policy import NumpyPolicy
+from tests.functions.actor.conftest import ScriptedEnv
 
 MakeTask = Callable[..., RolloutTask]
 LoadPolicy = Callable[[int, int], NumpyPolicy]
@@ -51,6 +55,82 @@ def test_what_gets_on_is_left_alone_however_long_it_takes() -> None:
     with watched("Slow-v0", progress, timeout_s=0.02):
         while looks < 20:  # five time-outs
             signal.pause()
+
+
+class Clock:
+    """Stands in for the module `time`: at 100 s until it is told otherwise."""
+
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def look_at(self, now: float) -> None:
+        """Let the watchdog look at that time."""
+        self.now = now
+        signal.raise_signal(signal.SIGALRM)
+
+
+@pytest.fixture
+def look_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    clock = Clock()
+    monkeypatch.setattr(watchdog, "time", clock)
+    return clock.look_at
+
+
+def test_what_does_not_even_begin_is_ended_after_one_time_out(
+    look_at: Callable[[float], None],
+) -> None:
+    with watched("Stuck-v0", lambda: 0, timeout_s=1000):
+        look_at(1099.0)
+        with pytest.raises(EnvironmentHungError, match="Stuck-v0: no step or reset has ended"):
+            look_at(1100.0)
+
+
+def test_the_time_out_counts_from_the_look_that_saw_the_last_change(
+    look_at: Callable[[float], None],
+) -> None:
+    steps = 0
+    with watched("Slow-v0", lambda: steps, timeout_s=1000):
+        look_at(1099.0)
+        steps = 1
+        look_at(1100.0)
+        look_at(2099.0)
+        steps = 2
+        look_at(3500.0)
+        look_at(4499.0)
+        with pytest.raises(EnvironmentHungError, match="Slow-v0: no step or reset has ended"):
+            look_at(4500.0)
+
+
+def test_every_step_and_reset_of_every_environment_has_a_time_out_of_its_own(
+    make_task: MakeTask,
+    load_discrete: LoadPolicy,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(watchdog, "time", clock)
+
+    class Slow(ScriptedEnv):
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            clock.look_at(clock.now + 600)
+            return super().reset(seed=seed, options=options)
+
+        def step(self, action: np.int64) -> Any:
+            clock.look_at(clock.now + 600)
+            return super().step(action)
+
+    task = make_task(steps=12, num_envs=3)
+    envs = [Slow("...x....")] + [Slow() for _ in range(2)]
+    trajectory = sample_fragment(task, envs, load_discrete(2, 2), step_timeout_s=1000)
+    assert trajectory.dropped_episodes == 1
+    assert clock.now == 100 + 600 * (3 + 3 * 4 + 1 + 4)
+
+
+def test_it_looks_several_times_per_time_out() -> None:
+    with watched("Any-v0", lambda: None, timeout_s=1000):
+        first_s, interval_s = signal.getitimer(signal.ITIMER_REAL)
+    assert 0 < first_s <= interval_s == 250
 
 
 def test_outside_the_main_thread_nothing_is_watched() -> None:
