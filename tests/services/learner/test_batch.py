@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from services.learner.actor_critic import ActorCritic
-from services.learner.batch import TrainingBatch, build_batch
+from services.learner.batch import TrainingBatch, build_batch, joined, network_input
 from services.learner.networks import build_network
 from services.learner.normalisation import Normalisation
 from shared.environment_spec import EnvironmentSpec
@@ -81,6 +81,17 @@ def test_advantages_bootstrap_each_cut_episode_from_its_own_final_observation() 
     np.testing.assert_allclose(batch.advantage.numpy(), expected, atol=1e-5)
 
 
+def test_joined_batches_have_the_samples_and_trajectories_of_all_in_their_order() -> None:
+    network = network_for(CONTINUOUS)
+    made = [make_trajectory(CONTINUOUS, network, actor_index=i) for i in range(5)]
+    first, second = batch_of(made[:3], network), batch_of(made[3:], network)
+    assert (first.num_trajectories, second.num_trajectories) == (3, 2)
+    both = joined([first, second])
+    assert both.num_trajectories == 5
+    assert torch.equal(both.observation[: 3 * 48], first.observation)
+    assert torch.equal(both.value_target[3 * 48 :], second.value_target)
+
+
 @pytest.mark.parametrize("environment", [CONTINUOUS, DISCRETE])
 def test_arrival_order_does_not_change_a_bit(environment: EnvironmentSpec) -> None:
     network = network_for(environment)
@@ -99,6 +110,30 @@ def test_recomputed_log_probs_agree_with_the_actors() -> None:
     network = network_for(CONTINUOUS)
     batch = batch_of([make_trajectory(CONTINUOUS, network, actor_index=0)], network)
     torch.testing.assert_close(batch.log_prob, batch.behaviour_log_prob, atol=1e-6, rtol=0)
+
+
+def test_log_probs_before_the_update_are_recomputed_whatever_the_actors_report() -> None:
+    network = network_for(CONTINUOUS)
+    trajectory = make_trajectory(CONTINUOUS, network, actor_index=0)
+    batch = batch_of([replace(trajectory, log_prob=trajectory.log_prob + 0.5)], network)
+    assert torch.equal(batch.log_prob, batch_of([trajectory], network).log_prob)
+    difference = batch.behaviour_log_prob - batch.log_prob
+    torch.testing.assert_close(difference, torch.full((48,), 0.5), atol=1e-5, rtol=0)
+
+
+def test_an_episode_that_ends_in_both_ways_at_once_is_one_that_terminates() -> None:
+    network = network_for(CONTINUOUS)
+    trajectory = make_trajectory(CONTINUOUS, network, actor_index=0)
+    assert trajectory.truncated.any()
+    both = replace(
+        trajectory,
+        terminated=trajectory.terminated | trajectory.truncated,
+        final_observation=trajectory.final_observation[:0],
+    )
+    terminates = replace(both, truncated=np.zeros_like(both.truncated))
+    found, expected = batch_of([both], network), batch_of([terminates], network)
+    assert torch.equal(found.value_target, expected.value_target)
+    assert torch.equal(found.advantage, expected.advantage)
 
 
 def test_stored_arrays_may_be_read_only() -> None:
@@ -120,6 +155,17 @@ def test_byte_observations_are_read_as_floats() -> None:
     assert batch_of([as_bytes], network).observation.dtype == torch.float32
 
 
+def test_images_are_bytes_of_three_dimensions_and_all_else_is_flat() -> None:
+    for dtype, shape, expected in (
+        (torch.uint8, (3, 4, 5), (3, 4, 5)),
+        (torch.float32, (3, 4, 5), (60,)),
+        (torch.uint8, (4, 5), (20,)),
+    ):
+        found = network_input(torch.ones((7, 2, *shape), dtype=dtype), keep=2)
+        assert found.shape == (7, 2, *expected)
+        assert found.dtype == (torch.uint8 if len(expected) == 3 else torch.float32)
+
+
 def test_impossible_rounds_are_refused() -> None:
     network = network_for(CONTINUOUS)
     first = make_trajectory(CONTINUOUS, network, actor_index=0)
@@ -132,6 +178,9 @@ def test_impossible_rounds_are_refused() -> None:
         batch_of([first, shorter], network)
     with pytest.raises(ValueError, match="actor 0: 0 final observations for"):
         batch_of([replace(first, final_observation=first.final_observation[:0])], network)
+    uncut = replace(first, truncated=np.zeros_like(first.truncated))
+    with pytest.raises(ValueError, match="final observations for 0 truncated steps"):
+        batch_of([uncut], network)
 
 
 @pytest.mark.parametrize("environment", [CONTINUOUS, DISCRETE])

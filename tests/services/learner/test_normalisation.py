@@ -109,10 +109,17 @@ def test_rewards_are_divided_by_the_deviation_of_all_returns_so_far() -> None:
     returns = [r for k in range(2) for t in ROUNDS[k] for r in naive_returns(t, STANDARD.discount)]
     scaler = after_rounds(2).rewards
     assert scaler is not None
-    reward = torch.tensor([[1.0, -0.3], [0.0, 1e6]])
+    reward = torch.tensor([[1.0, -0.3], [-1e6, 1e6]])
     expected = np.clip(reward.numpy() / math.sqrt(np.var(returns) + 1e-8), -10.0, 10.0)
     np.testing.assert_allclose(scaler.apply(reward), expected, rtol=1e-6)
     assert reward[1, 1] == 1e6
+
+
+def test_rewards_that_have_all_been_0_stay_0() -> None:
+    nothing = [replace(t, reward=np.zeros_like(t.reward)) for t in ROUNDS[0]]
+    scaler = Normalisation.initial(DISCRETE, STANDARD).after(nothing).rewards
+    assert scaler is not None
+    np.testing.assert_array_equal(scaler.apply(torch.zeros(2, 2)), np.zeros((2, 2)))
 
 
 def test_they_go_on_from_their_arrays_to_the_bit() -> None:

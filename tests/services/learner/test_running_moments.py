@@ -45,6 +45,17 @@ def test_no_rows_leave_them_as_they_are_and_nothing_is_changed_in_place() -> Non
         np.testing.assert_array_equal(array, before[name])
 
 
+def test_what_becomes_of_their_arrays_does_not_reach_them() -> None:
+    moments = moments_of(BATCHES)
+    arrays = moments.arrays()
+    restored = RunningMoments.from_arrays(arrays)
+    for array in arrays.values():
+        array[...] = 7
+    for found in (moments, restored):
+        for name, array in moments_of(BATCHES).arrays().items():
+            np.testing.assert_array_equal(found.arrays()[name], array)
+
+
 def test_before_the_first_row_the_variance_is_1() -> None:
     np.testing.assert_array_equal(RunningMoments.empty(3).variance, np.ones(3))
 
@@ -55,6 +66,28 @@ def test_they_go_on_from_their_arrays_to_the_bit() -> None:
         halfway = halfway.including(batch)
     for name, array in moments_of(BATCHES).arrays().items():
         assert halfway.arrays()[name].tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize(
+    "rows", [np.empty((0, 3), np.float32), BATCHES[1], np.full((5, 3), 2.0, np.float32)]
+)
+def test_no_rows_and_rows_without_spread_have_arrays_to_go_on_from(
+    rows: NDArray[np.float32],
+) -> None:
+    moments = RunningMoments.empty(3).including(rows)
+    found = RunningMoments.from_arrays(moments.arrays()).including(BATCHES[2])
+    expected = moments.including(BATCHES[2])
+    for name, array in expected.arrays().items():
+        assert found.arrays()[name].tobytes() == array.tobytes()
+
+
+def test_they_count_more_rows_than_32_bits_do() -> None:
+    many = RunningMoments.from_arrays(
+        {"count": np.array(2**31 - 1), "mean": np.zeros(1), "m2": np.full(1, 2.0**31)}
+    )
+    more = many.including(np.zeros((1, 1), np.float32)).including(np.zeros((2**10, 1), np.float32))
+    assert more.count == 2**31 + 2**10
+    np.testing.assert_allclose(more.variance, 2.0**31 / (2**31 + 2**10), rtol=1e-12)
 
 
 @pytest.mark.parametrize(
