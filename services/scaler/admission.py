@@ -150,11 +150,11 @@ def hyperparameter_errors(spec: JobSpec, environment: EnvironmentSpec) -> list[F
 
 
 def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
-    """Return an upper bound of what a job's open rounds, at their largest, keep in the cache.
+    """Return what a job's open rounds, at their largest, keep in the cache.
 
     Trajectories are counted uncompressed, stacked frames once each, with one extra observation per
-    environment and episode cut short left out; the policy and value networks are added once for
-    each open round and once for the next.
+    environment and episode cut short left out; the policy's weights, without their header and the
+    observations' scale, are added once for each open round and once for the next.
     """
     observation = environment.observation
     item = 1 if observation.dtype == "uint8" else 4
