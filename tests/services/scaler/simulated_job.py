@@ -1,5 +1,6 @@
 """Whole jobs on a simulated clock: real desks, store and account, made-up durations."""
 
+import math
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -76,7 +77,9 @@ class ChanceInvoker:
     chance: random.Random
     cruel: bool
     """Whether everything takes as long as it can."""
-    unheard: list[Callable[[], None]] = field(default_factory=list)
+    now: Callable[[], float] = lambda: 0.0
+    unheard: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+    """With the moment each actor ended."""
     longest_s: float = 0.0
 
     def submit(
@@ -95,13 +98,15 @@ class ChanceInvoker:
                 requests=executions,
                 throttled=0,
             )
-            self.unheard.append(partial(on_outcome, outcome))
+            self.unheard.append((self.now() + sum(times), partial(on_outcome, outcome)))
 
     def _duration_s(self) -> float:
         return min(TIMEOUT_S, self.chance.expovariate(1 / self.chance.choice((1.0, 20.0))))
 
-    def hear(self) -> None:
-        heard, self.unheard = self.unheard, []
+    def hear(self, until: float = math.inf) -> None:
+        """Tell of the actors that ended by then."""
+        heard = [tell for at, tell in self.unheard if at <= until]
+        self.unheard = [(at, tell) for at, tell in self.unheard if at > until]
         for tell in heard:
             tell()
 
@@ -165,11 +170,13 @@ class SimulatedScaler:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.now = 1000.0
+        self.held_s = 0.0
+        """For how long learners have held the job."""
         self.store = SqliteStore(Path(":memory:"))
         self.basis = random_basis(self.chance)
         self.clock: Clock = self.chance.choice(("wall", "projected"))
         self.cruel = self.chance.random() < 0.3
-        self.invoker = ChanceInvoker(self.chance, cruel=self.cruel)
+        self.invoker = ChanceInvoker(self.chance, cruel=self.cruel, now=lambda: self.now)
         self.board = SilentBoard()
         metrics = Metrics()
         self.launches = Launches(
@@ -255,21 +262,23 @@ class SimulatedScaler:
         job = Job(job_id="job", spec=spec, environment=HOPPER, status="queued", created_at=self.now)
         self.store.create(JobRecord(job=job, queued_at=self.now), None)
         lease_id = self._lease()
-        previous: RoundResult | None = None
-        for index in range(1000):
+        results: list[RoundResult] = []
+        for _ in range(1000):
             if spec.actors.min < spec.actors.max and self.chance.random() < 0.1:
                 self._switch(spec)
-            plan = self._ask(index, lease_id, previous)
+            plan = self._ask(len(results), lease_id, results)
             if plan.stop is None and self.chance.random() < 0.15:
-                plan = self._ask(index, lease_id, previous, attempt=1)
+                plan = self._ask(len(results), lease_id, results, attempt=1)
             if plan.stop is not None:
                 return plan, self._end(lease_id, plan.stop)
             if self.chance.random() < 0.1:
-                self.leases.give_up(lease_id)
-                self.now += 500.0  # nobody holds the job, so nobody pays
-                lease_id = self._lease()
-                plan = self._again(index, lease_id, previous, plan)
-            previous = self._result(index)
+                lease_id = self._next_learner(lease_id)
+                if results and self.chance.random() < 0.5:
+                    # The newest checkpoints cannot be read: rounds are made, and paid for, again.
+                    del results[-self.chance.randint(1, 2) :]
+                    continue
+                self._again(lease_id, results, plan)
+            results.append(self._result(len(results)))
         raise AssertionError("a job without end")
 
     def _switch(self, spec: JobSpec) -> None:
@@ -280,18 +289,27 @@ class SimulatedScaler:
     def _lease(self) -> str:
         lease = self.leases.claim("learner")
         assert lease is not None
+        self.held_s -= self.now
         return lease.lease_id
 
-    def _again(
-        self, index: int, lease_id: str, previous: RoundResult | None, plan: RoundPlan
-    ) -> RoundPlan:
+    def _next_learner(self, lease_id: str) -> str:
+        """A learner gives up, and others take the job some time later, of which one goes on."""
+        while True:
+            self.now += self.chance.uniform(0, 1)
+            self.leases.give_up(lease_id)
+            self.held_s += self.now
+            self.now += 500.0
+            lease_id = self._lease()
+            if self.chance.random() < 0.7:
+                return lease_id
+
+    def _again(self, lease_id: str, results: Sequence[RoundResult], plan: RoundPlan) -> None:
         """A learner that took over asks for the round in hand: it gets the same plan."""
-        again = self._ask(index, lease_id, previous, attempt=plan.attempt)
+        again = self._ask(len(results), lease_id, results, attempt=plan.attempt)
         assert again.num_actors == plan.num_actors
-        return again
 
     def _ask(
-        self, index: int, lease_id: str, previous: RoundResult | None, attempt: int = 0
+        self, index: int, lease_id: str, results: Sequence[RoundResult], attempt: int = 0
     ) -> RoundPlan:
         if self.chance.random() < 0.8:
             self.invoker.hear()
@@ -299,7 +317,7 @@ class SimulatedScaler:
             lease_id=lease_id,
             policy_version=index,
             attempt=attempt,
-            previous=previous,
+            previous=results[-1] if results else None,
             curvature=curvature(self.chance.uniform(0.1, 3.0), -1.0),
         )
         answer = self.rounds.plan("job", index, request)
@@ -322,8 +340,11 @@ class SimulatedScaler:
     def _end(self, lease_id: str, stop: StopReason) -> JobRecord:
         at_stop = self.store.job("job")
         assert at_stop is not None
-        self.invoker.hear()
+        if self.chance.random() < 0.8:
+            self.invoker.hear()
         self.now += self.chance.uniform(0, ALLOWANCE_S)
         request = FinishRequest(lease_id=lease_id, status="succeeded", stop_reason=stop)
         self.finishing.finish("job", request)
+        self.held_s += self.now
+        self.invoker.hear()
         return at_stop

@@ -1,4 +1,4 @@
-"""The hard cap over two hundred random jobs: every desk is real, only time and actors are not."""
+"""The hard cap over random jobs, twice two hundred: all desks are real, time and actors are not."""
 
 from decimal import Decimal
 
@@ -7,6 +7,7 @@ import pytest
 from services.scaler.budget import closing_usd
 from tests.services.scaler.scaling.seen import biased_agent
 from tests.services.scaler.simulated_job import SimulatedScaler
+from tests.services.scaler.simulated_overlap import OverlappingScaler
 
 SCALINGS: list[dict[str, object]] = [
     {"policy": "nitro"},
@@ -21,24 +22,45 @@ SCALINGS: list[dict[str, object]] = [
 _STEP = 10
 
 
+def check_bill(scaler: SimulatedScaler, budget_usd: float) -> None:
+    """Check that a job that is over was billed whole, and not beyond its budget."""
+    done = scaler.store.job("job")
+    assert done is not None
+    assert done.open_attempts == ()
+    lines = scaler.store.lines("job")
+    spent = sum(Decimal(line.quantity) * Decimal(line.unit_price_usd) for line in lines)
+    assert float(spent) == pytest.approx(done.settled_usd, rel=1e-9)
+    assert float(spent) <= budget_usd * (1 + 1e-9)
+    if scaler.clock == "wall":
+        held_s = sum(line.quantity for line in lines if line.item == "learner")
+        assert held_s == pytest.approx(scaler.held_s, rel=1e-9)
+
+
 @pytest.mark.parametrize("first", range(0, 200, _STEP))
 def test_no_job_spends_more_than_its_budget_and_none_stops_early(first: int) -> None:
     for seed in range(first, first + _STEP):
         scaler = SimulatedScaler(seed)
         spec = scaler.random_spec(SCALINGS[seed % len(SCALINGS)])
         plan, at_stop = scaler.run(spec)
-        budget_usd = spec.stop.budget_usd
-        done = scaler.store.job("job")
-        assert done is not None
-        lines = scaler.store.lines("job")
-        spent = sum(Decimal(line.quantity) * Decimal(line.unit_price_usd) for line in lines)
-        assert done.open_attempts == ()
-        assert float(spent) == pytest.approx(done.settled_usd, rel=1e-9), seed
-        assert float(spent) <= budget_usd * (1 + 1e-9), seed
+        check_bill(scaler, spec.stop.budget_usd)
         assert plan.stop in ("budget", "max_rounds"), seed
         if plan.stop == "budget" and not plan.attempt:
             pricing = scaler.pricing(spec.actors.min, at_stop.longest_learner_s)
             closing = at_stop.open_attempts[-1].reserved_usd
             committed_usd = at_stop.committed_usd - closing
-            smallest_usd = pricing.worst_case_usd(spec.actors.min)
-            assert smallest_usd + closing_usd(spec, pricing) > budget_usd - committed_usd, seed
+            smallest_usd = pricing.worst_case_usd(spec.actors.min) + closing_usd(spec, pricing)
+            assert smallest_usd > spec.stop.budget_usd - committed_usd, seed
+
+
+@pytest.mark.parametrize("first", range(0, 200, _STEP))
+def test_neither_does_a_job_whose_rounds_overlap(first: int) -> None:
+    for seed in range(first, first + _STEP):
+        scaler = OverlappingScaler(seed)
+        spec = scaler.random_spec(SCALINGS[seed % len(SCALINGS)])
+        plan, at_stop = scaler.run(spec)
+        check_bill(scaler, spec.stop.budget_usd)
+        assert plan.stop in ("budget", "max_rounds"), seed
+        if plan.stop == "budget":
+            pricing = scaler.pricing(spec.actors.max, at_stop.longest_learner_s)
+            smallest_usd = pricing.worst_case_usd(spec.actors.min) + closing_usd(spec, pricing)
+            assert smallest_usd > spec.stop.budget_usd - at_stop.committed_usd, seed

@@ -1,0 +1,99 @@
+"""Whole jobs whose rounds overlap, on the simulated clock: the learner's side of `AsyncLoop`."""
+
+from collections import deque
+from dataclasses import dataclass
+
+from services.scaler.budget import smallest_budget_usd
+from services.scaler.store.base import JobRecord
+from shared.contracts import RoundPlan, RoundRequest, RoundResult
+from shared.job_spec import JobSpec
+from shared.jobs import Job
+from tests.services.scaler.lambda_endpoint import HOPPER
+from tests.services.scaler.running import curvature
+from tests.services.scaler.simulated_job import SimulatedScaler
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRound:
+    """A round under way, as its learner knows it."""
+
+    plan: RoundPlan
+    over_at: float
+    """When the last of its actors is heard of, or the learner waits no longer."""
+
+
+class OverlappingScaler(SimulatedScaler):
+    """The scaler without network, and a learner that keeps several rounds open."""
+
+    def random_spec(self, scaling: dict[str, object]) -> JobSpec:
+        """A job with money for one round, or for several."""
+        spec = super().random_spec(scaling)
+        changes = {
+            "algorithm": self.chance.choice(("impact", "impala")),
+            "rounds_in_flight": self.chance.choice((2, 2, 3, 4, 8)),
+        }
+        spec = spec.model_copy(update=changes)
+        least_usd = smallest_budget_usd(spec, self.pricing(spec.actors.max))
+        budget_usd = least_usd * self.chance.choice((1.0, self.chance.uniform(1.0, 9.0)))
+        stop = spec.stop.model_copy(update={"budget_usd": budget_usd * (1 + 1e-9)})
+        return spec.model_copy(update={"stop": stop})
+
+    def run(self, spec: JobSpec) -> tuple[RoundPlan, JobRecord]:
+        """Train a job to its end; return its first plan that says stop, and its record then."""
+        job = Job(job_id="job", spec=spec, environment=HOPPER, status="queued", created_at=self.now)
+        self.store.create(JobRecord(job=job, queued_at=self.now), None)
+        lease_id = self._lease()
+        ended: tuple[RoundPlan, JobRecord] | None = None
+        rounds: deque[OpenRound] = deque()
+        previous: RoundResult | None = None
+        for index in range(1000):
+            rounds.append(self._open(index, lease_id, previous))
+            newest = rounds[-1].plan
+            if newest.stop is not None and ended is None:
+                ended = newest, self._record()
+            if len(rounds) < spec.open_rounds:
+                continue
+            if self.chance.random() < 0.1:
+                lease_id, rounds = self._taken_over(lease_id, rounds)
+            oldest = rounds.popleft()
+            if oldest.plan.stop is not None:
+                assert ended is not None
+                assert newest.stop is not None
+                self.now = max(self.now, rounds[-1].over_at)
+                self._end(lease_id, newest.stop)
+                return ended
+            self.now = max(self.now, oldest.over_at)
+            previous = self._result(oldest.plan.round)
+        raise AssertionError("a job without end")
+
+    def _open(self, index: int, lease_id: str, previous: RoundResult | None) -> OpenRound:
+        self.now += self.chance.uniform(0, 1)  # a policy is published
+        if self.chance.random() < 0.8:
+            self.invoker.hear(until=self.now)
+        request = RoundRequest(
+            lease_id=lease_id,
+            policy_version=index,
+            previous=previous,
+            curvature=None if previous is None else curvature(self.chance.uniform(0.1, 3.0), -1.0),
+        )
+        answer = self.rounds.plan("job", index, request)
+        waited_s = 0.0
+        if answer.order is not None:
+            self.invoker.longest_s = 0.0
+            self.rounds.launch(answer.order)
+            late = self.cruel or self.chance.random() < 0.1
+            waited_s = self.invoker.longest_s
+            waited_s = answer.plan.deadline_s if late else min(answer.plan.deadline_s, waited_s)
+        return OpenRound(plan=answer.plan, over_at=self.now + waited_s)
+
+    def _taken_over(self, lease_id: str, rounds: deque[OpenRound]) -> tuple[str, deque[OpenRound]]:
+        """A learner that took over asks for all open rounds again: it gets the same plans."""
+        lease_id = self._next_learner(lease_id)
+        again = deque(self._open(each.plan.round, lease_id, None) for each in rounds)
+        assert [o.plan.num_actors for o in again] == [o.plan.num_actors for o in rounds]
+        return lease_id, again
+
+    def _record(self) -> JobRecord:
+        record = self.store.job("job")
+        assert record is not None
+        return record
