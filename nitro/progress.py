@@ -15,7 +15,7 @@ from rich.text import Text
 
 from nitro.follow import Snapshot
 from nitro.summary import duration, number
-from shared.contracts import RoundPlan
+from shared.contracts import RoundPlan, RoundRecord
 
 _SPARKS = "▁▂▃▄▅▆▇█"
 _SPARK_ROUNDS = 32
@@ -84,15 +84,23 @@ class LineView:
 def _round_line(upto: Snapshot) -> str:
     """Describe the last round of a snapshot in which every round is done."""
     record = upto.records[-1]
-    evaluation = record.result.evaluation if record.result else None
-    mean = fmean(evaluation.returns) if evaluation and evaluation.returns else None
     return (
         f"round {record.plan.round + 1}/{upto.job.spec.stop.max_rounds}"
-        f"  evaluation {number(mean)}  training {number(upto.training_return)}"
+        f"  evaluation {_evaluated(record)}  training {number(upto.training_return)}"
         f"  actors {_granted(record.plan)}  score {_score(record.plan.boosting_score)}"
         f"  steps {sum(each.result.env_steps for each in upto.records if each.result):,}"
         f"  {_rate(upto.steps_per_s)}  cost {record.cost_usd:.5f} USD"
     )
+
+
+def _evaluated(record: RoundRecord) -> str:
+    """Tell an evaluation's mean, and of how many episodes it is if some did not come."""
+    evaluation, asked = record.result and record.result.evaluation, record.plan.num_evaluations
+    if not evaluation or not evaluation.returns:
+        return number(None)
+    came = len(evaluation.returns)
+    missing = f" ({came} of {asked} episodes)" if came < asked else ""
+    return f"{number(fmean(evaluation.returns))}{missing}"
 
 
 def _granted(plan: RoundPlan) -> str:

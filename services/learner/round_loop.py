@@ -286,7 +286,21 @@ def reasons(failures: Sequence[str]) -> str:
 
 
 def evaluation_result(plan: RoundPlan, episodes: tuple[Episode, ...]) -> EvaluationResult | None:
-    """Return what the episodes launched beside a round came to; None when there are none."""
+    """Return what the episodes launched beside a round came to; None when there are none.
+
+    Where some did not come it is the mean of the others, which may be the shorter ones: the log
+    tells of it.
+    """
+    if len(episodes) < plan.num_evaluations:
+        _LOG.warning(
+            "evaluation lacks episodes",
+            extra={
+                "job": plan.job_id,
+                "round": plan.round,
+                "episodes": len(episodes),
+                "asked": plan.num_evaluations,
+            },
+        )
     if not episodes:
         return None
     return EvaluationResult(

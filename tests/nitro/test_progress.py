@@ -90,6 +90,20 @@ def test_a_line_says_how_many_actors_a_cut_round_had_asked_for() -> None:
     assert "actors 64  score" in whole
 
 
+def test_a_line_says_when_episodes_of_an_evaluation_did_not_come() -> None:
+    out = io.StringIO()
+    came = len(evaluation(0, 100.0).returns)
+    for asked in (came, came + 3):
+        whole = record(0)
+        asking = whole.plan.model_copy(update={"num_evaluations": asked})
+        LineView(Console(file=out, width=200)).show(
+            snapshot(whole.model_copy(update={"plan": asking}))
+        )
+    lines = [line for line in out.getvalue().splitlines() if line.startswith("round")]
+    assert "evaluation 100.0  training" in lines[0]
+    assert f"evaluation 100.0 ({came} of {came + 3} episodes)  training" in lines[1]
+
+
 def test_a_change_of_status_is_told_once() -> None:
     out = io.StringIO()
     view = LineView(Console(file=out, width=200))

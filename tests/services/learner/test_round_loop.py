@@ -113,6 +113,26 @@ def test_it_trains_until_the_scaler_says_stop(rig: Rig, cache_url: str) -> None:
         assert line.evaluation.policy_version == line.plan.policy_version
 
 
+def test_an_evaluation_that_lacks_episodes_says_so(
+    rig: Rig, cache_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+        deliver_all(scaler, made.model_copy(update={"num_evaluations": 1}), request)
+        scaler.cache.announce_failure(
+            made.job_id, made.round, mode="evaluate", actor_index=1, attempt=0, reason="timed out"
+        )
+
+    rig.scaler.changes = {"num_evaluations": 2}
+    rig.scaler.launch = launch
+    _, evaluation = rig.loop(cache_url).run()
+    assert evaluation is not None
+    assert evaluation.returns == (0.0,)
+    told = [r for r in caplog.records if r.getMessage() == "evaluation lacks episodes"]
+    assert [(r.__dict__["round"], r.__dict__["episodes"], r.__dict__["asked"]) for r in told] == [
+        (number, 1, 2) for number in range(4)
+    ]
+
+
 def test_each_request_reports_the_round_before_it(rig: Rig, cache_url: str) -> None:
     rig.loop(cache_url).run()
     lines = rig.lines()
