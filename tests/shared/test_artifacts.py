@@ -9,6 +9,8 @@ import pytest
 
 from shared.artifacts import ArtifactError, ArtifactStore, LocalArtifacts, open_artifacts
 
+pytestmark = pytest.mark.usefixtures("spool")
+
 
 @pytest.fixture(params=["folder", "bucket"])
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:

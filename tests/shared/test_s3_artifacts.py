@@ -17,6 +17,8 @@ from shared.s3_artifacts import S3Artifacts
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
+pytestmark = pytest.mark.usefixtures("spool")
+
 
 @pytest.fixture
 def client(aws: str) -> Iterator["S3Client"]:
@@ -30,12 +32,6 @@ def bucket(client: "S3Client") -> str:
     name = f"nitro-{uuid.uuid4().hex[:8]}"
     client.create_bucket(Bucket=name)
     return name
-
-
-@pytest.fixture
-def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    return tmp_path
 
 
 def test_a_learner_that_lost_its_job_can_write_neither_lines_nor_a_checkpoint(
