@@ -64,7 +64,11 @@ class _WholeGames(gymnasium.Wrapper[Any, Any, Any, Any]):
         observation, _, terminated, truncated, info = self.env.step(action)
         if not (terminated or truncated):
             return observation, 0.0, False, False, info
-        finished = self._games.take_finished()
-        if finished:
-            return observation, finished[0].score, terminated, truncated, info
-        return self.env.reset()[0], 0.0, False, False, info
+        following = observation
+        if not (finished := self._games.take_finished()):
+            following = self.env.reset()[0]
+            # A limit of frames may end the game between two lives, and the next is not ours.
+            if not (finished := self._games.take_finished()):
+                return following, 0.0, False, False, info
+            terminated, truncated = False, True
+        return observation, finished[0].score, terminated, truncated, info

@@ -70,8 +70,8 @@ class ImpactHyperparameters(Message):
     value_coefficient: NonNegativeFloat = 1.0
     """Weight of the value loss, half the squared error. Paper: Table 1. Standard: CleanRL."""
     train_batch_size: PositiveInt = 4096
-    """Environment steps of a learner batch, in whole trajectories. Paper: Table 1 (256 for Atari).
-    Standard: CleanRL's round."""
+    """Environment steps of a learner batch, in whole trajectories. Paper: Table 1's of MuJoCo, for
+    images too, where that has 256. Standard: CleanRL's round."""
     buffer_batches: Annotated[int, Field(strict=True, ge=1, le=1024)] = 4
     """N, learner batches the circular buffer keeps. Paper: RLlib. Standard: RLlib."""
     buffer_uses: PositiveInt = 2
@@ -99,7 +99,7 @@ class ImpactHyperparameters(Message):
     Paper: RLlib. Standard: CleanRL."""
     observation_normalisation: StrictBool = False
     """Whether policy and value see observations less their running mean, over their running
-    standard deviation. Paper: RLlib. Standard: CleanRL."""
+    standard deviation; images never. Paper: RLlib. Standard: CleanRL."""
     observation_clip: PositiveFloat32 = 10.0
     """Bound of a normalised observation's numbers. Paper: not used. Standard: CleanRL."""
     reward_scaling: StrictBool = False

@@ -12,10 +12,11 @@ The defaults are the preset `paper`; `STANDARD` is the preset `standard`.
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, StrictBool, model_validator
+from pydantic import Field, StrictBool, ValidationInfo, model_validator
 
 from shared.conv_layers import ConvNetworkName
 from shared.message import (
+    NEW,
     Message,
     NonNegativeFloat,
     Number,
@@ -82,7 +83,7 @@ class ImpalaHyperparameters(Message):
     Paper: RLlib. Standard: CleanRL."""
     observation_normalisation: StrictBool = False
     """Whether policy and value see observations less their running mean, over their running
-    standard deviation. Paper: RLlib. Standard: CleanRL."""
+    standard deviation; images never. Paper: RLlib. Standard: CleanRL."""
     observation_clip: PositiveFloat32 = 10.0
     """Bound of a normalised observation's numbers. Paper: not used. Standard: CleanRL."""
     reward_scaling: StrictBool = False
@@ -95,10 +96,15 @@ class ImpalaHyperparameters(Message):
     and clips, `clip` only clips. Paper: RLlib. Standard: CleanRL."""
 
     @model_validator(mode="after")
-    def _steered_or_shrinking(self) -> Self:
+    def _steered_or_shrinking(self, info: ValidationInfo) -> Self:
         if self.kl_target and self.learning_rate_decay != "none":
             raise ValueError(
                 "kl_target would undo learning_rate_decay: set one of them to 0 or 'none'"
+            )
+        if info.context == NEW and self.kl_target and self.minibatch_size >= self.train_batch_size:
+            raise ValueError(
+                "kl_target needs several steps per batch, as the divergence is measured before "
+                "each: lower minibatch_size below train_batch_size, or set kl_target to 0"
             )
         return self
 

@@ -89,7 +89,7 @@ class PpoHyperparameters(Message):
     Paper: RLlib. Standard: CleanRL."""
     observation_normalisation: StrictBool = False
     """Whether policy and value see observations less their running mean, over their running
-    standard deviation. Paper: RLlib. Standard: CleanRL."""
+    standard deviation; images never. Paper: RLlib. Standard: CleanRL."""
     observation_clip: PositiveFloat32 = 10.0
     """Bound of a normalised observation's numbers. Paper: not used. Standard: CleanRL."""
     reward_scaling: StrictBool = False

@@ -41,6 +41,10 @@ MAX_TRAJECTORY_BYTES = 256 * _MB
 """What the learner takes in at most, `shared.codec.DEFAULT_MAX_BYTES`, which needs numpy."""
 _SCALARS_PER_STEP = 10
 """Bytes per step of reward, log-probability and the two end marks."""
+_EPISODE_BYTES = 8
+"""Return and length of an episode, which may last a single step."""
+_HEADER_BYTES = 1 << 16
+"""More than a trajectory's header has."""
 _NAMED_FIELD = re.compile(
     r"(?:^|: )(env_id|env_kwargs(?:\.\w+)?|wrappers(?:\.\w+)*)\b(.*)", re.DOTALL
 )
@@ -244,19 +248,23 @@ def _overlap_errors(spec: JobSpec, limit: int) -> list[FieldError]:
 
 
 def trajectory_errors(spec: JobSpec, environment: EnvironmentSpec) -> list[FieldError]:
-    """Return the error of observations that no learner would take in."""
+    """Return the error of trajectories that no learner would take in."""
     observation = environment.observation
     item = 1 if observation.dtype == "uint8" else 4
     # One more for each episode cut short, which the learner values apart.
     limit = environment.max_episode_steps
     num_finals = spec.steps_per_actor // limit if limit else 0
     num_observations = spec.steps_per_actor + spec.envs_per_actor + num_finals
-    needed = math.prod(observation.shape) * item * num_observations
+    # Frames that are stacked come once each; the learner has them as often as they are seen.
+    seen = math.prod(observation.shape) * item * num_observations
+    step_bytes = _action_bytes(environment.action) + _SCALARS_PER_STEP + _EPISODE_BYTES
+    sent = seen // (observation.frame_stack or 1) + step_bytes * spec.steps_per_actor
+    needed = max(seen, sent + _HEADER_BYTES)
     if needed <= MAX_TRAJECTORY_BYTES:
         return []
     message = (
-        f"{spec.steps_per_actor} steps have {needed / _MB:.0f} MB of observations, a trajectory "
-        f"may have {MAX_TRAJECTORY_BYTES / _MB:.0f} MB; lower steps_per_actor"
+        f"a trajectory of {spec.steps_per_actor} steps may have {needed / _MB:.1f} MB, the learner "
+        f"takes in {MAX_TRAJECTORY_BYTES / _MB:.0f} MB; lower steps_per_actor"
     )
     return [FieldError(field="steps_per_actor", message=message)]
 

@@ -152,6 +152,21 @@ def test_a_whole_game_is_one_episode_for_those_who_play_it() -> None:
     assert FinishedGame(score=total, length=length) == by_lives
 
 
+@pytest.mark.parametrize("frames", [234, 238, 242])
+def test_a_whole_game_ends_where_its_frames_do_also_between_two_lives(frames: int) -> None:
+    game = new_game("Breakout", max_episode_frames=frames)
+    env = whole_games(game)
+    env.reset(seed=0)
+    length = 0
+    for action in actions(game):
+        _, _, terminated, truncated, _ = env.step(action)
+        length += 1
+        if terminated or truncated:
+            break
+    assert (terminated, truncated) == (False, True)
+    assert 4 * length <= frames
+
+
 def play(game: AtariGame, *, seed: int) -> FinishedGame:
     game.reset(seed=seed)
     for action in actions(game):

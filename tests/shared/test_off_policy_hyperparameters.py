@@ -5,6 +5,7 @@ from pydantic import ValidationError
 
 from shared.hyperparameters import resolve
 from shared.impact_hyperparameters import ImpactHyperparameters
+from shared.impala_hyperparameters import ImpalaHyperparameters
 
 
 def values(algorithm: str, preset: str, names: dict[str, object]) -> dict[str, object]:
@@ -85,6 +86,14 @@ def test_impalas_steps_are_steered_or_shrink_not_both() -> None:
     with pytest.raises(ValueError, match="kl_target would undo learning_rate_decay"):
         resolve("impala", "standard", {"learning_rate_decay": "linear"})
     assert resolve("impala", "standard", {"learning_rate_decay": "linear", "kl_target": 0.0})
+
+
+def test_impalas_steps_are_steered_only_where_batches_have_several() -> None:
+    with pytest.raises(ValueError, match="kl_target needs several steps per batch"):
+        resolve("impala", "paper", {"kl_target": 0.004})
+    assert resolve("impala", "paper", {"kl_target": 0.004, "minibatch_size": 64})
+    # A job that was submitted before is read as it was.
+    assert ImpalaHyperparameters(kl_target=0.004).minibatch_size == 65536
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ class ImpalaObjective:
         self._network = network
         self._hyperparameters = hyperparameters
         self._step_scale = 1.0
+        self._last_minibatches = 0
 
     def batch(self, fragments: Fragments, normalisation: Normalisation) -> TrainingBatch:
         """Return the samples of some fragments, V-trace being the present policy's."""
@@ -69,7 +70,10 @@ class ImpalaObjective:
         full = num_minibatches(
             self._hyperparameters.train_batch_size, self._hyperparameters.minibatch_size
         )
-        if adapted < used or stats["num_minibatches"] >= max(2, full):
+        # Where rounds are smaller than a full batch, the batch before is the measure.
+        taken, before = int(stats["num_minibatches"]), self._last_minibatches
+        self._last_minibatches = taken
+        if adapted < used or taken >= max(2, min(full, before)):
             self._step_scale = adapted
         return {"step_scale": used}
 
@@ -84,13 +88,16 @@ class ImpalaObjective:
         return {}
 
     def scalars(self) -> StateScalars:
-        """Return the scale of the steps, where that is adapted."""
-        return {"step_scale": self._step_scale} if self._hyperparameters.kl_target else {}
+        """Return the scale of the steps and the size of the last batch, where that is adapted."""
+        if not self._hyperparameters.kl_target:
+            return {}
+        return {"step_scale": self._step_scale, "last_minibatches": self._last_minibatches}
 
     def load_scalars(self, scalars: StateScalars) -> None:
         """Continue from what `scalars` returned, among others."""
         if self._hyperparameters.kl_target:
             self._step_scale = float(scalars["step_scale"])
+            self._last_minibatches = int(scalars["last_minibatches"])
 
 
 def adapted_step_scale(scale: float, kl: float, *, target: float) -> float:

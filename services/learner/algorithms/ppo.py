@@ -234,7 +234,7 @@ def adapted_kl_coefficient(
     if coefficient == 0.0:
         return 0.0
     if kl > 2.0 * target:
-        return min(1.5 * coefficient, maximum)
+        return min(1.5 * coefficient, max(coefficient, maximum))
     if kl < 0.5 * target:
         return max(0.5 * coefficient, min(coefficient, KL_COEFFICIENT_MIN))
     return coefficient

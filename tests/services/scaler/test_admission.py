@@ -167,27 +167,44 @@ def test_a_job_whose_trajectories_no_learner_would_take_in_is_refused(
     spec = {"env_id": "ALE/Qbert-v5", "preset": "standard", "steps_per_actor": 9510}
     told = refused(admission(catalogue), JobSpec.model_validate(spec))
     assert told.keys() == {"steps_per_actor"}
-    assert "a trajectory may have 256 MB" in told["steps_per_actor"]
+    assert "the learner takes in 256 MB" in told["steps_per_actor"]
 
 
-# One size with room for two observations more, one with room for none.
-@pytest.mark.parametrize(("size", "most"), [(2000, 33216), (2004, 33152)])
+@pytest.mark.parametrize("size", [2000, 2004])
 def test_trajectories_of_vectors_have_four_bytes_a_number_and_an_end_for_each_environment(
-    size: int, most: int
+    size: int,
 ) -> None:
     observation = ObservationSpec(shape=(size,), dtype="float32")
     environment = HOPPER.model_copy(update={"observation": observation, "max_episode_steps": 100})
-    for steps, fits in ((most, True), (most + 4, False)):
-        assert ((steps + 4 + steps // 100) * 4 * size <= 2**28) is fits
+
+    def fits(steps: int) -> bool:
+        observations = (steps + 4 + steps // 100) * 4 * size
+        # Three numbers of an action, reward, log-probability, two marks, an episode's two numbers.
+        return observations + steps * (12 + 4 + 4 + 2 + 8) + 2**16 <= 2**28
+
+    most = max(steps for steps in range(33_000, 33_300, 4) if fits(steps))
+    for steps in (most, most + 4):
         spec = JobSpec.model_validate({"steps_per_actor": steps, "envs_per_actor": 4})
+        assert (trajectory_errors(spec, environment) == []) is fits(steps)
+
+
+def test_what_is_not_observed_counts_in_a_trajectory_too() -> None:
+    choices = MultiDiscreteActionSpec(num_choices=(2,) * 256)
+    for size, fits in ((500, True), (520, False)):
+        observation = ObservationSpec(shape=(size,), dtype="float32")
+        environment = HOPPER.model_copy(update={"observation": observation, "action": choices})
+        spec = JobSpec.model_validate({"steps_per_actor": 65_536})
+        assert (65_536 * (4 * size + 8 * 256 + 10) < 2**28) is fits
         assert (trajectory_errors(spec, environment) == []) is fits
 
 
 def test_a_trajectory_may_have_exactly_what_the_learner_takes_in() -> None:
-    observation = ObservationSpec(shape=(4, 64, 64), dtype="uint8")
+    # The stacked frames are as large as may be; what is sent is a quarter of that.
+    observation = ObservationSpec(shape=(4, 64, 64), dtype="uint8", frame_stack=4)
     environment = IMAGES.model_copy(update={"observation": observation})
-    spec = JobSpec.model_validate({"env_id": "ALE/Qbert-v5", "steps_per_actor": 2**14 - 1})
-    assert trajectory_errors(spec, environment) == []
+    for steps, fits in ((2**14 - 1, True), (2**14, False)):
+        spec = JobSpec.model_validate({"env_id": "ALE/Qbert-v5", "steps_per_actor": steps})
+        assert (trajectory_errors(spec, environment) == []) is fits
 
 
 @pytest.mark.parametrize(

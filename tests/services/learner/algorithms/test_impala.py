@@ -1,5 +1,6 @@
 """IMPALA as a whole: every batch once, in order, by the policy gradient."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -121,17 +122,33 @@ def test_the_step_size_follows_the_kl_divergence_and_is_resumed() -> None:
     assert step_sizes(learner(CONTINUOUS, near), range(2)) == pytest.approx([first, first * 1.5])
 
 
-@pytest.mark.parametrize("few", [{"minibatch_size": 96}, {"train_batch_size": 960}])
-def test_few_gradient_steps_say_too_little_to_grow(few: dict[str, int]) -> None:
-    near = STEERED.model_copy(update={"kl_target": 1e3} | few)
-    made = learner(CONTINUOUS, near)
+def rates_of(made: OffPolicyLearner, actors: Sequence[int], *, first: int = 0) -> list[float]:
+    """Learn from rounds of so many actors, whole batches or not; return each update's step size."""
     rates = []
-    for k in range(3):
-        made.add(round_of(made, CONTINUOUS, k, num_actors=2))
+    for k, num_actors in enumerate(actors, first):
+        made.add(round_of(made, CONTINUOUS, k, num_actors=num_actors))
         made.flush()
         rates.append(made.update().stats["learning_rate"])
         made.advance(k + 1)
-    assert rates == [near.learning_rate] * 3
+    return rates
+
+
+def test_a_single_step_says_too_little_to_grow() -> None:
+    near = STEERED.model_copy(update={"kl_target": 1e3, "minibatch_size": 96})
+    assert rates_of(learner(CONTINUOUS, near), [2, 2, 2]) == [near.learning_rate] * 3
+
+
+def test_fewer_steps_than_before_say_too_little_to_grow_in_whatever_learner() -> None:
+    # A batch of 96 samples is never full: two actors bring as much as there is.
+    near = STEERED.model_copy(update={"kl_target": 1e3, "train_batch_size": 960})
+    first = near.learning_rate
+    made = learner(CONTINUOUS, near)
+    assert rates_of(made, [2]) == [first]
+    resumed = learner(CONTINUOUS, near)
+    resumed.load_state(*made.state())
+    # Where rounds have become smaller for good, steps can grow again.
+    expected = [first * 1.5, first * 1.5, first * 1.5**2, first * 1.5**3]
+    assert rates_of(resumed, [1, 1, 2, 2], first=1) == pytest.approx(expected)
 
 
 def test_steps_that_were_left_out_shrink_the_next_ones() -> None:

@@ -275,6 +275,7 @@ def test_an_update_without_one_finite_step_is_an_error_and_changes_nothing(
         (0.2, 0.0049, 0.1),
         (0.0, 5.0, 0.0),
         (90.0, 5.0, 100.0),
+        (200.0, 5.0, 200.0),
         (1.5e-6, 0.0, KL_COEFFICIENT_MIN),
         (1e-9, 0.0, 1e-9),
     ],
