@@ -3,6 +3,8 @@
 Libraries are imported inside the commands that need them, so that `--help` answers at once.
 """
 
+import io
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +32,9 @@ app.add_typer(experiment, name="experiment")
 
 def main() -> None:
     """Run the command line."""
+    # Not every terminal has every character, and none is worth a job.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     app()
 
 
@@ -113,6 +118,7 @@ def up(
     runs_dir: RunsDir = RUNS,
 ) -> None:
     """Run the local system in the foreground until Ctrl-C."""
+    from nitro.connection import read_settings
     from nitro.interrupts import Interrupts
     from nitro.own_environments import actor_variables
     from nitro.up import run_until_interrupted
@@ -122,6 +128,7 @@ def up(
             runs_dir,
             port=port,
             processes=processes,
+            cache_url=read_settings().cache_address,
             actor_variables=actor_variables(environment_packages),
             interrupts=interrupts,
             say=typer.echo,

@@ -9,6 +9,7 @@ with NitroClient("https://nitro.example.com", token) as nitro:
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from types import TracebackType
@@ -30,6 +31,8 @@ from shared.problem import Problem
 from shared.scaling_spec import Policy
 from shared.tokens import TOKEN_HEADER
 
+_KEY = re.compile(r"[\x21-\x7e]{1,128}")
+"""What an idempotency key can look like."""
 _RETRY_SAFE = 2
 """Further tries of a connection that could not be opened; nothing was sent, so nothing repeats."""
 _MAX_DETAIL = 300
@@ -111,7 +114,16 @@ class NitroClient:
         self._http.close()
 
     def submit(self, spec: JobSpec, *, idempotency_key: str | None = None) -> Job:
-        """Queue a job; the same key with the same specification returns the same job."""
+        """Queue a job; the same key with the same specification returns the same job.
+
+        Raises:
+            CommandError: No key can look like that; nothing was sent.
+        """
+        if idempotency_key is not None and not _KEY.fullmatch(idempotency_key):
+            raise CommandError(
+                f"--idempotency-key: must be 1 to 128 visible ASCII characters, got "
+                f"{idempotency_key!r:.80}"
+            )
         headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
         return _parse(Job, self._call("POST", "/v1/jobs", body=spec, headers=headers))
 

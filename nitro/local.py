@@ -207,6 +207,8 @@ class LocalSystem:
     def _start(self) -> None:
         if self._api_port is not None:
             require_free(self._api_port, setting="--port")
+        if self._cache_url is not None:
+            _require_answer(self._cache_url)
         self._state.acquire()
         taken = free_ports(4)
         ports = Ports(
@@ -284,3 +286,14 @@ def _accepts(address: str) -> bool:
     with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1.0):
         return True
     return False
+
+
+def _require_answer(cache_url: str) -> None:
+    """Raise unless a Redis answers: the processes would wait for it without a word."""
+    from shared.cache import CacheError, TrajectoryCache
+
+    try:
+        with TrajectoryCache.connect(cache_url) as cache:
+            cache.ping()
+    except CacheError as error:
+        raise CommandError(str(error), exit_code=EXIT_FAILED) from error

@@ -85,6 +85,11 @@ class RealRuns:
             raise KeyboardInterrupt
         if job.status == "failed":
             raise CommandError(f"{job.job_id} failed: {job.error}", exit_code=EXIT_FAILED)
+        if job.stop_reason == "user":
+            raise CommandError(
+                f"{job.job_id} was stopped from elsewhere: a run cut short teaches nothing",
+                exit_code=EXIT_FAILED,
+            )
         return played_episode(self._api.client, job, agent)
 
 

@@ -35,10 +35,17 @@ class CliSettings(BaseSettings):
     sign_for: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")] | None = None
     """AWS region that requests are signed for, with the AWS credentials at hand, where the API asks
     for an IAM signature as well (`endpoint: iam`)."""
+    cache_url: SecretStr | None = None
+    """Redis of the local system, in place of the embedded one: its URL may hold a password."""
     environment_packages: PackageNames = ()
     """Python packages of one's own that register environments, for the local system."""
     step_timeout_s: Annotated[FiniteFloat, Field(gt=0)] | None = None
     """Longest step or reset of an environment in the local system; unset: the actors' own."""
+
+    @property
+    def cache_address(self) -> str | None:
+        """The `cache_url` in the open."""
+        return None if self.cache_url is None else self.cache_url.get_secret_value()
 
 
 class DrawingSettings(BaseSettings):

@@ -31,6 +31,12 @@ JsonObject = dict[str, JsonValue]
 SCALING: TypeAdapter[Policy] = TypeAdapter(Scaling)
 """Reads any policy's parameters."""
 
+_GROUPS = frozenset(
+    name
+    for name, field in JobSpec.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+)
+"""Fields with fields of their own: a file that names one of those leaves the others as they are."""
 _LONGEST_VALUE = 60
 _YAML_FLOAT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$")
 
@@ -54,7 +60,12 @@ def build_spec(
         CommandError: The file, an assignment or a field is wrong; one line each.
     """
     raw: JsonObject = {} if base is None else base.model_dump(mode="json")
-    raw |= read_spec(file) if file else {}
+    for field, value in (read_spec(file) if file else {}).items():
+        before = raw.get(field)
+        if field in _GROUPS and isinstance(before, dict) and isinstance(value, dict):
+            before.update(value)
+        else:
+            raw[field] = value
     for path, value in options.items():
         assign(raw, path, value)
     for assignment in assignments:
@@ -94,7 +105,7 @@ def read_spec(file: Path) -> JsonObject:
         loaded: object = yaml.load(file.read_text(encoding="utf-8"), Loader)
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"--spec {file}: cannot be read: {error}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise CommandError(f"--spec {file}: neither YAML nor JSON: {error}") from error
     if not isinstance(loaded, dict):
         raise CommandError(f"--spec {file}: must be a mapping of job fields, such as `seed: 1`")

@@ -10,7 +10,7 @@ from typing import TextIO
 from pydantic import JsonValue
 from rich.console import Console
 
-from nitro.client import ApiError, NitroClient
+from nitro.client import ApiError, ApiUnreachableError, NitroClient
 from nitro.errors import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
 from nitro.follow import Snapshot, follow
 from nitro.interrupts import Interrupts
@@ -94,6 +94,18 @@ def make_request(choices: Choices, *, runs_dir: Path, as_json: bool) -> TrainReq
     )
 
 
+def most_actors(request: TrainRequest) -> int:
+    """Return how many actors a round of the job may have; 0 where the job is not known here."""
+    if request.spec is not None:
+        return request.spec.actors.max
+    if request.resume is None:
+        return 0
+    try:
+        return read_job(request.runs_dir / request.resume).spec.actors.max
+    except CommandError:
+        return 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
     """A REST API to train against."""
@@ -133,9 +145,19 @@ def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: Te
             api.wait_ready()
             snapshot = _watch(job.job_id, api, interrupts, view)
         except (KeyboardInterrupt, SystemExit, CommandError):
-            view.note(f"cut short; go on with it by: nitro train --resume {job.job_id}")
+            view.note(_left(job.job_id, api))
             raise
     return _conclude(snapshot, request, api, console=console, stdout=stdout)
+
+
+def _left(job_id: str, api: Api) -> str:
+    """Say what becomes of a job that nobody follows any more."""
+    if api.system is not None:
+        return f"cut short; go on with it by: nitro train --resume {job_id}"
+    return (
+        f"the job goes on without this command, and is paid for; look at it by: nitro jobs show "
+        f"{job_id}; end it by: nitro jobs stop {job_id}"
+    )
 
 
 def _begin(request: TrainRequest, api: Api, interrupts: Interrupts) -> Job:
@@ -198,13 +220,18 @@ def _stop_left_over(
 
 def _watch(job_id: str, api: Api, interrupts: Interrupts, view: ProgressView) -> Snapshot:
     snapshot: Snapshot | None = None
-    told = False
+    told = stopped = False
+    again = "leave it" if api.system is None else "kill everything"
     for snapshot in follow(api.client, job_id, check=api.check, pause=interrupts.pause):
         view.show(snapshot)
         if interrupts.asked and not told:
             told = True
-            view.note("stopping after the update in hand; press Ctrl-C again to kill everything")
-            _stop(api.client, snapshot.job)
+            view.note(f"stopping after the update in hand; press Ctrl-C again to {again}")
+        if interrupts.asked and not stopped:
+            # Told again with the next look where nobody answers; that has its own patience.
+            with contextlib.suppress(ApiUnreachableError):
+                _stop(api.client, snapshot.job)
+                stopped = True
     if snapshot is None:
         raise RuntimeError("following a job yields at least once")
     return snapshot

@@ -262,9 +262,10 @@ def open_api(request: "TrainRequest", where: Where) -> Iterator["Api"]:
     """Connect to the API that is meant, or else start the local system for as long."""
     from nitro.client import NitroClient
     from nitro.connection import connect, read_settings
-    from nitro.train import Api
+    from nitro.train import Api, most_actors
 
-    if where.api_url or read_settings().api_url:
+    settings = read_settings()
+    if where.api_url or settings.api_url:
         _refuse_local_options(where)
         with connect(where.api_url, request.runs_dir) as client:
             yield Api(client=client, system=None)
@@ -274,12 +275,12 @@ def open_api(request: "TrainRequest", where: Where) -> Iterator["Api"]:
 
     variables = actor_variables(where.environment_packages)
     typer.echo("starting cache, emulator, scaler and learner on this machine", err=True)
-    limit = max(1000, request.spec.actors.max if request.spec else 0)
     with (
         LocalSystem(
             request.runs_dir,
             processes=where.processes,
-            max_concurrency=limit,
+            max_concurrency=max(1000, most_actors(request)),
+            cache_url=settings.cache_address,
             actor_variables=variables,
         ) as system,
         NitroClient(system.api_url, system.token) as client,

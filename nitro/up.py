@@ -14,6 +14,7 @@ def run_until_interrupted(
     *,
     port: int,
     processes: int | None,
+    cache_url: str | None,
     actor_variables: Mapping[str, str],
     interrupts: Interrupts,
     say: Callable[[str], object],
@@ -24,7 +25,11 @@ def run_until_interrupted(
         CommandError: It cannot start, or one of its processes ended.
     """
     with LocalSystem(
-        runs_dir, api_port=port, processes=processes, actor_variables=actor_variables
+        runs_dir,
+        api_port=port,
+        processes=processes,
+        cache_url=cache_url,
+        actor_variables=actor_variables,
     ) as system:
         system.wait_ready()
         interrupts.armed = True  # before the greeting, which says that Ctrl-C ends it

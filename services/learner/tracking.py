@@ -78,7 +78,8 @@ class TensorBoard:
         """Write one round's scalars."""
         index = line.plan.round
         step = self._steps_of_first(index)
-        self._scalar("scaling/num_actors", line.plan.num_actors, step)
+        if line.plan.stop is None:
+            self._scalar("scaling/num_actors", line.plan.num_actors, step)
         self._scalar("scaling/boosting_score", line.plan.boosting_score, step)
         self._scalar("scaling/ratio", line.plan.ratio, step)
         self._scalar("cost/spent_usd", line.plan.spent_usd, step)

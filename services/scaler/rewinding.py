@@ -10,6 +10,7 @@ from http import HTTPStatus
 
 from services.scaler.launches import NoticeBoard
 from services.scaler.problem import ApiError
+from services.scaler.progress import mean_return
 from services.scaler.store.base import JobRecord, RoundEntry, Store
 from shared.cache import CacheError
 
@@ -36,10 +37,23 @@ def rewound(
         "rounds are made again: the newest checkpoint lies before them",
         extra={"job": job.job_id, "from": round_index, "to": newest},
     )
-    undone = sum(entry.result.env_steps for entry in again if entry.result is not None)
-    env_steps = max(0, job.progress.env_steps - undone)
-    # Fewer than `round_index` when the result of a round before it has not been told yet.
-    done = min(job.progress.rounds, round_index)
-    progress = job.progress.model_copy(update={"rounds": done, "env_steps": env_steps})
+    undone = [entry.result for entry in again if entry.result is not None]
+    progress = job.progress.model_copy(
+        update={
+            # Fewer than `round_index` when the result of a round before it is not told yet.
+            "rounds": min(job.progress.rounds, round_index),
+            "env_steps": max(0, job.progress.env_steps - sum(r.env_steps for r in undone)),
+        }
+    )
+    if undone:
+        # With the policies go their evaluations, that after the last round among them.
+        kept = store.rounds(job.job_id, first=0, limit=round_index) if round_index else []
+        told = (None if entry.result is None else entry.result.evaluation for entry in kept)
+        means = [mean for mean in map(mean_return, told) if mean is not None]
+        returns = {
+            "last_return": means[-1] if means else None,
+            "best_return": max(means, default=None),
+        }
+        progress = progress.model_copy(update=returns)
     record = record.model_copy(update={"job": job.model_copy(update={"progress": progress})})
     return record, store.round(job.job_id, round_index - 1)

@@ -88,6 +88,8 @@ def test_a_limit_that_is_none_is_refused_by_name_before_anything_is_sent(
 def test_the_same_key_gives_the_same_job(
     client: NitroClient, system: LocalSystem, tiny_job: JobSpec
 ) -> None:
+    with pytest.raises(CommandError, match="--idempotency-key: must be 1 to 128 visible ASCII"):
+        client.submit(tiny_job, idempotency_key="zweimal é")
     first = client.submit(tiny_job, idempotency_key="twice")
     assert client.submit(tiny_job, idempotency_key="twice").job_id == first.job_id
     last_look(client, first.job_id, system)

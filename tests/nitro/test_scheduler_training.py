@@ -3,6 +3,7 @@
 import json
 import random
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 
 from nitro.cli import app
 from nitro.client import NitroClient
-from nitro.errors import EXIT_INTERRUPTED, EXIT_USAGE
+from nitro.errors import EXIT_INTERRUPTED, EXIT_USAGE, CommandError
 from nitro.interrupts import Interrupts
 from nitro.local import LocalSystem
 from nitro.minions_network import MAX_CHOICES, MinionsTrainer, discounted
@@ -30,6 +31,7 @@ from shared.minions_agent import (
     drawn_count,
 )
 from tests.nitro.conftest import TINY
+from tests.nitro.process_table import eventually
 from tests.nitro.synthetic_run import JOB_ID, write_run
 from tests.nitro.test_practice_runs import other_run
 from tests.nitro.test_train import read_until, started
@@ -259,3 +261,23 @@ def test_real_runs_are_scheduled_by_the_agent_and_read_back(
         assert all(1 <= choice <= 2 for choice in episode.choices)
         assert episode.states[1].learner_s > 0
         assert episode.best_return is not None
+
+
+def test_a_real_run_that_is_stopped_from_elsewhere_teaches_nothing(
+    system: LocalSystem, client: NitroClient, endless_job: JobSpec
+) -> None:
+    def stop() -> None:
+        with NitroClient(system.api_url, system.token) as other:
+            eventually(
+                lambda: any(job.progress.rounds for job in other.every_job(status="running"))
+            )
+            for job in other.every_job(status="running"):
+                other.stop(job.job_id)
+
+    somebody = threading.Thread(target=stop)
+    with Interrupts() as interrupts:
+        source = RealRuns(Api(client=client, system=system), endless_job, interrupts=interrupts)
+        somebody.start()
+        with pytest.raises(CommandError, match="was stopped from elsewhere"):
+            train_scheduler(source, name="real", episodes=1, seed=0, progress=lambda *_: None)
+    somebody.join()

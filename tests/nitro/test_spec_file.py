@@ -194,6 +194,26 @@ def test_a_base_holds_where_nothing_else_is_said(tmp_path: Path) -> None:
     )
 
 
+def test_a_file_that_names_one_field_of_a_group_leaves_the_others_as_the_base_has_them(
+    tmp_path: Path,
+) -> None:
+    base = build("stop.max_rounds=7", "stop.budget_usd=0.5", "scaling.decay=0.9")
+    file = tmp_path / "job.json"
+    file.write_text(json.dumps({"stop": {"target_return": 100}, "scaling": {"policy": "nitro"}}))
+    spec = build_spec(file=file, options={}, assignments=[], base=base)
+    assert spec.stop == base.stop.model_copy(update={"target_return": 100.0})
+    assert spec.scaling == JobSpec().scaling  # a policy comes whole
+
+
+@pytest.mark.parametrize("text", ["env_id: 2024-13-45", "seed: !!int foo", "[" * 5000])
+def test_a_file_that_yaml_has_no_words_for_is_refused_like_any_other(
+    tmp_path: Path, text: str
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(text)
+    assert "neither YAML nor JSON" in refusal(file=file)
+
+
 def test_known_fields_hold_nested_ones() -> None:
     known = {"seed", "actors.min", "scaling.decay", "hyperparameters.clip"}
     assert known <= set(known_fields(algorithm="ppo", policy="nitro"))

