@@ -155,8 +155,8 @@ def _left(job_id: str, api: Api) -> str:
     if api.system is not None:
         return f"cut short; go on with it by: nitro train --resume {job_id}"
     return (
-        f"the job goes on without this command, and is paid for; look at it by: nitro jobs show "
-        f"{job_id}; end it by: nitro jobs stop {job_id}"
+        "unless it was told to stop, the job goes on without this command and is paid for; look "
+        f"at it by: nitro jobs show {job_id}; end it by: nitro jobs stop {job_id}"
     )
 
 
