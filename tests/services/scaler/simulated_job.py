@@ -164,6 +164,17 @@ def random_basis(chance: random.Random) -> CostBasis:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Stopped:
+    """Where a job stood when it was told to end."""
+
+    plan: RoundPlan
+    """The first that says so."""
+    committed_usd: float
+    """But for what that plan sets aside itself."""
+    longest_learner_s: float
+
+
 class SimulatedScaler:
     """The scaler without network: one job at a time on a clock that jumps."""
 
@@ -228,9 +239,13 @@ class SimulatedScaler:
             )
         )
 
-    def pricing(self, num_warm: int, longest_learner_s: float = 0.0) -> RoundPricing:
-        """The worst case as the scaler prices it with so many environments kept warm."""
-        warm = min(self.basis.provisioned, num_warm)
+    def fewest_warm(self, spec: JobSpec) -> int:
+        """How few environments such a job keeps warm when its money ends."""
+        return spec.actors.min
+
+    def pricing(self, spec: JobSpec, longest_learner_s: float = 0.0) -> RoundPricing:
+        """The worst case as the scaler prices it when a job's money ends."""
+        warm = min(self.basis.provisioned, self.fewest_warm(spec))
         return RoundPricing(
             basis=replace(self.basis, provisioned=warm),
             deadline_slack_s=SLACK_S,
@@ -252,16 +267,18 @@ class SimulatedScaler:
                 "stop": {"max_rounds": 8},
             }
         )
-        least_usd = smallest_budget_usd(spec, self.pricing(spec.actors.min))
-        budget_usd = least_usd * self.chance.choice((1.0, self.chance.uniform(1.0, 5.0)))
+        return self._with_money(spec, most=5.0)
+
+    def _with_money(self, spec: JobSpec, *, most: float) -> JobSpec:
+        """A job with the least budget, or up to so many times as much."""
+        least_usd = smallest_budget_usd(spec, self.pricing(spec))
+        budget_usd = least_usd * self.chance.choice((1.0, self.chance.uniform(1.0, most)))
         stop = spec.stop.model_copy(update={"budget_usd": budget_usd * (1 + 1e-9)})
         return spec.model_copy(update={"stop": stop})
 
-    def run(self, spec: JobSpec) -> tuple[RoundPlan, JobRecord]:
-        """Train a job to its end; return its last plan and its record at that moment."""
-        job = Job(job_id="job", spec=spec, environment=HOPPER, status="queued", created_at=self.now)
-        self.store.create(JobRecord(job=job, queued_at=self.now), None)
-        lease_id = self._lease()
+    def run(self, spec: JobSpec) -> Stopped:
+        """Train a job to its end."""
+        lease_id = self._begin(spec)
         results: list[RoundResult] = []
         for _ in range(1000):
             if spec.actors.min < spec.actors.max and self.chance.random() < 0.1:
@@ -270,7 +287,9 @@ class SimulatedScaler:
             if plan.stop is None and self.chance.random() < 0.15:
                 plan = self._ask(len(results), lease_id, results, attempt=1)
             if plan.stop is not None:
-                return plan, self._end(lease_id, plan.stop)
+                stopped = self._stopped(plan)
+                self._end(lease_id, plan.stop)
+                return stopped
             if self.chance.random() < 0.1:
                 lease_id = self._next_learner(lease_id)
                 if results and self.chance.random() < 0.5:
@@ -280,6 +299,22 @@ class SimulatedScaler:
                 self._again(lease_id, results, plan)
             results.append(self._result(len(results)))
         raise AssertionError("a job without end")
+
+    def _begin(self, spec: JobSpec) -> str:
+        job = Job(job_id="job", spec=spec, environment=HOPPER, status="queued", created_at=self.now)
+        self.store.create(JobRecord(job=job, queued_at=self.now), None)
+        return self._lease()
+
+    def _stopped(self, plan: RoundPlan) -> Stopped:
+        record = self.store.job("job")
+        assert record is not None
+        # A plan that ends a job while other rounds are open sets nothing aside.
+        own = [a.reserved_usd for a in record.open_attempts if a.round == plan.round]
+        return Stopped(
+            plan=plan,
+            committed_usd=record.committed_usd - sum(own[-1:]),
+            longest_learner_s=record.longest_learner_s,
+        )
 
     def _switch(self, spec: JobSpec) -> None:
         num_actors = self.chance.choice((spec.actors.min, spec.actors.max))
@@ -337,9 +372,7 @@ class SimulatedScaler:
         timing |= {"update_s": learner_s, "total_s": learner_s}
         return result(index, timing=RoundTiming.model_validate(timing))
 
-    def _end(self, lease_id: str, stop: StopReason) -> JobRecord:
-        at_stop = self.store.job("job")
-        assert at_stop is not None
+    def _end(self, lease_id: str, stop: StopReason) -> None:
         if self.chance.random() < 0.8:
             self.invoker.hear()
         self.now += self.chance.uniform(0, ALLOWANCE_S)
@@ -347,4 +380,3 @@ class SimulatedScaler:
         self.finishing.finish("job", request)
         self.held_s += self.now
         self.invoker.hear()
-        return at_stop

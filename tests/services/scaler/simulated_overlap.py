@@ -3,14 +3,10 @@
 from collections import deque
 from dataclasses import dataclass
 
-from services.scaler.budget import smallest_budget_usd
-from services.scaler.store.base import JobRecord
 from shared.contracts import RoundPlan, RoundRequest, RoundResult
 from shared.job_spec import JobSpec
-from shared.jobs import Job
-from tests.services.scaler.lambda_endpoint import HOPPER
 from tests.services.scaler.running import curvature
-from tests.services.scaler.simulated_job import SimulatedScaler
+from tests.services.scaler.simulated_job import SimulatedScaler, Stopped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,36 +28,34 @@ class OverlappingScaler(SimulatedScaler):
             "algorithm": self.chance.choice(("impact", "impala")),
             "rounds_in_flight": self.chance.choice((2, 2, 3, 4, 8)),
         }
-        spec = spec.model_copy(update=changes)
-        least_usd = smallest_budget_usd(spec, self.pricing(spec.actors.max))
-        budget_usd = least_usd * self.chance.choice((1.0, self.chance.uniform(1.0, 9.0)))
-        stop = spec.stop.model_copy(update={"budget_usd": budget_usd * (1 + 1e-9)})
-        return spec.model_copy(update={"stop": stop})
+        return self._with_money(spec.model_copy(update=changes), most=9.0)
 
-    def run(self, spec: JobSpec) -> tuple[RoundPlan, JobRecord]:
-        """Train a job to its end; return its first plan that says stop, and its record then."""
-        job = Job(job_id="job", spec=spec, environment=HOPPER, status="queued", created_at=self.now)
-        self.store.create(JobRecord(job=job, queued_at=self.now), None)
-        lease_id = self._lease()
-        ended: tuple[RoundPlan, JobRecord] | None = None
+    def fewest_warm(self, spec: JobSpec) -> int:
+        """Where rounds overlap, the range's most."""
+        return spec.actors.max
+
+    def run(self, spec: JobSpec) -> Stopped:
+        """Train a job to its end."""
+        lease_id = self._begin(spec)
+        stopped: Stopped | None = None
         rounds: deque[OpenRound] = deque()
         previous: RoundResult | None = None
         for index in range(1000):
             rounds.append(self._open(index, lease_id, previous))
             newest = rounds[-1].plan
-            if newest.stop is not None and ended is None:
-                ended = newest, self._record()
+            if newest.stop is not None and stopped is None:
+                stopped = self._stopped(newest)
             if len(rounds) < spec.open_rounds:
                 continue
             if self.chance.random() < 0.1:
                 lease_id, rounds = self._taken_over(lease_id, rounds)
             oldest = rounds.popleft()
             if oldest.plan.stop is not None:
-                assert ended is not None
+                assert stopped is not None
                 assert newest.stop is not None
                 self.now = max(self.now, rounds[-1].over_at)
                 self._end(lease_id, newest.stop)
-                return ended
+                return stopped
             self.now = max(self.now, oldest.over_at)
             previous = self._result(oldest.plan.round)
         raise AssertionError("a job without end")
@@ -92,8 +86,3 @@ class OverlappingScaler(SimulatedScaler):
         again = deque(self._open(each.plan.round, lease_id, None) for each in rounds)
         assert [o.plan.num_actors for o in again] == [o.plan.num_actors for o in rounds]
         return lease_id, again
-
-    def _record(self) -> JobRecord:
-        record = self.store.job("job")
-        assert record is not None
-        return record

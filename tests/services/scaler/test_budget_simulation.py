@@ -37,30 +37,17 @@ def check_bill(scaler: SimulatedScaler, budget_usd: float) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, 200, _STEP))
-def test_no_job_spends_more_than_its_budget_and_none_stops_early(first: int) -> None:
+@pytest.mark.parametrize("kind", [SimulatedScaler, OverlappingScaler])
+def test_no_job_spends_more_than_its_budget_and_none_stops_early(
+    kind: type[SimulatedScaler], first: int
+) -> None:
     for seed in range(first, first + _STEP):
-        scaler = SimulatedScaler(seed)
+        scaler = kind(seed)
         spec = scaler.random_spec(SCALINGS[seed % len(SCALINGS)])
-        plan, at_stop = scaler.run(spec)
+        stopped = scaler.run(spec)
         check_bill(scaler, spec.stop.budget_usd)
-        assert plan.stop in ("budget", "max_rounds"), seed
-        if plan.stop == "budget" and not plan.attempt:
-            pricing = scaler.pricing(spec.actors.min, at_stop.longest_learner_s)
-            closing = at_stop.open_attempts[-1].reserved_usd
-            committed_usd = at_stop.committed_usd - closing
+        assert stopped.plan.stop in ("budget", "max_rounds"), seed
+        if stopped.plan.stop == "budget" and not stopped.plan.attempt:
+            pricing = scaler.pricing(spec, stopped.longest_learner_s)
             smallest_usd = pricing.worst_case_usd(spec.actors.min) + closing_usd(spec, pricing)
-            assert smallest_usd > spec.stop.budget_usd - committed_usd, seed
-
-
-@pytest.mark.parametrize("first", range(0, 200, _STEP))
-def test_neither_does_a_job_whose_rounds_overlap(first: int) -> None:
-    for seed in range(first, first + _STEP):
-        scaler = OverlappingScaler(seed)
-        spec = scaler.random_spec(SCALINGS[seed % len(SCALINGS)])
-        plan, at_stop = scaler.run(spec)
-        check_bill(scaler, spec.stop.budget_usd)
-        assert plan.stop in ("budget", "max_rounds"), seed
-        if plan.stop == "budget":
-            pricing = scaler.pricing(spec.actors.max, at_stop.longest_learner_s)
-            smallest_usd = pricing.worst_case_usd(spec.actors.min) + closing_usd(spec, pricing)
-            assert smallest_usd > spec.stop.budget_usd - at_stop.committed_usd, seed
+            assert smallest_usd > spec.stop.budget_usd - stopped.committed_usd, seed
