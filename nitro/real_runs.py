@@ -1,8 +1,9 @@
 """Real training runs for a scheduler to learn from: one job per episode, through the API."""
 
+import contextlib
 from collections.abc import Sequence
 
-from nitro.client import NitroClient
+from nitro.client import ApiUnreachableError, NitroClient
 from nitro.errors import EXIT_FAILED, CommandError
 from nitro.follow import follow
 from nitro.interrupts import Interrupts
@@ -80,7 +81,8 @@ class RealRuns:
         ):
             job = snapshot.job
             if self._interrupts.asked:
-                self._api.client.stop(job.job_id)
+                with contextlib.suppress(ApiUnreachableError):  # the next look has its own patience
+                    self._api.client.stop(job.job_id)
         if self._interrupts.asked:
             raise KeyboardInterrupt
         if job.status == "failed":

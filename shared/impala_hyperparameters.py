@@ -39,8 +39,8 @@ class ImpalaHyperparameters(Message):
     kl_target: NonNegativeFloat = 0.0
     """Mean KL divergence from the policy before an update, along it, that the step size is steered
     to: after twice as much it is divided by 1.5, after less than half multiplied, within 1/32 and
-    32 times `learning_rate`. 0 leaves it as it is. Paper: not used. Standard: ours; not used for
-    images."""
+    32 times `learning_rate`. It is measured before each step, so a batch needs several. 0 leaves
+    the step size as it is. Paper: not used. Standard: ours; not used for images."""
     adam_epsilon: PositiveFloat = 1e-8
     """Added to the root of Adam's second moment. Paper: RLlib. Standard: CleanRL."""
     gradient_norm_max: NonNegativeFloat = 40.0

