@@ -8,7 +8,7 @@ Which share of a round the curvature takes is measured by `training_throughput`.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from services.learner.algorithms.ppo import Ppo
 from services.learner.batch import TrainingBatch, build_batch
 from services.learner.curvature import measure_curvature
 from services.learner.networks import policy_payload
-from services.learner.sample_choice import evenly_spread
+from services.learner.sample_choice import chosen_samples
 from services.learner.surrogate import policy_surrogate
 from services.learner.torch_settings import configure_torch
 from shared.job_spec import DetectorRule
@@ -117,13 +117,16 @@ def _rows(name: str, subject: Subject, effort: Effort) -> list[Row]:
     progress(f"{name}: one round of rollouts and its update")
     network, batch = subject.updated_policy(effort)
     rule = subject.rule
-    few = evenly_spread(batch.num_samples, rule.num_samples)
+    few, weights = chosen_samples(batch, rule, network.distribution)
+    # The others take the same samples, each counting as much.
+    drawn = replace(batch, advantage=batch.advantage.clone())
+    drawn.advantage[few] *= weights
     everything = torch.arange(batch.num_samples)
     threads = torch.get_num_threads()
     contenders = {
         "ours": Contender(lambda: _ours(network, batch, rule), threads),
-        "same": _at_its_best(lambda: _pyhessian(network, batch, few), threads),
-        "eigsh": _at_its_best(lambda: _eigsh(network, batch, few, rule), threads),
+        "same": _at_its_best(lambda: _pyhessian(network, drawn, few), threads),
+        "eigsh": _at_its_best(lambda: _eigsh(network, drawn, few, rule), threads),
     }
     if subject.whole_round:
         contenders["whole"] = _at_its_best(lambda: _pyhessian(network, batch, everything), threads)

@@ -18,7 +18,7 @@ from benchmarks.record import Row, Series, Target
 from services.learner.batch import TrainingBatch
 from services.learner.curvature import measure_curvature
 from services.learner.mlp_network import MlpActorCritic
-from services.learner.sample_choice import evenly_spread
+from services.learner.sample_choice import chosen_samples
 from services.learner.surrogate import PolicySurrogate
 from services.learner.torch_settings import configure_torch
 from shared.contracts import Curvature
@@ -102,9 +102,9 @@ def _ours(network: MlpActorCritic, batch: TrainingBatch) -> Curvature:
 
 
 def _arrays(network: MlpActorCritic, batch: TrainingBatch) -> dict[str, NDArray[np.generic]]:
-    samples = evenly_spread(batch.num_samples, _RULE.num_samples)
+    samples, weights = chosen_samples(batch, _RULE, network.distribution)
     observation, action = batch.observation[samples], batch.action[samples]
-    advantage = batch.advantage[samples]
+    advantage = batch.advantage[samples] * weights
     surrogate = PolicySurrogate(
         network, observation=observation, action=action, advantage=advantage
     )

@@ -89,6 +89,9 @@ class CheckpointRule(Message):
     """Newest checkpoints kept."""
 
 
+Sampling = Literal["proportional", "even"]
+
+
 class DetectorRule(Message):
     """How the curvature of the surrogate objective is measured."""
 
@@ -96,10 +99,13 @@ class DetectorRule(Message):
     """`surrogate`: the policy's objective at ratio 1; `behaviour`: the clipped objective at the
     ratio to the policy that sampled; `total_loss`: minus the whole loss, value function included,
     as the published code has it. The last two are for PPO, `total_loss` for dense networks."""
-    num_samples: Annotated[int, Field(strict=True, ge=1)] = 512
-    """Steps of the round that enter the Hessian, spread evenly over its trajectories. Time grows
-    with them, and so does how well the ratio stands for the whole round: with 512 of 4,096 most
-    rounds get another number of actors than with all (`experiments.detector_subsampling`)."""
+    num_samples: Annotated[int, Field(strict=True, ge=1)] = 256
+    """Steps of the round that enter the Hessian. Time grows with them, and so does how well the
+    ratio stands for the whole round (`experiments.detector_subsampling`)."""
+    sampling: Sampling = "proportional"
+    """How they are taken: `proportional` draws steps in proportion to about how large their part of
+    the Hessian is; `even` spreads them over the trajectories, as it is always done for
+    `total_loss`."""
     num_trajectories: PositiveInt | None = None
     """Trajectories of the round those steps are taken from, spread evenly; unset means all."""
     probes: Annotated[int, Field(strict=True, ge=1, le=4)] = 1

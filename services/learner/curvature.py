@@ -24,13 +24,13 @@ from services.learner.halved_surrogate import Samples, half_multiplications, hal
 from services.learner.lanczos import LanczosResult, MatVec, extreme_eigenvalues
 from services.learner.mlp_network import MlpActorCritic
 from services.learner.recording import Recorder, Work, recorder
-from services.learner.sample_choice import spread_samples
+from services.learner.sample_choice import SampleChoice, chosen_samples
 from services.learner.second_half import AcrossProcesses, SecondHalf, second_process_pays
 from services.learner.second_lane import Lane, second_lane
 from services.learner.second_process import SecondProcess, SecondProcessLostError, Side
 from services.learner.surrogate import policy_point
 from services.learner.total_loss import NegativeTotalLoss
-from services.learner.trajectory_noise import curvature_tells_noise, noise_choice, noise_shares
+from services.learner.trajectory_noise import noise_choice, noise_shares
 from shared.contracts import Curvature, GradientNoise
 from shared.job_spec import DetectorRule
 from shared.ppo_hyperparameters import PpoHyperparameters
@@ -87,12 +87,12 @@ def measure_curvature(
         ValueError: The objective needs a loss the algorithm does not have.
     """
     start = time.perf_counter()
-    samples = spread_samples(batch, rule).to(batch.observation.device)
+    chosen = chosen_samples(batch, rule, network.distribution).on(batch.observation.device)
     # Of the whole loss the values' part curves without advantages, too.
-    if rule.objective != "total_loss" and not bool(batch.advantage[samples].any()):
+    if rule.objective != "total_loss" and not bool(batch.advantage[chosen.indices].any()):
         return None
     try:
-        result, noise = _measured(network, batch, samples, rule, loss, process)
+        result, noise = _measured(network, batch, chosen, rule, loss, process)
     except FloatingPointError:
         return None
     if result.lambda_max == result.lambda_min == 0.0:
@@ -102,7 +102,7 @@ def measure_curvature(
         lambda_min=result.lambda_min,
         residual=result.residual,
         matvecs=result.matvecs,
-        num_samples=len(samples),
+        num_samples=len(chosen.indices),
         gradient_noise=noise,
         elapsed_s=time.perf_counter() - start,
     )
@@ -114,7 +114,7 @@ _Measured = tuple[LanczosResult, GradientNoise | None]
 def _measured(
     network: ActorCritic,
     batch: TrainingBatch,
-    samples: Tensor,
+    chosen: SampleChoice,
     rule: DetectorRule,
     loss: LossTerms | None,
     process: SecondProcess | None,
@@ -124,34 +124,29 @@ def _measured(
     Raises:
         FloatingPointError: The Hessian is not finite.
     """
-    alone = rule.objective == "total_loss" or not second_process_pays(network, len(samples))
+    count = len(chosen.indices)
+    alone = rule.objective == "total_loss" or not second_process_pays(network, count)
     if process is not None and not alone and process.offers():
         try:
-            return _across_processes(network, batch, samples, rule, loss, process)
+            return _across_processes(network, batch, chosen, rule, loss, process)
         except SecondProcessLostError as error:
             _LOG.warning("going on without a second process", extra={"why": str(error)})
     device = network.flat.device
     # The total loss is not halved, and on a GPU nothing is.
     halved = rule.objective != "total_loss" and device.type == "cpu"
-    work = half_multiplications(network, len(samples)) if halved else 0
-    choice = noise_choice(batch, rule)
+    work = half_multiplications(network, count) if halved else 0
+    compared = noise_choice(batch, rule)
     # The objective is made where its products are recorded: autograd goes back on the same stream.
     with second_lane(work, device) as lane, recorder(device) as recording:
-        objective: Objective
-        if curvature_tells_noise(choice, batch, rule):
-            over = _surrogate_samples(network, batch, samples, rule, loss)
-            objective = surrogate = halved_surrogate(network, over, lane)
-            shares = surrogate.shares(choice.num_trajectories)
-        else:
-            objective = _objective(network, batch, samples, rule, loss, lane)
-            shares = noise_shares(network, batch, choice)
-        return _widest_spectrum(objective, network.flat, rule, recording), choice.noise(shares)
+        noise = compared.noise(noise_shares(network, batch, compared, lane))
+        objective = _objective(network, batch, chosen, rule, loss, lane)
+        return _widest_spectrum(objective, network.flat, rule, recording), noise
 
 
 def _across_processes(
     network: ActorCritic,
     batch: TrainingBatch,
-    samples: Tensor,
+    chosen: SampleChoice,
     rule: DetectorRule,
     loss: LossTerms | None,
     process: SecondProcess,
@@ -164,13 +159,18 @@ def _across_processes(
     """
     assert isinstance(network, MlpActorCritic), "of others nothing is done in a second process"
     point = policy_point(network)
-    first, second = _surrogate_samples(network, batch, samples, rule, loss).halves()
-    choice = noise_choice(batch, rule)
-    same = curvature_tells_noise(choice, batch, rule)
+    first, second = _surrogate_samples(network, batch, chosen, rule, loss).halves()
+    compared = noise_choice(batch, rule)
+    both_compare = compared.is_halved(network)
+    some, others = compared.samples(batch).halves()
 
     def here(side: Side) -> tuple[LanczosResult | FloatingPointError, Shares | None]:
+        shares = None
+        if both_compare:
+            steps = AcrossProcesses(point, some, side)
+            shares = steps.shares(compared.num_trajectories)
+            steps.end()
         objective = AcrossProcesses(point, first, side)
-        shares = objective.shares(choice.num_trajectories) if same else None
         found: LanczosResult | FloatingPointError
         try:
             found = _widest_spectrum(objective, network.flat, rule, None)
@@ -179,10 +179,11 @@ def _across_processes(
         objective.end()
         return found, shares
 
-    (found, shares), _ = process.both(here, SecondHalf.of(point, second))
+    there = SecondHalf.of(point, (others, second) if both_compare else (second,))
+    (found, shares), _ = process.both(here, there)
     if isinstance(found, FloatingPointError):
         raise found
-    return found, choice.noise(shares if same else noise_shares(network, batch, choice))
+    return found, compared.noise(shares or noise_shares(network, batch, compared, None))
 
 
 def _widest_spectrum(
@@ -242,25 +243,26 @@ class _ReplayedProduct:
 def _objective(
     network: ActorCritic,
     batch: TrainingBatch,
-    samples: Tensor,
+    chosen: SampleChoice,
     rule: DetectorRule,
     loss: LossTerms | None,
     lane: Lane | None,
 ) -> Objective:
     if rule.objective != "total_loss":
-        samples_of = _surrogate_samples(network, batch, samples, rule, loss)
-        return halved_surrogate(network, samples_of, lane)
+        samples = _surrogate_samples(network, batch, chosen, rule, loss)
+        return halved_surrogate(network, samples, lane)
+    indices = chosen.indices  # which all count alike
     loss = _required(loss, rule)
     return NegativeTotalLoss(
         network,
         Minibatch(
-            observation=batch.observation[samples],
-            action=batch.action[samples],
-            advantage=batch.advantage[samples],
-            value_target=batch.value_target[samples],
-            log_prob=batch.log_prob[samples],
-            outputs=batch.outputs[samples],
-            value=batch.value[samples],
+            observation=batch.observation[indices],
+            action=batch.action[indices],
+            advantage=batch.advantage[indices],
+            value_target=batch.value_target[indices],
+            log_prob=batch.log_prob[indices],
+            outputs=batch.outputs[indices],
+            value=batch.value[indices],
         ),
         loss.hyperparameters,
         kl_coefficient=loss.kl_coefficient,
@@ -270,17 +272,21 @@ def _objective(
 def _surrogate_samples(
     network: ActorCritic,
     batch: TrainingBatch,
-    samples: Tensor,
+    chosen: SampleChoice,
     rule: DetectorRule,
     loss: LossTerms | None,
 ) -> Samples:
-    """Return what the surrogate is over; ratios other than 1 are in the advantages' place."""
+    """Return what the surrogate is over.
+
+    In the advantages' place are ratios other than 1, and how much samples count.
+    """
+    indices, weights = chosen
     if rule.objective == "surrogate":
-        advantage = batch.advantage[samples]
+        slope = batch.advantage[indices]
     else:
         clip = _required(loss, rule).hyperparameters.clip
-        advantage = _behaviour_slope(network, batch, samples, clip=clip)
-    return Samples(batch.observation[samples], batch.action[samples], advantage)
+        slope = _behaviour_slope(network, batch, indices, clip=clip)
+    return Samples(batch.observation[indices], batch.action[indices], slope * weights)
 
 
 def _required(loss: LossTerms | None, rule: DetectorRule) -> LossTerms:
@@ -293,7 +299,7 @@ def _required(loss: LossTerms | None, rule: DetectorRule) -> LossTerms:
 
 
 def _behaviour_slope(
-    network: ActorCritic, batch: TrainingBatch, samples: Tensor, *, clip: float
+    network: ActorCritic, batch: TrainingBatch, indices: Tensor, *, clip: float
 ) -> Tensor:
     """Return what takes the advantages' place when ratios are to the policy that sampled # [n].
 
@@ -302,7 +308,7 @@ def _behaviour_slope(
     A r, or 0, for A.
     """
     with torch.no_grad():
-        outputs = network.policy_outputs(batch.observation[samples])
-        log_prob = network.distribution.log_prob(outputs, batch.action[samples])
-        ratio = torch.exp(log_prob - batch.log_prob[samples])
-        return clipped_slope(ratio, batch.advantage[samples], clip)
+        outputs = network.policy_outputs(batch.observation[indices])
+        log_prob = network.distribution.log_prob(outputs, batch.action[indices])
+        ratio = torch.exp(log_prob - batch.log_prob[indices])
+        return clipped_slope(ratio, batch.advantage[indices], clip)

@@ -5,7 +5,7 @@ wants in a swap, both work, and a second swap says that the answer lies in memor
 do the policy and the direction of a product. All float32, on the CPU.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
@@ -91,36 +91,37 @@ class SecondHalf:
     size: int
     """Of all its parameters."""
     distribution: Distribution
-    observation: Floats
-    action: Floats
-    advantage: Floats
+    samples: tuple[tuple[Floats, Floats, Floats], ...]
+    """Observations, actions and advantages of each."""
 
     @classmethod
-    def of(cls, point: PolicyPoint, samples: Samples) -> Self:
+    def of(cls, point: PolicyPoint, samples: Sequence[Samples]) -> Self:
         """Return it.
 
         Args:
             point: theta0.
-            samples: The second half.
+            samples: The second half of each surrogate, in the order in which they are asked for.
         """
         return cls(
             shapes=point.shapes,
             size=point.size,
             distribution=point.distribution,
-            observation=samples.observation.numpy(),
-            action=samples.action.numpy(),
-            advantage=samples.advantage.numpy(),
+            samples=tuple(
+                (some.observation.numpy(), some.action.numpy(), some.advantage.numpy())
+                for some in samples
+            ),
         )
 
     def __call__(self, side: Side) -> None:
-        """Answer until the other side has enough."""
+        """Answer until the other side has enough of each."""
         seen = _Seen.by(side, self.size)
+        for samples in self.samples:
+            self._answer(side, seen, Samples(*map(torch.from_numpy, samples)))
+
+    def _answer(self, side: Side, seen: "_Seen", samples: Samples) -> None:
         side.swap(_DONE)
         surrogate = PolicySurrogate.at(
-            PolicyPoint.within(seen.policy, self.shapes, self.distribution),
-            observation=torch.from_numpy(self.observation),
-            action=torch.from_numpy(self.action),
-            advantage=torch.from_numpy(self.advantage),
+            PolicyPoint.within(seen.policy, self.shapes, self.distribution), **samples._asdict()
         )
         while (request := side.swap(_DONE)) != _END:
             if request == _GRADIENT:

@@ -2,15 +2,16 @@
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from services.learner.actor_critic import ActorCritic
 from services.learner.batch import TrainingBatch
 from services.learner.gradient_noise import Shares, gradient_noise
+from services.learner.halved_surrogate import Samples, halved_surrogate, is_halved
 from services.learner.mlp_network import MlpActorCritic
-from services.learner.sample_choice import evenly_spread, spread_samples
-from services.learner.surrogate import PolicySurrogate
+from services.learner.sample_choice import evenly_spread
+from services.learner.second_lane import Lane
+from services.learner.surrogate import policy_surrogate
 from shared.contracts import GradientNoise
 from shared.job_spec import DetectorRule
 
@@ -26,6 +27,15 @@ class NoiseChoice(NamedTuple):
     chosen: Tensor
     """Their indices in the batch, on the CPU # [N] int64."""
     num_trajectories: int
+
+    def samples(self, batch: TrainingBatch) -> Samples:
+        """Return them, as what the surrogate at ratio 1 is over."""
+        indices = self.chosen.to(batch.observation.device)
+        return Samples(batch.observation[indices], batch.action[indices], batch.advantage[indices])
+
+    def is_halved(self, network: ActorCritic) -> bool:
+        """Whether halves of them, of whole trajectories each, are worth a core each."""
+        return self.num_trajectories % 2 == 0 and is_halved(network, len(self.chosen))
 
     def noise(self, shares: Shares | None) -> GradientNoise | None:
         """Return the noise that the trajectories' shares in the gradient tell of."""
@@ -47,29 +57,24 @@ def noise_choice(batch: TrainingBatch, rule: DetectorRule) -> NoiseChoice:
     return NoiseChoice(chosen, len(trajectories))
 
 
-def curvature_tells_noise(choice: NoiseChoice, batch: TrainingBatch, rule: DetectorRule) -> bool:
-    """Whether the surrogate whose curvature is measured is the one whose noise is.
-
-    So it is where its samples are spread as the noise's are: 512 over 16 trajectories, say, but not
-    over 8 or 64. Halves of it are whole trajectories then.
-    """
-    whole_halves = choice.num_trajectories % 2 == 0
-    same = torch.equal(choice.chosen, spread_samples(batch, rule))
-    return rule.objective == "surrogate" and whole_halves and same
-
-
-def noise_shares(network: ActorCritic, batch: TrainingBatch, choice: NoiseChoice) -> Shares | None:
+def noise_shares(
+    network: ActorCritic, batch: TrainingBatch, choice: NoiseChoice, lane: Lane | None
+) -> Shares | None:
     """Return what each trajectory has in the gradient of the surrogate at ratio 1.
 
     None for convolutional networks, whose gradients are no sums of a few outer products.
+
+    Args:
+        network: Its present policy is the surrogate's.
+        batch: The round's samples.
+        choice: Of them.
+        lane: May work on half of them; the bits are the same without.
     """
     if not isinstance(network, MlpActorCritic):
         return None
-    chosen = choice.chosen.to(batch.observation.device)
-    surrogate = PolicySurrogate(
-        network,
-        observation=batch.observation[chosen],
-        action=batch.action[chosen],
-        advantage=batch.advantage[chosen],
-    )
+    samples = choice.samples(batch)
+    if choice.is_halved(network):
+        surrogate = halved_surrogate(network, samples, lane)
+    else:
+        surrogate = policy_surrogate(network, **samples._asdict())
     return surrogate.shares(choice.num_trajectories)

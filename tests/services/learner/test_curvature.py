@@ -12,8 +12,9 @@ from services.learner.batch import TrainingBatch, build_batch
 from services.learner.curvature import LossTerms, measure_curvature
 from services.learner.lanczos import LanczosResult, extreme_eigenvalues
 from services.learner.mlp_network import MlpActorCritic
-from services.learner.sample_choice import evenly_spread, spread_samples
-from services.learner.trajectory_noise import curvature_tells_noise, noise_choice, noise_shares
+from services.learner.sample_choice import chosen_samples, evenly_spread
+from services.learner.surrogate import policy_surrogate
+from services.learner.trajectory_noise import noise_choice, noise_shares
 from shared.environment_spec import EnvironmentSpec
 from shared.job_spec import DetectorRule
 from shared.ppo_hyperparameters import PpoHyperparameters
@@ -42,17 +43,21 @@ def round_of(
 
 
 @pytest.mark.parametrize(("environment", "hyperparameters"), CASES)
+@pytest.mark.parametrize("sampling", ["proportional", "even"])
 @pytest.mark.parametrize("num_samples", [50, 10_000])
 def test_eigenvalues_within_one_percent_of_the_exact_hessian(
-    environment: EnvironmentSpec, hyperparameters: PpoHyperparameters, num_samples: int
+    environment: EnvironmentSpec,
+    hyperparameters: PpoHyperparameters,
+    num_samples: int,
+    sampling: str,
 ) -> None:
     network, batch = round_of(environment, hyperparameters)
-    found = measure_curvature(network, batch, rule=DetectorRule(num_samples=num_samples))
-    chosen = evenly_spread(batch.num_samples, num_samples)
+    rule = DetectorRule.model_validate({"num_samples": num_samples, "sampling": sampling})
+    found = measure_curvature(network, batch, rule=rule)
+    chosen, weights = chosen_samples(batch, rule, network.distribution)
+    advantage = batch.advantage[chosen] * weights
     exact = torch.linalg.eigvalsh(
-        autograd_hessian(
-            network, batch.observation[chosen], batch.action[chosen], batch.advantage[chosen]
-        )
+        autograd_hessian(network, batch.observation[chosen], batch.action[chosen], advantage)
     )
     assert found is not None
     assert found.lambda_max == pytest.approx(exact[-1].item(), rel=0.01)
@@ -143,14 +148,6 @@ def test_more_probes_never_narrow_the_spectrum() -> None:
     assert known[0].lambda_min >= known[1].lambda_min >= known[2].lambda_min
 
 
-def test_samples_come_from_as_many_trajectories_as_asked_for() -> None:
-    _, batch = round_of(CONTINUOUS, HYPERPARAMETERS)  # 3 trajectories of 48 samples
-    rule = DetectorRule(num_samples=8, num_trajectories=2)
-    assert spread_samples(batch, rule).tolist() == [0, 12, 24, 36, 48, 60, 72, 84]
-    wider = DetectorRule(num_samples=6, num_trajectories=3)
-    assert spread_samples(batch, wider).tolist() == [0, 24, 48, 72, 96, 120]
-
-
 def test_gradient_noise_comes_with_the_curvature() -> None:
     network, batch = round_of(CONTINUOUS, HYPERPARAMETERS)
     found = measure_curvature(network, batch, rule=DetectorRule())
@@ -170,38 +167,27 @@ def test_gradient_noise_comes_with_the_curvature() -> None:
     assert found.gradient_noise.squared_norm == pytest.approx(big - variance / 96, rel=1e-3)
 
 
-@pytest.mark.parametrize("hidden_sizes", [(6, 5), (256, 256)])
-def test_samples_that_are_the_noises_own_tell_the_same_noise(
-    hidden_sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("sampling", ["proportional", "even"])
+@pytest.mark.parametrize("num_trajectories", [3, 4])
+def test_how_the_curvature_is_measured_does_not_change_the_noise(
+    num_trajectories: int, sampling: str
 ) -> None:
-    hyperparameters = PpoHyperparameters(hidden_sizes=hidden_sizes)
+    hyperparameters = PpoHyperparameters(hidden_sizes=(256, 256))
     network = network_of(CONTINUOUS, hyperparameters, torch.float32)
-    trajectories = [make_trajectory(CONTINUOUS, network, actor_index=i) for i in range(4)]
+    trajectories = [
+        make_trajectory(CONTINUOUS, network, actor_index=i) for i in range(num_trajectories)
+    ]
     batch = build_batch(trajectories, network, discount=0.99, gae_lambda=1.0)
-    rule = DetectorRule(num_samples=4 * 32, max_matvecs=3)
+    rule = DetectorRule.model_validate({"num_samples": 40, "max_matvecs": 3, "sampling": sampling})
     choice = noise_choice(batch, rule)
-    assert curvature_tells_noise(choice, batch, rule)
-    alone = choice.noise(noise_shares(network, batch, choice))
-    monkeypatch.delattr(curvature, "noise_shares")  # not asked for
+    alone = policy_surrogate(network, **choice.samples(batch)._asdict()).shares(num_trajectories)
+    expected = choice.noise(alone)
     found = measure_curvature(network, batch, rule=rule)
-    assert alone is not None
+    assert expected is not None
     assert found is not None
     assert found.gradient_noise is not None
-    assert found.gradient_noise.variance == pytest.approx(alone.variance, rel=1e-4)
-    assert found.gradient_noise.squared_norm == pytest.approx(alone.squared_norm, rel=1e-4)
-
-
-def test_samples_of_another_objective_or_spread_are_not_the_noises_own() -> None:
-    _, batch = round_of(CONTINUOUS, HYPERPARAMETERS)  # an odd number of trajectories
-
-    def tells(rule: DetectorRule) -> bool:
-        return curvature_tells_noise(noise_choice(batch, rule), batch, rule)
-
-    assert not tells(DetectorRule(num_samples=3 * 32))
-    two = DetectorRule(num_samples=2 * 32, num_trajectories=2)
-    assert tells(two)
-    assert not tells(two.model_copy(update={"objective": "behaviour"}))
-    assert not tells(two.model_copy(update={"num_samples": 65}))
+    assert found.gradient_noise.variance == pytest.approx(expected.variance, rel=1e-4)
+    assert found.gradient_noise.squared_norm == pytest.approx(expected.squared_norm, rel=1e-4)
 
 
 def test_products_start_towards_the_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,14 +222,14 @@ def test_more_actors_do_not_change_how_many_steps_of_each_are_compared() -> None
     alone = build_batch([trajectories[i] for i in chosen], network, discount=0.99, gae_lambda=1.0)
     alone = replace(alone, advantage=many.advantage.view(40, 48)[chosen].flatten())
     noise, of_these, of_others = (
-        (choice := noise_choice(batch, DetectorRule())).noise(noise_shares(network, batch, choice))
+        (choice := noise_choice(batch, DetectorRule())).noise(
+            noise_shares(network, batch, choice, None)
+        )
         for batch in (many, alone, few)
     )
     assert noise == of_these
     assert noise != of_others
     assert noise_choice(many, DetectorRule(num_trajectories=40)).num_trajectories == 16
-    spread = spread_samples(many, DetectorRule(num_samples=4, num_trajectories=2))
-    assert spread.tolist() == [0, 24, 20 * 48, 20 * 48 + 24]  # half of the first and of the 21st
 
 
 def test_a_single_trajectory_has_curvature_but_no_gradient_noise() -> None:
@@ -293,13 +279,3 @@ def test_a_diverged_policy_is_no_curvature() -> None:
     network, batch = round_of(CONTINUOUS, PpoHyperparameters(hidden_sizes=(6, 5)))
     network.flat[0] = float("nan")
     assert measure_curvature(network, batch, rule=DetectorRule()) is None
-
-
-@pytest.mark.parametrize(("available", "wanted"), [(4096, 512), (100, 7), (5, 5), (5, 9), (1, 1)])
-def test_samples_are_distinct_and_evenly_spread(available: int, wanted: int) -> None:
-    chosen = evenly_spread(available, wanted).tolist()
-    assert len(chosen) == len(set(chosen)) == min(available, wanted)
-    assert chosen[0] == 0
-    assert chosen[-1] < available
-    gaps = [b - a for a, b in zip(chosen, chosen[1:], strict=False)]
-    assert not gaps or max(gaps) - min(gaps) <= 1
