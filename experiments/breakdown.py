@@ -9,15 +9,16 @@ from statistics import fmean
 from experiments.comparison import environments, runs
 from experiments.experiment import Done, Experiment
 from experiments.findings import Claim, Findings, Panel, Series, Table, Value
-from experiments.grid import ATARI, HOPPER, MUJOCO, Body, Grid, Scale, fixed, job_body
+from experiments.grid import ATARI, HOPPER, MUJOCO, OWN_DETECTOR, Body, Grid, Scale, fixed, job_body
 from experiments.outcome import JobOutcome
 from experiments.statistics import FEWEST_RUNS, interval, verdict
 
 _DEFAULT, _ALL, _STEPS = "default", "all samples", "all samples, 100 steps"
+_EVERY_SAMPLE: Body = {"num_samples": 1_000_000, "sampling": "even"}
 _DETECTORS: dict[str, Body] = {
-    _DEFAULT: {},
-    _ALL: {"num_samples": 1_000_000},
-    _STEPS: {"num_samples": 1_000_000, "max_matvecs": 100, "tolerance": 1e-9},
+    _DEFAULT: OWN_DETECTOR,
+    _ALL: _EVERY_SAMPLE,
+    _STEPS: {**_EVERY_SAMPLE, "max_matvecs": 100, "tolerance": 1e-9},
 }
 _STAGES = ("plan_s", "collect_s", "update_s", "curvature_s", "checkpoint_s")
 _OVERHEAD_PERCENT = 5.0
@@ -32,8 +33,7 @@ def plan(scale: Scale, _done: Done) -> Grid:
             for name, detector in _DETECTORS.items():
                 body = job_body(scale, env_id, rounds=5)
                 body |= {"evaluation": {"every_rounds": 0}, "scaling": fixed(scale.of(16, 4))}
-                if detector:
-                    body["detector"] = detector
+                body["detector"] = detector
                 grid.add_job(name, env_id, seed, body)
     return grid
 

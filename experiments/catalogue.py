@@ -12,6 +12,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "actors": "the marginal value of actors: fixed counts in each preset",
         "policies": "scaling policies compared (Figure 15)",
         "policies_standard": "scaling policies compared, preset standard (Figure 15)",
+        "samples": "boosting by a detector whose samples are drawn in proportion",
         "boosting": "boosting at chosen rounds (Figures 2, 7)",
         "scores": "boosting scores over environments, algorithms, runs (Figure 4)",
         "gain": "gain of boosting by round and size (Figure 9)",

@@ -5,8 +5,9 @@
 A real Hopper run is trained in this process, and after every update the curvature of the same
 policy is measured in many ways: on more or fewer samples, with more or fewer Lanczos products. Each
 way is a detector of its own, whose ratios go through the scaling policy as they would in a job. The
-reference measures all samples with a residual of 0.1 %. Subsets of one size that share no sample
-show how much of a ratio is chance.
+reference measures all samples with a residual of 0.1 %. Samples are drawn in proportion to their
+part of the Hessian, as by default, or spread evenly. The same round in another order gives other
+samples: how much of a ratio is chance.
 """
 
 import argparse
@@ -33,7 +34,7 @@ from services.learner.torch_settings import configure_torch
 from services.scaler.boosting import boosting_score, convexity_ratio, num_actors
 from shared.contracts import Curvature, RolloutTask
 from shared.envs import describe, make_environment
-from shared.job_spec import DetectorRule, EnvironmentRef, JobSpec
+from shared.job_spec import DetectorRule, EnvironmentRef, JobSpec, Sampling
 from shared.message import Message
 from shared.policy import load_policy
 from shared.ppo_hyperparameters import PpoHyperparameters
@@ -59,8 +60,8 @@ class Scale:
     epochs: int
     sizes: tuple[int, ...]
     products: tuple[int, ...]
-    subsets: int
-    """That share no sample, of the default size."""
+    orders: int
+    """Of a round's samples, of each of which some are taken by either way of sampling."""
 
 
 FULL = Scale(
@@ -69,15 +70,16 @@ FULL = Scale(
     epochs=30,
     sizes=(64, 128, 256, 512, 1024, 2048, 4096),
     products=(3, 4, 6, 8, 12, 20),
-    subsets=4,
+    orders=4,
 )
-QUICK = Scale(rounds=3, actors=4, epochs=2, sizes=(64, 256, 1024), products=(3, 6), subsets=2)
+QUICK = Scale(rounds=3, actors=4, epochs=2, sizes=(64, 256, 1024), products=(3, 6), orders=2)
 
 
 class Detector(Message):
     """One way to measure, and how its decisions compare with the reference's."""
 
     num_samples: int
+    sampling: Sampling
     max_matvecs: int
     converged: bool
     """Stops at the default residual; else it takes every product it is allowed."""
@@ -105,12 +107,13 @@ class Study(Message):
     counts: tuple[int, ...]
     spread_of_rounds: float
     """Standard deviation of log R over rounds, of the reference."""
-    spread_of_subsets: float
-    """Standard deviation of log R over subsets of one round, averaged over rounds."""
+    spread_of_orders: dict[Sampling, float]
+    """Standard deviation of log R over orders of one round, averaged over rounds; default size."""
     detectors: tuple[Detector, ...]
 
 
 Measured = list[Curvature | None]
+_WAYS: tuple[Sampling, ...] = ("proportional", "even")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -138,17 +141,17 @@ def run(scale: Scale, *, quick: bool = False) -> Study:
     rules = _rules(scale)
     reference: Measured = []
     measured: list[Measured] = [[] for _ in rules]
-    spreads: list[float] = []
+    spreads: dict[Sampling, list[float]] = {sampling: [] for sampling in _WAYS}
     for index, (network, batch) in enumerate(_training(scale)):
         progress(f"round {index + 1} of {scale.rounds}")
         reference.append(measure_curvature(network, batch, rule=_REFERENCE))
         for rule, found in zip(rules, measured, strict=True):
             found.append(measure_curvature(network, batch, rule=rule))
-        subsets = [
-            measure_curvature(network, part, rule=DetectorRule())
-            for part in _disjoint(batch, DetectorRule().num_samples, scale.subsets)
-        ]
-        spreads.append(_log_spread(_ratios(subsets)))
+        parts = [_reordered(batch, order) for order in range(scale.orders)]
+        for sampling, found_spreads in spreads.items():
+            rule = DetectorRule(sampling=sampling)
+            ratios = _ratios([measure_curvature(network, part, rule=rule) for part in parts])
+            found_spreads.append(_log_spread(ratios))
     return Study(
         name=NAME,
         command=f"python -m experiments.{NAME}" + (" --quick" if quick else ""),
@@ -159,7 +162,7 @@ def run(scale: Scale, *, quick: bool = False) -> Study:
         ratios=tuple(_ratios(reference)),
         counts=decided(reference),
         spread_of_rounds=_log_spread(_ratios(reference)),
-        spread_of_subsets=fmean(spreads),
+        spread_of_orders={sampling: fmean(found) for sampling, found in spreads.items()},
         detectors=tuple(
             _compared(rule, found, reference) for rule, found in zip(rules, measured, strict=True)
         ),
@@ -168,9 +171,12 @@ def run(scale: Scale, *, quick: bool = False) -> Study:
 
 def _rules(scale: Scale) -> list[DetectorRule]:
     """Return every size at the default residual, and every size with each number of products."""
-    default = DetectorRule()
     return [
-        *(default.model_copy(update={"num_samples": size}) for size in scale.sizes),
+        *(
+            DetectorRule(num_samples=size, sampling=sampling)
+            for sampling in _WAYS
+            for size in scale.sizes
+        ),
         *(
             DetectorRule(num_samples=size, max_matvecs=products, tolerance=_STEPS_ONLY)
             for size in scale.sizes
@@ -215,18 +221,15 @@ def _task(ref: EnvironmentRef, round_index: int, actor_index: int) -> RolloutTas
     )
 
 
-def _disjoint(batch: TrainingBatch, size: int, count: int) -> list[TrainingBatch]:
-    """Return up to `count` parts of a batch that share no sample, each of `size` at a stride."""
-    stride = max(1, batch.num_samples // size)
-    return [_part(batch, torch.arange(i, batch.num_samples, stride)) for i in range(count)][:stride]
-
-
-def _part(batch: TrainingBatch, samples: torch.Tensor) -> TrainingBatch:
+def _reordered(batch: TrainingBatch, seed: int) -> TrainingBatch:
+    """Return a batch with its samples in a random order, of which other samples are taken."""
+    order = torch.randperm(batch.num_samples, generator=torch.Generator().manual_seed(seed))
     return replace(
         batch,
-        observation=batch.observation[samples],
-        action=batch.action[samples],
-        advantage=batch.advantage[samples],
+        observation=batch.observation[order],
+        action=batch.action[order],
+        advantage=batch.advantage[order],
+        outputs=batch.outputs[order],
     )
 
 
@@ -253,6 +256,7 @@ def _compared(rule: DetectorRule, found: Measured, reference: Measured) -> Detec
     changes = [abs(a - b) for a, b in zip(ours, theirs, strict=True)]
     return Detector(
         num_samples=rule.num_samples,
+        sampling=rule.sampling,
         max_matvecs=rule.max_matvecs,
         converged=rule.tolerance > _STEPS_ONLY,
         mean_products=fmean(curvature.matvecs for curvature in known),
@@ -301,10 +305,16 @@ def _over_sizes(panel: Axes, study: Study, value: Callable[[Detector], float], l
     for products in sorted({d.max_matvecs for d in study.detectors if not d.converged}):
         some = [d for d in study.detectors if not d.converged and d.max_matvecs == products]
         panel.plot([d.num_samples for d in some], [value(d) for d in some], label=f"{products}")
-    rest = [d for d in study.detectors if d.converged]
-    panel.plot(
-        [d.num_samples for d in rest], [value(d) for d in rest], color="#222222", label="to 1 %"
-    )
+    for sampling, style in zip(_WAYS, ("-", "--"), strict=True):
+        rest = [d for d in study.detectors if d.converged and d.sampling == sampling]
+        label_of = "to 1 %" if sampling == "proportional" else "to 1 %, even"
+        panel.plot(
+            [d.num_samples for d in rest],
+            [value(d) for d in rest],
+            color="#222222",
+            linestyle=style,
+            label=label_of,
+        )
     panel.set(xscale="log", xlabel="samples", ylabel=label)
     sizes = sorted({d.num_samples for d in study.detectors})
     panel.set_xticks(sizes, [str(size) for size in sizes], rotation=45)
@@ -313,8 +323,10 @@ def _over_sizes(panel: Axes, study: Study, value: Callable[[Detector], float], l
 
 
 def _converged(study: Study, num_samples: int) -> Detector | None:
-    found = [d for d in study.detectors if d.converged and d.num_samples == num_samples]
-    return found[0] if found else None
+    for detector in study.detectors:  # those drawn in proportion come first
+        if detector.converged and detector.num_samples == num_samples:
+            return detector
+    return None
 
 
 if __name__ == "__main__":

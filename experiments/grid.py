@@ -34,6 +34,11 @@ _NO_LIMIT_USD = 1e6
 Body = dict[str, JsonValue]
 T = TypeVar("T")
 
+PAPER_DETECTOR: Body = {"num_samples": 512, "sampling": "even"}
+"""A subset that is spread over the round's trajectories, as the paper measures (section 6.2)."""
+OWN_DETECTOR: Body = {}
+"""What a job has by default (decision 024)."""
+
 
 class CellId(NamedTuple):
     """Names one cell."""
@@ -153,7 +158,7 @@ def job_body(
     """
     quick: Body = {
         "steps_per_actor": 32,
-        "detector": {"num_samples": 64},
+        "detector": {"num_samples": 64, "sampling": "even"},
         "evaluation": {"every_rounds": 1, "episodes": 2},
         "stop": {"max_rounds": min(rounds, 3), "budget_usd": _NO_LIMIT_USD},
         "actors": {
@@ -164,6 +169,7 @@ def job_body(
     }
     full: Body = {
         "steps_per_actor": ATARI_STEPS if env_id in ATARI else 256,
+        "detector": PAPER_DETECTOR,
         "evaluation": {"every_rounds": evaluate_every, "episodes": 10},
         "stop": {"max_rounds": rounds, "budget_usd": _NO_LIMIT_USD},
         "actors": {"min": actors[0], "max": actors[1]},
