@@ -51,11 +51,14 @@ def chosen_samples(
         return SampleChoice.alike(available)
     if rule.sampling == "even" or rule.objective == "total_loss":
         return SampleChoice.alike(available[evenly_spread(len(available), rule.num_samples)])
-    sizes = _sizes(batch, distribution)[available]
+    advantage, bend = (part[available] for part in _advantages_and_bends(batch, distribution))
+    sizes = advantage.abs() * bend
     if not torch.isfinite(sizes).all():  # a policy that diverged, as the Hessian will tell
         return SampleChoice.alike(available[evenly_spread(len(available), rule.num_samples)])
     chances = inclusion_probabilities(sizes, rule.num_samples)
-    chosen = systematic(chances)
+    # In this order what bends alike, and the same way, is drawn in proportion, too.
+    order = torch.argsort(advantage.sign() * bend, stable=True)
+    chosen = order[systematic(chances[order])].sort().values
     weights = len(chosen) / (len(available) * chances[chosen])
     return SampleChoice(available[chosen], weights.float())
 
@@ -68,12 +71,14 @@ def _available(batch: TrainingBatch, rule: DetectorRule) -> Tensor:
     return (trajectories.unsqueeze(1) * length + torch.arange(length)).flatten()
 
 
-def _sizes(batch: TrainingBatch, distribution: Distribution) -> Tensor:
-    """Return about how large each sample's part of the Hessian is # [N] float64, on the CPU."""
+def _advantages_and_bends(
+    batch: TrainingBatch, distribution: Distribution
+) -> tuple[Tensor, Tensor]:
+    """Return A and |g|^2 + c of all samples, both # [N] float64, on the CPU."""
     with torch.no_grad():
         score = distribution.terms(batch.outputs, batch.outputs, batch.action).score.double()
         squared = score.square().sum(1)
-        return (batch.advantage.double().abs() * (squared + _EVEN_PART * squared.mean())).cpu()
+        return batch.advantage.double().cpu(), (squared + _EVEN_PART * squared.mean()).cpu()
 
 
 def evenly_spread(available: int, wanted: int) -> Tensor:
@@ -114,7 +119,7 @@ def inclusion_probabilities(sizes: Tensor, wanted: int) -> Tensor:
 def systematic(chances: Tensor, *, start: float = 0.5) -> Tensor:
     """Return samples drawn at even distances along the sum of their chances, in order # [n] int64.
 
-    Neighbouring samples of a trajectory are alike, so that a part of any of them should be drawn.
+    Of neighbours, as many are drawn as their chances together say: the order stratifies.
 
     Args:
         chances: Of each sample, from 0 to 1, those below 1 adding up to a whole number.

@@ -83,13 +83,8 @@ def test_a_sample_counts_for_as_many_as_its_chance_is_small(environment: Environ
     network, batch = round_of(environment)
     rule = DetectorRule(num_samples=40)
     chosen, weights = chosen_samples(batch, rule, network.distribution)
-    outputs = batch.outputs.double().requires_grad_()
-    log_prob = network.distribution.log_prob(outputs, batch.action)
-    (score,) = torch.autograd.grad(log_prob.sum(), outputs)
-    squared = score.square().sum(1)
-    sizes = batch.advantage.double().abs() * (squared + 0.3 * squared.mean())
-    chances = naive_chances(sizes.tolist(), 40)
-    expected = [40 / (len(sizes) * chances[i]) for i in chosen.tolist()]
+    chances = naive_chances_of(batch, network.distribution, 40).tolist()
+    expected = [40 / (len(chances) * chances[i]) for i in chosen.tolist()]
     assert len(chosen) == 40
     assert weights.tolist() == pytest.approx(expected, rel=1e-4)
 
@@ -103,6 +98,22 @@ def naive_chances(sizes: list[float], wanted: int) -> list[float]:
         if factor * sizes[rest[0]] <= 1.0:
             break
     return [1.0 if i in order[:certain] else factor * sizes[i] for i in range(len(sizes))]
+
+
+@pytest.mark.parametrize("environment", [CONTINUOUS, DISCRETE])
+@pytest.mark.parametrize("above", [-math.inf, 0.5, 2.0])
+def test_gains_and_losses_are_drawn_in_proportion_by_how_much_they_bend(
+    environment: EnvironmentSpec, above: float
+) -> None:
+    network, batch = round_of(environment)
+    chosen, _ = chosen_samples(batch, DetectorRule(num_samples=40), network.distribution)
+    bend = bends_of(batch, network.distribution)
+    chances = naive_chances((batch.advantage.double().abs() * bend).tolist(), 40)
+    for sign in (1.0, -1.0):
+        stratum = (batch.advantage.sign() == sign) & (bend > above * bend.mean())
+        drawn = int(stratum[chosen].sum())
+        # Those that are certain lie between; drawing begins and ends within a stratum.
+        assert abs(drawn - sum(chances[i] for i in torch.nonzero(stratum).flatten())) < 2.0
 
 
 @pytest.mark.parametrize("environment", [CONTINUOUS, DISCRETE])
@@ -127,10 +138,16 @@ def test_the_hessian_is_right_in_the_mean(environment: EnvironmentSpec) -> None:
 
 
 def naive_chances_of(batch: TrainingBatch, distribution: Distribution, wanted: int) -> Tensor:
-    score = distribution.terms(batch.outputs, batch.outputs, batch.action).score.double()
-    squared = score.square().sum(1)
-    sizes = batch.advantage.double().abs() * (squared + 0.3 * squared.mean())
+    sizes = batch.advantage.double().abs() * bends_of(batch, distribution)
     return torch.tensor(naive_chances(sizes.tolist(), wanted), dtype=torch.float64)
+
+
+def bends_of(batch: TrainingBatch, distribution: Distribution) -> Tensor:
+    """|g|^2 + c, by autograd."""
+    outputs = batch.outputs.double().requires_grad_()
+    (score,) = torch.autograd.grad(distribution.log_prob(outputs, batch.action).sum(), outputs)
+    squared = score.square().sum(1)
+    return squared + 0.3 * squared.mean()
 
 
 def hessian_of(
