@@ -6,7 +6,7 @@ A real Hopper run is trained in this process, and after every update the curvatu
 policy is measured in many ways: on more or fewer samples, with more or fewer Lanczos products. Each
 way is a detector of its own, whose ratios go through the scaling policy as they would in a job. The
 reference measures all samples with a residual of 0.1 %. Samples are drawn in proportion to their
-part of the Hessian, as by default, or spread evenly. The same round in another order gives other
+part of the Hessian, as by default, or spread evenly. Taken again from the same round they are other
 samples: how much of a ratio is chance.
 """
 
@@ -30,6 +30,7 @@ from services.learner.actor_critic import ActorCritic
 from services.learner.algorithms.ppo import Ppo
 from services.learner.batch import TrainingBatch, build_batch
 from services.learner.curvature import measure_curvature
+from services.learner.sample_choice import chosen_samples
 from services.learner.torch_settings import configure_torch
 from services.scaler.boosting import boosting_score, convexity_ratio, num_actors
 from shared.contracts import Curvature, RolloutTask
@@ -46,6 +47,7 @@ _RESULTS = Path(__file__).with_name("results")
 _SPEC = JobSpec()
 _SCALING = NitroScaling()
 _REFERENCE = DetectorRule(num_samples=10**9, max_matvecs=100, tolerance=1e-3)
+_WHOLE = DetectorRule(num_samples=10**9)
 _STEPS_ONLY = 1e-9
 """Tolerance that nothing meets: every product allowed is taken."""
 
@@ -60,8 +62,8 @@ class Scale:
     epochs: int
     sizes: tuple[int, ...]
     products: tuple[int, ...]
-    orders: int
-    """Of a round's samples, of each of which some are taken by either way of sampling."""
+    draws: int
+    """How often samples are taken of one round, by either way of sampling."""
 
 
 FULL = Scale(
@@ -70,9 +72,9 @@ FULL = Scale(
     epochs=30,
     sizes=(64, 128, 256, 512, 1024, 2048, 4096),
     products=(3, 4, 6, 8, 12, 20),
-    orders=4,
+    draws=4,
 )
-QUICK = Scale(rounds=3, actors=4, epochs=2, sizes=(64, 256, 1024), products=(3, 6), orders=2)
+QUICK = Scale(rounds=3, actors=4, epochs=2, sizes=(64, 256, 1024), products=(3, 6), draws=2)
 
 
 class Detector(Message):
@@ -107,8 +109,8 @@ class Study(Message):
     counts: tuple[int, ...]
     spread_of_rounds: float
     """Standard deviation of log R over rounds, of the reference."""
-    spread_of_orders: dict[Sampling, float]
-    """Standard deviation of log R over orders of one round, averaged over rounds; default size."""
+    spread_of_draws: dict[Sampling, float]
+    """Standard deviation of log R over draws from one round, averaged over rounds; default size."""
     detectors: tuple[Detector, ...]
 
 
@@ -147,11 +149,10 @@ def run(scale: Scale, *, quick: bool = False) -> Study:
         reference.append(measure_curvature(network, batch, rule=_REFERENCE))
         for rule, found in zip(rules, measured, strict=True):
             found.append(measure_curvature(network, batch, rule=rule))
-        parts = [_reordered(batch, order) for order in range(scale.orders)]
         for sampling, found_spreads in spreads.items():
-            rule = DetectorRule(sampling=sampling)
-            ratios = _ratios([measure_curvature(network, part, rule=rule) for part in parts])
-            found_spreads.append(_log_spread(ratios))
+            parts = [_drawn(network, batch, sampling, i, scale.draws) for i in range(scale.draws)]
+            found_again = [measure_curvature(network, part, rule=_WHOLE) for part in parts]
+            found_spreads.append(_log_spread(_ratios(found_again)))
     return Study(
         name=NAME,
         command=f"python -m experiments.{NAME}" + (" --quick" if quick else ""),
@@ -162,7 +163,7 @@ def run(scale: Scale, *, quick: bool = False) -> Study:
         ratios=tuple(_ratios(reference)),
         counts=decided(reference),
         spread_of_rounds=_log_spread(_ratios(reference)),
-        spread_of_orders={sampling: fmean(found) for sampling, found in spreads.items()},
+        spread_of_draws={sampling: fmean(found) for sampling, found in spreads.items()},
         detectors=tuple(
             _compared(rule, found, reference) for rule, found in zip(rules, measured, strict=True)
         ),
@@ -221,15 +222,25 @@ def _task(ref: EnvironmentRef, round_index: int, actor_index: int) -> RolloutTas
     )
 
 
-def _reordered(batch: TrainingBatch, seed: int) -> TrainingBatch:
-    """Return a batch with its samples in a random order, of which other samples are taken."""
-    order = torch.randperm(batch.num_samples, generator=torch.Generator().manual_seed(seed))
+def _drawn(
+    network: ActorCritic, batch: TrainingBatch, sampling: Sampling, index: int, count: int
+) -> TrainingBatch:
+    """Return as many samples of a round as the default takes: one of `count` such draws."""
+    rule = DetectorRule(sampling=sampling)
+    if sampling == "even":
+        generator = torch.Generator().manual_seed(index)
+        indices = torch.randperm(batch.num_samples, generator=generator)[: rule.num_samples]
+        weights = torch.ones(len(indices))
+    else:
+        start = (index + 0.5) / count
+        indices, weights = chosen_samples(batch, rule, network.distribution, start=start)
     return replace(
         batch,
-        observation=batch.observation[order],
-        action=batch.action[order],
-        advantage=batch.advantage[order],
-        outputs=batch.outputs[order],
+        observation=batch.observation[indices],
+        action=batch.action[indices],
+        advantage=batch.advantage[indices] * weights,
+        outputs=batch.outputs[indices],
+        num_trajectories=1,
     )
 
 

@@ -40,11 +40,17 @@ class SampleChoice(NamedTuple):
 
 
 def chosen_samples(
-    batch: TrainingBatch, rule: DetectorRule, distribution: Distribution
+    batch: TrainingBatch, rule: DetectorRule, distribution: Distribution, *, start: float = 0.5
 ) -> SampleChoice:
     """Return the samples a rule takes from a batch, on the CPU.
 
     Of the whole loss they are spread evenly: its values' part bends whatever advantages are.
+
+    Args:
+        batch: The round's samples.
+        rule: How many, of how many trajectories, and how.
+        distribution: Of the policy's outputs.
+        start: As in `systematic`; another one draws other samples.
     """
     available = _available(batch, rule)
     if rule.num_samples >= len(available):
@@ -58,7 +64,7 @@ def chosen_samples(
     chances = inclusion_probabilities(sizes, rule.num_samples)
     # In this order what bends alike, and the same way, is drawn in proportion, too.
     order = torch.argsort(advantage.sign() * bend, stable=True)
-    chosen = order[systematic(chances[order])].sort().values
+    chosen = order[systematic(chances[order], start=start)].sort().values
     weights = len(chosen) / (len(available) * chances[chosen])
     return SampleChoice(available[chosen], weights.float())
 

@@ -25,7 +25,7 @@ def test_an_undefined_ratio_repeats_the_last_one() -> None:
 
 
 def test_a_tiny_study_runs_is_read_back_and_drawn(tmp_path: Path) -> None:
-    scale = Scale(rounds=2, actors=2, epochs=1, sizes=(64, 512), products=(3,), orders=2)
+    scale = Scale(rounds=2, actors=2, epochs=1, sizes=(64, 512), products=(3,), draws=2)
     study = run(scale, quick=True)
     assert study.samples_per_round == 512
     ways = [(d.sampling, d.num_samples, d.converged) for d in study.detectors]
@@ -39,8 +39,8 @@ def test_a_tiny_study_runs_is_read_back_and_drawn(tmp_path: Path) -> None:
     ]
     for everything in (study.detectors[1], study.detectors[3]):
         assert everything.median_ratio_error == pytest.approx(0.0, abs=0.03)
-    assert set(study.spread_of_orders) == {"proportional", "even"}
-    assert all(spread > 0.0 for spread in study.spread_of_orders.values())
+    assert set(study.spread_of_draws) == {"proportional", "even"}
+    assert all(spread > 0.0 for spread in study.spread_of_draws.values())
     assert all(8 <= count <= 64 for d in study.detectors for count in d.counts)
     assert Study.model_validate_json(study.model_dump_json()) == study
     draw(study, tmp_path / "study.png")
