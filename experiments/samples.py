@@ -1,7 +1,7 @@
 """Whether boosting pays more when the detector's ratio is less noisy.
 
-All other experiments measure the paper's way, on a subset of the round spread evenly, most of whose
-ratio is chance (decision 007). A job's default draws its samples in proportion to their part of the
+Experiments that repeat the paper's figures measure its way, on a subset of the round spread evenly,
+most of whose ratio is chance (decision 007). A job's default draws its samples in proportion to their part of the
 Hessian (decision 024). Both, a uniform score and the drawn detector's mean number of actors run
 side by side here, in the preset `standard`, where data is the bottleneck.
 """
@@ -44,7 +44,7 @@ def find(scale: Scale, made: Done) -> Findings:
     ]
     notes = (
         f"`{_DRAWN}`: 256 samples drawn in proportion, as a job has them by default. `{_EVEN}`: "
-        "512 spread evenly, as in all other experiments.",
+        "512 spread evenly, as in the experiments that repeat figures of the paper.",
         f"`{_MEAN}` is rounded to whole actors. Policies of one seed start from equal weights.",
         WARM_NOTE,
     )
