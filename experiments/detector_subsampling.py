@@ -30,7 +30,7 @@ from services.learner.actor_critic import ActorCritic
 from services.learner.algorithms.ppo import Ppo
 from services.learner.batch import TrainingBatch, build_batch
 from services.learner.curvature import measure_curvature
-from services.learner.sample_choice import chosen_samples
+from services.learner.sample_choice import chosen_samples, evenly_spread
 from services.learner.torch_settings import configure_torch
 from services.scaler.boosting import boosting_score, convexity_ratio, num_actors
 from shared.contracts import Curvature, RolloutTask
@@ -228,8 +228,9 @@ def _drawn(
     """Return as many samples of a round as the default takes: one of `count` such draws."""
     rule = DetectorRule(sampling=sampling)
     if sampling == "even":
-        generator = torch.Generator().manual_seed(index)
-        indices = torch.randperm(batch.num_samples, generator=generator)[: rule.num_samples]
+        stride = batch.num_samples / rule.num_samples
+        first = int(stride * index / count)  # the same stride from elsewhere
+        indices = (evenly_spread(batch.num_samples, rule.num_samples) + first) % batch.num_samples
         weights = torch.ones(len(indices))
     else:
         start = (index + 0.5) / count

@@ -1,9 +1,9 @@
 """Whether boosting pays more when the detector's ratio is less noisy.
 
 Experiments that repeat the paper's figures measure its way, on a subset of the round spread evenly,
-most of whose ratio is chance (decision 007). A job's default draws its samples in proportion to their part of the
-Hessian (decision 024). Both, a uniform score and the drawn detector's mean number of actors run
-side by side here, in the preset `standard`, where data is the bottleneck.
+most of whose ratio is chance (decision 007). A job's default draws its samples in proportion to
+their part of the Hessian (decision 024). Both, a uniform score and the drawn detector's mean number
+of actors run side by side here, in the preset `standard`, where data is the bottleneck.
 """
 
 from experiments.comparison import WARM_NOTE, compared, fixed_alone, higher_return

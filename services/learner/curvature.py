@@ -161,8 +161,8 @@ def _across_processes(
     point = policy_point(network)
     first, second = _surrogate_samples(network, batch, chosen, rule, loss).halves()
     compared = noise_choice(batch, rule)
-    both_compare = compared.is_halved(network)
     some, others = compared.samples(batch).halves()
+    both_compare = compared.is_halved(network)
 
     def here(side: Side) -> tuple[LanczosResult | FloatingPointError, Shares | None]:
         shares = None

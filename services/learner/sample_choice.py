@@ -4,7 +4,8 @@ At ratio 1 the Hessian is a mean over samples of A (H + g g^T), taken through th
 advantage, g and H the slope and the curvature of log pi with respect to the policy's outputs. A few
 samples carry most of it, so samples are drawn in proportion to |A| (|g|^2 + c), without
 replacement, and each counts for the others that it was drawn in place of (Horvitz and Thompson,
-JASA 47, 1952). g is taken at the policy that sampled, whose outputs the batch has. Decision 024.
+JASA 47, 1952). g is that of the outputs in the batch: of the policy before the update, or what
+stands in its place off-policy. Any outputs would do; near ones draw better. Decision 024.
 """
 
 from typing import NamedTuple, Self
@@ -22,7 +23,10 @@ a sample can count for whose g has grown since."""
 
 
 class SampleChoice(NamedTuple):
-    """Some of a batch's samples, in its order: the mean of weight * x over them is that of x."""
+    """Some of a batch's samples, in its order.
+
+    The mean of weight * x over them is that of x over all, averaged over the starts of a drawing.
+    """
 
     indices: Tensor
     """Where they are in the batch # [n] int64."""
@@ -82,9 +86,10 @@ def _advantages_and_bends(
 ) -> tuple[Tensor, Tensor]:
     """Return A and |g|^2 + c of all samples, both # [N] float64, on the CPU."""
     with torch.no_grad():
-        score = distribution.terms(batch.outputs, batch.outputs, batch.action).score.double()
-        squared = score.square().sum(1)
-        return batch.advantage.double().cpu(), (squared + _EVEN_PART * squared.mean()).cpu()
+        # All of it on the CPU, so that a GPU's other last digits draw no other samples.
+        outputs, action = batch.outputs.cpu(), batch.action.cpu()
+        squared = distribution.terms(outputs, outputs, action).score.double().square().sum(1)
+        return batch.advantage.double().cpu(), squared + _EVEN_PART * squared.mean()
 
 
 def evenly_spread(available: int, wanted: int) -> Tensor:
@@ -130,7 +135,7 @@ def systematic(chances: Tensor, *, start: float = 0.5) -> Tensor:
     Args:
         chances: Of each sample, from 0 to 1, those below 1 adding up to a whole number.
             # [N] float64
-        start: Where along the sum the first one lies, from 0 to below 1.
+        start: Where along the sum the first one lies, above 0 and below 1.
     """
     certain = chances >= 1.0
     ends = torch.where(certain, 0.0, chances).cumsum(0)
