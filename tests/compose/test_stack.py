@@ -17,6 +17,7 @@ from tests.compose.stack import SERVICES, Stack
 from tests.compose.waiting import PATIENCE_S, has_ended, wait_for, wait_job, wait_ready
 from tests.compose.wheelhouse import ROOT
 from tests.e2e.runs import final_weights, tiny
+from tests.patience import ANSWER_S
 
 pytestmark = pytest.mark.compose
 
@@ -154,9 +155,9 @@ def test_a_container_is_locked_up(stack: Stack, service: str) -> None:
 
 
 def test_without_the_token_nothing_is_told(stack: Stack) -> None:
-    assert httpx.get(f"{stack.api_url}/v1/jobs").status_code == 401
+    assert httpx.get(f"{stack.api_url}/v1/jobs", timeout=ANSWER_S).status_code == 401
     wrong = {"Authorization": "Bearer wrong"}
-    assert httpx.get(f"{stack.api_url}/v1/jobs", headers=wrong).status_code == 401
+    assert httpx.get(f"{stack.api_url}/v1/jobs", headers=wrong, timeout=ANSWER_S).status_code == 401
 
 
 def test_down_leaves_nothing(stack: Stack) -> None:

@@ -19,6 +19,7 @@ from nitro.client import NitroClient
 from nitro.local import LocalSystem
 from shared.problem import Problem
 from tests.e2e.runs import tiny, wait_finished, wait_until
+from tests.patience import ANSWER_S
 
 FOREIGN = ("NITRO_API_URL", "NITRO_TOKEN", "NITRO_TOKEN_FILE")
 MANY_KWARGS = [
@@ -117,7 +118,7 @@ def test_a_missing_or_wrong_token_is_refused_and_never_shown(
         refused(ran, "NITRO_TOKEN: a token is one word")
         assert "hush" not in ran.stderr
     for headers in ({}, {"Authorization": "Bearer not-it"}, {"Authorization": system.token}):
-        response = httpx.get(f"{system.api_url}/v1/jobs", headers=headers)
+        response = httpx.get(f"{system.api_url}/v1/jobs", headers=headers, timeout=ANSWER_S)
         assert response.status_code == 401
         assert response.headers["content-type"] == "application/problem+json"
 

@@ -14,6 +14,7 @@ from shared.contracts import RoundLine, RoundResult
 from shared.job_spec import JobSpec
 from shared.jobs import Job
 from tests.e2e.runs import tiny, train, wait_finished, wait_until
+from tests.patience import ANSWER_S
 
 ACTORS = 8
 
@@ -34,7 +35,7 @@ def overlapping(**changes: Any) -> JobSpec:
 @pytest.fixture
 def faults(system: LocalSystem) -> Iterator[httpx.Client]:
     """The emulator's operator API; whatever was broken is mended at the end."""
-    with httpx.Client(base_url=system.lambda_url) as http:
+    with httpx.Client(base_url=system.lambda_url, timeout=ANSWER_S) as http:
         yield http
         http.put("/emulator/faults", json={})
 

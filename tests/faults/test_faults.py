@@ -19,6 +19,7 @@ from tests.e2e.runs import (
     wait_finished,
     wait_until,
 )
+from tests.patience import ANSWER_S
 
 
 class Rig:
@@ -30,11 +31,15 @@ class Rig:
         self.runs_dir = runs_dir
 
     def break_actors(self, **faults: float) -> None:
-        response = httpx.put(f"{self.system.lambda_url}/emulator/faults", json=faults)
+        response = httpx.put(
+            f"{self.system.lambda_url}/emulator/faults", json=faults, timeout=ANSWER_S
+        )
         assert response.is_success, response.text
 
     def stats(self) -> dict[str, int]:
-        counts: dict[str, int] = httpx.get(f"{self.system.lambda_url}/emulator/stats").json()
+        counts: dict[str, int] = httpx.get(
+            f"{self.system.lambda_url}/emulator/stats", timeout=ANSWER_S
+        ).json()
         return counts
 
     def counts(self, job: Job) -> list[dict[str, int]]:

@@ -21,6 +21,7 @@ from services.learner.settings import LearnerSettings
 from services.scaler.settings import Settings as ScalerSettings
 from shared.job_spec import JobSpec
 from tests.nitro.process_table import alive, children, eventually
+from tests.patience import ANSWER_S
 
 
 def a_plan(tmp_path: Path, *, cache_url: str | None = None) -> LocalPlan:
@@ -92,8 +93,8 @@ def test_a_redis_of_ones_own_replaces_the_embedded_server(tmp_path: Path) -> Non
 
 def test_it_is_up_and_closed_to_strangers(system: LocalSystem, runs_dir: Path) -> None:
     assert system.names == NAMES
-    assert httpx.get(f"{system.api_url}/readyz").status_code == 200
-    assert httpx.get(f"{system.api_url}/v1/jobs").status_code == 401
+    assert httpx.get(f"{system.api_url}/readyz", timeout=ANSWER_S).status_code == 200
+    assert httpx.get(f"{system.api_url}/v1/jobs", timeout=ANSWER_S).status_code == 401
     assert stat.S_IMODE(system.token_path.stat().st_mode) == 0o600
     assert (runs_dir / ".nitro" / "api_url").read_text() == system.api_url
     for name in NAMES:

@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from services.scaler.guard import OPEN_PATHS
+from tests.patience import ANSWER_S
 from tests.security.wire import request, send
 from tests.services.scaler.running import TOKEN, Scaler
 
@@ -40,7 +41,7 @@ def every_route(scaler: Scaler) -> list[tuple[str, str]]:
 
 
 def anonymous(scaler: Scaler) -> httpx.Client:
-    return httpx.Client(base_url=scaler.http.base_url)
+    return httpx.Client(base_url=scaler.http.base_url, timeout=ANSWER_S)
 
 
 def test_no_route_answers_without_the_right_header(attacked: Scaler) -> None:

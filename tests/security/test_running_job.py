@@ -17,6 +17,7 @@ from shared.cache import TrajectoryCache
 from shared.jobs import Job
 from tests.e2e.runs import tiny, wait_finished, wait_until
 from tests.nitro.process_table import children
+from tests.patience import ANSWER_S
 
 HUNDRED_GB = 100 * 10**9
 MEMORY_BOUND_MB = 400.0
@@ -85,16 +86,21 @@ def intruded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Intruded]:
         wait_finished(client, client.submit(spec).job_id)
         before_mb = peak_mb(system.pid("learner"))
         faults = f"{system.lambda_url}/emulator/faults"
-        assert httpx.put(faults, json={"start_delay_ms": 1500.0}).is_success
+        assert httpx.put(faults, json={"start_delay_ms": 1500.0}, timeout=ANSWER_S).is_success
         job_id = client.submit(spec).job_id
         stats = f"{system.lambda_url}/emulator/stats"
-        wait_until(client, job_id, lambda _: httpx.get(stats).json()["in_flight"] == 8, system)
+        wait_until(
+            client,
+            job_id,
+            lambda _: httpx.get(stats, timeout=ANSWER_S).json()["in_flight"] == 8,
+            system,
+        )
         for index, payload in PAYLOADS.items():
             stored = cache.store_result(
                 job_id, 0, mode="sample", actor_index=index, payload=payload
             )
             assert stored == "stored"
-        assert httpx.put(faults, json={}).is_success
+        assert httpx.put(faults, json={}, timeout=ANSWER_S).is_success
         job = wait_finished(client, job_id)
         grown_mb = peak_mb(system.pid("learner")) - before_mb
         yield Intruded(system, client, cache, runs_dir, job, grown_mb)
@@ -138,7 +144,7 @@ def test_the_token_is_in_no_log_no_artifact_and_no_answer(intruded: Intruded) ->
     assert token_file.stat().st_mode & 0o077 == 0
     job_id = intruded.job.job_id
     headers = {"Authorization": f"Bearer {intruded.system.token}"}
-    with httpx.Client(base_url=intruded.system.api_url, headers=headers) as http:
+    with httpx.Client(base_url=intruded.system.api_url, headers=headers, timeout=ANSWER_S) as http:
         for url in ("/v1/jobs", f"/v1/jobs/{job_id}", f"/v1/jobs/{job_id}/rounds", "/metrics"):
             answer = http.get(url)
             assert answer.status_code == 200

@@ -24,6 +24,7 @@ from services.learner.cores import usable_cores
 from services.learner.settings import LearnerSettings
 from services.learner.tracking import LearnerMetrics
 from shared.artifacts import LocalArtifacts
+from tests.patience import ANSWER_S
 from tests.services.learner.scripted_scaler import (
     ScriptedScaler,
     deliver_all,
@@ -93,7 +94,7 @@ def test_health_readiness_and_metrics(cache_url: str, tmp_path: Path) -> None:
             ),
             registry,
         )
-        with _running(app) as url, httpx.Client(base_url=url) as client:
+        with _running(app) as url, httpx.Client(base_url=url, timeout=ANSWER_S) as client:
             assert client.get("/healthz").json() == {"status": "ok"}
             ready = client.get("/readyz")
             assert (ready.status_code, ready.json()) == (200, {"status": "ready"})
@@ -218,7 +219,7 @@ def test_it_trains_the_job_it_leases_and_ends_with_0_when_asked_to(
         )
         try:
             assert ended.wait(_PATIENCE_S)
-            metrics = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+            metrics = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=ANSWER_S).text
             process.send_signal(signal.SIGTERM)
             assert process.wait(_PATIENCE_S) == 0
         finally:

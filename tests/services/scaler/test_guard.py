@@ -13,6 +13,7 @@ from services.scaler.guard import JOB_BODY_BYTES, SMALL_BODY_BYTES, BodyLimit, l
 from services.scaler.settings import Settings
 from shared.problem import Problem
 from shared.tokens import TokenError
+from tests.patience import ANSWER_S
 from tests.services.scaler.running import TOKEN, Scaler, StartScaler
 
 
@@ -33,7 +34,7 @@ def test_nothing_but_the_token_in_the_header_gets_in(
 ) -> None:
     for path in ("/v1/jobs", "/v1/nothing", "/metrics"):
         url = lasting_scaler.http.base_url.join(path)
-        response = httpx.get(url, headers=headers)
+        response = httpx.get(url, headers=headers, timeout=ANSWER_S)
         assert response.status_code == 401
         assert response.headers["content-type"] == "application/problem+json"
         assert response.headers["www-authenticate"] == "Bearer"
@@ -48,22 +49,24 @@ def test_a_header_of_its_own_leaves_authorization_to_others(
     if authorization is not None:
         headers["Authorization"] = authorization
     url = lasting_scaler.http.base_url.join("/v1/jobs")
-    assert httpx.get(url, headers=headers).status_code == 200
+    assert httpx.get(url, headers=headers, timeout=ANSWER_S).status_code == 200
 
 
 def test_a_token_in_the_query_does_not_count(lasting_scaler: Scaler) -> None:
     url = lasting_scaler.http.base_url.join(f"/v1/jobs?token={TOKEN}&access_token={TOKEN}")
-    assert httpx.get(url).status_code == 401
+    assert httpx.get(url, timeout=ANSWER_S).status_code == 401
 
 
 def test_health_readiness_and_the_api_description_are_open(lasting_scaler: Scaler) -> None:
     for path in ("/healthz", "/readyz", "/openapi.json"):
-        assert httpx.get(lasting_scaler.http.base_url.join(path)).status_code == 200
+        assert (
+            httpx.get(lasting_scaler.http.base_url.join(path), timeout=ANSWER_S).status_code == 200
+        )
 
 
 def test_authentication_can_only_be_turned_off_by_name(start_scaler: StartScaler) -> None:
     with start_scaler(token=None, auth="disabled") as scaler:
-        assert httpx.get(scaler.http.base_url.join("/v1/jobs")).status_code == 200
+        assert httpx.get(scaler.http.base_url.join("/v1/jobs"), timeout=ANSWER_S).status_code == 200
 
 
 def test_without_a_token_there_is_no_scaler() -> None:

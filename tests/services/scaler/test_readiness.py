@@ -13,6 +13,7 @@ from services.scaler.readiness import Readiness
 from services.scaler.store.base import StoreError
 from shared.cache import CacheError
 from shared.problem import Problem
+from tests.patience import ANSWER_S
 from tests.services.scaler.lambda_endpoint import LambdaEndpoint
 from tests.services.scaler.running import StartScaler
 
@@ -97,7 +98,7 @@ def test_strangers_who_ask_in_a_loop_reach_lambda_once(
     with start_scaler(readiness_every_s=600.0) as scaler:
         for _ in range(20):
             url = scaler.http.base_url.join("/readyz")
-            assert httpx.get(url, trust_env=False).json() == {"status": "ready"}
+            assert httpx.get(url, trust_env=False, timeout=ANSWER_S).json() == {"status": "ready"}
     assert lambdas.account_reads == 1
 
 
