@@ -5,6 +5,7 @@ names what to change).
 """
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -24,7 +25,6 @@ from cdk.config import (
 )
 from cdk.image import REPOSITORY
 from cdk.stack import NitroStack
-from shared.prices import AWS_US_EAST_1_2026_11 as PRICES
 
 _CANNOT_SYNTHESISE = 2
 
@@ -90,13 +90,20 @@ def _file_context() -> dict[str, object]:
 
 def _warn(stack: NitroStack, config: NitroConfig, account: AccountAnswer) -> None:
     """Say what may fail at deployment; nothing of it stops synthesis."""
-    retired = [kind for kind in config.learner_instance_types if kind in PRICES.retired]
+    retired = [kind for kind in config.learner_instance_types if kind in config.price_table.retired]
     if account.offered_instance_types is None and retired:
         Validations.of(stack).add_warning(
             "nitro:instance-types",
             f"{', '.join(retired)}: no longer offered by AWS as far as is known; run "
             "`nitro doctor --aws` to keep only what the account can start, or deploying the GPU "
             "machines may fail",
+        )
+    region, table = config.region or os.environ.get("CDK_DEFAULT_REGION"), config.price_table
+    if region is not None and region != table.region:
+        Validations.of(stack).add_warning(
+            "nitro:prices",
+            f"bills and budgets go by the prices of {table.region}, this is for {region}, where a "
+            "budget may be passed: set `prices` to that region's (docs/operations.md)",
         )
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from cdk.cache_node import usable_memory_mb
 from cdk.gpu_machine import task_memory_mb
-from shared.prices import AWS_US_EAST_1_2026_11 as PRICES
+from shared.prices import AWS_US_EAST_1_2026_11, OwnPrices, PriceTable
 
 CONTEXT_KEY = "nitro"
 ACCOUNT_CONTEXT_KEY = "nitro:account"
@@ -115,6 +115,9 @@ class NitroConfig(BaseModel):
     """Who is told about alarms and the budget; unset means that they only show."""
     monthly_budget_usd: Annotated[int, Field(ge=1)] = 100
     """Spend of the whole account above which the budget alarm is raised."""
+    prices: OwnPrices | None = None
+    """What bills and budgets go by: a whole table as in `shared/prices.py`, with name, region, date
+    and source; unset means the list prices of us-east-1."""
     build_args: dict[BuildArgument, str] = Field(default_factory=dict)
     """Build arguments of the images, such as another BASE_IMAGE; see the Dockerfiles."""
     retain_runs: bool = False
@@ -124,6 +127,11 @@ class NitroConfig(BaseModel):
     def cache_memory_mb(self) -> int:
         """What the cache can hold, the part ElastiCache reserves left out."""
         return usable_memory_mb(self.cache_node_type)
+
+    @property
+    def price_table(self) -> PriceTable:
+        """What bills and budgets go by."""
+        return self.prices or AWS_US_EAST_1_2026_11
 
     def learner_types(self, account: AccountAnswer) -> tuple[str, ...]:
         """Return the machines to ask for: those the account is known to offer, in our order.
@@ -170,14 +178,14 @@ class NitroConfig(BaseModel):
         if len(set(self.learner_instance_types)) < len(self.learner_instance_types):
             raise ValueError("learner_instance_types: names a type twice")
         for kind in self.learner_instance_types:
-            PRICES.learner_usd_per_s(kind)
+            self.price_table.learner_usd_per_s(kind)
             if self.learner_memory_mb > task_memory_mb(kind):
                 raise ValueError(
                     f"learner_memory_mb ({self.learner_memory_mb}) does not fit into a {kind}, "
                     f"which leaves {task_memory_mb(kind)} to tasks: lower it, or take the type out "
                     "of learner_instance_types"
                 )
-        PRICES.cache_usd_per_s(self.cache_node_type)
+        self.price_table.cache_usd_per_s(self.cache_node_type)
         return self
 
 
@@ -250,8 +258,10 @@ def _what_is_wrong(error: ValidationError) -> str:
     for wrong in error.errors():
         field = ".".join(str(part) for part in wrong["loc"])
         if wrong["type"] == "extra_forbidden":
-            known = ", ".join(NitroConfig.model_fields)
-            lines.append(f"{field}: no such field; known: {known}")
+            fields = NitroConfig.model_fields if "." not in field else PriceTable.model_fields
+            lines.append(f"{field}: no such field; known: {', '.join(fields)}")
+        elif wrong["type"] == "missing":
+            lines.append(f"{field}: is missing")
         elif field:
             lines.append(f"{field}: {wrong['msg']}, got {wrong['input']!r}")
         else:

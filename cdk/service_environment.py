@@ -8,7 +8,7 @@ from aws_cdk import Duration
 from cdk.actor_function import ALIAS
 from cdk.config import NitroConfig
 from cdk.scaler_service import PORT_NUMBER
-from shared.prices import AWS_US_EAST_1_2026_11 as PRICES
+from shared.prices import PriceTable
 
 
 def scaler_environment(
@@ -43,8 +43,8 @@ def scaler_environment(
         "NITRO_ECS_SERVICE": learner_service,
         "NITRO_LONGEST_JOB_S": str(Duration.hours(config.longest_job_hours).to_seconds()),
         "NITRO_LEDGER_CLOCK": "wall",
-        "NITRO_PRICE_TABLE": PRICES.name,
-        "NITRO_LEARNER_INSTANCE": billed_as(learner_types),
+        **_price_variables(config),
+        "NITRO_LEARNER_INSTANCE": billed_as(learner_types, config.price_table),
         "NITRO_CACHE_NODE": config.cache_node_type,
         "NITRO_SCALER_VCPU": f"{config.scaler_cpu / 1024:g}",
         "NITRO_SCALER_MEMORY_GB": f"{config.scaler_memory_mb / 1024:g}",
@@ -80,10 +80,16 @@ def dead_man_environment(
     }
 
 
-def billed_as(instance_types: tuple[str, ...]) -> str:
+def billed_as(instance_types: tuple[str, ...], prices: PriceTable) -> str:
     """Return the dearest type that may come: a budget must hold whichever does.
 
     Types that AWS no longer starts count only where the list has no other.
     """
-    possible = [kind for kind in instance_types if kind not in PRICES.retired]
-    return max(possible or instance_types, key=PRICES.learner_usd_per_s)
+    possible = [kind for kind in instance_types if kind not in prices.retired]
+    return max(possible or instance_types, key=prices.learner_usd_per_s)
+
+
+def _price_variables(config: NitroConfig) -> dict[str, str]:
+    if config.prices is None:
+        return {"NITRO_PRICE_TABLE": config.price_table.name}
+    return {"NITRO_PRICES": config.prices.model_dump_json()}

@@ -19,6 +19,7 @@ def check_account(account: Account, shape: StackShape) -> list[Finding]:
         _machines(account, shape),
         _vcpus(account, shape),
         _concurrency(account, shape),
+        _prices(account, shape),
     ]
     return [*findings, *_refusals(account)]
 
@@ -100,6 +101,19 @@ def _concurrency(account: Account, shape: StackShape) -> Finding:
         f"{limit} executions at once; {shape.actor_concurrency} for actors and "
         f"{ALWAYS_UNRESERVED} unreserved are needed",
         advice,
+    )
+
+
+def _prices(account: Account, shape: StackShape) -> Finding:
+    name, table = "prices", shape.price_table
+    found = f"{table.name}, of {table.region}"
+    if account.region == table.region:
+        return ok(name, found)
+    return warning(
+        name,
+        f"{found}; the stack is for {account.region}",
+        "bills and budgets go by them, and a budget may be passed where AWS asks for more: set "
+        "prices in cdk.json to that region's (docs/operations.md)",
     )
 
 

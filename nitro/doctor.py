@@ -91,7 +91,6 @@ def _examine_account(folder: Path, *, region: str | None, as_json: bool) -> list
     from nitro.account_checks import check_account, learner_instance
     from nitro.stack_costs import busy_usd_per_hour, costs_table, idle_usd_per_month, stack_costs
     from nitro.stack_shape import read_shape
-    from shared.prices import AWS_US_EAST_1_2026_11 as PRICES
 
     shape = read_shape(folder / CONFIG_FILE)
     account = ask_account(
@@ -99,7 +98,9 @@ def _examine_account(folder: Path, *, region: str | None, as_json: bool) -> list
     )
     findings = check_account(account, shape)
     try:
-        costs = stack_costs(shape, learner_instance=learner_instance(account, shape), prices=PRICES)
+        costs = stack_costs(
+            shape, learner_instance=learner_instance(account, shape), prices=shape.price_table
+        )
     except ValueError as error:
         raise CommandError(f"{folder / CONFIG_FILE}: {error}") from error
     answer: dict[str, object] = {
@@ -121,5 +122,5 @@ def _examine_account(folder: Path, *, region: str | None, as_json: bool) -> list
         typer.echo(json.dumps(report))
     else:
         show(findings_table(findings, title=f"AWS account, {account.region}"))
-        show(costs_table(costs, prices=PRICES))
+        show(costs_table(costs, prices=shape.price_table))
     return findings

@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nitro.errors import CommandError
+from shared.prices import AWS_US_EAST_1_2026_11, OwnPrices, PriceTable
 
 CONFIG_KEY = "nitro"
 
@@ -41,6 +42,13 @@ class StackShape(BaseModel):
         "g4dn.2xlarge",
     )
     """Machines for the learner, first choice first."""
+    prices: OwnPrices | None = None
+    """What bills and budgets go by; unset means the list prices of us-east-1."""
+
+    @property
+    def price_table(self) -> PriceTable:
+        """What bills and budgets go by."""
+        return self.prices or AWS_US_EAST_1_2026_11
 
 
 def read_shape(path: Path) -> StackShape:

@@ -1,12 +1,15 @@
 """What AWS charges, as dated tables with their sources.
 
-A job's bill names the table it was priced with. `AWS_US_EAST_1_2026_11` is what a deployment pays;
+A job's bill names the table it was priced with. `AWS_US_EAST_1_2026_11` is what a deployment pays
+in its region; elsewhere, or with a discount, the operator gives a table of their own (`OwnPrices`).
 `PAPER` holds the prices of the paper's own cost model, for comparing with its figures.
 """
 
-from pydantic import Field
+from typing import Annotated
 
-from shared.message import Message, NonNegativeFloat
+from pydantic import AfterValidator, Field
+
+from shared.message import Identifier, Message, NonNegativeFloat
 
 SECONDS_PER_HOUR = 3600.0
 
@@ -14,12 +17,12 @@ SECONDS_PER_HOUR = 3600.0
 class PriceTable(Message):
     """On-demand prices of one region at one date, in US dollars."""
 
-    name: str
+    name: Identifier
     """Name a setting and a bill refer to the table by."""
-    region: str
-    date: str
+    region: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")]
+    date: Annotated[str, Field(pattern=r"^\d{4}-(0[1-9]|1[0-2])$")]
     """Month the prices were collected, as `YYYY-MM`."""
-    source: str
+    source: Annotated[str, Field(min_length=1)]
     """Where the numbers come from."""
     lambda_usd_per_gb_s: NonNegativeFloat
     """Duration of an on-demand invocation."""
@@ -118,6 +121,17 @@ PAPER = PriceTable(
 )
 
 PRICE_TABLES: dict[str, PriceTable] = {t.name: t for t in (AWS_US_EAST_1_2026_11, PAPER)}
+
+
+def _named_apart(table: PriceTable) -> PriceTable:
+    if table.name in PRICE_TABLES:
+        raise ValueError(f"name: {table.name!r} is a table that Nitro comes with; choose another")
+    return table
+
+
+OwnPrices = Annotated[PriceTable, AfterValidator(_named_apart)]
+"""A whole table given by the operator. Nothing is taken from another one: prices left out would be
+another region's without anybody having said so."""
 
 
 def _hourly(prices: dict[str, float], kind: str, table: str) -> float:

@@ -58,6 +58,10 @@ class Servers:
     actor_cores: int = 16
     """vCPUs of the actor machine; each runs one actor at a full core's speed."""
 
+    def priced_in(self, prices: PriceTable) -> bool:
+        """Whether a table has the prices of both."""
+        return {self.learner_instance, self.actor_instance} <= prices.learner_usd_per_hour.keys()
+
     def usd_per_s(self, prices: PriceTable) -> float:
         """Return the price of one second of both.
 

@@ -37,7 +37,7 @@ def settings_text(error: ValidationError) -> str:
     """Return what is wrong with the settings, by variable; never a value that may be secret."""
     lines = []
     for wrong in error.errors(include_input=False):
-        name = "_".join(str(part) for part in wrong["loc"]).upper()
-        prefix = f"NITRO_{name}: " if name else ""
+        variable, dot, within = ".".join(map(str, wrong["loc"])).partition(".")
+        prefix = f"NITRO_{variable.upper()}{dot}{within}: " if variable else ""
         lines.append(f"{prefix}{wrong['msg'].removeprefix('Value error, ')}")
     return "; ".join(lines)

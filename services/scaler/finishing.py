@@ -97,11 +97,15 @@ class FinishDesk:
         )
 
     def _serverful(self, record: JobRecord, basis: CostBasis) -> tuple[ServerfulCost, ...]:
-        """Return the comparison with the paper's servers, and with the job's own learner."""
+        """Return the comparison with the paper's servers, and with the job's own learner.
+
+        Those that the price table does not know are left out.
+        """
         own = replace(PAPER_SERVERS, learner_instance=self._parts.learner_instance)
         return tuple(
             serverful_cost(record.serverful_wall_s, servers, basis.prices)
             for servers in dict.fromkeys((PAPER_SERVERS, own))
+            if servers.priced_in(basis.prices)
         )
 
     def rounds(self, job_id: str, *, first: int, limit: int) -> RoundPage:

@@ -8,7 +8,7 @@ from pydantic_settings import SettingsConfigDict
 
 from shared.cache_auth import CacheSettings
 from shared.costs import CostBasis
-from shared.prices import PRICE_TABLES
+from shared.prices import PRICE_TABLES, OwnPrices
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -114,6 +114,8 @@ class Settings(CacheSettings):
 
     price_table: str = "aws-us-east-1-2026-11"
     """Prices of the ledger."""
+    prices: OwnPrices | None = None
+    """Prices of the ledger as JSON, instead of `price_table`: another region's, or discounted."""
     learner_instance: str = "g6.2xlarge"
     """EC2 type the learner is billed as."""
     cache_node: str = "cache.t4g.medium"
@@ -173,7 +175,7 @@ class Settings(CacheSettings):
         Raises:
             ValueError: The price table lacks the learner or cache type.
         """
-        prices = PRICE_TABLES[self.price_table]
+        prices = self.prices or PRICE_TABLES[self.price_table]
         try:
             learner_usd_per_s = prices.learner_usd_per_s(self.learner_instance)
         except ValueError as error:

@@ -11,7 +11,8 @@ import pytest
 from cfnlint.api import ManualArgs, lint
 
 from cdk.image import REPOSITORY
-from tests.cdk.template import Synthesised
+from tests.cdk.template import Synthesised, synthesise
+from tests.own_prices import FRANKFURT
 
 _DOCKERFILES = {
     "functions/actor/Dockerfile",
@@ -123,3 +124,19 @@ def test_it_runs_by_itself(tmp_path: Path, synthesised: Synthesised) -> None:
     )
     written = json.loads((tmp_path / f"{synthesised.name}.template.json").read_text("utf-8"))
     assert written == synthesised.template
+
+
+def test_prices_of_another_region_are_a_warning(
+    variant: Callable[..., Synthesised], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def told(stack: Synthesised) -> list[str]:
+        return [w for w in _warnings(stack) if "bills and budgets" in w]
+
+    account = {"account": "123456789012", "learner_instance_types": ["g6.2xlarge"]}
+    (warning,) = told(variant(**account, region="eu-central-1"))
+    assert "prices of us-east-1, this is for eu-central-1" in warning
+    assert told(variant(**account, region="eu-central-1", prices=FRANKFURT)) == []
+    assert told(variant(**account, region="us-east-1")) == []
+    # The command line tells an app without a region of its own which one it will deploy to.
+    monkeypatch.setenv("CDK_DEFAULT_REGION", "eu-west-1")
+    assert len(told(synthesise(tmp_path))) == 1

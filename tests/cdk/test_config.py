@@ -12,6 +12,7 @@ from cdk.config import (
 )
 from nitro.stack_shape import StackShape
 from shared.prices import AWS_US_EAST_1_2026_11 as PRICES
+from tests.own_prices import FRANKFURT
 
 
 def test_nothing_said_is_the_papers_setup() -> None:
@@ -143,3 +144,32 @@ def test_no_more_concurrency_is_reserved_than_the_account_can_spare(
         return
     with pytest.raises(ConfigError, match="L-B99A9384"):
         check_concurrency(config, account)
+
+
+def test_prices_of_ones_own_are_what_machines_are_chosen_by() -> None:
+    kinds = {"learner_instance_types": ["g6.2xlarge"]}
+    config = read_config({**kinds, "prices": FRANKFURT})
+    assert config.price_table.learner_usd_per_hour["g6.2xlarge"] == 1.25
+    assert read_config(kinds).price_table == PRICES
+    with pytest.raises(ConfigError, match=r"'frankfurt' has no price for 'p3.2xlarge'"):
+        read_config({"prices": FRANKFURT})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"region": None}, "prices.region: Input should be a valid string, got None"),
+        ({"lambda_usd": 1}, "prices.lambda_usd: no such field; known: name, region, date"),
+        ({"name": "paper"}, "prices: Value error, name: 'paper' is a table that Nitro comes with"),
+    ],
+)
+def test_a_wrong_price_is_named(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read_config({"prices": {**FRANKFURT, **changes}})
+    assert message in str(refused.value)
+
+
+def test_a_missing_price_is_named() -> None:
+    prices = {name: value for name, value in FRANKFURT.items() if name != "date"}
+    with pytest.raises(ConfigError, match=r"prices\.date: is missing$"):
+        read_config({"prices": prices})

@@ -10,7 +10,9 @@ from functions.actor.settings import Settings as ActorSettings
 from functions.dead_man.handler import Settings as DeadManSettings
 from services.learner.settings import LearnerSettings
 from services.scaler.settings import Settings as ScalerSettings
+from shared.prices import PriceTable
 from tests.cdk.template import Synthesised, text
+from tests.own_prices import FRANKFURT
 
 _THE_SDKS_OWN = {"AWS_REGION"}
 
@@ -117,3 +119,12 @@ def test_another_name_is_another_deployment(variant: Callable[..., Synthesised])
     assert stack.name == "nitro-two"
     assert _function(stack, "Actor")["NITRO_CACHE_USER"] == "nitro-two-actor"
     assert stack.only("AWS::ElastiCache::ReplicationGroup")["ReplicationGroupId"] == "nitro-two"
+
+
+def test_the_scaler_bills_by_the_prices_it_is_told(
+    variant: Callable[..., Synthesised], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = variant(learner_instance_types=["g6.2xlarge", "g5.2xlarge"], prices=FRANKFURT)
+    settings = _settings(ScalerSettings, _task(stack, "Scaler"), monkeypatch)
+    assert settings.cost_basis().prices == PriceTable.model_validate(FRANKFURT)
+    assert settings.learner_instance == "g5.2xlarge", "the dearest of those that may come"

@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 from nitro.cli import app
 from nitro.doctor import ACCOUNT_KEY
 from nitro.errors import EXIT_FAILED, EXIT_USAGE
+from tests.own_prices import FRANKFURT
 from tests.services.scaler.lambda_endpoint import LambdaEndpoint, lambda_endpoint, serve
 
 G_QUOTA, P_QUOTA = "L-DB2E81BA", "L-417A185B"
@@ -267,3 +268,20 @@ def test_a_folder_that_cannot_be_written_is_wrong(tmp_path: Path) -> None:
     result = doctor("--runs-dir", str(tmp_path / "file" / "runs"))
     assert result.exit_code == EXIT_FAILED
     assert "cannot be written" in result.stdout
+
+
+@pytest.mark.usefixtures("quotas", "lambdas")
+def test_prices_of_another_region_are_told(tmp_path: Path) -> None:
+    assert ask(tmp_path)[1]["prices"]["verdict"] == "ok"
+    _, usual, before = ask(tmp_path)
+    shape = {"learner_instance_types": ["g6.2xlarge"], "prices": FRANKFURT}
+    (tmp_path / "cdk.json").write_text(json.dumps({"context": {"nitro": shape}}))
+    code, findings, report = ask(tmp_path)
+    assert code == 0
+    assert usual["prices"]["found"] == "aws-us-east-1-2026-11, of us-east-1"
+    assert findings["prices"]["verdict"] == "warning"
+    assert "frankfurt, of eu-central-1; the stack is for us-east-1" in findings["prices"]["found"]
+    assert "docs/operations.md" in findings["prices"]["advice"]
+    usual_usd, usd = before["busy_usd_per_hour"], report["busy_usd_per_hour"]
+    assert isinstance(usual_usd, float)
+    assert usd == pytest.approx(usual_usd + 1.25 - 0.9776 + 0.06 - 0.052)

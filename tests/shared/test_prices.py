@@ -1,8 +1,10 @@
 """Price tables against the numbers of their sources, written down a second time."""
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
-from shared.prices import AWS_US_EAST_1_2026_11, PAPER, PRICE_TABLES
+from shared.prices import AWS_US_EAST_1_2026_11, PAPER, PRICE_TABLES, OwnPrices, PriceTable
+from tests.own_prices import FRANKFURT
 
 
 def test_the_papers_prices_are_those_of_its_footnotes() -> None:
@@ -51,3 +53,34 @@ def test_every_table_is_dated_sourced_and_found_by_its_name() -> None:
 def test_instances_that_cannot_be_started_any_more_are_marked() -> None:
     assert "p3.2xlarge" in AWS_US_EAST_1_2026_11.retired
     assert "g6.2xlarge" not in AWS_US_EAST_1_2026_11.retired
+
+
+def test_a_table_of_ones_own_is_whole_and_has_a_name_of_its_own() -> None:
+    own = TypeAdapter(OwnPrices)
+    assert own.validate_python(FRANKFURT).learner_usd_per_s("g6.2xlarge") * 3600 == 1.25
+    for field in PriceTable.model_fields.keys() - {"retired"}:
+        with pytest.raises(ValidationError, match=field):
+            own.validate_python({k: v for k, v in FRANKFURT.items() if k != field})
+    for name in PRICE_TABLES:
+        with pytest.raises(ValidationError, match=f"'{name}' is a table that Nitro comes with"):
+            own.validate_python({**FRANKFURT, "name": name})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("date", "2026"),
+        ("date", "2026-13"),
+        ("region", "Frankfurt"),
+        ("source", ""),
+        ("name", "a b"),
+        ("lambda_usd_per_gb_s", -1e-9),
+        ("lambda_usd_per_gb_s", "1.25"),
+        ("lambda_usd_per_gb_s", float("nan")),
+        ("learner_usd_per_hour", {"g6.2xlarge": float("inf")}),
+        ("learner_usd_per_month", 900.0),
+    ],
+)
+def test_nonsense_in_it_is_named(field: str, value: object) -> None:
+    with pytest.raises(ValidationError, match=field):
+        TypeAdapter(OwnPrices).validate_python({**FRANKFURT, field: value})

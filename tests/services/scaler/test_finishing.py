@@ -9,6 +9,7 @@ import pytest
 from shared.billing import JobCost, LedgerLine
 from shared.cache import TrajectoryCache
 from shared.prices import AWS_US_EAST_1_2026_11 as TABLE
+from tests.own_prices import FRANKFURT
 from tests.services.scaler.lambda_endpoint import healthy
 from tests.services.scaler.running import Scaler, StartScaler, result
 
@@ -228,3 +229,20 @@ def test_more_than_one_price_table_can_bill(start_scaler: StartScaler) -> None:
     assert cost.by_item["learner"] == pytest.approx(held_s * 3.06 / 3600)
     assert sum(line.quantity for line in cost.lines if line.item == "lambda_requests") == 6
     assert cost.by_item["lambda_requests"] == 0
+
+
+def test_a_table_of_the_operators_own_can_bill(start_scaler: StartScaler) -> None:
+    with start_scaler(prices=FRANKFURT) as scaler:
+        cost = scaler.cost(train(scaler))
+    assert cost.price_table == "frankfurt"
+    assert cost.by_item["learner"] == pytest.approx(cost.projected_wall_s * 1.25 / 3600)
+    assert cost.serverful == (), "it has no price of the machines to compare with"
+    assert any("made up (2026-11)" in line for line in cost.assumptions)
+
+
+def test_a_table_with_the_machines_to_compare_with_compares(start_scaler: StartScaler) -> None:
+    machines = {"g6.2xlarge": 1.25, "c5.4xlarge": 0.75}
+    with start_scaler(prices={**FRANKFURT, "learner_usd_per_hour": machines}) as scaler:
+        (servers,) = scaler.cost(train(scaler)).serverful
+    assert (servers.learner_instance, servers.actor_instance) == ("g6.2xlarge", "c5.4xlarge")
+    assert servers.total_usd == pytest.approx(servers.wall_s * 2.0 / 3600)

@@ -1,7 +1,11 @@
+import json
+
 import pytest
 from pydantic import ValidationError
 
 from services.scaler.settings import Settings
+from shared.serving import settings_text
+from tests.own_prices import FRANKFURT
 
 
 def test_the_defaults_are_consistent() -> None:
@@ -55,3 +59,32 @@ def test_nonsense_is_refused_by_name(changes: dict[str, object], named: str) -> 
 def test_the_papers_prices_can_be_chosen() -> None:
     settings = Settings(price_table="paper", learner_instance="p3.2xlarge", cache_node="none")
     assert settings.cost_basis().learner_usd_per_s * 3600 == pytest.approx(3.06)
+
+
+def test_prices_of_ones_own_come_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NITRO_PRICES", json.dumps(FRANKFURT))
+    basis = Settings().cost_basis()
+    assert basis.prices.name == "frankfurt"
+    assert basis.learner_usd_per_s * 3600 == pytest.approx(1.25)
+    assert basis.cache_usd_per_s * 3600 == pytest.approx(0.06)
+
+
+@pytest.mark.parametrize(
+    ("prices", "told"),
+    [
+        ("{", "NITRO_PRICES: Input should be a valid dictionary"),
+        (json.dumps({**FRANKFURT, "region": ""}), "NITRO_PRICES.region: String should match"),
+        (
+            json.dumps({**FRANKFURT, "learner_usd_per_hour": {"g6.2xlarge": -1}}),
+            "NITRO_PRICES.learner_usd_per_hour.g6.2xlarge: Input should be greater",
+        ),
+        (json.dumps({**FRANKFURT, "cache_usd_per_hour": {}}), "NITRO_CACHE_NODE: price table"),
+    ],
+)
+def test_what_is_wrong_with_them_is_named(
+    monkeypatch: pytest.MonkeyPatch, prices: str, told: str
+) -> None:
+    monkeypatch.setenv("NITRO_PRICES", prices)
+    with pytest.raises(ValidationError) as refused:
+        Settings()
+    assert told in settings_text(refused.value)
