@@ -63,7 +63,7 @@ def evaluate_run(
 ) -> EvaluationReport:
     """Play episodes with the policy of a run's newest checkpoint.
 
-    Equal seeds give equal episodes.
+    Equal seeds give equal episodes, none of which a job of that seed evaluated itself by.
 
     Args:
         folder: The run's.
@@ -136,7 +136,7 @@ def _play(
                     policy_version=version,
                     env=ref,
                     steps=1,
-                    seed=actor_seed(seed, mode="evaluate", round_index=version, actor_index=index),
+                    seed=actor_seed(seed, mode="later", round_index=version, actor_index=index),
                 ),
                 env,
                 policy,

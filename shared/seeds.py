@@ -3,10 +3,11 @@
 import hashlib
 from typing import Literal
 
+Purpose = Literal["sample", "evaluate", "later"]
+"""What a rollout is for: `evaluate` within a job, `later` when it is over."""
 
-def actor_seed(
-    job_seed: int, *, mode: Literal["sample", "evaluate"], round_index: int, actor_index: int
-) -> int:
+
+def actor_seed(job_seed: int, *, mode: Purpose, round_index: int, actor_index: int) -> int:
     """Return the 63-bit seed of one rollout.
 
     A cryptographic hash of the identity, so nearby identities give unrelated streams, and any

@@ -6,17 +6,19 @@ import pytest
 
 from nitro.errors import CommandError
 from nitro.evaluate import evaluate_run
-from shared.seeds import actor_seed
+from shared.seeds import Purpose, actor_seed
 from tests.nitro.checkpoints import LEFT, RIGHT, stubborn_policy, write_checkpoint
 from tests.nitro.synthetic_run import JOB_ID, job
 
 
-def played(action: int, *, version: int, episodes: int, seed: int) -> list[float]:
+def played(
+    action: int, *, version: int, episodes: int, seed: int, mode: Purpose = "later"
+) -> list[float]:
     """The same episodes, played with Gymnasium alone."""
     returns = []
     env = gymnasium.make("CartPole-v1")
     for index in range(episodes):
-        env.reset(seed=actor_seed(seed, mode="evaluate", round_index=version, actor_index=index))
+        env.reset(seed=actor_seed(seed, mode=mode, round_index=version, actor_index=index))
         total, ended = 0.0, False
         while not ended:
             _, reward, terminated, truncated, _ = env.step(action)
@@ -45,6 +47,13 @@ def test_equal_seeds_give_equal_episodes_and_others_do_not(tmp_path: Path) -> No
     first = evaluate_run(folder, episodes=8, seed=0)
     assert evaluate_run(folder, episodes=8, seed=0) == first
     assert evaluate_run(folder, episodes=8, seed=1).returns != first.returns
+
+
+def test_the_episodes_are_none_of_the_jobs_own_evaluation(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path, next_round=1, policy=stubborn_policy(LEFT))
+    seed = job().spec.seed
+    own = played(LEFT, version=1, episodes=8, seed=seed, mode="evaluate")
+    assert evaluate_run(folder, episodes=8, seed=seed).returns != own
 
 
 def test_a_run_without_checkpoint_says_so(tmp_path: Path) -> None:

@@ -1,14 +1,12 @@
 import itertools
+from typing import get_args
 
-from shared.seeds import actor_seed, round_uniform
+from shared.seeds import Purpose, actor_seed, round_uniform
 
 
 def test_no_two_rollouts_of_a_job_share_a_seed() -> None:
-    identities = list(itertools.product(("sample", "evaluate"), range(50), range(64)))
-    seeds = {
-        actor_seed(7, mode=mode, round_index=k, actor_index=i)  # type: ignore[arg-type]
-        for mode, k, i in identities
-    }
+    identities = list(itertools.product(get_args(Purpose), range(50), range(64)))
+    seeds = {actor_seed(7, mode=mode, round_index=k, actor_index=i) for mode, k, i in identities}
     assert len(seeds) == len(identities)
     assert all(0 <= seed < 2**63 for seed in seeds)
 
