@@ -165,10 +165,16 @@ class LocalSystem:
         self._members[name].process.kill()
 
     def terminate(self, name: str) -> None:
-        """Ask a process to end in an orderly way, and wait until it has (for fault tests)."""
+        """Ask a process to end in an orderly way, and wait until it has (for fault tests).
+
+        Raises:
+            LocalSystemError: It has not, although it had as long as a start may take.
+        """
         process = self._members[name].process
         process.terminate()
-        process.wait(_END_S)
+        process.wait(_START_S)
+        if process.exit_code() is None:
+            raise LocalSystemError(self._report(process, f"did not end within {_START_S:g} s"))
 
     def restart(self, name: str, *, timeout_s: float = _START_S) -> None:
         """Start a killed process again, with the same settings, and wait until it answers."""
