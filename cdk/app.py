@@ -25,6 +25,7 @@ from cdk.config import (
 )
 from cdk.image import REPOSITORY
 from cdk.stack import NitroStack
+from shared.prices import RETIRED_INSTANCES
 
 _CANNOT_SYNTHESISE = 2
 
@@ -90,7 +91,7 @@ def _file_context() -> dict[str, object]:
 
 def _warn(stack: NitroStack, config: NitroConfig, account: AccountAnswer) -> None:
     """Say what may fail at deployment; nothing of it stops synthesis."""
-    retired = [kind for kind in config.learner_instance_types if kind in config.price_table.retired]
+    retired = [kind for kind in config.learner_instance_types if kind in RETIRED_INSTANCES]
     if account.offered_instance_types is None and retired:
         Validations.of(stack).add_warning(
             "nitro:instance-types",
@@ -102,8 +103,8 @@ def _warn(stack: NitroStack, config: NitroConfig, account: AccountAnswer) -> Non
     if region is not None and region != table.region:
         Validations.of(stack).add_warning(
             "nitro:prices",
-            f"bills and budgets go by the prices of {table.region}, this is for {region}, where a "
-            "budget may be passed: set `prices` to that region's (docs/operations.md)",
+            f"bills and budgets go by the prices of {table.region}, this is for {region}: where it "
+            "is dearer, a budget is passed; set `prices` (docs/operations.md)",
         )
 
 

@@ -8,7 +8,7 @@ _NODE_MEMORY_GIB = {
     "cache.t4g.medium": 3.09,
     "cache.r7g.large": 13.07,
 }
-"""As published for node types that the price table can bill."""
+"""As published."""
 
 
 def usable_memory_mb(node_type: str) -> int:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from cdk.cache_node import usable_memory_mb
 from cdk.gpu_machine import task_memory_mb
-from shared.prices import AWS_US_EAST_1_2026_11, OwnPrices, PriceTable
+from shared.prices import AWS_US_EAST_1_2026_11, CacheEngine, OwnPrices, PriceTable
 
 CONTEXT_KEY = "nitro"
 ACCOUNT_CONTEXT_KEY = "nitro:account"
@@ -77,8 +77,8 @@ class NitroConfig(BaseModel):
     provisioned_concurrency: Annotated[int, Field(ge=0, le=3000)] = 64
     """Actors kept warm while jobs run and only then (paper: 64); 0 starts every actor cold."""
 
-    cache_engine: Literal["redis", "valkey"] = "redis"
-    """Engine of the trajectory cache; `valkey` is about 20 % cheaper."""
+    cache_engine: CacheEngine = "redis"
+    """Engine of the trajectory cache; `valkey` is 20 % cheaper."""
     cache_node_type: str = "cache.t4g.medium"
     """Size of the cache: a job whose round does not fit is refused."""
 
@@ -185,7 +185,7 @@ class NitroConfig(BaseModel):
                     f"which leaves {task_memory_mb(kind)} to tasks: lower it, or take the type out "
                     "of learner_instance_types"
                 )
-        self.price_table.cache_usd_per_s(self.cache_node_type)
+        self.price_table.cache_usd_per_s(self.cache_node_type, self.cache_engine)
         return self
 
 
@@ -262,8 +262,9 @@ def _what_is_wrong(error: ValidationError) -> str:
             lines.append(f"{field}: no such field; known: {', '.join(fields)}")
         elif wrong["type"] == "missing":
             lines.append(f"{field}: is missing")
-        elif field:
+        elif field and wrong["type"] != "value_error":
             lines.append(f"{field}: {wrong['msg']}, got {wrong['input']!r}")
         else:
-            lines.append(wrong["msg"].removeprefix("Value error, "))
+            text = wrong["msg"].removeprefix("Value error, ")
+            lines.append(f"{field}: {text}" if field else text)
     return f"context `{CONTEXT_KEY}`: " + "; ".join(lines)

@@ -12,7 +12,7 @@ _MEMORY_GIB = {
     "g6e.xlarge": 32,
     "p3.2xlarge": 61,
 }
-"""As published for machines that have a GPU and that the price table can bill."""
+"""As published for machines that have a GPU."""
 
 
 def task_memory_mb(instance_type: str) -> int:
@@ -26,6 +26,7 @@ def task_memory_mb(instance_type: str) -> int:
     except KeyError:
         known = ", ".join(_MEMORY_GIB)
         raise ValueError(
-            f"learner_instance_types: {instance_type!r} has no GPU; with one: {known}"
+            f"learner_instance_types: {instance_type!r} is no GPU machine that is known; those are "
+            f"{known}"
         ) from None
     return int(memory_gib * 1024 * _LEFT_TO_TASKS)

@@ -8,7 +8,7 @@ from aws_cdk import Duration
 from cdk.actor_function import ALIAS
 from cdk.config import NitroConfig
 from cdk.scaler_service import PORT_NUMBER
-from shared.prices import PriceTable
+from shared.prices import RETIRED_INSTANCES, PriceTable
 
 
 def scaler_environment(
@@ -46,6 +46,7 @@ def scaler_environment(
         **_price_variables(config),
         "NITRO_LEARNER_INSTANCE": billed_as(learner_types, config.price_table),
         "NITRO_CACHE_NODE": config.cache_node_type,
+        "NITRO_CACHE_ENGINE": config.cache_engine,
         "NITRO_SCALER_VCPU": f"{config.scaler_cpu / 1024:g}",
         "NITRO_SCALER_MEMORY_GB": f"{config.scaler_memory_mb / 1024:g}",
     }
@@ -85,7 +86,7 @@ def billed_as(instance_types: tuple[str, ...], prices: PriceTable) -> str:
 
     Types that AWS no longer starts count only where the list has no other.
     """
-    possible = [kind for kind in instance_types if kind not in prices.retired]
+    possible = [kind for kind in instance_types if kind not in RETIRED_INSTANCES]
     return max(possible or instance_types, key=prices.learner_usd_per_s)
 
 

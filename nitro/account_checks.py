@@ -107,13 +107,22 @@ def _concurrency(account: Account, shape: StackShape) -> Finding:
 def _prices(account: Account, shape: StackShape) -> Finding:
     name, table = "prices", shape.price_table
     found = f"{table.name}, of {table.region}"
+    unpriced = [t for t in shape.learner_instance_types if t not in table.learner_usd_per_hour]
+    if shape.cache_node_type not in table.cache_usd_per_hour.get(shape.cache_engine, {}):
+        unpriced.append(f"{shape.cache_node_type} ({shape.cache_engine})")
+    if unpriced:
+        return wrong(
+            name,
+            f"{found}: none for {', '.join(unpriced)}",
+            "add them to prices in cdk.json, or take the types out",
+        )
     if account.region == table.region:
         return ok(name, found)
     return warning(
         name,
         f"{found}; the stack is for {account.region}",
-        "bills and budgets go by them, and a budget may be passed where AWS asks for more: set "
-        "prices in cdk.json to that region's (docs/operations.md)",
+        "bills and budgets go by them: where it is dearer, a budget is passed; set prices in "
+        "cdk.json (docs/operations.md)",
     )
 
 

@@ -40,7 +40,7 @@ def stack_costs(
     scaler = SECONDS_PER_HOUR * prices.scaler_usd_per_s(
         vcpu=shape.scaler_cpu / _CPU_UNITS, memory_gb=shape.scaler_memory_mb / _MB_PER_GB
     )
-    cache = SECONDS_PER_HOUR * prices.cache_usd_per_s(shape.cache_node_type)
+    cache = SECONDS_PER_HOUR * prices.cache_usd_per_s(shape.cache_node_type, shape.cache_engine)
     learner = SECONDS_PER_HOUR * prices.learner_usd_per_s(learner_instance)
     warm_gb = shape.provisioned_concurrency * shape.actor_memory_mb / _MB_PER_GB
     warm = SECONDS_PER_HOUR * warm_gb * prices.provisioned_usd_per_gb_s

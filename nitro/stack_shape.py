@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nitro.errors import CommandError
-from shared.prices import AWS_US_EAST_1_2026_11, OwnPrices, PriceTable
+from shared.prices import AWS_US_EAST_1_2026_11, CacheEngine, OwnPrices, PriceTable
 
 CONFIG_KEY = "nitro"
 
@@ -31,6 +31,8 @@ class StackShape(BaseModel):
     """Actors kept warm while jobs run."""
     cache_node_type: str = "cache.t4g.medium"
     """Size of the trajectory cache."""
+    cache_engine: CacheEngine = "redis"
+    """Engine of the trajectory cache."""
     scaler_cpu: Annotated[int, Field(ge=1)] = 256
     """CPU units of the scaler, 1,024 to a core."""
     scaler_memory_mb: Annotated[int, Field(ge=1)] = 512

@@ -60,5 +60,5 @@ class JobCost(Message):
     """How long the same rounds would take on AWS."""
     serverful: tuple[ServerfulCost, ...] = ()
     """The same rounds on servers: the paper's, and the job's own learner beside the paper's actor
-    machine."""
+    machine; those of which the price table has both machines."""
     assumptions: tuple[str, ...]

@@ -5,13 +5,19 @@ in its region; elsewhere, or with a discount, the operator gives a table of thei
 `PAPER` holds the prices of the paper's own cost model, for comparing with its figures.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field, field_validator
 
 from shared.message import Identifier, Message, NonNegativeFloat
 
 SECONDS_PER_HOUR = 3600.0
+
+CacheEngine = Literal["redis", "valkey"]
+"""Engine of an ElastiCache node; AWS asks a fifth less for Valkey."""
+
+RETIRED_INSTANCES = frozenset({"p3.2xlarge"})
+"""EC2 types that can still be priced, but no longer be started."""
 
 
 class PriceTable(Message):
@@ -22,7 +28,7 @@ class PriceTable(Message):
     region: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")]
     date: Annotated[str, Field(pattern=r"^\d{4}-(0[1-9]|1[0-2])$")]
     """Month the prices were collected, as `YYYY-MM`."""
-    source: Annotated[str, Field(min_length=1)]
+    source: Annotated[str, Field(min_length=1, max_length=500)]
     """Where the numbers come from."""
     lambda_usd_per_gb_s: NonNegativeFloat
     """Duration of an on-demand invocation."""
@@ -33,14 +39,12 @@ class PriceTable(Message):
     """Duration of an invocation that ran on provisioned concurrency."""
     learner_usd_per_hour: dict[str, NonNegativeFloat]
     """By EC2 instance type: learners, and the actor machine of the serverful comparison."""
-    cache_usd_per_hour: dict[str, NonNegativeFloat]
-    """By ElastiCache node type (engine Valkey)."""
+    cache_usd_per_hour: dict[CacheEngine, dict[str, NonNegativeFloat]]
+    """By engine and ElastiCache node type."""
     fargate_usd_per_vcpu_hour: NonNegativeFloat
     fargate_usd_per_gb_hour: NonNegativeFloat
     public_ipv4_usd_per_hour: NonNegativeFloat
     """One public address, in use or not."""
-    retired: frozenset[str] = Field(default=frozenset())
-    """Instance types that can still be priced, but no longer be started."""
 
     def learner_usd_per_s(self, instance_type: str) -> float:
         """Return the price of one second of a learner.
@@ -50,13 +54,16 @@ class PriceTable(Message):
         """
         return _hourly(self.learner_usd_per_hour, instance_type, self.name) / SECONDS_PER_HOUR
 
-    def cache_usd_per_s(self, node_type: str) -> float:
+    def cache_usd_per_s(self, node_type: str, engine: CacheEngine) -> float:
         """Return the price of one second of a cache node; the node type `none` is free.
 
         Raises:
-            ValueError: The table has no such node type.
+            ValueError: The table has no such node type of that engine.
         """
-        return _hourly(self.cache_usd_per_hour, node_type, self.name) / SECONDS_PER_HOUR
+        if node_type == "none":
+            return 0.0
+        prices = self.cache_usd_per_hour.get(engine, {})
+        return _hourly(prices, node_type, f"{self.name} ({engine})") / SECONDS_PER_HOUR
 
     def scaler_usd_per_s(self, *, vcpu: float, memory_gb: float) -> float:
         """Return the price of one second of the scaler's Fargate task."""
@@ -88,16 +95,22 @@ AWS_US_EAST_1_2026_11 = PriceTable(
         "c5.4xlarge": 0.68,
     },
     cache_usd_per_hour={
-        "none": 0.0,
-        "cache.t4g.micro": 0.0128,
-        "cache.t4g.small": 0.0256,
-        "cache.t4g.medium": 0.052,
-        "cache.r7g.large": 0.1752,
+        "redis": {
+            "cache.t4g.micro": 0.016,
+            "cache.t4g.small": 0.032,
+            "cache.t4g.medium": 0.065,
+            "cache.r7g.large": 0.219,
+        },
+        "valkey": {
+            "cache.t4g.micro": 0.0128,
+            "cache.t4g.small": 0.0256,
+            "cache.t4g.medium": 0.052,
+            "cache.r7g.large": 0.1752,
+        },
     },
     fargate_usd_per_vcpu_hour=0.04048,
     fargate_usd_per_gb_hour=0.004445,
     public_ipv4_usd_per_hour=0.005,
-    retired=frozenset({"p3.2xlarge"}),
 )
 
 PAPER = PriceTable(
@@ -113,25 +126,28 @@ PAPER = PriceTable(
     provisioned_usd_per_gb_s=0.0000041667,
     provisioned_duration_usd_per_gb_s=0.0000097222,
     learner_usd_per_hour={"p3.2xlarge": 3.06, "c5.4xlarge": 0.68},
-    cache_usd_per_hour={"none": 0.0},
+    cache_usd_per_hour={},
     fargate_usd_per_vcpu_hour=0.0,
     fargate_usd_per_gb_hour=0.0,
     public_ipv4_usd_per_hour=0.0,
-    retired=frozenset({"p3.2xlarge"}),
 )
 
 PRICE_TABLES: dict[str, PriceTable] = {t.name: t for t in (AWS_US_EAST_1_2026_11, PAPER)}
 
 
-def _named_apart(table: PriceTable) -> PriceTable:
-    if table.name in PRICE_TABLES:
-        raise ValueError(f"name: {table.name!r} is a table that Nitro comes with; choose another")
-    return table
+class OwnPrices(PriceTable):
+    """A whole table given by the operator.
 
+    Nothing is taken from another one: prices left out would be another region's without anybody
+    having said so.
+    """
 
-OwnPrices = Annotated[PriceTable, AfterValidator(_named_apart)]
-"""A whole table given by the operator. Nothing is taken from another one: prices left out would be
-another region's without anybody having said so."""
+    @field_validator("name")
+    @classmethod
+    def _named_apart(cls, name: str) -> str:
+        if name in PRICE_TABLES:
+            raise ValueError(f"{name!r} is a table that Nitro comes with; choose another")
+        return name
 
 
 def _hourly(prices: dict[str, float], kind: str, table: str) -> float:

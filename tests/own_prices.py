@@ -8,6 +8,8 @@ FRANKFURT: dict[str, object] = {
     "region": "eu-central-1",
     "source": "made up",
     "learner_usd_per_hour": {"g6.2xlarge": 1.25, "g5.2xlarge": 1.5},
-    "cache_usd_per_hour": {"cache.t4g.medium": 0.06},
-    "retired": [],
+    "cache_usd_per_hour": {
+        "redis": {"cache.t4g.medium": 0.08},
+        "valkey": {"cache.t4g.medium": 0.06},
+    },
 }

@@ -78,6 +78,7 @@ class FinishDesk:
         basis = spending.basis
         reserved_usd = max(record.reserved_usd, spending.owed_usd(record, now))
         lines = tuple(self._store.lines(job_id))
+        serverful = self._serverful(record, basis)
         spec = record.job.spec
         return JobCost(
             job_id=job_id,
@@ -87,12 +88,13 @@ class FinishDesk:
             lines=lines,
             price_table=basis.prices.name,
             projected_wall_s=record.projected_wall_s,
-            serverful=self._serverful(record, basis),
+            serverful=serverful,
             assumptions=assumptions(
                 basis,
                 spending.clock,
                 self._parts.learner_instance,
                 open_rounds=min(spec.open_rounds, spec.stop.max_rounds),
+                compared=bool(serverful),
             ),
         )
 

@@ -131,9 +131,14 @@ def by_item(lines: Iterable[LedgerLine]) -> dict[LedgerItem, float]:
 
 
 def assumptions(
-    basis: CostBasis, clock: Clock, learner_instance: str, *, open_rounds: int = 1
+    basis: CostBasis,
+    clock: Clock,
+    learner_instance: str,
+    *,
+    open_rounds: int = 1,
+    compared: bool = True,
 ) -> tuple[str, ...]:
-    """Return in words what a bill takes for granted."""
+    """Return in words what a bill takes for granted, and what the comparison with servers does."""
     prices, *projected = projection_assumptions(basis)
     measured = (
         "Learner, cache, scaler and provisioned concurrency are billed for the wall time in which "
@@ -155,8 +160,8 @@ def assumptions(
         "Provisioned concurrency is billed by the second, although AWS rounds the time it is "
         "configured up to 5 minutes.",
         "Not included: container registry, logs, artifacts, network transfer and endpoints, free "
-        "tiers and discounts.",
-        *SERVERFUL_ASSUMPTIONS,
+        "tiers, and discounts that the prices do not have.",
+        *(SERVERFUL_ASSUMPTIONS if compared else ()),
     )
 
 

@@ -8,7 +8,7 @@ from pydantic_settings import SettingsConfigDict
 
 from shared.cache_auth import CacheSettings
 from shared.costs import CostBasis
-from shared.prices import PRICE_TABLES, OwnPrices
+from shared.prices import PRICE_TABLES, CacheEngine, OwnPrices
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -120,6 +120,8 @@ class Settings(CacheSettings):
     """EC2 type the learner is billed as."""
     cache_node: str = "cache.t4g.medium"
     """ElastiCache type the cache is billed as; `none` is free."""
+    cache_engine: CacheEngine = "valkey"
+    """Engine the cache is billed as."""
     scaler_vcpu: Annotated[float, Field(ge=0)] = 0.25
     """Fargate size the scaler is billed as."""
     scaler_memory_gb: Annotated[float, Field(ge=0)] = 0.5
@@ -181,7 +183,7 @@ class Settings(CacheSettings):
         except ValueError as error:
             raise ValueError(f"NITRO_LEARNER_INSTANCE: {error}") from None
         try:
-            cache_usd_per_s = prices.cache_usd_per_s(self.cache_node)
+            cache_usd_per_s = prices.cache_usd_per_s(self.cache_node, self.cache_engine)
         except ValueError as error:
             raise ValueError(f"NITRO_CACHE_NODE: {error}") from None
         return CostBasis(

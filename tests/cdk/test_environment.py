@@ -10,7 +10,7 @@ from functions.actor.settings import Settings as ActorSettings
 from functions.dead_man.handler import Settings as DeadManSettings
 from services.learner.settings import LearnerSettings
 from services.scaler.settings import Settings as ScalerSettings
-from shared.prices import PriceTable
+from shared.prices import OwnPrices
 from tests.cdk.template import Synthesised, text
 from tests.own_prices import FRANKFURT
 
@@ -126,5 +126,6 @@ def test_the_scaler_bills_by_the_prices_it_is_told(
 ) -> None:
     stack = variant(learner_instance_types=["g6.2xlarge", "g5.2xlarge"], prices=FRANKFURT)
     settings = _settings(ScalerSettings, _task(stack, "Scaler"), monkeypatch)
-    assert settings.cost_basis().prices == PriceTable.model_validate(FRANKFURT)
+    assert settings.prices == OwnPrices.model_validate(FRANKFURT)
+    assert settings.cost_basis().cache_usd_per_s * 3600 == pytest.approx(0.08)
     assert settings.learner_instance == "g5.2xlarge", "the dearest of those that may come"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from shared.prices import AWS_US_EAST_1_2026_11 as PRICES
+from shared.prices import RETIRED_INSTANCES
 from tests.cdk.template import Synthesised, text
 
 _SERVICES = ("Scaler", "Learner")
@@ -127,7 +128,7 @@ def test_a_budget_holds_whichever_machine_comes(synthesised: Synthesised) -> Non
     can_come = [
         o["InstanceType"]
         for o in policy["LaunchTemplate"]["Overrides"]
-        if o["InstanceType"] not in PRICES.retired
+        if o["InstanceType"] not in RETIRED_INSTANCES
     ]
     dearest = max(PRICES.learner_usd_per_hour[kind] for kind in can_come)
     assert PRICES.learner_usd_per_hour[billed] == dearest

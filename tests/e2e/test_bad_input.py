@@ -185,4 +185,5 @@ def api(
     system: LocalSystem, method: str, path: str, *, content: bytes | None = None
 ) -> httpx.Response:
     headers = {"Authorization": f"Bearer {system.token}", "Content-Type": "application/json"}
-    return httpx.request(method, system.api_url + path, headers=headers, content=content)
+    url = system.api_url + path
+    return httpx.request(method, url, headers=headers, content=content, timeout=ANSWER_S)

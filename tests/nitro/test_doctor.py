@@ -284,4 +284,20 @@ def test_prices_of_another_region_are_told(tmp_path: Path) -> None:
     assert "docs/operations.md" in findings["prices"]["advice"]
     usual_usd, usd = before["busy_usd_per_hour"], report["busy_usd_per_hour"]
     assert isinstance(usual_usd, float)
-    assert usd == pytest.approx(usual_usd + 1.25 - 0.9776 + 0.06 - 0.052)
+    assert usd == pytest.approx(usual_usd + 1.25 - 0.9776 + 0.08 - 0.065)
+
+
+@pytest.mark.usefixtures("quotas", "lambdas")
+def test_types_without_a_price_are_named(tmp_path: Path) -> None:
+    shape = {"cache_node_type": "cache.r7g.large", "prices": {**FRANKFURT, "region": "us-east-1"}}
+    shape["learner_instance_types"] = ["g6.2xlarge", "p3.2xlarge"]
+    (tmp_path / "cdk.json").write_text(json.dumps({"context": {"nitro": shape}}))
+    result = doctor("--aws", "--folder", str(tmp_path))
+    assert result.exit_code == EXIT_USAGE
+    assert "no price for 'cache.r7g.large'" in result.stderr
+    shape["cache_node_type"] = "cache.t4g.medium"
+    (tmp_path / "cdk.json").write_text(json.dumps({"context": {"nitro": shape}}))
+    code, findings, _ = ask(tmp_path)
+    assert code == EXIT_FAILED
+    assert findings["prices"]["verdict"] == "wrong"
+    assert "none for p3.2xlarge" in findings["prices"]["found"]

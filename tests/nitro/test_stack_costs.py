@@ -9,7 +9,7 @@ from shared.prices import AWS_US_EAST_1_2026_11 as PRICES
 
 def test_the_default_stack() -> None:
     items = stack_costs(StackShape(), learner_instance="g6.2xlarge", prices=PRICES)
-    idle_an_hour = 0.25 * 0.04048 + 0.5 * 0.004445 + 0.052 + 0.005
+    idle_an_hour = 0.25 * 0.04048 + 0.5 * 0.004445 + 0.065 + 0.005
     assert idle_usd_per_month(items) == pytest.approx(730 * idle_an_hour)
     warm = 64 * 3600 * 0.0000041667
     working = 64 * 3600 * 0.0000097222

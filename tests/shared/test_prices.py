@@ -1,9 +1,16 @@
 """Price tables against the numbers of their sources, written down a second time."""
 
 import pytest
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
-from shared.prices import AWS_US_EAST_1_2026_11, PAPER, PRICE_TABLES, OwnPrices, PriceTable
+from shared.prices import (
+    AWS_US_EAST_1_2026_11,
+    PAPER,
+    PRICE_TABLES,
+    RETIRED_INSTANCES,
+    OwnPrices,
+    PriceTable,
+)
 from tests.own_prices import FRANKFURT
 
 
@@ -17,7 +24,7 @@ def test_the_papers_prices_are_those_of_its_footnotes() -> None:
 
 def test_what_the_paper_does_not_bill_is_free_in_its_table() -> None:
     assert PAPER.lambda_usd_per_request == 0
-    assert PAPER.cache_usd_per_s("none") == 0
+    assert PAPER.cache_usd_per_s("none", "redis") == 0
     assert PAPER.scaler_usd_per_s(vcpu=1, memory_gb=2) == 0
 
 
@@ -51,19 +58,18 @@ def test_every_table_is_dated_sourced_and_found_by_its_name() -> None:
 
 
 def test_instances_that_cannot_be_started_any_more_are_marked() -> None:
-    assert "p3.2xlarge" in AWS_US_EAST_1_2026_11.retired
-    assert "g6.2xlarge" not in AWS_US_EAST_1_2026_11.retired
+    assert "p3.2xlarge" in RETIRED_INSTANCES
+    assert "g6.2xlarge" not in RETIRED_INSTANCES
 
 
 def test_a_table_of_ones_own_is_whole_and_has_a_name_of_its_own() -> None:
-    own = TypeAdapter(OwnPrices)
-    assert own.validate_python(FRANKFURT).learner_usd_per_s("g6.2xlarge") * 3600 == 1.25
-    for field in PriceTable.model_fields.keys() - {"retired"}:
+    assert OwnPrices.model_validate(FRANKFURT).learner_usd_per_s("g6.2xlarge") * 3600 == 1.25
+    for field in PriceTable.model_fields:
         with pytest.raises(ValidationError, match=field):
-            own.validate_python({k: v for k, v in FRANKFURT.items() if k != field})
+            OwnPrices.model_validate({k: v for k, v in FRANKFURT.items() if k != field})
     for name in PRICE_TABLES:
         with pytest.raises(ValidationError, match=f"'{name}' is a table that Nitro comes with"):
-            own.validate_python({**FRANKFURT, "name": name})
+            OwnPrices.model_validate({**FRANKFURT, "name": name})
 
 
 @pytest.mark.parametrize(
@@ -79,8 +85,21 @@ def test_a_table_of_ones_own_is_whole_and_has_a_name_of_its_own() -> None:
         ("lambda_usd_per_gb_s", float("nan")),
         ("learner_usd_per_hour", {"g6.2xlarge": float("inf")}),
         ("learner_usd_per_month", 900.0),
+        ("cache_usd_per_hour", {"memcached": {}}),
+        ("source", "x" * 501),
     ],
 )
 def test_nonsense_in_it_is_named(field: str, value: object) -> None:
     with pytest.raises(ValidationError, match=field):
-        TypeAdapter(OwnPrices).validate_python({**FRANKFURT, field: value})
+        OwnPrices.model_validate({**FRANKFURT, field: value})
+
+
+def test_valkey_costs_a_fifth_less_than_redis() -> None:
+    table = AWS_US_EAST_1_2026_11
+    assert table.cache_usd_per_s("cache.t4g.medium", "redis") * 3600 == pytest.approx(0.065)
+    prices = table.cache_usd_per_hour
+    assert prices["redis"].keys() == prices["valkey"].keys()
+    for node, usd in prices["valkey"].items():
+        assert usd == pytest.approx(0.8 * prices["redis"][node], rel=0.001)
+    with pytest.raises(ValueError, match=r"\(redis\).*'cache.x'"):
+        table.cache_usd_per_s("cache.x", "redis")

@@ -105,7 +105,7 @@ def test_money_is_reserved_before_actors_start_and_released_when_all_is_known(
     during = scaler.cost(job.job_id)
     held = (
         TABLE.learner_usd_per_s("g6.2xlarge")
-        + TABLE.cache_usd_per_s("cache.t4g.medium")
+        + TABLE.cache_usd_per_s("cache.t4g.medium", "valkey")
         + TABLE.scaler_usd_per_s(vcpu=0.25, memory_gb=0.5)
     )
     # Two executions of three actors, each a cold start of 2 s and the time-out of 60 s.
@@ -237,6 +237,7 @@ def test_a_table_of_the_operators_own_can_bill(start_scaler: StartScaler) -> Non
     assert cost.price_table == "frankfurt"
     assert cost.by_item["learner"] == pytest.approx(cost.projected_wall_s * 1.25 / 3600)
     assert cost.serverful == (), "it has no price of the machines to compare with"
+    assert not any(line.startswith("Servers:") for line in cost.assumptions)
     assert any("made up (2026-11)" in line for line in cost.assumptions)
 
 

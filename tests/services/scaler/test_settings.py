@@ -79,6 +79,7 @@ def test_prices_of_ones_own_come_as_json(monkeypatch: pytest.MonkeyPatch) -> Non
             "NITRO_PRICES.learner_usd_per_hour.g6.2xlarge: Input should be greater",
         ),
         (json.dumps({**FRANKFURT, "cache_usd_per_hour": {}}), "NITRO_CACHE_NODE: price table"),
+        (json.dumps({**FRANKFURT, "name": "paper"}), "NITRO_PRICES.name: 'paper' is a table"),
     ],
 )
 def test_what_is_wrong_with_them_is_named(
