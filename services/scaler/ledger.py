@@ -159,8 +159,8 @@ def assumptions(
         "as that falls.",
         "Provisioned concurrency is billed by the second, although AWS rounds the time it is "
         "configured up to 5 minutes.",
-        "Not included: container registry, logs, artifacts, network transfer and endpoints, free "
-        "tiers, and discounts that the prices do not have.",
+        "Not included: container registry, logs, artifacts, the learner's disk, network transfer "
+        "and endpoints, free tiers, and discounts that the prices do not have.",
         *(SERVERFUL_ASSUMPTIONS if compared else ()),
     )
 
