@@ -4,6 +4,7 @@ The defaults are the paper's set-up where AWS still sells it, the cheapest sane 
 """
 
 import json
+import re
 from collections.abc import Mapping
 from ipaddress import IPv4Network
 from typing import Annotated, Literal, Self
@@ -19,6 +20,7 @@ ACCOUNT_CONTEXT_KEY = "nitro:account"
 UNRESERVED_CONCURRENCY = 100
 """Part of an account's concurrency that Lambda never lets a function reserve."""
 
+_OTHER_PARTITION = re.compile(r"(us-gov|cn|us-iso[a-z]?|eu-isoe)-")
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=20)]
 BuildArgument = Literal[
     "BASE_IMAGE",
@@ -153,6 +155,11 @@ class NitroConfig(BaseModel):
     @model_validator(mode="after")
     def _somewhere(self) -> Self:
         _check_addresses(self.vpc_cidr)
+        if self.region is not None and _OTHER_PARTITION.match(self.region):
+            raise ValueError(
+                f"region: {self.region} is in a partition of its own (GovCloud, China, secret "
+                "regions), where AWS lacks parts of the stack; choose a commercial region"
+            )
         if (self.account is None) != (self.region is None):
             raise ValueError("account and region: set both, or neither")
         zones = self.availability_zones or ()

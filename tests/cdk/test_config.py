@@ -81,6 +81,10 @@ def test_every_field_says_what_it_is() -> None:
         ({"log_retention_days": 2}, "log_retention_days: Input should be 1, 3, 5"),
         ({"alarm_email": "nobody"}, "alarm_email: String should match pattern"),
         ({"account": "123456789012"}, "account and region: set both, or neither"),
+        *(
+            ({"account": "123456789012", "region": region}, f"region: {region} is in a partition")
+            for region in ("us-gov-west-1", "cn-north-1", "us-iso-east-1", "us-isob-east-1")
+        ),
         ({"build_args": {"HTTP_PROXY": "x"}}, "build_args.HTTP_PROXY"),
         (
             {"provisioned_concurrency": 300},
