@@ -35,17 +35,6 @@ class ServerfulCost(Message):
     total_usd: NonNegativeFloat
 
 
-class CostReport(Message):
-    """What rounds would take and cost on AWS."""
-
-    price_table: str
-    wall_s: NonNegativeFloat
-    total_usd: NonNegativeFloat
-    by_item: dict[LedgerItem, NonNegativeFloat]
-    serverful: tuple[ServerfulCost, ...]
-    assumptions: tuple[str, ...]
-
-
 class JobCost(Message):
     """A job's bill so far."""
 

@@ -10,11 +10,10 @@ machine, and learner and actor machines are paid for all the time, whoever works
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from shared.billing import CostReport, LedgerItem, ServerfulCost
+from shared.billing import LedgerItem, ServerfulCost
 from shared.costs import CostBasis, cpu_share, lambda_gb_seconds, launch_ramp_s
 from shared.prices import PriceTable
 
@@ -191,37 +190,6 @@ def serverful_cost(wall_s: float, servers: Servers, prices: PriceTable) -> Serve
         actor_instance=servers.actor_instance,
         wall_s=wall_s,
         total_usd=wall_s * servers.usd_per_s(prices),
-    )
-
-
-def cost_report(
-    rounds: Iterable[MeasuredRound], basis: CostBasis, *, servers: Iterable[Servers]
-) -> CostReport:
-    """Return what measured rounds would take and cost on AWS, and on each of the clusters.
-
-    Raises:
-        ValueError: The price table lacks a cluster's machine.
-    """
-    rounds = tuple(rounds)
-    times_s = [serverless_round_s(measured, basis) for measured in rounds]
-    by_item: dict[LedgerItem, float] = {}
-    for measured, round_s in zip(rounds, times_s, strict=True):
-        for item in (*held_items(round_s, basis), *execution_items(measured, basis)):
-            by_item[item.item] = by_item.get(item.item, 0.0) + item.amount_usd
-    return CostReport(
-        price_table=basis.prices.name,
-        wall_s=sum(times_s),
-        total_usd=sum(by_item.values()),
-        by_item=by_item,
-        serverful=tuple(
-            serverful_cost(
-                sum(serverful_round_s(measured, basis, cluster) for measured in rounds),
-                cluster,
-                basis.prices,
-            )
-            for cluster in servers
-        ),
-        assumptions=(*projection_assumptions(basis), *SERVERFUL_ASSUMPTIONS),
     )
 
 
