@@ -279,17 +279,19 @@ class TrajectoryCache:
 
     # --- a job's end ------------------------------------------------------------------------
 
-    def request_cancel(self, job_id: str) -> None:
-        """Ask the job's actors not to start any more."""
-        self._run("SET", keys.cancel(job_id), 1, "PX", keys.TTL_MS)
+    def request_cancel(self, job_id: str, tenure: str) -> None:
+        """Ask the job's actors of one tenure not to start any more.
 
-    def clear_cancel(self, job_id: str) -> None:
-        """Let the job's actors start again."""
-        self._run("UNLINK", keys.cancel(job_id))
+        Args:
+            job_id: The job that has ended.
+            tenure: The learner's hold on it that has, as `RolloutTask.tenure`: actors of a later
+                one are not meant.
+        """
+        self._run("SET", keys.cancel(job_id), tenure, "PX", keys.TTL_MS)
 
-    def is_cancelled(self, job_id: str) -> bool:
-        """Return whether the job's actors were asked not to start."""
-        return bool(self._run("EXISTS", keys.cancel(job_id)))
+    def is_cancelled(self, job_id: str, tenure: str) -> bool:
+        """Return whether the job's actors of a tenure were asked not to start."""
+        return self._run("GET", keys.cancel(job_id)) == tenure.encode()
 
     def forget_job(
         self, job_id: str, *, rounds: Iterable[int], policy_versions: Iterable[int]

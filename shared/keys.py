@@ -14,7 +14,7 @@ def policy(job_id: str, policy_version: int) -> str:
 
 
 def cancel(job_id: str) -> str:
-    """Present once the job was asked to stop; actors read it between fragments."""
+    """Tenure that ended with actors under way; they read it before they start."""
     return f"nitro:{{{job_id}}}:cancel"
 
 

@@ -67,7 +67,7 @@ class Actor:
             RolloutError: The environment or the policy failed.
         """
         started = time.perf_counter()
-        if self._cache.is_cancelled(task.job_id):
+        if self._cache.is_cancelled(task.job_id, task.tenure):
             nothing = _Result(
                 payload=b"", steps=0, episode_returns=(), episode_lengths=(), dropped_episodes=0
             )

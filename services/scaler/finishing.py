@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from services.scaler.accounting import end_job
-from services.scaler.launches import Launches, NoticeBoard
+from services.scaler.launches import Launches, NoticeBoard, tenure_of
 from services.scaler.leases import held_lease
 from services.scaler.ledger import assumptions, by_item
 from services.scaler.problem import not_found
@@ -63,7 +63,7 @@ class FinishDesk:
         if record is None:
             raise not_found("job", job_id)
         if not landed:
-            self._cancel(job_id)
+            self._cancel(job_id, request.lease_id)
         _LOG.info(
             "job finished",
             extra={"job": job_id, "status": record.job.status, "why": record.job.stop_reason},
@@ -144,10 +144,13 @@ class FinishDesk:
         }
         return Change(record=record.model_copy(update=ended), lines=lines)
 
-    def _cancel(self, job_id: str) -> None:
-        """Keep actors that have not started from doing so: nobody waits for them any more."""
+    def _cancel(self, job_id: str, lease_id: str) -> None:
+        """Keep actors that have not started from doing so: nobody waits for them any more.
+
+        Those of this lease only: since its last word the job may have been resumed.
+        """
         try:
-            self._parts.board.request_cancel(job_id)
+            self._parts.board.request_cancel(job_id, tenure_of(lease_id))
         except CacheError as error:
             _LOG.warning("actors not cancelled", extra={"job": job_id, "why": str(error)})
 

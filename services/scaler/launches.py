@@ -42,8 +42,8 @@ class NoticeBoard(Protocol):
     ) -> None:
         """Tell the learner not to wait for an actor."""
 
-    def request_cancel(self, job_id: str) -> None:
-        """Ask the job's actors not to start any more."""
+    def request_cancel(self, job_id: str, tenure: str) -> None:
+        """Ask a job's actors of one tenure not to start any more."""
 
     def forget_job(
         self, job_id: str, *, rounds: Iterable[int], policy_versions: Iterable[int]
@@ -52,6 +52,14 @@ class NoticeBoard(Protocol):
 
     def ping(self) -> None:
         """Raise `CacheError` unless the cache answers."""
+
+
+def tenure_of(lease_id: str) -> str:
+    """Return what actors know a lease by.
+
+    Not by its own name, which lets its holder plan rounds: events are in logs.
+    """
+    return hashlib.sha256(lease_id.encode()).hexdigest()[:_TENURE_DIGITS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +86,7 @@ class LaunchOrder:
     def tasks(self) -> list[RolloutTask]:
         """Return the Lambda events, rollouts first: the learner waits for those."""
         env = self.spec.environment_ref  # made once: making it checks it
-        # Not the lease's own name, which lets its holder plan rounds: events are in logs.
-        tenure = hashlib.sha256(self.lease_id.encode()).hexdigest()[:_TENURE_DIGITS]
+        tenure = tenure_of(self.lease_id)
         rollouts = [self._task("sample", index, env, tenure) for index in self.samples]
         return rollouts + [self._task("evaluate", index, env, tenure) for index in self.evaluations]
 

@@ -69,10 +69,10 @@ class CacheBoard:
                 reason=reason,
             )
 
-    def request_cancel(self, job_id: str) -> None:
-        """Ask the job's actors not to start any more."""
+    def request_cancel(self, job_id: str, tenure: str) -> None:
+        """Ask a job's actors of one tenure not to start any more."""
         with self._lock:
-            self._cache.request_cancel(job_id)
+            self._cache.request_cancel(job_id, tenure)
 
     def forget_job(
         self, job_id: str, *, rounds: Iterable[int], policy_versions: Iterable[int]

@@ -169,7 +169,7 @@ def test_a_dropped_result_makes_room_for_another(cache: TrajectoryCache, job: st
 
 def test_every_key_has_a_lifetime(cache: TrajectoryCache, server: redis.Redis, job: str) -> None:
     cache.publish_policy(job, 0, b"w")
-    cache.request_cancel(job)
+    cache.request_cancel(job, "first")
     _store(cache, job, 0)
     cache.announce_failure(job, 3, mode="sample", actor_index=1, attempt=0, reason="throttled")
     cache.announce_failure(job, 5, mode="sample", actor_index=1, attempt=0, reason="throttled")
@@ -289,13 +289,13 @@ def test_who_is_done_is_known_whether_told_or_not(cache: TrajectoryCache, job: s
     assert cache.answered(job, 4) == []
 
 
-def test_cancelling_is_a_mark_that_can_be_taken_back(cache: TrajectoryCache, job: str) -> None:
-    assert not cache.is_cancelled(job)
-    cache.request_cancel(job)
-    cache.request_cancel(job)
-    assert cache.is_cancelled(job)
-    cache.clear_cancel(job)
-    assert not cache.is_cancelled(job)
+def test_cancelling_is_meant_for_one_tenure(cache: TrajectoryCache, job: str) -> None:
+    assert not cache.is_cancelled(job, "first")
+    cache.request_cancel(job, "first")
+    cache.request_cancel(job, "first")
+    assert cache.is_cancelled(job, "first")
+    assert not cache.is_cancelled(job, "second")
+    assert not cache.is_cancelled(f"{job}-other", "first")
 
 
 def test_forgetting_a_job_leaves_no_key_of_it(
@@ -306,7 +306,7 @@ def test_forgetting_a_job_leaves_no_key_of_it(
     for index in range(4):
         _store(cache, job, index)
     cache.announce_failure(job, 4, mode="sample", actor_index=0, attempt=0, reason="lost")
-    cache.request_cancel(job)
+    cache.request_cancel(job, "first")
     cache.publish_policy(f"{job}-other", 0, b"kept")
     cache.forget_job(job, rounds=range(6), policy_versions=range(3))
     assert _keys_of(server, job) == {keys.policy(f"{job}-other", 0)}

@@ -324,17 +324,17 @@ def test_environments_are_built_anew_after_an_interrupt(
     assert len(built) == 2
 
 
-def test_a_cancelled_job_gets_no_rollout(
+def test_a_cancelled_tenure_gets_no_rollout_and_a_later_one_does(
     actor: Actor, cache: TrajectoryCache, job: str, make_task: MakeTask
 ) -> None:
-    cache.request_cancel(job)
-    report = actor.run(make_task(job_id=job), cold_start=True)
+    cache.request_cancel(job, "first")
+    report = actor.run(make_task(job_id=job, tenure="first"), cold_start=True)
     assert (report.outcome, report.steps, report.payload_bytes) == ("cancelled", 0, 0)
     assert report.cold_start
     assert report.rollout_s == 0.0 < report.total_s
     assert cache.answered(job, 3) == []
-    cache.clear_cancel(job)
-    assert actor.run(make_task(job_id=job), cold_start=False).outcome == "stored"
+    again = make_task(job_id=job, tenure="second")
+    assert actor.run(again, cold_start=False).outcome == "stored"
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ class SilentBoard:
     ) -> None:
         pass
 
-    def request_cancel(self, job_id: str) -> None:
+    def request_cancel(self, job_id: str, tenure: str) -> None:
         pass
 
     def forget_job(

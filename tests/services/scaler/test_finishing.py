@@ -152,6 +152,12 @@ def test_finishing_waits_for_replies_that_are_on_their_way(scaler: Scaler) -> No
     assert len(scaler.lambdas.rollouts()) == 20
 
 
+def _tenure(scaler: Scaler) -> str:
+    """Return that of all rollouts so far."""
+    (tenure,) = {task["tenure"] for task in scaler.lambdas.events if task["mode"] == "sample"}
+    return str(tenure)
+
+
 @pytest.mark.parametrize("on_their_way", [True, False])
 def test_actors_that_the_end_of_a_job_cannot_wait_for_are_told_not_to_start(
     start_scaler: StartScaler, cache: TrajectoryCache, on_their_way: bool
@@ -168,7 +174,8 @@ def test_actors_that_the_end_of_a_job_cannot_wait_for_are_told_not_to_start(
             may_end.set()
             scaler.landed(job.job_id)
         scaler.finish(lease, status="stopped", stop_reason="user")
-        assert cache.is_cancelled(job.job_id) == on_their_way
+        scaler.lambdas.wait_events("sample", 2)
+        assert cache.is_cancelled(job.job_id, _tenure(scaler)) == on_their_way
         may_end.set()
         scaler.landed(job.job_id)
 

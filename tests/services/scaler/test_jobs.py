@@ -465,10 +465,10 @@ def test_resuming_removes_the_cancel_mark_and_the_rounds_leftovers(
     scaler.round(lease, 0)
     scaler.landed(job.job_id)
     scaler.finish(lease, status="failed", stop_reason="error", error="broke")
-    cache.request_cancel(job.job_id)
+    cache.request_cancel(job.job_id, "before")
     cache.store_result(job.job_id, 0, mode="sample", actor_index=0, payload=b"old")
     scaler.http.post(f"/v1/jobs/{job.job_id}/resume")
-    assert not cache.is_cancelled(job.job_id)
+    assert not cache.is_cancelled(job.job_id, "before")
     assert scaler.job(job.job_id).error is None
     scaler.round(scaler.lease(), 0)
     assert cache.answered(job.job_id, 0) == []
