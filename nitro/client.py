@@ -156,7 +156,9 @@ class NitroClient:
         max_rounds: int | None = None,
         max_wall_s: float | None = None,
     ) -> Job:
-        """Continue a stopped or failed job from its last checkpoint; limits can only rise.
+        """Continue a job from its last checkpoint; limits can only rise.
+
+        Jobs that were stopped or failed go on, and with more rounds those that made all of theirs.
 
         Raises:
             CommandError: A limit is out of range; nothing was sent.

@@ -95,7 +95,10 @@ def resume(
     api_url: ApiUrl = None,
     runs_dir: RunsDir = RUNS,
 ) -> None:
-    """Continue a stopped or failed job from its last checkpoint."""
+    """Continue a job from its last checkpoint.
+
+    One that was stopped or failed, or, with more --rounds, one that made all of them.
+    """
     with _client(api_url, runs_dir) as client:
         job = client.resume(job_id, budget_usd=budget_usd, max_rounds=rounds, max_wall_s=max_wall_s)
         typer.echo(f"{job_id}: {job.status}")

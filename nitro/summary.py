@@ -159,7 +159,7 @@ def _no_folder(expected: Path | None) -> str:
 
 
 def going_on(job: Job, *, wall_s: float) -> str | None:
-    """Return the command that goes on with a job, None for one that is not resumed.
+    """Return the command that goes on with a job, None for one that reached its end.
 
     A job that has used a limit up is resumed with a higher one only: with as much again.
     """

@@ -106,7 +106,7 @@ class ScalingRequest(Message):
 
 
 class ResumeRequest(Message):
-    """Continue a stopped or failed job."""
+    """Continue a job that was stopped, failed or made all its rounds."""
 
     budget_usd: PositiveFloat | None = None
     """Raises the job's budget; None keeps it."""

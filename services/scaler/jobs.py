@@ -163,7 +163,7 @@ class JobBook:
         change_job(self._store, job_id, decide)
 
     def resume(self, job_id: str, request: ResumeRequest) -> Job:
-        """Queue a stopped or failed job again, with more budget or rounds if asked for.
+        """Queue a job again that can go on, with more budget or rounds if asked for.
 
         Raises:
             ApiError: There is no such job, it is in another state, or it could not go on.
@@ -176,8 +176,11 @@ class JobBook:
             spec = _raised(job.spec, request)
             if job.status in ("queued", "running") and spec == job.spec:
                 return None
-            if job.status not in ("stopped", "failed"):
-                raise conflict(f"job {job_id} is {job.status}: only stopped or failed jobs resume")
+            if not _can_go_on(job):
+                raise conflict(
+                    f"job {job_id} is {job.status} ({job.stop_reason or 'not ended'}): jobs resume "
+                    "that were stopped, failed or made all their rounds"
+                )
             self._check_resumable(record, spec)
             return self._resumed(record, spec)
 
@@ -302,6 +305,12 @@ def new_job_id(env_id: str) -> str:
     """Return a fresh id one can recognise the environment in, such as `hopper-v5-3f9a1c2b`."""
     slug = _SLUG.sub("-", env_id.lower())[:_MAX_SLUG].strip("-")
     return f"{slug}-{secrets.token_hex(4)}"
+
+
+def _can_go_on(job: Job) -> bool:
+    """Whether a job has ended, but not by reaching what it was for."""
+    all_rounds = job.status == "succeeded" and job.stop_reason == "max_rounds"
+    return all_rounds or job.status in ("stopped", "failed")
 
 
 def _raised(spec: JobSpec, request: ResumeRequest) -> JobSpec:

@@ -126,7 +126,7 @@ def _add_job_routes(routes: APIRouter, parts: Parts) -> None:
         "/v1/jobs/{job_id}/resume", status_code=202, responses=_problems(404, 409), tags=["jobs"]
     )
     def resume_job(job_id: JobPath, request: ResumeRequest | None = None) -> Job:
-        """Continue a stopped or failed job."""
+        """Continue a job that was stopped, failed or made all its rounds."""
         return parts.jobs.resume(job_id, request or ResumeRequest())
 
     @routes.post(

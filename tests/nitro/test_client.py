@@ -44,6 +44,30 @@ def test_a_job_is_submitted_followed_and_billed(
     assert caught.value.exit_code == EXIT_USAGE
 
 
+def test_a_job_that_made_all_its_rounds_goes_on_as_if_it_had_had_more(
+    client: NitroClient, system: LocalSystem, tiny_job: JobSpec
+) -> None:
+    def trained(job_id: str) -> Snapshot:
+        last = last_look(client, job_id, system)
+        assert (last.job.status, last.job.stop_reason) == ("succeeded", "max_rounds")
+        return last
+
+    more = tiny_job.stop.max_rounds + 2
+    longer = tiny_job.stop.model_copy(update={"max_rounds": more})
+    whole = trained(client.submit(tiny_job.model_copy(update={"stop": longer})).job_id)
+    short = trained(client.submit(tiny_job).job_id)
+    client.resume(short.job.job_id, max_rounds=more)
+    resumed = trained(short.job.job_id)
+
+    assert resumed.finished_rounds == whole.finished_rounds == more
+    for ours, theirs in zip(resumed.records, whole.records, strict=True):
+        assert (ours.plan.ratio, ours.plan.num_actors) == (
+            theirs.plan.ratio,
+            theirs.plan.num_actors,
+        )
+    assert resumed.job.progress == whole.job.progress
+
+
 def test_a_job_is_stopped_and_resumed(
     client: NitroClient, system: LocalSystem, endless_job: JobSpec
 ) -> None:

@@ -568,14 +568,35 @@ def test_a_job_whose_rounds_are_done_resumes_only_with_more_of_them(scaler: Scal
     assert scaler.round(scaler.lease(), 1, previous=result(0)).stop is None
 
 
+def test_a_job_that_made_all_its_rounds_is_given_more(scaler: Scaler) -> None:
+    job = scaler.submit(actors={"min": 1, "max": 1}, stop={"max_rounds": 1})
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    assert scaler.round(lease, 1, previous=result(0)).stop == "max_rounds"
+    scaler.finish(lease, status="succeeded", stop_reason="max_rounds")
+    path = f"/v1/jobs/{job.job_id}/resume"
+    assert scaler.http.post(path).json()["errors"] == [
+        {"field": "max_rounds", "message": "1 rounds are done already; ask for more than that"}
+    ]
+    resumed = scaler.http.post(path, json={"max_rounds": 2}).json()
+    assert (resumed["status"], resumed["stop_reason"], resumed["finished_at"]) == (
+        "queued",
+        None,
+        None,
+    )
+    assert scaler.round(scaler.lease(), 1, previous=result(0)).stop is None
+
+
 def test_jobs_in_other_states_do_not_resume(scaler: Scaler) -> None:
     job = scaler.submit()
     path = f"/v1/jobs/{job.job_id}/resume"
     assert scaler.http.post(path).status_code == 202  # nothing to change: harmless to repeat
     assert scaler.http.post(path, json={"max_rounds": 99}).status_code == 409
     lease = scaler.lease()
-    scaler.finish(lease)
-    assert scaler.http.post(path).status_code == 409
+    scaler.finish(lease, stop_reason="target_return")
+    refused = scaler.http.post(path, json={"max_rounds": 99})
+    assert refused.status_code == 409
+    assert "succeeded (target_return)" in refused.json()["detail"]
 
 
 def test_a_finished_job_can_be_forgotten_with_its_files(
