@@ -58,7 +58,7 @@ deploy: $(VENV)/.dev node_modules/.installed ## Check the AWS account, then put 
 	@$(CDK) deploy $(ARGS)
 
 destroy: $(VENV)/.dev node_modules/.installed ## Take the stack out of the AWS account, runs included
-	@$(BIN)/python -m cdk.empty_bucket
+	@$(BIN)/python -m cdk.empty_bucket $(if $(filter --force -f,$(ARGS)),--yes)
 	@$(CDK) destroy $(ARGS)
 
 deploy-emulated: $(VENV)/.dev node_modules/.installed .venv-emulator/.installed ## Build, push, deploy, train and destroy in a local AWS emulator (needs Docker)

@@ -20,6 +20,7 @@ from cdk.config import (
     ConfigError,
     NitroConfig,
     check_concurrency,
+    check_partition,
     read_account,
     read_config,
 )
@@ -43,6 +44,9 @@ def build_app(*, context: Mapping[str, object] | None = None, outdir: str | None
     app = App(context=_file_context() | dict(context or {}), outdir=outdir)
     config = read_config(app.node.try_get_context(CONTEXT_KEY))
     account = read_account(app.node.try_get_context(ACCOUNT_CONTEXT_KEY))
+    region = config.region or os.environ.get("CDK_DEFAULT_REGION")
+    if region is not None:
+        check_partition(region)
     check_concurrency(config, account)
     stack = NitroStack(
         app,
@@ -52,7 +56,7 @@ def build_app(*, context: Mapping[str, object] | None = None, outdir: str | None
         env=Environment(account=config.account, region=config.region) if config.account else None,
     )
     Tags.of(stack).add("nitro:stack", config.name)
-    _warn(stack, config, account)
+    _warn(stack, config, account, region)
     acknowledge_findings(stack, stack.stores)
     Validations.of(app).add_plugins(AwsSolutionsChecks(app))
     return app
@@ -89,7 +93,9 @@ def _file_context() -> dict[str, object]:
     return context
 
 
-def _warn(stack: NitroStack, config: NitroConfig, account: AccountAnswer) -> None:
+def _warn(
+    stack: NitroStack, config: NitroConfig, account: AccountAnswer, region: str | None
+) -> None:
     """Say what may fail at deployment; nothing of it stops synthesis."""
     retired = [kind for kind in config.learner_instance_types if kind in RETIRED_INSTANCES]
     if account.offered_instance_types is None and retired:
@@ -99,7 +105,7 @@ def _warn(stack: NitroStack, config: NitroConfig, account: AccountAnswer) -> Non
             "`nitro doctor --aws` to keep only what the account can start, or deploying the GPU "
             "machines may fail",
         )
-    region, table = config.region or os.environ.get("CDK_DEFAULT_REGION"), config.price_table
+    table = config.price_table
     if region is not None and region != table.region:
         Validations.of(stack).add_warning(
             "nitro:prices",

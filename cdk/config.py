@@ -155,11 +155,8 @@ class NitroConfig(BaseModel):
     @model_validator(mode="after")
     def _somewhere(self) -> Self:
         _check_addresses(self.vpc_cidr)
-        if self.region is not None and _OTHER_PARTITION.match(self.region):
-            raise ValueError(
-                f"region: {self.region} is in a partition of its own (GovCloud, China, secret "
-                "regions), where AWS lacks parts of the stack; choose a commercial region"
-            )
+        if self.region is not None:
+            check_partition(self.region)
         if (self.account is None) != (self.region is None):
             raise ValueError("account and region: set both, or neither")
         zones = self.availability_zones or ()
@@ -228,6 +225,19 @@ def read_account(raw: object) -> AccountAnswer:
             f"context `{ACCOUNT_CONTEXT_KEY}`: {error.errors()[0]['msg']}; "
             "run `nitro doctor --aws` again"
         ) from None
+
+
+def check_partition(region: str) -> None:
+    """Refuse regions that AWS keeps apart.
+
+    Raises:
+        ConfigError: It is in another partition than the commercial one.
+    """
+    if _OTHER_PARTITION.match(region):
+        raise ConfigError(
+            f"region: {region} is in a partition of its own (GovCloud, China, secret regions), "
+            "where AWS lacks parts of the stack; choose a commercial region"
+        )
 
 
 def check_concurrency(config: NitroConfig, account: AccountAnswer) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from cfnlint.api import ManualArgs, lint
 
+from cdk.app import build_app
+from cdk.config import ConfigError
 from cdk.image import REPOSITORY
 from tests.cdk.template import Synthesised, synthesise
 from tests.own_prices import FRANKFURT
@@ -140,3 +142,11 @@ def test_prices_of_another_region_are_a_warning(
     # The command line tells an app without a region of its own which one it will deploy to.
     monkeypatch.setenv("CDK_DEFAULT_REGION", "eu-west-1")
     assert len(told(synthesise(tmp_path))) == 1
+
+
+def test_credentials_of_another_partition_are_refused_like_a_region(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CDK_DEFAULT_REGION", "us-gov-west-1")
+    with pytest.raises(ConfigError, match="region: us-gov-west-1 is in a partition of its own"):
+        build_app(outdir=str(tmp_path))

@@ -2,6 +2,7 @@
 
 import io
 import json
+import subprocess
 from collections.abc import Iterator
 
 import boto3
@@ -10,6 +11,7 @@ from botocore.exceptions import ClientError
 
 from cdk.config import read_config
 from cdk.empty_bucket import bucket_of, empty, main
+from cdk.image import REPOSITORY
 
 _TEMPLATE = {
     "Resources": {"Runs": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": "runs-to-go"}}},
@@ -77,6 +79,21 @@ def test_it_asks_first(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
     assert boto3.client("s3").list_objects_v2(Bucket=bucket)["KeyCount"] == 1
     assert main(["--yes"]) == 0
     cloud.delete_stack(StackName=stack)
+
+
+@pytest.mark.parametrize(("arguments", "asks"), [("", True), ("--force", False), ("-f", False)])
+def test_taking_the_stack_down_asks_twice_or_never(arguments: str, asks: bool) -> None:
+    commands = subprocess.run(
+        ["make", "--dry-run", "destroy", f"ARGS={arguments}"],
+        cwd=REPOSITORY,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.splitlines()
+    (emptying,) = (line for line in commands if "cdk.empty_bucket" in line)
+    (destroying,) = (line for line in commands if " destroy" in line)
+    assert emptying.endswith("--yes") != asks
+    assert destroying.rstrip().endswith(arguments or "destroy")
 
 
 def _configured(monkeypatch: pytest.MonkeyPatch, **fields: object) -> None:
