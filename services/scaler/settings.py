@@ -120,7 +120,7 @@ class Settings(CacheSettings):
     """EC2 type the learner is billed as."""
     cache_node: str = "cache.t4g.medium"
     """ElastiCache type the cache is billed as; `none` is free."""
-    cache_engine: CacheEngine = "valkey"
+    cache_engine: CacheEngine = "redis"
     """Engine the cache is billed as."""
     scaler_vcpu: Annotated[float, Field(ge=0)] = 0.25
     """Fargate size the scaler is billed as."""

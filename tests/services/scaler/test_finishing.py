@@ -57,7 +57,7 @@ def test_projected_rounds_cost_what_a_hand_calculation_says(scaler: Scaler) -> N
     held_s = 2 * (actor_s + Decimal("0.5")) + 2 + launch_s
     expected = {
         "learner": held_s * Decimal("0.9776") / 3600,
-        "cache": held_s * Decimal("0.052") / 3600,
+        "cache": held_s * Decimal("0.065") / 3600,
         "scaler": held_s
         * (Decimal("0.25") * Decimal("0.04048") + Decimal("0.5") * Decimal("0.004445"))
         / 3600,
@@ -105,7 +105,7 @@ def test_money_is_reserved_before_actors_start_and_released_when_all_is_known(
     during = scaler.cost(job.job_id)
     held = (
         TABLE.learner_usd_per_s("g6.2xlarge")
-        + TABLE.cache_usd_per_s("cache.t4g.medium", "valkey")
+        + TABLE.cache_usd_per_s("cache.t4g.medium", "redis")
         + TABLE.scaler_usd_per_s(vcpu=0.25, memory_gb=0.5)
     )
     # Two executions of three actors, each a cold start of 2 s and the time-out of 60 s.

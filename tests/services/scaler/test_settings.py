@@ -66,7 +66,10 @@ def test_prices_of_ones_own_come_as_json(monkeypatch: pytest.MonkeyPatch) -> Non
     basis = Settings().cost_basis()
     assert basis.prices.name == "frankfurt"
     assert basis.learner_usd_per_s * 3600 == pytest.approx(1.25)
-    assert basis.cache_usd_per_s * 3600 == pytest.approx(0.06)
+    assert basis.cache_usd_per_s * 3600 == pytest.approx(0.08)
+    assert Settings(cache_engine="valkey").cost_basis().cache_usd_per_s * 3600 == pytest.approx(
+        0.06
+    )
 
 
 @pytest.mark.parametrize(
