@@ -125,7 +125,7 @@ def _onnx_file(payload: codec.Payload, environment: EnvironmentSpec) -> bytes:
 def _missing(error: ImportError) -> CommandError:
     return CommandError(
         f"the ONNX file needs a package that is not installed ({error.name}): "
-        "pip install 'nitro-rl[export]'",
+        "pip install -e '.[export]' in a clone",
         exit_code=EXIT_FAILED,
     )
 

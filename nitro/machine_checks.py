@@ -22,7 +22,7 @@ _PACKAGES = (
     ("scaler", ("boto3", "fastapi", "redis", "uvicorn")),
     ("learner", ("httpx", "tensorboard", "torch")),
 )
-_INSTALL = "install Nitro with its extra `local`: pip install 'nitro-rl[local]'"
+_INSTALL = "install Nitro with its extra `local`: pip install -e '.[local]' in a clone"
 
 
 def check_machine(runs_dir: Path) -> list[Finding]:

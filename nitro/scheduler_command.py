@@ -131,7 +131,7 @@ def _tell(report: "TrainingReport", output: Path, *, as_json: bool) -> None:
 
 def _require_torch() -> None:
     if find_spec("torch") is None:
-        raise CommandError("this needs PyTorch: pip install 'nitro-rl[local]'")
+        raise CommandError("this needs PyTorch: pip install -e '.[local]' in a clone")
 
 
 def _require_place(output: Path) -> None:

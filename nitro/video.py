@@ -24,7 +24,7 @@ from shared.spaces import UnsupportedEnvironment
 _MAX_FPS = 30
 """More pictures per second would only take longer to draw."""
 _DEFAULT_FPS = 30
-_EXTRA = "pip install 'nitro-rl[video]'"
+_EXTRA = "pip install -e '.[video]' in a clone"
 _OPENGL = (
     "MuJoCo draws without a screen by EGL or OSMesa; on Debian and Ubuntu: "
     "apt-get install libegl1 libgl1, or libosmesa6 and MUJOCO_GL=osmesa"

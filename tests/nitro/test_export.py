@@ -168,7 +168,7 @@ def test_a_missing_package_is_named_with_what_installs_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, "nitro.onnx_graph", raising=False)
-    with pytest.raises(CommandError, match=rf"\({package}\): pip install 'nitro-rl\[export\]'"):
+    with pytest.raises(CommandError, match=rf"\({package}\): pip install -e '.\[export\]'"):
         exported(tmp_path, "discrete")
     assert not (tmp_path / "out").exists()
 

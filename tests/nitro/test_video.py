@@ -104,10 +104,10 @@ def test_a_missing_package_is_named_with_what_installs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pygame", None)
-    with pytest.raises(CommandError, match=r"pygame.*pip install 'nitro-rl\[video\]'"):
+    with pytest.raises(CommandError, match=r"pygame.*pip install -e '.\[video\]'"):
         evaluated(tmp_path, "CartPole-v1")
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    with pytest.raises(CommandError, match=r"imageio-ffmpeg: pip install 'nitro-rl\[video\]'"):
+    with pytest.raises(CommandError, match=r"imageio-ffmpeg: pip install -e '.\[video\]'"):
         evaluated(tmp_path, "Painted-v0")
 
 
