@@ -74,6 +74,32 @@ def policies() -> None:
 
 
 @app.command(
+    epilog=examples(
+        "nitro fields", "nitro fields detector", "nitro train --set detector.num_samples=512"
+    )
+)
+@reported
+def fields(
+    group: Annotated[
+        str | None,
+        typer.Argument(help="Such as stop or detector; default: all.", show_default=False),
+    ] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON list on stdout.")] = False,
+) -> None:
+    """List what can be said of a job: in a --spec file, by --set, over REST."""
+    import json
+
+    from nitro.job_fields import field_rows, field_table
+
+    rows = field_rows(group)
+    if as_json:
+        typer.echo(json.dumps([row.model_dump(mode="json") for row in rows]))
+    else:
+        show(field_table(rows))
+
+
+@app.command(
     epilog=examples("nitro presets ppo", "nitro presets impact --preset standard --json"),
 )
 @reported

@@ -121,10 +121,13 @@ class JobSpec(EnvironmentRef):
     """One training job."""
 
     algorithm: Literal["ppo", "impact", "impala"] = "ppo"
+    """How the policy is updated."""
     preset: Preset = "paper"
+    """Hyper-parameters to begin with: those of the paper, or of the field's reference code."""
     hyperparameters: dict[Identifier, HyperparameterValue] = {}
     """Overrides of single fields of the preset."""
     seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] = 0
+    """Of everything that is random in the job."""
     steps_per_actor: Annotated[int, Field(strict=True, ge=1, le=65536)] = 256
     """Environment steps per actor, counted over all its environments together."""
     envs_per_actor: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
@@ -133,6 +136,7 @@ class JobSpec(EnvironmentRef):
     """Rounds open at a time for off-policy algorithms; 1 waits for each round. PPO always does."""
     actors: ActorRange = ActorRange()
     scaling: Scaling = NitroScaling()
+    """What decides the number of actors of a round: `policy`, and its parameters beside it."""
     stop: StopRule = StopRule()
     evaluation: EvaluationRule = EvaluationRule()
     checkpoint: CheckpointRule = CheckpointRule()

@@ -16,6 +16,7 @@ COMMANDS = [
     ["evaluate"],
     ["plot"],
     ["doctor"],
+    ["fields"],
     ["presets"],
     ["jobs", "list"],
     ["jobs", "show"],
