@@ -83,7 +83,8 @@ class RoundFeed:
         """Return all rounds so far, in order."""
         while True:
             page = self._client.rounds(self._job_id, cursor=self._cursor)
-            complete = all(record.result for record in page.rounds)
+            # A round's bill is final when all of its actors have ended, too.
+            complete = all(record.result and record.launches for record in page.rounds)
             if page.next_cursor is None or not complete:
                 rest = list(page.rounds)
                 break

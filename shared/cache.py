@@ -279,29 +279,34 @@ class TrajectoryCache:
 
     # --- a job's end ------------------------------------------------------------------------
 
-    def request_cancel(self, job_id: str, tenure: str) -> None:
-        """Ask the job's actors of one tenure not to start any more.
+    def request_cancel(self, job_id: str, tenures: Iterable[str]) -> None:
+        """Ask the job's actors of some tenures, and of no others, not to start any more.
 
         Args:
             job_id: The job that has ended.
-            tenure: The learner's hold on it that has, as `RolloutTask.tenure`: actors of a later
-                one are not meant.
+            tenures: Under which they were launched, as `RolloutTask.tenure`; without spaces.
         """
-        self._run("SET", keys.cancel(job_id), tenure, "PX", keys.TTL_MS)
+        self._run("SET", keys.cancel(job_id), " ".join(tenures), "PX", keys.TTL_MS)
 
     def is_cancelled(self, job_id: str, tenure: str) -> bool:
         """Return whether the job's actors of a tenure were asked not to start."""
-        return self._run("GET", keys.cancel(job_id)) == tenure.encode()
+        tenures = cast("bytes | None", self._run("GET", keys.cancel(job_id)))
+        return tenure.encode() in (tenures or b"").split()
+
+    def forget_rounds(self, job_id: str, rounds: Iterable[int]) -> None:
+        """Remove every key of these rounds: they are made again."""
+        names: list[str] = []
+        for index in rounds:
+            fields = self._fields(job_id, index)
+            names += [keys.claims(job_id, index), *_result_keys(job_id, index, fields)]
+        self._unlink(names)
 
     def forget_job(
         self, job_id: str, *, rounds: Iterable[int], policy_versions: Iterable[int]
     ) -> None:
         """Remove every key of these rounds and policy versions, and the cancel mark."""
-        names = [keys.cancel(job_id), *(keys.policy(job_id, v) for v in policy_versions)]
-        for index in rounds:
-            fields = self._fields(job_id, index)
-            names += [keys.claims(job_id, index), *_result_keys(job_id, index, fields)]
-        self._unlink(names)
+        self.forget_rounds(job_id, rounds)
+        self._unlink([keys.cancel(job_id), *(keys.policy(job_id, v) for v in policy_versions)])
 
     def _fields(self, job_id: str, round: int) -> list[bytes]:
         """Return what is noted of a round: claims, failures and the names of counters."""

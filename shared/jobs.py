@@ -69,6 +69,15 @@ class Job(Message):
         return self.scaling_of(round_index - 1).policy if changed else ""
 
     @property
+    def can_go_on(self) -> bool:
+        """Whether it has ended short of its target: then it can be resumed."""
+        if self.status != "succeeded":
+            return self.status in ("stopped", "failed")
+        target, last = self.spec.stop.target_return, self.progress.last_return
+        reached = target is not None and last is not None and last >= target
+        return self.stop_reason == "max_rounds" and not reached
+
+    @property
     def hyperparameters(self) -> Hyperparameters:
         """The full set the job trains with."""
         if self.full_hyperparameters:

@@ -1,11 +1,11 @@
 """The end of a job: the learner's last word, the last of the bill, and the bill itself."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from services.scaler.accounting import end_job
-from services.scaler.launches import Launches, NoticeBoard, tenure_of
+from services.scaler.launches import Launches, NoticeBoard
 from services.scaler.leases import held_lease
 from services.scaler.ledger import assumptions, by_item
 from services.scaler.problem import not_found
@@ -51,7 +51,9 @@ class FinishDesk:
         """
         parts = self._parts
         # The last episodes reach the learner a moment before their replies reach us.
-        landed = parts.launches.wait_landed(job_id, timeout_s=parts.finish_wait_s)
+        parts.launches.wait_landed(job_id, timeout_s=parts.finish_wait_s)
+        # Now: when it has ended it may be resumed, and what is launched then is wanted.
+        tenures = parts.launches.tenures(job_id)
 
         def decide(record: JobRecord) -> Change | None:
             if record.finished_lease_id == request.lease_id:
@@ -62,8 +64,8 @@ class FinishDesk:
         record = change_job(self._store, job_id, decide)
         if record is None:
             raise not_found("job", job_id)
-        if not landed:
-            self._cancel(job_id, request.lease_id)
+        if tenures:
+            self._cancel(job_id, tenures)
         _LOG.info(
             "job finished",
             extra={"job": job_id, "status": record.job.status, "why": record.job.stop_reason},
@@ -144,13 +146,10 @@ class FinishDesk:
         }
         return Change(record=record.model_copy(update=ended), lines=lines)
 
-    def _cancel(self, job_id: str, lease_id: str) -> None:
-        """Keep actors that have not started from doing so: nobody waits for them any more.
-
-        Those of this lease only: since its last word the job may have been resumed.
-        """
+    def _cancel(self, job_id: str, tenures: Iterable[str]) -> None:
+        """Keep actors that have not started from doing so: nobody waits for them any more."""
         try:
-            self._parts.board.request_cancel(job_id, tenure_of(lease_id))
+            self._parts.board.request_cancel(job_id, tenures)
         except CacheError as error:
             _LOG.warning("actors not cancelled", extra={"job": job_id, "why": str(error)})
 

@@ -10,7 +10,7 @@ import logging
 import math
 import re
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Protocol
@@ -176,10 +176,10 @@ class JobBook:
             spec = _raised(job.spec, request)
             if job.status in ("queued", "running") and spec == job.spec:
                 return None
-            if not _can_go_on(job):
+            if not job.can_go_on:
                 raise conflict(
                     f"job {job_id} is {job.status} ({job.stop_reason or 'not ended'}): jobs resume "
-                    "that were stopped, failed or made all their rounds"
+                    "that were stopped, failed or made all their rounds short of their target"
                 )
             self._check_resumable(record, spec)
             return self._resumed(record, spec)
@@ -205,11 +205,14 @@ class JobBook:
         record = self._changed(job_id, claim)
         entries = self._newest_rounds(job_id, record.job.spec.open_rounds + 1)
         versions = {entry.last.plan.policy_version for entry in entries} or {0}
-        self._forget_keys(
-            job_id,
-            rounds=[entry.round for entry in entries],
-            versions=sorted(versions | {max(versions) + 1}),
-        )
+        try:
+            self._parts.board.forget_job(
+                job_id,
+                rounds=[entry.round for entry in entries],
+                policy_versions=sorted(versions | {max(versions) + 1}),
+            )
+        except CacheError as error:  # they expire by themselves
+            _LOG.warning("cache keys not removed", extra={"job": job_id, "why": str(error)})
         self._parts.files.delete_job(job_id)
         delete_job(self._store, job_id)
         _LOG.info("job deleted", extra={"job": job_id})
@@ -225,7 +228,6 @@ class JobBook:
             for entry in self._newest_rounds(record.job.job_id, spec.open_rounds)
             if entry.result is None
         )
-        self._forget_keys(record.job.job_id, rounds=())
         job = record.job.model_copy(
             update={
                 "spec": spec,
@@ -267,15 +269,6 @@ class JobBook:
         if errors:
             raise invalid(*errors)
 
-    def _forget_keys(
-        self, job_id: str, *, rounds: Iterable[int], versions: Iterable[int] = ()
-    ) -> None:
-        try:
-            self._parts.board.forget_job(job_id, rounds=rounds, policy_versions=versions)
-        except CacheError as error:
-            # Keys expire by themselves; a stale round at worst brings results of the same seeds.
-            _LOG.warning("cache keys not removed", extra={"job": job_id, "why": str(error)})
-
     def _job_of_key(self, key: str | None, digest: str) -> Job | None:
         entry = None if key is None else self._store.idempotency(key)
         if entry is None:
@@ -305,12 +298,6 @@ def new_job_id(env_id: str) -> str:
     """Return a fresh id one can recognise the environment in, such as `hopper-v5-3f9a1c2b`."""
     slug = _SLUG.sub("-", env_id.lower())[:_MAX_SLUG].strip("-")
     return f"{slug}-{secrets.token_hex(4)}"
-
-
-def _can_go_on(job: Job) -> bool:
-    """Whether a job has ended, but not by reaching what it was for."""
-    all_rounds = job.status == "succeeded" and job.stop_reason == "max_rounds"
-    return all_rounds or job.status in ("stopped", "failed")
 
 
 def _raised(spec: JobSpec, request: ResumeRequest) -> JobSpec:

@@ -42,8 +42,11 @@ class NoticeBoard(Protocol):
     ) -> None:
         """Tell the learner not to wait for an actor."""
 
-    def request_cancel(self, job_id: str, tenure: str) -> None:
-        """Ask a job's actors of one tenure not to start any more."""
+    def request_cancel(self, job_id: str, tenures: Iterable[str]) -> None:
+        """Ask a job's actors of some tenures, and of no others, not to start any more."""
+
+    def forget_rounds(self, job_id: str, rounds: Iterable[int]) -> None:
+        """Remove every key of these rounds: they are made again."""
 
     def forget_job(
         self, job_id: str, *, rounds: Iterable[int], policy_versions: Iterable[int]
@@ -185,6 +188,11 @@ class Launches:
                 for (job_id, *_), flight in self._flights.items()
                 if job_id != but and only in (None, job_id)
             )
+
+    def tenures(self, job_id: str) -> set[str]:
+        """Return the tenures under which what is in flight of a job was launched."""
+        with self._changed:
+            return {tenure_of(lease) for (job, _, _, lease) in self._flights if job == job_id}
 
     def wait_landed(self, job_id: str, *, timeout_s: float) -> bool:
         """Wait until nothing of a job is in flight; return whether that is so."""

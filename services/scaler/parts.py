@@ -69,10 +69,15 @@ class CacheBoard:
                 reason=reason,
             )
 
-    def request_cancel(self, job_id: str, tenure: str) -> None:
-        """Ask a job's actors of one tenure not to start any more."""
+    def request_cancel(self, job_id: str, tenures: Iterable[str]) -> None:
+        """Ask a job's actors of some tenures, and of no others, not to start any more."""
         with self._lock:
-            self._cache.request_cancel(job_id, tenure)
+            self._cache.request_cancel(job_id, tenures)
+
+    def forget_rounds(self, job_id: str, rounds: Iterable[int]) -> None:
+        """Remove every key of these rounds: they are made again."""
+        with self._lock:
+            self._cache.forget_rounds(job_id, rounds)
 
     def forget_job(
         self, job_id: str, *, rounds: Iterable[int], policy_versions: Iterable[int]

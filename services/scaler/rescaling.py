@@ -42,8 +42,8 @@ class ScalingDesk:
             job = record.job
             if record.deleting:
                 raise conflict(f"job {job_id} is being deleted")
-            if job.status == "succeeded":
-                raise conflict(f"job {job_id} is {job.status}: it has no next round")
+            if job.status == "succeeded" and not job.can_go_on:
+                raise conflict(f"job {job_id} has reached its target: it has no next round")
             _require_choice(request.scaling, job.spec.actors)
             errors = scaling_errors(request.scaling, job.environment)
             if errors:

@@ -30,7 +30,7 @@ def rewound(
     job = record.job
     again = store.rounds(job.job_id, first=round_index, limit=newest - round_index + 1)
     try:
-        board.forget_job(job.job_id, rounds=[entry.round for entry in again], policy_versions=())
+        board.forget_rounds(job.job_id, [entry.round for entry in again])
     except CacheError as error:
         raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
     _LOG.warning(

@@ -169,7 +169,7 @@ def test_a_dropped_result_makes_room_for_another(cache: TrajectoryCache, job: st
 
 def test_every_key_has_a_lifetime(cache: TrajectoryCache, server: redis.Redis, job: str) -> None:
     cache.publish_policy(job, 0, b"w")
-    cache.request_cancel(job, "first")
+    cache.request_cancel(job, ["first", "other"])
     _store(cache, job, 0)
     cache.announce_failure(job, 3, mode="sample", actor_index=1, attempt=0, reason="throttled")
     cache.announce_failure(job, 5, mode="sample", actor_index=1, attempt=0, reason="throttled")
@@ -289,12 +289,14 @@ def test_who_is_done_is_known_whether_told_or_not(cache: TrajectoryCache, job: s
     assert cache.answered(job, 4) == []
 
 
-def test_cancelling_is_meant_for_one_tenure(cache: TrajectoryCache, job: str) -> None:
+def test_cancelling_is_meant_for_the_tenures_it_names(cache: TrajectoryCache, job: str) -> None:
     assert not cache.is_cancelled(job, "first")
-    cache.request_cancel(job, "first")
-    cache.request_cancel(job, "first")
+    cache.request_cancel(job, ["first", "other"])
+    cache.request_cancel(job, ["first", "other"])
     assert cache.is_cancelled(job, "first")
-    assert not cache.is_cancelled(job, "second")
+    assert cache.is_cancelled(job, "other")
+    for unnamed in ("second", "", "firs", "first other"):
+        assert not cache.is_cancelled(job, unnamed)
     assert not cache.is_cancelled(f"{job}-other", "first")
 
 
@@ -306,11 +308,25 @@ def test_forgetting_a_job_leaves_no_key_of_it(
     for index in range(4):
         _store(cache, job, index)
     cache.announce_failure(job, 4, mode="sample", actor_index=0, attempt=0, reason="lost")
-    cache.request_cancel(job, "first")
+    cache.request_cancel(job, ["first", "other"])
     cache.publish_policy(f"{job}-other", 0, b"kept")
     cache.forget_job(job, rounds=range(6), policy_versions=range(3))
     assert _keys_of(server, job) == {keys.policy(f"{job}-other", 0)}
     cache.forget_job(job, rounds=range(6), policy_versions=range(3))
+
+
+def test_forgetting_rounds_leaves_the_policies_and_the_mark(
+    cache: TrajectoryCache, server: redis.Redis, job: str
+) -> None:
+    cache.publish_policy(job, 0, b"w")
+    cache.request_cancel(job, ["first"])
+    for index in range(4):
+        _store(cache, job, index)
+    cache.announce_failure(job, 4, mode="sample", actor_index=0, attempt=0, reason="lost")
+    cache.forget_rounds(job, [4])
+    assert len(cache.answered(job, 3)) == 4
+    cache.forget_rounds(job, range(6))
+    assert _keys_of(server, job) == {keys.policy(job, 0), keys.cancel(job)}
 
 
 def test_a_connection_the_server_dropped_is_opened_again(

@@ -327,7 +327,7 @@ def test_environments_are_built_anew_after_an_interrupt(
 def test_a_cancelled_tenure_gets_no_rollout_and_a_later_one_does(
     actor: Actor, cache: TrajectoryCache, job: str, make_task: MakeTask
 ) -> None:
-    cache.request_cancel(job, "first")
+    cache.request_cancel(job, ["first"])
     report = actor.run(make_task(job_id=job, tenure="first"), cold_start=True)
     assert (report.outcome, report.steps, report.payload_bytes) == ("cancelled", 0, 0)
     assert report.cold_start

@@ -150,7 +150,7 @@ class ScriptedScaler(ThreadingHTTPServer):
     def plan_afresh(self) -> None:
         """Forget all plans and what came of them, as when the job had ended and was resumed."""
         rounds = {number for number, _ in self._plans}
-        self.cache.forget_job(self.job.job_id, rounds=rounds, policy_versions=())
+        self.cache.forget_rounds(self.job.job_id, rounds)
         self._plans.clear()
         self.ends.clear()
 

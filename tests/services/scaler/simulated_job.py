@@ -58,7 +58,10 @@ class SilentBoard:
     ) -> None:
         pass
 
-    def request_cancel(self, job_id: str, tenure: str) -> None:
+    def request_cancel(self, job_id: str, tenures: Iterable[str]) -> None:
+        pass
+
+    def forget_rounds(self, job_id: str, rounds: Iterable[int]) -> None:
         pass
 
     def forget_job(

@@ -180,6 +180,26 @@ def test_actors_that_the_end_of_a_job_cannot_wait_for_are_told_not_to_start(
         scaler.landed(job.job_id)
 
 
+def test_actors_launched_for_a_learner_that_died_are_told_too_and_a_resume_does_not_unsay_it(
+    start_scaler: StartScaler, cache: TrajectoryCache
+) -> None:
+    may_end = threading.Event()
+    with start_scaler(finish_wait_s=0.0, lease_ttl_s=0.3, heartbeat_every_s=0.1) as scaler:
+        scaler.lambdas.behave = lambda task, nth: replace(
+            healthy(task, nth), gate=None if task["mode"] == "describe" else may_end
+        )
+        job = scaler.submit(**SPEC)
+        scaler.round(scaler.lease(), 0)
+        second = scaler.lease(wait_s=10)
+        assert scaler.round(second, 0).age_s > 0  # the same actors: none is launched again
+        scaler.finish(second, status="stopped", stop_reason="user")
+        scaler.lambdas.wait_events("sample", 2)
+        scaler.http.post(f"/v1/jobs/{job.job_id}/resume")
+        assert cache.is_cancelled(job.job_id, _tenure(scaler))
+        may_end.set()
+        scaler.landed(job.job_id)
+
+
 def test_time_that_a_reservation_has_room_for_is_not_shown_on_top_of_it(
     start_scaler: StartScaler,
 ) -> None:

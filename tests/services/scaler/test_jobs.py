@@ -457,18 +457,14 @@ def test_an_actor_of_before_a_resume_that_fails_later_is_not_taken_for_its_succe
     assert cache.answered(job.job_id, 0) == []
 
 
-def test_resuming_removes_the_cancel_mark_and_the_rounds_leftovers(
-    scaler: Scaler, cache: TrajectoryCache
-) -> None:
+def test_resuming_removes_the_rounds_leftovers(scaler: Scaler, cache: TrajectoryCache) -> None:
     job = scaler.submit(actors={"min": 1, "max": 1})
     lease = scaler.lease()
     scaler.round(lease, 0)
     scaler.landed(job.job_id)
     scaler.finish(lease, status="failed", stop_reason="error", error="broke")
-    cache.request_cancel(job.job_id, "before")
     cache.store_result(job.job_id, 0, mode="sample", actor_index=0, payload=b"old")
     scaler.http.post(f"/v1/jobs/{job.job_id}/resume")
-    assert not cache.is_cancelled(job.job_id, "before")
     assert scaler.job(job.job_id).error is None
     scaler.round(scaler.lease(), 0)
     assert cache.answered(job.job_id, 0) == []
@@ -585,6 +581,21 @@ def test_a_job_that_made_all_its_rounds_is_given_more(scaler: Scaler) -> None:
         None,
     )
     assert scaler.round(scaler.lease(), 1, previous=result(0)).stop is None
+
+
+def test_a_job_whose_last_evaluation_reached_its_target_is_not_given_more(scaler: Scaler) -> None:
+    job = scaler.submit(
+        actors={"min": 1, "max": 1},
+        stop={"max_rounds": 1, "target_return": 100.0},
+        evaluation={"every_rounds": 5, "episodes": 2},
+    )
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    scaler.round(lease, 1, previous=result(0))
+    reached = EvaluationResult(policy_version=1, returns=(80.0, 120.0), lengths=(1, 1))
+    scaler.finish(lease, final_evaluation=reached)
+    path = f"/v1/jobs/{job.job_id}/resume"
+    assert scaler.http.post(path, json={"max_rounds": 9}).status_code == 409
 
 
 def test_jobs_in_other_states_do_not_resume(scaler: Scaler) -> None:

@@ -163,10 +163,24 @@ def test_only_a_job_with_rounds_ahead_of_it_can_be_changed(scaler: Scaler) -> No
     assert scaler.http.post("/v1/jobs/none/scaling", json=body).status_code == 404
     job = scaler.submit(**SMALL)
     lease = scaler.lease()
-    scaler.finish(lease)
+    scaler.finish(lease, stop_reason="target_return")
     refused = scaler.http.post(f"/v1/jobs/{job.job_id}/scaling", json=body)
     assert refused.status_code == 409
     assert "no next round" in Problem.model_validate_json(refused.content).detail
+
+
+def test_a_job_that_made_all_its_rounds_may_be_changed_before_it_is_given_more(
+    scaler: Scaler,
+) -> None:
+    job = scaler.submit(**{**SMALL, "stop": {"max_rounds": 1}})
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    assert scaler.round(lease, 1, previous=result(0)).stop == "max_rounds"
+    scaler.finish(lease)
+    body = {"scaling": {"policy": "fixed", "num_actors": 3}}
+    assert scaler.http.post(f"/v1/jobs/{job.job_id}/scaling", json=body).status_code == 202
+    scaler.http.post(f"/v1/jobs/{job.job_id}/resume", json={"max_rounds": 2})
+    assert scaler.round(scaler.lease(), 1, previous=result(0)).num_actors == 3
 
 
 @pytest.mark.parametrize(("at_first", "accepted"), [("nitro", 2), ("minionsrl", 1)])
