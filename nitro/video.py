@@ -67,19 +67,22 @@ def drawing_environment(ref: EnvironmentRef) -> Env:
 
 @contextlib.contextmanager
 def recorded(env: Env, path: Path) -> Iterator[Env]:
-    """Yield the environment as one that writes what it draws into an mp4 file.
+    """Yield the environment as one that writes what it draws into an mp4 file, once it is whole.
 
     Raises:
         VideoError: It cannot draw, or the video cannot be written.
     """
-    recorder = _Recorder(env, path)
+    half = path.with_stem(f"{path.stem}.part")
+    recorder = _Recorder(env, half)
     try:
         yield recorder
     except BaseException:
         recorder.end()
-        path.unlink(missing_ok=True)  # half a video
+        half.unlink(missing_ok=True)
         raise
     recorder.end()
+    with contextlib.suppress(FileNotFoundError):  # nothing was drawn
+        half.replace(path)
 
 
 class _Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):

@@ -38,6 +38,8 @@ class RunRecord:
     def __init__(self, artifacts: ArtifactStore, job_id: str) -> None:
         self._artifacts = artifacts
         self._job_id = job_id
+        self._evaluated: RoundLine | None = None
+        """The line that ended the job before it was resumed, whose round is made now."""
 
     def begin(
         self, job: Job, *, next_round: int, bill: Iterable[LedgerLine], device: str
@@ -49,11 +51,18 @@ class RunRecord:
         """
         self.describe(job)
         self._write_json(ENVIRONMENT_FILE, _environment(job, device))
+        lines = self._lines()
         kept = {
             line.plan.round: line
-            for line in self._lines()
+            for line in lines
             if line.plan.round < next_round and line.result is not None
         }
+        ended = (line for line in lines if line.result is None and line.evaluation is not None)
+        behind = job.spec.rounds_behind
+        # Of the policy the job goes on with: any other is made again.
+        self._evaluated = next(
+            (line for line in ended if behind(line.plan.round) == next_round), None
+        )
         if len(kept) < next_round:
             _LOG.warning(
                 "the record lacks rounds: its file was changed or damaged",
@@ -71,7 +80,10 @@ class RunRecord:
         self._write_json(JOB_FILE, job.model_dump(mode="json"))
 
     def append(self, line: RoundLine) -> None:
-        """Add one round."""
+        """Add one round; with the evaluation of its policy from before a resume, if it has none."""
+        earlier = self._evaluated
+        if earlier is not None and line.plan.round == earlier.plan.round and not line.evaluation:
+            line = line.model_copy(update={"evaluation": earlier.evaluation})
         self._artifacts.append(self._job_id, ROUNDS_FILE, line.model_dump_json())
 
     def settle(self, lines: Iterable[LedgerLine]) -> None:

@@ -96,7 +96,8 @@ class Worker:
             except Exception as error:
                 # The boundary of one job: every failure becomes the job's recorded error.
                 _LOG.exception("job failed", extra={"job": job.job_id})
-                self._end(job, held, scaler, "failed", "error", error=_describe(error))
+                if _still_ours(held, scaler):
+                    self._end(job, held, scaler, "failed", "error", error=_describe(error))
 
     def _run_job(
         self, job: Job, held: HeldLease, scaler: ScalerClient
@@ -201,6 +202,20 @@ class Worker:
             _LOG.exception("bill not written to the job's folder", extra={"job": job.job_id})
         # Last of all: `finished_at` in the folder says that it is complete.
         _describe_end(record, finished)
+
+
+def _still_ours(held: HeldLease, scaler: ScalerClient) -> bool:
+    """Whether a job that failed here may be said to have: not one that another learner trains.
+
+    Its artifacts refuse what we write then, which looks like a failure of the job.
+    """
+    try:
+        scaler.heartbeat(held.lease_id)
+    except LeaseLostError:
+        return False
+    except ScalerError:
+        return not held.lost  # it cannot be asked
+    return True
 
 
 def _describe_end(record: RunRecord, job: Job) -> None:

@@ -1,11 +1,11 @@
 """The end of a job: the learner's last word, the last of the bill, and the bill itself."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from services.scaler.accounting import end_job
-from services.scaler.launches import Launches, NoticeBoard
+from services.scaler.launches import Launches
 from services.scaler.leases import held_lease
 from services.scaler.ledger import assumptions, by_item
 from services.scaler.problem import not_found
@@ -13,7 +13,6 @@ from services.scaler.progress import evaluated
 from services.scaler.spending import Spending
 from services.scaler.store.base import Change, JobRecord, RoundEntry, Store, change_job
 from shared.billing import JobCost, ServerfulCost
-from shared.cache import CacheError
 from shared.contracts import FinishRequest, RoundPage, RoundRecord
 from shared.costs import CostBasis
 from shared.jobs import Job
@@ -28,7 +27,6 @@ class FinishParts:
 
     store: Store
     launches: Launches
-    board: NoticeBoard
     now: Callable[[], float]
     spending: Spending
     learner_instance: str
@@ -52,8 +50,7 @@ class FinishDesk:
         parts = self._parts
         # The last episodes reach the learner a moment before their replies reach us.
         parts.launches.wait_landed(job_id, timeout_s=parts.finish_wait_s)
-        # Now: when it has ended it may be resumed, and what is launched then is wanted.
-        tenures = parts.launches.tenures(job_id)
+        under_way = parts.launches.tenures(job_id)
 
         def decide(record: JobRecord) -> Change | None:
             if record.finished_lease_id == request.lease_id:
@@ -64,8 +61,7 @@ class FinishDesk:
         record = change_job(self._store, job_id, decide)
         if record is None:
             raise not_found("job", job_id)
-        if tenures:
-            self._cancel(job_id, tenures)
+        parts.launches.call_off(job_id, under_way)
         _LOG.info(
             "job finished",
             extra={"job": job_id, "status": record.job.status, "why": record.job.stop_reason},
@@ -145,13 +141,6 @@ class FinishDesk:
             "final_evaluation": request.final_evaluation,
         }
         return Change(record=record.model_copy(update=ended), lines=lines)
-
-    def _cancel(self, job_id: str, tenures: Iterable[str]) -> None:
-        """Keep actors that have not started from doing so: nobody waits for them any more."""
-        try:
-            self._parts.board.request_cancel(job_id, tenures)
-        except CacheError as error:
-            _LOG.warning("actors not cancelled", extra={"job": job_id, "why": str(error)})
 
     def _record(self, job_id: str) -> JobRecord:
         record = self._store.job(job_id)

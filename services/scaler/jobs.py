@@ -19,7 +19,7 @@ from services.scaler.admission import Admission, budget_errors
 from services.scaler.budget import RoundPricing
 from services.scaler.ending import ended
 from services.scaler.kept_warm import least_warm
-from services.scaler.launches import NoticeBoard
+from services.scaler.launches import Launches, NoticeBoard
 from services.scaler.problem import ApiError, conflict, invalid, not_found
 from services.scaler.spending import Spending
 from services.scaler.store.base import (
@@ -56,6 +56,7 @@ class JobParts:
     store: Store
     admission: Admission
     board: NoticeBoard
+    launches: Launches
     files: RunFiles
     pricing: Callable[[int], RoundPricing]
     """Worst-case pricing of rounds with so many environments kept warm."""
@@ -139,9 +140,11 @@ class JobBook:
                 return _job_change(record, status="stopping")
             return None
 
+        under_way = self._parts.launches.tenures(job_id)
         job = self._changed(job_id, decide).job
         _LOG.info("job asked to stop", extra={"job": job_id, "status": job.status})
         if job.status in FINISHED:
+            self._parts.launches.call_off(job_id, under_way)
             self._parts.on_finished()
         return job
 
@@ -160,7 +163,10 @@ class JobBook:
             error = f"it had its longest time (NITRO_LONGEST_JOB_S) while {record.job.status}"
             return ended(record, spending, now, status="failed", stop_reason="error", error=error)
 
-        change_job(self._store, job_id, decide)
+        under_way = self._parts.launches.tenures(job_id)
+        record = change_job(self._store, job_id, decide)
+        if record is not None and record.job.status in FINISHED:
+            self._parts.launches.call_off(job_id, under_way)
 
     def resume(self, job_id: str, request: ResumeRequest) -> Job:
         """Queue a job again that can go on, with more budget or rounds if asked for.

@@ -9,7 +9,7 @@ import hashlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -193,6 +193,21 @@ class Launches:
         """Return the tenures under which what is in flight of a job was launched."""
         with self._changed:
             return {tenure_of(lease) for (job, _, _, lease) in self._flights if job == job_id}
+
+    def call_off(self, job_id: str, tenures: Collection[str]) -> None:
+        """Keep actors of these tenures that have not started from doing so: nobody waits for them.
+
+        Args:
+            job_id: A job that has ended.
+            tenures: What was in flight of it before: it may be resumed by now, and what has been
+                launched since is wanted.
+        """
+        if not tenures:
+            return
+        try:
+            self._board.request_cancel(job_id, tenures)
+        except CacheError as error:
+            _LOG.warning("actors not cancelled", extra={"job": job_id, "why": str(error)})
 
     def wait_landed(self, job_id: str, *, timeout_s: float) -> bool:
         """Wait until nothing of a job is in flight; return whether that is so."""

@@ -224,6 +224,7 @@ class Parts:
                 cache_memory_mb=self._settings.cache_memory_mb,
             ),
             board=self.board,
+            launches=self.launches,
             files=open_artifacts(
                 self._settings.artifact_location, region=self._settings.lambda_region
             ),
@@ -258,7 +259,6 @@ class Parts:
         return FinishParts(
             store=self.store,
             launches=self.launches,
-            board=self.board,
             now=now,
             spending=self._spending,
             learner_instance=self._settings.learner_instance,

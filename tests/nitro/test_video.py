@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from nitro.errors import CommandError
 from nitro.evaluate import EvaluationReport, evaluate_run
 from nitro.settings import DrawingSettings
-from nitro.video import prepare_drawing
+from nitro.video import prepare_drawing, recorded
 from tests.nitro.checkpoints import RIGHT, still_policy, stubborn_policy, write_checkpoint
 
 STEPS, SIZE = 24, (40, 62)
@@ -50,6 +50,18 @@ class Painted(gymnasium.Env[NDArray[np.float32], np.int64]):
         if self.picture == "none":
             return None
         return np.full((*SIZE, 3), 255 * self.elapsed // STEPS, np.uint8)
+
+
+class Breaking(Painted):
+    """Ends in the middle of its episode."""
+
+    def step(self, action: np.int64) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        raise RuntimeError("half way")
+
+
+def play(env: gymnasium.Env[Any, Any]) -> None:
+    env.reset()
+    env.step(0)
 
 
 @pytest.fixture(autouse=True)
@@ -98,6 +110,18 @@ def test_what_cannot_be_drawn_is_said_and_leaves_no_file(tmp_path: Path) -> None
     with pytest.raises(CommandError, match=message):
         evaluated(tmp_path, "Painted-v0", picture="none")
     assert not list(tmp_path.rglob("*.mp4"))
+
+
+def test_an_earlier_video_outlives_one_that_fails(tmp_path: Path) -> None:
+    earlier = tmp_path / "policy.mp4"
+    earlier.write_bytes(b"as it was")
+    with pytest.raises(RuntimeError, match="half way"), recorded(Breaking(), earlier) as env:
+        play(env)
+    assert [path.name for path in tmp_path.iterdir()] == ["policy.mp4"]
+    assert earlier.read_bytes() == b"as it was"
+    with recorded(Painted(), earlier) as env:
+        play(env)
+    assert earlier.read_bytes() != b"as it was"
 
 
 def test_a_missing_package_is_named_with_what_installs_it(

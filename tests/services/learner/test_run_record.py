@@ -95,14 +95,57 @@ def test_beginning_again_keeps_the_rounds_before_and_counts_their_steps(
     assert not caplog.records
 
 
-def test_the_final_line_of_a_stopped_run_goes_when_it_is_continued(
+def test_the_final_line_of_a_run_that_goes_on_leaves_its_evaluation_to_the_round(
     artifacts: LocalArtifacts, record: RunRecord
 ) -> None:
-    for line in (_line(0), _last_line(1)):
+    last = _last_line(1)
+    for line in (_line(0), last):
         record.append(line)
     _begin(record, 1)
+    assert _rounds(artifacts) == [_line(0)]
     record.append(_line(1))
-    assert _rounds(artifacts) == [_line(0), _line(1)]
+    record.append(_line(2))
+    evaluated = _line(1).model_copy(update={"evaluation": last.evaluation})
+    assert _rounds(artifacts) == [_line(0), evaluated, _line(2)]
+
+
+def test_a_round_that_is_evaluated_again_keeps_its_own_evaluation(
+    artifacts: LocalArtifacts, record: RunRecord
+) -> None:
+    record.append(_last_line(0))
+    _begin(record, 0)
+    own = EvaluationResult(policy_version=0, returns=(4.0,), lengths=(8,))
+    again = _line(0).model_copy(update={"evaluation": own})
+    record.append(again)
+    assert _rounds(artifacts) == [again]
+
+
+def test_an_evaluation_of_a_policy_that_is_made_again_goes(
+    artifacts: LocalArtifacts, record: RunRecord
+) -> None:
+    for line in (_line(0), _line(1), _last_line(2)):
+        record.append(line)
+    _begin(record, 1)
+    for line in (_line(1), _line(2)):
+        record.append(line)
+    assert _rounds(artifacts) == [_line(0), _line(1), _line(2)]
+
+
+def test_where_rounds_overlap_the_final_evaluation_is_that_of_the_round_with_its_policy(
+    artifacts: LocalArtifacts,
+) -> None:
+    spec = _JOB.spec.model_copy(update={"algorithm": "impact", "rounds_in_flight": 3})
+    overlapping = _JOB.model_copy(update={"spec": spec})
+    record = RunRecord(artifacts, _JOB.job_id)
+    # The policy that has learned from one round is that of round 3: two more were open before.
+    last = _last_line(3)
+    for line in (_line(0), last):
+        record.append(line)
+    record.begin(overlapping, next_round=1, bill=(), device="cpu")
+    for index in (1, 2, 3):
+        record.append(_line(index))
+    evaluations = {line.plan.round: line.evaluation for line in _rounds(artifacts)}
+    assert evaluations == {0: None, 1: None, 2: None, 3: last.evaluation}
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.99])

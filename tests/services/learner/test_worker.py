@@ -103,7 +103,13 @@ class Learner:
     """A worker as the application wires it, in the test's own thread."""
 
     def __init__(
-        self, scaler: ScriptedScaler, cache_url: str, runs: Path, fuse: Fuse | None = None
+        self,
+        scaler: ScriptedScaler,
+        cache_url: str,
+        runs: Path,
+        fuse: Fuse | None = None,
+        *,
+        artifacts: LocalArtifacts | None = None,
     ) -> None:
         fuse = fuse or Fuse()
 
@@ -125,7 +131,7 @@ class Learner:
             connect_cache=connect_cache,
             build_algorithm=algorithm,
             build_off_policy=off_policy,
-            artifacts=FusedArtifacts(runs, fuse),
+            artifacts=artifacts or FusedArtifacts(runs, fuse),
             metrics=LearnerMetrics(self.registry),
             device="cpu",
             max_reopenings=1,
@@ -365,6 +371,27 @@ def test_a_lost_lease_is_let_go_of_in_silence(cache_url: str, tmp_path: Path) ->
         learner.run()
         stopper.join()
         assert (scaler.finished, scaler.given_up) == ([], [])
+
+
+def test_a_job_that_another_learner_has_taken_over_is_not_said_to_have_failed(
+    cache_url: str, tmp_path: Path
+) -> None:
+    class TheirFolder(LocalArtifacts):
+        """Refuses the lines of a learner that has lost its job without having heard of it."""
+
+        def append(self, job_id: str, name: str, line: str) -> None:
+            scaler.heartbeat = REFUSED
+            scaler.taken = True
+            raise ArtifactError(f"cannot write {name}: somebody else changed it")
+
+    with _scaler(cache_url) as scaler:
+        learner = Learner(scaler, cache_url, tmp_path, artifacts=TheirFolder(tmp_path))
+        stopper = threading.Thread(target=_stop_once_idle, args=(scaler, learner.worker.stop))
+        stopper.start()
+        learner.run()
+        stopper.join()
+        assert scaler.finished == []
+        assert _described(tmp_path, scaler).status != "failed"
 
 
 def _stop_once_idle(scaler: ScriptedScaler, stop: Callable[[], None]) -> None:

@@ -233,7 +233,6 @@ class SimulatedScaler:
             FinishParts(
                 store=self.store,
                 launches=self.launches,
-                board=self.board,
                 now=lambda: self.now,
                 spending=self.spending,
                 learner_instance="g6.2xlarge",

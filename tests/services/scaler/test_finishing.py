@@ -200,6 +200,26 @@ def test_actors_launched_for_a_learner_that_died_are_told_too_and_a_resume_does_
         scaler.landed(job.job_id)
 
 
+def test_actors_of_a_job_that_is_stopped_while_it_waits_for_a_learner_are_told_too(
+    start_scaler: StartScaler, cache: TrajectoryCache
+) -> None:
+    may_end = threading.Event()
+    with start_scaler() as scaler:
+        scaler.lambdas.behave = lambda task, nth: replace(
+            healthy(task, nth), gate=None if task["mode"] == "describe" else may_end
+        )
+        job = scaler.submit(**SPEC)
+        lease = scaler.lease()
+        scaler.round(lease, 0)
+        scaler.lambdas.wait_events("sample", 2)
+        scaler.http.delete(f"/v1/leases/{lease.lease_id}")
+        stopped = scaler.http.post(f"/v1/jobs/{job.job_id}/stop").json()
+        assert stopped["status"] == "stopped"
+        assert cache.is_cancelled(job.job_id, _tenure(scaler))
+        may_end.set()
+        scaler.landed(job.job_id)
+
+
 def test_time_that_a_reservation_has_room_for_is_not_shown_on_top_of_it(
     start_scaler: StartScaler,
 ) -> None:

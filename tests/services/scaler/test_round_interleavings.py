@@ -183,6 +183,7 @@ class World:
                 store=self.store,
                 admission=Admission(EnvironmentCatalogue(function), quota, cache_memory_mb=1000),
                 board=board,
+                launches=self.launches,
                 files=Files(),
                 pricing=lambda _: self.pricing,
                 now=lambda: self.now,
@@ -195,7 +196,6 @@ class World:
             FinishParts(
                 store=self.store,
                 launches=self.launches,
-                board=board,
                 now=lambda: self.now,
                 spending=spending,
                 learner_instance="g6.2xlarge",
