@@ -158,15 +158,20 @@ def _tenure(scaler: Scaler) -> str:
     return str(tenure)
 
 
+def _hold_rollouts(scaler: Scaler, may_end: threading.Event) -> None:
+    """Let no actor but those that describe environments end before an event."""
+    scaler.lambdas.behave = lambda task, nth: replace(
+        healthy(task, nth), gate=None if task["mode"] == "describe" else may_end
+    )
+
+
 @pytest.mark.parametrize("on_their_way", [True, False])
 def test_actors_that_the_end_of_a_job_cannot_wait_for_are_told_not_to_start(
     start_scaler: StartScaler, cache: TrajectoryCache, on_their_way: bool
 ) -> None:
     may_end = threading.Event()
     with start_scaler(finish_wait_s=0.0) as scaler:
-        scaler.lambdas.behave = lambda task, nth: replace(
-            healthy(task, nth), gate=None if task["mode"] == "describe" else may_end
-        )
+        _hold_rollouts(scaler, may_end)
         job = scaler.submit(**SPEC)
         lease = scaler.lease()
         scaler.round(lease, 0)
@@ -185,9 +190,7 @@ def test_actors_launched_for_a_learner_that_died_are_told_too_and_a_resume_does_
 ) -> None:
     may_end = threading.Event()
     with start_scaler(finish_wait_s=0.0, lease_ttl_s=0.3, heartbeat_every_s=0.1) as scaler:
-        scaler.lambdas.behave = lambda task, nth: replace(
-            healthy(task, nth), gate=None if task["mode"] == "describe" else may_end
-        )
+        _hold_rollouts(scaler, may_end)
         job = scaler.submit(**SPEC)
         scaler.round(scaler.lease(), 0)
         second = scaler.lease(wait_s=10)
@@ -205,9 +208,7 @@ def test_actors_of_a_job_that_is_stopped_while_it_waits_for_a_learner_are_told_t
 ) -> None:
     may_end = threading.Event()
     with start_scaler() as scaler:
-        scaler.lambdas.behave = lambda task, nth: replace(
-            healthy(task, nth), gate=None if task["mode"] == "describe" else may_end
-        )
+        _hold_rollouts(scaler, may_end)
         job = scaler.submit(**SPEC)
         lease = scaler.lease()
         scaler.round(lease, 0)
