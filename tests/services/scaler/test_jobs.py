@@ -552,24 +552,17 @@ def test_a_job_that_died_with_its_learner_is_billed_to_the_end_of_its_lease(
     assert held_s == [30.0]
 
 
-def test_a_job_whose_rounds_are_done_resumes_only_with_more_of_them(scaler: Scaler) -> None:
+@pytest.mark.parametrize(
+    ("status", "stop_reason"), [("stopped", "user"), ("succeeded", "max_rounds")]
+)
+def test_a_job_whose_rounds_are_done_resumes_only_with_more_of_them(
+    scaler: Scaler, status: str, stop_reason: str
+) -> None:
     job = scaler.submit(actors={"min": 1, "max": 1}, stop={"max_rounds": 1})
     lease = scaler.lease()
     scaler.round(lease, 0)
     assert scaler.round(lease, 1, previous=result(0)).stop == "max_rounds"
-    scaler.finish(lease, status="stopped", stop_reason="user")
-    path = f"/v1/jobs/{job.job_id}/resume"
-    assert scaler.http.post(path).json()["errors"][0]["field"] == "max_rounds"
-    assert scaler.http.post(path, json={"max_rounds": 2}).status_code == 202
-    assert scaler.round(scaler.lease(), 1, previous=result(0)).stop is None
-
-
-def test_a_job_that_made_all_its_rounds_is_given_more(scaler: Scaler) -> None:
-    job = scaler.submit(actors={"min": 1, "max": 1}, stop={"max_rounds": 1})
-    lease = scaler.lease()
-    scaler.round(lease, 0)
-    assert scaler.round(lease, 1, previous=result(0)).stop == "max_rounds"
-    scaler.finish(lease, status="succeeded", stop_reason="max_rounds")
+    scaler.finish(lease, status=status, stop_reason=stop_reason)
     path = f"/v1/jobs/{job.job_id}/resume"
     assert scaler.http.post(path).json()["errors"] == [
         {"field": "max_rounds", "message": "1 rounds are done already; ask for more than that"}
