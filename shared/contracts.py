@@ -232,10 +232,25 @@ class LaunchCounts(Message):
     """Second executions after a failed first one."""
     throttled: Count
     """Answers 429, each followed by a pause and another try while any was left."""
+    unreached: Count = 0
+    """Requests that found no connection: nothing started, and each was followed by another try."""
+    latest_failure: str = ""
+    """Why the latest execution or connection failed; empty when none did."""
     unknown: Count = 0
     """Launched, or about to be, when the scaler stopped: billed at their worst case."""
     launch_s: NonNegativeFloat | None = None
     """From the decision to the last task's request; None when none was sent, or nobody knows."""
+
+
+class ActorTrouble(Message):
+    """What went wrong with a round's actors so far, in all attempts, evaluations included."""
+
+    lost: Count = 0
+    """Given up."""
+    retried: Count = 0
+    """Tries that were followed by another: of executions that failed, and of connections."""
+    latest: str = ""
+    """Why the latest try failed; empty when none did."""
 
 
 class RoundRecord(Message):
@@ -246,6 +261,8 @@ class RoundRecord(Message):
     cost_usd: NonNegativeFloat
     launches: LaunchCounts | None = None
     """Of the newest attempt; None while invocations are in flight."""
+    trouble: ActorTrouble = ActorTrouble()
+    """Up to date also while invocations are in flight."""
 
 
 class RoundPage(Message):

@@ -10,6 +10,7 @@ from services.scaler.leases import held_lease
 from services.scaler.ledger import assumptions, by_item
 from services.scaler.problem import not_found
 from services.scaler.progress import evaluated
+from services.scaler.round_record import actor_trouble
 from services.scaler.spending import Spending
 from services.scaler.store.base import Change, JobRecord, RoundEntry, Store, change_job
 from shared.billing import JobCost, ServerfulCost
@@ -118,7 +119,7 @@ class FinishDesk:
         for attempt in record.open_attempts:
             costs[attempt.round] = costs.get(attempt.round, 0.0) + attempt.reserved_usd
         return RoundPage(
-            rounds=tuple(_shown(e, costs.get(e.round, 0.0)) for e in entries[:limit]),
+            rounds=tuple(self._shown(e, costs.get(e.round, 0.0)) for e in entries[:limit]),
             next_cursor=str(entries[limit].round) if len(entries) > limit else None,
         )
 
@@ -148,9 +149,13 @@ class FinishDesk:
             raise not_found("job", job_id)
         return record
 
-
-def _shown(entry: RoundEntry, cost_usd: float) -> RoundRecord:
-    newest = entry.last
-    return RoundRecord(
-        plan=newest.plan, result=entry.result, cost_usd=cost_usd, launches=newest.launches
-    )
+    def _shown(self, entry: RoundEntry, cost_usd: float) -> RoundRecord:
+        newest, so_far = entry.last, self._parts.launches.so_far
+        launches = [attempt.launches or so_far(attempt.key) for attempt in entry.attempts]
+        return RoundRecord(
+            plan=newest.plan,
+            result=entry.result,
+            cost_usd=cost_usd,
+            launches=newest.launches,
+            trouble=actor_trouble([counts for counts in launches if counts is not None]),
+        )

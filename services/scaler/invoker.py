@@ -1,17 +1,20 @@
 """Running a round's tasks: a pool of threads, each waiting for one actor to end.
 
 Retries are ours, and bounded. A throttled invocation never ran, so it is tried again after a random
-pause, and one of a function that wakes after idle weeks until that is awake. A failed one is issued
-once more. What fails after that has failed for good.
+pause, and one of a function that wakes after idle weeks until that is awake. One that found no
+connection is tried again as long as somebody waits for it. A failed one is issued once more. What
+fails after that has failed for good.
 """
 
 import logging
+import math
 import random
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Literal, Protocol
 
 from pydantic import ValidationError
 
@@ -22,6 +25,10 @@ from shared.costs import EXECUTIONS_PER_TASK
 _LOG = logging.getLogger(__name__)
 _LONGEST_PAUSE_S = 3.0
 MAX_EVENT_BYTES = 4096
+_FINAL = frozenset({"throttled", "waking", "refused", "unreachable"})
+"""Kinds of executions that are not issued again: the patience they get is used up."""
+
+RetryKind = Literal["failed", "unreachable"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,17 +48,34 @@ class TaskOutcome:
     sent_at: float | None = None
     """`time.perf_counter` when the first request was ready to go out; None when none was."""
 
-    @property
-    def reissued(self) -> bool:
-        """Whether there was a second execution."""
-        return self.requests > 1
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """For how long tasks are waited for, and who hears of tries that failed."""
+
+    until: float = math.inf
+    """`time.perf_counter` after which nobody waits any more."""
+    wanted: Callable[[], bool] = lambda: True
+    """Whether anybody still waits."""
+    on_retry: Callable[[RetryKind, str], None] = lambda _kind, _why: None
+    """Told of every try that is followed by another one, and why it failed."""
+
+    def after(self, seconds: float) -> bool:
+        """Whether somebody still waits in so many seconds, as far as is known now."""
+        return self.wanted() and time.perf_counter() + seconds < self.until
+
+
+_ALWAYS = Awaited()
 
 
 class Invoker(Protocol):
     """Launches actors."""
 
     def submit(
-        self, tasks: Sequence[RolloutTask], on_outcome: Callable[[TaskOutcome], None]
+        self,
+        tasks: Sequence[RolloutTask],
+        on_outcome: Callable[[TaskOutcome], None],
+        awaited: Awaited,
     ) -> None:
         """Run every task; call back once per task, from any thread, in any order."""
 
@@ -115,14 +139,17 @@ class PooledInvoker:
         self._running = 0
 
     def submit(
-        self, tasks: Sequence[RolloutTask], on_outcome: Callable[[TaskOutcome], None]
+        self,
+        tasks: Sequence[RolloutTask],
+        on_outcome: Callable[[TaskOutcome], None],
+        awaited: Awaited = _ALWAYS,
     ) -> None:
         """Queue every task; nothing happens once closed."""
         payloads = [_event(task) for task in tasks]
         for task, payload in zip(tasks, payloads, strict=True):
             if self._closing.is_set():
                 return
-            self._pool.submit(self._work, task, payload, on_outcome)
+            self._pool.submit(self._work, task, payload, on_outcome, awaited)
 
     def pause(self, seconds: float) -> bool:
         """Wait; return False, and at once, when the invoker is closed."""
@@ -138,12 +165,16 @@ class PooledInvoker:
             return self._idle.wait_for(lambda: self._running == 0, wait_s)
 
     def _work(
-        self, task: RolloutTask, payload: bytes, on_outcome: Callable[[TaskOutcome], None]
+        self,
+        task: RolloutTask,
+        payload: bytes,
+        on_outcome: Callable[[TaskOutcome], None],
+        awaited: Awaited,
     ) -> None:
         if not self._begin():
             return
         try:
-            on_outcome(self._outcome(task, payload))
+            on_outcome(self._outcome(task, payload, awaited))
         except Exception:
             _LOG.exception("actor outcome lost", extra=_identity(task))
         finally:
@@ -168,10 +199,10 @@ class PooledInvoker:
         limit = self._limit()
         return limit is None or self._running < max(1, limit)
 
-    def _outcome(self, task: RolloutTask, payload: bytes) -> TaskOutcome:
+    def _outcome(self, task: RolloutTask, payload: bytes, awaited: Awaited) -> TaskOutcome:
         """Run a task whatever happens: a round whose actors do not all end is never settled."""
         try:
-            return self._run(task, payload)
+            return self._run(task, payload, awaited)
         except Exception as error:
             _LOG.exception("invocation broke", extra=_identity(task))
             return TaskOutcome(
@@ -183,12 +214,12 @@ class PooledInvoker:
                 throttled=0,
             )
 
-    def _run(self, task: RolloutTask, payload: bytes) -> TaskOutcome:
+    def _run(self, task: RolloutTask, payload: bytes, awaited: Awaited) -> TaskOutcome:
         outcome = TaskOutcome(
             task=task, report=None, reason="", billed_s=(), requests=0, throttled=0
         )
-        for _ in range(EXECUTIONS_PER_TASK):
-            execution, throttled = self._execute(payload)
+        for tries_left in reversed(range(EXECUTIONS_PER_TASK)):
+            execution, throttled = self._execute(payload, awaited)
             report, reason = _read_report(task, execution)
             outcome = replace(
                 outcome,
@@ -199,16 +230,18 @@ class PooledInvoker:
                 throttled=outcome.throttled + throttled,
                 sent_at=execution.sent_at if outcome.sent_at is None else outcome.sent_at,
             )
-            if report is not None or execution.kind in ("throttled", "waking", "refused"):
+            if report is not None or execution.kind in _FINAL:
                 break
             _LOG.info("actor failed", extra={**_identity(task), "why": reason})
+            if tries_left:
+                awaited.on_retry("failed", reason)
         return outcome
 
-    def _execute(self, payload: bytes) -> tuple[Execution, int]:
+    def _execute(self, payload: bytes, awaited: Awaited) -> tuple[Execution, int]:
         """Run once, waiting out throttles; return how it ended and how often it was throttled."""
         pause_s = self._rule.first_pause_s
         for throttled in range(self._rule.throttle_retries + 1):
-            execution = self._invoke(payload)
+            execution = self._invoke(payload, awaited)
             if execution.kind != "throttled":
                 return execution, throttled
             if not self.pause(self._random.uniform(0.0, pause_s)):
@@ -216,13 +249,26 @@ class PooledInvoker:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         return execution, throttled + 1
 
-    def _invoke(self, payload: bytes) -> Execution:
+    def _invoke(self, payload: bytes, awaited: Awaited) -> Execution:
         """Run once, when the function is awake."""
-        execution = self._function.invoke(payload)
+        execution = self._reach(payload, awaited)
         for _ in range(self._rule.waking_tries):
             if execution.kind != "waking" or not self.pause(self._rule.waking_pause_s):
                 break
-            execution = self._function.invoke(payload)
+            execution = self._reach(payload, awaited)
+        return execution
+
+    def _reach(self, payload: bytes, awaited: Awaited) -> Execution:
+        """Run once, when there is a connection: without one nothing has started, so try again."""
+        longest_s = self._rule.first_pause_s
+        while (execution := self._function.invoke(payload)).kind == "unreachable":
+            pause_s = self._random.uniform(0.0, longest_s)
+            if not awaited.after(pause_s):
+                break
+            awaited.on_retry("unreachable", execution.reason)
+            if not self.pause(pause_s) or not awaited.wanted():
+                break
+            longest_s = min(2 * longest_s, _LONGEST_PAUSE_S)
         return execution
 
     def _billed(self, execution: Execution, report: ActorReport | None) -> tuple[float, ...]:

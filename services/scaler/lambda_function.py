@@ -41,7 +41,7 @@ _NOT_LAMBDA = (AttributeError, KeyError, TypeError, ValueError)
 """What the SDK's parser, or a look at what it made, raises on an answer that is not Lambda's."""
 _MAX_REASON = 300
 
-ExecutionKind = Literal["done", "failed", "throttled", "waking", "refused"]
+ExecutionKind = Literal["done", "failed", "throttled", "waking", "refused", "unreachable"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Execution:
 
     kind: ExecutionKind
     """`failed`: worth one more try; `waking`: Lambda readies a function that was idle for weeks;
-    `refused`: the request itself is wrong."""
+    `refused`: the request itself is wrong; `unreachable`: no connection, so nothing started."""
     payload: bytes
     """The function's reply or, with an error, Lambda's description of it."""
     reason: str
@@ -95,7 +95,7 @@ class LambdaFunction:
             request = self._requests.signed(payload)
         except (BotoCoreError, ClientError, OSError) as error:
             # Renewing credentials is a call of its own, which can fail in every way a call can.
-            return _never_started(error)
+            return _never_started("failed", error)
         sent_at = time.perf_counter()
         return replace(self._sent(request), sent_at=sent_at)
 
@@ -105,7 +105,7 @@ class LambdaFunction:
         except ClientError as error:
             return _refusal(error)
         except _NEVER_STARTED as error:
-            return _never_started(error)
+            return _never_started("unreachable", error)
         except (BotoCoreError, OSError) as error:
             # The connection broke or timed out while the function may have been running.
             return Execution(
@@ -236,8 +236,8 @@ def _client(session: botocore.session.Session, settings: Settings) -> "LambdaCli
     )
 
 
-def _never_started(error: Exception) -> Execution:
-    return Execution(kind="failed", payload=b"", reason=_short(error), billed_s=0.0, requests=0)
+def _never_started(kind: ExecutionKind, error: Exception) -> Execution:
+    return Execution(kind=kind, payload=b"", reason=_short(error), billed_s=0.0, requests=0)
 
 
 def _refusal(error: ClientError) -> Execution:

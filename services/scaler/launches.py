@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from services.scaler.invoker import Invoker, TaskOutcome
+from services.scaler.invoker import Awaited, Invoker, RetryKind, TaskOutcome
 from services.scaler.ledger import Clock
 from services.scaler.metrics import Metrics
 from services.scaler.store.base import AttemptKey, LaunchOutcome
@@ -126,6 +126,31 @@ class _Flight:
     ended: list[TaskOutcome] = field(default_factory=list)
     superseded: bool = False
     """The round is made again: the actors have successors of the same names."""
+    called_off: bool = False
+    """The job has ended: nobody waits for the actors."""
+    retries: dict[RetryKind, int] = field(default_factory=lambda: {"failed": 0, "unreachable": 0})
+    """Tries that were followed by another one."""
+    latest_failure: str = ""
+    """Why the latest try failed."""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a learner may still wait for it."""
+        return not (self.superseded or self.called_off)
+
+    def counts(self, launch_s: float | None = None) -> LaunchCounts:
+        """Return what has become of the invocations so far."""
+        ended = self.ended
+        return LaunchCounts(
+            requested=self.order.size,
+            succeeded=sum(o.report is not None for o in ended),
+            failed=sum(o.report is None for o in ended),
+            reissued=self.retries["failed"],
+            throttled=sum(o.throttled for o in ended),
+            unreached=self.retries["unreachable"],
+            latest_failure=self.latest_failure,
+            launch_s=launch_s,
+        )
 
 
 OutcomeSink = Callable[[AttemptKey, LaunchOutcome], None]
@@ -168,9 +193,27 @@ class Launches:
         """
         with self._changed:
             flight = self._flights[order.key]
+
+        def on_retry(kind: RetryKind, why: str) -> None:
+            with self._changed:
+                flight.retries[kind] += 1
+                flight.latest_failure = why
+
         self._invoker.submit(
-            order.tasks(), lambda outcome: self._ended(flight, outcome, on_complete)
+            order.tasks(),
+            lambda outcome: self._ended(flight, outcome, on_complete),
+            Awaited(
+                until=flight.decided_at + order.plan.deadline_s,
+                wanted=lambda: flight.wanted,
+                on_retry=on_retry,
+            ),
         )
+
+    def so_far(self, key: AttemptKey) -> LaunchCounts | None:
+        """Return what has become of a launch so far; None when it is not in flight."""
+        with self._changed:
+            flight = self._flights.get(key)
+            return None if flight is None else flight.counts()
 
     def supersede(self, job_id: str, *, from_round: int, lease_id: str) -> None:
         """Announce no more failures of launches whose rounds are made again under a lease."""
@@ -204,6 +247,10 @@ class Launches:
         """
         if not tenures:
             return
+        with self._changed:
+            for (flying, _, _, lease_id), flight in self._flights.items():
+                if flying == job_id and tenure_of(lease_id) in tenures:
+                    flight.called_off = True
         try:
             self._board.request_cancel(job_id, tenures)
         except CacheError as error:
@@ -232,6 +279,7 @@ class Launches:
             self._announce(outcome)
         with self._changed:
             flight.ended.append(outcome)
+            flight.latest_failure = outcome.reason or flight.latest_failure
             complete = len(flight.ended) == flight.order.size
         if not complete:
             return
@@ -271,14 +319,7 @@ class Launches:
         if launch_s is not None:
             self._metrics.launches.observe(launch_s)
         return LaunchOutcome(
-            counts=LaunchCounts(
-                requested=flight.order.size,
-                succeeded=sum(o.report is not None for o in ended),
-                failed=sum(o.report is None for o in ended),
-                reissued=sum(o.reissued for o in ended),
-                throttled=sum(o.throttled for o in ended),
-                launch_s=launch_s,
-            ),
+            counts=flight.counts(launch_s),
             requests=sum(o.requests for o in ended),
             # Whole milliseconds are short to write: the record of a job with several rounds of
             # thousands of actors has to fit into one item of its store.

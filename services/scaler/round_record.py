@@ -1,5 +1,7 @@
 """What is answered to and remembered about a round, made from a decision; pure functions."""
 
+from collections.abc import Sequence
+
 from services.scaler.decision import Decision
 from services.scaler.store.base import (
     AttemptKey,
@@ -9,7 +11,7 @@ from services.scaler.store.base import (
     RoundEntry,
 )
 from shared.billing import LedgerLine
-from shared.contracts import RoundPlan, RoundRequest, RoundResult
+from shared.contracts import ActorTrouble, LaunchCounts, RoundPlan, RoundRequest, RoundResult
 
 
 def round_plan(
@@ -83,6 +85,16 @@ def with_counts(entry: RoundEntry, key: AttemptKey, outcome: LaunchOutcome) -> R
         for a in entry.attempts
     )
     return entry.model_copy(update={"attempts": attempts})
+
+
+def actor_trouble(launches: Sequence[LaunchCounts]) -> ActorTrouble:
+    """Return what went wrong with a round's actors, given the counts of its attempts in order."""
+    reasons = [counts.latest_failure for counts in launches if counts.latest_failure]
+    return ActorTrouble(
+        lost=sum(counts.failed for counts in launches),
+        retried=sum(counts.reissued + counts.unreached for counts in launches),
+        latest=reasons[-1] if reasons else "",
+    )
 
 
 def learner_seconds(result: RoundResult | None, allowance_s: float) -> float:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from services.scaler.budget import RoundPricing, smallest_budget_usd
 from services.scaler.finishing import FinishDesk, FinishParts
-from services.scaler.invoker import TaskOutcome
+from services.scaler.invoker import Awaited, TaskOutcome
 from services.scaler.launches import Launches
 from services.scaler.leases import LeaseDesk
 from services.scaler.ledger import Clock
@@ -86,7 +86,10 @@ class ChanceInvoker:
     longest_s: float = 0.0
 
     def submit(
-        self, tasks: Sequence[RolloutTask], on_outcome: Callable[[TaskOutcome], None]
+        self,
+        tasks: Sequence[RolloutTask],
+        on_outcome: Callable[[TaskOutcome], None],
+        awaited: Awaited | None = None,
     ) -> None:
         extreme = self.cruel or self.chance.random() < 0.2
         for task in tasks:

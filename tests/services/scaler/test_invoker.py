@@ -1,15 +1,19 @@
 """Invocations over real HTTP against a server that speaks Lambda's API."""
 
 import concurrent.futures
+import contextlib
+import socket
+import socketserver
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import ExitStack
 from typing import NoReturn
 
 import pytest
 
-from services.scaler.invoker import PooledInvoker, RetryRule, TaskOutcome
+from nitro.ports import free_ports
+from services.scaler.invoker import Awaited, PooledInvoker, RetryRule, TaskOutcome
 from services.scaler.lambda_function import LambdaFunction
 from services.scaler.settings import Settings
 from shared.contracts import RolloutTask
@@ -101,7 +105,7 @@ def test_a_failed_actor_is_issued_once_more(
     lambdas.behave = lambda t, nth: report(t) if nth else function_error("boom")
     outcome = run_one(invoker)
     assert outcome.report is not None
-    assert (outcome.requests, outcome.billed_s, outcome.reissued) == (2, (0.05, 0.1), True)
+    assert (outcome.requests, outcome.billed_s) == (2, (0.05, 0.1))
 
 
 def test_an_actor_that_fails_twice_has_failed_for_good_with_its_reason(
@@ -201,20 +205,121 @@ def test_without_lambdas_number_the_handlers_own_time_is_billed(
     assert run_one(invoker).billed_s == (0.25,)
 
 
-def test_an_endpoint_that_is_away_fails_the_task_at_no_cost(tmp_path: Path) -> None:
-    away = Settings(
-        auth="disabled",
-        lambda_endpoint_url="http://127.0.0.1:9",
-        lambda_connect_timeout_s=0.5,
-    )
-    function = LambdaFunction(away)
+class Front:
+    """Lambda's address: refuses connections until it is opened on the endpoint behind it."""
+
+    def __init__(self, lambdas: LambdaEndpoint) -> None:
+        self._behind = ("127.0.0.1", int(lambdas.url.rpartition(":")[2]))
+        (self.port,) = free_ports(1)
+
+    def open(self, stack: ExitStack) -> None:
+        """Let connections through until the stack is left."""
+        server = stack.enter_context(_Forwarding(self.port, self._behind))
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(server.shutdown)
+
+
+class _Forwarding(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(self, port: int, behind: tuple[str, int]) -> None:
+        self.behind = behind
+        super().__init__(("127.0.0.1", port), _Forward)
+
+
+class _Forward(socketserver.BaseRequestHandler):
+    server: _Forwarding
+
+    def handle(self) -> None:
+        with socket.create_connection(self.server.behind) as behind:
+            back = threading.Thread(target=_copy, args=(behind, self.request), daemon=True)
+            back.start()
+            _copy(self.request, behind)
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+
+
+class Retries:
+    """What was told of tries that are followed by another."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str]] = []
+        self._changed = threading.Condition()
+
+    def __call__(self, kind: str, why: str) -> None:
+        with self._changed:
+            self.told.append((kind, why))
+            self._changed.notify_all()
+
+    def wait(self, count: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.told) >= count, 10)
+
+
+@pytest.fixture
+def front(lambdas: LambdaEndpoint) -> Front:
+    return Front(lambdas)
+
+
+@pytest.fixture
+def behind_front(front: Front) -> Iterator[PooledInvoker]:
+    settings = Settings(auth="disabled", lambda_endpoint_url=f"http://127.0.0.1:{front.port}")
+    function = LambdaFunction(settings)
     rule = RetryRule(throttle_retries=0, first_pause_s=0.001, timeout_s=60.0)
-    invoker = PooledInvoker(function, rule, pool_size=1)
-    outcome = run_one(invoker)
+    invoker = PooledInvoker(function, rule, pool_size=2, seed=0)
+    yield invoker
+    assert invoker.close(wait_s=10)
+    function.close()
+
+
+def test_an_endpoint_that_is_away_is_tried_until_it_is_back_and_counts_as_no_execution(
+    front: Front, behind_front: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    lambdas.behave = lambda t, nth: report(t) if nth else function_error("boom")
+    sink, retries = Sink(), Retries()
+    with ExitStack() as stack:
+        behind_front.submit([task()], sink, Awaited(on_retry=retries))
+        retries.wait(5)
+        assert lambdas.events == []
+        front.open(stack)
+        (outcome,) = sink.wait(1)
+    assert outcome.report is not None
+    assert (outcome.requests, outcome.billed_s) == (2, (0.05, 0.1))  # both executions are left
+    kinds = [kind for kind, _ in retries.told]
+    assert kinds == ["unreachable"] * (len(kinds) - 1) + ["failed"]
+    assert "EndpointConnectionError" in retries.told[0][1]
+
+
+def test_an_endpoint_that_stays_away_fails_the_task_at_its_deadline_at_no_cost(
+    behind_front: PooledInvoker,
+) -> None:
+    sink, retries = Sink(), Retries()
+    until = time.perf_counter() + 0.2
+    behind_front.submit([task()], sink, Awaited(until=until, on_retry=retries))
+    (outcome,) = sink.wait(1)
     assert (outcome.report, outcome.requests, outcome.billed_s) == (None, 0, ())
     assert "EndpointConnectionError" in outcome.reason
-    assert invoker.close(wait_s=5)
-    function.close()
+    assert len(retries.told) > 2  # both executions would have been used up
+
+
+def test_an_endpoint_that_is_away_is_not_tried_for_a_task_that_nobody_wants(
+    behind_front: PooledInvoker,
+) -> None:
+    sink, retries, unwanted = Sink(), Retries(), threading.Event()
+    awaited = Awaited(wanted=lambda: not unwanted.is_set(), on_retry=retries)
+    behind_front.submit([task()], sink, awaited)
+    retries.wait(2)
+    unwanted.set()
+    (outcome,) = sink.wait(1)
+    assert (outcome.report, outcome.requests) == (None, 0)
 
 
 def test_an_event_that_does_not_fit_is_refused_before_anything_is_launched(
@@ -335,7 +440,7 @@ def test_an_outcome_says_when_its_first_request_went_out(
     lambdas.behave = behave
     before = time.perf_counter()
     outcome = run_one(invoker)
-    assert outcome.reissued
+    assert outcome.requests == 2
     assert outcome.sent_at is not None
     assert before < outcome.sent_at < seconds[0] < seconds[1]
 

@@ -1,15 +1,19 @@
 """What a launch comes to, as it is remembered."""
 
 import random
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
-from services.scaler.launches import Launches, LaunchOrder
+from services.scaler.invoker import Awaited, TaskOutcome
+from services.scaler.launches import Launches, LaunchOrder, tenure_of
 from services.scaler.ledger import Clock
 from services.scaler.metrics import Metrics
 from services.scaler.store.base import LaunchOutcome, OpenAttempt
 from services.scaler.store.dynamodb import DynamoDbStore
+from shared.contracts import RolloutTask
 from shared.costs import lambda_gb_seconds
 from shared.job_spec import JobSpec
 from tests.services.scaler.simulated_job import TIMEOUT_S, ChanceInvoker, SilentBoard
@@ -90,6 +94,55 @@ def test_only_launches_of_earlier_leases_keep_quiet_where_rounds_are_made_again(
     launches.supersede("job", from_round=from_round, lease_id=lease_id)
     invoker.hear()
     assert board.announced == ([0, 1, 2] if told else [])
+
+
+class Waiting:
+    """Actors that never end."""
+
+    def __init__(self) -> None:
+        self.awaited: list[Awaited] = []
+
+    def submit(
+        self,
+        tasks: Sequence[RolloutTask],
+        on_outcome: Callable[[TaskOutcome], None],
+        awaited: Awaited,
+    ) -> None:
+        self.awaited.append(awaited)
+
+    def pause(self, seconds: float) -> bool:
+        return False
+
+    def close(self, *, wait_s: float) -> bool:
+        return True
+
+
+def test_actors_are_awaited_until_the_deadline_or_their_jobs_end_and_tell_of_retries() -> None:
+    invoker = Waiting()
+    launches = Launches(
+        invoker, SilentBoard(), Metrics(), clock="wall", memory_mb=MEMORY_MB, timeout_s=TIMEOUT_S
+    )
+    made = order(3)
+    before = time.perf_counter()
+    launches.expect(made)
+    launches.launch(made, lambda _key, _outcome: None)
+    (awaited,) = invoker.awaited
+    assert before <= awaited.until - made.plan.deadline_s <= time.perf_counter()
+    assert awaited.after(made.plan.deadline_s / 2)
+    assert not awaited.after(2 * made.plan.deadline_s)
+
+    awaited.on_retry("unreachable", "refused")
+    awaited.on_retry("failed", "crashed")
+    awaited.on_retry("unreachable", "refused again")
+    counts = launches.so_far(made.key)
+    assert counts is not None
+    assert (counts.failed, counts.reissued, counts.unreached) == (0, 1, 2)
+    assert counts.latest_failure == "refused again"
+
+    launches.call_off("job", {tenure_of("another lease")})
+    assert awaited.after(0.0)
+    launches.call_off("job", {tenure_of("lease")})
+    assert not awaited.after(0.0)
 
 
 @pytest.mark.usefixtures("aws")

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from services.scaler.admission import Admission, EnvironmentCatalogue
 from services.scaler.budget import RoundPricing, smallest_budget_usd
 from services.scaler.finishing import FinishDesk, FinishParts
-from services.scaler.invoker import ActorFunction, TaskOutcome
+from services.scaler.invoker import ActorFunction, Awaited, TaskOutcome
 from services.scaler.jobs import JobBook, JobParts
 from services.scaler.lambda_function import Execution
 from services.scaler.launches import Launches
@@ -86,7 +86,12 @@ class Played:
         self.flying: list[tuple[RolloutTask, Callable[[TaskOutcome], None]]] = []
         self.launched: Counter[tuple[int, int, str, int]] = Counter()
 
-    def submit(self, tasks: Sequence[RolloutTask], on_end: Callable[[TaskOutcome], None]) -> None:
+    def submit(
+        self,
+        tasks: Sequence[RolloutTask],
+        on_end: Callable[[TaskOutcome], None],
+        awaited: Awaited | None = None,
+    ) -> None:
         for task in tasks:
             self.flying.append((task, on_end))
             self.launched[(task.round, task.attempt, task.mode, task.actor_index)] += 1

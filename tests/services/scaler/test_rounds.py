@@ -231,6 +231,9 @@ def test_what_failed_for_good_is_announced_counted_and_explained(
     assert launches.launch_s is not None
     assert launches.launch_s > 0
     assert launches.reissued == 1
+    trouble = scaler.rounds(job.job_id).rounds[0].trouble
+    assert (trouble.lost, trouble.retried) == (1, 1)
+    assert "the simulator broke" in trouble.latest
 
 
 def test_what_fails_in_a_reopened_round_is_announced_with_its_attempt(
