@@ -140,7 +140,8 @@ class CheckpointStore:
 
     def _load(self, folder: str, state: bytes) -> Checkpoint:
         try:
-            manifest = _Manifest.model_validate_json(state)
+            # A newer version may have written more.
+            manifest = _Manifest.model_validate_json(state, extra="ignore")
         except ValidationError as error:
             wrong = "; ".join(str(entry["msg"]) for entry in error.errors()[:3])
             raise self._damaged(folder, _STATE, f"not a checkpoint manifest: {wrong}") from error

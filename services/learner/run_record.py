@@ -2,8 +2,9 @@
 
 `rounds.jsonl` is the source of truth for every plot and table. A line holds the plan the scaler
 made, the learner's result, the curvature of the policy after the update, and the evaluation of the
-policy the round was collected with. The final evaluation stands in a last line whose plan says why
-the job stopped. Only `timing`, `elapsed_s` and money differ between two runs of one seed.
+policy the round was collected with. Plans that say why the job stopped have lines without a result,
+the last of them with the final evaluation. Only `timing`, `elapsed_s` and money differ between two
+runs of one seed.
 """
 
 import contextlib
@@ -106,7 +107,7 @@ class RunRecord:
         for text in (self._artifacts.read(self._job_id, ROUNDS_FILE) or b"").splitlines():
             # A line cut off by a crash is of a round that is made again.
             with contextlib.suppress(ValidationError):
-                lines.append(RoundLine.model_validate_json(text))
+                lines.append(RoundLine.model_validate_json(text, extra="ignore"))
         return lines
 
     def _write_json(self, name: str, content: object) -> None:

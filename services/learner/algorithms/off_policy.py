@@ -23,7 +23,11 @@ from services.learner.algorithms.optimiser import AdamRule
 from services.learner.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
 from services.learner.algorithms.ppo import decayed_learning_rate
 from services.learner.algorithms.replay_buffer import Draw, ReplayBuffer
-from services.learner.algorithms.saved_state import require_same_form, require_same_names
+from services.learner.algorithms.saved_state import (
+    generator_from,
+    require_same_form,
+    require_scalars,
+)
 from services.learner.batch import TrainingBatch, joined
 from services.learner.curvature import measure_curvature
 from services.learner.networks import PolicyPayload, policy_payload
@@ -190,20 +194,22 @@ class OffPolicyLearner:
         """Continue from what `state` returned.
 
         Raises:
-            ValueError: An array or scalar is missing, unknown, of the wrong shape or no number;
+            ValueError: An array or scalar is missing or not of its form, or an array is unknown;
                 nothing has been changed then.
         """
         fixed = {name: a for name, a in arrays.items() if not name.startswith(_BUFFER)}
         require_same_form(self._fixed_arrays(), fixed)
-        require_same_names("scalar", self._scalars(), scalars)
+        require_scalars(self._scalars(), scalars)
         normalisation = self._normalisation.restored(_within(_PRESENT, arrays))
         following = self._following.restored(_within(_FOLLOWING, arrays))
+        generator = generator_from(fixed["generator"])
+        # The last that can fail, and as a whole: nothing was changed before it.
         self._buffer.load_state(_within(_BUFFER, arrays))
         self._normalisation, self._following = normalisation, following
+        self._generator = generator
         for prefix, flat in self._flats().items():
             for name, view in self._network.views_of(flat).items():
                 view.copy_(torch.from_numpy(np.array(fixed[f"{prefix}.{name}"])))
-        self._generator.set_state(torch.from_numpy(np.array(fixed["generator"])))
         self._load_scalars(scalars)
         self._fresh_batches = []
 

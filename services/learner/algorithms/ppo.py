@@ -22,7 +22,11 @@ from services.learner.algorithms.network_steps import NetworkSteps, Passes
 from services.learner.algorithms.optimiser import AdamRule
 from services.learner.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
 from services.learner.algorithms.ppo_loss import PpoRule
-from services.learner.algorithms.saved_state import require_same_form, require_same_names
+from services.learner.algorithms.saved_state import (
+    generator_from,
+    require_same_form,
+    require_scalars,
+)
 from services.learner.batch import TrainingBatch, build_batch, in_actor_order
 from services.learner.curvature import LossTerms, measure_curvature
 from services.learner.networks import PolicyPayload, build_network, policy_payload
@@ -176,22 +180,21 @@ class Ppo:
         """Continue from what `state` returned.
 
         Raises:
-            ValueError: An array or scalar is missing, unknown, of the wrong shape or no number;
+            ValueError: An array or scalar is missing or not of its form, or an array is unknown;
                 nothing has been changed then.
         """
         own_arrays, own_scalars = self.state()
         require_same_form(own_arrays, arrays)
-        require_same_names("scalar", own_scalars, scalars)
-        adam_step, kl_coefficient = int(scalars["adam_step"]), float(scalars["kl_coefficient"])
-        num_updates = int(scalars.get("num_updates", 0))
+        require_scalars(own_scalars, scalars)
         normalisation = self._normalisation.restored(arrays)
+        generator = generator_from(arrays["generator"])
         for prefix, flat in self._buffers().items():
             for name, view in self._network.views_of(flat).items():
                 view.copy_(torch.from_numpy(np.array(arrays[f"{prefix}.{name}"])))
-        self._generator.set_state(torch.from_numpy(np.array(arrays["generator"])))
-        self._adam.steps = adam_step
-        self._kl_coefficient = kl_coefficient
-        self._num_updates = num_updates
+        self._generator = generator
+        self._adam.steps = int(scalars["adam_step"])
+        self._kl_coefficient = float(scalars["kl_coefficient"])
+        self._num_updates = int(scalars.get("num_updates", 0))
         self._normalisation = normalisation
         self._last_batch = None
 

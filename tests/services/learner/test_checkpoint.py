@@ -123,6 +123,18 @@ def test_a_manifest_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
         store.latest()
 
 
+def test_what_a_newer_version_wrote_beside_it_is_passed_over(tmp_path: Path) -> None:
+    store = _store(tmp_path)
+    store.save(_checkpoint(3))
+    path = tmp_path / "job/checkpoints/000003/state.json"
+    manifest = json.loads(path.read_text())
+    manifest["new"] = manifest["run"]["new"] = manifest["run"]["curvature"]["new"] = {"a": 1}
+    path.write_text(json.dumps(manifest))
+    restored = store.latest()
+    assert restored is not None
+    assert restored.run == _checkpoint(3).run
+
+
 def test_policies_of_open_rounds_are_kept_with_what_was_used_of_them(tmp_path: Path) -> None:
     opened = OpenRound(
         round=5, policy_version=9, taken=(0, 3), env_steps=512, episode_returns=(1.5,)

@@ -148,6 +148,17 @@ def test_where_rounds_overlap_the_final_evaluation_is_that_of_the_round_with_its
     assert evaluations == {0: None, 1: None, 2: None, 3: last.evaluation}
 
 
+def test_lines_that_a_newer_version_wrote_are_kept_without_what_is_new(
+    artifacts: LocalArtifacts, record: RunRecord, caplog: pytest.LogCaptureFixture
+) -> None:
+    newer = _line(0).model_dump_json().replace('{"plan":{', '{"new":1,"plan":{"new":2,', 1)
+    assert '"new":2' in newer
+    artifacts.append(_JOB.job_id, ROUNDS_FILE, newer)
+    _begin(record, 1)
+    assert _rounds(artifacts) == [_line(0)]
+    assert not caplog.records
+
+
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
 def test_a_line_cut_off_by_a_crash_is_dropped(
     artifacts: LocalArtifacts, record: RunRecord, share: float

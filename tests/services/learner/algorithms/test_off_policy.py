@@ -1,5 +1,6 @@
 """Off-policy updates repeat and resume to the bit, count what they skip, and know their lag."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -105,15 +106,20 @@ def test_a_checkpoint_s_read_only_arrays_do_to_go_on() -> None:
             "policy.0.bias",
         ),
         (lambda arrays, _: arrays.pop("buffer.uses"), "uses is None"),
+        (lambda arrays, _: arrays["generator"].fill(0), "'generator' cannot be used"),
         (lambda _, scalars: scalars.pop("policy_version"), "missing .*policy_version"),
+        (lambda _, scalars: scalars.update(adam_step="many"), "'adam_step' is 'many'"),
+        (lambda _, scalars: scalars.update(kl_coefficient=math.inf), "'kl_coefficient' is inf"),
+        (lambda _, scalars: scalars.update(batches_since_target=0.5), "expected int"),
     ],
 )
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(
     change: object, message: str
 ) -> None:
-    made = learner(CONTINUOUS, IMPACT)
+    saved, made = learner(CONTINUOUS, IMPACT), learner(CONTINUOUS, IMPACT)
+    overlapping(saved, CONTINUOUS, range(3))
     overlapping(made, CONTINUOUS, range(2))
-    arrays, scalars = made.state()
+    arrays, scalars = saved.state()
     assert callable(change)
     change(arrays, scalars)
     same = learner(CONTINUOUS, IMPACT)
@@ -121,6 +127,14 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(
     with pytest.raises(ValueError, match=message):
         made.load_state(arrays, scalars)
     assert_same_state(made, same)
+
+
+def test_scalars_of_a_newer_version_are_ignored() -> None:
+    before, after = learner(CONTINUOUS, IMPACT), learner(CONTINUOUS, IMPACT)
+    overlapping(before, CONTINUOUS, range(2))
+    arrays, scalars = before.state()
+    after.load_state(arrays, {**scalars, "of_a_newer_version": True})
+    assert_same_state(before, after)
 
 
 @pytest.mark.parametrize("hyperparameters", ALL)
