@@ -44,12 +44,12 @@ class Run:
     def update(self, round_index: int) -> int:
         """Return where a round stands among the updates: at its number, or behind all at the end.
 
-        Where rounds overlap, the number of the one that only ends the job is higher than there are
+        Where rounds overlap, several only end the job: their numbers are higher than there are
         updates.
         """
         last = self.rounds[-1].plan if self.rounds else None
-        if last is not None and last.stop is not None and last.round == round_index:
-            return self.job.spec.rounds_behind(round_index)
+        if last is not None and last.stop is not None:
+            return min(round_index, self.job.spec.rounds_behind(last.round))
         return round_index
 
     @property
@@ -101,7 +101,7 @@ def read_job(folder: Path) -> Job:
     """
     path = folder / JOB_FILE
     try:
-        return Job.model_validate_json(path.read_bytes())
+        return Job.model_validate_json(path.read_bytes(), extra="ignore")
     except OSError as error:
         raise CommandError(f"{path}: cannot be read ({error.strerror}); is this a run?") from error
     except ValidationError as error:
@@ -121,7 +121,7 @@ def _lines(path: Path, kind: type[M]) -> Iterator[M]:
         if not text.strip():
             continue
         try:
-            yield kind.model_validate_json(text)
+            yield kind.model_validate_json(text, extra="ignore")
         except ValidationError as error:
             if number == unfinished:
                 return

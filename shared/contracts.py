@@ -318,7 +318,8 @@ class RoundLine(Message):
 
     plan: RoundPlan
     result: RoundResult | None
-    """None in the last line, which only holds the final evaluation."""
+    """None in the lines of plans that end the job, one for each round that a job keeps open; the
+    last of them holds the final evaluation."""
     curvature: Curvature | None
     """Of the policy after the update."""
     evaluation: EvaluationResult | None

@@ -277,9 +277,15 @@ class AsyncLoop:
         evaluation = evaluation_result(plan, final.collector.episodes())
         self._leave_if_must()
         final.collector.close()
-        line = RoundLine(plan=plan, result=None, curvature=None, evaluation=evaluation)
-        self._parts.record.append(line)
-        self._parts.observe(line)
+        for opened in self._window:
+            line = RoundLine(
+                plan=opened.plan,
+                result=None,
+                curvature=None,
+                evaluation=evaluation if opened is final else None,
+            )
+            self._parts.record.append(line)
+            self._parts.observe(line)
         while self._policies:
             version, _ = self._policies.popitem()
             self._parts.cache.delete_policy(self._job.job_id, version)

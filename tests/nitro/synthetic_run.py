@@ -186,24 +186,26 @@ def write_run(runs_dir: Path, *, rounds: int = 12, overlap: int = 0, batches: in
             }
         )
         bill += ledger(index, granted)
-    lines.append(
-        {
-            "plan": plan(
-                rounds + overlap,
-                policy_version=batches * rounds,
-                num_actors=0,
-                requested=0,
-                boosting_score=None,
-                ratio=None,
-                num_evaluations=3,
-                stop="max_rounds",
-            ),
-            "result": None,
-            "curvature": None,
-            "evaluation": evaluation(batches * rounds, 430.0),
-        }
-    )
-    bill += ledger(rounds + overlap, 0)
+    for index in range(rounds, rounds + overlap + 1):
+        is_last = index == rounds + overlap
+        lines.append(
+            {
+                "plan": plan(
+                    index,
+                    policy_version=batches * (index - overlap),
+                    num_actors=0,
+                    requested=0,
+                    boosting_score=None,
+                    ratio=None,
+                    num_evaluations=3 if is_last else 0,
+                    stop="max_rounds",
+                ),
+                "result": None,
+                "curvature": None,
+                "evaluation": evaluation(batches * rounds, 430.0) if is_last else None,
+            }
+        )
+        bill += ledger(index, 0)
     texts = [
         json.dumps({k: v.model_dump(mode="json") if v else None for k, v in line.items()})
         for line in lines

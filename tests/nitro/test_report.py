@@ -20,17 +20,17 @@ def test_where_rounds_overlap_evaluations_stand_behind_what_their_policy_learned
     tmp_path: Path, batches: int
 ) -> None:
     run = read_run(write_run(tmp_path, rounds=12, overlap=2, batches=batches))
-    assert [line.plan.round for line in run.rounds][-2:] == [11, 14]
+    assert [line.plan.round for line in run.rounds] == list(range(15))
     assert [index for index, _ in run.evaluations] == [0, 3, 8, 12]
 
 
 @pytest.mark.parametrize("batches", [1, 4])
-def test_the_round_that_only_ends_the_job_stands_behind_the_last_update(
+def test_rounds_that_only_end_the_job_stand_behind_the_last_update(
     tmp_path: Path, batches: int
 ) -> None:
     run = read_run(write_run(tmp_path, rounds=12, overlap=2, batches=batches))
-    assert [run.update(index) for index in (0, 11, 14)] == [0, 11, 12]
-    assert series(run, lambda line: 1.0)[0] == list(range(13))
+    assert [run.update(index) for index in (0, 11, 12, 13, 14)] == [0, 11, 12, 12, 12]
+    assert series(run, lambda line: 1.0)[0] == [*range(12), 12, 12, 12]
 
 
 def test_series_skip_rounds_without_a_value(tmp_path: Path) -> None:
@@ -105,3 +105,13 @@ def test_a_damaged_job_file_is_named(tmp_path: Path) -> None:
     (folder / "job.json").write_text('{"job_id": 3}')
     with pytest.raises(CommandError, match=r"job\.json: job_id: "):
         read_run(folder)
+
+
+def test_what_a_newer_version_wrote_beside_it_is_passed_over(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, rounds=4)
+    before = read_run(folder)
+    for name in ("job.json", "rounds.jsonl", "ledger.jsonl"):
+        lines = (folder / name).read_text().splitlines()
+        added = [line.replace("{", '{"of_a_newer_version": 1, ', 1) for line in lines]
+        (folder / name).write_text("".join(f"{line}\n" for line in added))
+    assert read_run(folder) == before

@@ -170,12 +170,14 @@ def test_it_trains_until_the_scaler_says_stop(rig: Rig, open_rounds: int) -> Non
     results = {line.plan.round: line.result for line in rig.lines()}
     for number, request in rig.scaler.asked:
         assert request.previous == results.get(number - open_rounds)
-    final = rig.lines()[-1]
-    assert (final.plan.round, final.plan.stop) == (_ROUNDS + open_rounds - 1, "max_rounds")
-    assert final.evaluation is not None
-    assert final.evaluation.policy_version == algorithm.version
-    assert [line.plan.round for line in rig.lines()[:-1]] == [*range(_ROUNDS)]
-    for line in rig.lines()[:-1]:
+    assert [line.plan.round for line in rig.lines()] == [*range(_ROUNDS + open_rounds)]
+    made, ending = rig.lines()[:_ROUNDS], rig.lines()[_ROUNDS:]
+    assert {line.plan.stop for line in ending} == {"max_rounds"}
+    *others, final = [line.evaluation for line in ending]
+    assert others == [None] * (open_rounds - 1)
+    assert final is not None
+    assert final.policy_version == algorithm.version
+    for line in made:
         assert line.result is not None
         assert line.result.trajectories.used == len(_ACTORS)
         assert line.result.env_steps == len(_ACTORS) * STEPS
@@ -399,7 +401,7 @@ def test_half_an_evaluation_counts_for_nothing_when_the_job_stops(rig: Rig) -> N
     rig.scaler.changes = {"deadline_s": 600.0, "num_evaluations": 2}
     rig.scaler.launch = launch
     rig.run()
-    assert [line.evaluation is None for line in rig.lines()] == [True, True, False]
+    assert [line.evaluation is None for line in rig.lines()] == [True, True, True, False]
 
 
 @pytest.mark.parametrize("how", ["lease", "shutdown"])
