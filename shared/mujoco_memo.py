@@ -14,8 +14,6 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.mujoco_lean import lean_parts
-
 _LIBRARY = "gymnasium.envs.mujoco."
 _BASE_MODULE = f"{_LIBRARY}mujoco_env"
 
@@ -26,8 +24,7 @@ def remember_answers(env: gymnasium.Env[Any, Any]) -> None:
     Environments that have neither, or are not the library's own, are left alone.
     """
     kind: Any = type(env)
-    lean = lean_parts(env)
-    asked = lean.pop("is_healthy", getattr(kind, "is_healthy", None))
+    asked = getattr(kind, "is_healthy", None)
     # Not a subclass of one's own, which may change the state between the questions.
     is_mujoco = kind.__module__.startswith(_LIBRARY)
     if not (is_mujoco and isinstance(asked, property) and asked.fget):
@@ -52,7 +49,6 @@ def remember_answers(env: gymnasium.Env[Any, Any]) -> None:
         return self.remembered_health
 
     overrides = {
-        **lean,
         "__module__": kind.__module__,
         "do_simulation": do_simulation,
         "set_state": set_state,

@@ -22,6 +22,7 @@ from pydantic_settings import SettingsError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from services.emulator.connected_environments import ConnectedEnvironments
 from services.emulator.dispatcher import Dispatcher
@@ -31,7 +32,6 @@ from services.emulator.errors import not_found
 from services.emulator.faults import Faults
 from services.emulator.function import Function
 from services.emulator.invoke_api import InvokeApi
-from services.emulator.joined_writes import JoiningProtocol
 from services.emulator.operator_api import OperatorApi
 from services.emulator.provisioned import ProvisionedConcurrency
 from services.emulator.runtime_api import Connections, RuntimeApi
@@ -181,7 +181,7 @@ async def serve(emulator: Emulator, front: socket.socket, runtime: Sequence[sock
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     servers = [
-        _server(emulator.front, http=JoiningProtocol),
+        _server(emulator.front, http=HttpToolsProtocol),
         _server(emulator.runtime, http=emulator.connections.protocol()),
     ]
     serving = [

@@ -11,13 +11,13 @@ from typing import Protocol
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from services.emulator.dispatcher import Dispatcher
 from services.emulator.endpoint import Endpoint
 from services.emulator.environment import Environment, State
 from services.emulator.errors import json_response, read_body
 from services.emulator.invocation import RESPONSE_LIMIT, Invocation, Outcome
-from services.emulator.joined_writes import JoiningProtocol
 
 _ROOT = "/2018-06-01/runtime"
 _ERROR_TYPE_HEADER = "lambda-runtime-function-error-type"
@@ -49,7 +49,7 @@ class Connections:
     """The Runtime API's open connections: tells of those that close, closes those it is told to."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[str, int], JoiningProtocol] = {}
+        self._open: dict[tuple[str, int], HttpToolsProtocol] = {}
         self.on_lost: ConnectionListener = _nobody_listens
 
     def drop(self, client: tuple[str, int]) -> None:
@@ -58,7 +58,7 @@ class Connections:
         if connection is not None:
             connection.transport.abort()
 
-    def protocol(self) -> type[JoiningProtocol]:
+    def protocol(self) -> type[HttpToolsProtocol]:
         """Return the HTTP protocol with our ear on it.
 
         ASGI tells an application that its client left only while a response is pending; an
@@ -66,7 +66,7 @@ class Connections:
         """
         connections = self
 
-        class RuntimeConnection(JoiningProtocol):
+        class RuntimeConnection(HttpToolsProtocol):
             def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
                 super().connection_made(transport)
                 if self.client is not None:

@@ -16,21 +16,8 @@ from shared.mujoco_memo import remember_answers
     [
         ("Hopper-v5", {}),
         ("Hopper-v5", {"healthy_state_range": (-2.0, 2.0), "healthy_z_range": (0.0, 9.0)}),
-        ("Hopper-v5", {"exclude_current_positions_from_observation": False}),
         ("Walker2d-v5", {}),
         ("Humanoid-v5", {}),
-        (
-            "Humanoid-v5",
-            {
-                "include_cinert_in_observation": False,
-                "include_cvel_in_observation": False,
-                "include_qfrc_actuator_in_observation": False,
-                "include_cfrc_ext_in_observation": False,
-                "exclude_current_positions_from_observation": False,
-                # Narrow enough that both ends of the range are met.
-                "contact_cost_range": (1e-5, 2e-5),
-            },
-        ),
         ("HumanoidStandup-v5", {}),
         ("Humanoid-v4", {}),
         ("Ant-v5", {}),
