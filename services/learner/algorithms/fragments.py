@@ -13,7 +13,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from shared import codec, frames
 from shared.trajectory import Trajectory
+
+MAX_BYTES = 8 << 30
+"""Most bytes that one encoding may stand for."""
 
 Array = NDArray[np.generic]
 
@@ -98,6 +102,27 @@ def side_by_side(parts: Sequence[Fragments]) -> Fragments:
             for name in _STEPWISE
         },
     )
+
+
+def encoded(fragments: Fragments) -> bytes:
+    """Return fragments compressed, each frame of stacked images once."""
+    shape = fragments.observation.shape[2:]
+    return codec.encode(
+        frames.packed(fragments.arrays()), {"num_stacked": str(shape[0] if shape else 1)}
+    )
+
+
+def decoded(data: bytes) -> Fragments:
+    """Return what `encoded` was given, in memory of its own.
+
+    Raises:
+        ValueError: The bytes are no such encoding.
+    """
+    payload = codec.decode(data, max_bytes=MAX_BYTES)
+    frame = payload.arrays.get("frame", np.zeros(0))
+    shape = (int(payload.metadata.get("num_stacked", "")), *frame.shape[1:])
+    arrays = frames.unpacked(payload.arrays, shape, max_bytes=MAX_BYTES)
+    return fragments_from({name: np.array(array, order="C") for name, array in arrays.items()})
 
 
 def fragments_from(arrays: Mapping[str, Array]) -> Fragments:

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from services.learner.algorithms.fragments import (
     Array,
     Fragments,
+    decoded,
+    encoded,
     fragments_from,
     fragments_of,
     side_by_side,
@@ -103,17 +105,13 @@ class ReplayBuffer:
         return Draw(fragments=batch.fragments, use=batch.uses)
 
     def state(self) -> dict[str, Array]:
-        """Return a copy of all it holds, as arrays by name."""
+        """Return a copy of all it holds, as arrays by name; observations of bytes compressed."""
         parts = [(batch.fragments, batch.uses) for batch in self._batches]
         if self._waiting:
             parts.append((side_by_side(self._waiting), _WAITING))
-        arrays: dict[str, Array] = {
-            "widths": np.array([fragments.num_envs for fragments, _ in parts], np.int64),
-            "uses": np.array([uses for _, uses in parts], np.int64),
-        }
-        if parts:
-            arrays |= side_by_side([fragments for fragments, _ in parts]).arrays()
-        return arrays
+        fragments = [part for part, _ in parts]
+        held = _compressed if fragments and fragments[0].observation.dtype == np.uint8 else _plain
+        return {"uses": np.array([uses for _, uses in parts], np.int64), **held(fragments)}
 
     def load_state(self, arrays: Mapping[str, Array]) -> None:
         """Continue from what `state` returned.
@@ -121,22 +119,67 @@ class ReplayBuffer:
         Raises:
             ValueError: The arrays are not such; nothing has been changed then.
         """
-        rest = {name: np.array(array) for name, array in arrays.items()}  # theirs may be read-only
-        widths, uses = _counts("widths", rest), _counts("uses", rest)
-        if len(widths) != len(uses) or (widths < 1).any() or (uses[:-1] < 0).any():
-            raise ValueError(f"replay buffer: widths {widths} and uses {uses} do not go together")
-        batches = []
-        if rest or len(widths):
-            whole = fragments_from(rest)
-            if whole.num_envs != widths.sum():
-                raise ValueError(f"replay buffer: {whole.num_envs} columns for widths {widths}")
-            ends = np.cumsum(widths)
-            batches = [
-                _Batch(fragments=whole.columns(int(end - width), int(end)), uses=int(used))
-                for end, width, used in zip(ends, widths, uses, strict=True)
-            ]
+        rest = dict(arrays)
+        uses = _counts("uses", rest)
+        parts = _from_compressed(rest) if "encoded" in rest else _from_plain(rest)
+        if len(parts) != len(uses) or (uses[:-1] < 0).any():
+            raise ValueError(f"replay buffer: {len(parts)} batches and uses {uses} do not match")
+        batches = [
+            _Batch(fragments=part, uses=int(used)) for part, used in zip(parts, uses, strict=True)
+        ]
         self._waiting = [batches.pop().fragments] if len(uses) and uses[-1] == _WAITING else []
         self._batches = batches
+
+
+def _plain(parts: Sequence[Fragments]) -> dict[str, Array]:
+    """Return batches as one, side by side."""
+    widths = {"widths": np.array([part.num_envs for part in parts], np.int64)}
+    return widths | (side_by_side(parts).arrays() if parts else {})
+
+
+def _from_plain(rest: dict[str, Array]) -> list[Fragments]:
+    """Return the batches that `_plain` was given.
+
+    Raises:
+        ValueError: The arrays do not go together.
+    """
+    widths = _counts("widths", rest)
+    if not rest and not len(widths):
+        return []
+    # Theirs may be read-only.
+    whole = fragments_from({name: np.array(array) for name, array in rest.items()})
+    ends = _ends(widths, of=whole.num_envs, what="columns")
+    return [
+        whole.columns(int(end - width), int(end)) for end, width in zip(ends, widths, strict=True)
+    ]
+
+
+def _compressed(parts: Sequence[Fragments]) -> dict[str, Array]:
+    """Return batches as the bytes they are encoded in, one after the other."""
+    encodings = [encoded(part) for part in parts]
+    return {
+        "sizes": np.array([len(data) for data in encodings], np.int64),
+        "encoded": np.frombuffer(b"".join(encodings), np.uint8),
+    }
+
+
+def _from_compressed(rest: dict[str, Array]) -> list[Fragments]:
+    """Return the batches that `_compressed` was given.
+
+    Raises:
+        ValueError: The bytes are damaged.
+    """
+    sizes, data = _counts("sizes", rest), rest["encoded"].tobytes()
+    ends = _ends(sizes, of=len(data), what="bytes")
+    return [
+        decoded(data[int(end - size) : int(end)]) for end, size in zip(ends, sizes, strict=True)
+    ]
+
+
+def _ends(sizes: NDArray[np.int64], *, of: int, what: str) -> NDArray[np.int64]:
+    if (sizes < 1).any() or sizes.sum() != of:
+        raise ValueError(f"replay buffer: {of} {what} for parts of {sizes}")
+    return np.cumsum(sizes)
 
 
 def _counts(name: str, arrays: dict[str, Array]) -> NDArray[np.int64]:

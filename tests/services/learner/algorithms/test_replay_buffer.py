@@ -1,13 +1,17 @@
 """The circular buffer against its rules: N batches, K uses, fresh first, nothing lost."""
 
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from numpy.typing import NDArray
 
+from services.learner.algorithms.fragments import fragments_of
 from services.learner.algorithms.replay_buffer import ReplayBuffer
 from shared.trajectory import Trajectory
 
@@ -170,7 +174,7 @@ def test_a_damaged_state_is_refused_and_changes_nothing(name: str) -> None:
     buffer.add([trajectory(0)])
     state = buffer.state()
     damaged = {**state, name: state[name][:-1]}
-    with pytest.raises(ValueError, match="shape|go together"):
+    with pytest.raises(ValueError, match="shape|do not match|1 columns for parts of"):
         buffer.load_state(damaged)
     del damaged[name]
     with pytest.raises(ValueError, match="is None|fragments hold"):
@@ -182,5 +186,98 @@ def test_widths_that_do_not_cover_the_columns_are_refused() -> None:
     buffer = ReplayBuffer(batch_size=STEPS, num_batches=2, max_uses=2)
     buffer.add([trajectory(0)])
     state = buffer.state()
-    with pytest.raises(ValueError, match="1 columns for widths"):
+    with pytest.raises(ValueError, match="1 columns for parts of"):
         buffer.load_state({**state, "widths": np.array([2], np.int64)})
+
+
+def images(number: int, *, stacked: bool) -> Trajectory:
+    """A trajectory of noise in stacks of three frames, with both ends of an episode inside."""
+    rng = np.random.default_rng(number)
+    plain, num_envs = trajectory(number, num_envs=2), 2
+    terminated, truncated = plain.terminated.copy(), plain.truncated.copy()
+    terminated[0, 1] = truncated[2, 0] = True
+    observation = rng.integers(256, size=(STEPS + 1, num_envs, 3, 16, 16), dtype=np.uint8)
+    final = rng.integers(256, size=(1, 3, 16, 16), dtype=np.uint8)
+    if stacked:
+        begins = np.zeros((STEPS + 1, num_envs), np.bool_)
+        begins[0] = begins[1, 1] = begins[3, 0] = True
+        for t, b in np.argwhere(~begins):
+            observation[t, b, :-1] = observation[t - 1, b, 1:]
+        final[0, :-1] = observation[2, 0, 1:]
+    return replace(
+        plain,
+        observation=observation,
+        final_observation=final,
+        terminated=terminated,
+        truncated=truncated,
+    )
+
+
+def filled(*, stacked: bool) -> ReplayBuffer:
+    """A buffer with a batch that was used, a fresh one and a trajectory that waits."""
+    buffer = ReplayBuffer(batch_size=4 * STEPS, num_batches=2, max_uses=3)
+    buffer.add([images(i, stacked=stacked) for i in range(5)])
+    buffer.draw()
+    return buffer
+
+
+def everything(buffer: ReplayBuffer) -> list[tuple[int, dict[str, bytes]]]:
+    buffer.flush()
+    found = []
+    while buffer.ready:
+        draw = buffer.draw()
+        arrays = draw.fragments.arrays()
+        assert all(array.flags.writeable for array in arrays.values())
+        found.append((draw.use, {name: array.tobytes() for name, array in arrays.items()}))
+    return found
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+def test_images_come_back_to_the_last_bit(*, stacked: bool) -> None:
+    one, other = filled(stacked=stacked), ReplayBuffer(batch_size=1, num_batches=2, max_uses=3)
+    other.load_state(one.state())
+    assert everything(other) == everything(one)
+
+
+def test_each_frame_of_a_stack_is_saved_once() -> None:
+    def num_bytes(state: dict[str, NDArray[np.generic]]) -> int:
+        return sum(array.nbytes for array in state.values())
+
+    # Noise: nothing else than leaving frames out makes it smaller.
+    whole, stacks = (num_bytes(filled(stacked=stacked).state()) for stacked in (False, True))
+    per_frame = 16 * 16
+    num_observations, num_begun = 5 * 2 * (STEPS + 1), 5 * 4
+    assert whole == pytest.approx(3 * per_frame * (num_observations + 5), rel=0.1)
+    expected = per_frame * (num_observations + 2 * num_begun + 5)
+    assert stacks == pytest.approx(expected, rel=0.1)
+
+
+def test_images_saved_by_an_earlier_version_are_read() -> None:
+    one, other = filled(stacked=True), ReplayBuffer(batch_size=1, num_batches=2, max_uses=3)
+    plain = fragments_of(images(7, stacked=True))
+    earlier = {"widths": np.array([2], np.int64), "uses": np.array([2], np.int64)}
+    other.load_state({**earlier, **plain.arrays()})
+    one.load_state(other.state())
+    expected = {name: array.tobytes() for name, array in plain.arrays().items()}
+    assert everything(one) == everything(other) == [(3, expected)]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda state: state.pop("sizes"), "sizes is None"),
+        (lambda state: state.update(sizes=state["sizes"][:-1]), "bytes for parts of"),
+        (lambda state: state.update(uses=state["uses"][:-1]), "do not match"),
+        (lambda state: state.update(encoded=255 - state["encoded"]), "zstd frame"),
+        (lambda state: state["encoded"].__setitem__(-1, 255 - state["encoded"][-1]), "damaged"),
+    ],
+)
+def test_damaged_images_are_refused_and_change_nothing(
+    change: Callable[[dict[str, NDArray[np.generic]]], object], message: str
+) -> None:
+    state = {name: array.copy() for name, array in filled(stacked=True).state().items()}
+    change(state)
+    kept = filled(stacked=False)
+    with pytest.raises(ValueError, match=message):
+        kept.load_state(state)
+    assert everything(kept) == everything(filled(stacked=False))
