@@ -9,8 +9,8 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.common_hyperparameters import ActionMapping
 from shared.distributions import Action
-from shared.ppo_hyperparameters import ActionMapping
 
 Floats = NDArray[np.floating]
 

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.action_mapping import ACTION_MAPPINGS
+from shared.common_hyperparameters import ActionMapping
 from shared.conv import ConvNetwork
 from shared.conv_layers import CONV_NETWORKS, conv_layers
 from shared.distributions import (
@@ -43,7 +44,6 @@ from shared.distributions import (
 )
 from shared.mlp import Mlp
 from shared.observation_scale import ObservationScale
-from shared.ppo_hyperparameters import ActionMapping
 
 POLICY_FORMAT = "nitro-policy/1"
 

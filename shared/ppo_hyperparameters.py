@@ -13,11 +13,10 @@ it is where observations are images.
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StrictBool
+from pydantic import Field
 
-from shared.conv_layers import ConvNetworkName
+from shared.common_hyperparameters import CommonHyperparameters
 from shared.message import (
-    Message,
     NonNegativeFloat,
     Number,
     PositiveFloat,
@@ -25,11 +24,8 @@ from shared.message import (
     PositiveInt,
 )
 
-ActionMapping = Literal["rescale", "clip"]
-"""How a sampled continuous action reaches the environment's bounds."""
 
-
-class PpoHyperparameters(Message):
+class PpoHyperparameters(CommonHyperparameters):
     """PPO: clipped surrogate, with an adaptive KL penalty beside it or without."""
 
     learning_rate: PositiveFloat = 5e-5
@@ -37,10 +33,6 @@ class PpoHyperparameters(Message):
     learning_rate_decay: Literal["none", "linear"] = "none"
     """Whether the step size shrinks: in round k of `stop.max_rounds` it is (1 - k / max_rounds) of
     the first round's. Paper: RLlib. Standard: CleanRL."""
-    adam_epsilon: PositiveFloat = 1e-8
-    """Added to the root of Adam's second moment. Paper: RLlib. Standard: CleanRL."""
-    discount: Annotated[Number, Field(ge=0, le=1)] = 0.99
-    """Discount factor gamma. Paper: Table 1. Standard: CleanRL."""
     gae_lambda: Annotated[Number, Field(ge=0, le=1)] = 1.0
     """Lambda of generalised advantage estimation. Paper: RLlib. Standard: CleanRL."""
     advantage_normalisation: Literal["batch", "minibatch"] = "batch"
@@ -74,32 +66,6 @@ class PpoHyperparameters(Message):
     """Passes over the round's samples per update. Paper: RLlib. Standard: CleanRL."""
     minibatch_size: PositiveInt = 128
     """Samples per gradient step. Paper: RLlib. Standard: CleanRL."""
-    hidden_sizes: tuple[PositiveInt, ...] = (256, 256)
-    """Widths of the tanh layers of the policy and of the separate value network.
-    Paper: section 8.1. Standard: CleanRL."""
-    image_network: ConvNetworkName = "paper_cnn"
-    """Network for images, in place of those layers; policy and value share it but for one layer
-    each. `paper_cnn`: filters 8x8, 4x4 and 11x11. `nature_cnn`: Mnih et al. 2015.
-    Paper: section 8.1. Standard: CleanRL."""
-    initialisation: Literal["normc", "orthogonal"] = "normc"
-    """First weights: `normc` rows of length 1 (output layers 0.01); `orthogonal` with gain sqrt(2)
-    (policy output 0.01, value output 1). Biases are 0. Paper: RLlib. Standard: CleanRL."""
-    log_std: Literal["state_dependent", "free"] = "state_dependent"
-    """Gaussian policies: log-standard deviation as a network output or a free vector from 0.
-    Paper: RLlib. Standard: CleanRL."""
-    observation_normalisation: StrictBool = False
-    """Whether policy and value see observations less their running mean, over their running
-    standard deviation; images never. Paper: RLlib. Standard: CleanRL."""
-    observation_clip: PositiveFloat32 = 10.0
-    """Bound of a normalised observation's numbers. Paper: not used. Standard: CleanRL."""
-    reward_scaling: StrictBool = False
-    """Whether rewards are divided by the running standard deviation of the discounted return.
-    Paper: RLlib. Standard: CleanRL."""
-    reward_clip: PositiveFloat32 = 10.0
-    """Bound of a scaled reward. Paper: not used. Standard: CleanRL."""
-    action_mapping: ActionMapping = "rescale"
-    """Continuous actions on their way into the environment: `rescale` maps [-1, 1] onto its bounds
-    and clips, `clip` only clips. Paper: RLlib. Standard: CleanRL."""
 
 
 PAPER = PpoHyperparameters()

@@ -6,7 +6,7 @@ from gymnasium.spaces import Box
 from numpy.typing import DTypeLike, NDArray
 
 from shared.action_mapping import ACTION_MAPPINGS, action_map
-from shared.ppo_hyperparameters import ActionMapping
+from shared.common_hyperparameters import ActionMapping
 
 
 def _f32(values: object) -> NDArray[np.float32]:
