@@ -48,7 +48,8 @@ class Stores(Construct):
             index_name="queue",
             partition_key=_string("gsi_pk"),
             sort_key=_string("gsi_sk"),
-            projection_type=dynamodb.ProjectionType.ALL,
+            # The jobs are read from the table. Whatever else the index held would be written twice.
+            projection_type=dynamodb.ProjectionType.KEYS_ONLY,
         )
         self.token = secretsmanager.Secret(
             self,

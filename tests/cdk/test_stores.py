@@ -36,6 +36,7 @@ def test_the_table_has_the_stores_keys_and_can_go_back_in_time(synthesised: Synt
     assert [k["AttributeName"] for k in table["KeySchema"]] == ["pk", "sk"]
     (index,) = table["GlobalSecondaryIndexes"]
     assert index["IndexName"] == "queue"
+    assert index["Projection"] == {"ProjectionType": "KEYS_ONLY"}
     assert [k["AttributeName"] for k in index["KeySchema"]] == ["gsi_pk", "gsi_sk"]
     assert {a["AttributeType"] for a in table["AttributeDefinitions"]} == {"S"}
     assert table["BillingMode"] == "PAY_PER_REQUEST"
