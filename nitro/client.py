@@ -254,7 +254,7 @@ def _unauthorized(url: str) -> Problem:
 def _problem(response: httpx.Response) -> Problem:
     """Read an error, whether it is our problem+json or a proxy's page."""
     try:
-        return Problem.model_validate_json(response.content)
+        return Problem.read(response.content)
     except ValidationError:
         return Problem(
             title=response.reason_phrase or "error",
@@ -266,7 +266,7 @@ def _problem(response: httpx.Response) -> Problem:
 
 def _parse(kind: type[M], response: httpx.Response) -> M:
     try:
-        return kind.model_validate_json(response.content)
+        return kind.read(response.content)
     except ValidationError as error:
         raise ApiUnreachableError(
             f"{response.request.method} {response.request.url}: the answer is no {kind.__name__}; "

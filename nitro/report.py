@@ -6,15 +6,16 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from nitro.errors import CommandError
 from shared.artifacts import JOB_FILE, LEDGER_FILE, ROUNDS_FILE
 from shared.billing import LedgerLine
 from shared.contracts import EvaluationResult, RoundLine
 from shared.jobs import Job
+from shared.message import Message
 
-M = TypeVar("M", bound=BaseModel)
+M = TypeVar("M", bound=Message)
 
 
 def training_return(line: RoundLine) -> float | None:
@@ -101,7 +102,7 @@ def read_job(folder: Path) -> Job:
     """
     path = folder / JOB_FILE
     try:
-        return Job.model_validate_json(path.read_bytes(), extra="ignore")
+        return Job.read(path.read_bytes())
     except OSError as error:
         raise CommandError(f"{path}: cannot be read ({error.strerror}); is this a run?") from error
     except ValidationError as error:
@@ -121,7 +122,7 @@ def _lines(path: Path, kind: type[M]) -> Iterator[M]:
         if not text.strip():
             continue
         try:
-            yield kind.model_validate_json(text, extra="ignore")
+            yield kind.read(text)
         except ValidationError as error:
             if number == unfinished:
                 return

@@ -10,7 +10,16 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from shared.hyperparameters import KINDS, HyperparameterValue, Preset
-from shared.message import Count, Identifier, Message, Number, PositiveFloat, PositiveInt, plain
+from shared.message import (
+    READ_BACK,
+    Count,
+    Identifier,
+    Message,
+    Number,
+    PositiveFloat,
+    PositiveInt,
+    plain,
+)
 from shared.scaling_spec import ActorRange, NitroScaling, Scaling, require_fit
 
 EnvKwarg = Annotated[bool | int | float | str, BeforeValidator(plain)]
@@ -150,7 +159,8 @@ class JobSpec(EnvironmentRef):
         # Whether they go together with the preset is for whoever takes a new job in to say: presets
         # change, and jobs that were submitted before must still be read.
         if "algorithm" in info.data:
-            KINDS[info.data["algorithm"]].model_validate(overrides)
+            kind = KINDS[info.data["algorithm"]]
+            kind.model_validate(overrides, extra="ignore" if info.context == READ_BACK else None)
         return overrides
 
     @property

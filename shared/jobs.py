@@ -81,7 +81,9 @@ class Job(Message):
     def hyperparameters(self) -> Hyperparameters:
         """The full set the job trains with."""
         if self.full_hyperparameters:
-            return KINDS[self.spec.algorithm].model_validate(self.full_hyperparameters)
+            # Kept, and maybe by a newer version: it may have names that this one does not know.
+            kind = KINDS[self.spec.algorithm]
+            return kind.model_validate(self.full_hyperparameters, extra="ignore")
         return resolve_for(self.spec, self.environment)
 
 

@@ -1,7 +1,7 @@
-"""The base of every JSON message: frozen, closed to unknown fields, strict about numbers."""
+"""The base of every JSON message: frozen, strict about numbers, closed to unknown fields."""
 
 import math
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, ValidationInfo
 
@@ -20,6 +20,8 @@ PositiveFloat = Annotated[Number, Field(gt=0)]
 NEW = "new"
 """The context in which values are validated that nobody has used yet. Without it they may be of a
 job that was submitted before there was a rule, and must still be read."""
+READ_BACK = "read back"
+"""The context of `Message.read`, for validators that validate further messages themselves."""
 _LARGEST_FLOAT32 = 3e38
 
 
@@ -52,3 +54,15 @@ class Message(BaseModel):
     """A value that crosses a process boundary as JSON; equal by value, never changed in place."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    @classmethod
+    def read(cls, data: str | bytes) -> Self:
+        """Return a message that was stored, or answered, maybe by a newer version of Nitro.
+
+        Fields that this version does not know are left out. A request that has any is refused
+        instead: whoever sends it expects them to have an effect.
+
+        Raises:
+            pydantic.ValidationError: A field is missing, or its value is none it can have.
+        """
+        return cls.model_validate_json(data, extra="ignore", context=READ_BACK)

@@ -141,7 +141,7 @@ class CheckpointStore:
     def _load(self, folder: str, state: bytes) -> Checkpoint:
         try:
             # A newer version may have written more.
-            manifest = _Manifest.model_validate_json(state, extra="ignore")
+            manifest = _Manifest.read(state)
         except ValidationError as error:
             wrong = "; ".join(str(entry["msg"]) for entry in error.errors()[:3])
             raise self._damaged(folder, _STATE, f"not a checkpoint manifest: {wrong}") from error

@@ -107,7 +107,7 @@ class RunRecord:
         for text in (self._artifacts.read(self._job_id, ROUNDS_FILE) or b"").splitlines():
             # A line cut off by a crash is of a round that is made again.
             with contextlib.suppress(ValidationError):
-                lines.append(RoundLine.model_validate_json(text, extra="ignore"))
+                lines.append(RoundLine.read(text))
         return lines
 
     def _write_json(self, name: str, content: object) -> None:

@@ -137,7 +137,7 @@ def _checked(response: httpx.Response, call: str) -> httpx.Response:
     if response.is_success:
         return response
     try:
-        problem = Problem.model_validate_json(response.content)
+        problem = Problem.read(response.content)
         wrong = "; ".join(f"{error.field}: {error.message}" for error in problem.errors)
         detail = f"{problem.title}: {problem.detail}" + (f" ({wrong})" if wrong else "")
     except ValidationError:
@@ -148,7 +148,7 @@ def _checked(response: httpx.Response, call: str) -> httpx.Response:
 
 def _parse(kind: type[M], response: httpx.Response) -> M:
     try:
-        return kind.model_validate_json(response.content)
+        return kind.read(response.content)
     except ValidationError as error:
         raise ScalerError(
             f"{response.request.method} {response.request.url.path}: the scaler's answer is no "

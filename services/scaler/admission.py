@@ -304,7 +304,7 @@ def _refused_field(execution: Execution) -> FieldError | None:
 def _spec_of(env_id: str, execution: Execution) -> EnvironmentSpec:
     if execution.kind == "done":
         try:
-            return EnvironmentSpec.model_validate_json(execution.payload)
+            return EnvironmentSpec.read(execution.payload)
         except ValidationError as error:
             raise ApiError(
                 HTTPStatus.BAD_GATEWAY,

@@ -294,7 +294,7 @@ def _read_report(task: RolloutTask, execution: Execution) -> tuple[ActorReport |
     if execution.kind != "done":
         return None, execution.reason
     try:
-        report = ActorReport.model_validate_json(execution.payload)
+        report = ActorReport.read(execution.payload)
     except ValidationError as error:
         return None, f"actor's reply is no report: {error.error_count()} fields are wrong"
     wanted = (task.job_id, task.round, task.actor_index, task.mode)

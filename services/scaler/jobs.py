@@ -125,7 +125,7 @@ class JobBook:
         more = len(found) > limit
         found = found[:limit]
         return JobPage(
-            jobs=tuple(record.job for _, record in found),
+            jobs=tuple(record.job for _, record in found if record is not None),
             next_cursor=str(found[-1][0]) if more else None,
         )
 

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from services.scaler.store.base import StoreError
+from services.scaler.store.reading import UnreadableError
 from shared.artifacts import ArtifactError
 from shared.problem import FieldError, Problem
 
@@ -93,6 +94,9 @@ def install(app: FastAPI) -> None:
     async def on_storage(_: Request, error: Exception) -> JSONResponse:
         return problem_response(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
+    async def on_unreadable(_: Request, error: Exception) -> JSONResponse:
+        return problem_response(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
+
     async def on_bug(_: Request, error: Exception) -> JSONResponse:
         return problem_response(
             HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}; see the scaler's log"
@@ -103,6 +107,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(StoreError, on_storage)
+    app.add_exception_handler(UnreadableError, on_unreadable)
     app.add_exception_handler(ArtifactError, on_storage)
     app.add_exception_handler(PydanticSerializationError, _on_unwritable)
 

@@ -187,9 +187,7 @@ class RoundDesk:
 
     def adopt_orphans(self) -> None:
         """Book launches of an earlier process at their worst: nobody will hear of their end."""
-        for record in self._store.with_status(
-            ("queued", "running", "stopping", "stopped", "failed", "succeeded")
-        ):
+        for record in self._store.with_open_attempts():
             for attempt in record.open_attempts:
                 if attempt.outcome is None:
                     key = (record.job.job_id, attempt.round, attempt.attempt, attempt.lease_id)

@@ -1,8 +1,11 @@
 """What every message has in common: closed, frozen, and names that cannot escape a path."""
 
+import json
+
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from shared.job_spec import JobSpec
 from shared.message import Count, Identifier, JobId, Message, PositiveFloat
 
 
@@ -16,6 +19,16 @@ class _Example(Message):
 def test_an_unknown_field_is_refused_by_name() -> None:
     with pytest.raises(ValidationError, match="colour"):
         _Example.model_validate({"name": "a", "colour": "blue"})
+
+
+def test_what_is_read_back_may_have_fields_of_a_newer_version() -> None:
+    newer = json.loads(JobSpec(hyperparameters={"learning_rate": 0.1}).model_dump_json())
+    newer["scaling"]["colour"] = newer["hyperparameters"]["colour"] = newer["colour"] = 1
+    assert JobSpec.read(json.dumps(newer)).scaling == JobSpec().scaling
+    with pytest.raises(ValidationError) as refused:
+        JobSpec.model_validate(newer)
+    named = {error["loc"] for error in refused.value.errors()}
+    assert {("colour",), ("scaling", "nitro", "colour")} <= named
 
 
 def test_a_message_cannot_be_changed_and_is_equal_by_value() -> None:

@@ -197,7 +197,10 @@ class StoreError(RuntimeError):
 
 
 class Store(Protocol):
-    """Jobs, rounds and ledger lines, durable. Methods may be called from any thread."""
+    """Jobs, rounds and ledger lines, durable. Methods may be called from any thread.
+
+    What is asked for by a job's id and cannot be read raises `UnreadableError`, a `StoreError`.
+    """
 
     def create(self, record: JobRecord, idempotency: IdempotencyEntry | None) -> None:
         """Add a job; raise `VersionConflictError` when the key was used meanwhile."""
@@ -213,11 +216,17 @@ class Store(Protocol):
 
     def jobs(
         self, *, status: JobStatus | None, limit: int, before: int | None
-    ) -> list[tuple[int, JobRecord]]:
-        """Return jobs with their position, newest first, only positions below `before`."""
+    ) -> list[tuple[int, JobRecord | None]]:
+        """Return jobs with their position, newest first, only positions below `before`.
+
+        Of one that cannot be read there is no record.
+        """
 
     def with_status(self, statuses: Sequence[JobStatus]) -> list[JobRecord]:
-        """Return every job in one of the states, oldest first."""
+        """Return every job in one of the states that can be read, oldest first."""
+
+    def with_open_attempts(self) -> list[JobRecord]:
+        """Return every job with launches whose bill is not final that can be read."""
 
     def count(self, statuses: Sequence[JobStatus]) -> int:
         """Return how many jobs are in one of the states."""

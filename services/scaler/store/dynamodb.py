@@ -5,7 +5,7 @@
 
 import heapq
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Self, get_args
 
 import boto3
@@ -21,6 +21,7 @@ from services.scaler.store.base import (
 )
 from services.scaler.store.dynamodb_items import Item
 from services.scaler.store.dynamodb_table import MAX_TRANSACTION_ITEMS, DynamoDbTable
+from services.scaler.store.reading import JobReader, parsed
 from shared.billing import LedgerLine
 from shared.jobs import FINISHED, JobStatus
 
@@ -42,6 +43,7 @@ class DynamoDbStore:
 
     def __init__(self, table: str, client: "DynamoDBClient") -> None:
         self._table = DynamoDbTable(table, client)
+        self._reader = JobReader()
 
     @classmethod
     def connect(cls, table: str, *, region: str) -> Self:
@@ -76,7 +78,7 @@ class DynamoDbStore:
     def job(self, job_id: str) -> JobRecord | None:
         """Return a job."""
         item = self._table.get(items.job_key(job_id))
-        return None if item is None else items.record_of(item)
+        return None if item is None else parsed(JobRecord, *items.document_of(item))
 
     def job_of_lease(self, lease_id: str) -> JobRecord | None:
         """Return the job a lease is on."""
@@ -89,7 +91,7 @@ class DynamoDbStore:
 
     def jobs(
         self, *, status: JobStatus | None, limit: int, before: int | None
-    ) -> list[tuple[int, JobRecord]]:
+    ) -> list[tuple[int, JobRecord | None]]:
         """Return jobs, newest first; one changed just now may be missing or out of its state."""
         below = _LAST if before is None else items.position_name(before)
         newest_first = heapq.merge(
@@ -103,7 +105,10 @@ class DynamoDbStore:
         # While a job changes its state the index may show it twice.
         distinct = (next(same) for _, same in itertools.groupby(newest_first, items.position_of))
         keys = [items.key_of(entry) for entry in itertools.islice(distinct, limit)]
-        found = [(items.position_of(i), items.record_of(i)) for i in self._table.get_many(keys)]
+        found = [
+            (items.position_of(item), self._reader.record(*items.document_of(item)))
+            for item in self._table.get_many(keys)
+        ]
         return sorted(found, key=lambda job: job[0], reverse=True)
 
     def with_status(self, statuses: Sequence[JobStatus]) -> list[JobRecord]:
@@ -117,10 +122,13 @@ class DynamoDbStore:
             for status in FINISHED.intersection(statuses)
             for entry in self._table.listed(status, below=_LAST)
         )
-        keys = {key["pk"]["S"]: key for key in itertools.chain(active, finished)}
-        found = sorted(self._table.get_many(list(keys.values())), key=items.position_of)
-        records = (items.record_of(item) for item in found)
-        return [record for record in records if record.job.status in statuses]
+        found = self._records(itertools.chain(active, finished))
+        return [record for record in found if record.job.status in statuses]
+
+    def with_open_attempts(self) -> list[JobRecord]:
+        """Return every job with launches whose bill is not final, oldest first."""
+        active = (items.job_key(items.active_job_id(entry)) for entry in self._active())
+        return [record for record in self._records(active) if record.open_attempts]
 
     def count(self, statuses: Sequence[JobStatus]) -> int:
         """Return how many jobs are in one of the states; of finished ones, up to just now."""
@@ -224,6 +232,13 @@ class DynamoDbStore:
             page=page,
             keys_only=keys_only,
         )
+
+    def _records(self, keys: Iterable[Item]) -> list[JobRecord]:
+        """Return the jobs, each once and as far as they can be read, oldest first."""
+        distinct = {key["pk"]["S"]: key for key in keys}
+        found = sorted(self._table.get_many(list(distinct.values())), key=items.position_of)
+        records = (self._reader.record(*items.document_of(item)) for item in found)
+        return [record for record in records if record is not None]
 
     def _active(self, statuses: Sequence[JobStatus] | set[JobStatus] = _STATUSES) -> Iterator[Item]:
         entries = self._table.query(items.ACTIVE, first=" ", last=_LAST)

@@ -5,7 +5,7 @@
     JOB#{id}    ROUND#{round}#{part}  a round; more than one part only when it is large
     JOB#{id}    RATIO#{round}         the round's ratio, so that a window of them is one small read
     JOB#{id}    LINES#{first}         up to 50 ledger lines, named after the position of the first
-    ACTIVE      {id}                  that a job is unfinished or leased, and by whom
+    ACTIVE      {id}                  that a job is unfinished, leased, or not billed to its end
     KEY#{key}   KEY                   what an idempotency key was used for
     COUNTER     JOBS                  the newest job's position
 
@@ -19,9 +19,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from services.scaler.store.base import IdempotencyEntry, JobRecord, RoundEntry
+from services.scaler.store.reading import parsed
 from shared.billing import LedgerLine
 from shared.jobs import FINISHED, JobStatus
 
+_PARTITION = "JOB#"
 INDEX = "queue"
 KEY_SCHEMA = ("pk", "sk")
 INDEX_SCHEMA = ("gsi_pk", "gsi_sk")
@@ -47,7 +49,12 @@ def key_of(item: Item) -> Item:
 
 def partition(job_id: str) -> str:
     """Return the partition of everything about a job but its entry in ACTIVE and its key."""
-    return f"JOB#{job_id}"
+    return f"{_PARTITION}{job_id}"
+
+
+def job_id_of(item: Item) -> str:
+    """Return which job an item of its partition is about."""
+    return str(item["pk"]["S"]).removeprefix(_PARTITION)
 
 
 def job_key(job_id: str) -> Item:
@@ -110,14 +117,14 @@ def position_of(item: Item) -> int:
     return int(item["gsi_sk"]["S"])
 
 
-def record_of(item: Item) -> JobRecord:
-    """Return the record in a job's item."""
-    return JobRecord.model_validate_json(item["document"]["S"])
+def document_of(item: Item) -> tuple[str, str]:
+    """Return a job's record as text, and the job's id."""
+    return str(item["document"]["S"]), job_id_of(item)
 
 
 def active_item(record: JobRecord) -> Item | None:
-    """Return the entry that says a job is unfinished or leased; None when it is neither."""
-    if record.job.status in FINISHED and record.lease is None:
+    """Return the entry of a job that anything is still to be done about; None of any other."""
+    if record.job.status in FINISHED and record.lease is None and not record.open_attempts:
         return None
     item = {**active_key(record.job.job_id), "status": {"S": record.job.status}}
     if record.lease is not None:
@@ -176,7 +183,7 @@ def rounds_of(items: Iterable[Item]) -> Iterator[RoundEntry]:
             continue
         pieces.append(item["document"]["S"])
         if len(pieces) == wanted:
-            yield RoundEntry.model_validate_json("".join(pieces))
+            yield parsed(RoundEntry, "".join(pieces), job_id_of(item))
 
 
 def batched(groups: Iterable[Sequence[Item]], size: int) -> Iterator[list[Item]]:
@@ -226,7 +233,7 @@ def line_items(job_id: str, lines: tuple[LedgerLine, ...], *, first: int) -> lis
 def lines_of(items: Iterable[Item], *, skip: int) -> list[LedgerLine]:
     """Return the lines in the items from position `skip` on."""
     return [
-        LedgerLine.model_validate_json(document["S"])
+        parsed(LedgerLine, document["S"], job_id_of(item))
         for item in items
         for position, document in enumerate(item["documents"]["L"], int(item["first"]["N"]))
         if position >= skip

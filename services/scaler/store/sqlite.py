@@ -5,9 +5,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
-
-from pydantic import ValidationError
+from typing import Any
 
 from services.scaler.store.base import (
     Change,
@@ -17,13 +15,15 @@ from services.scaler.store.base import (
     StoreError,
     VersionConflictError,
 )
+from services.scaler.store.reading import JobReader, parsed
 from shared.billing import LedgerLine
 from shared.jobs import JobStatus
-from shared.message import Message
 
-M = TypeVar("M", bound=Message)
-
-_SCHEMA = """
+_HAS_OPEN_ATTEMPTS = (
+    "CASE WHEN json_valid(document) THEN json_array_length(document, '$.open_attempts') END > 0"
+)
+"""Of the document, so that files of earlier versions need no new column."""
+_SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS jobs (
     position INTEGER PRIMARY KEY AUTOINCREMENT,
     job_id TEXT NOT NULL UNIQUE,
@@ -34,6 +34,8 @@ CREATE TABLE IF NOT EXISTS jobs (
 );
 CREATE INDEX IF NOT EXISTS jobs_by_status ON jobs (status, position);
 CREATE INDEX IF NOT EXISTS jobs_by_lease ON jobs (lease_id) WHERE lease_id IS NOT NULL;
+CREATE INDEX IF NOT EXISTS jobs_with_open_attempts ON jobs (position)
+    WHERE {_HAS_OPEN_ATTEMPTS};
 CREATE TABLE IF NOT EXISTS rounds (
     job_id TEXT NOT NULL REFERENCES jobs (job_id) ON DELETE CASCADE,
     round INTEGER NOT NULL,
@@ -66,6 +68,7 @@ class SqliteStore:
         """
         self._path = path
         self._lock = threading.Lock()
+        self._reader = JobReader()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
@@ -114,32 +117,32 @@ class SqliteStore:
     def job(self, job_id: str) -> JobRecord | None:
         """Return a job."""
         rows = self._read("SELECT document FROM jobs WHERE job_id = ?", (job_id,))
-        return self._parsed(JobRecord, rows[0][0]) if rows else None
+        return parsed(JobRecord, rows[0][0], job_id) if rows else None
 
     def job_of_lease(self, lease_id: str) -> JobRecord | None:
         """Return the job a lease is on."""
-        rows = self._read("SELECT document FROM jobs WHERE lease_id = ?", (lease_id,))
-        return self._parsed(JobRecord, rows[0][0]) if rows else None
+        rows = self._read("SELECT job_id, document FROM jobs WHERE lease_id = ?", (lease_id,))
+        return parsed(JobRecord, rows[0][1], rows[0][0]) if rows else None
 
     def jobs(
         self, *, status: JobStatus | None, limit: int, before: int | None
-    ) -> list[tuple[int, JobRecord]]:
+    ) -> list[tuple[int, JobRecord | None]]:
         """Return jobs, newest first."""
         rows = self._read(
-            "SELECT position, document FROM jobs WHERE (?1 IS NULL OR status = ?1) "
+            "SELECT position, job_id, document FROM jobs WHERE (?1 IS NULL OR status = ?1) "
             "AND (?2 IS NULL OR position < ?2) ORDER BY position DESC LIMIT ?3",
             (status, before, limit),
         )
-        return [(position, self._parsed(JobRecord, text)) for position, text in rows]
+        return [(position, self._reader.record(text, job_id)) for position, job_id, text in rows]
 
     def with_status(self, statuses: Sequence[JobStatus]) -> list[JobRecord]:
         """Return every job in one of the states, oldest first."""
         marks = ",".join("?" * len(statuses))
-        rows = self._read(
-            f"SELECT document FROM jobs WHERE status IN ({marks}) ORDER BY position",
-            tuple(statuses),
-        )
-        return [self._parsed(JobRecord, text) for (text,) in rows]
+        return self._records(f"status IN ({marks})", tuple(statuses))
+
+    def with_open_attempts(self) -> list[JobRecord]:
+        """Return every job with launches whose bill is not final, oldest first."""
+        return self._records(_HAS_OPEN_ATTEMPTS, ())
 
     def count(self, statuses: Sequence[JobStatus]) -> int:
         """Return how many jobs are in one of the states."""
@@ -199,14 +202,14 @@ class SqliteStore:
         rows = self._read(
             "SELECT document FROM rounds WHERE job_id = ? AND round = ?", (job_id, round_index)
         )
-        return self._parsed(RoundEntry, rows[0][0]) if rows else None
+        return parsed(RoundEntry, rows[0][0], job_id) if rows else None
 
     def last_round(self, job_id: str) -> RoundEntry | None:
         """Return the newest round."""
         rows = self._read(
             "SELECT document FROM rounds WHERE job_id = ? ORDER BY round DESC LIMIT 1", (job_id,)
         )
-        return self._parsed(RoundEntry, rows[0][0]) if rows else None
+        return parsed(RoundEntry, rows[0][0], job_id) if rows else None
 
     def rounds(self, job_id: str, *, first: int, limit: int) -> list[RoundEntry]:
         """Return rounds in order."""
@@ -214,7 +217,7 @@ class SqliteStore:
             "SELECT document FROM rounds WHERE job_id = ? AND round >= ? ORDER BY round LIMIT ?",
             (job_id, first, limit),
         )
-        return [self._parsed(RoundEntry, text) for (text,) in rows]
+        return [parsed(RoundEntry, text, job_id) for (text,) in rows]
 
     def ratios(self, job_id: str, *, before: int, limit: int) -> list[float]:
         """Return the newest ratios measured before a round, oldest of them first."""
@@ -231,7 +234,7 @@ class SqliteStore:
             "SELECT document FROM ledger WHERE job_id = ? ORDER BY position LIMIT -1 OFFSET ?",
             (job_id, skip),
         )
-        return [self._parsed(LedgerLine, text) for (text,) in rows]
+        return [parsed(LedgerLine, text, job_id) for (text,) in rows]
 
     def check(self) -> None:
         """Raise `StoreError` when the file cannot be read."""
@@ -242,14 +245,13 @@ class SqliteStore:
         with self._lock:
             self._connection.close()
 
-    def _parsed(self, kind: type[M], text: str) -> M:
-        try:
-            return kind.model_validate_json(text)
-        except ValidationError as error:
-            raise StoreError(
-                f"the job database {self._path} holds a {kind.__name__} of another version of "
-                "Nitro; move the file away, or set NITRO_DATABASE to another file"
-            ) from error
+    def _records(self, condition: str, parameters: tuple[object, ...]) -> list[JobRecord]:
+        """Return the jobs, as far as they can be read, oldest first."""
+        rows = self._read(
+            f"SELECT job_id, document FROM jobs WHERE {condition} ORDER BY position", parameters
+        )
+        records = (self._reader.record(text, job_id) for job_id, text in rows)
+        return [record for record in records if record is not None]
 
     def _read(self, query: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
         try:

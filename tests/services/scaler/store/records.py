@@ -4,7 +4,7 @@ import uuid
 
 import boto3
 
-from services.scaler.store.base import Change, JobRecord, LeaseRecord, RoundEntry
+from services.scaler.store.base import Change, JobRecord, LeaseRecord, OpenAttempt, RoundEntry
 from shared.billing import LedgerLine
 from shared.job_spec import JobSpec
 from shared.jobs import Job, JobStatus
@@ -40,6 +40,12 @@ def line(amount: float) -> LedgerLine:
         unit="second",
         unit_price_usd=1.0,
         amount_usd=amount,
+    )
+
+
+def open_attempt() -> OpenAttempt:
+    return OpenAttempt(
+        round=0, attempt=0, lease_id="l", num_invocations=2, reserved_usd=1.0, warm=0
     )
 
 

@@ -27,6 +27,7 @@ from tests.services.scaler.store.records import (
     REGION,
     line,
     make_table,
+    open_attempt,
     record,
     round_entry,
     with_lease,
@@ -301,6 +302,18 @@ def test_jobs_by_status(store: Store) -> None:
     assert store.count(("failed", "stopped")) == 0
 
 
+def test_jobs_with_launches_that_are_not_billed_are_found_in_any_state(store: Store) -> None:
+    for job_id in ("a", "b", "c"):
+        store.create(record(job_id), None)
+    for job_id in ("b", "c"):
+        opened = record(job_id).model_copy(update={"open_attempts": (open_attempt(),)})
+        kept = store.commit(with_status(opened, "failed"))
+    assert ids(store.with_open_attempts()) == ["b", "c"]
+    billed = kept.model_copy(update={"open_attempts": ()})
+    store.commit(Change(record=billed, lines=(line(1.0),)))
+    assert ids(store.with_open_attempts()) == ["b"]
+
+
 @pytest.mark.parametrize("status", [None, "queued"])
 def test_jobs_are_listed_newest_first_page_by_page(store: Store, status: JobStatus | None) -> None:
     names = [f"j{i}" for i in range(7)]
@@ -311,7 +324,7 @@ def test_jobs_are_listed_newest_first_page_by_page(store: Store, status: JobStat
     listed: list[str] = []
     cursor: int | None = None
     while page := store.jobs(status=status, limit=2, before=cursor):
-        listed += ids([one for _, one in page])
+        listed += [one.job.job_id for _, one in page if one]
         assert len(page) <= 2
         cursor = page[-1][0]
     everything = [n for n in reversed(names) if status is None or n not in ("j2", "j5")]

@@ -1,26 +1,11 @@
-"""What only the SQLite store has to say: which file cannot be used, and why."""
+"""What only the SQLite store has to say: which file cannot be used, and how it finds things."""
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from services.scaler.store.base import StoreError
 from services.scaler.store.sqlite import SqliteStore
-from tests.services.scaler.store.records import record
-
-
-def test_a_document_of_another_version_is_told_with_file_and_setting(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "jobs.sqlite3"
-    with closing(SqliteStore(path)) as store:
-        store.create(record(), None)
-        with closing(sqlite3.connect(path)) as connection, connection:
-            connection.execute("UPDATE jobs SET document = json_remove(document, '$.job.spec')")
-        with pytest.raises(StoreError, match=r"jobs.sqlite3 holds a JobRecord.*NITRO_DATABASE"):
-            store.job("job")
 
 
 @pytest.mark.parametrize("kind", ["file_as_folder", "no_database", "folder"])

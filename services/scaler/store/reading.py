@@ -1,0 +1,58 @@
+"""Reading back what is stored: maybe by a newer version of Nitro, maybe damaged.
+
+A record that cannot be read concerns its own job alone. Whoever asks for that job is told; what
+looks at all jobs names it in the log and goes on without it.
+"""
+
+import logging
+import threading
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from services.scaler.store.base import JobRecord, StoreError
+from shared.message import Message
+
+_LOG = logging.getLogger(__name__)
+M = TypeVar("M", bound=Message)
+
+
+class UnreadableError(StoreError):
+    """Something stored cannot be read; the message names it and says what is wrong with it."""
+
+
+def parsed(kind: type[M], text: str, job_id: str) -> M:
+    """Return what is stored of a job.
+
+    Raises:
+        UnreadableError: It is no such thing.
+    """
+    try:
+        return kind.read(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"])) or "document"
+        raise UnreadableError(
+            f"job {job_id} holds a {kind.__name__} that this version of Nitro cannot read "
+            f"({field}: {first['msg']}): run the version that wrote it, or restore a backup"
+        ) from error
+
+
+class JobReader:
+    """Reads jobs among others; each one that cannot be read is named in the log once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._told: set[str] = set()
+
+    def record(self, text: str, job_id: str) -> JobRecord | None:
+        """Return a job's record; None when it cannot be read."""
+        try:
+            return parsed(JobRecord, text, job_id)
+        except UnreadableError as error:
+            with self._lock:
+                new = job_id not in self._told
+                self._told.add(job_id)
+            if new:
+                _LOG.error("job left aside", extra={"job": job_id, "why": str(error)})
+            return None
