@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 from nitro.client import ApiUnreachableError, NitroClient
 from nitro.errors import EXIT_FAILED, CommandError
@@ -9,11 +10,6 @@ from nitro.follow import follow
 from nitro.interrupts import Interrupts
 from nitro.scheduling_episode import SchedulingEpisode, round_rewards
 from nitro.train import Api
-from services.scaler.boosting import ConvexityRatio
-from services.scaler.progress import mean_return
-from services.scaler.scaling.base import ScalingInput
-from services.scaler.scaling.minionsrl import scheduler_state
-from services.scaler.scaling_history import past_of
 from shared.contracts import RoundRecord
 from shared.job_spec import JobSpec
 from shared.jobs import Job
@@ -124,18 +120,23 @@ def scheduler_states(spec: JobSpec, records: Sequence[RoundRecord]) -> tuple[Sch
 
 def _state(spec: JobSpec, record: RoundRecord, ended: Sequence[RoundRecord]) -> SchedulerState:
     """Return the state before a round, by when `ended` were over and no others."""
-    returns = (mean_return(each.result.evaluation) for each in ended if each.result is not None)
-    evaluated = [value for value in returns if value is not None]
-    return scheduler_state(
-        ScalingInput(
-            round_index=record.plan.round,
-            actors=spec.actors,
-            ratios=(),
-            ratio=ConvexityRatio(value=None, note=""),
-            past=tuple(past_of(each.plan, each.result) for each in ended[-1:]),
-            evaluation_return=evaluated[-1] if evaluated else None,
-            remaining_usd=max(0.0, spec.stop.budget_usd - record.plan.spent_usd),
-        )
+    results = [each.result for each in ended if each.result is not None]
+    evaluations = [r.evaluation.mean_return for r in results if r.evaluation is not None]
+    returns = [value for value in evaluations if value is not None]
+    state = SchedulerState(
+        round_index=float(record.plan.round),
+        mean_return=returns[-1] if returns else 0.0,
+        remaining_usd=max(0.0, spec.stop.budget_usd - record.plan.spent_usd),
+    )
+    if not results:
+        return state
+    last = results[-1]
+    return replace(
+        state,
+        learner_loss=last.stats.get("loss", 0.0),
+        kl=last.stats.get("kl", 0.0),
+        learner_s=last.timing.learner_s,
+        actor_s=last.timing.collect_s,
     )
 
 

@@ -24,9 +24,6 @@ from statistics import fmean, linear_regression, pstdev
 from nitro.errors import CommandError
 from nitro.report import Run, training_return
 from nitro.scheduling_episode import SchedulingEpisode, round_rewards
-from services.scaler.boosting import ConvexityRatio
-from services.scaler.scaling.base import PastRound, ScalingInput
-from services.scaler.scaling.minionsrl import scheduler_state
 from shared.contracts import RoundResult
 from shared.job_spec import JobSpec
 from shared.minions_agent import (
@@ -97,6 +94,16 @@ def fitted_curve(points: Sequence[tuple[float, float]]) -> ReturnCurve:
     return ReturnCurve(steps=curve.steps, returns=curve.returns, spread=spread)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PracticeRound:
+    """What a simulated round came to; before the first one, nothing."""
+
+    loss: float = 0.0
+    kl: float = 0.0
+    learner_s: float = 0.0
+    actor_s: float = 0.0
+
+
 class RecordedRuns:
     """Simulated runs after the likeness of recorded ones.
 
@@ -120,16 +127,13 @@ class RecordedRuns:
         self.recorded_usd = sum(item.amount_usd for run in runs for item in run.ledger)
         self._seed = seed
         self._actor_s = fitted_line([(p.num_actors, r.timing.collect_s) for p, r in done])
-        self._learner_s = fitted_line([(p.num_actors, _learner_s(r)) for p, r in done])
+        self._learner_s = fitted_line([(p.num_actors, r.timing.learner_s) for p, r in done])
         self._stats = _stats_by_round(r for _, r in done)
 
-    def round_of(self, index: int, actors: int, chance: random.Random) -> PastRound:
+    def round_of(self, index: int, actors: int, chance: random.Random) -> PracticeRound:
         """Return what a round with so many actors looks like afterwards."""
         loss, kl = chance.choice(self._stats[min(index, len(self._stats) - 1)])
-        return PastRound(
-            round_index=index,
-            requested=actors,
-            num_actors=actors,
+        return PracticeRound(
             loss=loss,
             kl=kl,
             learner_s=self._learner_s.at(actors),
@@ -179,7 +183,7 @@ class _Practice:
         self._choices: list[int] = []
         self._durations_s: list[float] = []
         self._evaluations: list[float] = []
-        self._last = PastRound(round_index=-1, requested=0, num_actors=0)
+        self._last = PracticeRound()
         self._env_steps = 0
         self._spent_usd = 0.0
         self.over = False
@@ -199,7 +203,7 @@ class _Practice:
         self._last = self._model.round_of(len(self._states), actors, self._chance)
         self._states.append(state)
         self._choices.append(drawn)
-        self._durations_s.append((self._last.actor_s or 0.0) + (self._last.learner_s or 0.0))
+        self._durations_s.append(self._last.actor_s + self._last.learner_s)
         self._env_steps += actors * self._spec.steps_per_actor
         self._spent_usd += price_usd
         stop = self._spec.stop
@@ -226,17 +230,14 @@ class _Practice:
         self._evaluations.append(self._chance.gauss(curve.at(self._env_steps), curve.spread))
 
     def _state(self) -> SchedulerState:
-        spec = self._spec
-        return scheduler_state(
-            ScalingInput(
-                round_index=len(self._states),
-                actors=spec.actors,
-                ratios=(),
-                ratio=ConvexityRatio(value=None, note=""),
-                past=(self._last,),
-                evaluation_return=self._evaluations[-1] if self._evaluations else None,
-                remaining_usd=max(0.0, spec.stop.budget_usd - self._spent_usd),
-            )
+        return SchedulerState(
+            round_index=float(len(self._states)),
+            learner_loss=self._last.loss,
+            mean_return=self._evaluations[-1] if self._evaluations else 0.0,
+            kl=self._last.kl,
+            learner_s=self._last.learner_s,
+            actor_s=self._last.actor_s,
+            remaining_usd=max(0.0, self._spec.stop.budget_usd - self._spent_usd),
         )
 
 
@@ -279,8 +280,3 @@ def _stats_by_round(results: Iterable[RoundResult]) -> tuple[tuple[tuple[float, 
         pair = (result.stats.get("loss", 0.0), result.stats.get("kl", 0.0))
         pairs.setdefault(result.round, []).append(pair)
     return tuple(tuple(pairs[index]) for index in sorted(pairs))
-
-
-def _learner_s(result: RoundResult) -> float:
-    timing = result.timing
-    return timing.update_s + timing.curvature_s + timing.checkpoint_s

@@ -5,6 +5,7 @@ round it sends a `RoundRequest` and gets a `RoundPlan`; the scaler sends each ac
 and gets an `ActorReport`. Arrays never travel in here: they go through the trajectory cache.
 """
 
+from statistics import fmean
 from typing import Annotated, Literal
 
 from pydantic import Field, FiniteFloat, TypeAdapter
@@ -130,6 +131,11 @@ class EvaluationResult(Message):
     returns: tuple[FiniteFloat, ...]
     lengths: tuple[PositiveInt, ...]
 
+    @property
+    def mean_return(self) -> float | None:
+        """Mean of the returns; None without episodes."""
+        return fmean(self.returns) if self.returns else None
+
 
 _Seconds = Annotated[NonNegativeFloat, Field(le=1e9)]
 """Thirty years: a longer one was not measured, and no clock could be set by it."""
@@ -149,6 +155,11 @@ class RoundTiming(Message):
     checkpoint_s: _Seconds
     """Writing record and checkpoint of the round before: this one's are written after this."""
     total_s: _Seconds
+
+    @property
+    def learner_s(self) -> float:
+        """Seconds of the learner's own work."""
+        return self.update_s + self.curvature_s + self.checkpoint_s
 
 
 class RoundResult(Message):

@@ -28,16 +28,19 @@ _MAX_SCALED = 50.0
 class SchedulerState:
     """What the agent sees before a round; what is not known yet is 0."""
 
-    round_index: float
-    learner_loss: float
-    mean_return: float
+    round_index: float = 0.0
+    learner_loss: float = 0.0
+    mean_return: float = 0.0
     """Of the newest evaluation."""
-    kl: float
-    learner_s: float
-    actor_s: float
-    round_s: float
-    """Sum of the two above it."""
-    remaining_usd: float
+    kl: float = 0.0
+    learner_s: float = 0.0
+    actor_s: float = 0.0
+    remaining_usd: float = 0.0
+
+    @property
+    def round_s(self) -> float:
+        """Seconds of the whole round."""
+        return self.learner_s + self.actor_s
 
     @property
     def vector(self) -> tuple[float, ...]:

@@ -1,16 +1,7 @@
 """How far a job is, step by step."""
 
-import statistics
-
 from shared.contracts import EvaluationResult, RoundResult
 from shared.jobs import JobProgress
-
-
-def mean_return(evaluation: EvaluationResult | None) -> float | None:
-    """Return the mean return of an evaluation; None without episodes."""
-    if evaluation is None or not evaluation.returns:
-        return None
-    return statistics.fmean(evaluation.returns)
 
 
 def advanced(progress: JobProgress, rounds: int, result: RoundResult | None) -> JobProgress:
@@ -24,7 +15,7 @@ def advanced(progress: JobProgress, rounds: int, result: RoundResult | None) -> 
 
 def evaluated(progress: JobProgress, evaluation: EvaluationResult | None) -> JobProgress:
     """Return a job's progress after an evaluation."""
-    mean = mean_return(evaluation)
+    mean = None if evaluation is None else evaluation.mean_return
     if mean is None:
         return progress
     best = mean if progress.best_return is None else max(mean, progress.best_return)

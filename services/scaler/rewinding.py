@@ -10,7 +10,6 @@ from http import HTTPStatus
 
 from services.scaler.launches import NoticeBoard
 from services.scaler.problem import ApiError
-from services.scaler.progress import mean_return
 from services.scaler.store.base import JobRecord, RoundEntry, Store
 from shared.cache import CacheError
 
@@ -48,8 +47,9 @@ def rewound(
     if undone:
         # With the policies go their evaluations, that after the last round among them.
         kept = store.rounds(job.job_id, first=0, limit=round_index) if round_index else []
-        told = (None if entry.result is None else entry.result.evaluation for entry in kept)
-        means = [mean for mean in map(mean_return, told) if mean is not None]
+        results = (entry.result for entry in kept if entry.result is not None)
+        told = (r.evaluation.mean_return for r in results if r.evaluation is not None)
+        means = [mean for mean in told if mean is not None]
         returns = {
             "last_return": means[-1] if means else None,
             "best_return": max(means, default=None),

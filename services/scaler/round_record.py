@@ -102,7 +102,7 @@ def learner_seconds(result: RoundResult | None, allowance_s: float) -> float:
     if result is None:
         return allowance_s
     timing = result.timing
-    return timing.update_s + timing.curvature_s + timing.checkpoint_s
+    return timing.learner_s
 
 
 def overhead_seconds(result: RoundResult | None) -> float:

@@ -77,6 +77,6 @@ def past_of(plan: RoundPlan, result: RoundResult | None) -> PastRound:
         training_return=fmean(result.episode_returns) if result.episode_returns else None,
         loss=result.stats.get("loss"),
         kl=result.stats.get("kl"),
-        learner_s=timing.update_s + timing.curvature_s + timing.checkpoint_s,
+        learner_s=timing.learner_s,
         actor_s=timing.collect_s,
     )

@@ -43,7 +43,6 @@ STATE = SchedulerState(
     kl=0.0,
     learner_s=0.2,
     actor_s=0.3,
-    round_s=0.5,
     remaining_usd=1.0,
 )
 

@@ -57,14 +57,12 @@ def scheduler_state(seen: ScalingInput) -> SchedulerState:
     """Return what the agent sees of a round."""
     unknown = PastRound(round_index=-1, requested=0, num_actors=0)
     last = seen.past[-1] if seen.past else unknown
-    learner_s, actor_s = last.learner_s or 0.0, last.actor_s or 0.0
     return SchedulerState(
         round_index=float(seen.round_index),
         learner_loss=last.loss or 0.0,
         mean_return=seen.evaluation_return or 0.0,
         kl=last.kl or 0.0,
-        learner_s=learner_s,
-        actor_s=actor_s,
-        round_s=learner_s + actor_s,
+        learner_s=last.learner_s or 0.0,
+        actor_s=last.actor_s or 0.0,
         remaining_usd=seen.remaining_usd,
     )
