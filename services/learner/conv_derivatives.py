@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from services.learner import gemm
 from services.learner.mlp import Layer
 from shared.conv_layers import ConvLayers, Convolution
 
@@ -108,17 +107,17 @@ class Dense:
 
     def apply(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """See `Operation`."""
-        return gemm.matmul(x, weight.t()) if bias is None else gemm.linear(x, weight, bias)
+        return functional.linear(x, weight, bias)
 
     def input_adjoint(self, delta: Tensor, x: Tensor, weight: Tensor) -> Tensor:
         """See `Operation`."""
-        d_h = gemm.matmul(delta, weight).view(-1, *self.shape)
+        d_h = (delta @ weight).view(-1, *self.shape)
         images = d_h.ndim == 4
         return d_h.contiguous(memory_format=torch.channels_last) if images else d_h
 
     def weight_adjoint(self, delta: Tensor, x: Tensor, weight: Tensor) -> Tensor:
         """See `Operation`."""
-        return gemm.matmul(delta.t(), x)
+        return delta.t() @ x
 
 
 def operations(layers: ConvLayers) -> tuple[Operation, ...]:

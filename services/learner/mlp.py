@@ -14,8 +14,8 @@ from typing import Generic
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from services.learner import gemm
 from services.learner.arrays import Array, namespace
 
 
@@ -75,8 +75,8 @@ def forward(layers: Sequence[Layer[Tensor]], x: Tensor) -> Activations[Tensor]:
     """Run `x` # [N, in] through the network."""
     inputs = [x]
     for layer in layers[:-1]:
-        inputs.append(gemm.linear_tanh(inputs[-1], layer.weight, layer.bias))
-    output = gemm.linear(inputs[-1], layers[-1].weight, layers[-1].bias)
+        inputs.append(functional.linear(inputs[-1], layer.weight, layer.bias).tanh_())
+    output = functional.linear(inputs[-1], layers[-1].weight, layers[-1].bias)
     return Activations(inputs=tuple(inputs), output=output)
 
 
@@ -100,16 +100,16 @@ def backward(
         _write_weight_gradient(delta, h, out=gradients[index].weight)
         torch.sum(delta, 0, out=gradients[index].bias)
         if index:
-            upstream = gemm.matmul(delta, layers[index].weight)
+            upstream = delta @ layers[index].weight
             delta = torch.ops.aten.tanh_backward.grad_input(upstream, h, grad_input=upstream)
 
 
 def _write_weight_gradient(delta: Array, h: Array, *, out: Array) -> None:
     if h.shape[1] < delta.shape[1]:
         # Narrow inputs: the transposed product is several times faster in every BLAS we have seen.
-        out[...] = gemm.matmul(h.T, delta).T
+        out[...] = (h.T @ delta).T
     else:
-        gemm.write_matmul(delta.T, h, out=out)
+        out[...] = delta.T @ h
 
 
 def deltas(
@@ -125,7 +125,7 @@ def deltas(
     all_deltas, slopes, bends = [delta], [], []
     for index in range(len(layers) - 1, 0, -1):
         h = activations.inputs[index]
-        upstream = gemm.matmul(all_deltas[-1], layers[index].weight)
+        upstream = all_deltas[-1] @ layers[index].weight
         slopes.append(1.0 - h * h)
         bends.append(2.0 * upstream * h)
         all_deltas.append(upstream * slopes[-1])
@@ -167,9 +167,9 @@ def r_forward(
     """
     r_inputs: list[Array] = [namespace(activations.output).zeros_like(activations.inputs[0])]
     for index, (layer, move) in enumerate(zip(layers, direction, strict=True)):
-        r_a = gemm.linear(activations.inputs[index], move.weight, move.bias)
+        r_a = activations.inputs[index] @ move.weight.T + move.bias
         if index:
-            r_a += gemm.matmul(r_inputs[-1], layer.weight.T)
+            r_a += r_inputs[-1] @ layer.weight.T
         if index < len(layers) - 1:
             r_a *= slopes[index]
         r_inputs.append(r_a)
@@ -204,9 +204,9 @@ def r_backward(
         gradients[index].bias[...] = r_delta.sum(0)
         if index:
             weight = gradients[index].weight
-            weight += gemm.matmul(delta.T, r_h)
-            r_upstream = gemm.matmul(r_delta, layers[index].weight)
-            r_upstream += gemm.matmul(delta, direction[index].weight)
+            weight += delta.T @ r_h
+            r_upstream = r_delta @ layers[index].weight
+            r_upstream += delta @ direction[index].weight
             r_upstream *= at_point.slopes[index - 1]
             # d(1 - h^2) = -2 h R{h}
             r_upstream -= at_point.bends[index - 1] * r_h

@@ -1,8 +1,7 @@
 """The passes of `services.learner.mlp` in NumPy: through one network, or through two at once.
 
 On a CPU NumPy takes a third of the time torch takes to begin an operation, and holds the
-interpreter for as much less. With layers of 64 that is half of a gradient step. Products of large
-hidden layers are done by whichever library is the fastest (`services.learner.gemm`).
+interpreter for as much less. With layers of 64 that is half of a gradient step.
 
 Two networks of equal hidden layers lie equally far apart in one flat tensor of parameters, layer by
 layer: two matrices are one array with a stride of that distance, and one call multiplies both.
@@ -13,15 +12,14 @@ in front, it is the network.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from services.learner import gemm
 from services.learner.arrays import Floats
 from services.learner.mlp import Layer
 
@@ -45,65 +43,9 @@ class MlpPlaces:
     weights: tuple[tuple[int, tuple[int, ...]], ...]
     biases: tuple[tuple[int, tuple[int, ...]], ...]
 
-    def largest_inner(self) -> "WeightPlace | None":
-        """Return where the largest weight between hidden layers lies; None if there is none."""
-        inner = [
-            WeightPlace(index=index, start=start, shape=(shape[0], shape[1]))
-            for index, (start, shape) in enumerate(self.weights)
-        ][1:-1]
-        # Of equal ones the last: the way back comes by it first.
-        return max(reversed(inner), key=lambda place: place.size, default=None)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightPlace:
-    """Where a hidden layer's weight lies in a flat array."""
-
-    index: int
-    """Of the layer, counted from 0."""
-    start: int
-    shape: tuple[int, int]  # (out, in)
-
-    @property
-    def size(self) -> int:
-        """Numbers in it."""
-        return self.shape[0] * self.shape[1]
-
-    @property
-    def span(self) -> slice:
-        """Where in the flat array it lies."""
-        return slice(self.start, self.start + self.size)
-
-
-class Elsewhere(Protocol):
-    """A hidden layer whose weight is differentiated and stepped by somebody else."""
-
-    @property
-    def index(self) -> int:
-        """Which of the hidden layers, counted from 0."""
-        ...
-
-    @property
-    def weight(self) -> Floats:
-        """Where the weight is found # [out, in]."""
-        ...
-
-    def await_weight(self) -> None:
-        """Return once the weight is that of the step which begins."""
-        ...
-
-    def give(self, delta: Floats, h: Floats) -> None:
-        """Hand over what the weight's gradient is the product of: delta^T h.
-
-        Args:
-            delta: Derivative of the objective by the layer's sums. # [N, out]
-            h: What the layer was given. # [N, in]
-        """
-        ...
-
-
-_Multiply = Callable[..., Floats]
-"""Takes two arrays and, as `out`, where to write their product."""
+LARGE_PRODUCT = 1 << 20
+"""From this many scalar multiplications of one product on, two networks are as fast one by one."""
 
 Inputs = tuple[Floats, ...]
 """What each layer was given in a forward pass: [N, O], then L x [N, out] or [2, N, out]."""
@@ -115,19 +57,11 @@ class OneMlp:
 
     hidden: tuple[DenseArrays, ...]
     head: DenseArrays
-    elsewhere: Elsewhere | None = None
-
-    def without(self, elsewhere: Elsewhere) -> Self:
-        """Return the network with one layer's weight in other hands."""
-        hidden = [*self.hidden]
-        layer = hidden[elsewhere.index]
-        hidden[elsewhere.index] = DenseArrays(weight=elsewhere.weight, bias=layer.bias)
-        return replace(self, hidden=tuple(hidden), elsewhere=elsewhere)
 
     def is_small(self, num_samples: int) -> bool:
-        """Whether no product of so many samples is large enough for another library than NumPy."""
+        """Whether all products of so many samples are small."""
         largest = max(layer.weight.size for layer in (*self.hidden, self.head))
-        return num_samples * largest < gemm.MIN_MULTIPLICATIONS
+        return num_samples * largest < LARGE_PRODUCT
 
     @classmethod
     def within(cls, flat: Floats, places: MlpPlaces) -> Self:
@@ -140,8 +74,7 @@ class OneMlp:
 
     def forward(self, observation: Floats) -> tuple[Inputs, Floats]:
         """Run `observation` # [N, O] through it; return its layers' inputs, and [N, out]."""
-        multiply = self._multiply(observation)
-        inputs = _hidden_forward(self.hidden, observation, multiply, self.elsewhere)
+        inputs = _hidden_forward(self.hidden, observation)
         return inputs, _head_forward(self.head, inputs[-1])
 
     def backward(self, inputs: Inputs, delta: Floats, *, gradients: "OneMlp") -> None:
@@ -152,16 +85,11 @@ class OneMlp:
             delta: Derivative of the objective by the network's output. # [N, out]
             gradients: Written to; of the same shapes.
         """
-        multiply = self._multiply(inputs[0])
-        if multiply is not np.matmul and (moving := _few_moving(delta)) is not None:
+        if not self.is_small(len(delta)) and (moving := _few_moving(delta)) is not None:
             inputs, delta = tuple(x[moving] for x in inputs), delta[moving]
         upstream = np.empty_like(inputs[-1])
         _head_backward(self.head, inputs[-1], delta, gradients.head, upstream)
-        _hidden_backward(self.hidden, inputs, upstream, gradients.hidden, multiply, self.elsewhere)
-
-    def _multiply(self, observation: Floats) -> _Multiply:
-        # Even to ask for each product costs a small network some percent.
-        return np.matmul if self.is_small(len(observation)) else gemm.array_matmul
+        _hidden_backward(self.hidden, inputs, upstream, gradients.hidden)
 
 
 class PairedMlp:
@@ -208,7 +136,7 @@ class PairedMlp:
 
     def forward(self, observation: Floats) -> tuple[Inputs, tuple[Floats, Floats]]:
         """Run `observation` # [N, O] through both; return what `OneMlp.forward` does of each."""
-        inputs = _hidden_forward(self._hidden, observation, np.matmul)
+        inputs = _hidden_forward(self._hidden, observation)
         one, other = self.each
         first, second = inputs[-1]
         return inputs, (_head_forward(one.head, first), _head_forward(other.head, second))
@@ -225,20 +153,13 @@ class PairedMlp:
         parts = zip(self.each, inputs[-1], deltas, gradients.each, upstream, strict=True)
         for one, h, delta, gradient, out in parts:
             _head_backward(one.head, h, delta, gradient.head, out)
-        _hidden_backward(self._hidden, inputs, upstream, gradients._hidden, np.matmul)
+        _hidden_backward(self._hidden, inputs, upstream, gradients._hidden)
 
 
-def _hidden_forward(
-    layers: Sequence[DenseArrays],
-    observation: Floats,
-    multiply: _Multiply,
-    elsewhere: Elsewhere | None = None,
-) -> Inputs:
+def _hidden_forward(layers: Sequence[DenseArrays], observation: Floats) -> Inputs:
     inputs = [observation]
-    for index, layer in enumerate(layers):
-        if elsewhere is not None and index == elsewhere.index:
-            elsewhere.await_weight()
-        x = multiply(inputs[-1], layer.weight.swapaxes(-1, -2))
+    for layer in layers:
+        x = np.matmul(inputs[-1], layer.weight.swapaxes(-1, -2))
         x += layer.bias
         inputs.append(np.tanh(x, out=x))
     return tuple(inputs)
@@ -267,8 +188,6 @@ def _hidden_backward(
     inputs: Inputs,
     upstream: Floats,
     gradients: Sequence[DenseArrays],
-    multiply: _Multiply,
-    elsewhere: Elsewhere | None = None,
 ) -> None:
     """Write the hidden layers' gradients; `upstream`, the derivative behind them, is used up.
 
@@ -279,13 +198,10 @@ def _hidden_backward(
         slope, gradient = inputs[index + 1], gradients[index]
         np.multiply(slope, slope, out=slope)
         upstream *= np.subtract(1.0, slope, out=slope)
-        if elsewhere is not None and index == elsewhere.index:
-            elsewhere.give(upstream, inputs[index])
-        else:
-            multiply(upstream.swapaxes(-1, -2), inputs[index], out=gradient.weight)
+        np.matmul(upstream.swapaxes(-1, -2), inputs[index], out=gradient.weight)
         np.matmul(ones, upstream, out=gradient.bias)
         if index:
-            upstream = multiply(upstream, layers[index].weight)
+            upstream = np.matmul(upstream, layers[index].weight)
 
 
 def _few_moving(delta: Floats) -> NDArray[np.intp] | None:

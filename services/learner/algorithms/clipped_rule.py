@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from services.learner.algorithms.loss_terms import Term
 from services.learner.algorithms.minibatch import Minibatch
 from services.learner.algorithms.policy_terms import CLIPPED_STATS, ClippedPolicy
-from services.learner.arrays import Array, Floats
+from services.learner.arrays import Array
 from services.learner.distributions import StepTerms
 from shared.impact_hyperparameters import ImpactHyperparameters
 from shared.ppo_hyperparameters import PpoHyperparameters
@@ -37,14 +37,6 @@ class ClippedRule(Generic[H]):
             entropy_coefficient=self.hyperparameters.entropy_coefficient,
             kl_coefficient=self.kl_coefficient,
         )
-
-    def value_room(
-        self,
-        target: Floats,  # noqa: ARG002 - seam: the same wherever it is
-        value: Floats,  # noqa: ARG002
-    ) -> Floats | None:
-        """See `LossRule`."""
-        return None
 
     def total(
         self,

@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from services.learner.actor_critic import NetworkHalf
-from services.learner.algorithms.distant_values import DistantValues
 from services.learner.algorithms.gradient_steps import StepsTaken, summed_up
-from services.learner.algorithms.lent_weight import Borrower, Lender, LentWeight
 from services.learner.algorithms.loss_terms import LossRule, Term
 from services.learner.algorithms.minibatch import (
     Minibatch,
@@ -29,7 +27,7 @@ from services.learner.algorithms.optimiser import AdamPart, FlatAdam, Whole
 from services.learner.arrays import Floats
 from services.learner.batch import TrainingBatch
 from services.learner.distributions import StepTerms
-from services.learner.numpy_mlp import Elsewhere, OneMlp, policy_delta
+from services.learner.numpy_mlp import OneMlp, policy_delta
 from services.learner.second_process import SecondProcess, Side
 
 MIN_MULTIPLICATIONS = 1 << 26
@@ -44,8 +42,6 @@ class HalfTaken:
     adam: AdamPart
     steps: list[list[float] | None]
     """As `FlatAdam.step` returned them."""
-    borrowed: AdamPart | None = None
-    """What became of a weight of the other half."""
 
 
 class _ValueSamples(NamedTuple):
@@ -66,10 +62,6 @@ class ValueHalf:
     value_target: Floats  # [N]
     value: Floats  # [N], before the update
     orders: NDArray[np.int64]  # [passes, N]
-    distant: bool
-    """Whether values are left out that are too far from where they matter."""
-    lent: tuple[LentWeight, AdamPart] | None
-    """A weight of the policy that is stepped here, too."""
 
     @classmethod
     def of(
@@ -81,8 +73,6 @@ class ValueHalf:
         rule: LossRule,
         minibatch_size: int,
         orders: Sequence[Tensor],
-        distant: bool,
-        lent: tuple[LentWeight, AdamPart] | None,
     ) -> Self:
         """Return the steps over a batch on the CPU; `orders` are of the samples # [N]."""
         return cls(
@@ -94,33 +84,18 @@ class ValueHalf:
             value_target=batch.value_target.numpy(),
             value=batch.value.numpy(),
             orders=np.stack([order.numpy() for order in orders]),
-            distant=distant,
-            lent=lent,
         )
 
     def __call__(self, side: Side) -> HalfTaken:
         """Take them."""
         adam = FlatAdam.of(self.adam)
         gradients = self.gradients(adam.parameters.numpy(), adam.gradient.numpy())
-        borrower = None if self.lent is None else Borrower(*self.lent, side)
-        whole = _by_swapping(side) if borrower is None else borrower.step
+        whole = _by_swapping(side)
         steps = [adam.step(stats, whole) for stats in gradients]
-        borrowed = None if borrower is None else borrower.part()
-        return HalfTaken(adam=adam.part(), steps=steps, borrowed=borrowed)
+        return HalfTaken(adam=adam.part(), steps=steps)
 
     def gradients(self, parameters: Floats, gradient: Floats) -> Iterator[Floats]:
         """Write the gradients # [P] at the present parameters # [P], one by one; yield stats."""
-        if self.distant:
-            return DistantValues(
-                self.half,
-                self.rule,
-                observation=self.observation,
-                target=self.value_target,
-                value=self.value,
-                minibatch_size=self.minibatch_size,
-                parameters=parameters,
-                gradient=gradient,
-            ).passes(self.orders)
         mlp, gradients = _look_at(self.half, parameters, gradient)
 
         def differentiate(samples: _ValueSamples) -> Floats:
@@ -150,28 +125,18 @@ class PolicyHalf:
     minibatches: ShuffledMinibatches
     orders: Sequence[Tensor]
     """Of the samples # [N], for each pass."""
-    pieces: Sequence[slice]
-    """Whose squares are summed apart; a lent weight's is the last."""
-    lent: LentWeight | None
 
     def __call__(self, side: Side) -> HalfTaken:
         """Take them."""
-        lender = None if self.lent is None else Lender(self.lent, side)
-        adam = FlatAdam.of(self.adam, pieces=self.pieces if lender is None else self.pieces[:-1])
-        gradients = self.gradients(adam.parameters.numpy(), adam.gradient.numpy(), elsewhere=lender)
-        whole = _by_swapping(side) if lender is None else lender.whole
+        adam = FlatAdam.of(self.adam)
+        gradients = self.gradients(adam.parameters.numpy(), adam.gradient.numpy())
+        whole = _by_swapping(side)
         steps = [adam.step(stats, whole) for stats in gradients]
-        if lender is not None:
-            lender.await_weight()
         return HalfTaken(adam=adam.part(), steps=steps)
 
-    def gradients(
-        self, parameters: Floats, gradient: Floats, *, elsewhere: Elsewhere | None
-    ) -> Iterator[Floats]:
+    def gradients(self, parameters: Floats, gradient: Floats) -> Iterator[Floats]:
         """Write the gradients # [P] at the present parameters # [P], one by one; yield stats."""
         mlp, gradients = _look_at(self.half, parameters, gradient)
-        if elsewhere is not None:
-            mlp = mlp.without(elsewhere)
         log_std, log_std_gradient = (
             None if self.half.log_std is None else flat[self.half.log_std]
             for flat in (parameters, gradient)
@@ -205,10 +170,7 @@ def take_halved_steps(
     """
     one, other = process.both(policy, value)
     num_stats = len(policy.rule.policy_stats)
-    ours = one.adam
-    if policy.lent is not None and other.borrowed is not None:
-        ours = ours.with_piece(policy.lent.place.span, other.borrowed)
-    adam.take_over(ours, other.adam)
+    adam.take_over(one.adam, other.adam)
     rows = [
         None
         if mine is None or theirs is None
@@ -217,16 +179,6 @@ def take_halved_steps(
         for mine, theirs in zip(one.steps, other.steps, strict=True)
     ]
     return summed_up(rows)
-
-
-def take_halves_in_turn(policy: PolicyHalf, value: ValueHalf, adam: FlatAdam) -> StepsTaken:
-    """Do what `take_halved_steps` does in one process."""
-    parameters, gradient = adam.parameters.numpy(), adam.gradient.numpy()
-    first, second = (slice(half.start, half.end) for half in (policy.half, value.half))
-    ones = policy.gradients(parameters[first], gradient[first], elsewhere=None)
-    others = value.gradients(parameters[second], gradient[second])
-    pairs = zip(ones, others, strict=True)
-    return summed_up([adam.step(np.concatenate(stats)) for stats in pairs])
 
 
 def _by_swapping(side: Side) -> Whole:

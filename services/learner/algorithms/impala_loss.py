@@ -23,7 +23,7 @@ from services.learner.algorithms.loss_terms import Term
 from services.learner.algorithms.minibatch import Minibatch
 from services.learner.algorithms.policy_terms import LOG_PROB_STATS, WeightedLogProb
 from services.learner.algorithms.value_terms import SQUARED_STATS, SquaredError
-from services.learner.arrays import Array, Floats
+from services.learner.arrays import Array
 from services.learner.distributions import Distribution, StepTerms
 from shared.impala_hyperparameters import ImpalaHyperparameters
 
@@ -84,14 +84,6 @@ class ImpalaRule:
         """See `LossRule`."""
         weight = self.hyperparameters.value_coefficient * self._weight(len(target))
         return SquaredError(target, weight=weight)
-
-    def value_room(
-        self,
-        target: Floats,  # noqa: ARG002 - seam: the same wherever it is
-        value: Floats,  # noqa: ARG002
-    ) -> Floats | None:
-        """See `LossRule`."""
-        return None
 
     def total(self, stats: Mapping[str, float], *, samples_per_step: float) -> float:
         """See `LossRule`."""

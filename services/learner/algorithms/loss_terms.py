@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Generic, Protocol
 
 from services.learner.algorithms.minibatch import Minibatch
-from services.learner.arrays import Array, Floats, namespace
+from services.learner.arrays import Array, namespace
 from services.learner.distributions import StepTerms
 
 
@@ -49,13 +49,6 @@ class LossRule(Protocol):
 
     def value_term(self, target: Array, before: Array) -> Term[Array]:
         """Return the values' term, for their targets # [n] and values before the update # [n]."""
-        ...
-
-    def value_room(self, target: Floats, value: Floats) -> Floats | None:
-        """Return how far from `value` # [n] each value has no slope and the same part in the stats.
-
-        At most 0 where it has a slope; None where every move of a value matters. # [n]
-        """
         ...
 
     def total(self, stats: Mapping[str, float], *, samples_per_step: float) -> float:

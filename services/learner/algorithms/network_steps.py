@@ -13,16 +13,13 @@ import torch
 from torch import Tensor
 
 from services.learner.actor_critic import ActorCritic
-from services.learner.algorithms.distant_values import leaves_out
 from services.learner.algorithms.gradient_steps import StepsTaken, take_steps, take_watched_steps
 from services.learner.algorithms.halved_steps import (
     MIN_MULTIPLICATIONS,
     PolicyHalf,
     ValueHalf,
     take_halved_steps,
-    take_halves_in_turn,
 )
-from services.learner.algorithms.lent_weight import LentWeight, lendable, policy_pieces
 from services.learner.algorithms.loss_terms import LossRule, MinibatchLoss, stat_names
 from services.learner.algorithms.minibatch import Minibatch, ShuffledMinibatches
 from services.learner.algorithms.optimiser import AdamRule, FlatAdam
@@ -70,12 +67,7 @@ class NetworkSteps:
         self._process = process
         self._gradient = network.new_gradient()
         self._halves = network.halves()
-        self._lendable: LentWeight | None = None
-        pieces: tuple[slice, ...] = (slice(None),)
-        if self._halves is not None:
-            policy, value = self._halves
-            self._lendable = lendable(policy, passes.minibatch_size)
-            pieces = (*policy_pieces(policy, self._lendable), slice(value.start, value.end))
+        pieces = [slice(half.start, half.end) for half in self._halves or ()] or [slice(None)]
         self.adam = FlatAdam(network.flat, self._gradient.flat, rule=adam, pieces=pieces)
 
     def take(
@@ -120,16 +112,12 @@ class NetworkSteps:
                 return self._in_torch(minibatches, rule)
             orders = [*minibatches.orders()]
             offered = self._offered(batch)
-            distant = self._leaves_out(batch, rule)
-            if offered is not None or distant:
-                halves = self._work(batch, minibatches, orders, rule, terms, distant=distant)
-                if offered is not None:
-                    try:
-                        return take_halved_steps(*halves, self.adam, offered)
-                    except SecondProcessLostError as error:
-                        _LOG.warning("going on without a second process", extra={"why": str(error)})
-                if distant:
-                    return take_halves_in_turn(*halves, self.adam)
+            if offered is not None:
+                halves = self._work(batch, minibatches, orders, rule, terms)
+                try:
+                    return take_halved_steps(*halves, self.adam, offered)
+                except SecondProcessLostError as error:
+                    _LOG.warning("going on without a second process", extra={"why": str(error)})
             return self._in_numpy(minibatches, orders, rule, terms)
 
     def _in_torch(self, minibatches: ShuffledMinibatches, rule: LossRule) -> StepsTaken:
@@ -167,14 +155,6 @@ class NetworkSteps:
         pays = work * batch.num_samples >= MIN_MULTIPLICATIONS
         return self._process if pays and self._process and self._process.offers() else None
 
-    def _leaves_out(self, batch: TrainingBatch, rule: LossRule) -> bool:
-        return leaves_out(
-            rule,
-            target=batch.value_target.numpy(),
-            value=batch.value.numpy(),
-            multiplications=self._network.separate_multiplications * self._passes.minibatch_size,
-        )
-
     def _work(
         self,
         batch: TrainingBatch,
@@ -182,23 +162,17 @@ class NetworkSteps:
         orders: Sequence[Tensor],
         rule: LossRule,
         terms: StepTerms[Floats],
-        *,
-        distant: bool,
     ) -> tuple[PolicyHalf, ValueHalf]:
         assert self._halves is not None, "a network that NumPy steps has two"
         policy, value = self._halves
-        adam = self.adam.part(policy.start, policy.end)
-        lent = self._lendable if distant else None
         return (
             PolicyHalf(
                 half=policy,
-                adam=adam,
+                adam=self.adam.part(policy.start, policy.end),
                 rule=rule,
                 terms=terms,
                 minibatches=minibatches,
                 orders=orders,
-                pieces=policy_pieces(policy, self._lendable),
-                lent=lent,
             ),
             ValueHalf.of(
                 batch,
@@ -207,7 +181,5 @@ class NetworkSteps:
                 rule=rule,
                 minibatch_size=self._passes.minibatch_size,
                 orders=orders,
-                distant=distant,
-                lent=None if lent is None else (lent, adam.piece(lent.place.span)),
             ),
         )

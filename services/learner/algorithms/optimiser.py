@@ -43,24 +43,6 @@ class AdamPart:
     """Taken so far."""
     rule: AdamRule
 
-    def piece(self, place: slice) -> "AdamPart":
-        """Return some of these parameters in a row."""
-        return replace(
-            self,
-            parameters=self.parameters[place],
-            exp_avg=self.exp_avg[place],
-            exp_avg_sq=self.exp_avg_sq[place],
-        )
-
-    def with_piece(self, place: slice, given: "AdamPart") -> "AdamPart":
-        """Return these parameters with some of them replaced."""
-        return replace(
-            self,
-            parameters=_replaced(self.parameters, place, given.parameters),
-            exp_avg=_replaced(self.exp_avg, place, given.exp_avg),
-            exp_avg_sq=_replaced(self.exp_avg_sq, place, given.exp_avg_sq),
-        )
-
 
 class FlatAdam:
     """Steps all parameters of one network in one fused operation.
@@ -83,9 +65,8 @@ class FlatAdam:
             parameters: Stepped in place. # [P]
             gradient: Where a step looks for the gradient. # [P]
             rule: Of the first steps.
-            pieces: Which parameters `step` and `move` step. The squares of each piece are summed
-                apart, and the sums in their order, so that pieces can be stepped elsewhere (see
-                `part`) to the same bits.
+            pieces: All parameters. The squares of each piece are summed apart, so that pieces can
+                be stepped elsewhere (see `part`) to the same bits.
         """
         self.gradient = gradient
         """Where `step` looks for the gradient."""
@@ -97,24 +78,12 @@ class FlatAdam:
             "exp_avg_sq": torch.zeros_like(parameters),
         }
         self._pieces = tuple(pieces)
-        size = len(parameters)
-        covered = sum(len(range(*piece.indices(size))) for piece in self._pieces)
-        flats = (self._parameters, self.gradient, *self.flats.values())
-        # What the kernel takes: slicing would take a small network's step longer than the kernel.
-        self._stepped = [
-            [flat] if covered == size else [flat[piece] for piece in self._pieces] for flat in flats
-        ]
 
     @classmethod
-    def of(cls, part: AdamPart, *, pieces: Sequence[slice] = _ALL) -> Self:
-        """Return one that goes on from a part, on the CPU and without touching its arrays.
-
-        Args:
-            part: Where it was left off.
-            pieces: See the class.
-        """
+    def of(cls, part: AdamPart) -> Self:
+        """Return one that goes on from a part, on the CPU and without touching its arrays."""
         parameters = torch.from_numpy(part.parameters).clone()
-        adam = cls(parameters, torch.zeros_like(parameters), rule=part.rule, pieces=pieces)
+        adam = cls(parameters, torch.zeros_like(parameters), rule=part.rule)
         adam._moments["exp_avg"].copy_(torch.from_numpy(part.exp_avg))
         adam._moments["exp_avg_sq"].copy_(torch.from_numpy(part.exp_avg_sq))
         adam.steps = part.steps
@@ -177,26 +146,8 @@ class FlatAdam:
             The stats and the whole gradient's norm before it was cut, or None without a step.
         """
         values: list[float] = stats.tolist()
-        square = self.squared_length() if math.isfinite(sum(values)) else math.nan
-        length = self.move(square if whole is None else whole(square))
-        return None if length is None else [*values, length]
-
-    def squared_length(self) -> float:
-        """Return the square of `gradient`'s length, on the CPU."""
-        gradient, square = self.gradient.numpy(), 0.0
-        with np.errstate(over="ignore", invalid="ignore"):
-            for piece in self._pieces:
-                # Not `sum`: since Python 3.12 it carries along what rounding takes off, which is
-                # lost where pieces are stepped elsewhere.
-                square += _squared_length(gradient[piece])
-        return square
-
-    def move(self, square: float) -> float | None:
-        """Do what `step` does of which the whole gradient's squared length is known.
-
-        Returns:
-            The length, or None without a step.
-        """
+        square = self._squared_length() if math.isfinite(sum(values)) else math.nan
+        square = square if whole is None else whole(square)
         if not math.isfinite(square):
             return None
         length, limit = math.sqrt(square), self._rule.gradient_norm_max
@@ -204,7 +155,7 @@ class FlatAdam:
             self.gradient.numpy()[...] *= limit / length
         self._moments["step"].numpy()[...] += 1.0
         self._take_step()
-        return length
+        return [*values, length]
 
     def step_unwatched(self, stats: Tensor) -> Tensor:
         """Do as `step` does without the host knowing what came of it, and without a wait.
@@ -226,17 +177,26 @@ class FlatAdam:
         self._moments["step"].sub_(left_out)
         return torch.where(finite, row, 0.0)
 
+    def _squared_length(self) -> float:
+        """Return the square of `gradient`'s length, on the CPU."""
+        gradient, square = self.gradient.numpy(), 0.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            for piece in self._pieces:
+                # Not `sum`: since Python 3.12 it carries along what rounding takes off, which is
+                # lost where pieces are stepped elsewhere.
+                square += float(np.dot(gradient[piece], gradient[piece]))
+        return square
+
     def _take_step(self, left_out: Tensor | None = None) -> None:
         # The kernel behind `torch.optim.Adam`: what stands before it takes as long as a whole step
         # of a small network has for all else.
-        parameters, gradients, exp_avgs, exp_avg_sqs = self._stepped
         torch._fused_adam_(
-            parameters,
-            gradients,
-            exp_avgs,
-            exp_avg_sqs,
+            [self._parameters],
+            [self.gradient],
+            [self._moments["exp_avg"]],
+            [self._moments["exp_avg_sq"]],
             [],
-            [self._moments["step"]] * len(parameters),
+            [self._moments["step"]],
             lr=self._rule.learning_rate,
             beta1=_BETA1,
             beta2=_BETA2,
@@ -247,13 +207,3 @@ class FlatAdam:
             grad_scale=None,
             found_inf=left_out,
         )
-
-
-def _replaced(flat: Floats, place: slice, given: Floats) -> Floats:
-    copy = flat.copy()
-    copy[place] = given
-    return copy
-
-
-def _squared_length(gradient: Floats) -> float:
-    return float(np.dot(gradient, gradient))

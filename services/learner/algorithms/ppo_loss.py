@@ -30,7 +30,7 @@ from services.learner.algorithms.clipped_rule import ClippedRule
 from services.learner.algorithms.loss_terms import Term
 from services.learner.algorithms.minibatch import Minibatch
 from services.learner.algorithms.value_terms import LIMITED_STATS, BoundedError, ClippedStep
-from services.learner.arrays import Array, Floats
+from services.learner.arrays import Array
 from services.learner.distributions import Distribution
 from shared.ppo_hyperparameters import PpoHyperparameters
 
@@ -100,12 +100,6 @@ class PpoRule(ClippedRule[PpoHyperparameters]):
         if self.hyperparameters.value_loss == "bounded_error":
             return BoundedError(target, before, limit=limit, coefficient=coefficient)
         return ClippedStep(target, before, limit=limit, coefficient=coefficient)
-
-    def value_room(self, target: Floats, value: Floats) -> Floats | None:
-        """See `LossRule`."""
-        if self.hyperparameters.value_loss != "bounded_error":
-            return None
-        return BoundedError.room(target, value, limit=self.hyperparameters.value_clip)
 
 
 def _value_losses(

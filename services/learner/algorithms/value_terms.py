@@ -1,12 +1,9 @@
 """The values' terms of the losses, with their derivatives in closed form."""
 
-import math
 from typing import Generic
 
-import numpy as np
-
 from services.learner.algorithms.loss_terms import means
-from services.learner.arrays import Array, Floats, namespace
+from services.learner.arrays import Array, namespace
 
 SQUARED_STATS = ("value_loss",)
 LIMITED_STATS = ("value_loss", "value_clip_fraction")
@@ -65,12 +62,6 @@ class _Limited(Generic[Array]):
 
 class BoundedError(_Limited[Array]):
     """The squared error, at most `limit`: RLlib's."""
-
-    @staticmethod
-    def room(target: Floats, value: Floats, *, limit: float) -> Floats:
-        """Return how much further than the limit each value is from its target # [n]."""
-        room: Floats = np.abs(value - target) - math.sqrt(limit)
-        return room
 
     def slope(self, at: Array) -> Array:
         """See `Term`."""

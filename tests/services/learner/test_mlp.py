@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from services.learner import gemm, mlp
+from services.learner import mlp
 from services.learner.mlp import Layer
 
 SIZES = [(3, 4, 5, 2), (40, 16, 1), (7, 2)]
@@ -101,31 +101,3 @@ def test_full_size_float32_passes_agree_with_float64() -> None:
         found[dtype] = (*parameters(gradients), *parameters(product))
     for single, double in zip(found[torch.float32], found[torch.float64], strict=True):
         assert (single - double).norm() <= 1e-5 * double.norm()
-
-
-@pytest.mark.parametrize("onednn", [False, True])
-def test_the_fast_products_agree_with_plain_torch(
-    onednn: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if onednn and not gemm.has_onednn():
-        pytest.skip("without oneDNN")
-    monkeypatch.setattr(gemm, "_ONEDNN", onednn)
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(130, 200, generator=generator)
-    weight = torch.randn(150, 200, generator=generator) / 200**0.5
-    bias = torch.randn(150, generator=generator)
-    assert x.shape[0] * x.shape[1] * weight.shape[0] > gemm.MIN_MULTIPLICATIONS
-    exact = x.double() @ weight.double().t()
-    torch.testing.assert_close(gemm.matmul(x, weight.t()).double(), exact, rtol=0.0, atol=3e-6)
-    exact += bias
-    torch.testing.assert_close(gemm.linear(x, weight, bias).double(), exact, rtol=0.0, atol=3e-6)
-    torch.testing.assert_close(
-        gemm.linear_tanh(x, weight, bias).double(), exact.tanh(), rtol=0.0, atol=3e-6
-    )
-
-
-def test_the_fast_tanh_is_as_good_as_a_plain_one_where_it_saturates() -> None:
-    x = torch.linspace(-30, 30, 4001).unsqueeze(1)
-    found = gemm.linear_tanh(x, torch.ones(1, 1), torch.zeros(1))
-    torch.testing.assert_close(found.double(), x.double().tanh(), rtol=0.0, atol=5e-7)
-    assert found.abs().max() <= 1.0

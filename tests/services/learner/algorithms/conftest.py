@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-import torch
 
-from services.learner import gemm, second_process
+from services.learner import numpy_mlp, second_process
 from services.learner.algorithms import network_steps
 from services.learner.second_process import SecondProcess
 
@@ -20,10 +19,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[SecondProcess]:
     made.close()
 
 
-@pytest.fixture(params=[False, True], ids=["numpy", "mkl"])
-def large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every product counts as large, and goes to one library or the other."""
-    if request.param and not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
-        pytest.skip("without MKL")
-    monkeypatch.setattr(gemm, "MIN_MULTIPLICATIONS", 0)
-    monkeypatch.setattr(gemm, "_MKL", request.param)
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every network counts as large."""
+    monkeypatch.setattr(numpy_mlp, "LARGE_PRODUCT", 0)
