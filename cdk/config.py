@@ -104,6 +104,9 @@ class NitroConfig(BaseModel):
     """Machine image of the learner; unset means AWS's current ECS GPU image, looked up by SSM."""
     longest_job_hours: Annotated[int, Field(ge=1, le=240)] = 48
     """Longest a job may keep capacity on at a time; then it is stopped and can be resumed."""
+    learner_wait_minutes: Annotated[int, Field(ge=10, le=2880)] = 30
+    """Longest a job waits for a learner that is started for it; then it has failed and can be
+    resumed. Raise it where GPU machines are scarce."""
 
     endpoint: Literal["https", "iam", "none"] = "https"
     """How users reach the API: HTTPS with the token, HTTPS that also asks for an IAM signature, or

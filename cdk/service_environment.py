@@ -42,6 +42,7 @@ def scaler_environment(
         "NITRO_ECS_CLUSTER": cluster,
         "NITRO_ECS_SERVICE": learner_service,
         "NITRO_LONGEST_JOB_S": str(Duration.hours(config.longest_job_hours).to_seconds()),
+        "NITRO_LEARNER_WAIT_S": str(Duration.minutes(config.learner_wait_minutes).to_seconds()),
         "NITRO_LEDGER_CLOCK": "wall",
         **_price_variables(config),
         "NITRO_LEARNER_INSTANCE": billed_as(learner_types, config.price_table),

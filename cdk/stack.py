@@ -124,6 +124,7 @@ class NitroStack(Stack):
         allow(scaler, ["*"], "lambda:GetAccountSettings")  # knows no resource
         allow(scaler, service, "ecs:DescribeServices")
         allow(scaler, service, "ecs:UpdateService")
+        allow(scaler, ["*"], "ecs:ListTasks", cluster=self._cluster.cluster_arn)
         allow(scaler, table, "dynamodb:GetItem")
         allow(scaler, table, "dynamodb:BatchGetItem")
         allow(scaler, table, "dynamodb:PutItem")

@@ -28,6 +28,7 @@ from services.scaler.capacity import (
 from services.scaler.heartbeat import Heartbeat, HeartbeatError
 from services.scaler.lambda_function import LambdaApiError, WarmEnvironments
 from services.scaler.learner_capacity import LearnerCapacity, LearnerCapacityError
+from services.scaler.learner_wait import LearnerWait
 from services.scaler.metrics import Metrics
 from services.scaler.store.base import JobRecord, Store, StoreError
 
@@ -36,6 +37,9 @@ _POLL_S = 2.0
 """While environments warm up: how soon their number is looked at again."""
 _EXPECTED = (LambdaApiError, LearnerCapacityError, HeartbeatError, StoreError)
 _AGAIN = "failed at the last look and is tried again at the next; the scaler's log says why"
+
+
+_UNANNOUNCED = "nothing is opened before the heartbeat says so"
 
 
 class WarmFunction(Protocol):
@@ -90,8 +94,10 @@ class KeeperParts:
     """None where no dead-man switch listens."""
     metrics: Metrics
     now: Callable[[], float]
-    expire: Callable[[str], None]
-    """Ends a job that had its time and that nobody trains any more."""
+    expire: Callable[[str, str | None], None]
+    """Ends a job that nobody trains: that had its time, or failed for a reason."""
+    wait: LearnerWait
+    """Tells which jobs have waited for a learner for too long."""
     every_s: float
     """Time between two looks when nothing happens."""
 
@@ -103,6 +109,7 @@ class CapacityKeeper:
         self._parts = parts
         self._alarm = alarm
         self._closing = False
+        self._announced = True
         self._learner_seen_at = -math.inf
         self._asked = 0
         self._ready = 0
@@ -149,6 +156,7 @@ class CapacityKeeper:
             "provisioned_concurrency": self._warm,
             "learner": self._staff,
             "overdue_jobs": self._watch,
+            "learner_starts": self._wait,
         }
         try:
             jobs = self._parts.store.with_status(LIVE)
@@ -171,9 +179,11 @@ class CapacityKeeper:
 
     def _beat(self, jobs: Sequence[JobRecord]) -> None:
         if self._parts.heartbeat is not None:
+            self._announced = False
             now = self._parts.now()
             until = allowed_until(jobs, self._parts.rule, now)
             self._parts.heartbeat.beat(at=now, until=until)
+            self._announced = True
 
     def _warm(self, jobs: Sequence[JobRecord]) -> str | None:
         """Bring provisioned concurrency to what is wanted; say if the account leaves less."""
@@ -189,6 +199,8 @@ class CapacityKeeper:
             desired_capacity, jobs, parts.rule, now=now, learner_seen_at=self._learner_seen_at
         )
         wanted = decide(room=None)
+        if wanted.provisioned > configured and not self._announced:
+            raise HeartbeatError(_UNANNOUNCED)
         if wanted.provisioned > configured:
             # Only growth needs the account's leave, so a quiet minute does not ask for it.
             room = ConcurrencyRoom(
@@ -226,6 +238,8 @@ class CapacityKeeper:
             return
         wanted = desired_capacity(jobs, parts.rule, None, parts.now()).learners
         desired = parts.learner.desired()
+        if wanted > desired and not self._announced:
+            raise HeartbeatError(_UNANNOUNCED)
         if desired != wanted:
             _LOG.info("learner's desired count changes", extra={"from": desired, "to": wanted})
             parts.learner.set_desired(wanted)
@@ -235,10 +249,29 @@ class CapacityKeeper:
         late = overdue(jobs, self._parts.rule, self._parts.now())
         for job_id in late:
             _LOG.warning("job had its time or money and keeps nothing on", extra={"job": job_id})
-            self._parts.expire(job_id)
+            self._parts.expire(job_id, None)
         if not late:
             return None
         return f"{len(late)} had their longest time (NITRO_LONGEST_JOB_S) or their budget, and end"
+
+    def _wait(self, jobs: Sequence[JobRecord]) -> None:
+        """End jobs for which learners are started in vain, and look again without them."""
+        parts = self._parts
+        if parts.learner is None:
+            return
+        ended, refused = None, None
+        try:
+            ended = parts.learner.ended() if jobs else frozenset()
+        except LearnerCapacityError as error:
+            refused = error
+        given_up = parts.wait.given_up(jobs, ended, parts.now())
+        for job_id, why in given_up.items():
+            _LOG.warning("job waited for a learner in vain", extra={"job": job_id, "why": why})
+            parts.expire(job_id, why)
+        if given_up:
+            self._alarm.ring()
+        if refused is not None:
+            raise refused
 
     def _failed(self, name: str, error: Exception) -> str:
         self._parts.metrics.capacity_failures.labels(part=name).inc()

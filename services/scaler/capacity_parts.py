@@ -7,6 +7,7 @@ from services.scaler.capacity import CapacityRule
 from services.scaler.capacity_keeper import Alarm, CapacityKeeper, KeeperParts, WarmFunction
 from services.scaler.heartbeat import TableHeartbeat
 from services.scaler.learner_capacity import EcsLearnerService
+from services.scaler.learner_wait import LearnerWait
 from services.scaler.metrics import Metrics
 from services.scaler.settings import Settings
 from services.scaler.store.base import JobRecord, Store
@@ -18,7 +19,7 @@ def build_keeper(
     store: Store,
     function: WarmFunction,
     metrics: Metrics,
-    expire: Callable[[str], None],
+    expire: Callable[[str, str | None], None],
     now: Callable[[], float],
     alarm: Alarm,
     exhausted_at: Callable[[JobRecord], float],
@@ -39,6 +40,7 @@ def build_keeper(
         metrics=metrics,
         now=now,
         expire=expire,
+        wait=LearnerWait(longest_s=settings.learner_wait_s),
         every_s=settings.reconcile_every_s,
     )
     return CapacityKeeper(parts, alarm)

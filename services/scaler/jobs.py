@@ -148,10 +148,14 @@ class JobBook:
             self._parts.on_finished()
         return job
 
-    def expire(self, job_id: str) -> None:
-        """End a job that had its longest time, or all its money, unless a learner still has it.
+    def expire(self, job_id: str, why: str | None = None) -> None:
+        """End a job that may wait or run no longer, unless a learner still has it.
 
-        Without money it is stopped, and resumes with more; without time it has failed.
+        Without money it is stopped, and resumes with more; otherwise it has failed.
+
+        Args:
+            job_id: Which.
+            why: What it has failed for; None if it had its longest time.
         """
 
         def decide(record: JobRecord) -> Change | None:
@@ -160,7 +164,8 @@ class JobBook:
                 return None
             if spending.exhausted_at(record) <= now:
                 return ended(record, spending, now, status="stopped", stop_reason="budget")
-            error = f"it had its longest time (NITRO_LONGEST_JOB_S) while {record.job.status}"
+            longest = f"it had its longest time (NITRO_LONGEST_JOB_S) while {record.job.status}"
+            error = longest if why is None else why
             return ended(record, spending, now, status="failed", stop_reason="error", error=error)
 
         under_way = self._parts.launches.tenures(job_id)

@@ -23,6 +23,9 @@ class LearnerCapacity(Protocol):
     def set_desired(self, num_learners: int) -> None:
         """Ask for that many."""
 
+    def ended(self) -> frozenset[str]:
+        """Return the names of those that have ended, as far back as is remembered."""
+
     def close(self) -> None:
         """Close idle connections."""
 
@@ -73,6 +76,20 @@ class EcsLearnerService:
             )
         except (BotoCoreError, ClientError, OSError) as error:
             raise self._failed(error) from error
+
+    def ended(self) -> frozenset[str]:
+        """Return the service's tasks that have stopped, those of about the last hour.
+
+        Raises:
+            LearnerCapacityError: ECS cannot be reached or refuses.
+        """
+        try:
+            answer = self._client.list_tasks(
+                cluster=self._cluster, serviceName=self._service, desiredStatus="STOPPED"
+            )
+        except (BotoCoreError, ClientError, OSError) as error:
+            raise self._failed(error) from error
+        return frozenset(answer["taskArns"])
 
     def close(self) -> None:
         """Close idle connections."""

@@ -141,7 +141,7 @@ class Parts:
             store=self.store,
             function=self._function,
             metrics=self.metrics,
-            expire=lambda job_id: self.jobs.expire(job_id),
+            expire=lambda job_id, why: self.jobs.expire(job_id, why),
             now=now,
             alarm=alarm or ThreadAlarm(),
             exhausted_at=self._spending.exhausted_at,

@@ -96,6 +96,10 @@ class Settings(CacheSettings):
     """Longest a job may run at a time, and may wait for a learner, where `NITRO_ECS_SERVICE` is
     set: then it is stopped, and keeps no capacity on."""
 
+    learner_wait_s: Seconds = 1800.0
+    """Longest a job waits, where `NITRO_ECS_SERVICE` is set, while no learner has any job: then it
+    has failed, as it has once three learners ended before one of them took it."""
+
     lease_ttl_s: Seconds = 30.0
     """A learner that is silent for so long has lost its job."""
     heartbeat_every_s: Seconds = 5.0

@@ -68,6 +68,7 @@ def test_the_scaler_starts_with_what_it_is_told(
     assert settings.lambda_qualifier == "live"
     assert settings.artifacts.startswith("s3://<StoresRuns")
     assert settings.longest_job_s == 48 * 3600
+    assert settings.learner_wait_s == 30 * 60
     actor = synthesised.named("AWS::Lambda::Function", "Actor")
     assert settings.lambda_timeout_s == actor["Timeout"]
     assert settings.lambda_memory_mb == actor["MemorySize"]

@@ -61,6 +61,7 @@ _ROLES: dict[str, Grants] = {
     )
     | _each("lambda:GetAccountSettings", "*")
     | _each("ecs:DescribeServices ecs:UpdateService", "<LearnerService>")
+    | _each("ecs:ListTasks", "* of <Cluster.Arn>")
     | _each(
         "dynamodb:GetItem dynamodb:BatchGetItem dynamodb:PutItem dynamodb:UpdateItem "
         "dynamodb:DeleteItem dynamodb:ConditionCheckItem dynamodb:BatchWriteItem",

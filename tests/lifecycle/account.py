@@ -104,6 +104,11 @@ class Account:
         self.functions = boto3.client("lambda")
 
     def create(self) -> None:
+        self.create_table()
+        self.ecs.create_cluster(clusterName=self.cluster)
+        self.create_service()
+
+    def create_table(self) -> None:
         self.dynamodb.create_table(
             TableName=self.table,
             AttributeDefinitions=[
@@ -116,8 +121,6 @@ class Account:
             ],
             BillingMode="PAY_PER_REQUEST",
         )
-        self.ecs.create_cluster(clusterName=self.cluster)
-        self.create_service()
 
     def create_service(self) -> None:
         task = self.ecs.register_task_definition(
@@ -129,6 +132,14 @@ class Account:
             taskDefinition=task["taskDefinition"]["taskDefinitionArn"],
             desiredCount=0,
         )
+
+    def start_and_end_a_learner(self) -> None:
+        """Do what ECS does for a learner that ends by itself: moto's services start no tasks."""
+        started = self.ecs.run_task(
+            cluster=self.cluster, taskDefinition="learner", launchType="FARGATE"
+        )
+        (task,) = started["tasks"]
+        self.ecs.stop_task(cluster=self.cluster, task=task["taskArn"], reason="it ended")
 
     def remove(self) -> None:
         self.dynamodb.delete_table(TableName=self.table)

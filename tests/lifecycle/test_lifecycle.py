@@ -200,10 +200,53 @@ def test_a_job_that_runs_for_too_long_keeps_nothing_on_and_ends(
         assert account.look_of_the_switch(fake_time.time) == []
 
 
+def test_a_job_whose_learners_end_before_they_take_it_fails(
+    start: StartScaler, account: Account, fake_time: FakeTime
+) -> None:
+    account.start_and_end_a_learner()
+    with start() as scaler:
+        job_id = scaler.submit()
+        fake_time.settle()
+        for _ in range(2):
+            account.start_and_end_a_learner()
+            fake_time.advance(60)
+            assert (account.on(), scaler.job(job_id).status) == (UP, "queued")
+        account.start_and_end_a_learner()
+        fake_time.advance(60)
+        job = scaler.job(job_id)
+        assert (account.on(), job.status, job.can_go_on) == (OFF, "failed", True)
+        assert job.error is not None
+        assert job.error.startswith("3 learners were started and ended before")
+        # Queued again by its user it has three more.
+        assert scaler.http.post(f"/v1/jobs/{job_id}/resume").status_code == 202
+        fake_time.settle()
+        fake_time.advance(60)
+        assert (account.on(), scaler.job(job_id).status) == (UP, "queued")
+
+
+def test_a_job_waits_half_an_hour_for_a_learner_and_longer_for_one_that_is_busy(
+    start: StartScaler, account: Account, fake_time: FakeTime
+) -> None:
+    with start(lease_ttl_s=7200) as scaler:
+        scaler.submit()
+        first = scaler.lease()
+        waiting = scaler.submit()
+        fake_time.advance(3600)
+        assert scaler.job(waiting).status == "queued"
+        scaler.finish(first)
+        fake_time.settle()
+        fake_time.advance(1790)
+        assert (account.learners(), scaler.job(waiting).status) == (1, "queued")
+        fake_time.advance(60)
+        job = scaler.job(waiting)
+        assert (account.on(), job.status) == (OFF, "failed")
+        assert "no learner took the job within 30 minutes" in (job.error or "")
+
+
 def test_a_job_that_no_learner_comes_for_ends(
     start: StartScaler, account: Account, fake_time: FakeTime
 ) -> None:
-    with start(longest_job_s=3600) as scaler:
+    with start(longest_job_s=3600, learner_wait_s=7200) as scaler:
         job_id = scaler.submit()
         fake_time.settle()
         assert account.on() == UP
@@ -250,6 +293,32 @@ def test_what_fails_is_tried_again_and_shows(
         fake_time.advance(60)
         assert account.on() == UP
         assert scaler.readiness() == {"status": "ready"}
+
+
+def test_nothing_is_opened_as_long_as_the_heartbeat_cannot_be_written(
+    start: StartScaler, account: Account, fake_time: FakeTime
+) -> None:
+    with start() as scaler:
+        account.dynamodb.delete_table(TableName=account.table)
+        job_id = scaler.submit()
+        fake_time.settle()
+        assert account.on() == OFF
+        degraded = scaler.readiness()["degraded"]
+        assert degraded == dict.fromkeys(
+            ("heartbeat", "provisioned_concurrency", "learner"),
+            "failed at the last look and is tried again at the next; the scaler's log says why",
+        )
+        account.create_table()
+        fake_time.advance(60)
+        assert account.on() == UP
+        # What is on stays on meanwhile, and what is not needed goes.
+        account.dynamodb.delete_table(TableName=account.table)
+        fake_time.advance(60)
+        assert account.on() == UP
+        scaler.stop(job_id)
+        fake_time.settle()
+        assert account.on() == OFF
+        account.create_table()
 
 
 @dies
