@@ -16,7 +16,6 @@ from cdk.acknowledged import acknowledge_findings
 from cdk.config import (
     ACCOUNT_CONTEXT_KEY,
     CONTEXT_KEY,
-    AccountAnswer,
     ConfigError,
     NitroConfig,
     check_concurrency,
@@ -26,7 +25,6 @@ from cdk.config import (
 )
 from cdk.image import REPOSITORY
 from cdk.stack import NitroStack
-from shared.prices import RETIRED_INSTANCES
 
 _CANNOT_SYNTHESISE = 2
 
@@ -56,7 +54,7 @@ def build_app(*, context: Mapping[str, object] | None = None, outdir: str | None
         env=Environment(account=config.account, region=config.region) if config.account else None,
     )
     Tags.of(stack).add("nitro:stack", config.name)
-    _warn(stack, config, account, region)
+    _warn(stack, config, region)
     acknowledge_findings(stack, stack.stores)
     Validations.of(app).add_plugins(AwsSolutionsChecks(app))
     return app
@@ -93,18 +91,8 @@ def _file_context() -> dict[str, object]:
     return context
 
 
-def _warn(
-    stack: NitroStack, config: NitroConfig, account: AccountAnswer, region: str | None
-) -> None:
-    """Say what may fail at deployment; nothing of it stops synthesis."""
-    retired = [kind for kind in config.learner_instance_types if kind in RETIRED_INSTANCES]
-    if account.offered_instance_types is None and retired:
-        Validations.of(stack).add_warning(
-            "nitro:instance-types",
-            f"{', '.join(retired)}: no longer offered by AWS as far as is known; run "
-            "`nitro doctor --aws` to keep only what the account can start, or deploying the GPU "
-            "machines may fail",
-        )
+def _warn(stack: NitroStack, config: NitroConfig, region: str | None) -> None:
+    """Say what may be meant otherwise; nothing of it stops synthesis."""
     table = config.price_table
     if region is not None and region != table.region:
         Validations.of(stack).add_warning(

@@ -1,4 +1,6 @@
-"""GPU machines for the learner: how much memory of one a task can have."""
+"""GPU machines for the learner: how much memory a task can have, and which torch they need."""
+
+from collections.abc import Iterable
 
 _LEFT_TO_TASKS = 0.93
 """What kernel and ECS agent leave of the memory a machine is sold with."""
@@ -13,6 +15,8 @@ _MEMORY_GIB = {
     "p3.2xlarge": 61,
 }
 """As published for machines that have a GPU."""
+_VOLTA = frozenset({"p3.2xlarge"})
+"""Machines whose GPU is a V100."""
 
 
 def task_memory_mb(instance_type: str) -> int:
@@ -30,3 +34,12 @@ def task_memory_mb(instance_type: str) -> int:
             f"{known}"
         ) from None
     return int(memory_gib * 1024 * _LEFT_TO_TASKS)
+
+
+def torch_build(instance_types: Iterable[str]) -> str:
+    """Return the build of torch, as the learner's image knows it, with kernels for every machine.
+
+    From 2.11 on only the builds for CUDA 12.6 have Volta's. They have those of all machines above,
+    too.
+    """
+    return "cu126" if _VOLTA.intersection(instance_types) else "cuda"

@@ -8,12 +8,11 @@ from constructs import Construct
 
 from cdk.config import NitroConfig
 from cdk.container import USER, locked_down, log_to, pulse
+from cdk.gpu_machine import torch_build
 from cdk.image import service_image
 from cdk.log_group import nitro_log_group
 
 _PORT = 8081
-_TORCH_BUILD = "cuda"
-"""Unless `build_args` says otherwise: the machine below has a GPU, the task insists on it."""
 SCRATCH = "/tmp"
 """A tmpfs of the container's own: the one place it can write to."""
 _SCRATCH_MB = 4096
@@ -28,6 +27,7 @@ class LearnerService(Construct):
         id: str,
         *,
         config: NitroConfig,
+        instance_types: tuple[str, ...],
         cluster: ecs.ICluster,
         provider: ecs.AsgCapacityProvider,
         subnets: ec2.SubnetSelection,
@@ -39,7 +39,13 @@ class LearnerService(Construct):
         # A task in awsvpc mode on EC2 has no public address: it reaches the VPC and, through the
         # gateway endpoint, S3; images, logs and the token are the machine's business.
         self.task = ecs.Ec2TaskDefinition(self, "Task", network_mode=ecs.NetworkMode.AWS_VPC)
-        self._add_container(config=config, environment=environment, token=token)
+        self._add_container(
+            config=config,
+            # The machine has a GPU, the task insists on it.
+            torch=_torch(config, instance_types),
+            environment=environment,
+            token=token,
+        )
         self.service = ecs.Ec2Service(
             self,
             "Service",
@@ -63,7 +69,12 @@ class LearnerService(Construct):
         self.service.node.add_dependency(cluster)
 
     def _add_container(
-        self, *, config: NitroConfig, environment: dict[str, str], token: secretsmanager.ISecret
+        self,
+        *,
+        config: NitroConfig,
+        torch: dict[str, str],
+        environment: dict[str, str],
+        token: secretsmanager.ISecret,
     ) -> None:
         linux = locked_down(self)
         linux.add_tmpfs(
@@ -76,9 +87,7 @@ class LearnerService(Construct):
         self.task.add_container(
             "Learner",
             container_name="learner",
-            image=service_image(
-                "services/learner/Dockerfile", config=config, build_args=_torch(config)
-            ),
+            image=service_image("services/learner/Dockerfile", config=config, build_args=torch),
             environment=environment,
             secrets={"NITRO_TOKEN": ecs.Secret.from_secrets_manager(token)},
             gpu_count=1,
@@ -93,9 +102,9 @@ class LearnerService(Construct):
         )
 
 
-def _torch(config: NitroConfig) -> dict[str, str]:
+def _torch(config: NitroConfig, instance_types: tuple[str, ...]) -> dict[str, str]:
     """Return the build arguments that say which torch, and where it is."""
     return {
-        "TORCH_BUILD": config.build_args.get("TORCH_BUILD", _TORCH_BUILD),
+        "TORCH_BUILD": config.build_args.get("TORCH_BUILD", torch_build(instance_types)),
         "TORCH_INDEX_URL": config.build_args.get("TORCH_INDEX_URL", ""),
     }

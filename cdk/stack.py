@@ -195,6 +195,7 @@ class NitroStack(Stack):
             self,
             "Learner",
             config=self._config,
+            instance_types=self._learner_types,
             cluster=self._cluster,
             provider=self._capacity.provider,
             subnets=PUBLIC,

@@ -18,6 +18,7 @@ from services.learner.algorithms.base import (
     build_algorithm,
     build_off_policy_algorithm,
 )
+from services.learner.device import DeviceError, training_device
 from services.learner.scaler_client import ScalerClient
 from services.learner.second_process import SecondProcess, second_process
 from services.learner.settings import LearnerSettings
@@ -36,11 +37,11 @@ def build_worker(
     settings: LearnerSettings,
     artifacts: ArtifactStore,
     metrics: LearnerMetrics,
+    device: torch.device,
     second_process: SecondProcess | None,
 ) -> Worker:
     """Wire the worker: the only place that decides what it talks to."""
     token = settings.bearer_token()
-    device = _device(settings.device)
 
     def connect_scaler() -> ScalerClient:
         return ScalerClient(settings.scaler_url, token, patience_s=settings.scaler_patience_s)
@@ -122,8 +123,12 @@ def main() -> int:
         return _refuse(f"NITRO_RUNS_DIR or NITRO_ARTIFACTS: {error}")
     configure_logging(settings.log_level)
     configure_torch(settings.torch_threads)
-    # Before anything here has a thread, a socket or a GPU; NumPy's BLAS ends its own at a fork.
-    forked = second_process() if settings.torch_threads == 1 else None
+    try:
+        device = training_device(settings.device)
+    except DeviceError as error:
+        return _refuse(str(error))
+    # Before anything here has a thread or a socket; NumPy's BLAS ends its own at a fork.
+    forked = second_process(device) if settings.torch_threads == 1 else None
     try:
         listener = listen(settings.host, settings.learner_port)
     except OSError as error:
@@ -133,7 +138,7 @@ def main() -> int:
         )
     registry = CollectorRegistry()
     with listener:
-        worker = build_worker(settings, artifacts, LearnerMetrics(registry), forked)
+        worker = build_worker(settings, artifacts, LearnerMetrics(registry), device, forked)
         config = uvicorn.Config(create_app(worker, registry), log_config=None, log_level="warning")
         keep_exit_code()
         uvicorn.Server(config).run(sockets=[listener])
@@ -143,12 +148,6 @@ def main() -> int:
 def _refuse(why: str) -> int:
     sys.stderr.write(f"learner cannot start: {why}\n")
     return CANNOT_START
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(name)
 
 
 if __name__ == "__main__":

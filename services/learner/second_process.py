@@ -227,12 +227,15 @@ class SecondProcess:
         raise SecondProcessLostError(f"the second process ended with {self._process.exitcode}")
 
 
-def second_process() -> SecondProcess | None:
-    """Return a second process where there is a core for it, else None.
+def second_process(device: torch.device) -> SecondProcess | None:
+    """Return a second process where there is work and a core for it, else None.
 
     Call this while the process has no threads of its own. Only Linux forks safely.
+
+    Args:
+        device: Where updates are computed; only those on the CPU have work for it.
     """
-    if sys.platform != "linux" or usable_cores() < 2:
+    if device.type != "cpu" or sys.platform != "linux" or usable_cores() < 2:
         return None
     try:
         return SecondProcess()

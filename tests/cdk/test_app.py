@@ -91,13 +91,12 @@ def test_an_images_context_is_what_dockerignore_lets_in(synthesised: Synthesised
         assert not tops & {"tests", "cdk", "docs", ".git", "runs", ".env", "node_modules"}
 
 
-def test_a_retired_machine_is_a_warning_until_the_account_was_asked(
+def test_nothing_is_warned_of_by_default(
     synthesised: Synthesised, variant: Callable[..., Synthesised]
 ) -> None:
-    (warning,) = [w for w in _warnings(synthesised) if "nitro doctor" in w]
-    assert warning.startswith("p3.2xlarge")
+    assert list(_warnings(synthesised)) == []
     asked = variant(answer={"offered_instance_types": ["g5.2xlarge", "g4dn.2xlarge"]})
-    assert [w for w in _warnings(asked) if "nitro doctor" in w] == []
+    assert list(_warnings(asked)) == []
 
 
 def test_the_template_goes_to_any_account(synthesised: Synthesised) -> None:

@@ -157,17 +157,25 @@ def test_session_manager_gets_two_folders_where_there_is_no_endpoint(
 @pytest.mark.parametrize(
     ("given", "built"),
     [
-        ({}, {"TORCH_BUILD": "cuda", "TORCH_INDEX_URL": ""}),
+        ({}, {"TORCH_BUILD": "cu126", "TORCH_INDEX_URL": ""}),
         (
-            {"TORCH_BUILD": "cpu", "TORCH_INDEX_URL": "u", "BASE_IMAGE": "b"},
+            {"learner_instance_types": ["g6.2xlarge", "g5.2xlarge"]},
+            {"TORCH_BUILD": "cuda", "TORCH_INDEX_URL": ""},
+        ),
+        (
+            {"answer": {"offered_instance_types": ["g5.2xlarge"]}},
+            {"TORCH_BUILD": "cuda", "TORCH_INDEX_URL": ""},
+        ),
+        (
+            {"build_args": {"TORCH_BUILD": "cpu", "TORCH_INDEX_URL": "u", "BASE_IMAGE": "b"}},
             {"TORCH_BUILD": "cpu", "TORCH_INDEX_URL": "u", "BASE_IMAGE": "b"},
         ),
     ],
 )
-def test_the_learners_image_holds_cuda_unless_asked_otherwise(
-    variant: Callable[..., Synthesised], given: dict[str, str], built: dict[str, str]
+def test_the_learners_image_has_kernels_for_its_machines_unless_asked_otherwise(
+    variant: Callable[..., Synthesised], given: dict[str, Any], built: dict[str, str]
 ) -> None:
-    stack = variant(build_args=given)
+    stack = variant(**given)
     assets = json.loads((stack.folder / f"{stack.name}.assets.json").read_text(encoding="utf-8"))
     sources = [image["source"] for image in assets["dockerImages"].values()]
     arguments = {s["dockerFile"]: s.get("dockerBuildArgs", {}) for s in sources}

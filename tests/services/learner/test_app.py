@@ -90,7 +90,11 @@ def test_health_readiness_and_metrics(cache_url: str, tmp_path: Path) -> None:
         settings = LearnerSettings(scaler_url=scaler.url, runs_dir=tmp_path, device="cpu")
         app = create_app(
             build_worker(
-                settings, LocalArtifacts(settings.runs_dir), LearnerMetrics(registry), None
+                settings,
+                LocalArtifacts(settings.runs_dir),
+                LearnerMetrics(registry),
+                torch.device("cpu"),
+                None,
             ),
             registry,
         )
@@ -155,6 +159,7 @@ def test_only_rounds_that_do_not_overlap_get_the_second_process(
         LearnerSettings(runs_dir=tmp_path, device="cpu"),
         LocalArtifacts(tmp_path),
         LearnerMetrics(CollectorRegistry()),
+        torch.device("cpu"),
         process,  # type: ignore[arg-type]
     )
     worker._build_algorithm(job("app-second"))
@@ -189,6 +194,17 @@ def test_a_wrong_setting_is_named_as_its_variable(
     tmp_path: Path, variable: str, value: str, says: str
 ) -> None:
     assert says in _refused(tmp_path, **{variable: value})
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_missing_gpu_is_told_of_before_any_work_is_taken(cache_url: str, tmp_path: Path) -> None:
+    with _idle_scaler(cache_url) as scaler:
+        message = _refused(
+            tmp_path, DEVICE="cuda", SCALER_URL=scaler.url, LEARNER_PORT=str(_free_port())
+        )
+        assert "NITRO_DEVICE is cuda" in message
+        assert "finds no GPU" in message
+        assert not scaler.idle.is_set()
 
 
 def test_a_runs_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 
 from services.learner import second_process as module
 from services.learner.second_process import (
@@ -239,18 +240,22 @@ def alive(pid: int) -> bool:
     return False
 
 
+def test_a_gpu_gets_none() -> None:
+    assert second_process(torch.device("cuda")) is None
+
+
 def test_there_is_none_without_a_second_core(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "usable_cores", lambda: 1)
-    assert second_process() is None
+    assert second_process(torch.device("cpu")) is None
     monkeypatch.setattr(module, "usable_cores", lambda: 2)
     monkeypatch.setattr(module, "SecondProcess", refuse)
-    assert second_process() is None
+    assert second_process(torch.device("cpu")) is None
     assert "no second process" in caplog.text
     monkeypatch.setattr(module, "SecondProcess", SecondProcess)
-    made = second_process()
+    made = second_process(torch.device("cpu"))
     assert made is not None
     made.close()
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert second_process() is None
+    assert second_process(torch.device("cpu")) is None
