@@ -54,6 +54,7 @@ class LineView:
         self._console = console
         self._shown = 0
         self._status = ""
+        self._troubled_rounds = 0
 
     def __enter__(self) -> Self:
         return self
@@ -72,6 +73,10 @@ class LineView:
         for count in range(self._shown + 1, len(done) + 1):
             self.note(_round_line(Snapshot(snapshot.job, done[:count])))
         self._shown = len(done)
+        troubled = sum(1 for record in snapshot.records if record.trouble.latest)
+        if troubled > self._troubled_rounds:
+            self._troubled_rounds = troubled
+            self.note(trouble(snapshot.records))
         if snapshot.job.status != self._status:
             self._status = snapshot.job.status
             self.note(f"{snapshot.job.job_id}: {self._status}")
@@ -168,10 +173,21 @@ def panel(snapshot: Snapshot) -> RenderableType:
         table.add_row(left[0], Text(left[1]), right[0], Text(right[1]))
     history = [record.plan.num_actors for record in snapshot.records if not record.plan.stop]
     trace = Text.assemble(("actors of the last rounds  ", "bold"), sparkline(history))
+    lines: list[RenderableType] = [Padding(bar), table, trace]
+    if any(record.trouble.latest for record in snapshot.records):
+        told = Text(trouble(snapshot.records), style="yellow", no_wrap=True, overflow="ellipsis")
+        lines.append(told)
     title = f"{job.spec.env_id} · {job.spec.algorithm} · seed {job.spec.seed} · {job.job_id}"
-    return Panel(
-        Group(Padding(bar), table, trace), title=Text(title), title_align="left", padding=(0, 1)
-    )
+    return Panel(Group(*lines), title=Text(title), title_align="left", padding=(0, 1))
+
+
+def trouble(records: Sequence[RoundRecord]) -> str:
+    """Tell how many actors were lost and tried again so far, and why the latest try failed."""
+    lost = sum(record.trouble.lost for record in records)
+    retried = sum(record.trouble.retried for record in records)
+    reasons = [record.trouble.latest for record in records if record.trouble.latest]
+    why = f": {reasons[-1].splitlines()[0]}" if reasons else ""
+    return f"actors lost {lost}, retried {retried}{why}"
 
 
 def sparkline(values: Sequence[float]) -> str:

@@ -101,7 +101,12 @@ def _on_servers(cost: ServerfulCost) -> OnServers:
 
 
 def summary_table(
-    summary: Summary, *, error: str | None, picture: Path | None, expected: Path | None = None
+    summary: Summary,
+    *,
+    error: str | None,
+    picture: Path | None,
+    expected: Path | None = None,
+    logs: Path | None = None,
 ) -> Table:
     """Lay a summary out for people.
 
@@ -110,17 +115,22 @@ def summary_table(
         error: Why the job failed.
         picture: Where the run's picture lies.
         expected: Where the run's folder lies once there is one, if that is on this machine.
+        logs: Where the logs of actors and services lie, if that is on this machine.
     """
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0), title_justify="left")
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")  # a path must never be cut short
-    for name, value in _rows(summary, error=error, picture=picture, expected=expected):
+    for name, value in _rows(summary, picture=picture, expected=expected):
         table.add_row(name, Text(value))
+    if error:
+        table.add_row("error", Text(error))
+    if error and logs:
+        table.add_row("logs", Text(str(logs)))
     return table
 
 
 def _rows(
-    summary: Summary, *, error: str | None, picture: Path | None, expected: Path | None
+    summary: Summary, *, picture: Path | None, expected: Path | None
 ) -> list[tuple[str, str]]:
     actors = summary.actors_per_round
     spread = f"{min(actors)} to {max(actors)}, mean {fmean(actors):.1f}" if actors else "–"
@@ -147,8 +157,6 @@ def _rows(
         rows.append(("warning", f"{summary.dropped_episodes} episodes {_BROKEN}"))
     if picture:
         rows.append(("picture", str(picture)))
-    if error:
-        rows.append(("error", error))
     return rows
 
 

@@ -260,9 +260,14 @@ def _conclude(
     picture = _picture(run_dir, console)
     expected = folder if api.system is not None else None
     console.print()
-    console.print(summary_table(summary, error=job.error, picture=picture, expected=expected))
+    logs = None if api.system is None else api.system.logs
+    console.print(
+        summary_table(summary, error=job.error, picture=picture, expected=expected, logs=logs)
+    )
     if command := going_on(job, wall_s=summary.wall_s):
-        console.print(f"go on with it by: {command}", soft_wrap=True, markup=False, highlight=False)
+        when = "once the error is mended, " if job.fails_again else ""
+        text = f"{when}go on with it by: {command}"
+        console.print(text, soft_wrap=True, markup=False, highlight=False)
     if request.as_json:
         stdout.write(summary.model_dump_json() + "\n")
         stdout.flush()

@@ -1,8 +1,8 @@
 """What the cache tells a learner about an actor, and the text that Redis holds of it.
 
 A *field* names a claim, `sample:3`, and a *token* of the same text announces it. Of an actor that
-failed both say in which attempt at the round, and why: `sample:3:0:crashed`. Beside the fields of a
-round's actors lie its counters, and notes of what came late, whose names have no colon.
+failed both say in which attempt at the round, how and why: `sample:3:0:lost:crashed`. Beside the
+fields of a round's actors lie its counters, and notes of what came late, whose names have no colon.
 
 Like all that comes from the cache, text that is neither is refused and changes nothing.
 """
@@ -17,11 +17,22 @@ _LOG = logging.getLogger(__name__)
 
 Mode = Literal["sample", "evaluate"]
 
-MAX_REASON_CHARS = 300
-"""A failure's reason is cut to this length."""
+FailureKind = Literal["lost", "environment", "hung"]
+"""`environment`: it raised or broke its own rules, and with the same seed would do so again;
+`hung`: a step of it did not end; `lost`: anything else."""
+
+FAILURE_KINDS: dict[str, FailureKind] = {
+    "RolloutError": "environment",
+    "UnsupportedEnvironment": "environment",
+    "EnvironmentHungError": "hung",
+}
+"""What a failure is by the name of the exception that the actor raised; others are `lost`."""
+
+MAX_REASON_CHARS = 1500
+"""A failure's reason is cut to this length: it holds the last lines of a traceback."""
 _TOKEN = re.compile(
     rb"(?P<mode>sample|evaluate):(?P<index>[0-9]{1,9})"
-    rb"(?::(?P<attempt>[0-9]{1,9}):(?P<reason>.*))?",
+    rb"(?::(?P<attempt>[0-9]{1,9}):(?P<kind>lost|environment|hung):(?P<reason>.*))?",
     re.DOTALL,
 )
 
@@ -36,6 +47,8 @@ class Arrival:
     """Why there will be no result; None when it is stored."""
     attempt: int = 0
     """The attempt at the round in which it failed; 0 for a result, whichever brought it."""
+    kind: FailureKind = "lost"
+    """How it failed; without meaning for a result."""
 
 
 def claim_field(mode: Mode, actor_index: int) -> str:
@@ -43,10 +56,12 @@ def claim_field(mode: Mode, actor_index: int) -> str:
     return f"{mode}:{actor_index}"
 
 
-def failure_token(mode: Mode, actor_index: int, *, attempt: int, reason: str) -> bytes:
+def failure_token(
+    mode: Mode, actor_index: int, *, attempt: int, reason: str, kind: FailureKind = "lost"
+) -> bytes:
     """Return the token, and the field, of an actor that will bring nothing."""
     why = reason[:MAX_REASON_CHARS] or "no reason given"
-    return f"{claim_field(mode, actor_index)}:{attempt}:{why}".encode("utf-8", "replace")
+    return f"{claim_field(mode, actor_index)}:{attempt}:{kind}:{why}".encode("utf-8", "replace")
 
 
 def arrivals_of(tokens: Iterable[bytes]) -> list[Arrival]:
@@ -63,7 +78,9 @@ def arrival_of(token: bytes) -> Arrival | None:
     mode, index = cast("Mode", found["mode"].decode()), int(found["index"])
     if found["attempt"] is None:
         return Arrival(mode, index, None)
-    return Arrival(mode, index, found["reason"].decode("utf-8", "replace"), int(found["attempt"]))
+    kind = cast("FailureKind", found["kind"].decode())
+    reason = found["reason"].decode("utf-8", "replace")
+    return Arrival(mode, index, reason, int(found["attempt"]), kind)
 
 
 def answered(fields: Iterable[bytes]) -> list[Arrival]:

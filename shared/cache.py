@@ -24,7 +24,15 @@ from redis.credentials import CredentialProvider
 from redis.retry import Retry
 
 from shared import cache_scripts, keys
-from shared.arrivals import Arrival, Mode, answered, arrivals_of, claim_field, failure_token
+from shared.arrivals import (
+    Arrival,
+    FailureKind,
+    Mode,
+    answered,
+    arrivals_of,
+    claim_field,
+    failure_token,
+)
 
 StoreOutcome = Literal["stored", "duplicate", "late"]
 
@@ -174,7 +182,15 @@ class TrajectoryCache:
         return cast("StoreOutcome", outcome.decode())
 
     def announce_failure(
-        self, job_id: str, round: int, *, mode: Mode, actor_index: int, attempt: int, reason: str
+        self,
+        job_id: str,
+        round: int,
+        *,
+        mode: Mode,
+        actor_index: int,
+        attempt: int,
+        reason: str,
+        kind: FailureKind = "lost",
     ) -> None:
         """Tell the learner not to wait for an actor of an attempt at a round.
 
@@ -182,7 +198,7 @@ class TrajectoryCache:
         """
         args: list[str | bytes | int] = [
             claim_field(mode, actor_index),
-            failure_token(mode, actor_index, attempt=attempt, reason=reason),
+            failure_token(mode, actor_index, attempt=attempt, reason=reason, kind=kind),
             keys.TTL_MS,
         ]
         with self._errors("announcing a failure"):

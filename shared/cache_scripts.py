@@ -3,7 +3,7 @@
 Keys come in through `KEYS` only and all of one round share a hash slot, so that the scripts also
 run on a clustered cache. Field names of the claims hash: `closed`, `late`, `duplicate`, one
 `mode:index` for every result stored, one `late-index` for every trajectory that came late, and one
-`mode:index:attempt:reason` for every failure.
+`mode:index:attempt:kind:reason` for every failure.
 """
 
 # KEYS: claims, payload, arrivals. ARGV: claim field, writer, payload, TTL in ms, arrival token, and

@@ -318,6 +318,8 @@ class FinishRequest(Message):
     status: Literal["succeeded", "stopped", "failed"]
     stop_reason: StopReason
     error: str | None = None
+    fails_again: bool = False
+    """Whether the job would fail in the same way if it were resumed as it is."""
     final_evaluation: EvaluationResult | None = None
 
 

@@ -46,6 +46,9 @@ class Job(Message):
     status: JobStatus
     stop_reason: StopReason | None = None
     error: str | None = None
+    fails_again: bool = False
+    """Whether it would fail in the same way if it were resumed as it is: the error is to be mended
+    first."""
     created_at: float
     """Unix seconds, like every `_at` field."""
     started_at: float | None = None

@@ -1,7 +1,38 @@
 """What may go wrong in a rollout, as the caller sees it."""
 
+import traceback
+from pathlib import Path
+
+import gymnasium
+
+import shared
+
 DIVERGED = "action is not finite at step {step} (policy diverged)"
+_OURS = (*map(str, shared.__path__), str(Path(__file__).parents[1]))
+_GYMNASIUM = str(Path(gymnasium.__file__).parent)
+_MOST_FRAMES = 4
+"""Innermost ones, which say what broke; the message has to fit into a reply."""
 
 
 class RolloutError(RuntimeError):
     """The environment or the policy failed; the message names the environment and the step."""
+
+
+def environment_frames(frames: traceback.StackSummary) -> str:
+    """Return where in an environment's own code something happened, as a traceback shows it.
+
+    Args:
+        frames: From the outermost to the innermost; the calls that lead into the environment,
+            which are ours and Gymnasium's wrappers', are left out.
+
+    Returns:
+        Lines that begin with a line break; empty when no frame is the environment's.
+    """
+    ours = [at for at, frame in enumerate(frames) if frame.filename.startswith(_OURS)]
+    inner = frames[ours[-1] + 1 :] if ours else list(frames)
+    while len(inner) > 1 and inner[0].filename.startswith(_GYMNASIUM):
+        inner = inner[1:]
+    return "".join(
+        f'\n  File "{frame.filename}", line {frame.lineno}, in {frame.name}\n    {frame.line}'
+        for frame in inner[-_MOST_FRAMES:]
+    )

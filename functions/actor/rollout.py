@@ -7,6 +7,7 @@ did before, so that a repeated rollout is the same rollout to the last bit.
 """
 
 import math
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 from numpy.typing import NDArray
 
 from functions.actor.dropped_episodes import MAX_DROPPED_EPISODES, DroppedEpisodes
-from functions.actor.errors import DIVERGED, RolloutError
+from functions.actor.errors import DIVERGED, RolloutError, environment_frames
 from functions.actor.fragment import Fragment, noise_generator
 from functions.actor.watchdog import STEP_TIMEOUT_S, watched
 from shared.action_mapping import action_map
@@ -230,7 +231,8 @@ def _roll_out(
 
 
 def _failure(task: RolloutTask, step: int, error: Exception) -> RolloutError:
-    return RolloutError(f"{task.env.env_id} failed at step {step}: {error!r}")
+    where = environment_frames(traceback.extract_tb(error.__traceback__))
+    return RolloutError(f"{task.env.env_id} failed at step {step}: {error!r}{where}")
 
 
 def _check_diverged(env_id: str, observation: NDArray[Any], action: Action, *, step: int) -> None:

@@ -9,18 +9,19 @@ import contextlib
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-from functions.actor.errors import RolloutError
+from functions.actor.errors import RolloutError, environment_frames
 
 STEP_TIMEOUT_S = 30.0
 """Longest step, reset or construction by default: half of the function's own time-out."""
 STEP = "no step or reset has ended"
 CONSTRUCTION = "its constructor has not ended"
 CLOSING = "closing it has not ended"
-_LOOKS = 4
-"""Looks per time-out: a rollout that hangs is ended at most a quarter of it late."""
+_LOOKS = 20
+"""Looks per time-out: a rollout that hangs is ended at most a twentieth of it late."""
 
 
 class EnvironmentHungError(RolloutError):
@@ -55,10 +56,11 @@ def watched(
         if latest != seen:
             seen, since = latest, now
         elif now - since >= timeout_s:
+            where = environment_frames(traceback.extract_stack(frame))
             raise EnvironmentHungError(
                 f"{env_id}: {awaited} for {timeout_s:g} s, and was given up; if "
                 "the environment is merely slow, raise NITRO_STEP_TIMEOUT_S (the function's own "
-                "time-out must leave room for it)"
+                f"time-out must leave room for it){where}"
             )
 
     before = signal.signal(signal.SIGALRM, look)

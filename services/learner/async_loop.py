@@ -25,13 +25,12 @@ from collections.abc import Mapping
 
 from services.learner.algorithms.base import OffPolicyAlgorithm
 from services.learner.checkpoint import Checkpoint, OpenRound, RunState
+from services.learner.lost_round import environment_failed, round_lost
 from services.learner.round_loop import (
     LeftEarly,
     RoundClock,
-    RoundLostError,
     TrainingParts,
     evaluation_result,
-    reasons,
 )
 from services.learner.round_window import OpenedRound, RoundWindow
 from services.learner.update_tally import UpdateTally
@@ -82,7 +81,8 @@ class AsyncLoop:
         """Train to the end; return why it ended and the final policy's evaluation.
 
         Raises:
-            RoundLostError: More rounds in a row than are open at a time brought nothing.
+            RoundLostError: More rounds in a row than are open at a time brought nothing, or the
+                environment failed in actor after actor.
             LeftEarly: The lease was lost, or this process was asked to end.
         """
         self._parts.algorithm.advance(self._version)
@@ -137,6 +137,8 @@ class AsyncLoop:
         while not (oldest.over or self._parts.lease.stop is not None):
             self._leave_if_must()
             self._learn(oldest)
+            if oldest.collector.doomed:
+                raise environment_failed(oldest.plan, oldest.collector)
         oldest.collector.look_again()
         # Nothing more of younger rounds is taken in until the next round is open: learned from
         # first, it would leave actors idle, and all open rounds would fall into step.
@@ -216,13 +218,14 @@ class AsyncLoop:
         # Those open when the first went wrong were launched like it: only one more is news.
         most = self._job.spec.open_rounds
         if empty > most and self._parts.lease.stop is None:
-            why = reasons(closed.collector.failures) or "no answer"
-            raise RoundLostError(
-                f"round {closed.plan.round}: none of {closed.plan.num_actors} trajectories arrived "
-                f"within {closed.plan.deadline_s:g} s, nor did any in the {most} rounds "
-                f"before it. Reasons given: {why}. See the actors' log; a process that exited "
-                f"was ended by {self._job.spec.env_id} or for want of memory; if actors are merely "
-                "slow, lower steps_per_actor or raise the scaler's deadline"
+            if closed.collector.all_blaming:
+                raise environment_failed(closed.plan, closed.collector)
+            raise round_lost(
+                closed.plan,
+                closed.collector,
+                failures=closed.collector.failures,
+                env_id=self._job.spec.env_id,
+                history=f"nor did any in the {most} rounds before it",
             )
         return empty
 

@@ -5,11 +5,13 @@ announced on that list, so nobody waits for it. Payloads stay in the cache until
 is safe in a checkpoint: a learner that is killed and started again finds everything that had
 arrived, also when it had closed the round already.
 
-A round is *complete* when every actor has answered, *usable* when at least a quorum has. Later
+A round is *complete* when every actor has answered, *usable* when at least a quorum has. It is
+*doomed* when the environment fails in actor after actor: nobody waits for the others. Later
 deliveries are refused by the cache and counted.
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -38,6 +40,11 @@ to the cache brings several: two trips cost as much as reading a result. Smaller
 arrive at once, and would only be waited for."""
 _GATHERING_S = 0.01
 """How long that pause is."""
+_WITNESSES = 2
+"""Actors that have to blame the environment before a round is doomed: one may have had bad luck."""
+_PATIENCE_AFTER_HANG = 1.75
+"""How much longer than the first hang took others are waited for: as actors' watchdogs may be a
+twentieth late, a job whose environment hangs ends within twice the step time-out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +101,13 @@ class RoundCollector:
         self._taken = frozenset(taken)
         self._gather = gather
         self._handed_on: set[int] = set()
+        self._opened_at = self._launched_at = time.monotonic()
         self._deadline_at = _deadline(plan)
+        self._doomed_at = math.inf
         self._attempt = plan.attempt
         self._trajectories: dict[int, Trajectory] = {}
         self._episodes: dict[int, Episode] = {}
-        self._failed: dict[tuple[Mode, int], str] = {}
+        self._failed: dict[tuple[Mode, int], Arrival] = {}
         self._refused: set[tuple[Mode, int]] = set()
         self._samples_over = False
         self._absorb(cache.answered(plan.job_id, plan.round))
@@ -113,10 +122,12 @@ class RoundCollector:
             self._plan.job_id, self._plan.round, mode="sample", actor_indices=refused
         )
         self._refused = {key for key in self._refused if key[0] == "evaluate"}
-        self._failed = {key: why for key, why in self._failed.items() if key[0] == "evaluate"}
+        self._failed = {key: a for key, a in self._failed.items() if key[0] == "evaluate"}
+        self._doomed_at = math.inf
 
     def reopen(self, plan: RoundPlan) -> None:
         """Go on with another attempt at the same round."""
+        self._launched_at = time.monotonic()
         self._deadline_at = _deadline(plan)
         self._attempt = plan.attempt
         self.look_again()
@@ -128,7 +139,7 @@ class RoundCollector:
         return CollectedRound(
             trajectories=tuple(self._trajectories[i] for i in sorted(self._trajectories)),
             missing=missing,
-            failures=tuple(sorted({self._failed.get(("sample", i), "no answer") for i in missing})),
+            failures=tuple(sorted({self._why_missing(i) for i in missing})),
         )
 
     def take_in(self, arrivals: Iterable[Arrival]) -> None:
@@ -164,7 +175,42 @@ class RoundCollector:
     @property
     def failures(self) -> tuple[str, ...]:
         """Distinct reasons given for what is missing."""
-        return tuple(sorted({why for (mode, _), why in self._failed.items() if mode == "sample"}))
+        failed = [arrival.failed for arrival in self._failed.values() if arrival.mode == "sample"]
+        return tuple(sorted({why for why in failed if why is not None}))
+
+    @property
+    def elapsed_s(self) -> float:
+        """Time since this learner began to collect the round."""
+        return time.monotonic() - self._opened_at
+
+    @property
+    def blaming(self) -> tuple[str, ...]:
+        """Why each actor failed that blames the environment, in order of their index."""
+        blame = {
+            arrival.actor_index: arrival.failed
+            for arrival in self._failed.values()
+            if arrival.mode == "sample" and arrival.kind != "lost"
+        }
+        return tuple(why for _, why in sorted(blame.items()) if why is not None)
+
+    @property
+    def all_blaming(self) -> bool:
+        """Whether every actor blames the environment."""
+        return len(self.blaming) == self._plan.num_actors
+
+    @property
+    def doomed(self) -> bool:
+        """Whether the environment is to blame that the round will not be usable.
+
+        Nothing has come of it, and so many actors blame the environment that a quorum cannot come
+        either; or some of them hung, and nothing came for nearly as long again. The same seeds
+        would lead there again, so another launch would not help.
+        """
+        num_blaming = len(self.blaming)
+        if self.used or num_blaming < _WITNESSES:
+            return False
+        short = self._plan.num_actors - num_blaming < max(1, self._plan.quorum)
+        return short or time.monotonic() >= self._doomed_at
 
     def episodes(self) -> tuple[Episode, ...]:
         """Wait for the evaluation episodes launched beside the round, in order of their index.
@@ -215,6 +261,8 @@ class RoundCollector:
             remaining_s = self.remaining_s
             if not waiting or remaining_s <= 0 or self._leave[mode]():
                 return
+            if mode == "sample" and self.doomed:
+                return
             if not more_there and self._num_to_come(mode, num_results) > _MANY:
                 self._gather(min(_GATHERING_S, remaining_s))
             arrivals = self._cache.wait_arrivals(
@@ -247,13 +295,24 @@ class RoundCollector:
                 stored[arrival.mode].append(arrival.actor_index)
             elif arrival.mode == "evaluate" or arrival.attempt >= self._attempt:
                 # Later attempts launch actors again, but no episodes beside them.
-                self._failed[(arrival.mode, arrival.actor_index)] = arrival.failed
+                self._fail(arrival)
         for mode, indices in stored.items():
             payloads = self._cache.load_results(
                 self._plan.job_id, self._plan.round, mode=mode, actor_indices=indices
             )
             for index, payload in zip(indices, payloads, strict=True):
                 self._accept(mode, index, payload)
+
+    def _fail(self, arrival: Arrival) -> None:
+        self._failed[(arrival.mode, arrival.actor_index)] = arrival
+        if arrival.kind == "hung":
+            hung_after_s = time.monotonic() - self._launched_at
+            at = self._launched_at + _PATIENCE_AFTER_HANG * hung_after_s
+            self._doomed_at = min(self._doomed_at, at)
+
+    def _why_missing(self, index: int) -> str:
+        arrival = self._failed.get(("sample", index))
+        return "no answer" if arrival is None else str(arrival.failed)
 
     def _settled(self, arrival: Arrival) -> bool:
         """Whether nothing can be made of an arrival: answered, refused, late or never asked."""
@@ -277,7 +336,7 @@ class RoundCollector:
                 self._episodes[index] = self._checked_episode(index, payload)
         except (CodecError, TrajectoryError) as error:
             self._refused.add((mode, index))
-            self._failed[(mode, index)] = f"refused: {error}"
+            self._failed[(mode, index)] = Arrival(mode, index, f"refused: {error}")
             _LOG.warning(
                 "result refused",
                 extra={

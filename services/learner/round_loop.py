@@ -20,7 +20,7 @@ a round is removed from the cache before its checkpoint.
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -28,6 +28,7 @@ from services.learner.algorithms.base import Algorithm, OffPolicyAlgorithm
 from services.learner.checkpoint import Checkpoint, CheckpointStore, RunState
 from services.learner.collector import CollectedRound, RoundCollector
 from services.learner.held_lease import HeldLease
+from services.learner.lost_round import environment_failed, round_lost
 from services.learner.run_record import RunRecord
 from services.learner.scaler_client import ScalerClient
 from shared import codec
@@ -44,11 +45,6 @@ from shared.jobs import Job, StopReason
 from shared.trajectory import Episode
 
 _LOG = logging.getLogger(__name__)
-_REASONS_TOLD = 3
-
-
-class RoundLostError(RuntimeError):
-    """A round brought too little to learn from, again and again."""
 
 
 class LeftEarly(Exception):  # noqa: N818 - not an error: the job goes on elsewhere, or later
@@ -90,7 +86,8 @@ class RoundLoop:
         """Train to the end; return why it ended and the final policy's evaluation.
 
         Raises:
-            RoundLostError: Too few trajectories arrived, although the round was reopened.
+            RoundLostError: Too few trajectories arrived, although the round was reopened, or the
+                environment failed in actor after actor.
             LeftEarly: The lease was lost, or the job or this process was asked to stop mid-round.
         """
         while True:
@@ -219,6 +216,8 @@ class RoundLoop:
         for _ in range(self._parts.max_reopenings):
             if self._usable(plan, collected):
                 break
+            if collector.doomed:
+                raise environment_failed(plan, collector)
             attempt += 1
             _LOG.warning(
                 "round reopened",
@@ -243,13 +242,15 @@ class RoundLoop:
             collected = collector.trajectories()
         if self._usable(plan, collected):
             return collected
-        raise RoundLostError(
-            f"round {plan.round}: only {len(collected.trajectories)} of {plan.num_actors} "
-            f"trajectories arrived within {plan.deadline_s:g} s, {plan.quorum} are needed, and "
-            f"reopening it did not help. Reasons given: {reasons(collected.failures)}. See the "
-            f"actors' log; a process that exited was ended by {self._job.spec.env_id} or for want "
-            "of memory; if actors are merely slow, lower steps_per_actor or raise the scaler's "
-            "deadline"
+        if collector.doomed or collector.all_blaming:
+            raise environment_failed(plan, collector)
+        and_yet = ", and reopening it did not help" if self._parts.max_reopenings else ""
+        raise round_lost(
+            plan,
+            collector,
+            failures=collected.failures,
+            env_id=self._job.spec.env_id,
+            history=f"{max(1, plan.quorum)} are needed{and_yet}",
         )
 
     def _usable(self, plan: RoundPlan, collected: CollectedRound) -> bool:
@@ -277,12 +278,6 @@ class RoundLoop:
         if lease.lost or (lease.interrupted and not collector.all_episodes_answered):
             raise LeftEarly("asked to leave before the round was done")
         return evaluation_result(plan, episodes)
-
-
-def reasons(failures: Sequence[str]) -> str:
-    """Return the first reasons: with those of a thousand actors nobody would see what to do."""
-    more = len(failures) - _REASONS_TOLD
-    return "; ".join(failures[:_REASONS_TOLD]) + (f"; and {more} more" if more > 0 else "")
 
 
 def evaluation_result(plan: RoundPlan, episodes: tuple[Episode, ...]) -> EvaluationResult | None:

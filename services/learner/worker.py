@@ -14,6 +14,7 @@ from services.learner.algorithms.base import Algorithm, OffPolicyAlgorithm
 from services.learner.async_loop import AsyncLoop
 from services.learner.checkpoint import CheckpointStore, RunState
 from services.learner.held_lease import HeldLease
+from services.learner.lost_round import RoundLostError
 from services.learner.round_loop import LeftEarly, RoundLoop, TrainingParts
 from services.learner.run_record import RunRecord
 from services.learner.scaler_client import LeaseLostError, ScalerClient, ScalerError
@@ -28,6 +29,8 @@ A = TypeVar("A", bound=Algorithm | OffPolicyAlgorithm)
 _LOG = logging.getLogger(__name__)
 _LEASE_WAIT_S = 1.0
 """One long poll for a job; short, because a request to end is noticed between two of them."""
+_LONGEST_ERROR = 4000
+"""Characters: a reason with its traceback, and what follows from it."""
 _COMPLETED: frozenset[StopReason] = frozenset({"max_rounds", "target_return"})
 
 
@@ -97,7 +100,7 @@ class Worker:
                 # The boundary of one job: every failure becomes the job's recorded error.
                 _LOG.exception("job failed", extra={"job": job.job_id})
                 if _still_ours(held, scaler):
-                    self._end(job, held, scaler, "failed", "error", error=_describe(error))
+                    self._fail(job, held, scaler, error)
 
     def _run_job(
         self, job: Job, held: HeldLease, scaler: ScalerClient
@@ -165,6 +168,17 @@ class Worker:
         except ScalerError as error:
             _LOG.warning("lease not handed back", extra={"job": job.job_id, "why": str(error)})
 
+    def _fail(self, job: Job, held: HeldLease, scaler: ScalerClient, error: Exception) -> None:
+        self._end(
+            job,
+            held,
+            scaler,
+            "failed",
+            "error",
+            error=_describe(error),
+            fails_again=isinstance(error, RoundLostError) and error.fails_again,
+        )
+
     def _end(
         self,
         job: Job,
@@ -175,8 +189,14 @@ class Worker:
         *,
         evaluation: EvaluationResult | None = None,
         error: str | None = None,
+        fails_again: bool = False,
     ) -> None:
-        ended = {"status": status, "stop_reason": stop_reason, "error": error}
+        ended = {
+            "status": status,
+            "stop_reason": stop_reason,
+            "error": error,
+            "fails_again": fails_again,
+        }
         record = RunRecord(self._artifacts, job.job_id)
         # Before the report: whoever hears of the end may look into the folder at once.
         _describe_end(record, job.model_copy(update=ended))
@@ -237,4 +257,6 @@ def _restore(
 
 def _describe(error: Exception) -> str:
     """Return an error as text that can be sent: names of files may hold halves of characters."""
-    return f"{type(error).__name__}: {error}"[:2000].encode(errors="replace").decode()
+    # Why a round was lost is written for users: the cause comes first.
+    name = "" if isinstance(error, RoundLostError) else f"{type(error).__name__}: "
+    return f"{name}{error}"[:_LONGEST_ERROR].encode(errors="replace").decode()

@@ -131,6 +131,7 @@ class FinishDesk:
                 "status": request.status,
                 "stop_reason": request.stop_reason,
                 "error": request.error,
+                "fails_again": request.fails_again,
                 "finished_at": now,
                 "progress": evaluated(record.job.progress, request.final_evaluation),
             }

@@ -2,8 +2,9 @@
 
 Retries are ours, and bounded. A throttled invocation never ran, so it is tried again after a random
 pause, and one of a function that wakes after idle weeks until that is awake. One that found no
-connection is tried again as long as somebody waits for it. A failed one is issued once more. What
-fails after that has failed for good.
+connection is tried again as long as somebody waits for it. A failed one is issued once more, unless
+the environment is to blame: a rollout depends on its task and its policy alone. What fails after
+that has failed for good.
 """
 
 import logging
@@ -19,6 +20,7 @@ from typing import Literal, Protocol
 from pydantic import ValidationError
 
 from services.scaler.lambda_function import Execution
+from shared.arrivals import FailureKind
 from shared.contracts import ActorReport, RolloutTask
 from shared.costs import EXECUTIONS_PER_TASK
 
@@ -40,6 +42,8 @@ class TaskOutcome:
     """None when it failed for good."""
     reason: str
     """Why it failed; empty when it did not."""
+    failure: FailureKind = "lost"
+    """How it failed, where it did."""
     billed_s: tuple[float, ...]
     """Duration of each execution that was billed."""
     requests: int
@@ -225,6 +229,7 @@ class PooledInvoker:
                 outcome,
                 report=report,
                 reason=reason,
+                failure=execution.failure,
                 billed_s=(*outcome.billed_s, *self._billed(execution, report)),
                 requests=outcome.requests + execution.requests,
                 throttled=outcome.throttled + throttled,
@@ -233,6 +238,8 @@ class PooledInvoker:
             if report is not None or execution.kind in _FINAL:
                 break
             _LOG.info("actor failed", extra={**_identity(task), "why": reason})
+            if execution.failure != "lost":
+                break  # the same seed would come to the same end
             if tries_left:
                 awaited.on_retry("failed", reason)
         return outcome

@@ -245,6 +245,7 @@ class JobBook:
                 "status": "queued",
                 "stop_reason": None,
                 "error": None,
+                "fails_again": False,
                 "finished_at": None,
             }
         )

@@ -24,6 +24,7 @@ from botocore.exceptions import (
 
 from services.scaler.invoke_request import InvokeRequests
 from services.scaler.settings import Settings
+from shared.arrivals import FAILURE_KINDS, MAX_REASON_CHARS, FailureKind
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
@@ -61,6 +62,8 @@ class Execution:
     """1 when AWS bills a request, else 0."""
     sent_at: float | None = None
     """`time.perf_counter` when the request was ready to go out; None when it never was."""
+    failure: FailureKind = "lost"
+    """How the function failed, where it did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,13 +118,17 @@ class LambdaFunction:
         billed_s = _billed_s(headers.get("X-Amz-Log-Result"))
         function_error = headers.get("X-Amz-Function-Error")
         if function_error is not None:
-            reason = f"{function_error}: {error_message(reply)}"
+            failure = _failure_kind(reply)
+            # What the environment did needs no names of ours before it.
+            said = f"{function_error}: {error_message(reply)}"
+            reason = said if failure == "lost" else _error_field(reply, "errorMessage")
             return Execution(
                 kind="failed",
                 payload=reply,
-                reason=reason[:_MAX_REASON],
+                reason=reason[:MAX_REASON_CHARS],
                 billed_s=billed_s,
                 requests=1,
+                failure=failure,
             )
         return Execution(kind="done", payload=reply, reason="", billed_s=billed_s, requests=1)
 
@@ -217,6 +224,19 @@ def error_message(reply: bytes) -> str:
         return str(error)[:_MAX_REASON]
     kind, message = error.get("errorType"), error.get("errorMessage")
     return ": ".join(str(part) for part in (kind, message) if part) or "no message"
+
+
+def _failure_kind(reply: bytes) -> FailureKind:
+    return FAILURE_KINDS.get(_error_field(reply, "errorType"), "lost")
+
+
+def _error_field(reply: bytes, name: str) -> str:
+    """Return a field of Lambda's description of a failed function; empty when it has none."""
+    try:
+        error = json.loads(reply)
+    except ValueError:
+        return ""
+    return str(error.get(name, "")) if isinstance(error, dict) else ""
 
 
 def _client(session: botocore.session.Session, settings: Settings) -> "LambdaClient":

@@ -17,6 +17,7 @@ from services.scaler.invoker import Awaited, Invoker, RetryKind, TaskOutcome
 from services.scaler.ledger import Clock
 from services.scaler.metrics import Metrics
 from services.scaler.store.base import AttemptKey, LaunchOutcome
+from shared.arrivals import FailureKind
 from shared.cache import CacheError
 from shared.contracts import LaunchCounts, RolloutTask, RoundPlan
 from shared.costs import lambda_billed_s, projected_duration_s
@@ -39,6 +40,7 @@ class NoticeBoard(Protocol):
         actor_index: int,
         attempt: int,
         reason: str,
+        kind: FailureKind,
     ) -> None:
         """Tell the learner not to wait for an actor."""
 
@@ -305,6 +307,7 @@ class Launches:
                 actor_index=task.actor_index,
                 attempt=task.attempt,
                 reason=reason,
+                kind=outcome.failure,
             )
         except CacheError as error:
             # The learner then waits to the round's deadline instead.

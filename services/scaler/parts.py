@@ -26,6 +26,7 @@ from services.scaler.spending import Spending
 from services.scaler.store.base import Store
 from services.scaler.store.dynamodb import DynamoDbStore
 from services.scaler.store.sqlite import SqliteStore
+from shared.arrivals import FailureKind
 from shared.artifacts import open_artifacts
 from shared.aws_credentials import process_credentials
 from shared.cache import TrajectoryCache
@@ -57,6 +58,7 @@ class CacheBoard:
         actor_index: int,
         attempt: int,
         reason: str,
+        kind: FailureKind,
     ) -> None:
         """Tell the learner not to wait for an actor."""
         with self._lock:
@@ -67,6 +69,7 @@ class CacheBoard:
                 actor_index=actor_index,
                 attempt=attempt,
                 reason=reason,
+                kind=kind,
             )
 
     def request_cancel(self, job_id: str, tenures: Iterable[str]) -> None:

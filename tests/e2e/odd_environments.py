@@ -17,7 +17,8 @@ class OddEnvironment(gymnasium.Env[Any, Any]):
     """Shows two numbers and pays for choosing both; `trouble` begins at a step of its process.
 
     Args:
-        trouble: What goes wrong: `nan` now and then, `always_nan`, `hang`, `crash`, `shape`.
+        trouble: What goes wrong: `nan` now and then, `always_nan`, `hang`, `crash`, `raise`,
+            `shape`.
         after: Steps of this process before it does; 1 is what asking for its spaces takes.
     """
 
@@ -58,6 +59,8 @@ class OddEnvironment(gymnasium.Env[Any, Any]):
             time.sleep(3600)
         if self.trouble == "crash":
             os.abort()
+        if self.trouble == "raise":
+            raise ZeroDivisionError("friction is 0")
         if self.trouble == "shape":
             observation = observation[:4]
         if self.trouble == "always_nan" or (

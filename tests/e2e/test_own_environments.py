@@ -13,6 +13,7 @@ from nitro.local import LocalSystem
 from nitro.report import read_run
 from shared.contracts import RoundResult
 from shared.jobs import Job
+from tests.e2e import odd_environments
 from tests.e2e.odd_environments import EPISODE
 from tests.e2e.runs import FAST_LEASES, tiny, train
 
@@ -118,6 +119,29 @@ def test_what_persists_fails_the_job_and_is_named(
     assert job.status == "failed"
     for words in (*says, "Odd/Odd-v0"):
         assert words in str(job.error)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "line"),
+    [
+        ("raise", 'raise ZeroDivisionError("friction is 0")'),
+        ("hang", "time.sleep(3600)"),
+    ],
+)
+def test_an_environment_that_fails_every_actor_fails_the_job_at_once_with_its_file_and_line(
+    client: NitroClient, trouble: str, line: str
+) -> None:
+    job = odd(client, env_kwargs={"trouble": trouble}, actors={"min": 8, "max": 8})
+    assert (job.status, job.fails_again) == ("failed", True)
+    told = str(job.error).splitlines()
+    assert told[0].startswith("Odd/Odd-v0")  # the cause comes first
+    assert f'  File "{odd_environments.__file__}", line' in str(job.error)
+    assert any(text.strip() == line for text in told)
+    (record,) = client.every_round(job.job_id)
+    assert record.plan.attempt == 0  # it was not reopened
+    assert record.trouble.retried == 0
+    assert record.trouble.lost >= 2
+    assert record.trouble.latest.startswith("Odd/Odd-v0")
 
 
 def test_what_shows_at_the_first_step_is_refused_at_submit(client: NitroClient) -> None:

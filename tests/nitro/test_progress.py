@@ -4,7 +4,7 @@ from rich.console import Console
 
 from nitro.follow import Snapshot
 from nitro.progress import LineView, LiveView, panel, progress_view, sparkline
-from shared.contracts import RoundRecord
+from shared.contracts import ActorTrouble, RoundRecord
 from shared.jobs import JobProgress
 from tests.nitro.synthetic_run import evaluation, job, plan, result
 
@@ -110,6 +110,30 @@ def test_a_change_of_status_is_told_once() -> None:
     for status in ("queued", "queued", "running", "running"):
         view.show(snapshot(status=status))
     assert [line.split(": ")[1] for line in out.getvalue().splitlines()] == ["queued", "running"]
+
+
+def troubled(index: int, why: str, **counts: int) -> RoundRecord:
+    trouble = ActorTrouble(latest=why, **counts)
+    return record(index, done=False).model_copy(update={"trouble": trouble})
+
+
+def test_the_panel_tells_how_many_actors_were_lost_and_why_while_a_round_is_going_on() -> None:
+    assert "lost" not in rendered(panel(snapshot(record(0))))
+    first = troubled(0, "Mine-v0 failed\n  File mine.py", lost=1)
+    assert "actors lost 1, retried 0: Mine-v0 failed" in rendered(panel(snapshot(first)))
+    text = rendered(panel(snapshot(first, troubled(1, "connection refused", lost=2, retried=3))))
+    assert "actors lost 3, retried 3: connection refused" in text
+    assert "mine.py" not in text
+
+
+def test_lines_tell_of_lost_actors_once_a_round() -> None:
+    out = io.StringIO()
+    view = LineView(Console(file=out, width=200))
+    for lost in (1, 2):
+        view.show(snapshot(troubled(0, "crashed", lost=lost)))
+    view.show(snapshot(troubled(0, "crashed", lost=2), troubled(1, "hung", lost=1)))
+    lines = [line for line in out.getvalue().splitlines() if line.startswith("actors")]
+    assert lines == ["actors lost 1, retried 0: crashed", "actors lost 3, retried 0: hung"]
 
 
 def test_the_view_fits_the_console() -> None:

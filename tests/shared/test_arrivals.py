@@ -2,7 +2,10 @@
 
 import pytest
 
+from functions.actor.errors import RolloutError
+from functions.actor.watchdog import EnvironmentHungError
 from shared.arrivals import (
+    FAILURE_KINDS,
     MAX_REASON_CHARS,
     Arrival,
     answered,
@@ -10,6 +13,7 @@ from shared.arrivals import (
     claim_field,
     failure_token,
 )
+from shared.spaces import UnsupportedEnvironment
 
 
 def test_a_claim_is_read_back_as_a_success() -> None:
@@ -22,7 +26,7 @@ def test_a_claim_is_read_back_as_a_success() -> None:
         ("crashed", "crashed"),
         ("exit: code 1: no memory", "exit: code 1: no memory"),
         ("", "no reason given"),
-        ("x" * 1000, "x" * MAX_REASON_CHARS),
+        ("x" * 5000, "x" * MAX_REASON_CHARS),
         ("broken \ud800 text", "broken ? text"),
     ],
 )
@@ -31,9 +35,27 @@ def test_a_failure_is_read_back_with_its_reason(reason: str, told: str) -> None:
     assert arrival_of(token) == Arrival("sample", 3, told, attempt=2)
 
 
+@pytest.mark.parametrize("error", [RolloutError, EnvironmentHungError, UnsupportedEnvironment])
+def test_what_the_environment_did_is_told_from_what_was_lost(error: type[Exception]) -> None:
+    kind = FAILURE_KINDS[error.__name__]
+    assert kind == ("hung" if error is EnvironmentHungError else "environment")
+    told = 'failed: OSError\n  File "env.py", line 3'
+    token = failure_token("sample", 3, attempt=0, reason=told, kind=kind)
+    assert arrival_of(token) == Arrival("sample", 3, told, kind=kind)
+
+
 @pytest.mark.parametrize(
     "token",
-    [b"", b"\xff", b"sample", b"sample:", b"sample:x", b"sample:1:2", b"sample:1:x:why", b"sam:1"],
+    [
+        b"",
+        b"\xff",
+        b"sample",
+        b"sample:",
+        b"sample:x",
+        b"sample:1:2:why",
+        b"sample:1:x:lost:why",
+        b"sam:1",
+    ],
 )
 def test_what_is_no_token_says_nothing(token: bytes, caplog: pytest.LogCaptureFixture) -> None:
     assert arrival_of(token) is None
@@ -49,20 +71,20 @@ def test_actors_are_found_among_counters_in_index_order() -> None:
 
 def test_a_failure_is_found_unless_the_actor_delivered_after_all() -> None:
     fields = [
-        b"sample:1:4:time-out",
+        b"sample:1:4:lost:time-out",
         b"sample:1",
         b"sample:10",
         b"sample:3",
-        b"sample:3:0:lost",
-        b"evaluate:1:0:crashed: no memory",
-        b"sample:2:1:lost again",
-        b"sample:2:0:lost",
+        b"sample:3:0:lost:gone",
+        b"evaluate:1:0:lost:crashed: no memory",
+        b"sample:2:1:lost:gone again",
+        b"sample:2:0:lost:gone",
     ]
     for told in (fields, fields[::-1]):
         assert answered(told) == [
             Arrival("evaluate", 1, "crashed: no memory"),
             Arrival("sample", 1, None),
-            Arrival("sample", 2, "lost again", attempt=1),
+            Arrival("sample", 2, "gone again", attempt=1),
             Arrival("sample", 3, None),
             Arrival("sample", 10, None),
         ]

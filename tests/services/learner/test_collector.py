@@ -9,7 +9,7 @@ import redis
 
 from services.learner.collector import RoundCollector
 from shared import keys
-from shared.arrivals import Arrival
+from shared.arrivals import Arrival, FailureKind
 from shared.cache import TrajectoryCache
 from shared.contracts import RoundPlan, TrajectoryCounts
 from tests.services.learner.rounds import (
@@ -245,6 +245,67 @@ def test_a_failure_told_after_the_round_was_reopened_ends_no_wait(
         collector.prepare_reopening()
         collector.reopen(plan(job_id, num_actors=2, deadline_s=600.0, attempt=1))
         assert collector.trajectories().missing == ()
+
+
+def _blame(cache: TrajectoryCache, job_id: str, *indices: int, kind: FailureKind) -> None:
+    for index in indices:
+        cache.announce_failure(
+            job_id,
+            0,
+            mode="sample",
+            actor_index=index,
+            attempt=0,
+            reason=f"{kind} {index}",
+            kind=kind,
+        )
+
+
+def test_nobody_waits_for_the_rest_once_the_environment_fails_in_so_many_that_no_quorum_can_come(
+    cache: TrajectoryCache, job_id: str
+) -> None:
+    made = plan(job_id, num_actors=8, deadline_s=600.0).model_copy(update={"quorum": 4})
+    _blame(cache, job_id, 0, 1, 2, 3, 4, kind="environment")
+    collector = _collector(cache, made)
+    assert collector.trajectories().missing == tuple(range(8))
+    assert collector.doomed
+    assert collector.blaming[0] == "environment 0"
+
+
+def test_where_the_environment_hangs_in_several_the_rest_is_waited_for_nearly_as_long_again(
+    cache: TrajectoryCache, job_id: str
+) -> None:
+    _blame(cache, job_id, 0, 1, kind="hung")
+    collector = _collector(cache, plan(job_id, num_actors=64, deadline_s=600.0))
+    before_s = collector.elapsed_s
+    assert len(collector.trajectories().missing) == 64
+    assert collector.doomed
+    assert before_s < collector.elapsed_s < 600.0
+
+
+@pytest.mark.parametrize(
+    ("blaming", "kind", "delivered"),
+    [
+        ((0,), "hung", ()),  # bad luck of one
+        ((0, 1, 2, 3, 4, 5), "lost", ()),  # nothing of the environment's doing
+        ((0, 1, 2, 3, 4, 5), "hung", (6,)),  # it works for some
+        ((0, 1, 2), "environment", ()),  # a quorum may still come
+    ],
+)
+def test_otherwise_a_round_is_waited_for_to_its_deadline(
+    cache: TrajectoryCache,
+    job_id: str,
+    blaming: tuple[int, ...],
+    kind: FailureKind,
+    delivered: tuple[int, ...],
+) -> None:
+    made = plan(job_id, num_actors=8, deadline_s=0.5).model_copy(update={"quorum": 4})
+    _blame(cache, job_id, *blaming, kind=kind)
+    for index in delivered:
+        deliver(cache, job_id, index)
+    collector = _collector(cache, made)
+    collector.trajectories()
+    assert not collector.doomed
+    assert collector.remaining_s == 0.0
 
 
 def test_an_episode_that_failed_is_not_waited_for_in_a_reopened_round(

@@ -12,7 +12,8 @@ import torch
 from services.learner.algorithms.base import build_algorithm
 from services.learner.checkpoint import CheckpointStore, RunState
 from services.learner.held_lease import HeldLease
-from services.learner.round_loop import LeftEarly, RoundLoop, RoundLostError, TrainingParts
+from services.learner.lost_round import RoundLostError
+from services.learner.round_loop import LeftEarly, RoundLoop, TrainingParts
 from services.learner.run_record import RunRecord
 from services.learner.scaler_client import LeaseLostError, ScalerClient
 from shared.artifacts import ROUNDS_FILE, LocalArtifacts
@@ -223,7 +224,41 @@ def test_a_round_lost_again_says_what_arrived_why_and_what_to_do(rig: Rig, cache
     assert [request.attempt for _, request in rig.scaler.asked] == [0, 1, 2]
     for words in ("only 0 of 4", "2 are needed", "crashed", "steps_per_actor"):
         assert words in str(caught.value)
+    assert str(caught.value).startswith("crashed\n")
+    assert not caught.value.fails_again
     assert (rig.lines(), rig.checkpoints()) == ([], [])
+
+
+def test_an_environment_that_fails_in_all_actors_fails_the_job_at_once_cause_first(
+    rig: Rig, cache_url: str
+) -> None:
+    why = 'Toy-v0 failed at step 2: OSError()\n  File "toy.py", line 3, in step\n    raise OSError'
+
+    def launch(scaler: ScriptedScaler, made: RoundPlan, _: RoundRequest) -> None:
+        fail_actors(scaler, made, 0, 1, 2, 3, reason=why, kind="environment")
+
+    rig.scaler.launch = launch
+    with pytest.raises(RoundLostError) as caught:
+        rig.loop(cache_url).run()
+    assert [request.attempt for _, request in rig.scaler.asked] == [0]
+    told = str(caught.value)
+    assert told.startswith(why + "\n")
+    assert "actors of round 0 failed like this within 0." in told
+    assert caught.value.fails_again
+
+
+def test_one_actor_alone_is_launched_again_before_its_environment_is_blamed(
+    rig: Rig, cache_url: str
+) -> None:
+    def launch(scaler: ScriptedScaler, made: RoundPlan, _: RoundRequest) -> None:
+        fail_actors(scaler, made, 0, reason="Toy-v0 hung", kind="hung")
+
+    rig.scaler.changes = {"num_actors": 1, "quorum": 1}
+    rig.scaler.launch = launch
+    with pytest.raises(RoundLostError, match="^Toy-v0 hung\n1 of 1 actors") as caught:
+        rig.loop(cache_url).run()
+    assert [request.attempt for _, request in rig.scaler.asked] == [0, 1]
+    assert caught.value.fails_again
 
 
 def test_what_to_do_is_told_however_many_actors_have_reasons_of_their_own(

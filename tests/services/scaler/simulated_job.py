@@ -21,6 +21,7 @@ from services.scaler.rounds import RoundDesk, RoundParts
 from services.scaler.spending import Spending
 from services.scaler.store.base import JobRecord
 from services.scaler.store.sqlite import SqliteStore
+from shared.arrivals import FailureKind
 from shared.contracts import (
     ActorReport,
     FinishRequest,
@@ -55,6 +56,7 @@ class SilentBoard:
         actor_index: int,
         attempt: int,
         reason: str,
+        kind: FailureKind,
     ) -> None:
         pass
 

@@ -118,6 +118,21 @@ def test_an_actor_that_fails_twice_has_failed_for_good_with_its_reason(
     assert len(lambdas.events) == 2
 
 
+@pytest.mark.parametrize(
+    ("error", "failure"), [("RolloutError", "environment"), ("EnvironmentHungError", "hung")]
+)
+def test_what_the_environment_did_is_not_issued_again_and_told_as_the_actor_said_it(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint, error: str, failure: str
+) -> None:
+    said = (
+        'Mine-v0 failed at step 2: OSError()\n  File "mine.py", line 3, in step\n    ' + "x" * 400
+    )
+    lambdas.behave = lambda t, nth: function_error(said, kind=error)
+    outcome = run_one(invoker)
+    assert (outcome.report, outcome.reason, outcome.failure) == (None, said, failure)
+    assert len(lambdas.events) == 1
+
+
 def test_a_connection_that_breaks_is_billed_to_the_timeout_and_issued_again(
     invoker: PooledInvoker, lambdas: LambdaEndpoint
 ) -> None:

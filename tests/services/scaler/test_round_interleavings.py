@@ -32,6 +32,7 @@ from services.scaler.rounds import RoundDesk, RoundParts
 from services.scaler.spending import Spending
 from services.scaler.store.base import Change, JobRecord, StoreError
 from services.scaler.store.sqlite import SqliteStore
+from shared.arrivals import FailureKind
 from shared.contracts import FinishRequest, RolloutTask, RoundPlan, RoundRequest
 from shared.job_spec import JobSpec
 from shared.jobs import Job, ResumeRequest
@@ -57,6 +58,7 @@ class Board:
         actor_index: int,
         attempt: int,
         reason: str,
+        kind: FailureKind,
     ) -> None: ...
 
     def request_cancel(self, job_id: str, tenures: Iterable[str]) -> None: ...
