@@ -105,6 +105,7 @@ def main() -> int:
         config = uvicorn.Config(
             app,
             http=BoundedConnection,
+            ws="none",
             log_config=None,
             timeout_graceful_shutdown=_DRAIN_S,
             access_log=False,

@@ -43,8 +43,11 @@ def load_token(settings: Settings) -> str | None:
 class BearerGuard:
     """Refuses requests without the token; a token anywhere but in the header does not count.
 
+    Nothing but HTTP comes past it: a websocket is closed whoever asks for one.
+
     The header is `Authorization`, or `X-Nitro-Token` beside an `Authorization` that is not ours to
-    read, such as an AWS signature. Two tokens are none, whichever headers they are in.
+    read, such as an AWS signature. Two tokens are none, whichever headers they are in. A websocket
+    is refused with or without one.
     """
 
     def __init__(self, app: ASGIApp, *, token: str | None) -> None:
@@ -53,8 +56,13 @@ class BearerGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 401 or pass the request on."""
-        if scope["type"] != "http" or self._allowed(scope):
+        kind = scope["type"]
+        if kind == "lifespan" or (kind == "http" and self._allowed(scope)):
             await self._app(scope, receive, send)
+            return
+        if kind != "http":
+            # A websocket, which the API has none of; the server answers 403.
+            await send({"type": "websocket.close"})
             return
         response = problem_response(
             HTTPStatus.UNAUTHORIZED,

@@ -1,10 +1,16 @@
-"""How much of a request's head is held."""
+"""How much of a request's head is held, and for how long what nobody reads."""
+
+import select
+import socket
+from pathlib import Path
 
 import pytest
 
+from services.scaler import connection
 from services.scaler.connection import MAX_HEAD_BYTES
 from tests.security.wire import request, send
-from tests.services.scaler.running import TOKEN, Scaler
+from tests.services.scaler.lambda_endpoint import LambdaEndpoint
+from tests.services.scaler.running import TOKEN, Scaler, run_scaler
 
 PIECE = b"x" * 8192
 
@@ -31,3 +37,27 @@ def test_requests_on_one_connection_are_counted_apart(lasting_scaler: Scaler, co
     last = request("GET", "/v1/jobs", "Connection: close", token=TOKEN)
     url = str(lasting_scaler.http.base_url)
     assert send(url, *([one] * count), last).status == 200
+
+
+def test_a_client_that_does_not_read_is_hung_up_on(
+    tmp_path: Path, lambdas: LambdaEndpoint, cache_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "READ_WITHIN_S", 0.2)
+    with run_scaler(tmp_path, lambdas, cache_url) as scaler, socket.socket() as client:
+        url = scaler.http.base_url
+        client.connect((url.host, url.port))
+        client.sendall(request("GET", "/openapi.json") * 1000)
+        # Neither readable nor writable is of interest: only that the other side has hung up.
+        poll = select.poll()
+        poll.register(client, 0)
+        assert poll.poll(20_000), "still connected"
+
+
+def test_a_client_that_reads_gets_every_answer(lasting_scaler: Scaler) -> None:
+    """Also of requests that were sent before the first answer came."""
+    url = lasting_scaler.http.base_url
+    with socket.create_connection((url.host, url.port or 0), timeout=20) as client:
+        last = request("GET", "/openapi.json", "Connection: close")
+        client.sendall(request("GET", "/openapi.json") * 200 + last)
+        received = b"".join(iter(lambda: client.recv(1 << 20), b""))
+    assert received.count(b"HTTP/1.1 200 ") == 201

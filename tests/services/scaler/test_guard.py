@@ -7,13 +7,25 @@ from pathlib import Path
 import httpx
 import pytest
 from pydantic import SecretStr
+from starlette.applications import Starlette
+from starlette.routing import WebSocketRoute
 from starlette.types import Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
-from services.scaler.guard import JOB_BODY_BYTES, SMALL_BODY_BYTES, BodyLimit, load_token
+from services.scaler.guard import (
+    JOB_BODY_BYTES,
+    SMALL_BODY_BYTES,
+    BearerGuard,
+    BodyLimit,
+    load_token,
+)
 from services.scaler.settings import Settings
 from shared.problem import Problem
 from shared.tokens import TokenError
 from tests.patience import ANSWER_S
+from tests.services.scaler.lambda_endpoint import serve
 from tests.services.scaler.running import TOKEN, Scaler, StartScaler
 
 
@@ -55,6 +67,20 @@ def test_a_header_of_its_own_leaves_authorization_to_others(
 def test_a_token_in_the_query_does_not_count(lasting_scaler: Scaler) -> None:
     url = lasting_scaler.http.base_url.join(f"/v1/jobs?token={TOKEN}&access_token={TOKEN}")
     assert httpx.get(url, timeout=ANSWER_S).status_code == 401
+
+
+def test_a_websocket_is_refused_even_with_the_token() -> None:
+    async def open_door(websocket: WebSocket) -> None:
+        await websocket.accept()
+        await websocket.close()
+
+    app = BearerGuard(Starlette(routes=[WebSocketRoute("/ws", open_door)]), token=TOKEN)
+    with serve(app) as url, pytest.raises(InvalidStatus, match="403"):
+        connect(
+            f"{url.replace('http', 'ws')}/ws",
+            additional_headers={"Authorization": f"Bearer {TOKEN}"},
+            proxy=None,
+        )
 
 
 def test_health_readiness_and_the_api_description_are_open(lasting_scaler: Scaler) -> None:
