@@ -97,21 +97,32 @@ class AsyncLoop:
         return self._finish()
 
     def _open(self, index: int, recorded: OpenRound | None = None) -> None:
-        """Ask for a round; one that was asked for before, with the policy it had then."""
+        """Ask for a round; one that was asked for before, with what it was asked for with then.
+
+        A plan that is still known is repeated. One that was forgotten, as those that ended the job
+        are when it goes on, is made anew, and a measurement that came with it counts again.
+        """
         self._leave_if_must()
-        version = self._version if recorded is None else recorded.policy_version
-        self._publish(version)
         previous = self._state.previous
         if previous is not None and previous.round != index - self._job.spec.open_rounds:
+            # Rounds asked for again after a resume bring no result: it was told before.
             previous = None
-        # Rounds asked for again after a resume bring no result: one measurement counts once.
-        curvature = None if previous is None else self._state.curvature
+        before = recorded or OpenRound(
+            round=index,
+            policy_version=self._version,
+            curvature=None if previous is None else self._state.curvature,
+            taken=(),
+            env_steps=0,
+            episode_returns=(),
+        )
+        self._publish(before.policy_version)
+        curvature = before.curvature
         plan = self._parts.scaler.open_round(
             self._job.job_id,
             index,
             RoundRequest(
                 lease_id=self._parts.lease.lease_id,
-                policy_version=version,
+                policy_version=before.policy_version,
                 curvature=curvature,
                 gradient_noise=None if curvature is None else curvature.gradient_noise,
                 previous=previous,
@@ -120,10 +131,7 @@ class AsyncLoop:
         if plan.age_s == 0.0:
             # The bill of a plan that is asked for again was in the record's first lines already.
             self._parts.record.settle(plan.settled)
-        nothing = OpenRound(
-            round=index, policy_version=version, taken=(), env_steps=0, episode_returns=()
-        )
-        self._window.open(plan, recorded or nothing)
+        self._window.open(plan, before)
         self._clock.lap("plan_s")
 
     def _publish(self, version: int) -> None:

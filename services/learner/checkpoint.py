@@ -39,6 +39,8 @@ class OpenRound(Message):
     round: Count
     policy_version: Count
     """Of the policy its actors fetch."""
+    curvature: Curvature | None = None
+    """What it was asked for with."""
     taken: tuple[Count, ...]
     """Actors whose trajectories the algorithm has."""
     env_steps: Count

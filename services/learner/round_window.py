@@ -26,6 +26,7 @@ class OpenedRound:
         """Begin where `before` says that an earlier learner left it."""
         self.plan = plan
         self.collector = collector
+        self._curvature = before.curvature
         self._taken = set(before.taken)
         self.env_steps = before.env_steps
         """Steps used so far."""
@@ -51,6 +52,7 @@ class OpenedRound:
         return OpenRound(
             round=self.plan.round,
             policy_version=self.plan.policy_version,
+            curvature=self._curvature,
             taken=tuple(sorted(self._taken)),
             env_steps=self.env_steps,
             episode_returns=tuple(self.episode_returns),

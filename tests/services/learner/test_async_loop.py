@@ -461,6 +461,24 @@ def test_a_death_before_the_end_is_reported_costs_no_final_evaluation(rig: Rig) 
     assert told.evaluation.returns == (0.0, 1.0)
 
 
+@pytest.mark.parametrize("open_rounds", [2, 3])
+def test_a_job_that_goes_on_tells_again_what_the_rounds_that_ended_it_were_asked_for_with(
+    rig: Rig, open_rounds: int
+) -> None:
+    ending = range(_ROUNDS, _ROUNDS + open_rounds)
+    rig.run()
+    told = {number: request.curvature for number, request in rig.scaler.asked}
+    measured = {line.plan.round: line.curvature for line in rig.lines()}
+    assert [told[number] for number in ending] == [measured[n - open_rounds] for n in ending]
+    assert None not in [told[number] for number in ending]
+    rig.scaler.asked.clear()
+    rig.scaler.plan_afresh()
+    rig.run()
+    assert {number: request.curvature for number, request in rig.scaler.asked} == {
+        number: told[number] for number in ending
+    }
+
+
 def _leave_in_round_2(rig: Rig) -> RunState:
     """Train until round 2 is learned from, while an actor of rounds 1 and 2 is missing.
 
@@ -509,7 +527,7 @@ def test_a_resumed_learner_republishes_policies_and_uses_nothing_twice(
     asked_before = len(rig.scaler.asked)
     algorithm, stop = rig.run()
     again = [(n, request.curvature) for n, request in rig.scaler.asked[asked_before:][:2]]
-    assert again == [(1, None), (2, saved.curvature)], "one measurement is told of once"
+    assert again == [(1, None), (2, saved.curvature)]
     assert stop == "max_rounds"
     assert _used(algorithm) == _everything()
     results = [line.result for line in rig.lines() if line.result is not None]
