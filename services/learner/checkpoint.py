@@ -103,7 +103,7 @@ class CheckpointStore:
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint whole, then remove the oldest ones beyond `keep`."""
-        folder = f"{CHECKPOINTS}/{checkpoint.run.next_round:06d}"
+        folder = _folder(checkpoint.run.next_round)
         self._artifacts.delete(self._job_id, folder)
         contents = {
             _ARRAYS: codec.encode_raw(checkpoint.arrays, {}),
@@ -135,6 +135,14 @@ class CheckpointStore:
             if state is not None:
                 return self._load(folder, state)
         return None
+
+    def unfit(self, checkpoint: Checkpoint, why: ValueError) -> CheckpointError:
+        """Return the error of a whole checkpoint that the job's algorithm cannot go on from."""
+        place = f"{self._artifacts.locate(self._job_id)}/{_folder(checkpoint.run.next_round)}"
+        return CheckpointError(
+            f"checkpoint {place} does not fit the job: {why}. If another version of Nitro wrote it, "
+            "resume with that one, or delete the folder to resume from the checkpoint before it"
+        )
 
     def _names(self) -> list[str]:
         """Return the folders, oldest first: from a million rounds on their names are longer."""
@@ -174,6 +182,10 @@ class CheckpointStore:
             f"checkpoint file {place}/{name} is damaged: {why}. Restore the file, or delete the "
             f"folder {place} to resume from the checkpoint before it"
         )
+
+
+def _folder(next_round: int) -> str:
+    return f"{CHECKPOINTS}/{next_round:06d}"
 
 
 def _earlier(policy_version: int) -> str:

@@ -251,7 +251,10 @@ def _restore(
     checkpoint = checkpoints.latest()
     if checkpoint is None:
         return RunState(next_round=0, policy_version=0, curvature=None, previous=None), {}
-    algorithm.load_state(checkpoint.arrays, checkpoint.scalars)
+    try:
+        algorithm.load_state(checkpoint.arrays, checkpoint.scalars)
+    except ValueError as error:
+        raise checkpoints.unfit(checkpoint, error) from error
     return checkpoint.run, checkpoint.earlier_policies
 
 

@@ -417,6 +417,24 @@ def test_a_damaged_checkpoint_fails_the_job_and_names_the_file(
     assert str(damaged) in finish.error
 
 
+def test_a_checkpoint_that_does_not_fit_the_job_is_named_with_what_to_do(
+    cache_url: str, tmp_path: Path
+) -> None:
+    with _scaler(cache_url) as scaler:
+        Learner(scaler, cache_url, tmp_path).run()
+        newest = sorted((tmp_path / scaler.job.job_id / "checkpoints").iterdir())[-1]
+        manifest = json.loads((newest / "state.json").read_text())
+        del manifest["algorithm"]["adam_step"]
+        (newest / "state.json").write_text(json.dumps(manifest))
+        scaler.finished.clear()
+        Learner(scaler, cache_url, tmp_path).run()
+        (finish,) = scaler.finished
+    assert finish.status == "failed"
+    assert finish.error is not None
+    for words in (f"checkpoint {newest} does not fit", "'adam_step'", "delete the folder"):
+        assert words in finish.error
+
+
 def test_a_folder_that_cannot_be_written_fails_the_job_and_names_it(
     cache_url: str, tmp_path: Path
 ) -> None:
