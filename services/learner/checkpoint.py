@@ -140,8 +140,8 @@ class CheckpointStore:
         """Return the error of a whole checkpoint that the job's algorithm cannot go on from."""
         place = f"{self._artifacts.locate(self._job_id)}/{_folder(checkpoint.run.next_round)}"
         return CheckpointError(
-            f"checkpoint {place} does not fit the job: {why}. If another version of Nitro wrote it, "
-            "resume with that one, or delete the folder to resume from the checkpoint before it"
+            f"checkpoint {place} does not fit the job: {why}. If another version of Nitro wrote "
+            "it, resume with that one, or delete the folder to resume from the checkpoint before it"
         )
 
     def _names(self) -> list[str]:
