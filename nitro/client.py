@@ -10,11 +10,13 @@ with NitroClient("https://nitro.example.com", token) as nitro:
 
 import json
 import re
+import time
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from types import TracebackType
 from typing import Self, TypeVar
 from urllib.parse import quote
+from uuid import uuid4
 
 import httpx
 from pydantic import ValidationError
@@ -35,6 +37,12 @@ _KEY = re.compile(r"[\x21-\x7e]{1,128}")
 """What an idempotency key can look like."""
 _RETRY_SAFE = 2
 """Further tries of a connection that could not be opened; nothing was sent, so nothing repeats."""
+AWAY = frozenset(
+    {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT}
+)
+"""What an endpoint answers while the scaler behind it is restarted."""
+_SUBMIT_PAUSES_S = (0.5, 1.0, 2.0, 4.0)
+"""Before each further try to submit a job of which it is not known whether it arrived."""
 _MAX_DETAIL = 300
 
 M = TypeVar("M", bound=Message)
@@ -58,6 +66,10 @@ class ApiUnreachableError(CommandError):
         super().__init__(message, exit_code=EXIT_FAILED)
 
 
+class NoAnswerError(ApiUnreachableError):
+    """The API could not be reached, or the connection broke: whether it heard is not known."""
+
+
 def problem_lines(problem: Problem) -> list[str]:
     """Return a problem as `field: message` lines, or its one-line detail if it names no field."""
     if problem.errors:
@@ -75,6 +87,7 @@ class NitroClient:
         *,
         timeout_s: float = 30.0,
         sign_for: str | None = None,
+        transport: httpx.BaseTransport | None = None,
     ) -> None:
         """Connect at the first call.
 
@@ -84,6 +97,7 @@ class NitroClient:
             timeout_s: Longest wait for an answer.
             sign_for: AWS region to sign every request for, with the AWS credentials at hand: what
                 an API deployed with `endpoint: iam` asks for beside the token.
+            transport: What sends requests in place of connections of its own.
 
         Raises:
             CommandError: Requests cannot be signed.
@@ -95,7 +109,7 @@ class NitroClient:
             headers=headers,
             auth=None if sign_for is None else AwsSignature(sign_for),
             timeout=timeout_s,
-            transport=httpx.HTTPTransport(retries=_RETRY_SAFE),
+            transport=transport or httpx.HTTPTransport(retries=_RETRY_SAFE),
         )
 
     def __enter__(self) -> Self:
@@ -114,18 +128,35 @@ class NitroClient:
         self._http.close()
 
     def submit(self, spec: JobSpec, *, idempotency_key: str | None = None) -> Job:
-        """Queue a job; the same key with the same specification returns the same job.
+        """Submit a job; the same key with the same specification returns the same job.
+
+        It is tried again where the API is away or its answer is lost, under one key all the time,
+        so that one job comes of it. The job may still be `checking`: then an actor is asked about
+        its environment, and `get` tells whether it was queued or refused.
+
+        Args:
+            spec: What to train.
+            idempotency_key: Its key; a new one by default.
 
         Raises:
-            CommandError: No key can look like that; nothing was sent.
+            CommandError: No key can look like that, and nothing was sent; or the job was refused.
         """
         if idempotency_key is not None and not _KEY.fullmatch(idempotency_key):
             raise CommandError(
                 f"--idempotency-key: must be 1 to 128 visible ASCII characters, got "
                 f"{idempotency_key!r:.80}"
             )
-        headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
-        return _parse(Job, self._call("POST", "/v1/jobs", body=spec, headers=headers))
+        headers = {"Idempotency-Key": idempotency_key or uuid4().hex}
+        for pause_s in _SUBMIT_PAUSES_S:
+            try:
+                return self._submitted(spec, headers)
+            except ApiError as error:
+                if error.problem.status not in AWAY:
+                    raise
+            except NoAnswerError:
+                pass
+            time.sleep(pause_s)
+        return self._submitted(spec, headers)
 
     def jobs(self, *, status: JobStatus | None = None, cursor: str | None = None) -> JobPage:
         """Return one page of jobs, newest first."""
@@ -155,17 +186,20 @@ class NitroClient:
         budget_usd: float | None = None,
         max_rounds: int | None = None,
         max_wall_s: float | None = None,
+        from_scratch: bool = False,
     ) -> Job:
         """Continue a job from its last checkpoint; limits can only rise.
 
         Jobs that were stopped or failed go on, and with more rounds those that made all of theirs.
+        One whose checkpoints are gone makes all rounds again, if that is said by `from_scratch`.
 
         Raises:
             CommandError: A limit is out of range; nothing was sent.
         """
         limits = {"budget_usd": budget_usd, "max_rounds": max_rounds, "max_wall_s": max_wall_s}
+        asked = {**limits, "from_scratch": from_scratch}
         try:
-            body = ResumeRequest.model_validate(limits)
+            body = ResumeRequest.model_validate(asked)
         except ValidationError as error:
             lines = [f"{wrong.field}: {wrong.message}" for wrong in field_errors(error)]
             raise CommandError("\n".join(lines)) from error
@@ -197,6 +231,9 @@ class NitroClient:
         """Return a job's bill so far."""
         return _parse(JobCost, self._call("GET", _path(job_id, "cost")))
 
+    def _submitted(self, spec: JobSpec, headers: Mapping[str, str]) -> Job:
+        return _parse(Job, self._call("POST", "/v1/jobs", body=spec, headers=headers))
+
     def _call(
         self,
         method: str,
@@ -222,7 +259,7 @@ class NitroClient:
                 f"nothing was sent to {self._url}: the token or another header cannot be sent"
             ) from None
         except httpx.RequestError as error:
-            raise ApiUnreachableError(
+            raise NoAnswerError(
                 f"no answer from {self._url} ({error or type(error).__name__}): "
                 "is the API running, and is --api-url right?"
             ) from error

@@ -69,19 +69,19 @@ def export_run(folder: Path, out: Path) -> ExportReport:
         policy = load_policy(payload.arrays, payload.metadata)
     except (codec.CodecError, PolicyError) as error:
         raise CommandError(f"{folder}: the newest checkpoint's policy: {error}") from error
-    _check_fit(policy, job.environment)
-    model = _onnx_file(payload, job.environment)
+    _check_fit(policy, job.described_environment)
+    model = _onnx_file(payload, job.described_environment)
     report = ExportReport(
         job_id=job.job_id,
         policy_version=checkpoint.run.policy_version,
         env=job.spec.environment_ref,
-        environment=job.environment,
+        environment=job.described_environment,
         policy=payload.metadata,
         largest_difference=_largest_difference(
             model,
             policy,
-            job.environment,
-            _observations(payload.arrays, job.environment.observation),
+            job.described_environment,
+            _observations(payload.arrays, job.described_environment.observation),
         ),
     )
     arrays = codec.encode_raw(payload.arrays, payload.metadata)

@@ -6,21 +6,16 @@ from http import HTTPStatus
 from statistics import fmean
 from time import monotonic, sleep
 
-from nitro.client import ApiError, ApiUnreachableError, NitroClient
+from nitro.client import AWAY, ApiError, ApiUnreachableError, NitroClient
 from shared.contracts import RoundPlan, RoundRecord
 from shared.jobs import FINISHED, Job
 
 _RECENT = 5
 """Rounds whose mean duration the remaining ones are assumed to take."""
-_AWAY = frozenset(
-    {
-        HTTPStatus.TOO_MANY_REQUESTS,
-        HTTPStatus.BAD_GATEWAY,
-        HTTPStatus.SERVICE_UNAVAILABLE,
-        HTTPStatus.GATEWAY_TIMEOUT,
-    }
-)
-"""What an endpoint answers while the scaler behind it is restarted, or its store throttles it."""
+_AWAY = AWAY | {HTTPStatus.TOO_MANY_REQUESTS}
+"""What is answered while the scaler is restarted, or its store throttles it."""
+PATIENCE_S = 90.0
+"""A deployment has no API for up to a minute (docs/deploy.md), and takes a moment to be found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +98,7 @@ def follow(
     check: Callable[[], None],
     pause: Callable[[float], object] = sleep,
     every_s: float = 0.5,
-    patience_s: float = 30.0,
+    patience_s: float = PATIENCE_S,
 ) -> Iterator[Snapshot]:
     """Yield the job as it stands until it has finished; the last one is finished.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nitro.console import examples, reported, show
-from nitro.options import RUNS, ApiUrl, RunsDir
+from nitro.options import RUNS, ApiUrl, FromScratch, RunsDir
 
 if TYPE_CHECKING:
     from nitro.client import NitroClient
@@ -92,6 +92,7 @@ def resume(
     max_wall_s: Annotated[
         float | None, typer.Option("--max-wall-s", help="Raise the wall time, in seconds, to this.")
     ] = None,
+    from_scratch: FromScratch = False,
     api_url: ApiUrl = None,
     runs_dir: RunsDir = RUNS,
 ) -> None:
@@ -100,7 +101,13 @@ def resume(
     One that was stopped or failed, or, with more --rounds, one that made all of them.
     """
     with _client(api_url, runs_dir) as client:
-        job = client.resume(job_id, budget_usd=budget_usd, max_rounds=rounds, max_wall_s=max_wall_s)
+        job = client.resume(
+            job_id,
+            budget_usd=budget_usd,
+            max_rounds=rounds,
+            max_wall_s=max_wall_s,
+            from_scratch=from_scratch,
+        )
         typer.echo(f"{job_id}: {job.status}")
 
 

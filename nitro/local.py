@@ -64,6 +64,7 @@ class LocalSystem:
     Args:
         runs_dir: Folder of the runs; made if missing.
         api_port: Port of the REST API; None takes a free one.
+        lasting: Whether it outlives single jobs, so that `nitro train` may use it.
         processes: Actors that run at the same time; None means one per core.
         max_concurrency: Invocations in flight before the emulator throttles.
         cache_url: A Redis to use in place of the embedded server.
@@ -76,6 +77,7 @@ class LocalSystem:
         runs_dir: Path,
         *,
         api_port: int | None = None,
+        lasting: bool = False,
         processes: int | None = None,
         max_concurrency: int = 1000,
         cache_url: str | None = None,
@@ -84,6 +86,7 @@ class LocalSystem:
     ) -> None:
         self._state = StateFolder(runs_dir)
         self._api_port = api_port
+        self._lasting = lasting
         self._processes = processes or os.cpu_count() or 1
         self._max_concurrency = max_concurrency
         self._cache_url = cache_url
@@ -215,7 +218,7 @@ class LocalSystem:
             require_free(self._api_port, setting="--port")
         if self._cache_url is not None:
             _require_answer(self._cache_url)
-        self._state.acquire()
+        self._state.acquire(lasting=self._lasting)
         taken = free_ports(4)
         ports = Ports(
             cache=taken[0],

@@ -19,6 +19,13 @@ EnvironmentPackages = Annotated[
         show_default=False,
     ),
 ]
+FromScratch = Annotated[
+    bool,
+    typer.Option(
+        "--from-scratch",
+        help="Of a job whose checkpoints are gone: make, and pay for, all its rounds again.",
+    ),
+]
 ApiUrl = Annotated[
     str | None,
     typer.Option(

@@ -27,6 +27,21 @@ def own_packages(option: Sequence[str] | None) -> tuple[str, ...]:
     return names
 
 
+def require_registered(env_id: str) -> None:
+    """Refuse an environment that no actor on this machine could make, before any is started.
+
+    Raises:
+        CommandError: There is none of that name; names similar ones.
+    """
+    from shared.envs import require_registered as require  # Gymnasium takes a while to load
+    from shared.spaces import UnsupportedEnvironment
+
+    try:
+        require(env_id)
+    except UnsupportedEnvironment as error:
+        raise CommandError(str(error)) from error
+
+
 def actor_variables(option: Sequence[str] | None) -> dict[str, str]:
     """Return the settings of the local system's actors.
 

@@ -16,9 +16,14 @@ from rich.text import Text
 from nitro.follow import Snapshot
 from nitro.summary import duration, number
 from shared.contracts import RoundPlan, RoundRecord
+from shared.jobs import JobStatus
 
 _SPARKS = "▁▂▃▄▅▆▇█"
 _SPARK_ROUNDS = 32
+_STATUS: dict[JobStatus, str] = {
+    "checking": "checking, waiting for an actor to describe the environment",
+    "queued": "queued, waiting for the learner",
+}
 
 
 class ProgressView(Protocol):
@@ -167,7 +172,7 @@ def panel(snapshot: Snapshot) -> RenderableType:
         ("env steps", f"{job.progress.env_steps:,}"),
         ("speed", _rate(snapshot.steps_per_s)),
         ("cost", f"{job.spent_usd:.4f} of {job.spec.stop.budget_usd:g} USD (projected)"),
-        ("status", job.status if job.status != "queued" else "queued, waiting for the learner"),
+        ("status", _STATUS.get(job.status, job.status)),
     ]
     for left, right in zip(rows[::2], rows[1::2], strict=True):
         table.add_row(left[0], Text(left[1]), right[0], Text(right[1]))

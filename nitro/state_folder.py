@@ -3,6 +3,7 @@
 import fcntl
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,9 @@ from nitro.errors import CommandError
 from nitro.settings import ADDRESS_FILE, STATE_FOLDER, TOKEN_FILE
 
 _TOKEN_BYTES = 32
+_LASTING = "nitro up"
+"""Stands in the lock behind the process id of a system that outlives single jobs."""
+_LOOK_S = 0.05
 
 
 class StateFolder:
@@ -37,8 +41,19 @@ class StateFolder:
         """Folder of the processes' logs."""
         return self.folder / "logs"
 
-    def acquire(self) -> None:
+    def is_served(self) -> bool:
+        """Whether `nitro up` serves the folder; one that is starting is waited for."""
+        while self._holder().endswith(_LASTING):
+            if (self.folder / ADDRESS_FILE).exists():
+                return True
+            time.sleep(_LOOK_S)
+        return False
+
+    def acquire(self, *, lasting: bool = False) -> None:
         """Make the folder and take the lock, which the kernel drops when this process ends.
+
+        Args:
+            lasting: Whether the system outlives single jobs, so that others may use it.
 
         Raises:
             CommandError: The folder cannot be written, or another local system holds the lock.
@@ -59,8 +74,9 @@ class StateFolder:
             ) from None
         self._lock = lock
         with self._writing():
+            (self.folder / ADDRESS_FILE).unlink(missing_ok=True)  # of a system that was killed
             lock.truncate(0)
-            lock.write(str(os.getpid()).encode())
+            lock.write(f"{os.getpid()}{f', {_LASTING}' if lasting else ''}".encode())
 
     def release(self) -> None:
         """Drop the lock and what only holds while the system is up; safe to repeat."""
@@ -116,6 +132,18 @@ class StateFolder:
                 f"--runs-dir: cannot write to {self.runs_dir} ({error.strerror}): choose a folder "
                 "you may write to, with free space, or change its owner"
             ) from error
+
+    def _holder(self) -> str:
+        """Return what the holder of the lock wrote into it; nothing when nobody holds it."""
+        try:
+            with (self.folder / "lock").open("rb") as lock:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return lock.read().decode(errors="replace").strip()
+        except OSError:
+            pass  # no system was ever started here
+        return ""
 
     def _address(self) -> str:
         try:

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from rich.console import Console
 
 from nitro.client import ApiError, ApiUnreachableError, NitroClient
-from nitro.errors import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
+from nitro.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, CommandError
 from nitro.follow import Snapshot, follow
 from nitro.interrupts import Interrupts
 from nitro.local import LocalSystem
@@ -28,7 +28,7 @@ _LOOK_S = 0.05
 _LEFT_OVER_S = 60.0
 """How long the learner may take to end what was left open: its dead predecessor's lease has to run
 out first."""
-_UNFINISHED: tuple[JobStatus, ...] = ("queued", "running", "stopping")
+_UNFINISHED: tuple[JobStatus, ...] = ("checking", "queued", "running", "stopping")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +41,7 @@ class TrainRequest:
     resume_rounds: int | None = None
     resume_budget_usd: float | None = None
     resume_wall_s: float | None = None
+    from_scratch: bool = False
     idempotency_key: str | None = None
     runs_dir: Path
     as_json: bool
@@ -58,6 +59,7 @@ class Choices:
     assignments: list[str]
     spec_file: Path | None
     resume: str | None
+    from_scratch: bool
     idempotency_key: str | None
 
 
@@ -69,6 +71,8 @@ def make_request(choices: Choices, *, runs_dir: Path, as_json: bool) -> TrainReq
     """
     given = {path: value for path, value in choices.fields.items() if value is not None}
     spec: JobSpec | None = None
+    if choices.from_scratch and choices.resume is None:
+        raise CommandError("--from-scratch: belongs to --resume; a new job begins there anyway")
     if choices.resume is None:
         limits = {
             "stop.max_rounds": choices.max_rounds,
@@ -88,6 +92,7 @@ def make_request(choices: Choices, *, runs_dir: Path, as_json: bool) -> TrainReq
         resume_rounds=choices.max_rounds,
         resume_budget_usd=choices.budget_usd,
         resume_wall_s=choices.max_wall_s,
+        from_scratch=choices.from_scratch,
         idempotency_key=choices.idempotency_key,
         runs_dir=runs_dir,
         as_json=as_json,
@@ -136,17 +141,16 @@ def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: Te
     job = _begin(request, api, interrupts)
     interrupts.armed = True
     if api.system is not None and keyed:
-        _stop_left_over(api.client, ("queued", "running"), keep=job.job_id, console=console)
+        waiting: tuple[JobStatus, ...] = ("checking", "queued", "running")
+        _stop_left_over(api.client, waiting, keep=job.job_id, console=console)
     with progress_view(console) as view:
         view.note(f"job {job.job_id}")
-        for line in job.environment.preprocessing:
-            view.note(f"  {line}")
         try:
-            api.wait_ready()
             snapshot = _watch(job.job_id, api, interrupts, view)
         except (KeyboardInterrupt, SystemExit, CommandError):
             view.note(_left(job.job_id, api))
             raise
+    _require_admitted(snapshot.job)
     return _conclude(snapshot, request, api, console=console, stdout=stdout)
 
 
@@ -158,6 +162,13 @@ def _left(job_id: str, api: Api) -> str:
         "unless it was told to stop, the job goes on without this command and is paid for; look "
         f"at it by: nitro jobs show {job_id}; end it by: nitro jobs stop {job_id}"
     )
+
+
+def _require_admitted(job: Job) -> None:
+    """Raise the refusal of a job that failed before its environment was known."""
+    if job.status == "failed" and job.environment is None:
+        refused = job.stop_reason == "refused"
+        raise CommandError(job.error or "refused", exit_code=EXIT_USAGE if refused else EXIT_FAILED)
 
 
 def _begin(request: TrainRequest, api: Api, interrupts: Interrupts) -> Job:
@@ -174,6 +185,7 @@ def _begin(request: TrainRequest, api: Api, interrupts: Interrupts) -> Job:
         budget_usd=request.resume_budget_usd,
         max_rounds=request.resume_rounds,
         max_wall_s=request.resume_wall_s,
+        from_scratch=request.from_scratch,
     )
 
 
@@ -220,10 +232,15 @@ def _stop_left_over(
 
 def _watch(job_id: str, api: Api, interrupts: Interrupts, view: ProgressView) -> Snapshot:
     snapshot: Snapshot | None = None
-    told = stopped = False
+    told = stopped = begun = False
     again = "leave it" if api.system is None else "kill everything"
     for snapshot in follow(api.client, job_id, check=api.check, pause=interrupts.pause):
         view.show(snapshot)
+        if not begun and snapshot.job.environment is not None:
+            begun = True
+            for line in snapshot.job.environment.preprocessing:
+                view.note(f"  {line}")
+            api.wait_ready()
         if interrupts.asked and not told:
             told = True
             view.note(f"stopping after the update in hand; press Ctrl-C again to {again}")

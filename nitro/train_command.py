@@ -11,9 +11,10 @@ import typer
 
 from nitro.console import examples, reported
 from nitro.errors import CommandError
-from nitro.options import RUNS, EnvironmentPackages, RunsDir
+from nitro.options import RUNS, EnvironmentPackages, FromScratch, RunsDir
 
 if TYPE_CHECKING:
+    from nitro.settings import CliSettings
     from nitro.train import Api, TrainRequest
 
 _JOB = "What to train"
@@ -175,6 +176,7 @@ def train(
     assignments: Assignments = None,
     spec: SpecFile = None,
     resume: Resume = None,
+    from_scratch: FromScratch = False,
     idempotency_key: IdempotencyKey = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -210,6 +212,7 @@ def train(
         assignments=assignments or [],
         spec_file=spec,
         resume=resume,
+        from_scratch=from_scratch,
         idempotency_key=idempotency_key,
     )
     request = make_request(choices, runs_dir=runs_dir, as_json=as_json)
@@ -247,33 +250,51 @@ def _train(request: "TrainRequest", where: Where) -> int:
         return train_job(request, api, interrupts=interrupts, stdout=sys.stdout)
 
 
-def _refuse_local_options(where: Where) -> None:
+def _refuse_local_options(where: Where, *, used: str) -> None:
     local = {
         "--processes": where.processes,
         "--environment-package": where.environment_packages,
     }
     for option, value in local.items():
         if value is not None:
-            raise CommandError(f"{option}: belongs to a local system, but an API is named")
+            raise CommandError(f"{option}: is for a local system that is started, but {used}")
 
 
 @contextlib.contextmanager
 def open_api(request: "TrainRequest", where: Where) -> Iterator["Api"]:
-    """Connect to the API that is meant, or else start the local system for as long."""
-    from nitro.client import NitroClient
+    """Connect to the API that is meant or is up here, or else start the local system."""
     from nitro.connection import connect, read_settings
-    from nitro.train import Api, most_actors
+    from nitro.state_folder import StateFolder
+    from nitro.train import Api
 
     settings = read_settings()
     if where.api_url or settings.api_url:
-        _refuse_local_options(where)
+        _refuse_local_options(where, used="an API is named")
         with connect(where.api_url, request.runs_dir) as client:
             yield Api(client=client, system=None)
         return
+    if StateFolder(request.runs_dir).is_served():
+        used = f"that of `nitro up` on {request.runs_dir} is used"
+        _refuse_local_options(where, used=used)
+        typer.echo(used, err=True)
+        with connect(None, request.runs_dir) as client:
+            yield Api(client=client, system=None)
+        return
+    with _started(request, where, settings) as api:
+        yield api
+
+
+@contextlib.contextmanager
+def _started(request: "TrainRequest", where: Where, settings: "CliSettings") -> Iterator["Api"]:
+    """Start the local system for as long."""
+    from nitro.client import NitroClient
     from nitro.local import LocalSystem
-    from nitro.own_environments import actor_variables
+    from nitro.own_environments import actor_variables, require_registered
+    from nitro.train import Api, most_actors
 
     variables = actor_variables(where.environment_packages)
+    if request.spec is not None:
+        require_registered(request.spec.env_id)
     typer.echo("starting cache, emulator, scaler and learner on this machine", err=True)
     with (
         LocalSystem(

@@ -27,6 +27,7 @@ def run_until_interrupted(
     with LocalSystem(
         runs_dir,
         api_port=port,
+        lasting=True,
         processes=processes,
         cache_url=cache_url,
         actor_variables=actor_variables,

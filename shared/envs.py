@@ -200,14 +200,23 @@ def _try_one_step(
         ) from error
 
 
+def require_registered(env_id: str) -> None:
+    """Refuse the name of an environment that there is none of.
+
+    Raises:
+        UnsupportedEnvironment: Gymnasium knows no such environment; names similar ones.
+    """
+    if env_id not in registry:
+        atari.register_games()  # they are known to Gymnasium only once they are asked for
+    if env_id not in registry:
+        near = difflib.get_close_matches(env_id, sorted(registry), n=3, cutoff=0.5)
+        hint = f"; did you mean {', '.join(near)}?" if near else _OWN_PACKAGE
+        raise UnsupportedEnvironment(f"env_id {env_id!r} is no registered environment{hint}")
+
+
 def _made(ref: EnvironmentRef, render_mode: str | None) -> Env:
     """Return what `gymnasium.make` gives, or say what is wrong with the reference."""
-    if ref.env_id not in registry:
-        atari.register_games()  # they are known to Gymnasium only once they are asked for
-    if ref.env_id not in registry:
-        near = difflib.get_close_matches(ref.env_id, sorted(registry), n=3, cutoff=0.5)
-        hint = f"; did you mean {', '.join(near)}?" if near else _OWN_PACKAGE
-        raise UnsupportedEnvironment(f"env_id {ref.env_id!r} is no registered environment{hint}")
+    require_registered(ref.env_id)
     _check_kwargs(ref.env_kwargs)
     if atari.is_atari(ref.env_id):
         return _game(ref, render_mode)

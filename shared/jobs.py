@@ -10,9 +10,12 @@ from shared.job_spec import JobSpec
 from shared.message import Count, JobId, Message, NonNegativeFloat, PositiveFloat, PositiveInt
 from shared.scaling_spec import Policy, Scaling
 
-StopReason = Literal["max_rounds", "target_return", "budget", "max_wall", "user", "error"]
+StopReason = Literal[
+    "max_rounds", "target_return", "budget", "max_wall", "user", "error", "refused"
+]
 
-JobStatus = Literal["queued", "running", "stopping", "succeeded", "stopped", "failed"]
+JobStatus = Literal["checking", "queued", "running", "stopping", "succeeded", "stopped", "failed"]
+"""`checking`: an actor has yet to describe the environment; it then is `queued`, or refused."""
 
 FINISHED: frozenset[JobStatus] = frozenset({"succeeded", "stopped", "failed"})
 
@@ -42,10 +45,12 @@ class Job(Message):
 
     job_id: JobId
     spec: JobSpec
-    environment: EnvironmentSpec
+    environment: EnvironmentSpec | None = None
+    """None until an actor has described it, and for good in a job refused before that."""
     status: JobStatus
     stop_reason: StopReason | None = None
     error: str | None = None
+    """Why it failed, or was refused: then one `field: message` a line."""
     fails_again: bool = False
     """Whether it would fail in the same way if it were resumed as it is: the error is to be mended
     first."""
@@ -72,6 +77,17 @@ class Job(Message):
         return self.scaling_of(round_index - 1).policy if changed else ""
 
     @property
+    def described_environment(self) -> EnvironmentSpec:
+        """The environment of a job that was admitted.
+
+        Raises:
+            ValueError: It was not.
+        """
+        if self.environment is None:
+            raise ValueError(f"job {self.job_id} is {self.status}: its environment is not known")
+        return self.environment
+
+    @property
     def can_go_on(self) -> bool:
         """Whether it has ended short of its target: then it can be resumed."""
         if self.status != "succeeded":
@@ -87,7 +103,7 @@ class Job(Message):
             # Kept, and maybe by a newer version: it may have names that this one does not know.
             kind = KINDS[self.spec.algorithm]
             return kind.model_validate(self.full_hyperparameters, extra="ignore")
-        return resolve_for(self.spec, self.environment)
+        return resolve_for(self.spec, self.described_environment)
 
 
 def resolve_for(spec: JobSpec, environment: EnvironmentSpec) -> Hyperparameters:
@@ -128,3 +144,6 @@ class ResumeRequest(Message):
     """Raises the job's number of rounds; None keeps it."""
     max_wall_s: PositiveFloat | None = None
     """Raises the job's wall time; None keeps it."""
+    from_scratch: bool = False
+    """Makes all rounds again, and pays for them again, where the checkpoints are gone; without it
+    such a job is not resumed."""

@@ -198,7 +198,7 @@ class RoundLoop:
         return RoundCollector(
             self._parts.cache,
             plan,
-            self._job.environment,
+            self._job.described_environment,
             steps_per_actor=self._job.spec.steps_per_actor,
             envs_per_actor=self._job.spec.envs_per_actor,
             should_leave=lambda: self._parts.lease.should_leave,

@@ -90,7 +90,7 @@ class RoundWindow:
         collector = RoundCollector(
             self._cache,
             plan,
-            self._job.environment,
+            self._job.described_environment,
             steps_per_actor=spec.steps_per_actor,
             envs_per_actor=spec.envs_per_actor,
             should_leave=self._must_leave,

@@ -117,7 +117,7 @@ class RunRecord:
 def _environment(job: Job, device: str) -> dict[str, object]:
     return {
         "hyperparameters": job.hyperparameters.model_dump(mode="json"),
-        "environment": job.environment.model_dump(mode="json"),
+        "environment": job.described_environment.model_dump(mode="json"),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "processor": platform.processor() or platform.machine(),

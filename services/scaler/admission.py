@@ -110,6 +110,17 @@ class Admission:
         """Whether one has to describe the job's environment first."""
         return not self._catalogue.knows(spec.environment_ref)
 
+    def refuse_at_once(self, spec: JobSpec, pricing: RoundPricing) -> None:
+        """Refuse what cannot run in any environment.
+
+        Raises:
+            ApiError: The job cannot run.
+        """
+        _check_event_size(spec)
+        errors = [*budget_errors(spec, pricing), *target_errors(spec)]
+        if errors:
+            raise invalid(*errors)
+
     def admit(self, spec: JobSpec, pricing: RoundPricing) -> EnvironmentSpec:
         """Return the job's environment.
 
@@ -298,7 +309,8 @@ def _refused_field(execution: Execution) -> FieldError | None:
     named = _NAMED_FIELD.search(error_message(execution.payload))
     if named is None:
         return None
-    return FieldError(field=named.group(1), message=named.group(1) + named.group(2))
+    # The field is told beside the message: it need not begin with it once more.
+    return FieldError(field=named.group(1), message=named.group(2).lstrip(": "))
 
 
 def _spec_of(env_id: str, execution: Execution) -> EnvironmentSpec:
@@ -314,7 +326,7 @@ def _spec_of(env_id: str, execution: Execution) -> EnvironmentSpec:
     if refused is not None:
         raise invalid(refused)
     if execution.kind == "failed" and _PROCESS_ENDED in execution.reason:
-        message = f"env_id {env_id!r} ended the actor's process each time: {execution.reason}"
+        message = f"{env_id!r} ended the actor's process each time: {execution.reason}"
         raise invalid(FieldError(field="env_id", message=message))
     raise ApiError(
         HTTPStatus.SERVICE_UNAVAILABLE,

@@ -1,5 +1,7 @@
 """The life of a job, as its user sees it.
 
+checking ──(services.scaler.checking)──▶ queued | failed
+
 queued ──lease──▶ running ──stop──▶ stopping ──finish──▶ succeeded | stopped | failed
    │                 └───────────────finish──────────────▶      │
    └──stop──▶ stopped                                           └──resume──▶ queued
@@ -32,6 +34,7 @@ from services.scaler.store.base import (
     change_job,
     delete_job,
 )
+from shared.artifacts import CHECKPOINTS
 from shared.cache import CacheError
 from shared.job_spec import JobSpec
 from shared.jobs import FINISHED, Job, JobPage, JobStatus, ResumeRequest, resolve_for
@@ -43,7 +46,10 @@ _MAX_SLUG = 40
 
 
 class RunFiles(Protocol):
-    """What the scaler does with a run's files: nothing but remove them."""
+    """What the scaler does with a run's files: it looks whether they are there, or removes them."""
+
+    def names(self, job_id: str, folder: str) -> list[str]:
+        """Return what a folder of a job holds; nothing if it is not there."""
 
     def delete_job(self, job_id: str) -> None:
         """Remove everything of a job; nothing happens if there is nothing."""
@@ -62,6 +68,8 @@ class JobParts:
     """Worst-case pricing of rounds with so many environments kept warm."""
     now: Callable[[], float]
     spending: Spending
+    on_checking: Callable[[str], None]
+    """Called with a job that waits for an actor to describe its environment."""
     on_queued: Callable[[], None]
     """Called after a job became claimable."""
     on_finished: Callable[[], None]
@@ -75,12 +83,8 @@ class JobBook:
         self._parts = parts
         self._store = parts.store
 
-    def waits_for_an_actor(self, spec: JobSpec) -> bool:
-        """Whether one has to describe a new job's environment before it is taken in."""
-        return self._parts.admission.waits_for_an_actor(spec)
-
     def create(self, spec: JobSpec, key: str | None) -> tuple[Job, bool]:
-        """Queue a job; return it and whether it is new.
+        """Queue a job, or check it first; return it and whether it is new.
 
         Raises:
             ApiError: The job cannot run, or the key was used for another job.
@@ -89,15 +93,7 @@ class JobBook:
         known = self._job_of_key(key, digest)
         if known is not None:
             return known, False
-        environment = self._parts.admission.admit(spec, self._parts.pricing(least_warm(spec)))
-        job = Job(
-            job_id=new_job_id(spec.env_id),
-            spec=spec,
-            environment=environment,
-            status="queued",
-            created_at=self._parts.now(),
-            full_hyperparameters=resolve_for(spec, environment).model_dump(),
-        )
+        job = self._new_job(spec)
         entry = (
             None
             if key is None
@@ -111,8 +107,8 @@ class JobBook:
             if known is None:
                 raise
             return known, False
-        _LOG.info("job queued", extra={"job": job.job_id})
-        self._parts.on_queued()
+        _LOG.info("job submitted", extra={"job": job.job_id, "status": job.status})
+        self._go_on(job)
         return job, True
 
     def job(self, job_id: str) -> Job:
@@ -130,10 +126,10 @@ class JobBook:
         )
 
     def stop(self, job_id: str) -> Job:
-        """Ask a job to end after the update in hand; a queued one ends at once."""
+        """Ask a job to end after the update in hand; one that nobody trains ends at once."""
 
         def decide(record: JobRecord) -> Change | None:
-            if record.job.status == "queued":
+            if record.job.status in ("checking", "queued"):
                 spending, now = self._parts.spending, self._parts.now()
                 return ended(record, spending, now, status="stopped", stop_reason="user")
             if record.job.status == "running":
@@ -185,7 +181,7 @@ class JobBook:
             if record.deleting:
                 raise conflict(f"job {job_id} is being deleted")
             spec = _raised(job.spec, request)
-            if job.status in ("queued", "running") and spec == job.spec:
+            if job.status in ("checking", "queued", "running") and spec == job.spec:
                 return None
             if not job.can_go_on:
                 raise conflict(
@@ -193,22 +189,23 @@ class JobBook:
                     "that were stopped, failed or made all their rounds short of their target"
                 )
             self._check_resumable(record, spec)
+            self._check_checkpoint(job, from_scratch=request.from_scratch)
             return self._resumed(record, spec)
 
         job = self._changed(job_id, decide).job
         _LOG.info("job resumed", extra={"job": job_id})
-        self._parts.on_queued()
+        self._go_on(job)
         return job
 
     def delete(self, job_id: str) -> None:
-        """Forget a finished job, its artifacts and its cache keys.
+        """Forget a job that has ended, or is checked, its artifacts and its cache keys.
 
         It is marked before anything of it is removed: a deletion that fails half-way leaves a job
         that does not resume, and is repeated.
         """
 
         def claim(record: JobRecord) -> Change | None:
-            if record.job.status not in FINISHED:
+            if record.job.status not in (*FINISHED, "checking"):
                 raise conflict(f"job {job_id} is {record.job.status}: stop it first")
             marked = record.model_copy(update={"deleting": True})
             return None if record.deleting else Change(record=marked)
@@ -228,6 +225,33 @@ class JobBook:
         delete_job(self._store, job_id)
         _LOG.info("job deleted", extra={"job": job_id})
 
+    def _new_job(self, spec: JobSpec) -> Job:
+        """Return a job to be stored: admitted, unless an actor has to be asked first."""
+        admission, pricing = self._parts.admission, self._parts.pricing(least_warm(spec))
+        job = Job(
+            job_id=new_job_id(spec.env_id),
+            spec=spec,
+            status="checking",
+            created_at=self._parts.now(),
+        )
+        if admission.waits_for_an_actor(spec):
+            admission.refuse_at_once(spec, pricing)
+            return job
+        environment = admission.admit(spec, pricing)
+        admitted = {
+            "status": "queued",
+            "environment": environment,
+            "full_hyperparameters": resolve_for(spec, environment).model_dump(),
+        }
+        return job.model_copy(update=admitted)
+
+    def _go_on(self, job: Job) -> None:
+        """Tell whoever takes a job from here."""
+        if job.status == "checking":
+            self._parts.on_checking(job.job_id)
+        else:
+            self._parts.on_queued()
+
     def _resumed(self, record: JobRecord, spec: JobSpec) -> Change:
         """Return the change that queues a job again.
 
@@ -242,7 +266,7 @@ class JobBook:
         job = record.job.model_copy(
             update={
                 "spec": spec,
-                "status": "queued",
+                "status": "queued" if record.job.environment else "checking",
                 "stop_reason": None,
                 "error": None,
                 "fails_again": False,
@@ -280,6 +304,23 @@ class JobBook:
             errors.append(FieldError(field="budget_usd", message=error.message))
         if errors:
             raise invalid(*errors)
+
+    def _check_checkpoint(self, job: Job, *, from_scratch: bool) -> None:
+        """Refuse to pay for rounds a second time, unless that is asked for."""
+        if not job.progress.rounds:
+            return
+        kept = bool(self._parts.files.names(job.job_id, CHECKPOINTS))
+        if not kept and not from_scratch:
+            raise conflict(
+                f"job {job.job_id} has no checkpoint any more: its run folder was removed. Its "
+                f"{job.progress.rounds} rounds would be made, and paid for, again; put the folder "
+                "back, or ask for that with from_scratch (--from-scratch)"
+            )
+        if kept and from_scratch:
+            raise conflict(
+                f"job {job.job_id} has a checkpoint and goes on from it: leave from_scratch out, "
+                "or submit a new job"
+            )
 
     def _job_of_key(self, key: str | None, digest: str) -> Job | None:
         entry = None if key is None else self._store.idempotency(key)

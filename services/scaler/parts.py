@@ -3,13 +3,14 @@
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Literal
+from typing import Literal, get_args
 
 from services.scaler.accounting import warm_at_most
 from services.scaler.admission import Admission, EnvironmentCatalogue
 from services.scaler.budget import RoundPricing
 from services.scaler.capacity_keeper import Alarm, ThreadAlarm
 from services.scaler.capacity_parts import build_keeper, longest_job_s
+from services.scaler.checking import CheckDesk, CheckParts
 from services.scaler.finishing import FinishDesk, FinishParts
 from services.scaler.invoker import PooledInvoker, RetryRule
 from services.scaler.jobs import JobBook, JobParts
@@ -32,14 +33,7 @@ from shared.aws_credentials import process_credentials
 from shared.cache import TrajectoryCache
 from shared.jobs import JobStatus
 
-_STATUSES: tuple[JobStatus, ...] = (
-    "queued",
-    "running",
-    "stopping",
-    "succeeded",
-    "stopped",
-    "failed",
-)
+_STATUSES: tuple[JobStatus, ...] = get_args(JobStatus)
 
 
 class CacheBoard:
@@ -156,7 +150,13 @@ class Parts:
             now=now,
             spending=self._spending,
         )
-        self.jobs = JobBook(self._job_parts(now))
+        admission = Admission(
+            EnvironmentCatalogue(self._function),
+            self._quota,
+            cache_memory_mb=settings.cache_memory_mb,
+        )
+        self.checks = CheckDesk(self._check_parts(admission, now))
+        self.jobs = JobBook(self._job_parts(admission, now))
         self.scaling = ScalingDesk(self.store, now=now)
         self.rounds = RoundDesk(self._round_parts(now))
         self.finishing = FinishDesk(self._finish_parts(now))
@@ -165,11 +165,13 @@ class Parts:
         """Take up what an earlier process left."""
         self.rounds.adopt_orphans()
         self.leases.extend_all()
+        self.checks.start()
         self.capacity.start()
 
     def close(self) -> bool:
         """Wait for what is in flight, then let go of everything; return whether all of it ended."""
         landed = self._invoker.close(wait_s=self._settings.shutdown_wait_s)
+        landed = self.checks.close() and landed
         self.capacity.close(wait_s=self._settings.lambda_connect_timeout_s)
         if landed:
             self._function.close()
@@ -218,14 +220,20 @@ class Parts:
         self.bell.ring()
         self.capacity.reconcile()
 
-    def _job_parts(self, now: Callable[[], float]) -> JobParts:
+    def _check_parts(self, admission: Admission, now: Callable[[], float]) -> CheckParts:
+        return CheckParts(
+            store=self.store,
+            admission=admission,
+            pricing=self._pricing,
+            now=now,
+            spending=self._spending,
+            on_queued=self._queued,
+        )
+
+    def _job_parts(self, admission: Admission, now: Callable[[], float]) -> JobParts:
         return JobParts(
             store=self.store,
-            admission=Admission(
-                EnvironmentCatalogue(self._function),
-                self._quota,
-                cache_memory_mb=self._settings.cache_memory_mb,
-            ),
+            admission=admission,
             board=self.board,
             launches=self.launches,
             files=open_artifacts(
@@ -234,6 +242,7 @@ class Parts:
             pricing=self._pricing,
             now=now,
             spending=self._spending,
+            on_checking=self.checks.take_up,
             on_queued=self._queued,
             on_finished=self.capacity.reconcile,
         )

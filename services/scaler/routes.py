@@ -1,7 +1,6 @@
 """The REST API, version 1: every route a line or two over the part that does the work."""
 
 import asyncio
-import contextlib
 from http import HTTPStatus
 from typing import Annotated, Literal
 
@@ -51,9 +50,6 @@ _TOKEN = Security(
     )
 )
 """For the API's description alone: `services.scaler.guard` lets requests in."""
-_DESCRIBED_AT_ONCE = 8
-"""Jobs that wait together for an actor to describe their environment, each on one of the threads
-that heartbeats and rounds need, too. Those whose environment is known wait for nobody."""
 _PROBLEM = {"model": Problem, "content": {MEDIA_TYPE: {}}}
 
 
@@ -80,23 +76,24 @@ def router(parts: Parts) -> APIRouter:
 
 
 def _add_submit_route(routes: APIRouter, parts: Parts) -> None:
-    described = asyncio.Semaphore(_DESCRIBED_AT_ONCE)
-
     @routes.post(
         "/v1/jobs",
         status_code=201,
         response_model=Job,
-        responses={200: {"model": Job, "description": "Made before"}, **_problems(502)},
+        responses={
+            200: {"model": Job, "description": "Made before"},
+            202: {"model": Job, "description": "Taken in; an actor describes its environment"},
+            **_problems(502),
+        },
         tags=["jobs"],
     )
-    async def create_job(spec: JobSpec, idempotency_key: IdempotencyKey = None) -> Response:
-        """Queue a job."""
-        waits = parts.jobs.waits_for_an_actor(spec)
-        async with described if waits else contextlib.nullcontext():
-            job, new = await run_in_threadpool(parts.jobs.create, spec, idempotency_key)
+    def create_job(spec: JobSpec, idempotency_key: IdempotencyKey = None) -> Response:
+        """Queue a job; where its environment is not known yet, it is `checking` before that."""
+        job, new = parts.jobs.create(spec, idempotency_key)
+        taken_in = HTTPStatus.ACCEPTED if job.status == "checking" else HTTPStatus.CREATED
         return Response(
             job.model_dump_json(),
-            status_code=HTTPStatus.CREATED if new else HTTPStatus.OK,
+            status_code=taken_in if new else HTTPStatus.OK,
             media_type="application/json",
             headers={"Location": f"/v1/jobs/{job.job_id}"},
         )
@@ -143,7 +140,7 @@ def _add_job_routes(routes: APIRouter, parts: Parts) -> None:
         "/v1/jobs/{job_id}", status_code=204, responses=_problems(404, 409), tags=["jobs"]
     )
     def delete_job(job_id: JobPath) -> None:
-        """Forget a finished job and its artifacts."""
+        """Forget a job that has ended, or is checked, and its artifacts."""
         parts.jobs.delete(job_id)
 
 

@@ -77,7 +77,7 @@ def test_parts_are_made_a_vector_by_a_wrapper_the_job_names(
         odd(client, "Odd/TwoParts-v0", wrappers=[{"name": "Flatten"}])
     job = odd(client, "Odd/TwoParts-v0", wrappers=[{"name": "FlattenObservation"}])
     assert (job.status, job.error) == ("succeeded", None)
-    assert job.environment.observation.shape == (5,)
+    assert job.described_environment.observation.shape == (5,)
 
 
 def test_pictures_are_seen_with_their_channels_first(
@@ -85,7 +85,7 @@ def test_pictures_are_seen_with_their_channels_first(
 ) -> None:
     job = odd(client, "Odd/Picture-v0", evaluation={"every_rounds": 1, "episodes": 1})
     assert (job.status, job.error) == ("succeeded", None)
-    observation = job.environment.observation
+    observation = job.described_environment.observation
     assert (observation.shape, observation.dtype) == ((3, 40, 48), "uint8")
     assert export_run(runs / job.job_id, tmp_path / "out").largest_difference == 0
 

@@ -206,8 +206,11 @@ class LivingScaler:
     def submit(self, *, most: int = 4) -> str:
         body = {"env_id": "CartPole-v1", "actors": {"min": 2, "max": most}}
         response = self.http.post("/v1/jobs", json=body)
-        assert response.status_code == 201, response.text
-        return Job.model_validate_json(response.content).job_id
+        assert response.status_code in (201, 202), response.text
+        job_id = Job.model_validate_json(response.content).job_id
+        while self.http.get(f"/v1/jobs/{job_id}").json()["status"] == "checking":
+            pass
+        return job_id
 
     def lease(self) -> Lease:
         body = {"learner_id": "learner", "wait_s": 0}

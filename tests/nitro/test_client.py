@@ -1,17 +1,19 @@
 """The client against the real scaler, emulator, actors and learner."""
 
+import inspect
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+import httpx
 import pytest
 
 from nitro.client import ApiError, ApiUnreachableError, NitroClient, problem_lines
 from nitro.errors import EXIT_FAILED, EXIT_USAGE, CommandError
 from nitro.follow import RoundFeed, Snapshot, follow
 from nitro.local import LocalSystem
-from shared.job_spec import JobSpec
+from shared.job_spec import JobSpec, StopRule
 from shared.jobs import Job
 from shared.problem import FieldError, Problem
 
@@ -25,7 +27,7 @@ def test_a_job_is_submitted_followed_and_billed(
     client: NitroClient, system: LocalSystem, runs_dir: Path, tiny_job: JobSpec
 ) -> None:
     job = client.submit(tiny_job)
-    assert job.status == "queued"
+    assert job.status in ("checking", "queued")
     last = last_look(client, job.job_id, system)
     assert last.job.status == "succeeded"
     assert [record.plan.round for record in last.records if record.result] == [0, 1]
@@ -131,12 +133,19 @@ def test_jobs_are_listed_newest_first_and_by_status(
     assert not set(ids) & {job.job_id for job in client.every_job(status="queued")}
 
 
-def test_a_refused_job_names_the_field(client: NitroClient, tiny_job: JobSpec) -> None:
+def test_a_refused_job_names_the_field(
+    client: NitroClient, system: LocalSystem, tiny_job: JobSpec
+) -> None:
+    checked = client.submit(tiny_job.model_copy(update={"env_id": "CartPol-v1"}))
+    refused = last_look(client, checked.job_id, system).job
+    assert (refused.status, refused.stop_reason) == ("failed", "refused")
+    expected = "env_id: 'CartPol-v1' is no registered environment; did you mean "
+    assert (refused.error or "").startswith(expected)
+    assert "CartPole-v1" in (refused.error or "")
     with pytest.raises(ApiError) as caught:
-        client.submit(tiny_job.model_copy(update={"env_id": "CartPol-v1"}))
+        client.submit(tiny_job.model_copy(update={"stop": StopRule(budget_usd=1e-9)}))
     assert caught.value.problem.status == 422
-    assert "env_id" in str(caught.value)
-    assert "CartPole-v1" in str(caught.value)
+    assert str(caught.value).startswith("stop.budget_usd: $1e-09 is below")
 
 
 def test_a_token_no_header_can_carry_is_not_quoted(system: LocalSystem) -> None:
@@ -256,3 +265,43 @@ def test_following_goes_on_while_an_endpoint_finds_no_scaler(
         client.away = -1
         with pytest.raises(ApiError, match="no scaler"):
             list(follow(client, job_id, check=system.check, every_s=0.01, patience_s=0.0))
+
+
+def test_submitting_goes_on_while_no_scaler_is_there_and_makes_one_job(
+    system: LocalSystem, tiny_job: JobSpec
+) -> None:
+    """The first answer is lost after the job was made, the second says that nobody is there."""
+
+    class Lossy(httpx.BaseTransport):
+        def __init__(self) -> None:
+            self.keys: list[str] = []
+            self._through = httpx.HTTPTransport()
+
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            if request.url.path == "/v1/jobs" and request.method == "POST":
+                self.keys.append(request.headers["idempotency-key"])
+                if len(self.keys) == 1:
+                    self._through.handle_request(request).read()
+                    raise httpx.ReadError("the connection broke", request=request)
+                if len(self.keys) == 2:
+                    return httpx.Response(503, text="no target", request=request)
+            return self._through.handle_request(request)
+
+        def close(self) -> None:
+            self._through.close()
+
+    transport = Lossy()
+    with NitroClient(system.api_url, system.token, transport=transport) as client:
+        before = {job.job_id for job in client.every_job()}
+        job = client.submit(tiny_job)
+        assert {job.job_id for job in client.every_job()} - before == {job.job_id}
+        assert len(transport.keys) == 3
+        assert len(set(transport.keys)) == 1
+        client.submit(tiny_job)
+        assert len(set(transport.keys)) == 2
+
+
+def test_following_is_as_patient_as_a_deployment_takes() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text(encoding="utf-8")
+    assert "under a minute without API" in text
+    assert inspect.signature(follow).parameters["patience_s"].default > 60

@@ -25,6 +25,20 @@ def test_only_one_local_system_holds_a_runs_folder(tmp_path: Path) -> None:
     second.release()
 
 
+def test_only_a_system_that_outlives_jobs_is_for_others(tmp_path: Path) -> None:
+    holder, other = StateFolder(tmp_path), StateFolder(tmp_path)
+    assert not other.is_served()
+    holder.acquire()
+    holder.write_address("http://127.0.0.1:1234")
+    assert not other.is_served()  # it ends with its own job
+    holder.release()
+    holder.acquire(lasting=True)
+    holder.write_address("http://127.0.0.1:1234")
+    assert other.is_served()
+    holder.release()
+    assert not other.is_served()
+
+
 def test_the_token_is_random_and_for_this_user_only(tmp_path: Path) -> None:
     state = StateFolder(tmp_path)
     state.acquire()

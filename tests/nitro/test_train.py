@@ -64,6 +64,16 @@ def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+def nitro(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*NITRO, *arguments],
+        capture_output=True,
+        text=True,
+        env=clean_environment(COLUMNS="200"),
+        check=False,
+    )
+
+
 def read_until(process: subprocess.Popen[str], text: str) -> str:
     assert process.stderr is not None
     seen = []
@@ -300,31 +310,25 @@ def test_a_job_killed_while_it_stopped_has_ended_before_the_next_begins(
 def test_commands_find_the_local_system_that_is_up(
     system: LocalSystem, client: NitroClient, runs_dir: Path, endless_job: JobSpec
 ) -> None:
-    def nitro(*arguments: str) -> str:
-        done = subprocess.run(
-            [*NITRO, *arguments, "--runs-dir", str(runs_dir)],
-            capture_output=True,
-            text=True,
-            env=clean_environment(COLUMNS="200"),
-            check=False,
-        )
+    def said(*arguments: str) -> str:
+        done = nitro(*arguments, "--runs-dir", str(runs_dir))
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     job_id = client.submit(endless_job).job_id
-    assert job_id in nitro("jobs", "list")
-    listed = json.loads(nitro("jobs", "list", "--json"))
+    assert job_id in said("jobs", "list")
+    listed = json.loads(said("jobs", "list", "--json"))
     assert job_id in [job["job_id"] for job in listed["jobs"]]
-    assert json.loads(nitro("jobs", "show", job_id, "--json"))["job_id"] == job_id
-    assert "CartPole-v1" in nitro("jobs", "show", job_id)
-    nitro("jobs", "stop", job_id)
+    assert json.loads(said("jobs", "show", job_id, "--json"))["job_id"] == job_id
+    assert "CartPole-v1" in said("jobs", "show", job_id)
+    said("jobs", "stop", job_id)
     eventually(lambda: client.get(job_id).status == "stopped")
-    assert nitro("jobs", "resume", job_id).strip() == f"{job_id}: queued"
-    nitro("jobs", "stop", job_id)
+    assert said("jobs", "resume", job_id).strip() == f"{job_id}: queued"
+    said("jobs", "stop", job_id)
     eventually(lambda: client.get(job_id).status == "stopped")
-    assert nitro("jobs", "delete", job_id).strip() == f"{job_id}: deleted"
-    assert job_id not in nitro("jobs", "list")
-    assert system.token not in nitro("jobs", "list", "--json")
+    assert said("jobs", "delete", job_id).strip() == f"{job_id}: deleted"
+    assert job_id not in said("jobs", "list")
+    assert system.token not in said("jobs", "list", "--json")
 
 
 def test_up_tells_where_everything_is_and_ends_on_an_interrupt(tmp_path: Path) -> None:
@@ -343,3 +347,36 @@ def test_up_tells_where_everything_is_and_ends_on_an_interrupt(tmp_path: Path) -
     assert str(runs / ".nitro" / "token") in greeting[1]
     assert "curl -H" in greeting[4]
     eventually(lambda: not any(alive(pid) for pid in family))
+
+
+def test_training_beside_a_system_that_is_up_uses_it(tmp_path: Path, spec_file: Path) -> None:
+    runs = tmp_path / "runs"
+    (port,) = free_ports(1)
+    options = ("--runs-dir", str(runs), "--processes", "1")
+    with started("up", *options, "--port", str(port)) as up:
+        assert up.stdout is not None
+        up.stdout.readline()
+        refused = nitro("train", "--spec", str(spec_file), *options)
+        assert refused.returncode == 2
+        assert "--processes: is for a local system that is started, but that of `nitro up`" in (
+            refused.stderr
+        )
+        trained = nitro("train", "--spec", str(spec_file), "--runs-dir", str(runs), "--json")
+        assert trained.returncode == 0, trained.stderr
+        summary = json.loads(trained.stdout)
+        assert (summary["status"], summary["run_dir"]) == (
+            "succeeded",
+            str(runs / summary["job_id"]),
+        )
+        assert up.poll() is None
+        up.send_signal(signal.SIGINT)
+        up.communicate(timeout=120)
+
+
+def test_a_misspelt_environment_is_refused_before_anything_is_started(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    refused = nitro("train", "CartPol-v1", "--runs-dir", str(runs))
+    assert refused.returncode == 2
+    expected = "env_id 'CartPol-v1' is no registered environment; did you mean CartPole-v1"
+    assert refused.stderr.startswith(expected)
+    assert not runs.exists()

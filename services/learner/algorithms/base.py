@@ -119,7 +119,7 @@ def build_algorithm(
     hyperparameters = job.hyperparameters
     if isinstance(hyperparameters, PpoHyperparameters):
         return Ppo(
-            job.environment,
+            job.described_environment,
             hyperparameters,
             seed=spec.seed,
             max_rounds=spec.stop.max_rounds,
@@ -155,7 +155,7 @@ def _off_policy_learner(
     seed, max_rounds = job.spec.seed, job.spec.stop.max_rounds
     if isinstance(hyperparameters, ImpactHyperparameters):
         return build_impact(
-            job.environment,
+            job.described_environment,
             hyperparameters,
             seed=seed,
             max_rounds=max_rounds,
@@ -163,7 +163,7 @@ def _off_policy_learner(
             second_process=second_process,
         )
     return build_impala(
-        job.environment,
+        job.described_environment,
         hyperparameters,
         seed=seed,
         max_rounds=max_rounds,

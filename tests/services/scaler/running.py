@@ -1,5 +1,6 @@
 """A running scaler as tests drive it, and the messages a learner would send it."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -12,6 +13,7 @@ from services.scaler.app import create_app
 from services.scaler.connection import BoundedConnection
 from services.scaler.parts import Parts
 from services.scaler.settings import Settings
+from shared.artifacts import CHECKPOINTS
 from shared.billing import JobCost
 from shared.contracts import (
     Curvature,
@@ -26,6 +28,8 @@ from shared.contracts import (
 )
 from shared.jobs import Job
 from shared.message import Message
+from shared.problem import FieldError, Problem
+from tests.patience import ANSWER_S
 from tests.services.scaler.lambda_endpoint import LambdaEndpoint, serve
 
 TOKEN = "a-token-for-tests"  # noqa: S105
@@ -41,15 +45,44 @@ class Scaler:
     runs_dir: Path
 
     def submit(self, **spec: object) -> Job:
+        """Submit a job and wait until it is queued."""
         response = self.http.post("/v1/jobs", json=spec)
-        assert response.status_code == 201, response.text
-        return Job.model_validate_json(response.content)
+        assert response.status_code in (201, 202), response.text
+        job = self.checked(Job.model_validate_json(response.content).job_id)
+        assert job.environment is not None, job.error
+        return job
+
+    def refused(self, spec: object, *, status: int = 422) -> Problem:
+        """Submit a job that is refused, at once or when it was checked; return why."""
+        response = self.http.post("/v1/jobs", json=spec)
+        if response.status_code != 202:
+            assert response.status_code == status, response.text
+            assert response.headers["content-type"] == "application/problem+json"
+            return Problem.model_validate_json(response.content)
+        job = self.checked(Job.model_validate_json(response.content).job_id)
+        assert (job.status, job.environment) == ("failed", None)
+        assert job.stop_reason == ("refused" if status == 422 else "error")
+        why = job.error or ""
+        named = re.findall(r"^([\w.]+): (.*(?:\n(?![\w.]+: ).*)*)", why, re.MULTILINE)
+        errors = [FieldError(field=field, message=message) for field, message in named]
+        return Problem(title="refused", status=status, detail=why, errors=tuple(errors))
+
+    def checked(self, job_id: str) -> Job:
+        """Wait until nobody checks a job any more."""
+        deadline = time.monotonic() + ANSWER_S
+        while (job := self.job(job_id)).status == "checking":
+            assert time.monotonic() < deadline, "the job is still checked"
+        return job
 
     def lease(self, *, wait_s: float = 0.0, learner_id: str = "learner") -> Lease:
         body = {"learner_id": learner_id, "wait_s": wait_s}
         response = self.http.post("/v1/leases", json=body)
         assert response.status_code == 200, response.text
-        return Lease.model_validate_json(response.content)
+        lease = Lease.model_validate_json(response.content)
+        # As a learner leaves one after every round: without it no job is resumed.
+        checkpoint = self.runs_dir / lease.job.job_id / CHECKPOINTS / "000001"
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        return lease
 
     def round_response(self, lease: Lease, index: int, **request: object) -> httpx.Response:
         body = RoundRequest.model_validate(

@@ -1,6 +1,7 @@
 """The jobs API, over HTTP."""
 
 import concurrent.futures
+import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,17 +31,15 @@ from tests.services.scaler.running import Scaler, StartScaler, result
 
 
 def problem(scaler: Scaler, spec: object, *, status: int = 422) -> Problem:
-    response = scaler.http.post("/v1/jobs", json=spec)
-    assert response.status_code == status, response.text
-    assert response.headers["content-type"] == "application/problem+json"
-    return Problem.model_validate_json(response.content)
+    return scaler.refused(spec, status=status)
 
 
 def test_a_job_is_queued_with_its_environment_and_a_readable_id(scaler: Scaler) -> None:
     response = scaler.http.post("/v1/jobs", json={"env_id": "Hopper-v5", "seed": 3})
     job = Job.model_validate_json(response.content)
-    assert response.status_code == 201
+    assert (response.status_code, job.status, job.environment) == (202, "checking", None)
     assert response.headers["location"] == f"/v1/jobs/{job.job_id}"
+    job = scaler.checked(job.job_id)
     assert job.job_id.startswith("hopper-v5-")
     assert (job.status, job.spec.seed, job.environment) == ("queued", 3, HOPPER)
     assert job.full_hyperparameters == PRESETS["ppo", "paper"].model_dump()
@@ -167,19 +166,20 @@ def test_json_that_does_not_say_so_is_told_what_to_send(
 
 
 @pytest.mark.parametrize(
-    ("message", "field"),
+    ("field", "between", "message"),
     [
-        ("env_id 'Nope-v0' is no registered environment", "env_id"),
-        ("env_kwargs.colour is not allowed", "env_kwargs.colour"),
-        ("wrappers.1.name 'Fade' is no registered wrapper", "wrappers.1.name"),
-        ("wrappers.0: ClipReward cannot be put around the environment", "wrappers.0"),
-        ("env_id 'Mine-v0' cannot be built: it says\nmore than a line", "env_id"),
+        ("env_id", " ", "'Nope-v0' is no registered environment"),
+        ("env_kwargs.colour", " ", "is not allowed"),
+        ("wrappers.1.name", " ", "'Fade' is no registered wrapper"),
+        ("wrappers.0", ": ", "ClipReward cannot be put around the environment"),
+        ("env_id", " ", "'Mine-v0' cannot be built: it says\nmore than a line"),
     ],
 )
 def test_what_the_actor_refuses_is_refused_in_its_words(
-    scaler: Scaler, message: str, field: str
+    scaler: Scaler, field: str, between: str, message: str
 ) -> None:
-    scaler.lambdas.behave = lambda t, n: function_error(message, kind="UnsupportedEnvironment")
+    said = field + between + message
+    scaler.lambdas.behave = lambda t, n: function_error(said, kind="UnsupportedEnvironment")
     error = problem(scaler, {"env_id": "Nope-v0"}).errors[0]
     assert (error.field, error.message) == (field, message)
     assert len(scaler.lambdas.events) == 1
@@ -214,7 +214,7 @@ def test_an_environment_that_ends_the_actors_process_is_refused(scaler: Scaler) 
     scaler.lambdas.behave = lambda t, n: function_error(why, kind="Runtime.ExitError")
     (error,) = problem(scaler, {"env_id": "Mine-v0"}).errors
     assert error.field == "env_id"
-    assert error.message.startswith("env_id 'Mine-v0' ended the actor's process each time: ")
+    assert error.message.startswith("'Mine-v0' ended the actor's process each time: ")
     assert why in error.message
 
 
@@ -231,8 +231,10 @@ def test_no_job_is_admitted_before_the_concurrency_limit_is_known(
 def test_what_cannot_fit_is_refused_with_the_numbers(start_scaler: StartScaler) -> None:
     with start_scaler(cache_memory_mb=1) as scaler:
         scaler.lambdas.concurrency_limit = 10
-        spec = {"actors": {"min": 8, "max": 64}, "stop": {"budget_usd": 0.01}}
+        spec = {"actors": {"min": 8, "max": 64}}
         errors = {e.field: e.message for e in problem(scaler, spec).errors}
+        poor = {**spec, "stop": {"budget_usd": 0.01}}
+        errors |= {e.field: e.message for e in problem(scaler, poor).errors}
     assert set(errors) == {"actors.max", "steps_per_actor", "stop.budget_usd"}
     assert "64 actors exceed the limit of 10" in errors["actors.max"]
     assert "the cache has 1 MB" in errors["steps_per_actor"]
@@ -259,7 +261,7 @@ def test_the_same_key_and_body_give_the_same_job(scaler: Scaler) -> None:
     first = scaler.http.post("/v1/jobs", json={"seed": 1}, headers=headers)
     again = scaler.http.post("/v1/jobs", json={"seed": 1}, headers=headers)
     other = scaler.http.post("/v1/jobs", json={"seed": 2}, headers=headers)
-    assert (first.status_code, again.status_code, other.status_code) == (201, 200, 422)
+    assert (first.status_code, again.status_code, other.status_code) == (202, 200, 422)
     assert first.json()["job_id"] == again.json()["job_id"]
     assert "Idempotency-Key" in other.json()["detail"]
 
@@ -591,6 +593,29 @@ def test_a_job_whose_last_evaluation_reached_its_target_is_not_given_more(scaler
     assert scaler.http.post(path, json={"max_rounds": 9}).status_code == 409
 
 
+def test_a_job_whose_run_folder_is_gone_makes_its_rounds_again_only_if_that_is_said(
+    scaler: Scaler,
+) -> None:
+    job = scaler.submit(actors={"min": 1, "max": 1}, evaluation={"every_rounds": 0})
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    scaler.landed(job.job_id)
+    scaler.round(lease, 1, previous=result(0))
+    scaler.landed(job.job_id)
+    scaler.finish(lease, status="stopped", stop_reason="user")
+    resume = f"/v1/jobs/{job.job_id}/resume"
+    needless = scaler.http.post(resume, json={"from_scratch": True})
+    assert needless.status_code == 409
+    assert "goes on from it" in needless.json()["detail"]
+    shutil.rmtree(scaler.runs_dir / job.job_id)
+    refused = scaler.http.post(resume)
+    assert refused.status_code == 409
+    assert "Its 1 rounds would be made, and paid for, again" in refused.json()["detail"]
+    assert "--from-scratch" in refused.json()["detail"]
+    assert scaler.job(job.job_id).status == "stopped"
+    assert scaler.http.post(resume, json={"from_scratch": True}).json()["status"] == "queued"
+
+
 def test_jobs_in_other_states_do_not_resume(scaler: Scaler) -> None:
     job = scaler.submit()
     path = f"/v1/jobs/{job.job_id}/resume"
@@ -689,7 +714,8 @@ def test_a_learner_is_heard_while_many_jobs_wait_for_their_environment(scaler: S
         jobs = [pool.submit(scaler.submit, env_id="Walker2d-v5") for _ in range(60)]
         try:
             scaler.lambdas.wait_events("describe", 1 + 8)
-            scaler.submit()  # whose environment is known, and waits for no actor
+            known = scaler.http.post("/v1/jobs", json={})  # its environment waits for no actor
+            assert (known.status_code, known.json()["status"]) == (201, "queued")
             for _ in range(20):
                 heard = scaler.http.put(f"/v1/leases/{lease.lease_id}", timeout=5)
                 assert heard.status_code == 200

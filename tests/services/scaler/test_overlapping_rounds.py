@@ -259,9 +259,7 @@ def test_a_short_job_has_no_more_rounds_open_than_it_has_rounds(
 def test_a_limit_below_the_fewest_actors_of_all_open_rounds_is_refused(scaler: Scaler) -> None:
     scaler.lambdas.concurrency_limit = 5
     spec = {**ASYNC, "rounds_in_flight": 3}
-    refused = scaler.http.post("/v1/jobs", json=spec)
-    assert refused.status_code == 422
-    (error,) = Problem.model_validate_json(refused.content).errors
+    (error,) = scaler.refused(spec).errors
     assert error.field == "rounds_in_flight"
     assert "3 open rounds of at least 2 actors exceed the limit of 5" in error.message
     assert scaler.http.post("/v1/jobs", json=ASYNC).is_success
@@ -325,9 +323,7 @@ def test_deleting_a_job_frees_what_its_open_rounds_left(
 def test_the_cache_must_hold_all_open_rounds(start_scaler: StartScaler) -> None:
     spec = {**ASYNC, "actors": {"min": 2, "max": 64}}
     with start_scaler(cache_memory_mb=2) as scaler:
-        assert scaler.http.post("/v1/jobs", json={**spec, "rounds_in_flight": 1}).is_success
-        refused = scaler.http.post("/v1/jobs", json=spec)
-    assert refused.status_code == 422
-    (error,) = Problem.model_validate_json(refused.content).errors
+        scaler.submit(**{**spec, "rounds_in_flight": 1})
+        (error,) = scaler.refused(spec).errors
     assert error.field == "steps_per_actor"
     assert "2 open rounds of 64 actors with 256 steps may take" in error.message

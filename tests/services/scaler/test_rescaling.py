@@ -123,9 +123,7 @@ def test_kungfu_is_refused_for_images(scaler: Scaler) -> None:
     )
     wrong = {"scaling": {"policy": "kungfu"}, "detector": {"objective": "total_loss"}}
     quiet = {**SMALL, "preset": "standard"}
-    refused = scaler.http.post("/v1/jobs", json={**quiet, **wrong})
-    assert refused.status_code == 422
-    told = {e.field: e.message for e in Problem.model_validate_json(refused.content).errors}
+    told = {e.field: e.message for e in scaler.refused({**quiet, **wrong}).errors}
     assert told.keys() == {"scaling.policy", "detector.objective"}
     assert "not measured for convolutional networks" in told["scaling.policy"]
     assert "dense networks only" in told["detector.objective"]

@@ -75,6 +75,9 @@ class Board:
 class Files:
     def delete_job(self, job_id: str) -> None: ...
 
+    def names(self, job_id: str, folder: str) -> list[str]:
+        return ["000001"]
+
 
 class Function:
     def invoke(self, payload: bytes) -> Execution:
@@ -195,6 +198,7 @@ class World:
                 pricing=lambda _: self.pricing,
                 now=lambda: self.now,
                 spending=spending,
+                on_checking=lambda _: None,
                 on_queued=lambda: None,
                 on_finished=lambda: None,
             )
