@@ -3,15 +3,14 @@
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from nitro.errors import CommandError
-from shared.hyperparameters import KINDS
+from shared.field_errors import explained, known_fields
 from shared.job_spec import JobSpec
 from shared.problem import FieldError
 from shared.scaling_spec import (
@@ -53,7 +52,8 @@ def build_spec(
     Args:
         file: YAML or JSON file with any of JobSpec's fields.
         options: Values by dotted path, such as `stop.max_rounds`.
-        assignments: `path=value` texts; the value is JSON, or else a plain string.
+        assignments: `path=value` texts; the value is JSON, a list or mapping in YAML, or else a
+            plain string.
         base: What holds where nothing else is said, in place of the defaults.
 
     Raises:
@@ -95,17 +95,13 @@ def read_spec(file: Path) -> JsonObject:
     Raises:
         CommandError: The file cannot be read or holds something else.
     """
-    import yaml  # only --spec needs it
-
-    class Loader(yaml.SafeLoader):
-        """YAML 1.2's numbers: in 1.1 `3e-4` is a text."""
-
-    Loader.add_implicit_resolver("tag:yaml.org,2002:float", _YAML_FLOAT, [*"-+.0123456789"])
     try:
-        loaded: object = yaml.load(file.read_text(encoding="utf-8"), Loader)
+        text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"--spec {file}: cannot be read: {error}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    try:
+        loaded = _read_yaml(text)
+    except ValueError as error:
         raise CommandError(f"--spec {file}: neither YAML nor JSON: {error}") from error
     if not isinstance(loaded, dict):
         raise CommandError(f"--spec {file}: must be a mapping of job fields, such as `seed: 1`")
@@ -114,6 +110,24 @@ def read_spec(file: Path) -> JsonObject:
     except (TypeError, ValueError) as error:
         raise CommandError(f"--spec {file}: {error}; use plain numbers and texts") from error
     return plain
+
+
+def _read_yaml(text: str) -> object:
+    """Return what a YAML or JSON text holds.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    import yaml  # takes a moment to load
+
+    class Loader(yaml.SafeLoader):
+        """YAML 1.2's numbers: in 1.1 `3e-4` is a text."""
+
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", _YAML_FLOAT, [*"-+.0123456789"])
+    try:
+        return yaml.load(text, Loader)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(str(error)) from error
 
 
 def parse_actors(text: str) -> JsonObject:
@@ -152,38 +166,10 @@ def field_errors(
 
 
 def _message(details: ErrorDetails, field: str, known: Sequence[str]) -> str:
-    if details["type"] == "extra_forbidden":
-        around = [name for name in known if not field.startswith(f"{name}.")]
-        near = get_close_matches(field, around, n=1)
-        return "no such field" + (f"; did you mean {near[0]}?" if near else "")
-    text = details["msg"].removeprefix("Value error, ")
+    text = explained(details, field, known)
     value = repr(details["input"])
-    shows = details["type"] not in ("missing", "value_error") and len(value) <= _LONGEST_VALUE
-    return f"{text}, got {value}" if shows else text
-
-
-def known_fields(*, algorithm: str, policy: str) -> list[str]:
-    """Return the dotted path of everything that a job of an algorithm and policy can set.
-
-    Where one of them is none there is, everything that any of its kind has.
-    """
-    algorithms = [algorithm] if algorithm in KINDS else [*KINDS]
-    policies = [policy] if policy in POLICIES else [*POLICIES]
-    return sorted(
-        {
-            *_fields_of(JobSpec, ""),
-            *(name for key in policies for name in _fields_of(POLICIES[key], "scaling.")),
-            *(name for key in algorithms for name in _fields_of(KINDS[key], "hyperparameters.")),
-        }
-    )
-
-
-def _fields_of(model: type[BaseModel], prefix: str) -> Iterator[str]:
-    for name, field in model.model_fields.items():
-        yield f"{prefix}{name}"
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from _fields_of(kind, f"{prefix}{name}.")
+    said = details["type"] in ("missing", "value_error", "extra_forbidden")
+    return text if said or len(value) > _LONGEST_VALUE else f"{text}, got {value}"
 
 
 def assign(raw: JsonObject, path: str, value: JsonValue) -> None:
@@ -203,10 +189,18 @@ def assign(raw: JsonObject, path: str, value: JsonValue) -> None:
 
 
 def json_or_text(text: str) -> JsonValue:
-    """Read JSON, or else take the text for what it is."""
+    """Read JSON, or a list or mapping as YAML writes it, or else take the text for what it is."""
     try:
         value: JsonValue = json.loads(text)
     except ValueError:
+        return _listed(text) if text.lstrip().startswith(("[", "{")) else text
+    return value
+
+
+def _listed(text: str) -> JsonValue:
+    try:
+        value: JsonValue = json.loads(json.dumps(_read_yaml(text)))
+    except (TypeError, ValueError):
         return text
     return value
 

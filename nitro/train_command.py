@@ -93,7 +93,7 @@ Assignments = Annotated[
     typer.Option(
         "--set",
         metavar="PATH=VALUE",
-        help="Any field of the job, the value as JSON; repeatable.",
+        help="Any field of the job, the value as JSON or YAML; repeatable.",
         rich_help_panel=_JOB,
     ),
 ]

@@ -23,6 +23,7 @@ from shared.message import (
 from shared.scaling_spec import ActorRange, NitroScaling, Scaling, require_fit
 
 EnvKwarg = Annotated[bool | int | float | str, BeforeValidator(plain)]
+ENV_ID_FORM = r"^[A-Za-z0-9][A-Za-z0-9_./-]*$"
 _PLAIN_TEXT = re.compile(r"[^/\\:\x00-\x1f\x7f\ud800-\udfff]{0,256}")
 
 
@@ -54,9 +55,7 @@ class WrapperRef(Message):
 class EnvironmentRef(Message):
     """A Gymnasium environment by registered name. Import paths (`module:Name`) are refused."""
 
-    env_id: Annotated[
-        str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9_./-]*$")
-    ] = "Hopper-v5"
+    env_id: Annotated[str, Field(min_length=1, max_length=128, pattern=ENV_ID_FORM)] = "Hopper-v5"
     """Registered id, such as `Hopper-v5` or `CartPole-v1`."""
     env_kwargs: Annotated[dict[Identifier, EnvKwarg], Field(max_length=32)] = {}
     """Keyword arguments of the environment's constructor; texts are plain names, no paths."""
@@ -69,10 +68,14 @@ class EnvironmentRef(Message):
         return _require_plain_texts(kwargs)
 
 
+RoundLimit = Annotated[PositiveInt, Field(le=1_000_000)]
+"""A round a second for eleven days; a number beyond is a slip."""
+
+
 class StopRule(Message):
     """When a job ends; the first condition met wins and is recorded."""
 
-    max_rounds: PositiveInt = 50
+    max_rounds: RoundLimit = 50
     """Policy updates (section 8.2)."""
     target_return: Number | None = None
     """Stop once the mean evaluation return reaches this."""

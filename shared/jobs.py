@@ -6,8 +6,8 @@ from pydantic import FiniteFloat
 
 from shared.environment_spec import EnvironmentSpec
 from shared.hyperparameters import KINDS, Hyperparameters, HyperparameterValue, resolve
-from shared.job_spec import JobSpec
-from shared.message import Count, JobId, Message, NonNegativeFloat, PositiveFloat, PositiveInt
+from shared.job_spec import JobSpec, RoundLimit
+from shared.message import Count, JobId, Message, NonNegativeFloat, PositiveFloat
 from shared.scaling_spec import Policy, Scaling
 
 StopReason = Literal[
@@ -140,7 +140,7 @@ class ResumeRequest(Message):
 
     budget_usd: PositiveFloat | None = None
     """Raises the job's budget; None keeps it."""
-    max_rounds: PositiveInt | None = None
+    max_rounds: RoundLimit | None = None
     """Raises the job's number of rounds; None keeps it."""
     max_wall_s: PositiveFloat | None = None
     """Raises the job's wall time; None keeps it."""

@@ -5,10 +5,12 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, ValidationInfo
 
-JobId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+JOB_ID_FORM = r"^[a-z0-9][a-z0-9-]{0,62}$"
+JobId = Annotated[str, Field(pattern=JOB_ID_FORM)]
 """Names a job in URLs, cache keys and folders, so it can hold no separator of any of them."""
 
-Identifier = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$")]
+IDENTIFIER_FORM = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$"
+Identifier = Annotated[str, Field(pattern=IDENTIFIER_FORM)]
 """A name made by one of our own parts: a lease, a learner, a hyper-parameter."""
 
 Count = Annotated[int, Field(strict=True, ge=0)]

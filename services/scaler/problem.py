@@ -7,7 +7,8 @@ from http import HTTPStatus
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import ValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
@@ -15,10 +16,12 @@ from starlette.routing import compile_path
 from services.scaler.store.base import StoreError
 from services.scaler.store.reading import UnreadableError
 from shared.artifacts import ArtifactError
+from shared.field_errors import explained, fields_of, known_fields
+from shared.job_spec import JobSpec
 from shared.problem import FieldError, Problem
 
 MEDIA_TYPE = "application/problem+json"
-_NAMED_FIELD = re.compile(r"^([a-z_][a-z0-9_.]*) \(")
+_NAMED_FIELD = re.compile(r"^([a-z_][a-z0-9_.]*) \((.*?)\) ")
 _NOWHERE = "there is nothing at this address"
 _TAGGED = frozenset({"scaling"})
 """Fields whose next path element is the name of a variant."""
@@ -62,11 +65,13 @@ def problem_response(
     return JSONResponse(problem.model_dump(), status_code=status.value, media_type=MEDIA_TYPE)
 
 
-def field_errors(errors: Sequence[Mapping[str, object]]) -> tuple[FieldError, ...]:
-    """Return one error per wrong field, from pydantic's."""
+def field_errors(
+    errors: Sequence[Mapping[str, object]], *, known: Sequence[str] = ()
+) -> tuple[FieldError, ...]:
+    """Return one error per wrong field, from pydantic's; `known` are the fields there are."""
     found: dict[str, str] = {}
     for error in errors:
-        for field, message in _one_error(error):
+        for field, message in _one_error(error, known):
             found.setdefault(field, message)
     return tuple(FieldError(field=field, message=message) for field, message in found.items())
 
@@ -87,7 +92,8 @@ def install(app: FastAPI) -> None:
             return problem_response(HTTPStatus.NOT_FOUND, _NOWHERE)
         # A body that is bytes still was not taken for JSON, whatever it holds.
         unread = isinstance(error.body, bytes)
-        errors = (_not_json(request),) if unread else field_errors(found)
+        known = _known(request, error.body)
+        errors = (_not_json(request),) if unread else field_errors(found, known=known)
         fields = ", ".join(e.field for e in errors)
         return problem_response(HTTPStatus.UNPROCESSABLE_ENTITY, f"wrong: {fields}", errors)
 
@@ -153,21 +159,37 @@ def _not_json(request: Request) -> FieldError:
     return FieldError(field="body", message=message)
 
 
-def _one_error(error: Mapping[str, object]) -> list[tuple[str, str]]:
+def _known(request: Request, body: object) -> list[str]:
+    """Return the fields that the body of a request may have."""
+    route = request.scope.get("route")
+    wanted = route.body_field if isinstance(route, APIRoute) else None
+    model = None if wanted is None else wanted.field_info.annotation
+    if not isinstance(model, type) or not issubclass(model, BaseModel):
+        return []
+    if model is not JobSpec or not isinstance(body, dict):
+        return [*fields_of(model)]
+    scaling = body.get("scaling")
+    policy = scaling.get("policy") if isinstance(scaling, dict) else JobSpec().scaling.policy
+    return known_fields(algorithm=str(body.get("algorithm", "ppo")), policy=str(policy))
+
+
+def _one_error(error: Mapping[str, object], known: Sequence[str]) -> list[tuple[str, str]]:
     location = error["loc"]
     assert isinstance(location, tuple)
     path = _field_path(location)
-    message = str(error["msg"]).removeprefix("Value error, ")
+    message = explained(error, ".".join(path), known)
     context = error.get("ctx")
     cause = context.get("error") if isinstance(context, dict) else None
     if isinstance(cause, ValidationError):
         return [
-            (".".join([*path, *map(str, inner["loc"])]), str(inner["msg"]))
+            (field, explained(inner, field, known))
             for inner in cause.errors()
+            for field in (".".join([*path, *map(str, inner["loc"])]),)
         ]
     named = _NAMED_FIELD.match(message)
     if named and isinstance(cause, ValueError):
         path = [*path, named.group(1)]
+        message = f"{named.group(2)} {message[named.end() :]}"
     return [(".".join(path) or "body", message)]
 
 

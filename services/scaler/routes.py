@@ -4,14 +4,14 @@ import asyncio
 from http import HTTPStatus
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Header, Path, Query, Request, Response, Security
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, Security
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
 from services.scaler.parts import Parts
-from services.scaler.problem import MEDIA_TYPE, problem_response
+from services.scaler.problem import MEDIA_TYPE, invalid, problem_response
 from services.scaler.rounds import Answer, RoundDesk
 from shared.billing import JobCost
 from shared.contracts import (
@@ -23,6 +23,7 @@ from shared.contracts import (
     RoundPlan,
     RoundRequest,
 )
+from shared.field_errors import KEY_FORM, unknown
 from shared.job_spec import JobSpec
 from shared.jobs import Job, JobPage, JobStatus, ResumeRequest, ScalingRequest
 from shared.message import Identifier, JobId
@@ -39,7 +40,7 @@ IdempotencyKey = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
-        pattern=r"^[\x21-\x7e]{1,128}$",
+        pattern=KEY_FORM,
         description="The same key and body give the same job, however often they are sent.",
     ),
 ]
@@ -60,9 +61,22 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, object]]:
     }
 
 
+def _known_parameters(request: Request) -> None:
+    """Refuse a query that the address does not have: whoever sends it expects an effect of it."""
+    route = request.scope["route"]
+    known = [parameter.alias for parameter in route.dependant.query_params]
+    errors = [
+        FieldError(field=name, message=unknown(name, known, kind="parameter"))
+        for name in dict.fromkeys(request.query_params)
+        if name not in known
+    ]
+    if errors:
+        raise invalid(*errors)
+
+
 def router(parts: Parts) -> APIRouter:
     """Return all routes, bound to their parts."""
-    guarded = APIRouter(dependencies=[_TOKEN])
+    guarded = APIRouter(dependencies=[_TOKEN, Depends(_known_parameters)])
     _add_submit_route(guarded, parts)
     _add_job_routes(guarded, parts)
     _add_record_routes(guarded, parts)

@@ -114,7 +114,7 @@ def test_a_dry_run_prints_the_job_and_starts_nothing(tmp_path: Path) -> None:
         (["--spec", "missing.yaml"], "--spec missing.yaml: cannot be read"),
         (["--resume", "job", "--seed", "1"], "--resume: the job goes on as it was specified"),
         (["--api-url", "example.com"], "--api-url: must start with http"),
-        (["--api-url", "https://example.com", "--processes", "2"], "--processes: belongs to"),
+        (["--api-url", "https://example.com", "--processes", "2"], "--processes: is for a local system"),
         (["--api-url", "https://example.com"], "no token for https://example.com"),
     ],
 )
@@ -152,7 +152,7 @@ def test_jobs_without_a_local_system_say_how_to_get_one(tmp_path: Path) -> None:
 def test_an_unknown_status_lists_the_known_ones() -> None:
     result = nitro("jobs", "list", "--status", "sleeping")
     assert result.exit_code == EXIT_USAGE
-    assert "--status: must be one of queued, running" in result.stderr
+    assert "--status: must be one of checking, queued, running" in result.stderr
 
 
 def test_plot_writes_the_picture_and_says_where(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_what_lies_outside_the_limits_is_refused(row: FieldRow) -> None:
 def test_every_limit_of_the_schema_is_told() -> None:
     allowed = {row.name: row.allowed for row in ROWS}
     assert allowed["seed"] == "integer from 0 to 2147483647"
-    assert allowed["stop.max_rounds"] == "integer from 1"
+    assert allowed["stop.max_rounds"] == "integer from 1 to 1000000"
     assert allowed["stop.max_wall_s"] == "number above 0, or unset"
     assert allowed["stop.target_return"] == "number, or unset"
     assert allowed["detector.sampling"] == "proportional, even"

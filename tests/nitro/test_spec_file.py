@@ -7,9 +7,9 @@ from nitro.errors import EXIT_USAGE, CommandError
 from nitro.spec_file import (
     JsonObject,
     build_spec,
-    known_fields,
     parse_actors,
 )
+from shared.field_errors import known_fields
 from shared.job_spec import JobSpec
 
 
@@ -88,6 +88,26 @@ def test_an_unknown_field_is_named_with_the_nearest_known_one(
     assignment: str, field: str, nearest: str
 ) -> None:
     assert refusal(assignment) == f"{field}: no such field; did you mean {nearest}?"
+
+
+def test_lists_and_mappings_may_be_yaml() -> None:
+    """So that what an error of Gymnasium's spaces suggests can be pasted."""
+    spec = build("wrappers=[{name: FlattenObservation}]", "scaling={policy: fixed, num_actors: 9}")
+    assert [wrapper.name for wrapper in spec.wrappers] == ["FlattenObservation"]
+    assert (spec.scaling.policy, spec.actors.max) == ("fixed", 9)
+    assert build("env_kwargs.text=[no list").env_kwargs == {"text": "[no list"}
+
+
+def test_no_regular_expression_is_shown() -> None:
+    for assignment in ("env_id=my:Env", "wrappers=[{name: a/b}]", "env_kwargs={a b: 1}"):
+        told = refusal(assignment)
+        assert "^" not in told
+        assert "letters, digits and" in told
+
+
+def test_rounds_have_a_bound() -> None:
+    build("stop.max_rounds=1000000")
+    assert "less than or equal to 1000000" in refusal("stop.max_rounds=1000001")
 
 
 def test_a_wrong_hyperparameter_is_named_with_its_value() -> None:

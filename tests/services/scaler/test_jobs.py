@@ -115,6 +115,53 @@ def test_a_target_without_evaluations_is_refused_but_a_job_that_has_one_is_read(
     scaler.submit(stop=spec["stop"], evaluation={"every_rounds": 1})
 
 
+@pytest.mark.parametrize(
+    ("spec", "field", "message"),
+    [
+        ({"sede": 1}, "sede", "no such field; did you mean seed?"),
+        ({"actors": {"mni": 1}}, "actors.mni", "no such field; did you mean actors.min?"),
+        (
+            {"hyperparameters": {"learning_rte": 1}},
+            "hyperparameters.learning_rte",
+            "no such field; did you mean hyperparameters.learning_rate?",
+        ),
+        (
+            {"env_id": "my:Env"},
+            "env_id",
+            "must be a registered name, such as Hopper-v5 or ALE/Qbert-v5: letters, digits and "
+            "_ . / - only, so no import path",
+        ),
+        (
+            {"steps_per_actor": 10, "envs_per_actor": 3},
+            "steps_per_actor",
+            "10 must be a multiple of envs_per_actor (3)",
+        ),
+    ],
+)
+def test_a_wrong_field_is_explained(
+    lasting_scaler: Scaler, spec: object, field: str, message: str
+) -> None:
+    (error,) = problem(lasting_scaler, spec).errors
+    assert (error.field, error.message) == (field, message)
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "message"),
+    [
+        ("/v1/jobs?stauts=running", "stauts", "no such parameter; did you mean status?"),
+        ("/v1/jobs?limit=1&page=2&page=3", "page", "no such parameter"),
+        ("/v1/jobs/none?verbose=1", "verbose", "no such parameter"),
+    ],
+)
+def test_a_parameter_that_would_have_no_effect_is_refused(
+    lasting_scaler: Scaler, path: str, field: str, message: str
+) -> None:
+    response = lasting_scaler.http.get(path)
+    assert response.status_code == 422
+    (error,) = Problem.model_validate_json(response.content).errors
+    assert (error.field, error.message) == (field, message)
+
+
 @pytest.mark.parametrize("value", ["NaN", "-Infinity", "1e999", r'"\ud800"'])
 def test_a_value_that_could_not_be_written_again_is_refused(
     lasting_scaler: Scaler, value: str
