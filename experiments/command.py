@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from experiments.catalogue import NAMES, STUDIES, load
+from experiments.catalogue import STUDIES, load
 from experiments.detector_subsampling import main as subsampling
 from experiments.experiment import Experiment
 from experiments.figure import draw
@@ -23,23 +23,6 @@ from nitro.interrupts import Interrupts
 _QUICK_SEEDS = 1
 _PLAIN_WIDTH = 140
 """Columns of a table that is not shown on a terminal."""
-
-
-def experiments_table(out: Path) -> Table:
-    """List every experiment with the results it has."""
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for heading in ("name", "what", "results"):
-        table.add_column(heading, no_wrap=heading == "name")
-    for name, about in NAMES.items():
-        table.add_row(name, Text(about), Text(_results(name, out)))
-    return table
-
-
-def _results(name: str, out: Path) -> str:
-    if name in STUDIES:
-        return "made" if (out / f"{name}.json").is_file() else "–"
-    summary = Store(out, load(name), quick=False).summary()
-    return "–" if summary is None else summary.made
 
 
 def run_and_draw(

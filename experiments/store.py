@@ -95,18 +95,7 @@ class Store:
         Raises:
             CommandError: It is damaged, or cannot be read.
         """
-        try:
-            return Summary.model_validate_json(self.summary_path.read_bytes())
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise _unreadable(self.summary_path, error) from error
-        except ValidationError as error:
-            what = error.errors(include_url=False)[0]["msg"]
-            raise CommandError(
-                f"{self.summary_path}: {what}; make it again by: "
-                f"nitro experiment run {self._experiment.name}"
-            ) from error
+        return read_summary(self.summary_path, self._experiment.name)
 
     def _path(self, cell: CellId) -> Path:
         condition, env_id = (_UNSAFE.sub("-", text) for text in (cell.condition, cell.env_id))
@@ -123,3 +112,22 @@ def write_whole(path: Path, text: str) -> None:
     new = path.with_name(f".{path.name}.{os.getpid()}")
     new.write_text(text, encoding="utf-8")
     new.replace(path)
+
+
+def read_summary(path: Path, name: str) -> Summary | None:
+    """Return an experiment's summary, None if there is none yet.
+
+    Raises:
+        CommandError: It is damaged, or cannot be read.
+    """
+    try:
+        return Summary.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except ValidationError as error:
+        what = error.errors(include_url=False)[0]["msg"]
+        raise CommandError(
+            f"{path}: {what}; make it again by: nitro experiment run {name}"
+        ) from error

@@ -4,7 +4,7 @@ from nitro.client import NitroClient
 from shared.job_spec import JobSpec
 
 with NitroClient("https://nitro.example.com", token) as nitro:
-    job = nitro.submit(JobSpec(env_id="Hopper-v5", seed=1))
+    job = nitro.admitted(nitro.submit(JobSpec(env_id="Hopper-v5", seed=1)))
     print(nitro.get(job.job_id).progress)
 """
 
@@ -66,8 +66,25 @@ class ApiUnreachableError(CommandError):
         super().__init__(message, exit_code=EXIT_FAILED)
 
 
+class JobRefusedError(CommandError):
+    """A job was taken in and then refused: its environment could not be had, or does not fit."""
+
+
 class NoAnswerError(ApiUnreachableError):
     """The API could not be reached, or the connection broke: whether it heard is not known."""
+
+
+def require_admitted(job: Job) -> None:
+    """Raise what a job was refused for.
+
+    Raises:
+        JobRefusedError: It failed before its environment was known.
+    """
+    if job.status == "failed" and job.environment is None:
+        refused = job.stop_reason == "refused"
+        raise JobRefusedError(
+            job.error or "refused", exit_code=EXIT_USAGE if refused else EXIT_FAILED
+        )
 
 
 def problem_lines(problem: Problem) -> list[str]:
@@ -132,7 +149,7 @@ class NitroClient:
 
         It is tried again where the API is away or its answer is lost, under one key all the time,
         so that one job comes of it. The job may still be `checking`: then an actor is asked about
-        its environment, and `get` tells whether it was queued or refused.
+        its environment, and `admitted` waits until it was queued or refused.
 
         Args:
             spec: What to train.
@@ -157,6 +174,18 @@ class NitroClient:
                 pass
             time.sleep(pause_s)
         return self._submitted(spec, headers)
+
+    def admitted(self, job: Job, *, every_s: float = 0.2) -> Job:
+        """Wait until a job is checked; return it as it then is.
+
+        Raises:
+            JobRefusedError: It was refused; says why, field by field.
+        """
+        while job.status == "checking":
+            time.sleep(every_s)
+            job = self.get(job.job_id)
+        require_admitted(job)
+        return job
 
     def jobs(self, *, status: JobStatus | None = None, cursor: str | None = None) -> JobPage:
         """Return one page of jobs, newest first."""

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from nitro.client import NitroClient
 from nitro.errors import CommandError
-from nitro.settings import CliSettings, api_address, api_token
+from nitro.settings import ADDRESS_FILE, STATE_FOLDER, CliSettings, api_address, api_token
 
 
 def read_settings() -> CliSettings:
@@ -21,6 +21,12 @@ def read_settings() -> CliSettings:
         details = error.errors(include_url=False)[0]
         name = "_".join(str(part) for part in details["loc"]).upper()
         raise CommandError(f"NITRO_{name}: {details['msg']}") from error
+
+
+def has_api(api_url: str | None, runs_dir: Path) -> bool:
+    """Whether an API is named, or a local system up."""
+    named = api_url or read_settings().api_url
+    return bool(named) or (runs_dir / STATE_FOLDER / ADDRESS_FILE).exists()
 
 
 def connect(api_url: str | None, runs_dir: Path) -> NitroClient:

@@ -30,6 +30,10 @@ def _require_source() -> None:
             f"no package {missing[0]!r}: experiments come with the source tree, "
             "not with the installed package; run this in a clone (pip install -e '.[experiments]')"
         )
+
+
+def _require_extra() -> None:
+    _require_source()
     needed = [name for name in ("scipy", "matplotlib", "torch") if find_spec(name) is None]
     if needed:
         raise CommandError(f"this needs {', '.join(needed)}: pip install -e '.[experiments]'")
@@ -40,7 +44,7 @@ def _require_source() -> None:
 def list_experiments(*, out: Out = _RESULTS) -> None:
     """List the experiments, and which have results."""
     _require_source()
-    from experiments.command import experiments_table
+    from experiments.listing import experiments_table
 
     show(experiments_table(out))
 
@@ -68,7 +72,7 @@ def run(
     ] = None,
 ) -> None:
     """Run an experiment, or go on where it was cut short; Ctrl-C loses only the jobs under way."""
-    _require_source()
+    _require_extra()
     from experiments.command import run_and_draw
 
     run_and_draw(name, seeds=seeds, quick=quick, out=out, parallel=parallel)
@@ -83,7 +87,7 @@ def plot(
     out: Out = _RESULTS,
 ) -> None:
     """Draw an experiment's figure again, from its JSON alone."""
-    _require_source()
+    _require_extra()
     from experiments.command import draw_again
 
     for path in draw_again(name, quick=quick, out=out):
@@ -100,7 +104,7 @@ def report(
     ),
 ) -> None:
     """Write every experiment's tables and claims into the report."""
-    _require_source()
+    _require_extra()
     from experiments.report import write_report
 
     typer.echo(f"{document}: {write_report(document, out)} experiments with results")

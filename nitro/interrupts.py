@@ -1,12 +1,18 @@
 """Ctrl-C twice: once asks to stop, twice ends everything."""
 
+import contextlib
 import os
 import select
 import signal
+import sys
+import termios
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Self
 
 _TERMINATED = 128 + signal.SIGTERM
+_LOCAL_MODES = 3
+"""Where `termios.tcgetattr` has the flags of what is echoed."""
 _MANY = 4096
 """More signals than come between two pauses."""
 
@@ -27,6 +33,8 @@ class Interrupts:
         # thread does: setting an Event, it may wait for ever for the lock of one being waited for.
         self._signalled, self._signals = os.pipe()
         os.set_blocking(self._signals, False)
+        self._kept = contextlib.ExitStack()
+        self._kept.enter_context(_signals_unseen())
         self._previous_signals = signal.set_wakeup_fd(self._signals, warn_on_full_buffer=False)
         self._previous = (
             signal.signal(signal.SIGINT, self._interrupt),
@@ -45,6 +53,7 @@ class Interrupts:
         signal.set_wakeup_fd(self._previous_signals)
         os.close(self._signals)
         os.close(self._signalled)
+        self._kept.close()
 
     def pause(self, seconds: float) -> None:
         """Wait for as long, or until the next signal."""
@@ -58,3 +67,33 @@ class Interrupts:
 
     def _terminate(self, _signal: int, _frame: FrameType | None) -> None:
         raise SystemExit(_TERMINATED)
+
+
+@contextlib.contextmanager
+def _signals_unseen() -> Iterator[None]:
+    """Keep a terminal from writing `^C` where Ctrl-C is pressed.
+
+    It would stand behind a panel that is redrawn in place, which then leaves a line of itself.
+    """
+    shown = _show_signals(wanted=False)
+    try:
+        yield
+    finally:
+        if shown:
+            _show_signals(wanted=True)
+
+
+def _show_signals(*, wanted: bool) -> bool:
+    """Let the terminal write `^C`, or not; return whether it did before."""
+    try:
+        terminal = sys.stdin.fileno()
+        if os.tcgetpgrp(terminal) != os.getpgrp():
+            return False  # in the background: a change of the terminal would stop this process
+        modes = termios.tcgetattr(terminal)
+        shown = bool(modes[_LOCAL_MODES] & termios.ECHOCTL)
+        modes[_LOCAL_MODES] &= ~termios.ECHOCTL
+        modes[_LOCAL_MODES] |= termios.ECHOCTL if wanted else 0
+        termios.tcsetattr(terminal, termios.TCSANOW, modes)
+    except (AttributeError, OSError, ValueError, termios.error):
+        return False  # there is no terminal
+    return shown

@@ -15,7 +15,9 @@ from shared.jobs import Job, JobStatus
 
 _UNCUT = ("job", "status", "round", "return", "USD")
 """Columns that nobody can do without; the job's name tells most of its environment's."""
-_NARROWEST = 8
+_NUMBERS = ("round", "return", "USD")
+_COLUMNS = (*_UNCUT, "date", "env_id")
+_GAP = 2
 _STATUSES: tuple[JobStatus, ...] = get_args(JobStatus)
 
 
@@ -33,8 +35,8 @@ def check_status(status: str | None) -> JobStatus | None:
     raise CommandError(f"--status: must be one of {', '.join(_STATUSES)}, got {status!r}")
 
 
-def jobs_table(jobs: Sequence[Job]) -> Table:
-    """One line per job; where it is too narrow for that, only the last two are folded."""
+def jobs_table(jobs: Sequence[Job], *, width: int) -> Table:
+    """One line per job; where they do not all fit, the last columns are left out."""
     rows = [
         (
             job.job_id,
@@ -42,24 +44,28 @@ def jobs_table(jobs: Sequence[Job]) -> Table:
             f"{job.progress.rounds}/{job.spec.stop.max_rounds}",
             number(job.progress.last_return),
             f"{job.spent_usd:.4f}",
+            _time(job.created_at, "%m-%d %H:%M"),
+            job.spec.env_id,
         )
         for job in jobs
     ]
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for heading, cells in zip(_UNCUT, zip(*rows, strict=True), strict=True):
-        # The width is said, too: without it every column of a table that is too wide is cut.
+    table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
+    taken = 0
+    for heading, cells in zip(_COLUMNS, zip(*rows, strict=True), strict=True):
         widest = max(len(heading), *(len(cell) for cell in cells))
-        justify: JustifyMethod = "left" if heading in ("job", "status") else "right"
+        taken += widest + _GAP * bool(taken)
+        if taken > width and heading not in _UNCUT:
+            break
+        justify: JustifyMethod = "right" if heading in _NUMBERS else "left"
+        # The width is said, too: without it every column of a table that is too wide is cut.
         table.add_column(heading, no_wrap=True, min_width=widest, justify=justify)
-    table.add_column("date", min_width=len("01-31"))
-    table.add_column("env_id", min_width=_NARROWEST, overflow="fold")
-    for job, cells in zip(jobs, rows, strict=True):
-        table.add_row(*cells, _time(job.created_at, "%m-%d %H:%M"), Text(job.spec.env_id))
+    for cells in rows:
+        table.add_row(*map(Text, cells[: len(table.columns)]))
     return table
 
 
-def job_table(job: Job, cost: JobCost) -> Table:
-    """Everything worth knowing about one job."""
+def job_table(job: Job, cost: JobCost | None) -> Table:
+    """Everything worth knowing about one job; its bill may not be known."""
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -74,7 +80,23 @@ def job_table(job: Job, cost: JobCost) -> Table:
         ("round", f"{progress.rounds} of {spec.stop.max_rounds}"),
         ("environment steps", f"{progress.env_steps:,}"),
         ("return", f"last {number(progress.last_return)}   best {number(progress.best_return)}"),
-        ("cost", _spent(cost, spec.stop.budget_usd)),
+        *_bill(job, cost),
+        ("algorithm", f"{spec.algorithm} ({spec.preset}), seed {spec.seed}"),
+        ("actors", f"{spec.actors.min} to {spec.actors.max}, scaling {spec.scaling.policy}"),
+        *(("", f"scaling {s.scaling.policy} from round {s.round} on") for s in job.switches),
+        *((("error", job.error),) if job.error else ()),
+    ]
+    for name, value in rows:
+        table.add_row(name, Text(value))
+    return table
+
+
+def _bill(job: Job, cost: JobCost | None) -> list[tuple[str, str]]:
+    budget_usd = job.spec.stop.budget_usd
+    if cost is None:
+        return [("cost", f"{job.spent_usd:.4f} USD of {budget_usd:g}")]
+    return [
+        ("cost", _spent(cost, budget_usd)),
         *((f"  {item.replace('_', ' ')}", f"{usd:.4f}") for item, usd in cost.by_item.items()),
         ("prices", cost.price_table),
         ("on AWS (projected)", duration(cost.projected_wall_s)),
@@ -86,14 +108,7 @@ def job_table(job: Job, cost: JobCost) -> Table:
             )
             for servers in cost.serverful
         ),
-        ("algorithm", f"{spec.algorithm} ({spec.preset}), seed {spec.seed}"),
-        ("actors", f"{spec.actors.min} to {spec.actors.max}, scaling {spec.scaling.policy}"),
-        *(("", f"scaling {s.scaling.policy} from round {s.round} on") for s in job.switches),
-        *((("error", job.error),) if job.error else ()),
     ]
-    for name, value in rows:
-        table.add_row(name, Text(value))
-    return table
 
 
 def _spent(cost: JobCost, budget_usd: float) -> str:

@@ -1,5 +1,7 @@
 """`nitro jobs`: what the jobs of an API are doing, and telling them to do otherwise."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +12,7 @@ from nitro.options import RUNS, ApiUrl, FromScratch, RunsDir
 
 if TYPE_CHECKING:
     from nitro.client import NitroClient
+    from nitro.run_folders import RunFolders
 
 app = typer.Typer(
     help="List, show, stop, resume, scale and delete jobs.",
@@ -33,16 +36,18 @@ def list_jobs(
     runs_dir: RunsDir = RUNS,
 ) -> None:
     """List jobs, newest first."""
+    from rich.console import Console
+
     from nitro.job_view import check_status, jobs_table
     from shared.jobs import JobPage
 
     wanted = check_status(status)
-    with _client(api_url, runs_dir) as client:
-        jobs = list(client.every_job(status=wanted))
+    with _jobs(api_url, runs_dir) as source:
+        jobs = list(source.every_job(status=wanted))
     if as_json:
         typer.echo(JobPage(jobs=tuple(jobs), next_cursor=None).model_dump_json())
     else:
-        show(jobs_table(jobs) if jobs else "no jobs")
+        show(jobs_table(jobs, width=Console().width) if jobs else "no jobs")
 
 
 @app.command(
@@ -56,9 +61,9 @@ def show_job(
     """Show one job: progress, cost and what it was asked to do."""
     from nitro.job_view import job_table
 
-    with _client(api_url, runs_dir) as client:
-        job = client.get(job_id)
-        cost = client.cost(job_id)
+    with _jobs(api_url, runs_dir) as source:
+        job = source.get(job_id)
+        cost = source.cost(job_id)
     if as_json:
         typer.echo(job.model_dump_json())
     else:
@@ -155,6 +160,20 @@ def delete(job_id: JobName, *, api_url: ApiUrl = None, runs_dir: RunsDir = RUNS)
     with _client(api_url, runs_dir) as client:
         client.delete(job_id)
         typer.echo(f"{job_id}: deleted")
+
+
+@contextlib.contextmanager
+def _jobs(api_url: str | None, runs_dir: Path) -> Iterator["NitroClient | RunFolders"]:
+    """Yield where jobs are looked up: the API that is meant, or the folders of local runs."""
+    from nitro.connection import has_api
+    from nitro.run_folders import RunFolders
+
+    if has_api(api_url, runs_dir):
+        with _client(api_url, runs_dir) as client:
+            yield client
+        return
+    typer.echo(f"no local system is up: as the run folders in {runs_dir} have it", err=True)
+    yield RunFolders(runs_dir)
 
 
 def _client(api_url: str | None, runs_dir: Path) -> "NitroClient":

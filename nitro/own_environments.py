@@ -39,7 +39,8 @@ def require_registered(env_id: str) -> None:
     try:
         require(env_id)
     except UnsupportedEnvironment as error:
-        raise CommandError(str(error)) from error
+        # As an API tells it: the field first, and then what is wrong with it.
+        raise CommandError(str(error).replace("env_id ", "env_id: ", 1)) from error
 
 
 def actor_variables(option: Sequence[str] | None) -> dict[str, str]:

@@ -10,8 +10,8 @@ from typing import TextIO
 from pydantic import JsonValue
 from rich.console import Console
 
-from nitro.client import ApiError, ApiUnreachableError, NitroClient
-from nitro.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, CommandError
+from nitro.client import ApiError, ApiUnreachableError, NitroClient, require_admitted
+from nitro.errors import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
 from nitro.follow import Snapshot, follow
 from nitro.interrupts import Interrupts
 from nitro.local import LocalSystem
@@ -150,7 +150,7 @@ def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: Te
         except (KeyboardInterrupt, SystemExit, CommandError):
             view.note(_left(job.job_id, api))
             raise
-    _require_admitted(snapshot.job)
+    require_admitted(snapshot.job)
     return _conclude(snapshot, request, api, console=console, stdout=stdout)
 
 
@@ -162,13 +162,6 @@ def _left(job_id: str, api: Api) -> str:
         "unless it was told to stop, the job goes on without this command and is paid for; look "
         f"at it by: nitro jobs show {job_id}; end it by: nitro jobs stop {job_id}"
     )
-
-
-def _require_admitted(job: Job) -> None:
-    """Raise the refusal of a job that failed before its environment was known."""
-    if job.status == "failed" and job.environment is None:
-        refused = job.stop_reason == "refused"
-        raise CommandError(job.error or "refused", exit_code=EXIT_USAGE if refused else EXIT_FAILED)
 
 
 def _begin(request: TrainRequest, api: Api, interrupts: Interrupts) -> Job:

@@ -75,7 +75,7 @@ def wait_summed_up(folder: Path) -> dict[str, Any]:
 
 def train(client: NitroClient, spec: JobSpec) -> Job:
     """Run one job to its end."""
-    return wait_finished(client, client.submit(spec).job_id)
+    return wait_finished(client, client.admitted(client.submit(spec)).job_id)
 
 
 def final_weights(runs_dir: Path, job_id: str) -> tuple[str, bytes, bytes]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nitro.client import ApiError, NitroClient
+from nitro.client import JobRefusedError, NitroClient
 from nitro.export import export_run
 from nitro.local import LocalSystem
 from nitro.report import read_run
@@ -69,10 +69,10 @@ def test_several_choices_at_once_are_learned(client: NitroClient, runs: Path) ->
 def test_parts_are_made_a_vector_by_a_wrapper_the_job_names(
     client: NitroClient, runs: Path
 ) -> None:
-    with pytest.raises(ApiError, match="has observations Dict.*name: FlattenObservation"):
+    with pytest.raises(JobRefusedError, match="has observations Dict.*name: FlattenObservation"):
         odd(client, "Odd/TwoParts-v0")
     with pytest.raises(
-        ApiError, match=r"wrappers\.0\.name 'Flatten' is no registered wrapper; did"
+        JobRefusedError, match=r"wrappers\.0\.name: 'Flatten' is no registered wrapper; did"
     ):
         odd(client, "Odd/TwoParts-v0", wrappers=[{"name": "Flatten"}])
     job = odd(client, "Odd/TwoParts-v0", wrappers=[{"name": "FlattenObservation"}])
@@ -146,9 +146,13 @@ def test_an_environment_that_fails_every_actor_fails_the_job_at_once_with_its_fi
 
 def test_what_shows_at_the_first_step_is_refused_at_submit(client: NitroClient) -> None:
     for trouble in ("shape", "hang"):
-        with pytest.raises(ApiError, match="env_id 'Odd/Odd-v0' failed when its first step"):
+        with pytest.raises(
+            JobRefusedError, match="env_id: 'Odd/Odd-v0' failed when its first step"
+        ):
             odd(client, env_kwargs={"trouble": trouble, "after": 0})
-    with pytest.raises(ApiError, match="env_id 'Odd/Odd-v0' ended the actor's process each time"):
+    with pytest.raises(
+        JobRefusedError, match="env_id: 'Odd/Odd-v0' ended the actor's process each time"
+    ):
         odd(client, env_kwargs={"trouble": "crash", "after": 0})
 
 

@@ -8,6 +8,8 @@ from typer.testing import CliRunner, Result
 
 from nitro.cli import app
 from nitro.errors import EXIT_FAILED, EXIT_USAGE
+from shared.artifacts import COST_FILE, JOB_FILE
+from shared.billing import JobCost
 from tests.nitro.synthetic_run import JOB_ID, write_run
 
 COMMANDS = [
@@ -144,8 +146,36 @@ def test_an_api_that_is_not_there_is_told_so(
     assert "no answer from http://127.0.0.1:1" in result.stderr
 
 
-def test_jobs_without_a_local_system_say_how_to_get_one(tmp_path: Path) -> None:
-    result = nitro("jobs", "list", "--runs-dir", str(tmp_path))
+def test_jobs_without_a_local_system_are_those_of_the_run_folders(tmp_path: Path) -> None:
+    where = ("--runs-dir", str(tmp_path))
+    assert nitro("jobs", "list", *where).stdout == "no jobs\n"
+    folder = write_run(tmp_path)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / JOB_FILE).write_text("{")
+    listed = nitro("jobs", "list", *where)
+    assert listed.exit_code == 0
+    assert JOB_ID in listed.stdout
+    assert "no local system is up: as the run folders" in listed.stderr
+    assert str(tmp_path / "broken" / JOB_FILE) in listed.stderr
+    assert nitro("jobs", "list", "--status", "running", *where).stdout == "no jobs\n"
+    assert "12 of 12" in nitro("jobs", "show", JOB_ID, *where).stdout
+    cost = JobCost(
+        job_id=JOB_ID,
+        total_usd=1.5,
+        reserved_usd=0.0,
+        by_item={"learner": 1.5},
+        lines=(),
+        price_table="test prices",
+        projected_wall_s=75.0,
+        assumptions=(),
+    )
+    (folder / COST_FILE).write_text(cost.model_dump_json())
+    assert "test prices" in nitro("jobs", "show", JOB_ID, *where).stdout
+    assert json.loads(nitro("jobs", "show", JOB_ID, "--json", *where).stdout)["job_id"] == JOB_ID
+
+
+def test_telling_a_job_something_without_a_local_system_says_how_to_get_one(tmp_path: Path) -> None:
+    result = nitro("jobs", "stop", JOB_ID, "--runs-dir", str(tmp_path))
     assert result.exit_code == EXIT_USAGE
     assert "nitro up" in result.stderr
 
@@ -175,3 +205,14 @@ def test_the_version_is_shown() -> None:
     result = nitro("--version")
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("nitro ")
+
+
+def test_experiments_are_listed_without_what_running_them_needs() -> None:
+    without = "import sys; sys.modules['scipy'] = None; from nitro.cli import main; main()"
+    command = [sys.executable, "-c", without, "experiment"]
+    listed = subprocess.run([*command, "list"], capture_output=True, text=True, check=False)
+    assert listed.returncode == 0, listed.stderr
+    assert "scalability" in listed.stdout
+    refused = subprocess.run([*command, "run", "gain"], capture_output=True, text=True, check=False)
+    assert refused.returncode == EXIT_USAGE
+    assert "this needs scipy: pip install" in refused.stderr

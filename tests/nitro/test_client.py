@@ -9,7 +9,13 @@ from typing import Any
 import httpx
 import pytest
 
-from nitro.client import ApiError, ApiUnreachableError, NitroClient, problem_lines
+from nitro.client import (
+    ApiError,
+    ApiUnreachableError,
+    JobRefusedError,
+    NitroClient,
+    problem_lines,
+)
 from nitro.errors import EXIT_FAILED, EXIT_USAGE, CommandError
 from nitro.follow import RoundFeed, Snapshot, follow
 from nitro.local import LocalSystem
@@ -137,11 +143,14 @@ def test_a_refused_job_names_the_field(
     client: NitroClient, system: LocalSystem, tiny_job: JobSpec
 ) -> None:
     checked = client.submit(tiny_job.model_copy(update={"env_id": "CartPol-v1"}))
+    with pytest.raises(JobRefusedError) as told:
+        client.admitted(checked)
+    expected = "env_id: 'CartPol-v1' is no registered environment; did you mean "
+    assert str(told.value).startswith(expected)
+    assert "CartPole-v1" in str(told.value)
+    assert told.value.exit_code == EXIT_USAGE
     refused = last_look(client, checked.job_id, system).job
     assert (refused.status, refused.stop_reason) == ("failed", "refused")
-    expected = "env_id: 'CartPol-v1' is no registered environment; did you mean "
-    assert (refused.error or "").startswith(expected)
-    assert "CartPole-v1" in (refused.error or "")
     with pytest.raises(ApiError) as caught:
         client.submit(tiny_job.model_copy(update={"stop": StopRule(budget_usd=1e-9)}))
     assert caught.value.problem.status == 422

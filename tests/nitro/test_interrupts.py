@@ -1,5 +1,11 @@
+import fcntl
+import os
+import pty
 import random
 import signal
+import subprocess
+import sys
+import termios
 import time
 
 import pytest
@@ -56,3 +62,43 @@ def test_handlers_are_put_back() -> None:
     with Interrupts():
         assert signal.getsignal(signal.SIGINT) != before[0]
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+_WAITS = """
+from nitro.interrupts import Interrupts
+with Interrupts() as interrupts:
+    interrupts.armed = True
+    print("ready", flush=True)
+    while not interrupts.asked:
+        interrupts.pause(60.0)
+    print("asked", flush=True)
+"""
+
+
+def test_a_terminal_does_not_write_where_ctrl_c_is_pressed() -> None:
+    """It would stand behind a panel that is redrawn in place."""
+    here, there = pty.openpty()
+    before = termios.tcgetattr(there)
+
+    def take_terminal() -> None:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    with subprocess.Popen(
+        [sys.executable, "-c", _WAITS],
+        stdin=there,
+        stdout=there,
+        stderr=there,
+        preexec_fn=take_terminal,
+    ) as process:
+        said = b""
+        while b"ready" not in said:
+            said += os.read(here, 1000)
+        os.write(here, b"\x03")
+        while b"asked" not in said:
+            said += os.read(here, 1000)
+        assert process.wait(60) == 0
+    assert b"^C" not in said
+    assert termios.tcgetattr(there) == before
+    os.close(here)
+    os.close(there)

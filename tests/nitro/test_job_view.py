@@ -49,18 +49,22 @@ def _listed(job_id: str, env_id: str, **fields: object) -> Job:
 
 
 @pytest.mark.parametrize("env_id", ["Hopper-v5", "ALE/Breakout-v5", "Example/PointMass-v0"])
-def test_a_list_of_jobs_cuts_nothing_that_matters_at_80_columns(env_id: str) -> None:
+def test_a_list_of_jobs_has_one_line_each_at_80_columns(env_id: str) -> None:
     name = env_id.lower().replace("/", "-")
     progress = JobProgress(rounds=488, last_return=-1234.5)
     first = _listed(f"{name}-3f2a1c2b", env_id, progress=progress, spent_usd=12.3456)
     second = _listed(f"{name}-00000000", env_id, status="stopping", created_at=1.75e9)
-    lines = [line.split() for line in _rendered(jobs_table([first, second]), width=80).splitlines()]
-    assert lines[0][:6] == ["job", "status", "round", "return", "USD", "date"]
-    assert lines[1][:5] == [first.job_id, "succeeded", "488/488", "-1234.5", "12.3456"]
-    assert [second.job_id, "stopping", "488/488", "400.0", "0.0400"] in [row[:5] for row in lines]
+    table = jobs_table([first, second], width=80)
+    heading, *lines = _rendered(table, width=80).splitlines()
+    assert heading.split()[:5] == ["job", "status", "round", "return", "USD"]
+    assert [line.split()[:5] for line in lines] == [
+        [first.job_id, "succeeded", "488/488", "-1234.5", "12.3456"],
+        [second.job_id, "stopping", "488/488", "400.0", "0.0400"],
+    ]
 
 
-def test_a_wide_terminal_has_one_line_per_job() -> None:
+def test_a_wide_terminal_shows_the_environment_too() -> None:
     shown = _listed("example-pointmass-v0-3f2a1c2b", "Example/PointMass-v0", created_at=1.75e9)
-    heading, row = _rendered(jobs_table([shown]), width=120).splitlines()
+    heading, row = _rendered(jobs_table([shown], width=120), width=120).splitlines()
+    assert heading.split()[-2:] == ["date", "env_id"]
     assert row.split()[-1] == "Example/PointMass-v0"

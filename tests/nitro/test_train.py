@@ -377,6 +377,6 @@ def test_a_misspelt_environment_is_refused_before_anything_is_started(tmp_path: 
     runs = tmp_path / "runs"
     refused = nitro("train", "CartPol-v1", "--runs-dir", str(runs))
     assert refused.returncode == 2
-    expected = "env_id 'CartPol-v1' is no registered environment; did you mean CartPole-v1"
+    expected = "env_id: 'CartPol-v1' is no registered environment; did you mean CartPole-v1"
     assert refused.stderr.startswith(expected)
     assert not runs.exists()
