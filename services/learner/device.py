@@ -32,11 +32,12 @@ def training_device(name: str) -> torch.device:
             f"NITRO_DEVICE is {name}, but torch {torch.__version__} finds no GPU; check the driver "
             "and that the container was given one, or set NITRO_DEVICE=cpu"
         )
-    require_kernels(
-        torch.cuda.get_device_name(),
-        torch.cuda.get_device_capability(),
-        torch.cuda.get_arch_list(),
-    )
+    if torch.version.cuda is not None:  # ROCm names its GPUs otherwise
+        require_kernels(
+            torch.cuda.get_device_name(),
+            torch.cuda.get_device_capability(),
+            torch.cuda.get_arch_list(),
+        )
     return torch.device("cuda")
 
 
