@@ -138,7 +138,7 @@ class LocalSystem:
         for name in names:
             member = self._members.get(name)
             while member is not None and not member.ready():
-                self.check()
+                self._check_processes()
                 if time.monotonic() > deadline:
                     raise LocalSystemError(
                         self._report(member.process, f"was not ready after {timeout_s:g} s")
@@ -146,14 +146,20 @@ class LocalSystem:
                 time.sleep(_POLL_S)
 
     def check(self) -> None:
-        """Make sure that every process runs.
+        """Make sure that every process runs and can write.
 
         Raises:
-            LocalSystemError: One has ended; names its log and shows the end of it.
+            CommandError: The disk is full.
+            LocalSystemError: A process has ended; names its log and shows the end of it.
         """
+        self._state.require_room()
+        self._check_processes()
+
+    def _check_processes(self) -> None:
         for member in self._members.values():
             code = member.process.exit_code()
             if code is not None:
+                self._state.require_room()  # without it there is nothing in the log
                 raise LocalSystemError(self._report(member.process, f"ended with code {code}"))
 
     def pid(self, name: str) -> int:

@@ -5,17 +5,19 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from nitro.errors import CommandError
+from nitro.errors import EXIT_FAILED, CommandError
 from nitro.settings import ADDRESS_FILE, STATE_FOLDER, TOKEN_FILE
 
 _TOKEN_BYTES = 32
 _LASTING = "nitro up"
 """Stands in the lock behind the process id of a system that outlives single jobs."""
 _LOOK_S = 0.05
+_ROOM_BYTES = 262_144
+"""With less than this free, neither the job database nor a checkpoint can be relied on."""
 
 
 class StateFolder:
@@ -77,6 +79,25 @@ class StateFolder:
             (self.folder / ADDRESS_FILE).unlink(missing_ok=True)  # of a system that was killed
             lock.truncate(0)
             lock.write(f"{os.getpid()}{f', {_LASTING}' if lasting else ''}".encode())
+
+    def require_room(self) -> None:
+        """Try to write, as the system's processes have to: what they log may not fit either.
+
+        Raises:
+            CommandError: The disk is full, or the folder cannot be written for another reason.
+        """
+        probe = self.folder / "room"
+        try:
+            probe.write_bytes(bytes(_ROOM_BYTES))
+        except OSError as error:
+            raise CommandError(
+                f"cannot write to {self.runs_dir}: {error.strerror}. Checkpoints, logs and the job "
+                "database are kept there: make room on its disk, or choose another --runs-dir",
+                exit_code=EXIT_FAILED,
+            ) from error
+        finally:
+            with suppress(OSError):
+                probe.unlink()
 
     def release(self) -> None:
         """Drop the lock and what only holds while the system is up; safe to repeat."""

@@ -1,10 +1,12 @@
 """The local system as a whole: what it refuses, and that it leaves nothing behind."""
 
+import contextlib
 import os
 import socket
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -197,3 +199,44 @@ def test_nothing_is_left_when_its_owner_is_killed(tmp_path: Path) -> None:
     state = StateFolder(tmp_path)
     state.acquire()  # the lock died with its holder
     state.release()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 16 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:  # noqa: S603
+        pytest.skip("NOT TESTED: only root can mount a disk small enough to fill")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)  # noqa: S603, S607
+
+
+def _fill(folder: Path) -> None:
+    """Write until the disk is full to the last byte."""
+    with (folder / "filling").open("ab", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+def _train_until_full(disk: Path, runs_dir: Path, spec: JobSpec) -> None:
+    """Fill the disk once a job has finished a round, and look at the job once more."""
+    with LocalSystem(runs_dir) as system, NitroClient(system.api_url, system.token) as client:
+        full = False
+        for snapshot in follow(client, client.submit(spec).job_id, check=system.check):
+            assert not full, "nobody noticed"
+            if snapshot.finished_rounds:
+                _fill(disk)
+                full = True
+
+
+def test_a_disk_that_fills_up_while_a_job_runs_is_told_at_once_with_the_folder(
+    small_disk: Path, endless_job: JobSpec
+) -> None:
+    runs_dir = small_disk / "runs"
+    with pytest.raises(CommandError) as caught:
+        _train_until_full(small_disk, runs_dir, endless_job)
+    assert caught.value.exit_code == EXIT_FAILED
+    for words in (str(runs_dir), "No space left on device"):
+        assert words in str(caught.value)
