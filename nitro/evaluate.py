@@ -21,7 +21,7 @@ from shared.contracts import RolloutTask
 from shared.envs import Env, make_environment
 from shared.job_spec import EnvironmentRef
 from shared.jobs import Job
-from shared.policy import NumpyPolicy, PolicyError, load_policy
+from shared.policy import NumpyPolicy, PolicyError, load_policy, with_bounds
 from shared.seeds import actor_seed
 from shared.spaces import UnsupportedEnvironment
 
@@ -91,13 +91,17 @@ def evaluate_run(
 def newest_policy(folder: Path) -> tuple[int, NumpyPolicy]:
     """Return the policy of a run's newest checkpoint, and how many updates are behind it.
 
+    It knows the bounds of its environment: `policy.act(observation)` returns what to do there.
+
     Raises:
         CommandError: There is no checkpoint, or it is damaged.
     """
+    action = read_job(folder).described_environment.action
     checkpoint = newest_checkpoint(folder)
     try:
         payload = codec.decode(checkpoint.policy)
-        return checkpoint.run.policy_version, load_policy(payload.arrays, payload.metadata)
+        policy = load_policy(payload.arrays, with_bounds(payload.metadata, action))
+        return checkpoint.run.policy_version, policy
     except (codec.CodecError, PolicyError) as error:
         raise CommandError(f"{folder}: the newest checkpoint's policy: {error}") from error
 

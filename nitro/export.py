@@ -1,6 +1,6 @@
 """`nitro export`: a run's newest policy as files that others can use.
 
-    policy.safetensors   the arrays, as the actors get them
+    policy.safetensors   the arrays, as the actors get them, and the bounds of the actions
     policy.json          what they mean, and the environment they were trained for
     policy.onnx          observation in, action out
 
@@ -20,7 +20,6 @@ from nitro.errors import EXIT_FAILED, CommandError
 from nitro.evaluate import newest_checkpoint
 from nitro.report import read_job
 from shared import codec
-from shared.action_mapping import action_map
 from shared.environment_spec import (
     ContinuousActionSpec,
     DiscreteActionSpec,
@@ -28,7 +27,7 @@ from shared.environment_spec import (
     ObservationSpec,
 )
 from shared.job_spec import EnvironmentRef
-from shared.policy import NumpyPolicy, PolicyError, load_policy
+from shared.policy import NumpyPolicy, PolicyError, load_policy, with_bounds
 
 NUM_CHECKED = 256
 """Random observations that both policies act on."""
@@ -66,7 +65,8 @@ def export_run(folder: Path, out: Path) -> ExportReport:
     job, checkpoint = read_job(folder), newest_checkpoint(folder)
     try:
         payload = codec.decode(checkpoint.policy)
-        policy = load_policy(payload.arrays, payload.metadata)
+        metadata = with_bounds(payload.metadata, job.described_environment.action)
+        policy = load_policy(payload.arrays, metadata)
     except (codec.CodecError, PolicyError) as error:
         raise CommandError(f"{folder}: the newest checkpoint's policy: {error}") from error
     _check_fit(policy, job.described_environment)
@@ -76,7 +76,7 @@ def export_run(folder: Path, out: Path) -> ExportReport:
         policy_version=checkpoint.run.policy_version,
         env=job.spec.environment_ref,
         environment=job.described_environment,
-        policy=payload.metadata,
+        policy=metadata,
         largest_difference=_largest_difference(
             model,
             policy,
@@ -84,7 +84,7 @@ def export_run(folder: Path, out: Path) -> ExportReport:
             _observations(payload.arrays, job.described_environment.observation),
         ),
     )
-    arrays = codec.encode_raw(payload.arrays, payload.metadata)
+    arrays = codec.encode_raw(payload.arrays, metadata)
     contents = (arrays, report.model_dump_json(indent=2).encode(), model)
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -144,12 +144,8 @@ def _largest_difference(
         raise _missing(error) from error
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     theirs: NDArray[np.generic] = session.run(None, {"observation": observation})[0]
-    ours: NDArray[np.generic] = policy.mode(observation)
-    action = environment.action
-    if isinstance(action, ContinuousActionSpec):
-        bounds = np.array(action.low), np.array(action.high)
-        ours = action_map(policy.action_mapping, *bounds)(policy.mode(observation))
-    else:
+    ours: NDArray[np.generic] = policy.act(observation)
+    if not isinstance(environment.action, ContinuousActionSpec):
         clear = _clear(policy, observation)
         ours, theirs = ours[clear], theirs[clear]
     difference = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))

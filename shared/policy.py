@@ -15,7 +15,11 @@ side by side; the metadata's `num_choices` says how many each has: `3,2`.
 
 With `observation_mean` [F] and `observation_scale` [F] float32 and the metadata's
 `observation_clip` the network sees normalised observations; the metadata's `action_mapping`
-(`rescale` where there is none) says how continuous actions reach the environment's bounds.
+(`rescale` where there is none) says how continuous actions reach the environment's bounds, and
+`action_low` and `action_high` what those are: `-2.0,-1.0`. Actors know them from their environment,
+so only exported policies have them.
+
+To act: `load_policy(arrays, metadata).act(observation)`.
 
 Legend: `T` steps, `B` environments side by side, `F` observation size, `A` action size, `H` network
 outputs.
@@ -29,7 +33,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.action_mapping import ACTION_MAPPINGS
+from shared.action_mapping import ACTION_MAPPINGS, action_map
 from shared.common_hyperparameters import ActionMapping
 from shared.conv import ConvNetwork
 from shared.conv_layers import CONV_NETWORKS, conv_layers
@@ -42,6 +46,7 @@ from shared.distributions import (
     Gaussian,
     MultiCategorical,
 )
+from shared.environment_spec import ActionSpec, ContinuousActionSpec
 from shared.mlp import Mlp
 from shared.observation_scale import ObservationScale
 
@@ -51,6 +56,10 @@ _KINDS = ("gaussian/state_dependent", "gaussian/free", "categorical/none", "mult
 _ACTIVATIONS: dict[str, str] = {"mlp": "tanh"} | dict.fromkeys(CONV_NETWORKS, "relu")
 _IMAGE_SHAPE = re.compile(r"[1-9][0-9]{0,3}(,[1-9][0-9]{0,3}){2}")
 _CHOICES = re.compile(rf"[1-9][0-9]{{0,5}}(,[1-9][0-9]{{0,5}}){{0,{MAX_CHOICES - 1}}}")
+
+
+Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""Lowest and highest action # [A] each."""
 
 
 class PolicyError(ValueError):
@@ -85,6 +94,7 @@ class NumpyPolicy:
         *,
         observation_scale: ObservationScale | None = None,
         action_mapping: ActionMapping = "rescale",
+        bounds: Bounds | None = None,
     ) -> None:
         self.network = network
         self.distribution = distribution
@@ -92,6 +102,7 @@ class NumpyPolicy:
         """None where the network sees observations as they are."""
         self.action_mapping = action_mapping
         """How continuous actions reach the environment's bounds; `action_map` does it."""
+        self._to_bounds = None if bounds is None else action_map(action_mapping, *bounds)
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -142,8 +153,36 @@ class NumpyPolicy:
         action = action.reshape((*leading, *self.action_shape))
         return action, self.distribution.log_prob(outputs, action)
 
+    def act(self, observation: NDArray[np.generic]) -> Action:
+        """Return what the deterministic policy does, as the environment takes it.
+
+        The same as the exported ONNX file: within the environment's bounds, choices from 0.
+
+        Args:
+            observation: One observation [*obs], or several of them [..., *obs].
+
+        Returns:
+            Actions [..., *act].
+
+        Raises:
+            PolicyError: The observations' last axes are not an observation's, or the bounds of
+                continuous actions are not known.
+        """
+        action = self.mode(observation)
+        if self.distribution.num_choices is not None:
+            return action
+        if self._to_bounds is None:
+            raise PolicyError(
+                "holds no action_low and action_high, so the environment's bounds are not known: "
+                "load what `nitro export` wrote, or give load_policy what `with_bounds` returns"
+            )
+        return self._to_bounds(action).astype(np.float32)
+
     def mode(self, observation: NDArray[np.generic]) -> Action:
-        """Return the most likely actions [..., *act]: the deterministic policy."""
+        """Return the most likely actions [..., *act], before their mapping to the bounds.
+
+        What to do in an environment is what `act` returns.
+        """
         return self.distribution.mode(self.outputs(observation))
 
     def log_prob(self, observation: NDArray[np.generic], action: Action) -> Float32:
@@ -235,12 +274,38 @@ def load_policy(
         raise PolicyError(
             f"observation_mean has {scale.size} numbers, the network takes {network.input_shape}"
         )
+    distribution = _distribution(kind, network.output_size, log_std, metadata)
     return NumpyPolicy(
         network,
-        _distribution(kind, network.output_size, log_std, metadata),
+        distribution,
         observation_scale=scale,
         action_mapping=action_mapping,
+        bounds=_bounds(metadata, distribution),
     )
+
+
+def with_bounds(metadata: Mapping[str, str], action: ActionSpec) -> dict[str, str]:
+    """Return a policy's metadata with the bounds of its environment's actions, if they have any."""
+    if not isinstance(action, ContinuousActionSpec):
+        return dict(metadata)
+    bounds = {"action_low": action.low, "action_high": action.high}
+    return {**metadata, **{name: ",".join(map(repr, bound)) for name, bound in bounds.items()}}
+
+
+def _bounds(metadata: Mapping[str, str], distribution: Distribution) -> Bounds | None:
+    if distribution.num_choices is not None:
+        return None
+    shape = distribution.action_shape
+    texts = {name: metadata[name] for name in ("action_low", "action_high") if name in metadata}
+    if not texts:
+        return None
+    try:
+        low, high = (np.array([float(x) for x in text.split(",")]) for text in texts.values())
+    except ValueError as error:
+        raise PolicyError(f"action_low and action_high are no two lists: {error}") from error
+    if low.shape != shape or high.shape != shape or not (low <= high).all():
+        raise PolicyError(f"action_low {low} and action_high {high} are no bounds of {shape}")
+    return low, high
 
 
 def _observation_scale(

@@ -16,7 +16,6 @@ from nitro.errors import CommandError
 from nitro.evaluate import newest_policy
 from nitro.export import ExportReport, export_run
 from shared import codec
-from shared.action_mapping import action_map
 from shared.environment_spec import (
     ActionSpec,
     ContinuousActionSpec,
@@ -25,7 +24,7 @@ from shared.environment_spec import (
     MultiDiscreteActionSpec,
     ObservationSpec,
 )
-from shared.policy import POLICY_FORMAT
+from shared.policy import POLICY_FORMAT, load_policy, with_bounds
 from tests.nitro.checkpoints import RIGHT, stubborn_policy, write_checkpoint
 
 CONTINUOUS = ContinuousActionSpec(low=(-2.0, 0.0), high=(2.0, 10.0))
@@ -131,10 +130,9 @@ def test_the_graph_acts_as_the_policy(name: str, tmp_path: Path) -> None:
         observation = rng.standard_normal((40, *shape), np.float32) * 4
     for rows in (observation, observation[:1]):
         (taken,) = session.run(None, {"observation": rows})
-        ours: NDArray[Any] = policy.mode(rows)
+        ours: NDArray[Any] = policy.act(rows)
         if isinstance(action, ContinuousActionSpec):
             low, high = np.array([action.low, action.high], np.float32)
-            ours = action_map(policy.action_mapping, low, high)(policy.mode(rows))
             np.testing.assert_allclose(taken, ours, atol=1e-4, strict=True)
             assert (taken >= low).all()
             assert (taken <= high).all()
@@ -147,19 +145,37 @@ def test_the_graph_acts_as_the_policy(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_the_other_files_hold_the_same_policy(name: str, tmp_path: Path) -> None:
     _, report = exported(tmp_path, name)
-    arrays, meta, *_ = CASES[name]
+    arrays, meta, _, action = CASES[name]
     out = tmp_path / "out"
     read = load_file(out / "policy.safetensors")
     assert read.keys() == arrays.keys()
     for field, array in arrays.items():
         np.testing.assert_array_equal(read[field], array, strict=True)
     described = json.loads((out / "policy.json").read_text())
-    assert described["policy"] == meta
+    assert described["policy"] == with_bounds(meta, action)
     assert described["policy_version"] == 4
     assert described["env"]["env_id"] == "CartPole-v1"
     assert ExportReport.model_validate(described) == report
     assert {path.name for path in out.iterdir()} == set(report.files)
     onnx.checker.check_model(onnx.load(out / "policy.onnx"), full_check=True)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_exported_policy_acts_in_numpy_as_the_graph_does(name: str, tmp_path: Path) -> None:
+    """As docs/environments.md shows it, for one observation at a time."""
+    exported(tmp_path, name)
+    shape = CASES[name][2]
+    payload = codec.decode_raw((tmp_path / "out" / "policy.safetensors").read_bytes())
+    policy = load_policy(payload.arrays, payload.metadata)
+    session = onnxruntime.InferenceSession(tmp_path / "out" / "policy.onnx")
+    rng = np.random.default_rng(3)
+    image = len(shape) > 1
+    for _ in range(20):
+        seen: NDArray[Any] = (
+            rng.integers(0, 256, shape, np.uint8) if image else rng.standard_normal(shape)
+        ).astype(np.uint8 if image else np.float32)
+        (taken,) = session.run(None, {"observation": seen[None]})
+        np.testing.assert_allclose(policy.act(seen), taken[0], atol=1e-4)
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxruntime"])

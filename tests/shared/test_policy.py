@@ -9,7 +9,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from shared.policy import POLICY_FORMAT, NumpyPolicy, PolicyError, load_policy
+from shared.environment_spec import ContinuousActionSpec
+from shared.policy import POLICY_FORMAT, NumpyPolicy, PolicyError, load_policy, with_bounds
 
 Kind = Literal["state_dependent", "free", "none"]
 Arrays = dict[str, NDArray[np.generic]]
@@ -277,3 +278,34 @@ def test_several_choices_are_loaded_with_how_many_each_has() -> None:
     for text in ("", "2", f"0,{num_outputs}", f"1,{num_outputs}", "1,-1", "1;2", "1" * 400):
         with pytest.raises(PolicyError, match="num_choices is"):
             load_policy(arrays, metadata | {"num_choices": text})
+
+
+@pytest.mark.parametrize(("mapping", "first"), [("rescale", -0.096), ("clip", -0.048)])
+def test_acting_maps_to_the_bounds(mapping: str, first: float) -> None:
+    """Pendulum's torque lies between -2 and 2."""
+    arrays: Arrays = {
+        "policy.0.weight": np.zeros((2, 3), np.float32),
+        "policy.0.bias": np.array([-0.048, 7.0], np.float32),
+        "log_std": np.zeros(2, np.float32),
+    }
+    metadata = {**_metadata("free"), "action_mapping": mapping}
+    observation = np.zeros(3, np.float32)
+    unbounded = load_policy(arrays, metadata)
+    with pytest.raises(PolicyError, match="action_low and action_high"):
+        unbounded.act(observation)
+    box = ContinuousActionSpec(low=(-2.0, -2.0), high=(2.0, 2.0))
+    action = load_policy(arrays, with_bounds(metadata, box)).act(observation)
+    np.testing.assert_allclose(action, _f32([first, 2.0]), rtol=1e-6, strict=True)
+
+
+@pytest.mark.parametrize("low", ["", "-2.0", "-2.0,x", "3.0,-2.0", "nan,-2.0"])
+def test_bounds_that_are_none_are_refused(low: str) -> None:
+    arrays: Arrays = {
+        "policy.0.weight": np.zeros((2, 3), np.float32),
+        "policy.0.bias": np.zeros(2, np.float32),
+        "log_std": np.zeros(2, np.float32),
+    }
+    metadata = {**_metadata("free"), "action_low": low, "action_high": "2.0,2.0"}
+    for damaged in (metadata, {**_metadata("free"), "action_low": "-2.0,-2.0"}):
+        with pytest.raises(PolicyError, match="action_"):
+            load_policy(arrays, damaged)
