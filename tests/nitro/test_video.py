@@ -19,8 +19,16 @@ from nitro.errors import CommandError
 from nitro.evaluate import EvaluationReport, evaluate_run
 from nitro.settings import DrawingSettings
 from nitro.video import prepare_drawing, recorded
+from shared.environment_spec import ContinuousActionSpec, EnvironmentSpec, ObservationSpec
 from tests.nitro.checkpoints import RIGHT, still_policy, stubborn_policy, write_checkpoint
 
+PENDULUM = EnvironmentSpec(
+    env_id="InvertedPendulum-v5",
+    observation=ObservationSpec(shape=(4,), dtype="float32"),
+    action=ContinuousActionSpec(low=(-3.0,), high=(3.0,)),
+    max_episode_steps=1000,
+    versions={},
+)
 STEPS, SIZE = 24, (40, 62)
 """Of an episode; height and width of its pictures."""
 
@@ -155,6 +163,7 @@ def test_mujoco_is_drawn_without_a_screen(tmp_path: Path) -> None:
         policy=still_policy(),
         env_id="InvertedPendulum-v5",
         env_kwargs={"max_episode_steps": 2},
+        environment=PENDULUM,
     )
     bare = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "MUJOCO_GL")}
     done = subprocess.run(
@@ -173,7 +182,11 @@ def test_mujoco_is_drawn_without_a_screen(tmp_path: Path) -> None:
 
 def test_an_opengl_that_is_not_there_is_named_with_what_installs_it(tmp_path: Path) -> None:
     folder = write_checkpoint(
-        tmp_path, next_round=1, policy=still_policy(), env_id="InvertedPendulum-v5"
+        tmp_path,
+        next_round=1,
+        policy=still_policy(),
+        env_id="InvertedPendulum-v5",
+        environment=PENDULUM,
     )
     done = subprocess.run(
         [sys.executable, "-m", "nitro.cli", "evaluate", str(folder), "--video"],
