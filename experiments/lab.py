@@ -158,6 +158,7 @@ class Lab:
             snapshot.job,
             snapshot.records,
             client.cost(job_id),
+            tuple(client.every_line(job_id)),
             wall_s=time.monotonic() - start,
             machine=self._machine,
         )

@@ -9,7 +9,7 @@ from pydantic import FiniteFloat
 
 from benchmarks.environment import Environment
 from experiments.grid import CellId
-from shared.billing import JobCost, LedgerItem, ServerfulCost
+from shared.billing import JobCost, LedgerItem, LedgerLine, ServerfulCost
 from shared.contracts import RoundRecord, RoundTiming
 from shared.jobs import Job, StopReason
 from shared.message import Count, Message, NonNegativeFloat
@@ -145,7 +145,13 @@ Outcomes = Mapping[CellId, JobOutcome]
 
 
 def job_outcome(
-    job: Job, records: Sequence[RoundRecord], cost: JobCost, *, wall_s: float, machine: Environment
+    job: Job,
+    records: Sequence[RoundRecord],
+    cost: JobCost,
+    lines: Sequence[LedgerLine],
+    *,
+    wall_s: float,
+    machine: Environment,
 ) -> JobOutcome:
     """Sum up a finished job.
 
@@ -153,6 +159,7 @@ def job_outcome(
         job: As it ended.
         records: All its rounds, in order.
         cost: Its final bill.
+        lines: All lines of it.
         wall_s: How long it took here.
         machine: Where that was.
     """
@@ -171,20 +178,20 @@ def job_outcome(
         steps.append(steps[-1] + result.env_steps)
         usd.append(usd[-1] + record.cost_usd)
     if job.spec.evaluation.every_rounds and job.progress.last_return is not None:
-        final = _evaluation(len(rounds), steps[-1], cost.total_usd, job.progress.last_return)
+        final = _evaluation(len(rounds), steps[-1], cost.settled_usd, job.progress.last_return)
         evaluations.append(final)
     return JobOutcome(
         rounds=tuple(rounds),
         evaluations=tuple(evaluations),
         stop_reason=job.stop_reason,
-        total_usd=cost.total_usd,
+        total_usd=cost.settled_usd,
         by_item=cost.by_item,
-        lambda_gb_s=_quantity(cost, "lambda_duration"),
-        lambda_requests=_quantity(cost, "lambda_requests"),
+        lambda_gb_s=_quantity(lines, "lambda_duration"),
+        lambda_requests=_quantity(lines, "lambda_requests"),
         projected_wall_s=cost.projected_wall_s,
         serverful=cost.serverful,
         assumptions=cost.assumptions,
-        mean_warm=_mean_warm(cost),
+        mean_warm=_mean_warm(lines),
         wall_s=wall_s,
         environment=machine,
     )
@@ -208,10 +215,10 @@ def _round(record: RoundRecord, env_steps: int, timing: RoundTiming) -> RoundOut
     )
 
 
-def _mean_warm(cost: JobCost) -> float | None:
-    held_s = _quantity(cost, "learner")
-    return _quantity(cost, "provisioned_concurrency") / held_s if held_s else None
+def _mean_warm(lines: Sequence[LedgerLine]) -> float | None:
+    held_s = _quantity(lines, "learner")
+    return _quantity(lines, "provisioned_concurrency") / held_s if held_s else None
 
 
-def _quantity(cost: JobCost, item: LedgerItem) -> float:
-    return sum(line.quantity for line in cost.lines if line.item == item)
+def _quantity(lines: Sequence[LedgerLine], item: LedgerItem) -> float:
+    return sum(line.quantity for line in lines if line.item == item)

@@ -24,7 +24,7 @@ from pydantic import ValidationError
 from nitro.aws_signature import AwsSignature
 from nitro.errors import EXIT_FAILED, EXIT_USAGE, CommandError
 from nitro.spec_file import field_errors
-from shared.billing import JobCost
+from shared.billing import JobCost, LedgerLine
 from shared.contracts import RoundPage, RoundRecord
 from shared.job_spec import JobSpec
 from shared.jobs import Job, JobPage, JobStatus, ResumeRequest, ScalingRequest
@@ -257,8 +257,19 @@ class NitroClient:
             yield from page.rounds
 
     def cost(self, job_id: str) -> JobCost:
-        """Return a job's bill so far."""
-        return _parse(JobCost, self._call("GET", _path(job_id, "cost")))
+        """Return a job's bill so far, without its lines."""
+        return self._bill(job_id, limit="0")
+
+    def every_line(self, job_id: str) -> Iterator[LedgerLine]:
+        """Yield all lines of a job's bill in order, page by page."""
+        page = self._bill(job_id)
+        yield from page.lines
+        while page.next_cursor is not None:
+            page = self._bill(job_id, cursor=page.next_cursor)
+            yield from page.lines
+
+    def _bill(self, job_id: str, **parameters: str) -> JobCost:
+        return _parse(JobCost, self._call("GET", _path(job_id, "cost"), parameters=parameters))
 
     def _submitted(self, spec: JobSpec, headers: Mapping[str, str]) -> Job:
         return _parse(Job, self._call("POST", "/v1/jobs", body=spec, headers=headers))

@@ -113,7 +113,7 @@ def _bill(job: Job, cost: JobCost | None) -> list[tuple[str, str]]:
 
 def _spent(cost: JobCost, budget_usd: float) -> str:
     """Tell what is billed, the sum of the items, apart from what is only set aside."""
-    billed = f"{cost.total_usd - cost.reserved_usd:.4f} USD of {budget_usd:g}"
+    billed = f"{cost.settled_usd:.4f} USD of {budget_usd:g}"
     if not cost.reserved_usd:
         return billed
     return f"{billed} ({cost.reserved_usd:.4f} more reserved for the round in flight)"

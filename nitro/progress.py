@@ -99,8 +99,15 @@ def _round_line(upto: Snapshot) -> str:
         f"  evaluation {_evaluated(record)}  training {number(upto.training_return)}"
         f"  actors {_granted(record.plan)}  score {_score(record.plan.boosting_score)}"
         f"  steps {sum(each.result.env_steps for each in upto.records if each.result):,}"
-        f"  {_rate(upto.steps_per_s)}  cost {record.cost_usd:.5f} USD"
+        f"  {_rate(upto.steps_per_s)}  {_cost(record)}"
     )
+
+
+def _cost(record: RoundRecord) -> str:
+    """Tell what a round has cost; while its bill is not final, what it may come to."""
+    if not record.reserved_usd:
+        return f"{record.cost_usd:.5f} USD"
+    return f"at most {record.cost_usd + record.reserved_usd:.5f} USD"
 
 
 def _evaluated(record: RoundRecord) -> str:

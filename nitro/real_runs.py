@@ -106,7 +106,7 @@ def played_episode(client: NitroClient, job: Job, agent: MinionsAgent) -> Schedu
             durations, best_return=best, target_return=job.spec.stop.target_return
         ),
         duration_s=sum(durations),
-        cost_usd=client.cost(job.job_id).total_usd,
+        cost_usd=client.cost(job.job_id).settled_usd,
         best_return=best,
     )
 

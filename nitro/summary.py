@@ -81,7 +81,7 @@ def summarise(
         final_return=last if last is not None else (means[-1] if means else None),
         best_return=max(known) if known else None,
         wall_s=round(sum(record.result.timing.total_s for record in records if record.result), 3),
-        projected=Projection(wall_s=cost.projected_wall_s, cost_usd=cost.total_usd),
+        projected=Projection(wall_s=cost.projected_wall_s, cost_usd=cost.settled_usd),
         serverful=[_on_servers(servers) for servers in cost.serverful],
         actors_per_round=[record.plan.num_actors for record in records if not record.plan.stop],
         dropped_episodes=sum(record.result.dropped_episodes for record in records if record.result),

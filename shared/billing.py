@@ -39,11 +39,15 @@ class JobCost(Message):
     """A job's bill so far."""
 
     job_id: JobId
-    total_usd: NonNegativeFloat
-    """Settled lines plus what is reserved for the round in flight."""
+    settled_usd: NonNegativeFloat
+    """What the job has been billed: the sum of all its lines, and of `by_item`."""
     reserved_usd: NonNegativeFloat
+    """What is set aside, at its worst, until it is billed; 0 once the bill is final."""
     by_item: dict[LedgerItem, NonNegativeFloat]
     lines: tuple[LedgerLine, ...]
+    """One page of the ledger, in order."""
+    next_cursor: str | None = None
+    """Pass as `cursor` to get the next page of lines; None at the end."""
     price_table: str
     projected_wall_s: NonNegativeFloat
     """How long the same rounds would take on AWS."""

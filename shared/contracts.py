@@ -270,6 +270,9 @@ class RoundRecord(Message):
     plan: RoundPlan
     result: RoundResult | None
     cost_usd: NonNegativeFloat
+    """What has been billed."""
+    reserved_usd: NonNegativeFloat = 0.0
+    """What is set aside, at its worst, for what is not billed yet."""
     launches: LaunchCounts | None = None
     """Of the newest attempt; None while invocations are in flight."""
     trouble: ActorTrouble = ActorTrouble()

@@ -13,7 +13,7 @@ from typing import Self, TypeVar
 import httpx
 from pydantic import ValidationError
 
-from shared.billing import JobCost
+from shared.billing import JobCost, LedgerLine
 from shared.contracts import FinishRequest, Lease, LeaseRequest, LeaseState, RoundPlan, RoundRequest
 from shared.jobs import Job
 from shared.message import Message
@@ -87,8 +87,14 @@ class ScalerClient:
         return _parse(Job, self._call("POST", f"/v1/jobs/{job_id}/finish", request))
 
     def cost(self, job_id: str) -> JobCost:
-        """Fetch the job's bill."""
-        return _parse(JobCost, self._call("GET", f"/v1/jobs/{job_id}/cost", None))
+        """Fetch the job's bill with all its lines, page by page."""
+        lines: tuple[LedgerLine, ...] = ()
+        cursor: str | None = "0"
+        while cursor is not None:
+            path = f"/v1/jobs/{job_id}/cost?cursor={cursor}"
+            page = _parse(JobCost, self._call("GET", path, None))
+            lines, cursor = (*lines, *page.lines), page.next_cursor
+        return page.model_copy(update={"lines": lines})
 
     def _call(
         self, method: str, path: str, body: Message | None, *, timeout_s: float = 30.0

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from services.scaler.accounting import end_job
 from services.scaler.launches import Launches
 from services.scaler.leases import held_lease
-from services.scaler.ledger import assumptions, by_item
+from services.scaler.ledger import assumptions
 from services.scaler.problem import not_found
 from services.scaler.progress import evaluated
 from services.scaler.round_record import actor_trouble
 from services.scaler.spending import Spending
 from services.scaler.store.base import Change, JobRecord, RoundEntry, Store, change_job
+from services.scaler.tally import LedgerTally
 from shared.billing import JobCost, ServerfulCost
 from shared.contracts import FinishRequest, RoundPage, RoundRecord
 from shared.costs import CostBasis
@@ -41,6 +42,7 @@ class FinishDesk:
     def __init__(self, parts: FinishParts) -> None:
         self._parts = parts
         self._store = parts.store
+        self._tally = LedgerTally(parts.store)
 
     def finish(self, job_id: str, request: FinishRequest) -> Job:
         """End a job. Harmless to repeat.
@@ -70,21 +72,24 @@ class FinishDesk:
         parts.on_finished()
         return record.job
 
-    def cost(self, job_id: str) -> JobCost:
-        """Return a job's bill so far."""
+    def cost(self, job_id: str, *, first: int, limit: int) -> JobCost:
+        """Return a job's bill so far, with one page of its lines."""
         record = self._record(job_id)
         spending, now = self._parts.spending, self._parts.now()
         basis = spending.basis
         reserved_usd = max(record.reserved_usd, spending.owed_usd(record, now))
-        lines = tuple(self._store.lines(job_id))
+        sums = self._tally.of(job_id)
+        lines = tuple(self._store.lines(job_id, skip=first, limit=limit)) if limit else ()
+        upto = first + len(lines)
         serverful = self._serverful(record, basis)
         spec = record.job.spec
         return JobCost(
             job_id=job_id,
-            total_usd=record.settled_usd + reserved_usd,
+            settled_usd=record.settled_usd,
             reserved_usd=reserved_usd,
-            by_item=by_item(lines),
+            by_item=dict(sums.by_item),
             lines=lines,
+            next_cursor=str(upto) if upto < sums.num_lines else None,
             price_table=basis.prices.name,
             projected_wall_s=record.projected_wall_s,
             serverful=serverful,
@@ -113,13 +118,15 @@ class FinishDesk:
         """Return rounds in order."""
         record = self._record(job_id)
         entries = self._store.rounds(job_id, first=first, limit=limit + 1)
-        costs: dict[int, float] = {}
-        for line in self._store.lines(job_id):
-            costs[line.round] = costs.get(line.round, 0.0) + line.amount_usd
+        costs = self._tally.of(job_id).by_round
+        reserved: dict[int, float] = {}
         for attempt in record.open_attempts:
-            costs[attempt.round] = costs.get(attempt.round, 0.0) + attempt.reserved_usd
+            reserved[attempt.round] = reserved.get(attempt.round, 0.0) + attempt.reserved_usd
         return RoundPage(
-            rounds=tuple(self._shown(e, costs.get(e.round, 0.0)) for e in entries[:limit]),
+            rounds=tuple(
+                self._shown(e, costs.get(e.round, 0.0), reserved.get(e.round, 0.0))
+                for e in entries[:limit]
+            ),
             next_cursor=str(entries[limit].round) if len(entries) > limit else None,
         )
 
@@ -150,13 +157,14 @@ class FinishDesk:
             raise not_found("job", job_id)
         return record
 
-    def _shown(self, entry: RoundEntry, cost_usd: float) -> RoundRecord:
+    def _shown(self, entry: RoundEntry, cost_usd: float, reserved_usd: float) -> RoundRecord:
         newest, so_far = entry.last, self._parts.launches.so_far
         launches = [attempt.launches or so_far(attempt.key) for attempt in entry.attempts]
         return RoundRecord(
             plan=newest.plan,
             result=entry.result,
             cost_usd=cost_usd,
+            reserved_usd=reserved_usd,
             launches=newest.launches,
             trouble=actor_trouble([counts for counts in launches if counts is not None]),
         )

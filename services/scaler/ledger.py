@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from services.scaler.store.base import LaunchOutcome, OpenAttempt
-from shared.billing import LedgerItem, LedgerLine
+from shared.billing import LedgerLine
 from shared.contracts import LaunchCounts
 from shared.costs import EXECUTIONS_PER_TASK, CostBasis, worst_case_launch_usd
 from shared.round_costs import (
@@ -120,14 +120,6 @@ def worst_outcome(num_invocations: int, *, timeout_s: float) -> LaunchOutcome:
         slowest_sample_s=slowest_s,
         slowest_evaluation_s=0.0,
     )
-
-
-def by_item(lines: Iterable[LedgerLine]) -> dict[LedgerItem, float]:
-    """Return the sum of each item."""
-    sums: dict[LedgerItem, float] = {}
-    for line in lines:
-        sums[line.item] = sums.get(line.item, 0.0) + line.amount_usd
-    return sums
 
 
 def assumptions(

@@ -169,9 +169,13 @@ def _add_record_routes(routes: APIRouter, parts: Parts) -> None:
         return parts.finishing.rounds(job_id, first=cursor or 0, limit=limit)
 
     @routes.get("/v1/jobs/{job_id}/cost", responses=_problems(404), tags=["jobs"])
-    def show_cost(job_id: JobPath) -> JobCost:
-        """Show a job's bill so far."""
-        return parts.finishing.cost(job_id)
+    def show_cost(
+        job_id: JobPath,
+        limit: Annotated[int, Query(ge=0, le=1000)] = 1000,
+        cursor: Cursor = None,
+    ) -> JobCost:
+        """Show a job's bill so far, and a page of its lines; `limit=0` leaves them out."""
+        return parts.finishing.cost(job_id, first=cursor or 0, limit=limit)
 
 
 def _add_lease_routes(routes: APIRouter, parts: Parts) -> None:

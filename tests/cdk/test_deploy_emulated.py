@@ -241,7 +241,7 @@ def test_a_job_trains_to_its_end_on_what_was_deployed(api: NitroClient, on_docke
     stored = boto3.client("s3").list_objects_v2(Bucket=bucket, Prefix=f"runs/{job_id}/")
     names = {found["Key"].split("/")[2] for found in stored["Contents"]}
     assert {"job.json", "rounds.jsonl", "ledger.jsonl", "checkpoints"} <= names
-    assert api.cost(job_id).total_usd > 0
+    assert api.cost(job_id).settled_usd > 0
 
     api.delete(job_id)
     left = boto3.client("s3").list_objects_v2(Bucket=bucket, Prefix=f"runs/{job_id}/")

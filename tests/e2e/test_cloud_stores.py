@@ -114,7 +114,7 @@ def test_a_job_survives_learner_and_scaler_and_leaves_a_complete_run_in_the_buck
     assert cloud.final_weights(job_id) == cloud.final_weights(whole.job_id)
     assert cloud.rounds(job_id) == cloud.rounds(whole.job_id) == [0, 1, 2, 3, 4, 5, 6]
     bill = [json.loads(line) for line in cloud.read(job_id, "ledger.jsonl").splitlines()]
-    assert bill == [line.model_dump(mode="json") for line in cloud.client.cost(job_id).lines]
+    assert bill == [line.model_dump(mode="json") for line in cloud.client.every_line(job_id)]
     assert json.loads(cloud.read(job_id, "job.json"))["status"] == "succeeded"
     events = [name for name in cloud.names(job_id) if name.startswith("events.out.tfevents")]
     assert len(events) == 2  # one of each learner

@@ -26,7 +26,7 @@ def finished(algorithm: str, *, rounds: int) -> JobOutcome:
     last = plan(rounds, num_actors=0, boosting_score=None, ratio=None, stop="max_rounds")
     cost = JobCost(
         job_id=JOB_ID,
-        total_usd=20.0,
+        settled_usd=20.0,
         reserved_usd=0.0,
         by_item={},
         lines=(),
@@ -38,6 +38,7 @@ def finished(algorithm: str, *, rounds: int) -> JobOutcome:
         job(rounds=rounds, spec=spec),
         [*records, RoundRecord(plan=last, result=None, cost_usd=0.5)],
         cost,
+        cost.lines,
         wall_s=1.0,
         machine=MACHINE,
     )

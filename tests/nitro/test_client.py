@@ -40,8 +40,9 @@ def test_a_job_is_submitted_followed_and_billed(
     assert list(client.every_round(job.job_id)) == list(last.records)
     assert RoundFeed(client, job.job_id).fetch() == last.records
     cost = client.cost(job.job_id)
-    assert cost.total_usd == pytest.approx(sum(line.amount_usd for line in cost.lines))
-    assert cost.total_usd > 0
+    lines = client.every_line(job.job_id)
+    assert cost.settled_usd == pytest.approx(sum(line.amount_usd for line in lines))
+    assert cost.settled_usd > 0
     assert (runs_dir / job.job_id / "rounds.jsonl").is_file()
 
     client.delete(job.job_id)

@@ -20,7 +20,7 @@ def _rendered(renderable: object, *, width: int) -> str:
 def _cost(*, reserved_usd: float) -> JobCost:
     return JobCost(
         job_id=job().job_id,
-        total_usd=0.0917 + reserved_usd,
+        settled_usd=0.0917,
         reserved_usd=reserved_usd,
         by_item={"learner": 0.09, "cache": 0.0017},
         lines=(),

@@ -13,7 +13,7 @@ from tests.nitro.synthetic_run import evaluation, job, plan, result
 
 COST = JobCost(
     job_id="hopper-v5-3f2a",
-    total_usd=0.0123,
+    settled_usd=0.0123,
     reserved_usd=0.0,
     by_item={"learner": 0.0123},
     lines=(),

@@ -260,8 +260,8 @@ class Store(Protocol):
     def ratios(self, job_id: str, *, before: int, limit: int) -> list[float]:
         """Return the newest ratios measured before a round, oldest of them first."""
 
-    def lines(self, job_id: str, *, skip: int = 0) -> list[LedgerLine]:
-        """Return ledger lines in the order they were written."""
+    def lines(self, job_id: str, *, skip: int = 0, limit: int | None = None) -> list[LedgerLine]:
+        """Return ledger lines in the order they were written; all but the first `skip` at most."""
 
     def check(self) -> None:
         """Raise `StoreError` when the store cannot be read."""

@@ -199,11 +199,12 @@ class DynamoDbStore:
         earlier = (item for item in newest if items.round_of_key(item) < before)
         return [items.ratio_of(item) for item in itertools.islice(earlier, limit)][::-1]
 
-    def lines(self, job_id: str, *, skip: int = 0) -> list[LedgerLine]:
+    def lines(self, job_id: str, *, skip: int = 0, limit: int | None = None) -> list[LedgerLine]:
         """Return ledger lines in the order they were written."""
         # The item that holds the first wanted line begins at most so many lines before it.
         first = items.lines_name(max(0, skip - items.LINES_PER_ITEM + 1))
-        return items.lines_of(self._query(job_id, "LINES#", first=first), skip=skip)
+        found = items.lines_of(self._query(job_id, "LINES#", first=first), skip=skip)
+        return list(itertools.islice(found, limit))
 
     def check(self) -> None:
         """Raise `StoreError` when the table or its index cannot be read."""

@@ -230,11 +230,11 @@ def line_items(job_id: str, lines: tuple[LedgerLine, ...], *, first: int) -> lis
     ]
 
 
-def lines_of(items: Iterable[Item], *, skip: int) -> list[LedgerLine]:
+def lines_of(items: Iterable[Item], *, skip: int) -> Iterator[LedgerLine]:
     """Return the lines in the items from position `skip` on."""
-    return [
+    return (
         parsed(LedgerLine, document["S"], job_id_of(item))
         for item in items
         for position, document in enumerate(item["documents"]["L"], int(item["first"]["N"]))
         if position >= skip
-    ]
+    )

@@ -228,11 +228,11 @@ class SqliteStore:
         )
         return [float(ratio) for (ratio,) in reversed(rows)]
 
-    def lines(self, job_id: str, *, skip: int = 0) -> list[LedgerLine]:
+    def lines(self, job_id: str, *, skip: int = 0, limit: int | None = None) -> list[LedgerLine]:
         """Return ledger lines in the order they were written."""
         rows = self._read(
-            "SELECT document FROM ledger WHERE job_id = ? ORDER BY position LIMIT -1 OFFSET ?",
-            (job_id, skip),
+            "SELECT document FROM ledger WHERE job_id = ? ORDER BY position LIMIT ? OFFSET ?",
+            (job_id, -1 if limit is None else limit, skip),
         )
         return [parsed(LedgerLine, text, job_id) for (text,) in rows]
 

@@ -130,7 +130,7 @@ class ScriptedScaler(ThreadingHTTPServer):
 
     def answer(self, method: str, path: str, body: bytes) -> Answer:
         """Answer one request of the learner."""
-        match method, path.strip("/").split("/")[1:]:
+        match method, path.partition("?")[0].strip("/").split("/")[1:]:
             case "POST", ["leases"]:
                 if not (self.finished or self.given_up or self.taken):
                     return 200, _json(self.lease())
@@ -242,7 +242,7 @@ def _json(message: Message) -> object:
 def _bill(job_id: str) -> dict[str, object]:
     return {
         "job_id": job_id,
-        "total_usd": 0.0,
+        "settled_usd": 0.0,
         "reserved_usd": 0.0,
         "by_item": {},
         "lines": [],

@@ -207,7 +207,7 @@ def test_what_a_job_came_to_is_written_without_the_lines_that_are_in_the_ledger(
     )
     cost = JobCost(
         job_id=_JOB.job_id,
-        total_usd=0.5,
+        settled_usd=0.5,
         reserved_usd=0.0,
         by_item={"learner": 0.5},
         lines=(_bill(0),),

@@ -10,6 +10,7 @@ import pytest
 
 from services.learner.scaler_client import LeaseLostError, ScalerClient, ScalerError
 from services.scaler.guard import LARGE_BODY_BYTES
+from shared.billing import JobCost, LedgerLine
 from shared.contracts import FinishRequest, LeaseState, RoundRequest
 from tests.services.learner.rounds import plan
 from tests.services.scaler.running import result
@@ -148,3 +149,38 @@ def test_the_token_is_in_no_error(server: ScriptedServer) -> None:
     with _client(server) as client, pytest.raises(ScalerError) as caught:
         client.heartbeat("l1")
     assert "the-token" not in str(caught.value)
+
+
+def test_a_bill_is_fetched_page_by_page(server: ScriptedServer) -> None:
+    lines = tuple(
+        LedgerLine(
+            round=index,
+            attempt=0,
+            item="learner",
+            quantity=1.0,
+            unit="second",
+            unit_price_usd=0.5,
+            amount_usd=0.5,
+        )
+        for index in range(3)
+    )
+    bill = JobCost(
+        job_id="job",
+        settled_usd=1.5,
+        reserved_usd=0.0,
+        by_item={"learner": 1.5},
+        lines=lines,
+        price_table="paper",
+        projected_wall_s=1.0,
+        assumptions=(),
+    )
+    pages = [
+        bill.model_copy(update={"lines": lines[:2], "next_cursor": "2"}),
+        bill.model_copy(update={"lines": lines[2:]}),
+    ]
+    server.script = [(200, page.model_dump(mode="json")) for page in pages]
+    with _client(server) as client:
+        assert client.cost("job") == bill
+    assert [path for _, path, *_ in server.seen] == [
+        f"/v1/jobs/job/cost?cursor={cursor}" for cursor in (0, 2)
+    ]

@@ -424,7 +424,7 @@ def test_stopping_a_job_that_waits_for_another_learner_closes_its_account(
     scaler.http.post(f"/v1/jobs/{job.job_id}/stop")
     cost = scaler.cost(job.job_id)
     assert cost.reserved_usd == 0
-    assert cost.total_usd > 0
+    assert cost.settled_usd > 0
 
 
 def test_a_stopped_job_resumes_with_its_unfinished_round_afresh(scaler: Scaler) -> None:

@@ -3,7 +3,7 @@ from decimal import Decimal
 
 import pytest
 
-from services.scaler.ledger import NOTHING_LAUNCHED, assumptions, by_item, settle, worst_outcome
+from services.scaler.ledger import NOTHING_LAUNCHED, assumptions, settle, worst_outcome
 from services.scaler.store.base import LaunchOutcome, OpenAttempt
 from shared.contracts import LaunchCounts
 from shared.costs import worst_case_round_usd
@@ -52,7 +52,7 @@ def test_a_bill_against_decimal_arithmetic(clock: str, held_s: int) -> None:
         "lambda_duration": Decimal("3.5") * Decimal("0.0000166667"),
         "lambda_requests": 3 * Decimal("0.0000002"),
     }
-    got = by_item(settlement.lines)
+    got = {line.item: line.amount_usd for line in settlement.lines}
     assert got == pytest.approx({k: float(v) for k, v in expected.items()}, rel=1e-9)
     assert settlement.amount_usd == pytest.approx(float(sum(expected.values())), rel=1e-9)
     assert settlement.projected_s == 5

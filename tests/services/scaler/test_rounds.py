@@ -53,7 +53,7 @@ def test_a_job_trains_from_submit_to_bill(scaler: Scaler) -> None:
     assert done.progress.rounds == 2
     assert done.progress.env_steps == 200
     assert (done.progress.last_return, done.progress.best_return) == (5.0, 15.0)
-    assert done.spent_usd == scaler.cost(job.job_id).total_usd > 0
+    assert done.spent_usd == scaler.cost(job.job_id).settled_usd > 0
     shown = scaler.rounds(job.job_id).rounds
     assert [r.plan.round for r in shown] == [0, 1, 2]
     assert [r.result is not None for r in shown] == [True, True, False]
@@ -361,7 +361,7 @@ def test_the_budget_ends_a_job_and_is_never_exceeded(scaler: Scaler) -> None:
     scaler.finish(lease, status="stopped", stop_reason="budget")
     cost = scaler.cost(lease.job.job_id)
     assert cost.reserved_usd == 0
-    assert 0.5 * budget < cost.total_usd <= budget
+    assert 0.5 * budget < cost.settled_usd <= budget
 
 
 def test_a_restarted_scaler_repeats_the_plan_and_bills_the_unknown_at_its_worst(
@@ -407,7 +407,7 @@ def test_a_learner_that_lost_checkpoints_makes_their_rounds_again(
         scaler.round(lease, index, curvature=measured, previous=previous)
         scaler.landed(job.job_id)
     first_time = scaler.rounds(job.job_id).rounds[1].plan
-    paid = scaler.cost(job.job_id).total_usd
+    paid = scaler.cost(job.job_id).settled_usd
     scaler.finish(lease, status="failed", stop_reason="error", error="damaged")
     cache.store_result(job.job_id, 1, mode="sample", actor_index=0, payload=b"old")
     cache.close_round(job.job_id, 1)
@@ -424,7 +424,9 @@ def test_a_learner_that_lost_checkpoints_makes_their_rounds_again(
     assert (progress.rounds, progress.env_steps) == (1, 100)
     # Those of policies that are gone count for nothing, a target least of all.
     assert (progress.last_return, progress.best_return) == (10.0, 10.0)
-    assert scaler.cost(job.job_id).total_usd > paid
+    cost = scaler.cost(job.job_id)
+    assert cost.settled_usd > paid
+    assert cost.reserved_usd > 0
     assert scaler.round_response(resumed, 0).status_code == 422
     assert scaler.round(resumed, 2, previous=result(1)).stop is None
 

@@ -239,7 +239,7 @@ def test_a_job_is_trained_on_a_table_across_a_restart(
         assert len(scaler.lambdas.rollouts()) == plan.num_actors
         scaler.round(lease, 1, previous=result(0))
         assert scaler.finish(lease).status == "succeeded"
-        assert scaler.cost(job.job_id).total_usd == scaler.job(job.job_id).spent_usd > 0
+        assert scaler.cost(job.job_id).settled_usd == scaler.job(job.job_id).spent_usd > 0
         assert [one.plan.round for one in scaler.rounds(job.job_id).rounds] == [0, 1]
         assert scaler.http.delete(f"/v1/jobs/{job.job_id}").status_code == 204
         assert scaler.http.get("/v1/jobs").json()["jobs"] == []
