@@ -161,7 +161,7 @@ def test_jobs_without_a_local_system_are_those_of_the_run_folders(tmp_path: Path
     assert "12 of 12" in nitro("jobs", "show", JOB_ID, *where).stdout
     cost = JobCost(
         job_id=JOB_ID,
-        total_usd=1.5,
+        settled_usd=1.5,
         reserved_usd=0.0,
         by_item={"learner": 1.5},
         lines=(),

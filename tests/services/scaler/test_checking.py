@@ -51,7 +51,7 @@ def test_a_refused_job_says_why_and_is_checked_again_when_it_is_resumed(scaler: 
     refused = scaler.checked(job_id)
     assert (refused.status, refused.stop_reason) == ("failed", "refused")
     assert refused.error == "env_id: 'Hopper-v5' is none, yet"
-    assert scaler.cost(job_id).total_usd == 0
+    assert scaler.cost(job_id).settled_usd == 0
     scaler.lambdas.behave = healthy
     assert scaler.http.post(f"/v1/jobs/{job_id}/resume").json()["status"] == "checking"
     queued = scaler.checked(job_id)
