@@ -9,6 +9,7 @@ often; nothing is stored in a closed round; a late or second trajectory is count
 dropped; every key has a lifetime; no operation reads more keys than it is told to.
 """
 
+import itertools
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,6 +40,8 @@ StoreOutcome = Literal["stored", "duplicate", "late"]
 _HEALTH_CHECK_S = 10
 """A connection idle for longer is probed before use: a frozen Lambda's socket may be long dead."""
 _UNLINK_BATCH = 1000
+_FORGET_BATCH = 1000
+"""Rounds whose keys are asked for at once."""
 MAX_AGE_S = 6 * 3600.0
 """A connection this old logs in anew: ElastiCache cuts those that came by IAM after 12 hours."""
 
@@ -311,11 +314,12 @@ class TrajectoryCache:
 
     def forget_rounds(self, job_id: str, rounds: Iterable[int]) -> None:
         """Remove every key of these rounds: they are made again."""
-        names: list[str] = []
-        for index in rounds:
-            fields = self._fields(job_id, index)
-            names += [keys.claims(job_id, index), *_result_keys(job_id, index, fields)]
-        self._unlink(names)
+        wanted = iter(rounds)
+        while batch := list(itertools.islice(wanted, _FORGET_BATCH)):
+            names: list[str] = []
+            for index, fields in zip(batch, self._fields_of(job_id, batch), strict=True):
+                names += [keys.claims(job_id, index), *_result_keys(job_id, index, fields)]
+            self._unlink(names)
 
     def forget_job(
         self, job_id: str, *, rounds: Iterable[int], policy_versions: Iterable[int]
@@ -327,6 +331,14 @@ class TrajectoryCache:
     def _fields(self, job_id: str, round: int) -> list[bytes]:
         """Return what is noted of a round: claims, failures and the names of counters."""
         return cast("list[bytes]", self._run("HKEYS", keys.claims(job_id, round)))
+
+    def _fields_of(self, job_id: str, rounds: Sequence[int]) -> list[list[bytes]]:
+        """Return the same of several rounds, in one exchange with the server."""
+        with self._errors("HKEYS"):
+            pipeline = self._client.pipeline(transaction=False)
+            for index in rounds:
+                pipeline.hkeys(keys.claims(job_id, index))
+            return cast("list[list[bytes]]", pipeline.execute())
 
     def _unlink(self, names: Sequence[str]) -> None:
         for start in range(0, len(names), _UNLINK_BATCH):

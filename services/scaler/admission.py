@@ -9,6 +9,8 @@ import json
 import math
 import re
 import threading
+import time
+from dataclasses import dataclass
 from http import HTTPStatus
 
 from pydantic import ValidationError
@@ -53,18 +55,28 @@ _PROCESS_ENDED = "Runtime.ExitError"
 """How Lambda reports a process that did not come back from an invocation."""
 
 
-class EnvironmentCatalogue:
-    """What the actor image knows about environments, asked once for each. Thread-safe."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Described:
+    spec: EnvironmentSpec
+    at: float
+    """`time.monotonic` when the actor said so."""
 
-    def __init__(self, function: ActorFunction) -> None:
+
+class EnvironmentCatalogue:
+    """What the actor image knows about environments, asked now and then. Thread-safe.
+
+    A deployment replaces the image while the scaler runs, and with it what an environment is.
+    """
+
+    def __init__(self, function: ActorFunction, *, ttl_s: float) -> None:
         self._function = function
+        self._ttl_s = ttl_s
         self._lock = threading.Lock()
-        self._known: dict[str, EnvironmentSpec] = {}
+        self._known: dict[str, _Described] = {}
 
     def knows(self, env: EnvironmentRef) -> bool:
         """Whether no actor has to be asked for an environment."""
-        with self._lock:
-            return env.model_dump_json() in self._known
+        return self._recent(env.model_dump_json()) is not None
 
     def describe(self, env: EnvironmentRef) -> EnvironmentSpec:
         """Return an environment's spaces.
@@ -73,15 +85,23 @@ class EnvironmentCatalogue:
             ApiError: The actor refuses the environment, or cannot be asked.
         """
         key = env.model_dump_json()
-        with self._lock:
-            if key in self._known:
-                return self._known[key]
+        known = self._recent(key)
+        if known is not None:
+            return known
         spec = _spec_of(env.env_id, self._ask(DescribeTask(env=env)))
         with self._lock:
+            self._known.pop(key, None)
             if len(self._known) >= _MAX_KNOWN:
                 self._known.pop(next(iter(self._known)))
-            self._known[key] = spec
+            self._known[key] = _Described(spec=spec, at=time.monotonic())
         return spec
+
+    def _recent(self, key: str) -> EnvironmentSpec | None:
+        with self._lock:
+            known = self._known.get(key)
+        if known is None or time.monotonic() - known.at >= self._ttl_s:
+            return None
+        return known.spec
 
     def _ask(self, task: DescribeTask) -> Execution:
         payload = task.model_dump_json().encode()

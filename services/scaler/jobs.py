@@ -216,7 +216,8 @@ class JobBook:
         try:
             self._parts.board.forget_job(
                 job_id,
-                rounds=[entry.round for entry in entries],
+                # All: late results are told by what earlier rounds note, which stays an hour.
+                rounds=range(entries[-1].round + 1 if entries else 0),
                 policy_versions=sorted(versions | {max(versions) + 1}),
             )
         except CacheError as error:  # they expire by themselves

@@ -151,7 +151,7 @@ class Parts:
             spending=self._spending,
         )
         admission = Admission(
-            EnvironmentCatalogue(self._function),
+            EnvironmentCatalogue(self._function, ttl_s=self._settings.environment_ttl_s),
             self._quota,
             cache_memory_mb=settings.cache_memory_mb,
         )

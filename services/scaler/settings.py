@@ -77,6 +77,8 @@ class Settings(CacheSettings):
     """How long invocations in flight are waited for at the end."""
     account_limit_ttl_s: Seconds = 300.0
     """How long the concurrency limit is remembered."""
+    environment_ttl_s: Seconds = 300.0
+    """How long what an actor said of an environment is remembered: its image may be replaced."""
     readiness_every_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10.0
     """How long `GET /readyz` remembers that cache, store and Lambda were there."""
     provisioned_concurrency: Annotated[int, Field(ge=0, le=3000)] = 0

@@ -39,7 +39,7 @@ ONE_ACTOR = {"actors": {"min": 1, "max": 1}}
 @pytest.fixture
 def catalogue(lambdas: LambdaEndpoint) -> Iterator[EnvironmentCatalogue]:
     function = LambdaFunction(Settings(auth="disabled", lambda_endpoint_url=lambdas.url))
-    yield EnvironmentCatalogue(function)
+    yield EnvironmentCatalogue(function, ttl_s=300.0)
     function.close()
 
 
@@ -63,6 +63,21 @@ def kwargs_of(num_bytes: int) -> dict[str, str]:
         missing -= len(kwargs[name])
     assert len(json.dumps(kwargs)) == num_bytes
     return kwargs
+
+
+def test_an_environment_is_asked_about_anew_once_its_description_is_old(
+    lambdas: LambdaEndpoint,
+) -> None:
+    function = LambdaFunction(Settings(auth="disabled", lambda_endpoint_url=lambdas.url))
+    ref = EnvironmentRef(env_id="Hopper-v5")
+    catalogue = EnvironmentCatalogue(function, ttl_s=1e-9)
+    try:
+        assert catalogue.describe(ref) == HOPPER
+        lambdas.behave = lambda task, nth: Reply(body=IMAGES.model_dump(mode="json"))
+        assert not catalogue.knows(ref)
+        assert catalogue.describe(ref) == IMAGES
+    finally:
+        function.close()
 
 
 def test_256_environments_are_known_and_the_oldest_makes_room_for_another(

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import httpx
 import pytest
+import redis
 
 from services.scaler.guard import OPEN_PATHS
 from shared.artifacts import LocalArtifacts
@@ -714,6 +715,26 @@ def during_file_removal(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], N
         remove(files, job_id)
 
     monkeypatch.setattr(LocalArtifacts, "delete_job", slowly)
+
+
+def test_a_deleted_job_leaves_nothing_in_the_cache(
+    scaler: Scaler, cache: TrajectoryCache, cache_url: str
+) -> None:
+    job = scaler.submit(actors={"min": 2, "max": 2}, evaluation={"every_rounds": 0})
+    lease = scaler.lease()
+    for index in range(5):
+        scaler.round(lease, index, previous=result(index - 1) if index else None)
+        scaler.landed(job.job_id)
+        cache.publish_policy(job.job_id, index, b"w")
+        for actor in range(2):
+            cache.store_result(job.job_id, index, mode="sample", actor_index=actor, payload=b"t")
+        cache.close_round(job.job_id, index)
+        cache.free_round(job.job_id, index)
+        cache.delete_policy(job.job_id, index - 2)
+    scaler.finish(lease, status="failed", stop_reason="error")
+    assert scaler.http.delete(f"/v1/jobs/{job.job_id}").status_code == 204
+    with redis.Redis.from_url(cache_url) as server:
+        assert server.keys(f"*{job.job_id}*") == []
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,9 @@ class World:
         self.jobs = JobBook(
             JobParts(
                 store=self.store,
-                admission=Admission(EnvironmentCatalogue(function), quota, cache_memory_mb=1000),
+                admission=Admission(
+                    EnvironmentCatalogue(function, ttl_s=300.0), quota, cache_memory_mb=1000
+                ),
                 board=board,
                 launches=self.launches,
                 files=Files(),
