@@ -96,7 +96,11 @@ class Fleet:
 
     def emulator_stats(self) -> dict[str, int]:
         """Return what the emulator has counted."""
-        response = httpx.get(f"{self.system.lambda_url}/emulator/stats", trust_env=False)
+        response = httpx.get(
+            f"{self.system.lambda_url}/emulator/stats",
+            headers={"Authorization": f"Bearer {self.system.lambda_token}"},
+            trust_env=False,
+        )
         stats: dict[str, int] = response.raise_for_status().json()
         return stats
 

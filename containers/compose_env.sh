@@ -1,7 +1,7 @@
 #!/usr/bin/env sh
-# Writes .env and the token that docker-compose.yml needs, once; what is there already is kept.
+# Writes .env and the tokens that docker-compose.yml needs, once; what is there already is kept.
 #
-# The token is readable within its folder, because the containers' user differs from yours, and the
+# They are readable within its folder, because the containers' user differs from yours, and the
 # folder is yours alone.
 set -eu
 cd "$(dirname "$0")/.."
@@ -9,11 +9,13 @@ umask 077
 
 mkdir -p .secrets
 chmod 700 .secrets
-if [ ! -s .secrets/token ]; then
-  token=$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n')
-  printf '%s\n' "$token" >.secrets/token
-fi
-chmod 444 .secrets/token
+for name in token emulator_token; do
+  if [ ! -s ".secrets/$name" ]; then
+    token=$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n')
+    printf '%s\n' "$token" >".secrets/$name"
+    chmod 444 ".secrets/$name"
+  fi
+done
 
 if [ ! -e .env ]; then
   cat >.env <<END

@@ -89,12 +89,14 @@ class LocalSystem:
         self._lasting = lasting
         self._processes = processes or os.cpu_count() or 1
         self._max_concurrency = max_concurrency
-        self._cache_url = cache_url
+        self._own_cache_url = cache_url
         self._actor_variables = actor_variables or {}
         self._environment = environment or {}
         self._members: dict[str, _Member] = {}
         self.api_url = ""
         self.lambda_url = ""
+        self.lambda_token = ""
+        self.cache_url = ""
         self.token = ""
 
     def __enter__(self) -> Self:
@@ -122,6 +124,11 @@ class LocalSystem:
     def token_path(self) -> Path:
         """File that holds the API token, readable by this user only."""
         return self._state.token_path
+
+    @property
+    def lambda_token_path(self) -> Path:
+        """File that holds the emulator's token, readable by this user only."""
+        return self._state.lambda_token_path
 
     @property
     def logs(self) -> Path:
@@ -222,8 +229,8 @@ class LocalSystem:
     def _start(self) -> None:
         if self._api_port is not None:
             require_free(self._api_port, setting="--port")
-        if self._cache_url is not None:
-            _require_answer(self._cache_url)
+        if self._own_cache_url is not None:
+            _require_answer(self._own_cache_url)
         self._state.acquire(lasting=self._lasting)
         taken = free_ports(4)
         ports = Ports(
@@ -236,15 +243,20 @@ class LocalSystem:
             runs_dir=self._state.runs_dir,
             database=self._state.database_path,
             token_path=self._state.token_path,
+            lambda_token=self._state.write_lambda_token(),
+            cache_config=self._state.cache_config_path,
+            cache_password=self._state.write_cache_password(),
             logs=self._state.logs,
             ports=ports,
             processes=self._processes,
             max_concurrency=self._max_concurrency,
-            cache_url=self._cache_url,
+            cache_url=self._own_cache_url,
             actor_variables=self._actor_variables,
         )
         self.api_url = plan.api_url
         self.lambda_url = plan.lambda_url
+        self.lambda_token = plan.lambda_token
+        self.cache_url = plan.redis_url
         self.token = self._state.write_token()
         for process_plan in plan_processes(plan):
             self._members[process_plan.name] = member = self._member(process_plan)

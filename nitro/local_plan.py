@@ -53,6 +53,11 @@ class LocalPlan:
     runs_dir: Path
     database: Path
     token_path: Path
+    lambda_token: str
+    """Opens the emulator."""
+    cache_config: Path
+    """Configuration of the embedded server, which holds its password."""
+    cache_password: str
     logs: Path
     ports: Ports
     processes: int
@@ -73,8 +78,9 @@ class LocalPlan:
 
     @property
     def redis_url(self) -> str:
-        """Where the trajectory cache is."""
-        return self.cache_url or f"redis://{LOOPBACK}:{self.ports.cache}/0"
+        """Where the trajectory cache is, with its password."""
+        embedded = f"redis://:{self.cache_password}@{LOOPBACK}:{self.ports.cache}/0"
+        return self.cache_url or embedded
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +121,7 @@ def _cache(plan: LocalPlan) -> ProcessPlan:
     arguments = [text for name, value in options.items() for text in (f"--{name}", value)]
     return ProcessPlan(
         "cache",
-        (str(get_binary_path()), *arguments),
+        (str(get_binary_path()), str(plan.cache_config), *arguments),
         {},
         f"tcp://{LOOPBACK}:{plan.ports.cache}",
     )
@@ -130,6 +136,7 @@ def _emulator(plan: LocalPlan) -> ProcessPlan:
     env = {
         "NITRO_EMULATOR_HOST": LOOPBACK,
         "NITRO_EMULATOR_PORT": str(plan.ports.invoke),
+        "NITRO_EMULATOR_TOKEN": plan.lambda_token,
         "NITRO_EMULATOR_FUNCTION_NAME": FUNCTION_NAME,
         "NITRO_EMULATOR_ALIASES": json.dumps([ALIAS]),
         "NITRO_EMULATOR_REGION": REGION,
@@ -172,7 +179,8 @@ def _scaler(plan: LocalPlan) -> ProcessPlan:
         "NITRO_SHUTDOWN_WAIT_S": "1",
         "NITRO_LEDGER_CLOCK": "projected",
         "NITRO_PROVISIONED_CONCURRENCY": str(PROVISIONED),
-        # Credentials of nobody: the emulator does not check them, and AWS would refuse them.
+        "NITRO_LAMBDA_TOKEN": plan.lambda_token,
+        # Credentials of nobody, lest any others be found: AWS would refuse them.
         "AWS_ACCESS_KEY_ID": "local",
         "AWS_SECRET_ACCESS_KEY": "local",
         "AWS_DEFAULT_REGION": REGION,

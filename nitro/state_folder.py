@@ -1,4 +1,7 @@
-"""The local system's own folder, `runs/.nitro/`: lock, token, address, database and logs."""
+"""The local system's own folder, `runs/.nitro/`: lock, secrets, address, database and logs.
+
+It is for this user only: what lies in it opens the REST API, the emulator and the cache.
+"""
 
 import fcntl
 import os
@@ -12,7 +15,8 @@ from typing import IO
 from nitro.errors import EXIT_FAILED, CommandError
 from nitro.settings import ADDRESS_FILE, STATE_FOLDER, TOKEN_FILE
 
-_TOKEN_BYTES = 32
+_SECRET_BYTES = 32
+_PRIVATE = 0o700
 _LASTING = "nitro up"
 """Stands in the lock behind the process id of a system that outlives single jobs."""
 _LOOK_S = 0.05
@@ -32,6 +36,16 @@ class StateFolder:
     def token_path(self) -> Path:
         """File of the API token."""
         return self.folder / TOKEN_FILE
+
+    @property
+    def lambda_token_path(self) -> Path:
+        """File of the emulator's token."""
+        return self.folder / "lambda_token"
+
+    @property
+    def cache_config_path(self) -> Path:
+        """Configuration of the embedded cache server, which holds its password."""
+        return self.folder / "cache.conf"
 
     @property
     def database_path(self) -> Path:
@@ -62,6 +76,7 @@ class StateFolder:
         """
         with self._writing():
             self.logs.mkdir(parents=True, exist_ok=True)
+            self.folder.chmod(_PRIVATE)  # also one that an earlier version left open to all
             # Unbuffered: nothing is left to be written, and to fail, when it is closed.
             lock = (self.folder / "lock").open("ab+", buffering=0)
         try:
@@ -104,23 +119,43 @@ class StateFolder:
         if self._lock is None:
             return
         (self.folder / ADDRESS_FILE).unlink(missing_ok=True)
-        self.token_path.unlink(missing_ok=True)
+        for path in (self.token_path, self.lambda_token_path, self.cache_config_path):
+            path.unlink(missing_ok=True)
         self._lock.close()
         self._lock = None
 
     def write_token(self) -> str:
-        """Make a new random token that only this user can read.
+        """Make a new random token of the API that only this user can read.
 
         Raises:
             CommandError: The folder cannot be written.
         """
-        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        return self._write_secret(self.token_path, "{}")
+
+    def write_lambda_token(self) -> str:
+        """Make a new random token of the emulator that only this user can read.
+
+        Raises:
+            CommandError: The folder cannot be written.
+        """
+        return self._write_secret(self.lambda_token_path, "{}")
+
+    def write_cache_password(self) -> str:
+        """Make a new random password of the cache, where no list of processes shows it.
+
+        Raises:
+            CommandError: The folder cannot be written.
+        """
+        return self._write_secret(self.cache_config_path, "requirepass {}\n")
+
+    def _write_secret(self, path: Path, content: str) -> str:
+        secret = secrets.token_urlsafe(_SECRET_BYTES)
         with self._writing():
-            self.token_path.unlink(missing_ok=True)
-            descriptor = os.open(self.token_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            path.unlink(missing_ok=True)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(token)
-        return token
+                file.write(content.format(secret))
+        return secret
 
     def write_address(self, url: str) -> None:
         """Leave the API's address for other commands on this machine.

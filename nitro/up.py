@@ -47,5 +47,8 @@ def _greeting(system: LocalSystem) -> str:
         f"token  {system.token_path}\n"
         f"logs   {system.logs}\n\n"
         f'  curl -H "Authorization: Bearer $(cat {system.token_path})" {system.api_url}/v1/jobs\n\n'
+        "To see a fault, such as the next three actors lost (`{}` ends all):\n\n"
+        f'  curl -X PUT -H "Authorization: Bearer $(cat {system.lambda_token_path})" '
+        f"{system.lambda_url}/emulator/faults -d '{{\"crash_next\": 3}}'\n\n"
         "Ctrl-C ends it."
     )

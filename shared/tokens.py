@@ -1,4 +1,4 @@
-"""The bearer token of the REST API, from a variable or a file. No message ever quotes it."""
+"""A token from a variable or a file: the REST API's, the emulator's. No message ever quotes it."""
 
 from pathlib import Path
 
@@ -12,36 +12,43 @@ class TokenError(ValueError):
     """There is no usable token; the message names the setting and the fix."""
 
 
-def read_token(token: SecretStr | None, path: Path | None) -> str | None:
+def read_token(
+    token: SecretStr | None, path: Path | None, *, name: str = "NITRO_TOKEN"
+) -> str | None:
     """Return the token given directly, else the one in the file, else None.
+
+    Args:
+        token: Given directly.
+        path: Its file.
+        name: The variable it is given in; with `_FILE`, that of its file.
 
     Raises:
         TokenError: The file cannot be read, or what was given is no token.
     """
     if token is not None:
-        return _sendable(token.get_secret_value(), source="NITRO_TOKEN")
+        return _sendable(token.get_secret_value(), name=name, source=name)
     if path is None:
         return None
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise TokenError(
-            f"NITRO_TOKEN_FILE: cannot read the token file {path} ({error.strerror}); "
-            "set NITRO_TOKEN or NITRO_TOKEN_FILE"
+            f"{name}_FILE: cannot read the token file {path} ({error.strerror}); "
+            f"set {name} or {name}_FILE"
         ) from error
     except UnicodeDecodeError:
         # Not chained: the error quotes what the file holds.
         raise TokenError(
-            f"NITRO_TOKEN_FILE: the token file {path} is no text; write the token into it"
+            f"{name}_FILE: the token file {path} is no text; write the token into it"
         ) from None
-    return _sendable(text, source=f"NITRO_TOKEN_FILE: the token file {path}")
+    return _sendable(text, name=name, source=f"{name}_FILE: the token file {path}")
 
 
-def _sendable(text: str, *, source: str) -> str:
+def _sendable(text: str, *, name: str, source: str) -> str:
     """Return the token if a header can carry it."""
     token = text.strip()
     if not token:
-        raise TokenError(f"{source} is empty: set NITRO_TOKEN or NITRO_TOKEN_FILE")
+        raise TokenError(f"{source} is empty: set {name} or {name}_FILE")
     if not token.isascii() or not token.isprintable() or " " in token:
         raise TokenError(f"{source}: a token is one word of printable ASCII characters")
     return token

@@ -22,6 +22,7 @@ from pydantic_settings import SettingsError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from services.emulator.connected_environments import ConnectedEnvironments
@@ -31,6 +32,7 @@ from services.emulator.environments import ProcessEnvironments
 from services.emulator.errors import not_found
 from services.emulator.faults import Faults
 from services.emulator.function import Function
+from services.emulator.guard import HostGuard, TokenError, TokenGuard, load_token
 from services.emulator.invoke_api import InvokeApi
 from services.emulator.operator_api import OperatorApi
 from services.emulator.provisioned import ProvisionedConcurrency
@@ -55,18 +57,19 @@ class Emulator:
     """The wired parts of one emulator."""
 
     settings: Settings
-    front: Router
-    runtime: Router
+    front: ASGIApp
+    runtime: ASGIApp
     connections: Connections
     dispatcher: Dispatcher
     environments: ProcessEnvironments | ConnectedEnvironments
 
 
-def create_app(settings: Settings, *, runtime_ports: Sequence[int]) -> Emulator:
+def create_app(settings: Settings, *, token: str | None, runtime_ports: Sequence[int]) -> Emulator:
     """Wire the emulator; nothing runs yet.
 
     Args:
         settings: All of it.
+        token: What callers of the Invoke API must bring; None lets everybody in.
         runtime_ports: Ports of the Runtime API: one per process in mode `processes`.
     """
     faults = Faults(settings.faults)
@@ -84,7 +87,7 @@ def create_app(settings: Settings, *, runtime_ports: Sequence[int]) -> Emulator:
         environments = ConnectedEnvironments(dispatcher, drop=connections.drop)
     connections.on_lost = environments.connection_lost
     function = Function(settings)
-    front = Router(
+    front: ASGIApp = Router(
         routes=[
             *InvokeApi(settings, function, dispatcher).routes,
             *ProvisionedConcurrency(function, environments, faults).routes,
@@ -92,11 +95,13 @@ def create_app(settings: Settings, *, runtime_ports: Sequence[int]) -> Emulator:
             Route("/{path:path}", Endpoint(_unknown), methods=_ALL_METHODS),
         ]
     )
+    if token is not None:
+        front = TokenGuard(front, token=token)
     runtime = RuntimeApi(dispatcher, environments, timeout_s=settings.timeout_s).app
     return Emulator(
         settings=settings,
-        front=front,
-        runtime=runtime,
+        front=HostGuard(front, hosts=settings.known_hosts),
+        runtime=HostGuard(runtime, hosts=settings.known_hosts),
         connections=connections,
         dispatcher=dispatcher,
         environments=environments,
@@ -150,7 +155,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _server(app: Router, *, http: type[asyncio.Protocol]) -> _Server:
+def _server(app: ASGIApp, *, http: type[asyncio.Protocol]) -> _Server:
     return _Server(
         uvicorn.Config(
             app,
@@ -227,9 +232,10 @@ def _allow_many_connections() -> None:
 
 
 async def _run(settings: Settings) -> None:
+    token = load_token(settings)
     front, runtime = _listen_all(settings)
     ports = [listener.getsockname()[1] for listener in runtime]
-    await serve(create_app(settings, runtime_ports=ports), front, runtime)
+    await serve(create_app(settings, token=token, runtime_ports=ports), front, runtime)
 
 
 def main() -> int:
@@ -254,7 +260,7 @@ def main() -> int:
     _allow_many_connections()
     try:
         uvloop.run(_run(settings))
-    except PortError as error:
+    except (PortError, TokenError) as error:
         sys.stderr.write(f"{error}\n")
         return _UNUSABLE
     return 0

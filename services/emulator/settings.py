@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, field_validator
+from pydantic import Field, SecretStr, StringConstraints, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from services.emulator.faults import FaultSettings
@@ -16,6 +16,7 @@ PREFIX = "NITRO_EMULATOR_"
 
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _Port = Annotated[int, Field(ge=0, le=65535)]
 
 _RESERVED = frozenset(
@@ -63,6 +64,15 @@ class Settings(BaseSettings):
     runtime_port: _Port = 0
     """Port of the Runtime API in mode `external`; 0 lets the system choose. In mode `processes`
     every environment has a loopback port of its own, chosen by the system, and this is not used."""
+    token: SecretStr | None = None
+    """What callers of the Invoke API must bring: letters, digits, `-` and `_`, at least 16."""
+    token_file: Path | None = None
+    """File that holds the token instead; read once at start."""
+    auth: Literal["token", "disabled"] = "token"
+    """`disabled` lets in everybody who reaches the port."""
+    hosts: tuple[str, ...] = ()
+    """Names by which clients reach the emulator, as JSON list; those of loopback, `host` and
+    `runtime_host` always count."""
     ports_file: Path | None = None
     """File to write `{"port": …, "runtime_port": …}` to once both ports listen."""
 
@@ -130,6 +140,12 @@ class Settings(BaseSettings):
         if reserved:
             raise ValueError(f"{', '.join(reserved)}: set by Lambda itself, drop it")
         return value
+
+    @property
+    def known_hosts(self) -> frozenset[str]:
+        """Every name and address that a request may say it was sent to."""
+        own = (self.host, self.runtime_host, *self.hosts)
+        return _LOOPBACK | {f"[{name}]" if ":" in name else name.lower() for name in own}
 
     def environment_variables(self, *, runtime_api: str, log_stream: str) -> Mapping[str, str]:
         """Return an environment's whole environment: Lambda's variables, then the configured ones.

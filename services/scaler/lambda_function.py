@@ -25,6 +25,7 @@ from botocore.exceptions import (
 from services.scaler.invoke_request import InvokeRequests
 from services.scaler.settings import Settings
 from shared.arrivals import FAILURE_KINDS, MAX_REASON_CHARS, FailureKind
+from shared.tokens import read_token
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
@@ -249,8 +250,11 @@ def _client(session: botocore.session.Session, settings: Settings) -> "LambdaCli
         user_agent="nitro-scaler",  # so that the account's logs say who called
     )
     if settings.lambda_endpoint_url is not None:
-        # An emulator checks no signature, but boto3 signs or refuses to call.
-        session.set_credentials("emulator", "emulator")
+        # An emulator knows callers by the access key id; what boto3 signs with, nobody checks.
+        token = read_token(
+            settings.lambda_token, settings.lambda_token_file, name="NITRO_LAMBDA_TOKEN"
+        )
+        session.set_credentials(token or "emulator", "emulator")
     return boto3.Session(botocore_session=session, region_name=settings.lambda_region).client(
         "lambda", endpoint_url=settings.lambda_endpoint_url, config=config
     )

@@ -51,6 +51,10 @@ class Settings(CacheSettings):
 
     lambda_endpoint_url: str | None = None
     """Lambda API of an emulator; unset means AWS."""
+    lambda_token: SecretStr | None = None
+    """Token of that emulator; AWS credentials of the process are never sent to it."""
+    lambda_token_file: Path | None = None
+    """File that holds it; read once at start."""
     lambda_region: str = "us-east-1"
     """AWS region of the actor function."""
     lambda_function: str = "nitro-actor"

@@ -189,6 +189,7 @@ def machine(account: Account, server: ValkeyServer, folder: Path) -> Iterator[Ma
     settings = {
         "PATH": os.environ["PATH"],
         "NITRO_EMULATOR_MODE": "external",
+        "NITRO_EMULATOR_AUTH": "disabled",  # events are passed on to it without a signature
         "NITRO_EMULATOR_PORT": str(account.image_functions_port),
         "NITRO_EMULATOR_RUNTIME_HOST": account.address,
         "NITRO_EMULATOR_RUNTIME_PORT": str(runtime_port),

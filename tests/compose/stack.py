@@ -24,6 +24,9 @@ class Stack:
         self.token_file = folder / "token"
         self.token_file.write_text(self.token, encoding="utf-8")
         self.token_file.chmod(0o444)
+        emulator_token = folder / "emulator_token"
+        emulator_token.write_text(secrets.token_hex(32), encoding="utf-8")
+        emulator_token.chmod(0o444)
         self._base = images.base
         port = free_ports(1)[0]
         self.api_url = f"http://127.0.0.1:{port}"
@@ -37,6 +40,7 @@ class Stack:
             "NITRO_REDIS_IMAGE": images.redis,
             "NITRO_TAG": TAG,
             "NITRO_TOKEN_FILE": str(self.token_file),
+            "NITRO_EMULATOR_TOKEN_FILE": str(emulator_token),
         }
 
     def compose(self, *arguments: str, timeout_s: float = 300.0) -> str:

@@ -104,7 +104,10 @@ def test_more_actor_containers_are_more_execution_environments(stack: Stack) -> 
     stack.up(actors=3)
     source = (
         "import json, urllib.request as u; "
-        "print(json.load(u.urlopen('http://127.0.0.1:9000/emulator/stats'))['environments'])"
+        "token = open('/run/secrets/emulator_token').read(); "
+        "stats = 'http://127.0.0.1:9000/emulator/stats'; "
+        "request = u.Request(stats, headers={'Authorization': 'Bearer ' + token}); "
+        "print(json.load(u.urlopen(request))['environments'])"
     )
 
     def three() -> bool | None:

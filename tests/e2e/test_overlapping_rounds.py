@@ -35,7 +35,8 @@ def overlapping(**changes: Any) -> JobSpec:
 @pytest.fixture
 def faults(system: LocalSystem) -> Iterator[httpx.Client]:
     """The emulator's operator API; whatever was broken is mended at the end."""
-    with httpx.Client(base_url=system.lambda_url, timeout=ANSWER_S) as http:
+    headers = {"Authorization": f"Bearer {system.lambda_token}"}
+    with httpx.Client(base_url=system.lambda_url, headers=headers, timeout=ANSWER_S) as http:
         yield http
         http.put("/emulator/faults", json={})
 

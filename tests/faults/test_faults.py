@@ -29,16 +29,20 @@ class Rig:
         self.system = system
         self.client = client
         self.runs_dir = runs_dir
+        self._operator = {"Authorization": f"Bearer {system.lambda_token}"}
 
     def break_actors(self, **faults: float) -> None:
         response = httpx.put(
-            f"{self.system.lambda_url}/emulator/faults", json=faults, timeout=ANSWER_S
+            f"{self.system.lambda_url}/emulator/faults",
+            json=faults,
+            headers=self._operator,
+            timeout=ANSWER_S,
         )
         assert response.is_success, response.text
 
     def stats(self) -> dict[str, int]:
         counts: dict[str, int] = httpx.get(
-            f"{self.system.lambda_url}/emulator/stats", timeout=ANSWER_S
+            f"{self.system.lambda_url}/emulator/stats", headers=self._operator, timeout=ANSWER_S
         ).json()
         return counts
 

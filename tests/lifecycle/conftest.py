@@ -53,6 +53,7 @@ def _start_emulator(ports_file: Path) -> subprocess.Popen[bytes]:
         env={
             **inherited,
             "NITRO_EMULATOR_PORT": "0",
+            "NITRO_EMULATOR_AUTH": "disabled",  # moto and it are called with the same credentials
             "NITRO_EMULATOR_PORTS_FILE": str(ports_file),
             "NITRO_EMULATOR_ALIASES": json.dumps(["live"]),
             "NITRO_EMULATOR_PROCESSES": "1",

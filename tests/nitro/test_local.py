@@ -8,9 +8,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
+import redis
 
 from nitro.client import NitroClient
 from nitro.errors import EXIT_FAILED, EXIT_USAGE, CommandError
@@ -31,6 +33,9 @@ def a_plan(tmp_path: Path, *, cache_url: str | None = None) -> LocalPlan:
         runs_dir=tmp_path,
         database=tmp_path / "nitro.db",
         token_path=tmp_path / "token",
+        lambda_token="token-of-the-emulator",
+        cache_config=tmp_path / "cache.conf",
+        cache_password="password",
         logs=tmp_path,
         ports=Ports(cache=1001, invoke=1002, learner=1003, api=1004),
         processes=3,
@@ -62,6 +67,7 @@ def test_the_parts_read_the_settings_they_are_given(
     assert (emulator.port, scaler.port, learner.learner_port) == (1002, 1004, 1003)
     assert learner.scaler_url == plan.api_url
     assert scaler.lambda_endpoint_url == "http://127.0.0.1:1002"
+    assert scaler.lambda_token == emulator.token
     assert scaler.lambda_function == emulator.function_name
     assert scaler.lambda_qualifier in emulator.aliases
     assert scaler.lambda_memory_mb == emulator.memory_mb == 1024
@@ -73,7 +79,7 @@ def test_the_parts_read_the_settings_they_are_given(
         learner.cache_url.get_secret_value(),
         emulator.variables["NITRO_CACHE_URL"],
     }
-    assert caches == {"redis://127.0.0.1:1001/0"}
+    assert caches == {"redis://:password@127.0.0.1:1001/0"}
     assert scaler.runs_dir == learner.runs_dir == tmp_path
     assert scaler.token_file == learner.token_file == tmp_path / "token"
     assert scaler.ledger_clock == "projected"
@@ -99,9 +105,31 @@ def test_it_is_up_and_closed_to_strangers(system: LocalSystem, runs_dir: Path) -
     assert httpx.get(f"{system.api_url}/v1/jobs", timeout=ANSWER_S).status_code == 401
     assert stat.S_IMODE(system.token_path.stat().st_mode) == 0o600
     assert (runs_dir / ".nitro" / "api_url").read_text() == system.api_url
+    secrets = (system.token, system.lambda_token, urlsplit(system.cache_url).password or "")
+    assert min(map(len, secrets)) >= 32
     for name in NAMES:
         for argument in Path(f"/proc/{system.pid(name)}/cmdline").read_text().split("\0"):
-            assert system.token not in argument
+            assert not any(secret in argument for secret in secrets)
+
+
+def test_other_users_find_its_folder_closed_and_cache_and_emulator_too(
+    system: LocalSystem, runs_dir: Path
+) -> None:
+    state = runs_dir / ".nitro"
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+    for path in state.glob("nitro.db*"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    assert (state / "nitro.db").exists()
+    address = urlsplit(system.cache_url)
+    with (
+        redis.Redis(host=address.hostname or "", port=address.port or 0) as stranger,
+        pytest.raises(redis.AuthenticationError),
+    ):
+        stranger.ping()
+    faults = f"{system.lambda_url}/emulator/faults"
+    assert httpx.put(faults, json={"crash_next": 1}, timeout=ANSWER_S).status_code == 403
+    allowed = {"Authorization": f"Bearer {system.lambda_token_path.read_text()}"}
+    assert httpx.put(faults, json={}, headers=allowed, timeout=ANSWER_S).status_code == 200
 
 
 def test_a_second_one_on_the_same_folder_is_refused(system: LocalSystem, runs_dir: Path) -> None:
@@ -175,7 +203,8 @@ def test_nothing_is_left_after_its_end(tmp_path: Path) -> None:
         assert {running.pid(name) for name in NAMES} <= mine
         assert len(mine) >= len(NAMES) + 2  # the actors
     eventually(lambda: not any(alive(pid) for pid in mine))
-    assert not (tmp_path / ".nitro" / "token").exists()
+    for secret in ("token", "lambda_token", "cache.conf"):
+        assert not (tmp_path / ".nitro" / secret).exists()
     assert not (tmp_path / ".nitro" / "api_url").exists()
 
 

@@ -41,7 +41,9 @@ def test_only_a_system_that_outlives_jobs_is_for_others(tmp_path: Path) -> None:
 
 def test_the_token_is_random_and_for_this_user_only(tmp_path: Path) -> None:
     state = StateFolder(tmp_path)
+    state.folder.mkdir(mode=0o755)  # of an earlier version
     state.acquire()
+    assert stat.S_IMODE(state.folder.stat().st_mode) == 0o700
     state.token_path.touch(mode=0o666)  # left over, readable by others
     token = state.write_token()
     assert state.token_path.read_text() == token

@@ -77,7 +77,7 @@ def intruded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Intruded]:
     with ExitStack() as stack:
         system = stack.enter_context(LocalSystem(runs_dir, environment=settings))
         client = stack.enter_context(NitroClient(system.api_url, system.token))
-        cache = stack.enter_context(TrajectoryCache.connect(cache_url(system)))
+        cache = stack.enter_context(TrajectoryCache.connect(system.cache_url))
         spec = tiny(
             scaling={"policy": "fixed", "num_actors": 8},
             evaluation={"every_rounds": 0},
@@ -85,14 +85,19 @@ def intruded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Intruded]:
         )
         wait_finished(client, client.submit(spec).job_id)
         before_mb = peak_mb(system.pid("learner"))
-        faults = f"{system.lambda_url}/emulator/faults"
-        assert httpx.put(faults, json={"start_delay_ms": 1500.0}, timeout=ANSWER_S).is_success
+        operator = stack.enter_context(
+            httpx.Client(
+                base_url=system.lambda_url,
+                headers={"Authorization": f"Bearer {system.lambda_token}"},
+                timeout=ANSWER_S,
+            )
+        )
+        assert operator.put("/emulator/faults", json={"start_delay_ms": 1500.0}).is_success
         job_id = client.submit(spec).job_id
-        stats = f"{system.lambda_url}/emulator/stats"
         wait_until(
             client,
             job_id,
-            lambda _: httpx.get(stats, timeout=ANSWER_S).json()["in_flight"] == 8,
+            lambda _: operator.get("/emulator/stats").json()["in_flight"] == 8,
             system,
         )
         for index, payload in PAYLOADS.items():
@@ -100,16 +105,10 @@ def intruded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Intruded]:
                 job_id, 0, mode="sample", actor_index=index, payload=payload
             )
             assert stored == "stored"
-        assert httpx.put(faults, json={}, timeout=ANSWER_S).is_success
+        assert operator.put("/emulator/faults", json={}).is_success
         job = wait_finished(client, job_id)
         grown_mb = peak_mb(system.pid("learner")) - before_mb
         yield Intruded(system, client, cache, runs_dir, job, grown_mb)
-
-
-def cache_url(system: LocalSystem) -> str:
-    """Return where the system's cache is, from the command line of its process."""
-    title = Path(f"/proc/{system.pid('cache')}/cmdline").read_text().strip("\0 ")
-    return f"redis://{title.rpartition(' ')[2]}/0"
 
 
 def test_what_claims_100_gb_is_refused_and_counted_and_the_job_goes_on(intruded: Intruded) -> None:

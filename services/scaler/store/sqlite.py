@@ -71,6 +71,7 @@ class SqliteStore:
         self._reader = JobReader()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)  # what SQLite lays beside it takes its mode
             self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         except (OSError, sqlite3.Error) as error:
             raise self._unusable(error) from error

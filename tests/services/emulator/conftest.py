@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
+TOKEN = "a-token-of-the-emulator"
 PATIENCE_S = 60.0
 """Upper bound of every wait; far above what any needs, so that a slow machine fails nothing."""
 
@@ -55,24 +56,23 @@ class RunningEmulator:
     port: int
     runtime_port: int
     log_path: Path
-    _clients: list["LambdaClient"] = field(default_factory=list)
+    _clients: dict[str, "LambdaClient"] = field(default_factory=dict)
+    """By access key id."""
 
-    def client(self) -> "LambdaClient":
-        if not self._clients:
+    def client(self, *, access_key_id: str = TOKEN) -> "LambdaClient":
+        if access_key_id not in self._clients:
             config = Config(
                 retries={"total_max_attempts": 1}, read_timeout=PATIENCE_S, max_pool_connections=64
             )
-            self._clients.append(
-                boto3.client(
-                    "lambda",
-                    endpoint_url=f"http://127.0.0.1:{self.port}",
-                    region_name="us-east-1",
-                    aws_access_key_id="unused",
-                    aws_secret_access_key="unused",
-                    config=config,
-                )
+            self._clients[access_key_id] = boto3.client(
+                "lambda",
+                endpoint_url=f"http://127.0.0.1:{self.port}",
+                region_name="us-east-1",
+                aws_access_key_id=access_key_id,
+                aws_secret_access_key="unused",
+                config=config,
             )
-        return self._clients[0]
+        return self._clients[access_key_id]
 
     def invoke(self, event: object, *, name: str = "probe:live", **options: Any) -> Invoked:
         answer = self.client().invoke(
@@ -94,7 +94,8 @@ class RunningEmulator:
     ) -> tuple[int, dict[str, str], bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         with contextlib.closing(connection):
-            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            named = {"Authorization": f"Bearer {TOKEN}"}
+            named |= {name.replace("_", "-"): value for name, value in headers.items()}
             connection.request(method, path, body=body, headers=named)
             answer = connection.getresponse()
             return answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
@@ -114,7 +115,7 @@ class RunningEmulator:
         return self.log_path.read_text()
 
     def close(self) -> None:
-        for client in self._clients:
+        for client in self._clients.values():
             client.close()
         if self.process.poll() is None:
             self.process.terminate()
@@ -167,6 +168,7 @@ def emulator_environment(**settings: object) -> dict[str, str]:
     """Environment of an emulator: settings by field name, values as JSON unless strings."""
     given: dict[str, object] = {
         "port": 0,
+        "token": TOKEN,
         "function_name": "probe",
         "handler": "probe_handler.handler",
         "task_root": str(HERE),
@@ -176,6 +178,7 @@ def emulator_environment(**settings: object) -> dict[str, str]:
     variables = {
         f"NITRO_EMULATOR_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
         for name, value in given.items()
+        if value is not None
     }
     kept = {name: value for name, value in os.environ.items() if "EMULATOR" not in name}
     return {**kept, **variables}

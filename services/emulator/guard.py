@@ -1,0 +1,112 @@
+"""Who may call: requests with the token, at an address that is ours.
+
+A page in a browser on this machine can send requests to loopback ports, and after a change of its
+domain's address (DNS rebinding) read the answers, too. It knows no token, and its requests name its
+own domain in `Host`.
+"""
+
+import hmac
+import re
+import uuid
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from services.emulator.errors import ServiceError, error_response
+from services.emulator.settings import PREFIX, Settings
+
+_OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}")
+"""What fits into the access key id of a signature, and is long enough not to be guessed."""
+_PORT = re.compile(r":\d+$")
+_SIGNED_BY = re.compile(r"^AWS4-HMAC-SHA256 Credential=([^/,\s]+)/")
+_BEARER = re.compile(r"^Bearer (\S+)$")
+
+
+class TokenError(Exception):
+    """There is no usable token; the message names the setting and never quotes it."""
+
+
+def load_token(settings: Settings) -> str | None:
+    """Return the token callers must bring, or None when everybody is let in on purpose.
+
+    Raises:
+        TokenError: There is none, its file cannot be read, or it is no token.
+    """
+    if settings.auth == "disabled":
+        return None
+    token = settings.token.get_secret_value() if settings.token is not None else ""
+    if settings.token is None and settings.token_file is not None:
+        try:
+            token = settings.token_file.read_text(encoding="utf-8", errors="replace").strip()
+        except OSError as error:
+            raise TokenError(
+                f"{PREFIX}TOKEN_FILE: cannot read {settings.token_file} ({error.strerror})"
+            ) from error
+    if not _TOKEN.fullmatch(token):
+        raise TokenError(
+            f"{PREFIX}TOKEN or {PREFIX}TOKEN_FILE must give a token of 16 to 128 letters, digits, "
+            f"- and _; {PREFIX}AUTH=disabled lets everybody in who reaches the port"
+        )
+    return token
+
+
+class HostGuard:
+    """Refuses requests that came by another name than ours.
+
+    Args:
+        app: What is guarded.
+        hosts: Our names and addresses, as clients write them in URLs.
+    """
+
+    def __init__(self, app: ASGIApp, *, hosts: frozenset[str]) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 403 or pass the request on."""
+        named = Headers(scope=scope).getlist("host")
+        if len(named) == 1 and _PORT.sub("", named[0]).lower() in self._hosts:
+            await self._app(scope, receive, send)
+            return
+        message = f"Host {named} is none of {sorted(self._hosts)}: {PREFIX}HOSTS adds names."
+        await _refuse("AccessDeniedException", message, scope, receive, send)
+
+
+class TokenGuard:
+    """Refuses requests without the token, but for those that ask for health.
+
+    AWS's SDKs bring it as the access key id of their signature, all others as a bearer token. The
+    signature itself is not checked: it is made with a secret that the emulator has no need to know.
+    """
+
+    def __init__(self, app: ASGIApp, *, token: str) -> None:
+        self._app = app
+        self._expected = token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 403 or pass the request on."""
+        if scope["path"] in _OPEN_PATHS or self._allowed(scope):
+            await self._app(scope, receive, send)
+            return
+        message = (
+            "The security token included in the request is invalid: the emulator's token is the "
+            "AWS access key id, or goes into the header 'Authorization: Bearer <token>'."
+        )
+        await _refuse("UnrecognizedClientException", message, scope, receive, send)
+
+    def _allowed(self, scope: Scope) -> bool:
+        given = Headers(scope=scope).getlist("authorization")
+        if len(given) != 1:
+            return False
+        found = _SIGNED_BY.match(given[0]) or _BEARER.match(given[0])
+        return found is not None and hmac.compare_digest(
+            found.group(1).encode("latin-1"), self._expected
+        )
+
+
+async def _refuse(
+    error_type: str, message: str, scope: Scope, receive: Receive, send: Send
+) -> None:
+    error = ServiceError(error_type, message, status=403)
+    await error_response(error, request_id=str(uuid.uuid4()))(scope, receive, send)
