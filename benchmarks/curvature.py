@@ -22,10 +22,11 @@ from benchmarks.record import Row, Series, Target
 from services.learner.actor_critic import ActorCritic
 from services.learner.algorithms.ppo import Ppo
 from services.learner.batch import TrainingBatch, build_batch
-from services.learner.curvature import measure_curvature
+from services.learner.detector import PolicySamples
+from services.learner.hessian_detector import HessianDetector
 from services.learner.networks import policy_payload
 from services.learner.sample_choice import chosen_samples
-from services.learner.surrogate import policy_surrogate
+from services.learner.surrogate import Objective, surrogate
 from services.learner.torch_settings import configure_torch
 from shared.job_spec import DetectorRule
 from shared.policy import load_policy
@@ -199,7 +200,7 @@ def _value_rows(contenders: dict[str, Contender]) -> list[Row]:
 def _ours(
     network: ActorCritic, batch: TrainingBatch, rule: DetectorRule
 ) -> tuple[float, float, int]:
-    curvature = measure_curvature(network, batch, rule=rule)
+    curvature = HessianDetector(rule).measure(network, PolicySamples(batch=batch))
     if curvature is None:
         raise RuntimeError("the round has no curvature to measure")
     return curvature.lambda_max, curvature.lambda_min, curvature.matvecs
@@ -214,11 +215,15 @@ def _pyhessian(
 def _eigsh(
     network: ActorCritic, batch: TrainingBatch, samples: torch.Tensor, rule: DetectorRule
 ) -> tuple[float, float, int]:
-    surrogate = policy_surrogate(
+    objective = Objective(
         network,
-        observation=batch.observation[samples],
-        action=batch.action[samples],
-        advantage=batch.advantage[samples],
+        lambda parameters: surrogate(
+            network,
+            parameters,
+            observation=batch.observation[samples],
+            action=batch.action[samples],
+            advantage=batch.advantage[samples],
+        ),
     )
     products = 0
 
@@ -226,11 +231,11 @@ def _eigsh(
         nonlocal products
         products += 1
         direction = torch.from_numpy(np.ascontiguousarray(vector.reshape(-1), np.float32))
-        return surrogate.hessian_product(direction).numpy()
+        return objective.hessian_product(direction).numpy()
 
-    shape = (surrogate.size, surrogate.size)
+    shape = (objective.size, objective.size)
     operator = LinearOperator(shape, matvec=product, dtype=np.float32)
-    start = np.random.default_rng(0).standard_normal(surrogate.size).astype(np.float32)
+    start = np.random.default_rng(0).standard_normal(objective.size).astype(np.float32)
     values = eigsh(
         operator, k=2, which="BE", tol=rule.tolerance, v0=start, return_eigenvectors=False
     )

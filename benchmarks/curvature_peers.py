@@ -16,10 +16,11 @@ from benchmarks.measurement import Effort, interleaved, progress, seconds
 from benchmarks.peers import hessian_library
 from benchmarks.record import Row, Series, Target
 from services.learner.batch import TrainingBatch
-from services.learner.curvature import measure_curvature
+from services.learner.detector import PolicySamples
+from services.learner.hessian_detector import HessianDetector
 from services.learner.mlp_network import MlpActorCritic
 from services.learner.sample_choice import chosen_samples
-from services.learner.surrogate import PolicySurrogate
+from services.learner.surrogate import Objective, surrogate
 from services.learner.torch_settings import configure_torch
 from shared.contracts import Curvature
 from shared.job_spec import DetectorRule
@@ -95,7 +96,7 @@ def _value_row(library: str, value: float, ours: Curvature) -> Row:
 
 
 def _ours(network: MlpActorCritic, batch: TrainingBatch) -> Curvature:
-    curvature = measure_curvature(network, batch, rule=_RULE)
+    curvature = HessianDetector(_RULE).measure(network, PolicySamples(batch=batch))
     if curvature is None:
         raise RuntimeError("the round has no curvature to measure")
     return curvature
@@ -105,17 +106,20 @@ def _arrays(network: MlpActorCritic, batch: TrainingBatch) -> dict[str, NDArray[
     samples, weights = chosen_samples(batch, _RULE, network.distribution)
     observation, action = batch.observation[samples], batch.action[samples]
     advantage = batch.advantage[samples] * weights
-    surrogate = PolicySurrogate(
-        network, observation=observation, action=action, advantage=advantage
+    objective = Objective(
+        network,
+        lambda parameters: surrogate(
+            network, parameters, observation=observation, action=action, advantage=advantage
+        ),
     )
-    direction = torch.randn(surrogate.size, generator=torch.Generator().manual_seed(0))
+    direction = torch.randn(objective.size, generator=torch.Generator().manual_seed(0))
     layers = network.layers("policy", network.views_of(network.flat.detach()))
     tensors = {
         "observation": observation,
         "action": action,
         "advantage": advantage,
         "direction": direction,
-        "product": surrogate.hessian_product(direction),
+        "product": objective.hessian_product(direction),
         **{f"weight.{i}": layer.weight for i, layer in enumerate(layers)},
         **{f"bias.{i}": layer.bias for i, layer in enumerate(layers)},
     }

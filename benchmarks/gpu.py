@@ -24,6 +24,7 @@ from benchmarks.record import Row, Series, Target
 from nitro.client import NitroClient
 from nitro.local import LocalSystem
 from services.learner.algorithms.ppo import Ppo
+from services.learner.hessian_detector import HessianDetector
 from services.learner.networks import policy_payload
 from services.learner.torch_settings import configure_torch
 from shared.contracts import Curvature
@@ -88,7 +89,10 @@ class _Learner:
         Raises:
             RuntimeError: There is none.
         """
-        found = self.algorithm.curvature(self.subject.rule)
+        samples = self.algorithm.samples()
+        if samples is None:
+            raise RuntimeError("there was no update")
+        found = HessianDetector(self.subject.rule).measure(self.algorithm.network, samples)
         if found is None:
             raise RuntimeError("the round has no curvature to measure")
         return found

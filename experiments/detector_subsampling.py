@@ -29,7 +29,8 @@ from functions.actor.rollout import sample_fragment
 from services.learner.actor_critic import ActorCritic
 from services.learner.algorithms.ppo import Ppo
 from services.learner.batch import TrainingBatch, build_batch
-from services.learner.curvature import measure_curvature
+from services.learner.detector import PolicySamples
+from services.learner.hessian_detector import HessianDetector
 from services.learner.sample_choice import chosen_samples, evenly_spread
 from services.learner.torch_settings import configure_torch
 from services.scaler.boosting import boosting_score, convexity_ratio, num_actors
@@ -146,12 +147,12 @@ def run(scale: Scale, *, quick: bool = False) -> Study:
     spreads: dict[Sampling, list[float]] = {sampling: [] for sampling in _WAYS}
     for index, (network, batch) in enumerate(_training(scale)):
         progress(f"round {index + 1} of {scale.rounds}")
-        reference.append(measure_curvature(network, batch, rule=_REFERENCE))
+        reference.append(_measured(network, batch, _REFERENCE))
         for rule, found in zip(rules, measured, strict=True):
-            found.append(measure_curvature(network, batch, rule=rule))
+            found.append(_measured(network, batch, rule))
         for sampling, found_spreads in spreads.items():
             parts = [_drawn(network, batch, sampling, i, scale.draws) for i in range(scale.draws)]
-            found_again = [measure_curvature(network, part, rule=_WHOLE) for part in parts]
+            found_again = [_measured(network, part, _WHOLE) for part in parts]
             found_spreads.append(_log_spread(_ratios(found_again)))
     return Study(
         name=NAME,
@@ -168,6 +169,10 @@ def run(scale: Scale, *, quick: bool = False) -> Study:
             _compared(rule, found, reference) for rule, found in zip(rules, measured, strict=True)
         ),
     )
+
+
+def _measured(network: ActorCritic, batch: TrainingBatch, rule: DetectorRule) -> Curvature | None:
+    return HessianDetector(rule).measure(network, PolicySamples(batch=batch))
 
 
 def _rules(scale: Scale) -> list[DetectorRule]:

@@ -26,6 +26,7 @@ from experiments.statistics import FEWEST_RUNS, Interval, interval, verdict
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from services.learner.algorithms.ppo import Ppo
 from services.learner.batch import build_batch
+from services.learner.hessian_detector import HessianDetector
 from services.learner.torch_settings import configure_torch
 from shared.contracts import RolloutTask
 from shared.envs import describe, make_environment
@@ -158,13 +159,14 @@ def _task_of(task: SurfaceTask, ref: EnvironmentRef, index: int, actor: int) -> 
 def trained(task: SurfaceTask, ref: EnvironmentRef) -> list[PolicyOnTheWay]:
     """Return the policy after each update that has a ratio."""
     env = make_environment(ref)
-    rule, found = DetectorRule(), []
+    detector, found = HessianDetector(DetectorRule()), []
     hyperparameters = PpoHyperparameters(num_epochs=task.epochs)
     algorithm = Ppo(describe(ref), hyperparameters, seed=task.seed)
     for index in range(task.rounds):
         policy = load_policy(*algorithm.policy_payload())
         algorithm.update([sample_fragment(_task_of(task, ref, index, 0), [env], policy)])
-        curvature = algorithm.curvature(rule)
+        samples = algorithm.samples()
+        curvature = None if samples is None else detector.measure(algorithm.network, samples)
         if curvature is not None and curvature.lambda_min < 0:
             snapshot = Ppo(describe(ref), hyperparameters, seed=task.seed)
             snapshot.network.load_state_dict(algorithm.network.state_dict())

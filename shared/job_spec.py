@@ -105,12 +105,17 @@ Sampling = Literal["proportional", "even"]
 
 
 class DetectorRule(Message):
-    """How the curvature of the surrogate objective is measured."""
+    """What is measured of the policy after an update, and how."""
 
+    name: Identifier = "hessian"
+    """What measures: `hessian` finds both ends of the spectrum of the objective's Hessian."""
+    every_rounds: PositiveInt = 1
+    """Measure in rounds 0, n, 2n, ...; in those between, the last measured ratio is used again.
+    Raise it where a measurement takes long beside a round, as with images on a CPU."""
     objective: Literal["surrogate", "behaviour", "total_loss"] = "surrogate"
     """`surrogate`: the policy's objective at ratio 1; `behaviour`: the clipped objective at the
     ratio to the policy that sampled; `total_loss`: minus the whole loss, value function included,
-    as the published code has it. The last two are for PPO, `total_loss` for dense networks."""
+    as the published code has it. The last two are for PPO."""
     num_samples: Annotated[int, Field(strict=True, ge=1)] = 256
     """Steps of the round that enter the Hessian. Time grows with them, and so does how well the
     ratio stands for the whole round (`experiments.detector_subsampling`)."""

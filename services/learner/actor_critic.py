@@ -7,6 +7,7 @@ Legend: N samples; D policy outputs; P parameters, gaps for alignment included.
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,7 +18,6 @@ from torch import Tensor, nn
 from services.learner.arrays import Array, Floats
 from services.learner.distributions import Distribution, StepTerms
 from services.learner.numpy_mlp import MlpPlaces
-from services.learner.second_lane import Lane
 
 _ALIGNMENT = 16
 """Floats (64 bytes): parameters start on cache lines, which the fast code paths of BLAS want."""
@@ -56,10 +56,7 @@ class NetworkHalf:
 
 
 class SplitLoss(Protocol[Array]):
-    """A minibatch's loss that is a sum of a term of the policy and a term of the values.
-
-    Its two methods may be called at the same time, by two threads.
-    """
+    """A minibatch's loss that is a sum of a term of the policy and a term of the values."""
 
     def policy_slope(self, outputs: Array) -> Array:
         """Return the derivative of the mean loss by the outputs # [N, D], at these."""
@@ -114,7 +111,6 @@ class ActorCritic(nn.Module):
         loss: SplitLoss[Tensor],
         *,
         gradient: FlatGradient,
-        lane: Lane | None = None,
     ) -> None:
         """Write the gradient of a loss at `observation` # [N, ...] into `gradient`.
 
@@ -122,7 +118,6 @@ class ActorCritic(nn.Module):
             observation: The minibatch's.
             loss: Of the minibatch.
             gradient: Made by this network's `new_gradient`; overwritten.
-            lane: May work on the value function meanwhile; the result is the same to the bit.
         """
         forward = self.run(observation)
         d_outputs, d_value = loss.policy_slope(forward.outputs), loss.value_slope(forward.value)
@@ -151,9 +146,9 @@ class ActorCritic(nn.Module):
 
     @property
     def separate_multiplications(self) -> int:
-        """Scalar multiplications per sample that `differentiate` can leave to another lane.
+        """Scalar multiplications per sample on the value function's way forward.
 
-        Those of the value function's way forward; 0 if it shares layers with the policy.
+        0 if it shares layers with the policy.
         """
         return 0
 
@@ -164,6 +159,14 @@ class ActorCritic(nn.Module):
     @abstractmethod
     def values(self, observation: Tensor) -> Tensor:
         """Return the state values # [N] at `observation` # [N, ...]."""
+
+    @abstractmethod
+    def outputs_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
+        """Return what `policy_outputs` would with these parameters, by name, for autograd."""
+
+    @abstractmethod
+    def values_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
+        """Return what `values` would with these parameters, by name, for autograd."""
 
     @abstractmethod
     def payload_metadata(self) -> dict[str, str]:
@@ -207,9 +210,14 @@ class ActorCritic(nn.Module):
 
     def with_log_std(self, raw: Tensor) -> Tensor:
         """Append the free log-standard deviations, if there are any, to the last layer's output."""
-        if self._free_log_std is None:
-            return raw
-        return torch.cat((raw, self._free_log_std.expand(raw.shape[0], -1)), dim=1)
+        return with_log_std(raw, self._free_log_std)
+
+
+def with_log_std(raw: Tensor, log_std: Tensor | None) -> Tensor:
+    """Append free log-standard deviations # [A], if there are any, to a last layer's output."""
+    if log_std is None:
+        return raw
+    return torch.cat((raw, log_std.expand(raw.shape[0], -1)), dim=1)
 
 
 def _padded(size: int) -> int:

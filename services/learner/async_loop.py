@@ -182,7 +182,7 @@ class AsyncLoop:
     def _close_oldest(self) -> None:
         closed = self._window.close_oldest()
         self._clock.lap("collect_s")
-        curvature = self._parts.algorithm.curvature(self._job.spec.detector)
+        curvature = self._parts.measurement(closed.plan.round)
         self._clock.lap("curvature_s")
         evaluation = self._evaluation(closed)
         result = self._result(closed, closed.collector.close(), evaluation)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from services.learner.actor_critic import ActorCritic, FlatGradient, ForwardPass
+from services.learner.actor_critic import ActorCritic, FlatGradient, ForwardPass, with_log_std
 from services.learner.distributions import Distribution
 from shared.conv import MAX_PIXEL
 from shared.conv_layers import ConvLayers, Convolution
@@ -131,6 +131,15 @@ class ConvActorCritic(ActorCritic):
         return _in_chunks(
             lambda x: self._value(parameters, self.features(parameters, x)), observation
         )
+
+    def outputs_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
+        """See `ActorCritic`."""
+        raw = self.head(parameters, self.features(parameters, observation))
+        return with_log_std(raw, parameters.get("log_std"))
+
+    def values_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
+        """See `ActorCritic`."""
+        return self._value(parameters, self.features(parameters, observation))
 
     def payload_metadata(self) -> dict[str, str]:
         """See `ActorCritic`."""

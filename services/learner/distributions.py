@@ -36,10 +36,6 @@ class PolicyTerms(Generic[Array]):
     kl_gradient: Callable[[], Array]  # [N, D]; computed on request, most losses never ask
 
 
-OutputMap = Callable[[Tensor], Tensor]
-"""A linear map of every sample's outputs: # [N, D] to [N, D]."""
-
-
 class StepTerms(Protocol[Array]):
     """What a gradient step needs of a family of action distributions."""
 
@@ -70,13 +66,6 @@ class Distribution(StepTerms[Tensor], Protocol):
 
     def kl(self, old: Tensor, new: Tensor) -> Tensor:
         """Return KL(old || new) in nats, shape [N]."""
-        ...
-
-    def log_prob_hessian(self, outputs: Tensor, action: Tensor) -> OutputMap:
-        """Return the Hessian of the log-probability, which maps a tangent of each sample's outputs.
-
-        What does not depend on the tangent is computed once.
-        """
         ...
 
 
@@ -136,25 +125,6 @@ class Gaussian:
             kl_gradient=kl_gradient,
         )
 
-    def log_prob_hessian(self, outputs: Tensor, action: Tensor) -> OutputMap:
-        """Return the Hessian of the log-probability, a map of tangents # [N, 2A].
-
-        With z = (a - mean) / std, per dimension: d2/dmean2 = -1 / std^2,
-        d2/dmean dlog_std = -2 z / std, d2/dlog_std2 = -2 z^2.
-        """
-        mean, log_std = outputs.chunk(2, dim=1)
-        inverse_std = torch.exp(-log_std)
-        z = (action - mean) * inverse_std
-        own = torch.cat((-inverse_std * inverse_std, -2.0 * z * z), dim=1)
-        mixed = (-2.0 * z * inverse_std).repeat(1, 2)
-        size = mean.shape[1]
-
-        def product(tangent: Tensor) -> Tensor:
-            others = torch.cat((tangent[:, size:], tangent[:, :size]), dim=1)
-            return (own * tangent).addcmul_(mixed, others)
-
-        return product
-
 
 class Categorical:
     """One of n actions; `outputs` are logits, `action` is [N] int64."""
@@ -196,14 +166,6 @@ class Categorical:
             entropy=-(p * log_p).sum(1),
             kl_gradient=lambda: p - old_p,
         )
-
-    def log_prob_hessian(self, outputs: Tensor, action: Tensor) -> OutputMap:
-        """Return the Hessian of the log-probability, a map of tangents # [N, n].
-
-        It is -(diag(p) - p p^T), whatever the action.
-        """
-        p = torch.softmax(outputs, dim=1)
-        return lambda tangent: p * ((p * tangent).sum(1, keepdim=True) - tangent)
 
 
 class MultiCategorical:
@@ -251,17 +213,6 @@ class MultiCategorical:
             entropy=_total([part.entropy for part in parts]),
             kl_gradient=lambda: torch.cat([part.kl_gradient() for part in parts], dim=1),
         )
-
-    def log_prob_hessian(self, outputs: Tensor, action: Tensor) -> OutputMap:
-        """Return the Hessian of the log-probability, a map of tangents # [N, D]."""
-        parts = zip(self._split(outputs), action.unbind(1), strict=True)
-        maps = [self._one.log_prob_hessian(*part) for part in parts]
-
-        def product(tangent: Tensor) -> Tensor:
-            moves = zip(maps, self._split(tangent), strict=True)
-            return torch.cat([apply(move) for apply, move in moves], dim=1)
-
-        return product
 
     def _split(self, outputs: Tensor) -> tuple[Tensor, ...]:
         return torch.split_with_sizes(outputs, self.num_choices, dim=1)

@@ -8,99 +8,89 @@ round's trajectories, the big one all of them together, so
 
 |G_b|^2 being its mean over the trajectories. KungFu (Mai et al., OSDI 2020) averages both over time
 before it divides, which is the scaling policy's business.
-
-A dense layer's gradient is a sum of outer products delta_i h_i^T, so no sample's gradient is formed
-by itself.
 """
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
+from services.learner.actor_critic import ActorCritic
+from services.learner.batch import TrainingBatch
+from services.learner.sample_choice import evenly_spread
+from services.learner.surrogate import leaves, surrogate
 from shared.contracts import GradientNoise
 
-
-class Shares(NamedTuple):
-    """What each of some trajectories, of equal length, has in a mean gradient."""
-
-    squared_norms: Tensor
-    """Squared length of each one's summand. # [M]"""
-    gradient: Tensor
-    """The sum. # [P]"""
-
-    def and_others(self, others: "Shares") -> "Shares":
-        """Return those of further trajectories with these."""
-        return Shares(
-            torch.cat((self.squared_norms, others.squared_norms)), self.gradient + others.gradient
-        )
+NOISE_TRAJECTORIES = 16
+"""Most trajectories whose gradients are compared."""
+NOISE_STEPS = 32
+"""Most steps of each of them."""
 
 
-def squared_norms(
-    inputs: Sequence[Tensor],
-    deltas: Sequence[Tensor],
-    free_scores: Tensor | None = None,
-    *,
-    num_trajectories: int,
-) -> Tensor:
-    """Return the squared length of each trajectory's summand of a gradient # [M].
+def trajectory_noise(
+    network: ActorCritic, batch: TrainingBatch, *, num_trajectories: int | None = None
+) -> GradientNoise | None:
+    """Return the noise of the surrogate's gradient at the present policy.
+
+    At most `NOISE_TRAJECTORIES` trajectories are compared, each by the same number of its steps.
+    Steps of one trajectory are alike, so what they say of the variance depends on how many of them
+    there are: that must not change with the number of actors, nor with the detector's samples.
 
     Args:
-        inputs: Each dense layer's input, trajectory after trajectory. # L x [N, in]
-        deltas: Derivative of each sample's objective by each layer's pre-activation. # L x [N, out]
-        free_scores: Its derivative by parameters that no layer holds. # [N, K]
-        num_trajectories: M, of equal length.
+        network: The policy.
+        batch: The round's samples.
+        num_trajectories: Compare no more than these; None for the most.
     """
-
-    def split(samples: Tensor) -> Tensor:
-        return samples.reshape(num_trajectories, -1, samples.shape[1])  # [M, n, ...]
-
-    found = deltas[0].new_zeros(num_trajectories)
-    for h, delta in zip(inputs, deltas, strict=True):
-        found += _outer_sums(split(delta), split(h))
-    # Biases, and what no layer holds, take the deltas' sums themselves.
-    for summands in (*deltas, *(() if free_scores is None else (free_scores,))):
-        found += split(summands).sum(1).square().sum(1)
-    return found
+    length = batch.num_samples // batch.num_trajectories
+    wanted = min(NOISE_TRAJECTORIES, num_trajectories or NOISE_TRAJECTORIES)
+    starts = length * evenly_spread(batch.num_trajectories, wanted)
+    steps = evenly_spread(length, NOISE_STEPS)
+    gradients = _gradients(network, batch, [start + steps for start in starts])
+    return gradient_noise(gradients, batch_size=len(steps))
 
 
-def _outer_sums(rows: Tensor, columns: Tensor) -> Tensor:
-    """Return the squared lengths of sums of outer products, |sum_i r_i c_i^T|^2 # [M].
-
-    Args:
-        rows: r. # [M, n, out]
-        columns: c. # [M, n, in]
-    """
-    _, count, out = rows.shape
-    width = columns.shape[2]
-    if count * (out + width) < out * width:
-        # The same is sum_ij (r_i . r_j) (c_i . c_j): far fewer numbers where a layer is wide.
-        products = torch.bmm(rows, rows.transpose(1, 2))
-        products *= torch.bmm(columns, columns.transpose(1, 2))
-        return products.sum((1, 2))
-    return torch.bmm(rows.transpose(1, 2), columns).flatten(1).square().sum(1)
-
-
-def gradient_noise(shares: Shares, *, num_samples: int) -> GradientNoise | None:
+def gradient_noise(gradients: Iterator[Tensor], *, batch_size: int) -> GradientNoise | None:
     """Return both estimates, each unbiased when samples are independent; either can be negative.
 
     Args:
-        shares: Of the trajectories, in the mean gradient G_B.
-        num_samples: B, the same number of each trajectory.
+        gradients: G_b of each trajectory # [P].
+        batch_size: b, of each of them.
 
     Returns:
         None with fewer than two trajectories, or when a gradient is not finite.
     """
-    count = len(shares.squared_norms)
+    squared_norms, total = [], torch.zeros(())
+    for gradient in gradients:
+        squared_norms.append(gradient.square().sum())
+        total = gradient if len(squared_norms) == 1 else total + gradient
+    count = len(squared_norms)
     if count < 2:
         return None
-    # A trajectory's own mean gradient is its summand, times the number of them.
-    small = count**2 * float(shares.squared_norms.double().mean())
-    big = float(shares.gradient.square().sum())
+    small = float(torch.stack(squared_norms).double().mean())
+    big = float((total / count).square().sum())
+    num_samples = count * batch_size
     variance = (small - big) / ((count - 1) / num_samples)
     squared_norm = big - variance / num_samples
     if not (math.isfinite(squared_norm) and math.isfinite(variance)):
         return None
     return GradientNoise(squared_norm=squared_norm, variance=variance)
+
+
+def _gradients(
+    network: ActorCritic, batch: TrainingBatch, indices: Sequence[Tensor]
+) -> Iterator[Tensor]:
+    """Yield the surrogate's gradient # [P] over some samples after the other."""
+    parameters = leaves(network, policy_only=True)
+    for some in indices:
+        chosen = some.to(batch.observation.device)
+        with torch.enable_grad():
+            value = surrogate(
+                network,
+                parameters,
+                observation=batch.observation[chosen],
+                action=batch.action[chosen],
+                advantage=batch.advantage[chosen],
+            )
+            parts = torch.autograd.grad(value, tuple(parameters.values()))
+        yield torch.cat([part.reshape(-1) for part in parts])

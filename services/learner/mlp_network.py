@@ -5,7 +5,7 @@ No layers are shared. Derivatives are written by hand, see `services.learner.mlp
 Legend: N samples; O numbers of an observation; D policy outputs.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -20,20 +20,20 @@ from services.learner.actor_critic import (
     ForwardPass,
     NetworkHalf,
     SplitLoss,
+    with_log_std,
 )
 from services.learner.arrays import Floats
 from services.learner.distributions import Distribution, Gaussian, StepTerms
 from services.learner.mlp import Activations, Layer
 from services.learner.numpy_mlp import Inputs, MlpPlaces, PairedMlp, policy_delta
-from services.learner.second_lane import Lane
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MlpForwardPass(ForwardPass):
     """Both networks' answers, and what the way back needs."""
 
-    policy: Activations[Tensor]
-    critic: Activations[Tensor]
+    policy: Activations
+    critic: Activations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +47,8 @@ class _PairedForwardPass(ForwardPass):
 class _MlpGradient(FlatGradient):
     """A gradient over all parameters: one flat buffer, and the same memory layer by layer."""
 
-    policy: tuple[Layer[Tensor], ...]
-    value: tuple[Layer[Tensor], ...]
+    policy: tuple[Layer, ...]
+    value: tuple[Layer, ...]
     log_std: Tensor | None
     pair: PairedMlp | None
 
@@ -143,35 +143,6 @@ class MlpActorCritic(ActorCritic):
         else:
             raise TypeError("forward pass of another kind of network")
 
-    def differentiate(
-        self,
-        observation: Tensor,
-        loss: SplitLoss[Tensor],
-        *,
-        gradient: FlatGradient,
-        lane: Lane | None = None,
-    ) -> None:
-        """See `ActorCritic`."""
-        # A network takes one way whether or not there is a second core: the bits are the same.
-        if lane is None or (self._pair is not None and self._pair.is_small(len(observation))):
-            super().differentiate(observation, loss, gradient=gradient)
-            return
-        if not isinstance(gradient, _MlpGradient):
-            raise TypeError("gradient of another kind of network")
-
-        def policy_half() -> None:
-            activations = mlp.forward(self._policy_layers, observation)
-            slope = loss.policy_slope(self.with_log_std(activations.output))
-            d_raw = _without_log_std(slope, gradient)
-            mlp.backward(self._policy_layers, activations, d_raw, gradients=gradient.policy)
-
-        def value_half() -> None:
-            activations = mlp.forward(self._value_layers, observation)
-            slope = loss.value_slope(activations.output.squeeze(1)).unsqueeze(1)
-            mlp.backward(self._value_layers, activations, slope, gradients=gradient.value)
-
-        lane.both(policy_half, value_half)
-
     def array_terms(self) -> StepTerms[Floats] | None:
         """See `ActorCritic`."""
         return self.distribution if self._pair and isinstance(self.distribution, Gaussian) else None
@@ -236,7 +207,16 @@ class MlpActorCritic(ActorCritic):
         """See `ActorCritic`."""
         return sum(layer.weight.numel() for layer in self._value_layers)
 
-    def layers(self, part: str, views: dict[str, Tensor]) -> tuple[Layer[Tensor], ...]:
+    def outputs_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
+        """See `ActorCritic`."""
+        raw = mlp.differentiable(self.layers("policy", parameters), observation)
+        return with_log_std(raw, parameters.get("log_std"))
+
+    def values_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
+        """See `ActorCritic`."""
+        return mlp.differentiable(self.layers("value", parameters), observation).squeeze(1)
+
+    def layers(self, part: str, views: Mapping[str, Tensor]) -> tuple[Layer, ...]:
         """Return the layers of `policy` or `value` out of the views of a flat buffer."""
         count = len(self.policy) if part == "policy" else len(self.value)
         return tuple(
@@ -257,16 +237,14 @@ class MlpActorCritic(ActorCritic):
         return {"network": "mlp", "activation": "tanh"}
 
 
-def _paired(
-    flat: Tensor, policy: Sequence[Layer[Tensor]], value: Sequence[Layer[Tensor]]
-) -> PairedMlp | None:
+def _paired(flat: Tensor, policy: Sequence[Layer], value: Sequence[Layer]) -> PairedMlp | None:
     """Return both networks' layers as NumPy takes them; None where it cannot."""
     if len(policy) < 2 or flat.device.type != "cpu" or flat.dtype != torch.float32:
         return None
     return PairedMlp(flat, policy, value)
 
 
-def _places(layers: Sequence[Layer[Tensor]], start: int) -> MlpPlaces:
+def _places(layers: Sequence[Layer], start: int) -> MlpPlaces:
     """Return where layers lie in the flat parameters, counted from `start`."""
 
     def place(parameter: Tensor) -> tuple[int, tuple[int, ...]]:

@@ -98,9 +98,7 @@ class PairedMlp:
     For small networks: with large ones nothing is saved by going through both at once.
     """
 
-    def __init__(
-        self, flat: Tensor, first: Sequence[Layer[Tensor]], second: Sequence[Layer[Tensor]]
-    ) -> None:
+    def __init__(self, flat: Tensor, first: Sequence[Layer], second: Sequence[Layer]) -> None:
         """Look at two networks' layers.
 
         Args:

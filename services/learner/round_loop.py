@@ -27,6 +27,7 @@ from typing import Generic, TypeVar
 from services.learner.algorithms.base import Algorithm, OffPolicyAlgorithm
 from services.learner.checkpoint import Checkpoint, CheckpointStore, RunState
 from services.learner.collector import CollectedRound, RoundCollector
+from services.learner.detector import Detector, Measurement
 from services.learner.held_lease import HeldLease
 from services.learner.lost_round import environment_failed, round_lost
 from services.learner.run_record import RunRecord
@@ -67,10 +68,20 @@ class TrainingParts(Generic[A_co]):
     cache: TrajectoryCache
     lease: HeldLease
     algorithm: A_co
+    detector: Detector
+    detector_every_rounds: int
     checkpoints: CheckpointStore
     record: RunRecord
     observe: Callable[[RoundLine], None]
     max_reopenings: int
+
+    def measurement(self, round_index: int) -> Measurement | None:
+        """Return what the detector says of the policy after a round; None in rounds between."""
+        # Asked for in every round, so that no round's samples are kept for the next.
+        samples = self.algorithm.samples()
+        if samples is None or round_index % self.detector_every_rounds:
+            return None
+        return self.detector.measure(self.algorithm.network, samples)
 
 
 class RoundLoop:
@@ -110,7 +121,7 @@ class RoundLoop:
         self._clock.lap("collect_s")
         update = self._parts.algorithm.update(collected.trajectories)
         self._clock.lap("update_s")
-        curvature = self._parts.algorithm.curvature(self._job.spec.detector)
+        curvature = self._parts.measurement(plan.round)
         self._clock.lap("curvature_s")
         evaluation = self._evaluated(plan, collector)
         counts = collector.close()

@@ -1,9 +1,8 @@
 """A second process for the half of an update that needs nothing of the other half but a number.
 
 Policy and value function are separate networks, and a gradient step of each needs of the other
-only how long its gradient is; a product with a Hessian is a sum over samples. Two threads take
-turns with the interpreter, and lose more by that than the second core gains; two processes meet
-once per step, in less than a microsecond.
+only how long its gradient is. Two threads take turns with the interpreter, and lose more by that
+than the second core gains; two processes meet once per step, in less than a microsecond.
 
 The process is forked before its parent has threads of its own, takes no time while it waits, and
 ends with its parent whatever becomes of that. It is a way of computing: an update that loses it is
@@ -29,7 +28,6 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import torch
 
-from services.learner.arrays import Floats
 from services.learner.cores import usable_cores
 
 _LOG = logging.getLogger(__name__)
@@ -53,10 +51,7 @@ _END_S = 2.0
 """How long a process may take to end when asked to."""
 
 _SLOTS = 8
-"""Numbers of one side under way; as many as fill a line of the cache."""
-
-SHARED_FLOATS = 1 << 22
-"""Room for what both sides see # [] float32; memory that is never touched costs nothing."""
+"""Room for numbers of one side: a line of the cache, which the other side's must not be in."""
 
 H = TypeVar("H")
 T = TypeVar("T")
@@ -89,43 +84,33 @@ class Side:
         """Look at what was made before the fork.
 
         Args:
-            memory: For the numbers under way, and SHARED_FLOATS.
+            memory: For the numbers under way.
             given: Counts the numbers that either side has given.
             index: 0 or 1.
             require_other: Raises if the other process is gone, or has taken too many seconds.
         """
         numbers = np.frombuffer(memory, np.float64, count=2 * _SLOTS).reshape(2, _SLOTS)
         self._given, self._taken = numbers[index], numbers[1 - index]
-        self.shared: Floats = np.frombuffer(memory, np.float32, offset=mmap.PAGESIZE)
-        """What both sides see # [SHARED_FLOATS]; in whose hands it is, numbers decide."""
         self._ours, self._theirs = given[index], given[1 - index]
         self._require_other = require_other
-        self._num_given = self._num_taken = 0
+        self._turns = 0
         self.slept_s = 0.0
         """Waited for the other side beyond PATIENCE_S."""
 
     @property
     def turns(self) -> int:
-        """Numbers taken so far."""
-        return self._num_taken
+        """Numbers swapped so far."""
+        return self._turns
 
     def swap(self, number: float) -> float:
         """Give a number to the other side, and return the other side's of the same turn."""
-        self.give(number)
-        return self.take()
-
-    def give(self, number: float) -> None:
-        """Give a number to the other side, which has to take it before the eighth after it."""
-        self._given[self._num_given % _SLOTS] = number
-        self._num_given += 1
+        # One side is at most one turn ahead of the other.
+        slot = self._turns % _SLOTS
+        self._given[slot] = number
         self._ours.release()
-
-    def take(self) -> float:
-        """Wait for the next number of the other side, and return it."""
         self._wait()
-        number = float(self._taken[self._num_taken % _SLOTS])
-        self._num_taken += 1
-        return number
+        self._turns += 1
+        return float(self._taken[slot])
 
     def _wait(self) -> None:
         start = time.perf_counter()
@@ -149,7 +134,7 @@ class SecondProcess:
         """
         context = mp.get_context("fork")
         given = context.Semaphore(0), context.Semaphore(0)
-        memory = mmap.mmap(-1, mmap.PAGESIZE + 4 * SHARED_FLOATS)
+        memory = mmap.mmap(-1, mmap.PAGESIZE)
         self._connection, theirs = context.Pipe()
         self._side = Side(memory, given, index=0, require_other=self._require_alive)
         self._process = context.Process(

@@ -13,6 +13,7 @@ from typing import TypeVar
 from services.learner.algorithms.base import Algorithm, OffPolicyAlgorithm
 from services.learner.async_loop import AsyncLoop
 from services.learner.checkpoint import CheckpointStore, RunState
+from services.learner.detector_registry import build_detector
 from services.learner.held_lease import HeldLease
 from services.learner.lost_round import RoundLostError
 from services.learner.round_loop import LeftEarly, RoundLoop, TrainingParts
@@ -149,6 +150,8 @@ class Worker:
                 cache=leaving.enter_context(self._connect_cache()),
                 lease=held,
                 algorithm=algorithm,
+                detector=build_detector(job.spec.detector),
+                detector_every_rounds=job.spec.detector.every_rounds,
                 checkpoints=checkpoints,
                 record=record,
                 observe=observe,

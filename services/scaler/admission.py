@@ -18,7 +18,6 @@ from pydantic import ValidationError
 from services.scaler.budget import RoundPricing, smallest_budget_usd
 from services.scaler.invoker import ActorFunction
 from services.scaler.lambda_function import Execution, LambdaApiError, error_message
-from services.scaler.measurability import measurement_errors
 from services.scaler.network_size import network_errors, network_weights
 from services.scaler.problem import ApiError, field_errors, invalid
 from services.scaler.quota import ConcurrencyQuota
@@ -160,7 +159,6 @@ class Admission:
                 HTTPStatus.SERVICE_UNAVAILABLE, f"the concurrency limit is not known: {error}"
             ) from error
         errors = [
-            *measurement_errors(spec, environment),
             *_concurrency_errors(spec, limit),
             *_memory_errors(spec, environment, self._cache_bytes),
             *trajectory_errors(spec, environment),

@@ -8,12 +8,10 @@ ends as one that was not.
 import logging
 from collections.abc import Callable
 
-from services.scaler.measurability import scaling_errors
 from services.scaler.problem import conflict, invalid, not_found
 from services.scaler.round_order import num_stops
 from services.scaler.rounds_before import rounds_near
 from services.scaler.store.base import Change, JobRecord, Store, change_job
-from shared.environment_spec import EnvironmentSpec
 from shared.jobs import Job, ScalingRequest, ScalingSwitch
 from shared.problem import FieldError
 from shared.scaling_spec import ActorRange, FixedScaling, Policy, require_fit
@@ -46,9 +44,6 @@ class ScalingDesk:
             if job.status == "succeeded" and not job.can_go_on:
                 raise conflict(f"job {job_id} has reached its target: it has no next round")
             _require_choice(request.scaling, job.spec.actors)
-            errors = scaling_errors(request.scaling, _environment_of(job))
-            if errors:
-                raise invalid(*errors)
             first = next_round(self._store, job)
             switches = switched(job, request.scaling, first_round=first, now=self._now())
             if switches == job.switches:
@@ -67,12 +62,6 @@ class ScalingDesk:
             raise not_found("job", job_id)
         _LOG.info("scaling asked for", extra={"job": job_id, "policy": request.scaling.policy})
         return record.job
-
-
-def _environment_of(job: Job) -> EnvironmentSpec:
-    if job.environment is None:
-        raise conflict(f"job {job.job_id} is {job.status}: its environment is not known")
-    return job.environment
 
 
 def _require_choice(scaling: Policy, actors: ActorRange) -> None:

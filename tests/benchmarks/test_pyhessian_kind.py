@@ -7,10 +7,10 @@ from services.learner.actor_critic import ActorCritic
 from services.learner.batch import TrainingBatch
 from services.learner.distributions import Categorical
 from services.learner.networks import build_network
-from services.learner.surrogate import policy_surrogate
 from shared.environment_spec import ContinuousActionSpec, EnvironmentSpec, ObservationSpec
 from shared.ppo_hyperparameters import PpoHyperparameters
 from tests.services.learner.test_conv_surrogate import SMALL, Case, network_of, samples_of
+from tests.services.learner.test_surrogate import objective_of
 
 ENVIRONMENT = EnvironmentSpec(
     env_id="Test-v0",
@@ -49,9 +49,7 @@ def expect_both_ends(network: ActorCritic, observation: Tensor, action: Tensor) 
         outputs=network.policy_outputs(observation),
         behaviour_log_prob=nothing,
     )
-    surrogate = policy_surrogate(
-        network, observation=observation, action=batch.action, advantage=batch.advantage
-    )
+    surrogate = objective_of(network, observation, batch.action, batch.advantage)
     rows = [surrogate.hessian_product(row).clone() for row in torch.eye(surrogate.size)]
     values = torch.linalg.eigvalsh(torch.stack(rows).double())
     found = pyhessian_kind.extreme_eigenvalues(network, batch, torch.arange(64))

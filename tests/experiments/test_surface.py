@@ -5,7 +5,8 @@ import pytest
 
 from experiments.grid import Cell, CellId
 from experiments.surface import SurfaceTask, surrogate, trained, work
-from services.learner.curvature import measure_curvature
+from services.learner.detector import PolicySamples
+from services.learner.hessian_detector import HessianDetector
 from shared.job_spec import DetectorRule, EnvironmentRef
 
 REF = EnvironmentRef(env_id="Hopper-v5")
@@ -17,7 +18,9 @@ def test_the_leading_eigenvalues_agree_with_the_detectors() -> None:
     objective = surrogate(TASK, REF, policy)
     values, vectors = objective.leading_eigenvectors()
     rule = DetectorRule(num_samples=256, max_matvecs=100, tolerance=1e-4)
-    measured = measure_curvature(policy.algorithm.network, objective.batch, rule=rule)
+    measured = HessianDetector(rule).measure(
+        policy.algorithm.network, PolicySamples(batch=objective.batch)
+    )
     assert measured is not None
     ends = (measured.lambda_max, measured.lambda_min)
     assert values[0] == pytest.approx(max(ends, key=abs), rel=0.01)

@@ -5,18 +5,18 @@ from typing import Protocol
 
 import torch
 
+from services.learner.actor_critic import ActorCritic
 from services.learner.algorithms.impact import build_impact
 from services.learner.algorithms.impala import build_impala
 from services.learner.algorithms.off_policy import OffPolicyLearner
 from services.learner.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
 from services.learner.algorithms.ppo import Ppo
 from services.learner.algorithms.synchronous import SynchronousRounds
+from services.learner.detector import PolicySamples
 from services.learner.networks import PolicyPayload
 from services.learner.second_process import SecondProcess
-from shared.contracts import Curvature
 from shared.impact_hyperparameters import ImpactHyperparameters
 from shared.impala_hyperparameters import ImpalaHyperparameters
-from shared.job_spec import DetectorRule
 from shared.jobs import Job
 from shared.ppo_hyperparameters import PpoHyperparameters
 from shared.trajectory import Trajectory
@@ -24,6 +24,11 @@ from shared.trajectory import Trajectory
 
 class Algorithm(Protocol):
     """Learns a policy from the trajectories of one round after another."""
+
+    @property
+    def network(self) -> ActorCritic:
+        """The present policy and value function."""
+        ...
 
     def policy_payload(self) -> PolicyPayload:
         """Return the present policy as the actors load it."""
@@ -33,8 +38,11 @@ class Algorithm(Protocol):
         """Improve the policy with one round of trajectories, in whatever order they arrived."""
         ...
 
-    def curvature(self, rule: DetectorRule) -> Curvature | None:
-        """Measure the surrogate objective at the present policy on the last update's samples."""
+    def samples(self) -> PolicySamples | None:
+        """Return what a detector is shown of the last update; None where nothing was updated.
+
+        Ask once a round, measured or not.
+        """
         ...
 
     def state(self) -> tuple[StateArrays, StateScalars]:
@@ -53,6 +61,11 @@ class OffPolicyAlgorithm(Protocol):
     version the policy is after it; it publishes those versions that actors will fetch. Trajectories
     come in the order of `add`; equal calls from equal state give equal bits.
     """
+
+    @property
+    def network(self) -> ActorCritic:
+        """The present policy and value function."""
+        ...
 
     def policy_payload(self) -> PolicyPayload:
         """Return the present policy as the actors load it."""
@@ -95,8 +108,11 @@ class OffPolicyAlgorithm(Protocol):
         """Take note that the present policy is version `policy_version`: 0 at the start."""
         ...
 
-    def curvature(self, rule: DetectorRule) -> Curvature | None:
-        """Measure the surrogate objective at the present policy on the last update's samples."""
+    def samples(self) -> PolicySamples | None:
+        """Return what a detector is shown of the last update; None where nothing was updated.
+
+        Ask once a round, measured or not.
+        """
         ...
 
     def state(self) -> tuple[StateArrays, StateScalars]:

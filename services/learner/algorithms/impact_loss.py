@@ -28,6 +28,7 @@ from torch import Tensor
 from services.learner.algorithms.clipped_rule import ClippedRule
 from services.learner.algorithms.loss_terms import Term
 from services.learner.algorithms.minibatch import Minibatch
+from services.learner.algorithms.policy_terms import clipped_objective
 from services.learner.algorithms.value_terms import SQUARED_STATS, SquaredError
 from services.learner.arrays import Array
 from services.learner.distributions import Distribution
@@ -67,11 +68,8 @@ def impact_loss(
         hyperparameters: Clip and coefficients.
         kl_coefficient: The present weight of the KL term.
     """
-    clip = hyperparameters.clip
-    ratio = torch.exp(distribution.log_prob(outputs, minibatch.action) - minibatch.log_prob)
-    surrogate = torch.minimum(
-        minibatch.advantage * ratio, minibatch.advantage * ratio.clamp(1.0 - clip, 1.0 + clip)
-    )
+    log_ratio = distribution.log_prob(outputs, minibatch.action) - minibatch.log_prob
+    surrogate = clipped_objective(log_ratio, minibatch.advantage, clip=hyperparameters.clip)
     error = 0.5 * (value - minibatch.value_target).square()
     total = -surrogate.mean() + hyperparameters.value_coefficient * error.mean()
     if hyperparameters.entropy_coefficient:
@@ -83,7 +81,24 @@ def impact_loss(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImpactRule(ClippedRule[ImpactHyperparameters]):
-    """The derivative of `impact_loss` in closed form: a `LossRule`."""
+    """`impact_loss`, and its derivative in closed form: a `LossRule`."""
+
+    def loss(
+        self,
+        outputs: Tensor,
+        value: Tensor,
+        minibatch: Minibatch[Tensor],
+        distribution: Distribution,
+    ) -> Tensor:
+        """See `LossRule`."""
+        return impact_loss(
+            outputs,
+            value,
+            minibatch,
+            distribution,
+            self.hyperparameters,
+            kl_coefficient=self.kl_coefficient,
+        )
 
     @property
     def value_stats(self) -> tuple[str, ...]:

@@ -54,12 +54,22 @@ def impala_loss(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImpalaRule:
-    """The derivative of `impala_loss` in closed form: a `LossRule`.
+    """`impala_loss`, and its derivative in closed form: a `LossRule`.
 
     `kl` among its stats is from the policy before the update.
     """
 
     hyperparameters: ImpalaHyperparameters
+
+    def loss(
+        self,
+        outputs: Tensor,
+        value: Tensor,
+        minibatch: Minibatch[Tensor],
+        distribution: Distribution,
+    ) -> Tensor:
+        """See `LossRule`."""
+        return impala_loss(outputs, value, minibatch, distribution, self.hyperparameters)
 
     @property
     def policy_stats(self) -> tuple[str, ...]:

@@ -7,9 +7,11 @@ other, and may be asked at the same time, by two threads or in two processes.
 from collections.abc import Mapping
 from typing import Generic, Protocol
 
+from torch import Tensor
+
 from services.learner.algorithms.minibatch import Minibatch
 from services.learner.arrays import Array, namespace
-from services.learner.distributions import StepTerms
+from services.learner.distributions import Distribution, StepTerms
 
 
 class Term(Protocol[Array]):
@@ -31,7 +33,28 @@ class Term(Protocol[Array]):
 
 
 class LossRule(Protocol):
-    """An algorithm's loss, apart from the samples; a value that another process can be sent."""
+    """An algorithm's loss, apart from the samples; a value that another process can be sent.
+
+    `loss` defines it, for autograd. The two terms are the same function with its derivative in
+    closed form: what training runs on, and tests hold against the definition.
+    """
+
+    def loss(
+        self,
+        outputs: Tensor,
+        value: Tensor,
+        minibatch: Minibatch[Tensor],
+        distribution: Distribution,
+    ) -> Tensor:
+        """Return the loss of a minibatch, # [].
+
+        Args:
+            outputs: The new policy's outputs. # [n, D]
+            value: The new values. # [n]
+            minibatch: The samples.
+            distribution: What `outputs` parametrise.
+        """
+        ...
 
     @property
     def policy_stats(self) -> tuple[str, ...]:

@@ -27,6 +27,20 @@ class Minibatch(Generic[Array]):
     outputs: Array  # [n, D]
 
 
+def picked(batch: TrainingBatch, indices: Tensor) -> Minibatch[Tensor]:
+    """Return some of a batch's samples, with their weights in the advantages."""
+    weighted = batch.weighted()
+    return Minibatch(
+        observation=weighted.observation[indices],
+        action=weighted.action[indices],
+        advantage=weighted.advantage[indices],
+        value_target=weighted.value_target[indices],
+        value=weighted.value[indices],
+        log_prob=weighted.log_prob[indices],
+        outputs=weighted.outputs[indices],
+    )
+
+
 class ShuffledMinibatches:
     """The minibatches of some passes over a batch, in the order they are to be used.
 

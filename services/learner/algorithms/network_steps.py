@@ -27,7 +27,6 @@ from services.learner.arrays import Floats
 from services.learner.batch import TrainingBatch
 from services.learner.distributions import StepTerms
 from services.learner.recording import recorder
-from services.learner.second_lane import second_lane
 from services.learner.second_process import SecondProcess, SecondProcessLostError
 
 _LOG = logging.getLogger(__name__)
@@ -123,12 +122,11 @@ class NetworkSteps:
     def _in_torch(self, minibatches: ShuffledMinibatches, rule: LossRule) -> StepsTaken:
         network, gradient = self._network, self._gradient
         device = network.flat.device
-        work = network.separate_multiplications * self._passes.minibatch_size
-        with recorder(device) as recording, second_lane(work, device) as lane:
+        with recorder(device) as recording:
 
             def differentiate(given: Minibatch[Tensor]) -> Tensor:
                 loss: MinibatchLoss[Tensor] = MinibatchLoss(rule, given, network.distribution)
-                network.differentiate(given.observation, loss, gradient=gradient, lane=lane)
+                network.differentiate(given.observation, loss, gradient=gradient)
                 return loss.stats()
 
             return take_steps(minibatches.tensors(), self.adam, differentiate, recorder=recording)

@@ -29,12 +29,10 @@ from services.learner.algorithms.saved_state import (
     require_scalars,
 )
 from services.learner.batch import TrainingBatch, joined
-from services.learner.curvature import measure_curvature
+from services.learner.detector import PolicySamples
 from services.learner.networks import PolicyPayload, policy_payload
 from services.learner.normalisation import Normalisation
 from services.learner.second_process import SecondProcess
-from shared.contracts import Curvature
-from shared.job_spec import DetectorRule
 from shared.trajectory import Trajectory
 
 BARREN_BATCHES_MAX = 10
@@ -80,7 +78,6 @@ class OffPolicyLearner:
         self._buffer = buffer
         self._normalisation = self._following = normalisation
         self._max_rounds = max_rounds
-        self._second_process = second_process
         self._generator = torch.Generator().manual_seed(shuffle_seed)
         self._steps = NetworkSteps(
             network,
@@ -101,7 +98,7 @@ class OffPolicyLearner:
         self._newest_round = 0
         self._barren_batches = 0
         self._fresh_batches: list[TrainingBatch] = []
-        self._measured = False
+        self._shown = False
 
     @property
     def network(self) -> ActorCritic:
@@ -160,7 +157,7 @@ class OffPolicyLearner:
             draw.fragments, replace(self._normalisation, rewards=self._following.rewards)
         )
         if self._hyperparameters.advantage_normalisation != "none":
-            # Minibatches are standardised again; the curvature is measured with these, weighted.
+            # Minibatches are standardised again; detectors see these, weighted.
             batch = replace(batch, advantage=standardised(batch.advantage))
         stats = self._passes(batch) | _batch_stats(batch) | self._draw_stats(draw)
         stats |= self._objective.after_batch(stats)
@@ -168,21 +165,16 @@ class OffPolicyLearner:
             self._remember(batch)
         return PolicyUpdate(stats=stats)
 
-    def curvature(self, rule: DetectorRule) -> Curvature | None:
-        """Measure the surrogate objective at the present policy on the round's samples.
+    def samples(self) -> PolicySamples | None:
+        """Return the round's samples; None where nothing was updated yet.
 
-        These are the batches used for the first time since the last measurement, with the
-        advantages they had then; where there are none, those that were measured last.
-
-        Returns:
-            None when it cannot be measured (see `measure_curvature`) or nothing was updated yet.
+        These are the batches used for the first time since the last call, with the advantages they
+        had then; where there are none, those of the last call.
         """
         if not self._fresh_batches:
             return None
-        self._measured = True
-        return measure_curvature(
-            self._network, joined(self._fresh_batches), rule=rule, process=self._second_process
-        )
+        self._shown = True
+        return PolicySamples(batch=joined(self._fresh_batches), rule=self._objective.rule)
 
     def state(self) -> tuple[StateArrays, StateScalars]:
         """Return a copy of everything needed to resume exactly: arrays, and JSON scalars."""
@@ -214,8 +206,8 @@ class OffPolicyLearner:
         self._fresh_batches = []
 
     def _remember(self, batch: TrainingBatch) -> None:
-        if self._measured:
-            self._fresh_batches, self._measured = [], False
+        if self._shown:
+            self._fresh_batches, self._shown = [], False
         self._fresh_batches.append(batch.weighted())
 
     def _fixed_arrays(self) -> StateArrays:

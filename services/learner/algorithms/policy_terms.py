@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Generic
 
+import torch
 from torch import Tensor
 
 from services.learner.algorithms.loss_terms import means
@@ -123,9 +124,16 @@ class WeightedLogProb(Generic[Array]):
         return means(self._losses, self._kl, self._entropy)
 
 
-def clipped_slope(ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
-    """Return the clipped surrogate's derivative by log pi, per sample # [n]."""
-    return _clipped_surrogate(ratio, advantage, clip).slope
+def clipped_objective(log_ratio: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
+    """Return the clipped surrogate of each sample # [n], for autograd: to be maximised.
+
+    Args:
+        log_ratio: Log-probability less that of the reference. # [n]
+        advantage: # [n]
+        clip: Half-width of the interval the ratio is clipped to.
+    """
+    ratio = torch.exp(log_ratio)
+    return torch.minimum(advantage * ratio, advantage * ratio.clamp(1.0 - clip, 1.0 + clip))
 
 
 def _clipped_surrogate(ratio: Array, advantage: Array, clip: float) -> _Surrogate[Array]:

@@ -28,13 +28,11 @@ from services.learner.algorithms.saved_state import (
     require_scalars,
 )
 from services.learner.batch import TrainingBatch, build_batch, in_actor_order
-from services.learner.curvature import LossTerms, measure_curvature
+from services.learner.detector import PolicySamples
 from services.learner.networks import PolicyPayload, build_network, policy_payload
 from services.learner.normalisation import Normalisation
 from services.learner.second_process import SecondProcess
-from shared.contracts import Curvature
 from shared.environment_spec import EnvironmentSpec
-from shared.job_spec import DetectorRule
 from shared.ppo_hyperparameters import PpoHyperparameters
 from shared.trajectory import Trajectory
 
@@ -75,7 +73,6 @@ class Ppo:
         self._last_batch: TrainingBatch | None = None
         self._normalisation = Normalisation.initial(environment, hyperparameters)
         self._max_rounds = max_rounds
-        self._second_process = second_process
         self._num_updates = 0
         self._steps = NetworkSteps(
             self._network,
@@ -144,22 +141,11 @@ class Ppo:
         self._last_batch = batch
         return PolicyUpdate(stats=stats)
 
-    def curvature(self, rule: DetectorRule) -> Curvature | None:
-        """Measure the surrogate objective at the present policy on the last update's samples.
-
-        Returns:
-            None when it cannot be measured (see `measure_curvature`) or nothing was updated yet.
-        """
+    def samples(self) -> PolicySamples | None:
+        """Return the last update's samples; None where nothing was updated yet."""
         if self._last_batch is None:
             return None
-        loss = LossTerms(hyperparameters=self._hyperparameters, kl_coefficient=self._kl_coefficient)
-        return measure_curvature(
-            self._network,
-            self._last_batch,
-            rule=rule,
-            loss=loss,
-            process=self._second_process,
-        )
+        return PolicySamples(batch=self._last_batch, rule=self._rule)
 
     def state(self) -> tuple[StateArrays, StateScalars]:
         """Return a copy of everything needed to resume exactly: arrays, and JSON scalars."""
@@ -207,9 +193,12 @@ class Ppo:
     def _buffers(self) -> dict[str, Tensor]:
         return {"network": self._network.flat, **self._adam.flats}
 
+    @property
+    def _rule(self) -> PpoRule:
+        return PpoRule(hyperparameters=self._hyperparameters, kl_coefficient=self._kl_coefficient)
+
     def _passes(self, batch: TrainingBatch) -> dict[str, float]:
-        rule = PpoRule(hyperparameters=self._hyperparameters, kl_coefficient=self._kl_coefficient)
-        stats = self._steps.take(batch, rule, generator=self._generator)
+        stats = self._steps.take(batch, self._rule, generator=self._generator)
         if "loss" not in stats:
             raise FloatingPointError(
                 f"loss or gradient was not finite in all {stats['skipped_steps']:.0f} steps of the "

@@ -29,6 +29,7 @@ from torch import Tensor
 from services.learner.algorithms.clipped_rule import ClippedRule
 from services.learner.algorithms.loss_terms import Term
 from services.learner.algorithms.minibatch import Minibatch
+from services.learner.algorithms.policy_terms import clipped_objective
 from services.learner.algorithms.value_terms import LIMITED_STATS, BoundedError, ClippedStep
 from services.learner.arrays import Array
 from services.learner.distributions import Distribution
@@ -65,11 +66,8 @@ def ppo_loss(
         hyperparameters: Clips and coefficients.
         kl_coefficient: The present weight of the KL term.
     """
-    clip = hyperparameters.clip
-    ratio = torch.exp(distribution.log_prob(outputs, minibatch.action) - minibatch.log_prob)
-    surrogate = torch.minimum(
-        minibatch.advantage * ratio, minibatch.advantage * ratio.clamp(1.0 - clip, 1.0 + clip)
-    )
+    log_ratio = distribution.log_prob(outputs, minibatch.action) - minibatch.log_prob
+    surrogate = clipped_objective(log_ratio, minibatch.advantage, clip=hyperparameters.clip)
     policy_loss = -surrogate.mean()
     value_loss = _value_losses(value, minibatch, hyperparameters).mean()
     entropy = distribution.entropy(outputs).mean()
@@ -86,7 +84,24 @@ def ppo_loss(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PpoRule(ClippedRule[PpoHyperparameters]):
-    """The derivative of `ppo_loss(...).total` in closed form: a `LossRule`."""
+    """`ppo_loss(...).total`, and its derivative in closed form: a `LossRule`."""
+
+    def loss(
+        self,
+        outputs: Tensor,
+        value: Tensor,
+        minibatch: Minibatch[Tensor],
+        distribution: Distribution,
+    ) -> Tensor:
+        """See `LossRule`."""
+        return ppo_loss(
+            outputs,
+            value,
+            minibatch,
+            distribution,
+            self.hyperparameters,
+            kl_coefficient=self.kl_coefficient,
+        ).total
 
     @property
     def value_stats(self) -> tuple[str, ...]:

@@ -8,13 +8,13 @@ batches puts the oldest out of IMPACT's buffer after their first use.
 
 from collections.abc import Sequence
 
+from services.learner.actor_critic import ActorCritic
 from services.learner.algorithms.off_policy import OffPolicyLearner
 from services.learner.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
 from services.learner.batch import in_actor_order
+from services.learner.detector import PolicySamples
 from services.learner.networks import PolicyPayload
 from services.learner.update_tally import UpdateTally
-from shared.contracts import Curvature
-from shared.job_spec import DetectorRule
 from shared.trajectory import Trajectory
 
 
@@ -23,6 +23,11 @@ class SynchronousRounds:
 
     def __init__(self, algorithm: OffPolicyLearner) -> None:
         self._algorithm = algorithm
+
+    @property
+    def network(self) -> ActorCritic:
+        """The present policy and value function."""
+        return self._algorithm.network
 
     def policy_payload(self) -> PolicyPayload:
         """Return the present policy as the actors load it."""
@@ -46,9 +51,9 @@ class SynchronousRounds:
         self._algorithm.advance(ordered[0].policy_version + 1)
         return PolicyUpdate(stats=tally.take())
 
-    def curvature(self, rule: DetectorRule) -> Curvature | None:
-        """Measure the surrogate objective at the present policy on the last batch's samples."""
-        return self._algorithm.curvature(rule)
+    def samples(self) -> PolicySamples | None:
+        """Return the last round's samples; None where nothing was updated yet."""
+        return self._algorithm.samples()
 
     def state(self) -> tuple[StateArrays, StateScalars]:
         """Return a copy of everything needed to resume exactly: arrays, and JSON scalars."""

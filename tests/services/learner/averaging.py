@@ -1,14 +1,16 @@
 """The simplest off-policy algorithm: its policy is the mean of the actor indices it has seen."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.learner.actor_critic import ActorCritic
 from services.learner.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
+from services.learner.detector import PolicySamples
 from services.learner.networks import PolicyPayload
 from shared.contracts import Curvature, GradientNoise
-from shared.job_spec import DetectorRule
 from shared.trajectory import Trajectory
 
 Identities = NDArray[np.int64]  # [n, 3]: round, actor index, policy version
@@ -73,18 +75,12 @@ class Averaging:
     def advance(self, policy_version: int) -> None:
         self.version = policy_version
 
-    def curvature(self, rule: DetectorRule) -> Curvature | None:
-        if not self.used:
-            return None
-        return Curvature(
-            lambda_max=1.0,
-            lambda_min=-1.0 - self.version,
-            residual=0.0,
-            matvecs=1,
-            num_samples=rule.num_samples,
-            gradient_noise=GradientNoise(squared_norm=1.0, variance=2.0 + self.version),
-            elapsed_s=0.0,
-        )
+    @property
+    def network(self) -> ActorCritic:
+        return cast("ActorCritic", self)  # which nobody but `VersionDetector` looks at
+
+    def samples(self) -> PolicySamples | None:
+        return cast("PolicySamples", self) if self.used else None
 
     def state(self) -> tuple[StateArrays, StateScalars]:
         fresh = [identity for batch in self._fresh for identity in batch]
@@ -114,3 +110,19 @@ def _rows(identities: list[tuple[int, int, int]]) -> Identities:
 
 def _identities(rows: NDArray[np.generic]) -> list[tuple[int, int, int]]:
     return [(int(r), int(i), int(v)) for r, i, v in rows.tolist()]
+
+
+class VersionDetector:
+    """Measures which version an `Averaging` is."""
+
+    def measure(self, policy: ActorCritic, samples: PolicySamples) -> Curvature:  # noqa: ARG002
+        version = cast("Averaging", policy).version
+        return Curvature(
+            lambda_max=1.0,
+            lambda_min=-1.0 - version,
+            residual=0.0,
+            matvecs=1,
+            num_samples=1,
+            gradient_noise=GradientNoise(squared_norm=1.0, variance=2.0 + version),
+            elapsed_s=0.0,
+        )

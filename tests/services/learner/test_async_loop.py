@@ -18,7 +18,7 @@ from services.learner.scaler_client import ScalerClient
 from shared.artifacts import ROUNDS_FILE, LocalArtifacts
 from shared.cache import TrajectoryCache
 from shared.contracts import RoundLine, RoundPlan, RoundRequest
-from tests.services.learner.averaging import Averaging
+from tests.services.learner.averaging import Averaging, VersionDetector
 from tests.services.learner.rounds import STEPS, deliver, deliver_episode
 from tests.services.learner.scripted_scaler import (
     REFUSED,
@@ -74,6 +74,8 @@ class Rig:
                 cache=cache,
                 lease=stack.enter_context(lease),
                 algorithm=algorithm,
+                detector=VersionDetector(),
+                detector_every_rounds=1,
                 checkpoints=CheckpointStore(artifacts, self.job_id, keep=3),
                 record=record,
                 observe=lambda _: None,

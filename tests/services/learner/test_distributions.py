@@ -83,20 +83,6 @@ def test_first_derivatives_agree_with_autograd(distribution: Distribution) -> No
 
 
 @pytest.mark.parametrize("distribution", CASES, ids=lambda case: case.name)
-def test_second_derivative_agrees_with_autograd(distribution: Distribution) -> None:
-    _, new, action = samples(distribution)
-    tangent = samples(distribution, seed=1)[0]
-
-    def log_prob_sum(outputs: Tensor) -> Tensor:
-        return distribution.log_prob(outputs, action).sum()
-
-    _, expected = torch.autograd.functional.hvp(  # type: ignore[no-untyped-call]
-        log_prob_sum, new, tangent
-    )
-    torch.testing.assert_close(distribution.log_prob_hessian(new, action)(tangent), expected)
-
-
-@pytest.mark.parametrize("distribution", CASES, ids=lambda case: case.name)
 def test_kl_of_a_policy_with_itself_is_exactly_zero(distribution: Distribution) -> None:
     old, _, action = samples(distribution)
     terms = distribution.terms(old, old, action)

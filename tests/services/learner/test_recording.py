@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from services.learner import curvature
+from services.learner import hessian_detector
 from services.learner.algorithms import network_steps
 from services.learner.algorithms.impact import build_impact
 from services.learner.algorithms.ppo import Ppo
-from services.learner.curvature import LossTerms, measure_curvature
 from services.learner.mlp_network import MlpActorCritic
 from services.learner.recording import recorder
 from shared.environment_spec import EnvironmentSpec
@@ -16,7 +15,7 @@ from shared.impact_hyperparameters import ImpactHyperparameters
 from shared.job_spec import DetectorRule
 from shared.ppo_hyperparameters import PpoHyperparameters
 from tests.services.learner.replaying import always
-from tests.services.learner.test_curvature import round_of
+from tests.services.learner.test_hessian_detector import loss_of, measured, round_of
 from tests.services.learner.trajectories import CONTINUOUS, DISCRETE, make_trajectory
 
 SMALL = PpoHyperparameters(hidden_sizes=(6, 5), num_epochs=3, minibatch_size=8)
@@ -80,10 +79,9 @@ def test_a_curvature_out_of_a_recording_is_the_same(
 ) -> None:
     network, batch = round_of(CONTINUOUS, SMALL)
     rule = DetectorRule.model_validate({"objective": objective, "probes": 2})
-    loss = LossTerms(hyperparameters=SMALL, kl_coefficient=0.2)
-    plain = measure_curvature(network, batch, rule=rule, loss=loss)
-    monkeypatch.setattr(curvature, "recorder", always)
-    replayed = measure_curvature(network, batch, rule=rule, loss=loss)
+    plain = measured(network, batch, rule=rule, loss=loss_of(SMALL))
+    monkeypatch.setattr(hessian_detector, "recorder", always)
+    replayed = measured(network, batch, rule=rule, loss=loss_of(SMALL))
     assert plain is not None
     assert replayed is not None
     ends = (plain.lambda_max, plain.lambda_min, plain.matvecs)

@@ -11,6 +11,7 @@ import torch
 
 from services.learner.algorithms.base import build_algorithm
 from services.learner.checkpoint import CheckpointStore, RunState
+from services.learner.detector_registry import build_detector
 from services.learner.held_lease import HeldLease
 from services.learner.lost_round import RoundLostError
 from services.learner.round_loop import LeftEarly, RoundLoop, TrainingParts
@@ -19,6 +20,7 @@ from services.learner.scaler_client import LeaseLostError, ScalerClient
 from shared.artifacts import ROUNDS_FILE, LocalArtifacts
 from shared.cache import TrajectoryCache
 from shared.contracts import RoundLine, RoundPlan, RoundRequest
+from shared.job_spec import DetectorRule
 from tests.services.learner.rounds import STEPS, deliver, deliver_episode
 from tests.services.learner.scripted_scaler import (
     REFUSED,
@@ -57,6 +59,8 @@ class Rig:
             cache=enter(TrajectoryCache.connect(cache_url)),
             lease=enter(HeldLease(self.scaler.lease(), heartbeats, self.shutdown)),
             algorithm=build_algorithm(made, device=torch.device("cpu")),
+            detector=build_detector(made.spec.detector),
+            detector_every_rounds=made.spec.detector.every_rounds,
             checkpoints=CheckpointStore(self._artifacts, self.job_id, keep=3),
             record=record,
             observe=self.observed.append,
@@ -394,3 +398,15 @@ def test_a_conflict_is_passed_on(rig: Rig, cache_url: str) -> None:
     with pytest.raises(LeaseLostError, match="out of order"):
         rig.loop(cache_url).run()
     assert rig.checkpoints() == ["000001"]
+
+
+def test_rounds_between_two_measurements_have_none(cache_url: str, tmp_path: Path) -> None:
+    made = job(f"round-loop-{next(_JOBS)}")
+    detector = DetectorRule(every_rounds=2)
+    made = made.model_copy(update={"spec": made.spec.model_copy(update={"detector": detector})})
+    with serving(made, cache_url, rounds=3) as scaler, ExitStack() as stack:
+        rig = Rig(scaler, stack, LocalArtifacts(tmp_path))
+        rig.loop(cache_url).run()
+        asked = [request for _, request in scaler.asked]
+    assert [line.curvature is not None for line in rig.lines()[:3]] == [True, False, True]
+    assert [request.curvature is not None for request in asked] == [False, True, False, True]

@@ -63,36 +63,6 @@ def test_both_sides_get_the_others_number_of_the_same_turn(process: SecondProces
         assert (found, their_found) == ([*theirs], [*ours])
 
 
-@dataclass(frozen=True)
-class Answers:
-    """Takes as many numbers as `given` says at a time, and gives their sum and their count."""
-
-    given: tuple[int, ...]
-
-    def __call__(self, side: Side) -> None:
-        for count in self.given:
-            side.give(sum(side.take() for _ in range(count)))
-            side.give(count)
-
-
-def test_a_side_can_give_some_numbers_before_it_takes_any(process: SecondProcess) -> None:
-    counts = (1, 7, 2, 0, 5, 8, 3) * 40
-
-    def ask(side: Side) -> list[tuple[float, float]]:
-        found = []
-        for turn, count in enumerate(counts):
-            for number in range(count):
-                side.give(turn + 100.0 * number)
-            found.append((side.take(), side.take()))
-        return found
-
-    found, _ = process.both(ask, Answers(counts))
-    assert found == [
-        (sum(turn + 100.0 * number for number in range(count)), count)
-        for turn, count in enumerate(counts)
-    ]
-
-
 @pytest.mark.parametrize(("ours_s", "theirs_s"), [(0.005, 0.0), (0.0, 0.005)])
 def test_a_side_that_has_to_wait_sleeps_and_is_woken(
     process: SecondProcess, ours_s: float, theirs_s: float

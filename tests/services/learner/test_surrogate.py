@@ -1,4 +1,4 @@
-"""Hessian products of the surrogate against autograd and against the closed form."""
+"""The surrogate's Hessian products against plain layers in float64 and against the closed form."""
 
 from collections.abc import Callable
 
@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from services.learner.actor_critic import ActorCritic
 from services.learner.mlp_network import MlpActorCritic
 from services.learner.networks import build_network
-from services.learner.surrogate import PolicySurrogate
+from services.learner.surrogate import Objective, surrogate
 from shared.environment_spec import DiscreteActionSpec, EnvironmentSpec, ObservationSpec
 from shared.ppo_hyperparameters import PpoHyperparameters
 from tests.services.learner.trajectories import CONTINUOUS, DISCRETE
@@ -46,6 +47,17 @@ def samples_of(
     else:
         action = torch.randn(count, 2, generator=generator, dtype=torch.float64).to(dtype)
     return observation, action, advantage
+
+
+def objective_of(
+    network: ActorCritic, observation: Tensor, action: Tensor, advantage: Tensor
+) -> Objective:
+    return Objective(
+        network,
+        lambda parameters: surrogate(
+            network, parameters, observation=observation, action=action, advantage=advantage
+        ),
+    )
 
 
 def surrogate_log_prob(
@@ -108,12 +120,10 @@ def test_products_agree_with_the_exact_hessian(
 ) -> None:
     network = network_of(environment, hyperparameters, dtype)
     observation, action, advantage = samples_of(environment, dtype)
-    surrogate = PolicySurrogate(
-        network, observation=observation, action=action, advantage=advantage
-    )
+    objective = objective_of(network, observation, action, advantage)
     exact = autograd_hessian(network, observation, action, advantage)
-    assert exact.shape == (surrogate.size, surrogate.size)
-    columns = [surrogate.hessian_product(e) for e in torch.eye(surrogate.size, dtype=dtype)]
+    assert exact.shape == (objective.size, objective.size)
+    columns = [objective.hessian_product(e) for e in torch.eye(objective.size, dtype=dtype)]
     error = torch.stack(columns, dim=1).double() - exact
     assert error.abs().max() <= tolerance * torch.linalg.matrix_norm(exact, 2)
 
@@ -159,11 +169,7 @@ def test_linear_softmax_policy_has_the_closed_form_hessian() -> None:
     order = [3 * a + f for a in range(3) for f in range(2)] + [3 * a + 2 for a in range(3)]
     expected = expected[np.ix_(order, order)]
 
-    surrogate = PolicySurrogate(
-        network,
-        observation=torch.from_numpy(s),
-        action=torch.from_numpy(action),
-        advantage=torch.from_numpy(advantage),
-    )
-    found = [surrogate.hessian_product(e) for e in torch.eye(9, dtype=torch.float64)]
+    arrays = (torch.from_numpy(each) for each in (s, action, advantage))
+    objective = objective_of(network, *arrays)
+    found = [objective.hessian_product(e) for e in torch.eye(9, dtype=torch.float64)]
     np.testing.assert_allclose(torch.stack(found).numpy(), expected, atol=1e-14)

@@ -8,7 +8,7 @@ from services.scaler.rescaling import switched
 from shared.jobs import Job
 from shared.problem import Problem
 from shared.scaling_spec import FixedScaling, Policy
-from tests.services.scaler.lambda_endpoint import HOPPER, IMAGES, Reply, healthy
+from tests.services.scaler.lambda_endpoint import HOPPER
 from tests.services.scaler.running import Scaler, curvature, result
 from tests.services.scaler.scaling.seen import biased_agent
 
@@ -115,24 +115,6 @@ def test_a_change_of_a_stopped_job_holds_for_all_rounds_that_only_ended_it(scale
         assert scaler.round(lease, index, previous=result(index - 3)).stop == "user"
     scaler.finish(lease, status="stopped", stop_reason="user")
     assert switch(scaler, job.job_id, policy="fixed", num_actors=4).switches[0].round == 3
-
-
-def test_kungfu_is_refused_for_images(scaler: Scaler) -> None:
-    scaler.lambdas.behave = lambda t, n: (
-        Reply(body=IMAGES.model_dump(mode="json")) if t["mode"] == "describe" else healthy(t, n)
-    )
-    wrong = {"scaling": {"policy": "kungfu"}, "detector": {"objective": "total_loss"}}
-    quiet = {**SMALL, "preset": "standard"}
-    told = {e.field: e.message for e in scaler.refused({**quiet, **wrong}).errors}
-    assert told.keys() == {"scaling.policy", "detector.objective"}
-    assert "not measured for convolutional networks" in told["scaling.policy"]
-    assert "dense networks only" in told["detector.objective"]
-    job = scaler.submit(**quiet)
-    later = scaler.http.post(
-        f"/v1/jobs/{job.job_id}/scaling", json={"scaling": {"policy": "kungfu"}}
-    )
-    assert later.status_code == 422
-    assert "gradient noise" in later.text
 
 
 @pytest.mark.parametrize(

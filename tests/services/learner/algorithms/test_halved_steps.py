@@ -185,15 +185,15 @@ def test_an_update_that_loses_the_process_is_done_without_it(
 
 def kill_at_turn(process: SecondProcess, turn: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kill it from within our half of the next update."""
-    take, turns = process._side.take, itertools.count()
+    swap, turns = process._side.swap, itertools.count()
 
-    def kill_and_take() -> float:
+    def kill_and_swap(number: float) -> float:
         if next(turns) == turn:
             assert process._process.pid is not None
             os.kill(process._process.pid, signal.SIGKILL)
-        return take()
+        return swap(number)
 
-    monkeypatch.setattr(process._side, "take", kill_and_take)
+    monkeypatch.setattr(process._side, "swap", kill_and_swap)
 
 
 def test_what_has_no_halves_or_is_too_small_goes_its_old_way(

@@ -12,6 +12,7 @@ from services.learner.algorithms.impala import build_impala
 from services.learner.algorithms.ppo import Ppo
 from services.learner.algorithms.synchronous import SynchronousRounds
 from services.learner.batch import build_batch
+from services.learner.hessian_detector import HessianDetector
 from services.learner.networks import build_network
 from shared import impact_hyperparameters, impala_hyperparameters
 from shared.environment_spec import DiscreteActionSpec, EnvironmentSpec, ObservationSpec
@@ -80,7 +81,10 @@ def test_updates_repeat_and_resume_bit_for_bit(build: Callable[[], Algorithm]) -
         algorithm.update(rounds[1][::-1])
     end, other = straight.policy_payload()[0], resumed.policy_payload()[0]
     assert all(np.array_equal(end[name], other[name]) for name in end)
-    found = straight.curvature(DetectorRule(num_samples=8, max_matvecs=8))
+    samples = straight.samples()
+    assert samples is not None
+    rule = DetectorRule(num_samples=8, max_matvecs=8)
+    found = HessianDetector(rule).measure(straight.network, samples)
     assert found is not None
     assert found.lambda_max > found.lambda_min
 

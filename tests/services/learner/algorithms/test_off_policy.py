@@ -9,6 +9,7 @@ import torch
 
 from services.learner.algorithms.impact import build_impact
 from services.learner.algorithms.off_policy import BARREN_BATCHES_MAX, OffPolicyLearner
+from services.learner.hessian_detector import HessianDetector
 from shared import codec
 from shared.environment_spec import EnvironmentSpec
 from shared.job_spec import DetectorRule
@@ -225,11 +226,13 @@ def test_curvature_can_be_measured_after_an_update_and_changes_nothing(
     hyperparameters: OffPolicyHyperparameters,
 ) -> None:
     made = learner(CONTINUOUS, hyperparameters)
-    assert made.curvature(DetectorRule()) is None
+    assert made.samples() is None
     made.add(round_of(made, CONTINUOUS, 0))
     made.update()
     state = made.state()
-    measured = made.curvature(DetectorRule(num_samples=64))
+    samples = made.samples()
+    assert samples is not None
+    measured = HessianDetector(DetectorRule(num_samples=64)).measure(made.network, samples)
     assert measured is not None
     assert measured.num_samples == 64
     assert measured.lambda_min < measured.lambda_max
@@ -239,8 +242,8 @@ def test_curvature_can_be_measured_after_an_update_and_changes_nothing(
     assert_same_state(made, again)
 
 
-def test_curvature_is_of_all_that_was_new_since_the_last_one() -> None:
-    made, all_of_them = learner(CONTINUOUS, IMPACT), DetectorRule(num_samples=100_000)
+def test_detectors_are_shown_all_that_was_new_since_the_last_time() -> None:
+    made = learner(CONTINUOUS, IMPACT)
     for index, num_actors in enumerate((4, 2)):
         trajectories = round_of(made, CONTINUOUS, index, num_actors=num_actors)
         made.add(trajectories)
@@ -252,9 +255,9 @@ def test_curvature_is_of_all_that_was_new_since_the_last_one() -> None:
         made.update()  # a replay adds nothing
         assert updates == num_actors // 2
         for _ in range(2):
-            measured = made.curvature(all_of_them)
-            assert measured is not None
-            assert measured.num_samples == sum(t.num_steps for t in trajectories)
+            samples = made.samples()
+            assert samples is not None
+            assert samples.batch.num_samples == sum(t.num_steps for t in trajectories)
 
 
 def test_batches_of_whole_trajectories_may_hold_several_environments() -> None:

@@ -15,6 +15,7 @@ from services.learner.algorithms.policy_update import StateArrays
 from services.learner.algorithms.ppo import KL_COEFFICIENT_MIN, Ppo, adapted_kl_coefficient
 from services.learner.algorithms.ppo_loss import ppo_loss
 from services.learner.batch import build_batch
+from services.learner.hessian_detector import HessianDetector
 from services.learner.normalisation import Normalisation
 from shared.environment_spec import EnvironmentSpec
 from shared.job_spec import DetectorRule
@@ -108,7 +109,9 @@ def test_updates_and_measurements_do_not_touch_the_global_generator() -> None:
     before = torch.get_rng_state()
     ppo = Ppo(CONTINUOUS, SMALL, seed=7)
     train(ppo, CONTINUOUS, range(1))
-    ppo.curvature(DetectorRule())
+    samples = ppo.samples()
+    assert samples is not None
+    HessianDetector(DetectorRule()).measure(ppo.network, samples)
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -350,11 +353,13 @@ def test_a_published_policy_acts_on_raw_observations_as_the_learner_has_it() -> 
         assert 0.8 < z.std() < 1.2
 
 
-def test_curvature_is_of_the_last_updates_samples() -> None:
+def test_detectors_are_shown_the_last_updates_samples() -> None:
     ppo = Ppo(CONTINUOUS, SMALL, seed=0)
-    assert ppo.curvature(DetectorRule()) is None
+    assert ppo.samples() is None
     train(ppo, CONTINUOUS, range(1))
-    found = ppo.curvature(DetectorRule(num_samples=100))
+    samples = ppo.samples()
+    assert samples is not None
+    found = HessianDetector(DetectorRule(num_samples=100)).measure(ppo.network, samples)
     assert found is not None
     assert found.num_samples == 100
     assert found.lambda_max > 0 > found.lambda_min

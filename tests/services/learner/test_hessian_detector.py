@@ -1,37 +1,115 @@
 """The detector's measurement against the exact Hessian's spectrum, and what it leaves alone."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.distributions import Categorical, Distribution, Independent, Normal, kl_divergence
 
-from services.learner import curvature
+from services.learner import distributions as discrete
+from services.learner import hessian_detector
+from services.learner.actor_critic import ActorCritic
+from services.learner.algorithms.loss_terms import LossRule
+from services.learner.algorithms.ppo_loss import PpoRule
 from services.learner.batch import TrainingBatch, build_batch
-from services.learner.curvature import LossTerms, measure_curvature
+from services.learner.detector import PolicySamples
+from services.learner.gradient_noise import trajectory_noise
+from services.learner.hessian_detector import HessianDetector
 from services.learner.lanczos import LanczosResult, extreme_eigenvalues
 from services.learner.mlp_network import MlpActorCritic
 from services.learner.sample_choice import chosen_samples, evenly_spread
-from services.learner.surrogate import policy_surrogate
-from services.learner.trajectory_noise import noise_choice, noise_shares
+from shared.contracts import Curvature
 from shared.environment_spec import EnvironmentSpec
 from shared.job_spec import DetectorRule
 from shared.ppo_hyperparameters import PpoHyperparameters
+from tests.services.learner import test_conv_surrogate
 from tests.services.learner.test_surrogate import (
     CASES,
     autograd_hessian,
     network_of,
     surrogate_log_prob,
 )
-from tests.services.learner.test_total_loss import negative_loss_hessian
 from tests.services.learner.trajectories import CONTINUOUS, make_trajectory
 
 HYPERPARAMETERS = PpoHyperparameters(hidden_sizes=(6, 5))
 
 
-def loss_of(hyperparameters: PpoHyperparameters) -> LossTerms:
-    return LossTerms(hyperparameters=hyperparameters, kl_coefficient=0.2)
+def loss_of(hyperparameters: PpoHyperparameters) -> PpoRule:
+    return PpoRule(hyperparameters=hyperparameters, kl_coefficient=0.2)
+
+
+def measured(
+    network: ActorCritic, batch: TrainingBatch, *, rule: DetectorRule, loss: LossRule | None = None
+) -> Curvature | None:
+    return HessianDetector(rule).measure(network, PolicySamples(batch=batch, rule=loss))
+
+
+def distribution(outputs: Tensor, action: Tensor) -> Distribution:
+    if action.dtype == torch.int64:
+        return Categorical(logits=outputs)
+    mean, log_std = outputs.chunk(2, dim=1)
+    return Independent(Normal(mean, log_std.exp()), 1)
+
+
+def negative_loss(
+    network: ActorCritic,
+    batch: TrainingBatch,
+    hyperparameters: PpoHyperparameters,
+    *,
+    kl_coefficient: float,
+) -> tuple[Callable[[Tensor], Tensor], Tensor]:
+    """Of all parameters in their order, and those: with torch's own distributions, in float64."""
+    named = {name: p.detach().double() for name, p in network.named_parameters()}
+    sizes = [p.numel() for p in named.values()]
+    action = batch.action if batch.action.dtype == torch.int64 else batch.action.double()
+    observation, advantage = batch.observation.double(), batch.advantage.double()
+
+    def run(part: str, values: dict[str, Tensor]) -> Tensor:
+        h, count = observation, len(getattr(network, part))
+        for i in range(count):
+            h = h @ values[f"{part}.{i}.weight"].t() + values[f"{part}.{i}.bias"]
+            h = torch.tanh(h) if i < count - 1 else h
+        return h
+
+    def objective(flat: Tensor) -> Tensor:
+        parts = torch.split(flat, sizes)
+        values = {name: p.view(named[name].shape) for name, p in zip(named, parts, strict=True)}
+        outputs = run("policy", values)
+        if "log_std" in values:
+            outputs = torch.cat((outputs, values["log_std"].expand(len(outputs), -1)), dim=1)
+        new, old = distribution(outputs, action), distribution(batch.outputs.double(), action)
+        log_prob: Tensor = new.log_prob(action)
+        entropy: Tensor = new.entropy()
+        kl: Tensor = kl_divergence(old, new)
+        ratio = torch.exp(log_prob - batch.log_prob.double())
+        clip = hyperparameters.clip
+        surrogate = torch.minimum(advantage * ratio, advantage * ratio.clamp(1 - clip, 1 + clip))
+        error = (run("value", values).squeeze(1) - batch.value_target.double()) ** 2
+        return (
+            surrogate.mean()
+            - hyperparameters.value_coefficient * error.clamp(max=hyperparameters.value_clip).mean()
+            + hyperparameters.entropy_coefficient * entropy.mean()
+            - kl_coefficient * kl.mean()
+        )
+
+    return objective, torch.cat([p.flatten() for p in named.values()])
+
+
+def negative_loss_hessian(
+    network: ActorCritic,
+    batch: TrainingBatch,
+    hyperparameters: PpoHyperparameters,
+    *,
+    kl_coefficient: float,
+) -> Tensor:
+    """Hessian of the same."""
+    hessian: Tensor = torch.autograd.functional.hessian(  # type: ignore[no-untyped-call]
+        *negative_loss(network, batch, hyperparameters, kl_coefficient=kl_coefficient)
+    )
+    return hessian
 
 
 def round_of(
@@ -53,7 +131,7 @@ def test_eigenvalues_within_one_percent_of_the_exact_hessian(
 ) -> None:
     network, batch = round_of(environment, hyperparameters)
     rule = DetectorRule.model_validate({"num_samples": num_samples, "sampling": sampling})
-    found = measure_curvature(network, batch, rule=rule)
+    found = measured(network, batch, rule=rule)
     chosen, weights = chosen_samples(batch, rule, network.distribution)
     advantage = batch.advantage[chosen] * weights
     exact = torch.linalg.eigvalsh(
@@ -97,7 +175,7 @@ def test_the_behaviour_objective_is_ppos_clipped_surrogate(
     network, batch = round_of(environment, hyperparameters)
     moved(network)
     rule = DetectorRule(objective="behaviour", num_samples=10_000)
-    found = measure_curvature(network, batch, rule=rule, loss=loss_of(hyperparameters))
+    found = measured(network, batch, rule=rule, loss=loss_of(hyperparameters))
     exact = torch.linalg.eigvalsh(behaviour_hessian(network, batch, clip=hyperparameters.clip))
     assert found is not None
     assert found.lambda_max == pytest.approx(exact[-1].item(), rel=0.01)
@@ -108,7 +186,7 @@ def test_at_the_policy_that_sampled_both_ratios_are_one() -> None:
     network, batch = round_of(CONTINUOUS, HYPERPARAMETERS)
     loss = loss_of(HYPERPARAMETERS)
     first, second = (
-        measure_curvature(network, batch, rule=DetectorRule(objective=name), loss=loss)
+        measured(network, batch, rule=DetectorRule(objective=name), loss=loss)
         for name in ("surrogate", "behaviour")
     )
     assert first is not None
@@ -121,7 +199,7 @@ def test_the_total_loss_is_measured_over_all_parameters() -> None:
     network, batch = round_of(CONTINUOUS, HYPERPARAMETERS)
     moved(network)
     rule = DetectorRule(objective="total_loss", num_samples=10_000, tolerance=1e-3)
-    found = measure_curvature(network, batch, rule=rule, loss=loss_of(HYPERPARAMETERS))
+    found = measured(network, batch, rule=rule, loss=loss_of(HYPERPARAMETERS))
     exact = torch.linalg.eigvalsh(
         negative_loss_hessian(network, batch, HYPERPARAMETERS, kl_coefficient=0.2)
     )
@@ -135,13 +213,13 @@ def test_an_objective_the_algorithm_does_not_have_is_refused(objective: str) -> 
     network, batch = round_of(CONTINUOUS, HYPERPARAMETERS)
     rule = DetectorRule.model_validate({"objective": objective})
     with pytest.raises(ValueError, match=f"'{objective}', which is defined for ppo only"):
-        measure_curvature(network, batch, rule=rule)
+        measured(network, batch, rule=rule)
 
 
 def test_more_probes_never_narrow_the_spectrum() -> None:
     network, batch = round_of(CONTINUOUS, HYPERPARAMETERS)
     rules = [DetectorRule(probes=n, max_matvecs=4, tolerance=1e-6) for n in (1, 2, 4)]
-    found = [measure_curvature(network, batch, rule=rule) for rule in rules]
+    found = [measured(network, batch, rule=rule) for rule in rules]
     known = [one for one in found if one is not None]
     assert [one.matvecs for one in known] == [4, 8, 16]
     assert known[0].lambda_max <= known[1].lambda_max <= known[2].lambda_max
@@ -150,7 +228,7 @@ def test_more_probes_never_narrow_the_spectrum() -> None:
 
 def test_gradient_noise_comes_with_the_curvature() -> None:
     network, batch = round_of(CONTINUOUS, HYPERPARAMETERS)
-    found = measure_curvature(network, batch, rule=DetectorRule())
+    found = measured(network, batch, rule=DetectorRule())
     # 3 trajectories of 48 steps, of each of which 32 are compared
     steps = torch.cat([48 * i + evenly_spread(48, 32) for i in range(3)])
     log_prob, point = surrogate_log_prob(network, batch.observation[steps], batch.action[steps])
@@ -167,27 +245,13 @@ def test_gradient_noise_comes_with_the_curvature() -> None:
     assert found.gradient_noise.squared_norm == pytest.approx(big - variance / 96, rel=1e-3)
 
 
-@pytest.mark.parametrize("sampling", ["proportional", "even"])
-@pytest.mark.parametrize("num_trajectories", [3, 4])
-def test_how_the_curvature_is_measured_does_not_change_the_noise(
-    num_trajectories: int, sampling: str
-) -> None:
-    hyperparameters = PpoHyperparameters(hidden_sizes=(256, 256))
-    network = network_of(CONTINUOUS, hyperparameters, torch.float32)
-    trajectories = [
-        make_trajectory(CONTINUOUS, network, actor_index=i) for i in range(num_trajectories)
-    ]
-    batch = build_batch(trajectories, network, discount=0.99, gae_lambda=1.0)
-    rule = DetectorRule.model_validate({"num_samples": 40, "max_matvecs": 3, "sampling": sampling})
-    choice = noise_choice(batch, rule)
-    alone = policy_surrogate(network, **choice.samples(batch)._asdict()).shares(num_trajectories)
-    expected = choice.noise(alone)
-    found = measure_curvature(network, batch, rule=rule)
-    assert expected is not None
-    assert found is not None
-    assert found.gradient_noise is not None
-    assert found.gradient_noise.variance == pytest.approx(expected.variance, rel=1e-4)
-    assert found.gradient_noise.squared_norm == pytest.approx(expected.squared_norm, rel=1e-4)
+def test_how_the_curvature_is_measured_does_not_change_the_noise() -> None:
+    network, batch = round_of(CONTINUOUS, HYPERPARAMETERS)
+    rules = [DetectorRule(), DetectorRule(num_samples=40, max_matvecs=3, sampling="even")]
+    first, second = (measured(network, batch, rule=rule) for rule in rules)
+    assert first is not None
+    assert second is not None
+    assert first.gradient_noise == second.gradient_noise == trajectory_noise(network, batch)
 
 
 def test_products_start_towards_the_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,8 +262,8 @@ def test_products_start_towards_the_gradient(monkeypatch: pytest.MonkeyPatch) ->
         leans.append(lean)
         return extreme_eigenvalues(*args, lean=lean, **kwargs)
 
-    monkeypatch.setattr(curvature, "extreme_eigenvalues", watched)
-    assert measure_curvature(network, batch, rule=DetectorRule(num_samples=10_000, probes=2))
+    monkeypatch.setattr(hessian_detector, "extreme_eigenvalues", watched)
+    assert measured(network, batch, rule=DetectorRule(num_samples=10_000, probes=2))
     log_prob, point = surrogate_log_prob(network, batch.observation, batch.action)
     jacobian: Tensor = torch.autograd.functional.jacobian(  # type: ignore[no-untyped-call]
         log_prob, point
@@ -221,20 +285,14 @@ def test_more_actors_do_not_change_how_many_steps_of_each_are_compared() -> None
     chosen = evenly_spread(40, 16).tolist()
     alone = build_batch([trajectories[i] for i in chosen], network, discount=0.99, gae_lambda=1.0)
     alone = replace(alone, advantage=many.advantage.view(40, 48)[chosen].flatten())
-    noise, of_these, of_others = (
-        (choice := noise_choice(batch, DetectorRule())).noise(
-            noise_shares(network, batch, choice, None)
-        )
-        for batch in (many, alone, few)
-    )
-    assert noise == of_these
+    noise, of_these, of_others = (trajectory_noise(network, b) for b in (many, alone, few))
+    assert noise == of_these == trajectory_noise(network, many, num_trajectories=40)
     assert noise != of_others
-    assert noise_choice(many, DetectorRule(num_trajectories=40)).num_trajectories == 16
 
 
 def test_a_single_trajectory_has_curvature_but_no_gradient_noise() -> None:
     network, batch = round_of(CONTINUOUS, HYPERPARAMETERS)
-    found = measure_curvature(network, batch, rule=DetectorRule(num_trajectories=1))
+    found = measured(network, batch, rule=DetectorRule(num_trajectories=1))
     assert found is not None
     assert found.gradient_noise is None
 
@@ -244,8 +302,8 @@ def test_measuring_changes_nothing() -> None:
     network.flat.grad = torch.ones_like(network.flat)
     flat, generator = network.flat.clone(), torch.get_rng_state()
     advantage = batch.advantage.clone()
-    first = measure_curvature(network, batch, rule=DetectorRule())
-    second = measure_curvature(network, batch, rule=DetectorRule())
+    first = measured(network, batch, rule=DetectorRule())
+    second = measured(network, batch, rule=DetectorRule())
     assert torch.equal(network.flat, flat)
     assert torch.equal(network.flat.grad, torch.ones_like(flat))
     assert all(parameter.grad is None for parameter in network.parameters())
@@ -259,7 +317,7 @@ def test_measuring_changes_nothing() -> None:
 def test_no_advantage_anywhere_is_no_curvature() -> None:
     network, batch = round_of(CONTINUOUS, PpoHyperparameters(hidden_sizes=(6, 5)))
     flat_batch = replace(batch, advantage=torch.zeros_like(batch.advantage))
-    assert measure_curvature(network, flat_batch, rule=DetectorRule()) is None
+    assert measured(network, flat_batch, rule=DetectorRule()) is None
 
 
 def test_without_advantages_the_whole_loss_curves_as_the_values_error_does() -> None:
@@ -267,7 +325,7 @@ def test_without_advantages_the_whole_loss_curves_as_the_values_error_does() -> 
     moved(network)
     flat_batch = replace(batch, advantage=torch.zeros_like(batch.advantage))
     rule = DetectorRule(objective="total_loss", num_samples=10_000, tolerance=1e-3)
-    found = measure_curvature(network, flat_batch, rule=rule, loss=loss_of(HYPERPARAMETERS))
+    found = measured(network, flat_batch, rule=rule, loss=loss_of(HYPERPARAMETERS))
     hessian = negative_loss_hessian(network, flat_batch, HYPERPARAMETERS, kl_coefficient=0.2)
     exact = torch.linalg.eigvalsh(hessian)
     assert found is not None
@@ -278,4 +336,31 @@ def test_without_advantages_the_whole_loss_curves_as_the_values_error_does() -> 
 def test_a_diverged_policy_is_no_curvature() -> None:
     network, batch = round_of(CONTINUOUS, PpoHyperparameters(hidden_sizes=(6, 5)))
     network.flat[0] = float("nan")
-    assert measure_curvature(network, batch, rule=DetectorRule()) is None
+    assert measured(network, batch, rule=DetectorRule()) is None
+
+
+@pytest.mark.parametrize("objective", ["surrogate", "behaviour", "total_loss"])
+def test_convolutional_networks_have_every_objective_and_the_noise(objective: str) -> None:
+    case: test_conv_surrogate.Case = (test_conv_surrogate.SMALL, discrete.Categorical(), 3, None)
+    network = test_conv_surrogate.network_of(case)
+    network.flatten(dtype=torch.float32)
+    observation, action, advantage = test_conv_surrogate.samples_of(case)
+    outputs, value = network.policy_outputs(observation), network.values(observation)
+    log_prob = network.distribution.log_prob(outputs, action)
+    batch = TrainingBatch(
+        observation=observation,
+        action=action,
+        advantage=advantage.float(),
+        value_target=value + 1.0,
+        value=value,
+        log_prob=log_prob,
+        outputs=outputs,
+        behaviour_log_prob=log_prob,
+        num_trajectories=2,
+    )
+    rule = DetectorRule.model_validate({"objective": objective, "num_samples": 8})
+    found = measured(network, batch, rule=rule, loss=loss_of(HYPERPARAMETERS))
+    assert found is not None
+    assert found.lambda_min < 0 < found.lambda_max
+    assert found.gradient_noise is not None
+    assert found.gradient_noise.variance > 0
