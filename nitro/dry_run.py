@@ -6,18 +6,21 @@ from collections.abc import Sequence
 import typer
 from pydantic import ValidationError
 
+from nitro.advice import advice, gpu_less_cores
 from nitro.errors import CommandError
 from nitro.own_environments import own_packages
 from nitro.spec_file import field_errors
-from shared.hyperparameters import IMAGE_PRESETS, resolve
+from shared.environment_spec import EnvironmentSpec
+from shared.hyperparameters import resolve
 from shared.job_spec import JobSpec
 
 
 def described(spec: JobSpec, *, environment_packages: Sequence[str] | None = None) -> str:
     """Return the whole specification as JSON, with every hyper-parameter resolved.
 
-    Where a preset is another one for images, the environment is made on this machine to see which
-    it is; where that cannot be, standard error says so and the one for vectors is shown.
+    The environment is made on this machine: where a preset is another one for images, that is
+    shown, and standard error says what to know of the job before it trains. Where it cannot be
+    made, standard error says so and the preset for vectors is shown.
 
     Args:
         spec: What would be submitted.
@@ -28,9 +31,8 @@ def described(spec: JobSpec, *, environment_packages: Sequence[str] | None = Non
             be imported.
     """
     full = spec.model_dump(mode="json")
-    images = (spec.algorithm, spec.preset) in IMAGE_PRESETS and _shows_images(
-        spec, environment_packages
-    )
+    environment = _environment(spec, environment_packages)
+    images = environment is not None and environment.observation.is_image
     try:
         values = resolve(spec.algorithm, spec.preset, spec.hyperparameters, images=images)
     except ValidationError as error:
@@ -41,16 +43,23 @@ def described(spec: JobSpec, *, environment_packages: Sequence[str] | None = Non
         ]
         raise CommandError("\n".join(lines)) from error
     full["hyperparameters"] = values.model_dump(mode="json")
+    if environment is not None:
+        cores = gpu_less_cores(environment)
+        rounds = spec.stop.max_rounds
+        for line in advice(spec, environment, values, rounds=rounds, cpu_cores=cores):
+            typer.echo(line, err=True)
     return json.dumps(full, indent=2)
 
 
-def _shows_images(spec: JobSpec, environment_packages: Sequence[str] | None) -> bool:
+def _environment(
+    spec: JobSpec, environment_packages: Sequence[str] | None
+) -> EnvironmentSpec | None:
     from shared.envs import describe
     from shared.spaces import UnsupportedEnvironment
 
     own_packages(environment_packages)
     try:
-        return describe(spec.environment_ref).observation.is_image
+        return describe(spec.environment_ref)
     except UnsupportedEnvironment as error:
         typer.echo(f"hyperparameters are those for vectors: {error}", err=True)
-        return False
+        return None

@@ -10,6 +10,7 @@ from typing import TextIO
 from pydantic import JsonValue
 from rich.console import Console
 
+from nitro.advice import advice, gpu_less_cores
 from nitro.client import ApiError, ApiUnreachableError, NitroClient, require_admitted
 from nitro.errors import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
 from nitro.follow import Snapshot, follow
@@ -233,6 +234,8 @@ def _watch(job_id: str, api: Api, interrupts: Interrupts, view: ProgressView) ->
             begun = True
             for line in snapshot.job.environment.preprocessing:
                 view.note(f"  {line}")
+            for line in _advice(snapshot.job, api):
+                view.note(line)
             api.wait_ready()
         if interrupts.asked and not told:
             told = True
@@ -245,6 +248,18 @@ def _watch(job_id: str, api: Api, interrupts: Interrupts, view: ProgressView) ->
     if snapshot is None:
         raise RuntimeError("following a job yields at least once")
     return snapshot
+
+
+def _advice(job: Job, api: Api) -> list[str]:
+    if job.environment is None:
+        return []
+    return advice(
+        job.spec,
+        job.environment,
+        job.hyperparameters,
+        rounds=job.spec.stop.max_rounds - job.progress.rounds,
+        cpu_cores=None if api.system is None else gpu_less_cores(job.environment),
+    )
 
 
 def _stop(client: NitroClient, job: Job) -> None:
