@@ -8,12 +8,12 @@ and gets an `ActorReport`. Arrays never travel in here: they go through the traj
 from statistics import fmean
 from typing import Annotated, Literal
 
-from pydantic import Field, FiniteFloat, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from shared.billing import LedgerLine
 from shared.job_spec import EnvironmentRef
 from shared.jobs import Job, StopReason
-from shared.message import Count, Identifier, JobId, Message, NonNegativeFloat, PositiveInt
+from shared.message import Count, Identifier, JobId, Message, NonNegativeFloat, Number, PositiveInt
 
 # --- actor ----------------------------------------------------------------------------------
 
@@ -64,7 +64,7 @@ class ActorReport(Message):
     outcome: Literal["stored", "duplicate", "late", "cancelled"]
     """What the cache did with the result."""
     steps: Count
-    episode_returns: tuple[FiniteFloat, ...]
+    episode_returns: tuple[Number, ...]
     """Undiscounted returns of the episodes that ended in this rollout."""
     episode_lengths: tuple[PositiveInt, ...]
     dropped_episodes: Count = 0
@@ -86,9 +86,9 @@ class GradientNoise(Message):
     apart over rounds, and only then divided: the ratio is the gradient noise scale.
     """
 
-    squared_norm: FiniteFloat
+    squared_norm: Number
     """|G|^2 of the true gradient."""
-    variance: FiniteFloat
+    variance: Number
     """S = tr(Sigma) of one sample's gradient."""
 
 
@@ -98,8 +98,8 @@ class Curvature(Message):
     Or of the objective the job's `detector` names; always of a function to be maximised.
     """
 
-    lambda_max: FiniteFloat
-    lambda_min: FiniteFloat
+    lambda_max: Number
+    lambda_min: Number
     residual: NonNegativeFloat
     """Mean of the two Ritz residuals, each relative to its eigenvalue, or to a tenth of the
     spectral radius where that is more."""
@@ -128,7 +128,7 @@ class EvaluationResult(Message):
     """Deterministic episodes of one policy version."""
 
     policy_version: Count
-    returns: tuple[FiniteFloat, ...]
+    returns: tuple[Number, ...]
     lengths: tuple[PositiveInt, ...]
 
     @property
@@ -171,12 +171,12 @@ class RoundResult(Message):
     trajectories: TrajectoryCounts
     env_steps: Count
     """Steps used of this round."""
-    episode_returns: tuple[FiniteFloat, ...]
+    episode_returns: tuple[Number, ...]
     """Training episodes that ended inside the round's trajectories."""
     dropped_episodes: Count = 0
     """Training episodes that actors rolled out again: something in them was not finite."""
     evaluation: EvaluationResult | None
-    stats: dict[Identifier, FiniteFloat]
+    stats: dict[Identifier, Number]
     """Scalars of the update: losses, KL, entropy, clip fraction. Where rounds overlap, of all
     updates since the end of the round before: `updates` and, of these, `replays`, the largest
     `policy_lag_max`, and the means of the rest."""
@@ -214,8 +214,8 @@ class RoundPlan(Message):
     """Evaluation episodes launched beside them, also with `stop`: the final evaluation."""
     requested: Count
     """Actors the scaling policy asked for, before budget and concurrency."""
-    boosting_score: Annotated[FiniteFloat, Field(ge=0, le=1)] | None
-    ratio: FiniteFloat | None
+    boosting_score: Annotated[Number, Field(ge=0, le=1)] | None
+    ratio: Number | None
     """Convexity ratio R (equation 2)."""
     reason: str
     """Why this number: score, budget, quota."""
@@ -293,7 +293,7 @@ class LeaseRequest(Message):
     """A learner asks for work."""
 
     learner_id: Identifier
-    wait_s: Annotated[FiniteFloat, Field(ge=0, le=60)] = 20.0
+    wait_s: Annotated[Number, Field(ge=0, le=60)] = 20.0
     """How long the scaler may hold the request open until a job is queued."""
 
 

@@ -2,12 +2,10 @@
 
 from typing import Literal
 
-from pydantic import FiniteFloat
-
 from shared.environment_spec import EnvironmentSpec
 from shared.hyperparameters import KINDS, Hyperparameters, HyperparameterValue, resolve
 from shared.job_spec import JobSpec, RoundLimit
-from shared.message import Count, JobId, Message, NonNegativeFloat, PositiveFloat
+from shared.message import Count, JobId, Message, NonNegativeFloat, Number, PositiveFloat
 from shared.scaling_spec import Policy, Scaling
 
 StopReason = Literal[
@@ -25,9 +23,9 @@ class JobProgress(Message):
 
     rounds: Count = 0
     env_steps: Count = 0
-    last_return: FiniteFloat | None = None
+    last_return: Number | None = None
     """Mean of the latest evaluation."""
-    best_return: FiniteFloat | None = None
+    best_return: Number | None = None
 
 
 class ScalingSwitch(Message):
@@ -35,7 +33,7 @@ class ScalingSwitch(Message):
 
     round: Count
     """First round decided by it."""
-    at: float
+    at: Number
     """When its user asked for it."""
     scaling: Scaling
 
@@ -54,10 +52,10 @@ class Job(Message):
     fails_again: bool = False
     """Whether it would fail in the same way if it were resumed as it is: the error is to be mended
     first."""
-    created_at: float
+    created_at: Number
     """Unix seconds, like every `_at` field."""
-    started_at: float | None = None
-    finished_at: float | None = None
+    started_at: Number | None = None
+    finished_at: Number | None = None
     progress: JobProgress = JobProgress()
     spent_usd: NonNegativeFloat = 0.0
     switches: tuple[ScalingSwitch, ...] = ()

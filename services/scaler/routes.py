@@ -54,11 +54,12 @@ _TOKEN = Security(
 _PROBLEM = {"model": Problem, "content": {MEDIA_TYPE: {}}}
 
 
+def _described(*statuses: int) -> dict[int | str, dict[str, object]]:
+    return {status: {**_PROBLEM, "description": HTTPStatus(status).phrase} for status in statuses}
+
+
 def _problems(*statuses: int) -> dict[int | str, dict[str, object]]:
-    return {
-        status: {**_PROBLEM, "description": HTTPStatus(status).phrase}
-        for status in (400, 401, 413, 422, 503, *statuses)
-    }
+    return _described(400, 401, 413, 422, 503, *statuses)
 
 
 def _known_parameters(request: Request) -> None:
@@ -199,7 +200,7 @@ def _add_lease_routes(routes: APIRouter, parts: Parts) -> None:
         return parts.leases.heartbeat(lease_id)
 
     @routes.delete(
-        "/v1/leases/{lease_id}", status_code=204, responses=_problems(), tags=["learner"]
+        "/v1/leases/{lease_id}", status_code=204, responses=_problems(404), tags=["learner"]
     )
     def give_up(lease_id: LeasePath) -> None:
         """Hand a job back."""
@@ -295,7 +296,7 @@ def _add_open_routes(routes: APIRouter, parts: Parts) -> None:
 
 
 def _add_metrics_route(routes: APIRouter, parts: Parts) -> None:
-    @routes.get("/metrics", response_class=Response, tags=["operator"])
+    @routes.get("/metrics", response_class=Response, responses=_described(401), tags=["operator"])
     def metrics() -> Response:
         """Show Prometheus metrics."""
         return Response(parts.render_metrics(), media_type="text/plain; version=0.0.4")

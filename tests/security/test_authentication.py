@@ -55,6 +55,14 @@ def test_no_route_answers_without_the_right_header(attacked: Scaler) -> None:
             assert TOKEN not in answer.text
 
 
+def test_every_route_says_so_in_the_description(attacked: Scaler) -> None:
+    paths = attacked.http.get("/openapi.json").json()["paths"]
+    for path, methods in paths.items():
+        for method, route in methods.items():
+            assert ("401" in route["responses"]) == (path not in OPEN_PATHS), (method, path)
+    assert "404" in paths["/v1/leases/{lease_id}"]["delete"]["responses"]
+
+
 def test_a_token_in_the_query_does_not_count(attacked: Scaler) -> None:
     with anonymous(attacked) as http:
         for name in ("token", "access_token", "Authorization", "authorization", "X-Nitro-Token"):

@@ -1,10 +1,13 @@
 """What every message has in common: closed, frozen, and names that cannot escape a path."""
 
 import json
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from shared import contracts, jobs
 from shared.job_spec import JobSpec
 from shared.message import Count, Identifier, JobId, Message, PositiveFloat
 
@@ -68,3 +71,29 @@ def test_a_job_id_holds_no_separator(job_id: str) -> None:
 def test_an_identifier_is_no_path(identifier: str) -> None:
     with pytest.raises(ValidationError):
         TypeAdapter(Identifier).validate_python(identifier)
+
+
+def numbers(message: type[Message]) -> Iterator[tuple[str, TypeAdapter[Any]]]:
+    """Return the fields of a message that are numbers, and what validates them."""
+    for name, field in message.model_fields.items():
+        kind: Any = field.annotation
+        adapter = TypeAdapter(Annotated[kind, *field.metadata] if field.metadata else kind)
+        schema = adapter.json_schema()
+        kinds = {schema.get("type"), *(part.get("type") for part in schema.get("anyOf", []))}
+        if kinds & {"integer", "number"} and "boolean" not in kinds:
+            yield name, adapter
+
+
+def test_neither_a_truth_value_nor_a_text_is_a_number_in_any_message() -> None:
+    checked = [
+        (kind.__name__, name, adapter)
+        for module in (contracts, jobs)
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, Message)
+        for name, adapter in numbers(kind)
+    ]
+    assert ("LeaseRequest", "wait_s") in {found[:2] for found in checked}
+    for message, name, adapter in checked:
+        for wrong in ("true", '"1"'):
+            with pytest.raises(ValidationError):
+                pytest.fail(f"{message}.{name} took {adapter.validate_json(wrong)!r}")
