@@ -75,19 +75,20 @@ class RoundFeed:
         self._cursor: str | None = None
 
     def fetch(self) -> tuple[RoundRecord, ...]:
-        """Return all rounds so far, in order."""
+        """Return all rounds so far, in order, and behind them the plans that ended the job."""
         while True:
             page = self._client.rounds(self._job_id, cursor=self._cursor)
             # A round's bill is final when all of its actors have ended, too.
-            complete = all(record.result and record.launches for record in page.rounds)
+            records = [*page.rounds, *page.endings]
+            complete = all(record.result and record.launches for record in records)
             if page.next_cursor is None or not complete:
-                rest = list(page.rounds)
+                rest = records
                 break
-            self._settled += page.rounds
+            self._settled += records
             self._cursor = page.next_cursor
         while page.next_cursor is not None:
             page = self._client.rounds(self._job_id, cursor=page.next_cursor)
-            rest += page.rounds
+            rest += [*page.rounds, *page.endings]
         return (*self._settled, *rest)
 
 

@@ -283,6 +283,8 @@ class RoundPage(Message):
     """Rounds in order."""
 
     rounds: tuple[RoundRecord, ...]
+    endings: tuple[RoundRecord, ...] = ()
+    """Behind the last rounds: plans that ended the job, which sampled nothing and are no rounds."""
     next_cursor: str | None
 
 

@@ -115,18 +115,20 @@ class FinishDesk:
         )
 
     def rounds(self, job_id: str, *, first: int, limit: int) -> RoundPage:
-        """Return rounds in order."""
+        """Return rounds in order, and apart from them the plans that ended the job."""
         record = self._record(job_id)
         entries = self._store.rounds(job_id, first=first, limit=limit + 1)
         costs = self._tally.of(job_id).by_round
         reserved: dict[int, float] = {}
         for attempt in record.open_attempts:
             reserved[attempt.round] = reserved.get(attempt.round, 0.0) + attempt.reserved_usd
+        shown = [
+            (e, self._shown(e, costs.get(e.round, 0.0), reserved.get(e.round, 0.0)))
+            for e in entries[:limit]
+        ]
         return RoundPage(
-            rounds=tuple(
-                self._shown(e, costs.get(e.round, 0.0), reserved.get(e.round, 0.0))
-                for e in entries[:limit]
-            ),
+            rounds=tuple(record for entry, record in shown if not _only_ends(entry)),
+            endings=tuple(record for entry, record in shown if _only_ends(entry)),
             next_cursor=str(entries[limit].round) if len(entries) > limit else None,
         )
 
@@ -168,3 +170,8 @@ class FinishDesk:
             launches=newest.launches,
             trouble=actor_trouble([counts for counts in launches if counts is not None]),
         )
+
+
+def _only_ends(entry: RoundEntry) -> bool:
+    """Whether a round is none: it was planned as the end of the job from the first."""
+    return entry.attempts[0].plan.stop is not None

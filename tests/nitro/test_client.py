@@ -37,7 +37,10 @@ def test_a_job_is_submitted_followed_and_billed(
     last = last_look(client, job.job_id, system)
     assert last.job.status == "succeeded"
     assert [record.plan.round for record in last.records if record.result] == [0, 1]
-    assert list(client.every_round(job.job_id)) == list(last.records)
+    rounds = list(client.every_round(job.job_id))
+    assert len(rounds) == last.job.progress.rounds == tiny_job.stop.max_rounds
+    *before, ending = last.records
+    assert (rounds, ending.plan.stop) == (before, "max_rounds")
     assert RoundFeed(client, job.job_id).fetch() == last.records
     cost = client.cost(job.job_id)
     lines = client.every_line(job.job_id)

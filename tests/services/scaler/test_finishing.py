@@ -317,7 +317,8 @@ def test_rounds_are_listed_page_by_page(scaler: Scaler) -> None:
     first = scaler.http.get(path, params={"limit": 2}).json()
     rest = scaler.http.get(path, params={"cursor": first["next_cursor"]}).json()
     indices = [r["plan"]["round"] for r in first["rounds"] + rest["rounds"]]
-    assert (indices, rest["next_cursor"]) == ([0, 1, 2], None)
+    assert (indices, rest["next_cursor"]) == ([0, 1], None)
+    assert [r["plan"]["round"] for r in rest["endings"]] == [2]
 
 
 def test_more_than_one_price_table_can_bill(start_scaler: StartScaler) -> None:

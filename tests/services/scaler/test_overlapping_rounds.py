@@ -67,9 +67,11 @@ def test_a_job_trains_from_submit_to_bill(scaler: Scaler) -> None:
     assert done.spent_usd == cost.settled_usd > 0
     assert cost.reserved_usd == 0
     assert any("2 rounds are open at a time" in text for text in cost.assumptions)
-    shown = scaler.rounds(job.job_id).rounds
-    assert [r.result is not None for r in shown] == [True, True, True, False, False]
-    assert sum(r.cost_usd for r in shown) == pytest.approx(done.spent_usd)
+    page = scaler.rounds(job.job_id)
+    assert [r.result is not None for r in page.rounds] == [True, True, True]
+    assert [r.result is not None for r in page.endings] == [False, False]
+    every = (*page.rounds, *page.endings)
+    assert sum(r.cost_usd for r in every) == pytest.approx(done.spent_usd)
 
 
 def test_open_rounds_stay_reserved_until_they_are_over_and_landed(scaler: Scaler) -> None:
