@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nitro.errors import CommandError
-from nitro.summary import duration, number
+from nitro.summary import duration, number, wait_text
 from shared.billing import JobCost
 from shared.jobs import Job, JobStatus
 
@@ -74,6 +74,7 @@ def job_table(job: Job, cost: JobCost | None) -> Table:
         ("job", job.job_id),
         ("environment", spec.env_id),
         ("status", job.status + (f" ({job.stop_reason})" if job.stop_reason else "")),
+        *((("waits for", wait_text(job.waits_for)),) if job.waits_for else ()),
         ("created", _time(job.created_at)),
         ("started", _time(job.started_at)),
         ("finished", _time(job.finished_at)),

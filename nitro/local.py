@@ -192,10 +192,11 @@ class LocalSystem:
         if process.exit_code() is None:
             raise LocalSystemError(self._report(process, f"did not end within {_START_S:g} s"))
 
-    def restart(self, name: str, *, timeout_s: float = _START_S) -> None:
-        """Start a killed process again, with the same settings, and wait until it answers."""
-        self._members[name].process.start()
-        self.wait_ready([name], timeout_s=timeout_s)
+    def restart(self, *names: str, timeout_s: float = _START_S) -> None:
+        """Start killed processes again, with the same settings, and wait until they answer."""
+        for name in names:
+            self._members[name].process.start()
+        self.wait_ready(names, timeout_s=timeout_s)
 
     def close(self, *, at_once: bool = False) -> None:
         """End every process, the hard way if need be; safe to repeat.

@@ -27,7 +27,8 @@ TIMEOUT_S = 60
 QUEUE_S = 600
 """How long actors of one round may queue for this machine's few cores."""
 LEASE_S = 15
-"""How long a job waits for the learner that was killed with it before another one resumes it."""
+"""How long a learner may be silent before it has lost its job."""
+LEARNER_ID = "learner-local"
 HEARTBEAT_S = 2
 """How often a learner asks whether its job should stop."""
 CACHE_MB = 1024
@@ -194,6 +195,8 @@ def _scaler(plan: LocalPlan) -> ProcessPlan:
 def _learner(plan: LocalPlan) -> ProcessPlan:
     env = {
         "NITRO_SCALER_URL": plan.api_url,
+        # The only one on this database, started again or not.
+        "NITRO_LEARNER_ID": LEARNER_ID,
         "NITRO_TOKEN_FILE": str(plan.token_path),
         "NITRO_CACHE_URL": plan.redis_url,
         "NITRO_RUNS_DIR": str(plan.runs_dir),

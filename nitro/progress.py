@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from nitro.follow import Snapshot
-from nitro.summary import duration, number
+from nitro.summary import duration, number, wait_text
 from shared.contracts import RoundPlan, RoundRecord
-from shared.jobs import JobStatus
+from shared.jobs import JobStatus, Wait
 
 _SPARKS = "▁▂▃▄▅▆▇█"
 _SPARK_ROUNDS = 32
@@ -60,6 +60,7 @@ class LineView:
         self._shown = 0
         self._status = ""
         self._troubled_rounds = 0
+        self._wait: Wait | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -73,7 +74,7 @@ class LineView:
         return None
 
     def show(self, snapshot: Snapshot) -> None:
-        """Print rounds that ended since the last call, and a change of status."""
+        """Print rounds that ended since the last call, a change of status, and a new wait."""
         done = tuple(record for record in snapshot.records if record.result)
         for count in range(self._shown + 1, len(done) + 1):
             self.note(_round_line(Snapshot(snapshot.job, done[:count])))
@@ -85,6 +86,10 @@ class LineView:
         if snapshot.job.status != self._status:
             self._status = snapshot.job.status
             self.note(f"{snapshot.job.job_id}: {self._status}")
+        if snapshot.job.waits_for != self._wait:
+            self._wait = snapshot.job.waits_for
+            if self._wait:
+                self.note(f"{snapshot.job.job_id}: waits for {wait_text(self._wait)}")
 
     def note(self, text: str) -> None:
         """Print a line."""
@@ -189,6 +194,8 @@ def panel(snapshot: Snapshot) -> RenderableType:
     if any(record.trouble.latest for record in snapshot.records):
         told = Text(trouble(snapshot.records), style="yellow", no_wrap=True, overflow="ellipsis")
         lines.append(told)
+    if job.waits_for:
+        lines.append(Text(f"waits for {wait_text(job.waits_for)}", style="yellow"))
     title = f"{job.spec.env_id} · {job.spec.algorithm} · seed {job.spec.seed} · {job.job_id}"
     return Panel(Group(*lines), title=Text(title), title_align="left", padding=(0, 1))
 

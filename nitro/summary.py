@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from statistics import fmean
 
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from shared.billing import JobCost, ServerfulCost
 from shared.contracts import RoundRecord
-from shared.jobs import Job, JobStatus, StopReason
+from shared.jobs import Job, JobStatus, StopReason, Wait
 
 _BROKEN = "were dropped and rolled out again: an observation or a reward was not finite"
 
@@ -189,6 +190,12 @@ def _projected(projection: Projection) -> str:
 def number(value: float | None) -> str:
     """Format a return."""
     return "–" if value is None else f"{value:.1f}"
+
+
+def wait_text(wait: Wait) -> str:
+    """Tell what a job waits for, and until when."""
+    until = datetime.fromtimestamp(wait.until).astimezone()
+    return f"{wait.reason} (at {until:%H:%M:%S} at the latest)"
 
 
 def duration(seconds: float) -> str:

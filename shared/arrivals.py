@@ -17,14 +17,16 @@ _LOG = logging.getLogger(__name__)
 
 Mode = Literal["sample", "evaluate"]
 
-FailureKind = Literal["lost", "environment", "hung"]
+FailureKind = Literal["lost", "environment", "hung", "vanished"]
 """`environment`: it raised or broke its own rules, and with the same seed would do so again;
-`hung`: a step of it did not end; `lost`: anything else."""
+`hung`: a step of it did not end; `vanished`: it, or what it brought, went with a part of the system
+that ended, and was given no fair chance; `lost`: anything else."""
 
 FAILURE_KINDS: dict[str, FailureKind] = {
     "RolloutError": "environment",
     "UnsupportedEnvironment": "environment",
     "EnvironmentHungError": "hung",
+    "PolicyGoneError": "vanished",
 }
 """What a failure is by the name of the exception that the actor raised; others are `lost`."""
 
@@ -32,7 +34,7 @@ MAX_REASON_CHARS = 1500
 """A failure's reason is cut to this length: it holds the last lines of a traceback."""
 _TOKEN = re.compile(
     rb"(?P<mode>sample|evaluate):(?P<index>[0-9]{1,9})"
-    rb"(?::(?P<attempt>[0-9]{1,9}):(?P<kind>lost|environment|hung):(?P<reason>.*))?",
+    rb"(?::(?P<attempt>[0-9]{1,9}):(?P<kind>lost|environment|hung|vanished):(?P<reason>.*))?",
     re.DOTALL,
 )
 

@@ -191,7 +191,10 @@ class RoundRequest(Message):
     attempt: Count = 0
     """0 at first; 1 reopens a round of which too little arrived."""
     missing: tuple[Count, ...] | None = None
-    """Actor indices to launch again when `attempt` > 0; None means all."""
+    """Actor indices to launch again when `attempt` > 0; None means all. None of them where only
+    evaluation episodes are."""
+    missing_evaluations: tuple[Count, ...] = ()
+    """Evaluation episodes to launch again when `attempt` > 0: those that vanished."""
     curvature: Curvature | None = None
     """At the policy of `policy_version`; None when it could not be measured."""
     gradient_noise: GradientNoise | None = None

@@ -38,6 +38,14 @@ class ScalingSwitch(Message):
     scaling: Scaling
 
 
+class Wait(Message):
+    """What a job waits for before it goes on."""
+
+    reason: str
+    until: float
+    """When it goes on at the latest, in Unix seconds."""
+
+
 class Job(Message):
     """A job as the API shows it."""
 
@@ -57,6 +65,8 @@ class Job(Message):
     started_at: Number | None = None
     finished_at: Number | None = None
     progress: JobProgress = JobProgress()
+    waits_for: Wait | None = None
+    """Set where it cannot go on at once after a restart."""
     spent_usd: NonNegativeFloat = 0.0
     switches: tuple[ScalingSwitch, ...] = ()
     """Changes of the scaling policy, in order of their rounds; `spec.scaling` is the first one."""

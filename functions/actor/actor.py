@@ -29,6 +29,10 @@ class PolicyUnavailableError(RuntimeError):
     """The policy version of a task is not in the cache, or is damaged."""
 
 
+class PolicyGoneError(PolicyUnavailableError):
+    """The cache does not have it: the learner publishes it again with the actor's next launch."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Result:
     """A rollout ready to be stored."""
@@ -107,7 +111,7 @@ class Actor:
         name = f"policy version {task.policy_version} of job {task.job_id}"
         payload = self._cache.fetch_policy(task.job_id, task.policy_version)
         if payload is None:
-            raise PolicyUnavailableError(
+            raise PolicyGoneError(
                 f"{name} is not in the cache: it was deleted, has expired or was never published"
             )
         try:

@@ -43,7 +43,7 @@ class Dispatcher:
         self._queue: deque[Invocation] = deque()
         self._idle: list[Environment] = []
         self._running: dict[str, Environment] = {}
-        self._in_flight = 0
+        self._accepted_at: dict[int, float] = {}
         self._closed = False
         self.counts: Counter[str] = Counter()
         self.on_demand: Callable[[], None] = lambda: None
@@ -52,7 +52,14 @@ class Dispatcher:
     @property
     def in_flight(self) -> int:
         """Invocations accepted and not ended, the backlog of events aside."""
-        return self._in_flight
+        return len(self._accepted_at)
+
+    @property
+    def oldest_s(self) -> float:
+        """How long ago the oldest invocation in flight was accepted; 0 when none is in flight."""
+        # Dicts keep their order, and who is accepted first comes first.
+        first = next(iter(self._accepted_at.values()), None)
+        return 0.0 if first is None else perf_counter() - first
 
     @property
     def queued(self) -> int:
@@ -70,7 +77,7 @@ class Dispatcher:
         Raises:
             ServiceError: The concurrency limit is reached, or the throttle fault struck.
         """
-        full = self._in_flight >= self._concurrency_limit and not invocation.asynchronous
+        full = self.in_flight >= self._concurrency_limit and not invocation.asynchronous
         if self._faults.throttles() or full:
             self.counts["throttled"] += 1
             raise throttled()
@@ -78,10 +85,10 @@ class Dispatcher:
         self._admit(invocation)
 
     def _admit(self, invocation: Invocation) -> None:
-        if self._in_flight >= self._concurrency_limit:
+        if self.in_flight >= self._concurrency_limit:
             self._backlog.append(invocation)
             return
-        self._in_flight += 1
+        self._accepted_at[id(invocation)] = perf_counter()
         if self._faults.start_delay_s > 0:
             loop = asyncio.get_running_loop()
             loop.call_later(self._faults.start_delay_s, self._enqueue, invocation)
@@ -212,7 +219,7 @@ class Dispatcher:
     def _end(self, invocation: Invocation, outcome: Outcome) -> None:
         for timer in invocation.timers:
             timer.cancel()
-        self._in_flight -= 1
+        del self._accepted_at[id(invocation)]
         self.counts["function_errors" if outcome.error_type else "succeeded"] += 1
         if invocation.outcome is not None and not invocation.outcome.done():
             invocation.outcome.set_result(outcome)
@@ -225,7 +232,7 @@ class Dispatcher:
                 outcome.payload[:512].decode(errors="replace"),
             )
         self._deliver_again(invocation, outcome)
-        while self._backlog and self._in_flight < self._concurrency_limit:
+        while self._backlog and self.in_flight < self._concurrency_limit:
             self._admit(self._backlog.popleft())
 
     def _deliver_again(self, invocation: Invocation, outcome: Outcome) -> None:

@@ -34,6 +34,8 @@ _CONTENT_TYPES = frozenset(
 )
 _INVOCATION_TYPES = frozenset({"RequestResponse", "Event", "DryRun"})
 _LONGEST_CLIENT_CONTEXT = 3583
+OLDEST_HEADER = "X-Nitro-Oldest-Invocation-S"
+"""With the account's settings: age of the oldest invocation in flight, which Lambda never tells."""
 
 
 class InvokeApi:
@@ -114,7 +116,8 @@ class InvokeApi:
                     "UnreservedConcurrentExecutions": limit,
                 },
                 "AccountUsage": {"TotalCodeSize": 0, "FunctionCount": 1},
-            }
+            },
+            headers={OLDEST_HEADER: f"{self._dispatcher.oldest_s:.3f}"},
         )
 
 

@@ -57,6 +57,8 @@ class CollectedRound:
     """Indices of actors that brought nothing usable."""
     failures: tuple[str, ...]
     """Distinct reasons given for what is missing."""
+    vanished: bool
+    """Whether some of the actors did not fail, but went with a part of the system that ended."""
 
 
 class RoundCollector:
@@ -122,7 +124,12 @@ class RoundCollector:
             self._plan.job_id, self._plan.round, mode="sample", actor_indices=refused
         )
         self._refused = {key for key in self._refused if key[0] == "evaluate"}
-        self._failed = {key: a for key, a in self._failed.items() if key[0] == "evaluate"}
+        # Episodes that failed stay so; those that vanished are launched again.
+        self._failed = {
+            key: arrival
+            for key, arrival in self._failed.items()
+            if arrival.mode == "evaluate" and arrival.kind != "vanished"
+        }
         self._doomed_at = math.inf
 
     def reopen(self, plan: RoundPlan) -> None:
@@ -136,10 +143,12 @@ class RoundCollector:
         """Wait until every actor of the round has answered, or the deadline has passed."""
         self._wait("sample", self._plan.num_actors)
         missing = tuple(i for i in range(self._plan.num_actors) if i not in self._trajectories)
+        vanished = any(self._has_vanished("sample", index) for index in missing)
         return CollectedRound(
             trajectories=tuple(self._trajectories[i] for i in sorted(self._trajectories)),
             missing=missing,
             failures=tuple(sorted({self._why_missing(i) for i in missing})),
+            vanished=vanished,
         )
 
     def take_in(self, arrivals: Iterable[Arrival]) -> None:
@@ -189,7 +198,7 @@ class RoundCollector:
         blame = {
             arrival.actor_index: arrival.failed
             for arrival in self._failed.values()
-            if arrival.mode == "sample" and arrival.kind != "lost"
+            if arrival.mode == "sample" and arrival.kind in ("environment", "hung")
         }
         return tuple(why for _, why in sorted(blame.items()) if why is not None)
 
@@ -223,6 +232,17 @@ class RoundCollector:
             # An update may outlast the deadline, and episodes have come while nobody looked.
             self.look_again()
         return tuple(self._episodes[i] for i in sorted(self._episodes))
+
+    @property
+    def attempt(self) -> int:
+        """The newest attempt at the round."""
+        return self._attempt
+
+    @property
+    def vanished_episodes(self) -> tuple[int, ...]:
+        """Evaluation episodes that went with a part of the system that ended."""
+        episodes = range(self._plan.num_evaluations)
+        return tuple(index for index in episodes if self._has_vanished("evaluate", index))
 
     @property
     def all_episodes_answered(self) -> bool:
@@ -293,8 +313,10 @@ class RoundCollector:
                 continue
             if arrival.failed is None:
                 stored[arrival.mode].append(arrival.actor_index)
-            elif arrival.mode == "evaluate" or arrival.attempt >= self._attempt:
-                # Later attempts launch actors again, but no episodes beside them.
+            elif arrival.attempt >= self._attempt or (
+                # Later attempts launch actors again, but of episodes only those that vanished.
+                arrival.mode == "evaluate" and arrival.kind != "vanished"
+            ):
                 self._fail(arrival)
         for mode, indices in stored.items():
             payloads = self._cache.load_results(
@@ -309,6 +331,11 @@ class RoundCollector:
             hung_after_s = time.monotonic() - self._launched_at
             at = self._launched_at + _PATIENCE_AFTER_HANG * hung_after_s
             self._doomed_at = min(self._doomed_at, at)
+
+    def _has_vanished(self, mode: Mode, index: int) -> bool:
+        failure = self._failed.get((mode, index))
+        answered = index in self._answers(mode)
+        return failure is not None and failure.kind == "vanished" and not answered
 
     def _why_missing(self, index: int) -> str:
         arrival = self._failed.get(("sample", index))

@@ -20,7 +20,7 @@ a round is removed from the cache before its checkpoint.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -92,6 +92,8 @@ class RoundLoop:
         self._state = state
         self._parts = parts
         self._clock = RoundClock()
+        self._published = b""
+        """The policy of the round in hand, also while the next one is made of it."""
 
     def run(self) -> tuple[StopReason, EvaluationResult | None]:
         """Train to the end; return why it ended and the final policy's evaluation.
@@ -102,6 +104,7 @@ class RoundLoop:
             LeftEarly: The lease was lost, or the job or this process was asked to stop mid-round.
         """
         while True:
+            self._published = self._policy_payload()
             self._publish_policy()
             if self._parts.lease.must_leave:
                 raise LeftEarly("asked to leave between two rounds")
@@ -173,7 +176,7 @@ class RoundLoop:
 
     def _publish_policy(self) -> None:
         self._parts.cache.publish_policy(
-            self._job.job_id, self._state.policy_version, self._policy_payload()
+            self._job.job_id, self._state.policy_version, self._published
         )
 
     def _forget_last_round(self) -> None:
@@ -185,7 +188,12 @@ class RoundLoop:
     def _policy_payload(self) -> bytes:
         return codec.encode(*self._parts.algorithm.policy_payload())
 
-    def _open_round(self, attempt: int = 0, missing: tuple[int, ...] | None = None) -> RoundPlan:
+    def _open_round(
+        self,
+        attempt: int = 0,
+        missing: tuple[int, ...] | None = None,
+        missing_evaluations: tuple[int, ...] = (),
+    ) -> RoundPlan:
         curvature = self._state.curvature
         plan = self._parts.scaler.open_round(
             self._job.job_id,
@@ -195,6 +203,7 @@ class RoundLoop:
                 policy_version=self._state.policy_version,
                 attempt=attempt,
                 missing=missing,
+                missing_evaluations=missing_evaluations,
                 curvature=curvature,
                 gradient_noise=None if curvature is None else curvature.gradient_noise,
                 previous=self._state.previous,
@@ -219,37 +228,26 @@ class RoundLoop:
     def _collect(self, plan: RoundPlan, collector: RoundCollector) -> CollectedRound | RoundPlan:
         """Collect a usable round, opening it again for what is missing if it must be.
 
+        Actors that vanished have not failed: they are launched again each time, so that a restart
+        does not change what is learned from.
+
         Returns:
             The round, or the plan that ends the job where it may not be opened again.
         """
         collected = collector.trajectories()
-        attempt = plan.attempt
-        for _ in range(self._parts.max_reopenings):
-            if self._usable(plan, collected):
-                break
+        left = self._parts.max_reopenings
+        while collected.vanished or (left and not self._usable(plan, collected)):
+            self._leave_if_asked(collected)
             if collector.doomed:
                 raise environment_failed(plan, collector)
-            attempt += 1
-            _LOG.warning(
-                "round reopened",
-                extra={
-                    "job": self._job.job_id,
-                    "round": plan.round,
-                    "missing": len(collected.missing),
-                    "why": collected.failures,
-                },
-            )
-            collector.prepare_reopening()
-            # It may be what they missed: keys expire, also while the machine is asleep.
-            self._publish_policy()
-            again = self._open_round(attempt, collected.missing)
+            left -= not collected.vanished
+            again = self._reopen(collector, collected.missing, collected.failures)
             if again.stop is not None:
                 _LOG.warning(
                     "round not reopened",
                     extra={"job": self._job.job_id, "round": plan.round, "why": again.reason},
                 )
                 return again
-            collector.reopen(again)
             collected = collector.trajectories()
         if self._usable(plan, collected):
             return collected
@@ -264,12 +262,38 @@ class RoundLoop:
             history=f"{max(1, plan.quorum)} are needed{and_yet}",
         )
 
+    def _reopen(
+        self, collector: RoundCollector, missing: tuple[int, ...], why: Sequence[str]
+    ) -> RoundPlan:
+        """Have these actors, and episodes that vanished, launched again."""
+        round_index = self._state.next_round
+        _LOG.warning(
+            "round reopened",
+            extra={
+                "job": self._job.job_id,
+                "round": round_index,
+                "missing": len(missing),
+                "episodes": len(collector.vanished_episodes),
+                "why": why,
+            },
+        )
+        episodes = collector.vanished_episodes
+        collector.prepare_reopening()
+        # It may be what they missed: keys expire, also while the machine is asleep.
+        self._publish_policy()
+        again = self._open_round(collector.attempt + 1, missing, episodes)
+        collector.reopen(again)
+        return again
+
     def _usable(self, plan: RoundPlan, collected: CollectedRound) -> bool:
+        self._leave_if_asked(collected)
+        # Never train on nothing, whatever the quorum says.
+        return len(collected.trajectories) >= max(1, plan.quorum)
+
+    def _leave_if_asked(self, collected: CollectedRound) -> None:
         lease = self._parts.lease
         if collected.missing and lease.should_leave:
             raise LeftEarly("asked to leave while a round was collected", stop=lease.stop)
-        # Never train on nothing, whatever the quorum says.
-        return len(collected.trajectories) >= max(1, plan.quorum)
 
     def _finish(self, plan: RoundPlan) -> EvaluationResult | None:
         collector = self._collector(plan)
@@ -286,6 +310,9 @@ class RoundLoop:
     def _evaluated(self, plan: RoundPlan, collector: RoundCollector) -> EvaluationResult | None:
         episodes = collector.episodes()
         lease = self._parts.lease
+        while collector.vanished_episodes and not lease.must_leave:
+            self._reopen(collector, (), ("evaluation episodes vanished",))
+            episodes = collector.episodes()
         if lease.lost or (lease.interrupted and not collector.all_episodes_answered):
             raise LeftEarly("asked to leave before the round was done")
         return evaluation_result(plan, episodes)

@@ -33,12 +33,16 @@ class LearnerSettings(CacheSettings):
         str | None, Field(validation_alias=AliasChoices("AWS_REGION", "AWS_DEFAULT_REGION"))
     ] = None
     """AWS region of the bucket; unset leaves it to the SDK's configuration."""
-    learner_id: Identifier = Field(default_factory=lambda: f"learner-{socket.gethostname()}")
-    """Name of this learner in leases and logs."""
     host: str = "127.0.0.1"
     """Address the health and metrics endpoints listen on."""
     learner_port: Annotated[int, Field(ge=1, le=65535)] = 8081
     """Port of the health and metrics endpoints."""
+    learner_id: Identifier = Field(
+        default_factory=lambda known: f"learner-{socket.gethostname()}-{known['learner_port']}"
+    )
+    """Name of this learner in leases and logs. No two that run at a time may share it: one that
+    asks for work gets the job that was leased in its name at once, without waiting for the lease of
+    a process before it to run out."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where updates run; `auto` takes a GPU if there is one."""
     torch_threads: Annotated[int, Field(ge=1, le=256)] = 1

@@ -132,37 +132,51 @@ def decide_round(situation: Situation) -> Decision:
 
 
 def decide_reopening(
-    situation: Situation, plan: RoundPlan, *, num_missing: int, attempt: int
+    situation: Situation, plan: RoundPlan, *, num_missing: int, num_episodes: int = 0, attempt: int
 ) -> Decision:
     """Return what to do about a round of which too little arrived: launch what is missing again.
 
-    The round keeps its size, its score and its evaluation; only missing rollouts are launched.
+    The round keeps its size, its score and its evaluation; only what is missing is launched. The
+    job ends without the money for missing rollouts; without that for mere episodes they stay out.
+
+    Args:
+        situation: Where the job stands.
+        plan: The newest attempt at the round.
+        num_missing: Rollouts to launch again.
+        num_episodes: Evaluation episodes to launch again.
+        attempt: Number of the new attempt.
     """
     pricing = situation.pricing
-    scaling = _scaling_decision(situation)
-    reserve_usd = pricing.worst_case_usd(num_missing)
-    closing = closing_usd(situation.spec, pricing)
+    number = num_missing + num_episodes
+    reserve_usd = pricing.worst_case_usd(number)
+    closing = 0.0 if plan.stop else closing_usd(situation.spec, pricing)
     room_usd = situation.spec.stop.budget_usd - situation.committed_usd - closing
-    if reserve_usd > room_usd:
-        why = (
-            f"budget: launching {num_missing} actors again may cost ${reserve_usd:.4f}, "
-            f"${max(0.0, room_usd):.4f} are left"
-        )
-        return _end(situation, "budget", why, scaling)
-    return Decision(
+    again = Decision(
         num_actors=plan.num_actors,
         num_evaluations=plan.num_evaluations,
         requested=plan.requested,
         score=plan.boosting_score,
         ratio=plan.ratio,
         measured_ratio=None,
-        reason=f"attempt {attempt}: {num_missing} of {plan.num_actors} actors launched again",
-        deadline_s=pricing.deadline_s(num_missing),
+        reason=(
+            f"attempt {attempt}: {num_missing} of {plan.num_actors} actors launched again"
+            + (f", {num_episodes} of {plan.num_evaluations} episodes" if num_episodes else "")
+        ),
+        deadline_s=pricing.deadline_s(number),
         quorum=plan.quorum,
-        stop=None,
+        stop=plan.stop,
         reserve_usd=reserve_usd,
         memory=None,  # the round keeps what its first attempt left behind
     )
+    if reserve_usd <= room_usd:
+        return again
+    why = (
+        f"budget: launching {number} actors again may cost ${reserve_usd:.4f}, "
+        f"${max(0.0, room_usd):.4f} are left"
+    )
+    if num_missing:
+        return _end(situation, "budget", why, _scaling_decision(situation))
+    return replace(again, num_evaluations=0, deadline_s=0.0, reserve_usd=0.0, reason=why)
 
 
 def evaluations_due(rule: EvaluationRule, round_index: int) -> int:

@@ -29,7 +29,7 @@ from shared.tokens import read_token
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
-    from mypy_boto3_lambda.type_defs import AccountLimitTypeDef
+    from mypy_boto3_lambda.type_defs import GetAccountSettingsResponseTypeDef
 
 _BILLED = re.compile(rb"Billed Duration: (\d+) ms")
 _THROTTLED = frozenset({"TooManyRequestsException", "ThrottlingException"})
@@ -42,6 +42,8 @@ _NEVER_STARTED = (EndpointConnectionError, ConnectTimeoutError)
 _NOT_LAMBDA = (AttributeError, KeyError, TypeError, ValueError)
 """What the SDK's parser, or a look at what it made, raises on an answer that is not Lambda's."""
 _MAX_REASON = 300
+_OLDEST_HEADER = "x-nitro-oldest-invocation-s"
+"""What the emulator tells with the account's settings."""
 
 ExecutionKind = Literal["done", "failed", "throttled", "waking", "refused", "unreachable"]
 
@@ -141,7 +143,7 @@ class LambdaFunction:
         """
         if self._reserved is None:
             return self.unreserved_concurrency()
-        return min(self._reserved, self._account_limit()["ConcurrentExecutions"])
+        return min(self._reserved, self._account_settings()["AccountLimit"]["ConcurrentExecutions"])
 
     def unreserved_concurrency(self) -> int:
         """Return how many of them no function has reserved.
@@ -149,8 +151,21 @@ class LambdaFunction:
         Raises:
             LambdaApiError: The API cannot be reached or refuses.
         """
-        limit = self._account_limit()
+        limit = self._account_settings()["AccountLimit"]
         return limit.get("UnreservedConcurrentExecutions", limit["ConcurrentExecutions"])
+
+    def oldest_invocation_s(self) -> float | None:
+        """Return the age of the oldest invocation in flight, 0 without any.
+
+        Returns:
+            None from AWS, which does not tell.
+
+        Raises:
+            LambdaApiError: The API cannot be reached or refuses.
+        """
+        headers = self._account_settings()["ResponseMetadata"]["HTTPHeaders"]
+        told = headers.get(_OLDEST_HEADER)
+        return None if told is None else float(told)
 
     def provision(self, num_environments: int) -> None:
         """Keep that many environments warm on the alias; 0 ends it.
@@ -201,15 +216,15 @@ class LambdaFunction:
         self._requests.close()
         self._client.close()
 
-    def _account_limit(self) -> "AccountLimitTypeDef":
+    def _account_settings(self) -> "GetAccountSettingsResponseTypeDef":
         try:
-            limit = self._client.get_account_settings()["AccountLimit"]
-            limit["ConcurrentExecutions"]  # without it the answer is none
+            settings = self._client.get_account_settings()
+            settings["AccountLimit"]["ConcurrentExecutions"]  # without it the answer is none
         except (BotoCoreError, ClientError, OSError) as error:
             raise LambdaApiError(f"{self._where}: {_short(error)}") from error
         except _NOT_LAMBDA as error:
             raise self._not_lambda(error) from error
-        return limit
+        return settings
 
     def _not_lambda(self, error: Exception) -> LambdaApiError:
         return LambdaApiError(f"{self._where} does not answer as Lambda does: {_short(error)}")

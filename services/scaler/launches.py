@@ -234,6 +234,11 @@ class Launches:
                 if job_id != but and only in (None, job_id)
             )
 
+    def flying(self, job_id: str, round_index: int) -> bool:
+        """Whether anything launched for a round, in whichever attempt, is in flight."""
+        with self._changed:
+            return any(key[:2] == (job_id, round_index) for key in self._flights)
+
     def tenures(self, job_id: str) -> set[str]:
         """Return the tenures under which what is in flight of a job was launched."""
         with self._changed:

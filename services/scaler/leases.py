@@ -49,9 +49,13 @@ class LeaseDesk:
         self._now = now
 
     def claim(self, learner_id: str) -> Lease | None:
-        """Lease the oldest job nobody trains, or return None."""
+        """Lease the oldest job nobody trains, or return None.
+
+        A learner that asks for work has none. A lease in its name is that of a process before it,
+        or of an answer that never reached it: that job is free at once.
+        """
         for candidate in self._store.with_status(_LEASABLE):
-            if not self._free(candidate):
+            if not self._free(candidate, learner_id):
                 continue
             lease_id = f"lease-{secrets.token_hex(8)}"
             job = self._take(candidate.job.job_id, lease_id, learner_id)
@@ -139,10 +143,10 @@ class LeaseDesk:
             raise not_found("lease", lease_id)
         return record
 
-    def _free(self, record: JobRecord) -> bool:
+    def _free(self, record: JobRecord, learner_id: str) -> bool:
         if record.job.status not in _LEASABLE:
             return False
-        if record.lease is None:
+        if record.lease is None or record.lease.learner_id == learner_id:
             return True
         left_s = record.lease.expires_at - self._now()
         # No term is longer: one that seems far longer is of before the clock was set back. One that
@@ -154,7 +158,7 @@ class LeaseDesk:
 
         def decide(record: JobRecord) -> Change | None:
             taken.clear()
-            if not self._free(record):
+            if not self._free(record, learner_id):
                 return None
             now = self._now()
             if self._spending.exhausted_at(record) <= now:

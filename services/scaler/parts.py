@@ -17,6 +17,7 @@ from services.scaler.jobs import JobBook, JobParts
 from services.scaler.lambda_function import LambdaFunction
 from services.scaler.launches import Launches
 from services.scaler.leases import LeaseDesk, WorkBell
+from services.scaler.lost_launches import LostLaunches, LostLaunchParts
 from services.scaler.metrics import Metrics
 from services.scaler.quota import ConcurrencyQuota
 from services.scaler.readiness import Readiness
@@ -27,7 +28,7 @@ from services.scaler.spending import Spending
 from services.scaler.store.base import Store
 from services.scaler.store.dynamodb import DynamoDbStore
 from services.scaler.store.sqlite import SqliteStore
-from shared.arrivals import FailureKind
+from shared.arrivals import Arrival, FailureKind
 from shared.artifacts import open_artifacts
 from shared.aws_credentials import process_credentials
 from shared.cache import TrajectoryCache
@@ -65,6 +66,11 @@ class CacheBoard:
                 reason=reason,
                 kind=kind,
             )
+
+    def answered(self, job_id: str, round: int) -> list[Arrival]:
+        """Return every actor of a round that has brought its result, or of which it is told."""
+        with self._lock:
+            return self._cache.answered(job_id, round)
 
     def request_cancel(self, job_id: str, tenures: Iterable[str]) -> None:
         """Ask a job's actors of some tenures, and of no others, not to start any more."""
@@ -133,6 +139,16 @@ class Parts:
         )
         self._invoker = self._build_invoker()
         self.launches = self._build_launches()
+        self.lost = LostLaunches(
+            LostLaunchParts(
+                store=self.store,
+                launches=self.launches,
+                board=self.board,
+                oldest_invocation_s=self._function.oldest_invocation_s,
+                now=now,
+                function_timeout_s=settings.lambda_timeout_s,
+            )
+        )
         self.capacity = build_keeper(
             settings,
             store=self.store,
@@ -163,6 +179,7 @@ class Parts:
 
     def start(self) -> None:
         """Take up what an earlier process left."""
+        self.lost.watch_open_rounds()
         self.rounds.adopt_orphans()
         self.leases.extend_all()
         self.checks.start()

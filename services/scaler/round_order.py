@@ -13,7 +13,7 @@ from typing import Literal
 
 from services.scaler.problem import ApiError, invalid
 from services.scaler.store.base import PlannedAttempt, RoundEntry
-from shared.contracts import RoundRequest
+from shared.contracts import RoundPlan, RoundRequest
 from shared.problem import FieldError
 
 
@@ -116,28 +116,37 @@ def _same_round(last: RoundEntry, request: RoundRequest, max_attempts: int) -> P
     where = f"attempt {request.attempt} of round {last.round}"
     if request.attempt != newest.attempt + 1:
         raise _wrong("attempt", f"{where} is out of order: the newest is {newest.attempt}")
-    if newest.stop is not None:
+    if newest.stop is not None and request.missing != ():
         raise _wrong("attempt", f"{where}: the round ended the job ({newest.stop})")
-    # Counted per lease: a learner that took over a round may reopen it once more.
-    reopened = sum(a.plan.attempt > 0 and a.lease_id == request.lease_id for a in last.attempts)
+    # Counted per lease: a learner that took over a round may reopen it once more. A launch that an
+    # earlier process left is not counted: what became of it says nothing about the actors.
+    reopened = sum(
+        attempt.plan.attempt > 0
+        and attempt.lease_id == request.lease_id
+        and not (attempt.launches and attempt.launches.unknown)
+        for attempt in last.attempts
+    )
     if reopened + 2 > max_attempts:
         raise _wrong(
             "attempt",
             f"{where}: a round is launched at most {max_attempts} times (NITRO_MAX_ATTEMPTS); too "
             "few of its actors succeed, see the actors' log",
         )
-    _check_missing(request, newest.num_actors)
+    _check_missing(request, newest)
     return Place(kind="reopen")
 
 
-def _check_missing(request: RoundRequest, num_actors: int) -> None:
-    missing = request.missing
-    if missing is None:
-        return
-    if not missing:
+def _check_missing(request: RoundRequest, newest: RoundPlan) -> None:
+    episodes, missing = request.missing_evaluations, request.missing
+    if missing == () and not episodes:
         raise _wrong("missing", "is empty: nothing to launch; leave it out to launch all")
-    if len(set(missing)) != len(missing) or max(missing) >= num_actors:
-        raise _wrong("missing", f"must be distinct actor indices below {num_actors}")
+    _check_indices("missing", missing or (), newest.num_actors)
+    _check_indices("missing_evaluations", episodes, newest.num_evaluations)
+
+
+def _check_indices(field: str, indices: Sequence[int], number: int) -> None:
+    if len(set(indices)) != len(indices) or max(indices, default=-1) >= number:
+        raise _wrong(field, f"must be distinct actor indices below {number}")
 
 
 def _wrong(field: str, message: str) -> ApiError:

@@ -48,15 +48,19 @@ def sample_indices(plan: RoundPlan, request: RoundRequest) -> tuple[int, ...]:
     return tuple(range(plan.num_actors))
 
 
-def evaluation_indices(plan: RoundPlan, reopened: RoundEntry | None) -> tuple[int, ...]:
-    """Return the evaluation episodes to launch: those that no attempt before this one has.
+def evaluation_indices(
+    plan: RoundPlan, request: RoundRequest, reopened: RoundEntry | None
+) -> tuple[int, ...]:
+    """Return the evaluation episodes to launch: vanished ones, and those no attempt before has.
 
     A round that is reopened has had its episodes. One that may not be reopened, and ends the job,
     is played the final ones with the same policy: what has been launched of them counts.
     """
     attempts = () if reopened is None else reopened.attempts
     launched = max((attempt.plan.num_evaluations for attempt in attempts), default=0)
-    return tuple(range(launched, plan.num_evaluations))
+    vanished = request.missing_evaluations if reopened else ()
+    again = [index for index in vanished if index < min(launched, plan.num_evaluations)]
+    return (*again, *range(launched, plan.num_evaluations))
 
 
 def round_entry(

@@ -89,10 +89,12 @@ class RoundParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A plan and, the first time it is given, what to launch."""
+    """A plan and, the first time it is given, what to launch; else what was given before."""
 
     plan: RoundPlan
     order: LaunchOrder | None
+    given_before: PlannedAttempt | None = None
+    """The plan as it is stored, where it was launched before, maybe by an earlier process."""
 
 
 class RoundDesk:
@@ -112,13 +114,13 @@ class RoundDesk:
         """
         start, parts = time.perf_counter(), self._parts
         decided: list[tuple[PlannedAttempt, RoundPlan]] = []
-        rewarmed = False
+        rewarmed = repeated = False
         self._bookings.catch_up(job_id)
 
         def decide(record: JobRecord) -> Change | None:
-            nonlocal rewarmed
+            nonlocal rewarmed, repeated
             decided.clear()
-            rewarmed = False
+            rewarmed = repeated = False
             held_lease(record, request.lease_id)
             open_rounds = record.job.spec.open_rounds
             last = self._store.last_round(job_id)
@@ -132,6 +134,7 @@ class RoundDesk:
                 near=near,
             )
             if where.stored is not None:
+                repeated = True
                 decided.append((where.stored, self._aged(where.stored)))
                 return None
             back = where.kind == "rewind"
@@ -157,7 +160,11 @@ class RoundDesk:
         written, plan = decided[-1]
         order = self._orders.take(written)
         # Whatever time has passed since it was written: its actors start now.
-        answer = Answer(plan=plan if order is None else written.plan, order=order)
+        answer = Answer(
+            plan=plan if order is None else written.plan,
+            order=order,
+            given_before=written if repeated and order is None else None,
+        )
         if answer.order is not None:
             parts.launches.expect(answer.order)
         if rewarmed:
@@ -218,7 +225,7 @@ class RoundDesk:
             lease_id=request.lease_id,
             spec=record.job.spec,
             samples=sample_indices(plan, request),
-            evaluations=evaluation_indices(plan, reopened),
+            evaluations=evaluation_indices(plan, request, reopened),
         )
         busy, ready = situation.concurrency.own_in_flight, self._parts.warm()
         record = reserved(record, order, decision, now, busy=busy, ready=ready)
@@ -338,5 +345,9 @@ def _reopening(reopened: RoundEntry, request: RoundRequest, situation: Situation
     num_actors = reopened.last.plan.num_actors
     missing = num_actors if request.missing is None else len(request.missing)
     return decide_reopening(
-        situation, reopened.last.plan, num_missing=missing, attempt=request.attempt
+        situation,
+        reopened.last.plan,
+        num_missing=missing,
+        num_episodes=len(request.missing_evaluations),
+        attempt=request.attempt,
     )

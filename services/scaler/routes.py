@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from services.scaler.parts import Parts
 from services.scaler.problem import MEDIA_TYPE, invalid, problem_response
-from services.scaler.rounds import Answer, RoundDesk
+from services.scaler.rounds import Answer
 from shared.billing import JobCost
 from shared.contracts import (
     FinishRequest,
@@ -122,12 +122,13 @@ def _add_job_routes(routes: APIRouter, parts: Parts) -> None:
         cursor: Cursor = None,
     ) -> JobPage:
         """List jobs, newest first."""
-        return parts.jobs.page(status=status, limit=limit, cursor=cursor)
+        page = parts.jobs.page(status=status, limit=limit, cursor=cursor)
+        return page.model_copy(update={"jobs": tuple(map(parts.lost.shown, page.jobs))})
 
     @routes.get("/v1/jobs/{job_id}", responses=_problems(404), tags=["jobs"])
     def show_job(job_id: JobPath) -> Job:
         """Show one job."""
-        return parts.jobs.job(job_id)
+        return parts.lost.shown(parts.jobs.job(job_id))
 
     @routes.post("/v1/jobs/{job_id}/stop", status_code=202, responses=_problems(404), tags=["jobs"])
     def stop_job(job_id: JobPath) -> Job:
@@ -237,19 +238,24 @@ async def _wait(event: asyncio.Event, timeout_s: float) -> None:
 
 
 class _AnswerThenLaunch(Response):
-    """Sends a plan, then launches it: also when whoever asked has gone, since it is decided."""
+    """Sends a plan, then launches it: also when whoever asked has gone, since it is decided.
 
-    def __init__(self, rounds: RoundDesk, answer: Answer) -> None:
+    Of one that was launched before, the actors that cannot answer any more are found.
+    """
+
+    def __init__(self, parts: Parts, answer: Answer) -> None:
         super().__init__(answer.plan.model_dump_json(), media_type="application/json")
-        self._rounds = rounds
-        self._order = answer.order
+        self._parts = parts
+        self._answer = answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
-            if self._order is not None:
-                await run_in_threadpool(self._rounds.launch, self._order)
+            if self._answer.order is not None:
+                await run_in_threadpool(self._parts.rounds.launch, self._answer.order)
+            if self._answer.given_before is not None:
+                self._parts.lost.watch(self._answer.given_before)
 
 
 def _add_round_routes(routes: APIRouter, parts: Parts) -> None:
@@ -265,7 +271,7 @@ def _add_round_routes(routes: APIRouter, parts: Parts) -> None:
         request: RoundRequest,
     ) -> Response:
         """Decide and launch a round; asked again, return the same plan and launch nothing."""
-        return _AnswerThenLaunch(parts.rounds, parts.rounds.plan(job_id, round_index, request))
+        return _AnswerThenLaunch(parts, parts.rounds.plan(job_id, round_index, request))
 
     @routes.post("/v1/jobs/{job_id}/finish", responses=_problems(404, 409), tags=["learner"])
     def finish(job_id: JobPath, request: FinishRequest) -> Job:

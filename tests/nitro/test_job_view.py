@@ -1,13 +1,14 @@
 """Jobs as tables, as they come out on a terminal."""
 
 import io
+from datetime import datetime
 
 import pytest
 from rich.console import Console
 
 from nitro.job_view import job_table, jobs_table
 from shared.billing import JobCost
-from shared.jobs import Job, JobProgress
+from shared.jobs import Job, JobProgress, Wait
 from tests.nitro.synthetic_run import job
 
 
@@ -35,6 +36,12 @@ def test_what_is_reserved_stands_apart_from_what_the_items_add_up_to() -> None:
     text = _rendered(job_table(running, _cost(reserved_usd=0.4524)), width=100)
     assert "0.0917 USD of 5 (0.4524 more reserved for the round in flight)" in text
     assert "test prices" in text
+
+
+def test_what_a_job_waits_for_is_shown() -> None:
+    wait = Wait(reason="actors of before", until=1.75e9)
+    text = _rendered(job_table(job(waits_for=wait), _cost(reserved_usd=0.0)), width=100)
+    assert f"actors of before (at {datetime.fromtimestamp(1.75e9):%H:%M:%S} at the latest)" in text
 
 
 def test_nothing_is_said_of_reservations_where_there_are_none() -> None:

@@ -5,7 +5,7 @@ from rich.console import Console
 from nitro.follow import Snapshot
 from nitro.progress import LineView, LiveView, panel, progress_view, sparkline
 from shared.contracts import ActorTrouble, RoundRecord
-from shared.jobs import JobProgress
+from shared.jobs import JobProgress, Wait
 from tests.nitro.synthetic_run import evaluation, job, plan, result
 
 
@@ -43,6 +43,18 @@ def test_nothing_is_claimed_before_the_first_round() -> None:
     now = snapshot()
     assert (now.steps_per_s, now.eta_s, now.training_return, now.plan) == (None,) * 4
     assert "round" in rendered(panel(now))
+
+
+def test_what_a_job_waits_for_is_said_once() -> None:
+    wait = Wait(reason="actors of before", until=1.75e9)
+    waiting = snapshot()
+    waiting = Snapshot(waiting.job.model_copy(update={"waits_for": wait}), ())
+    assert "waits for actors of before" in rendered(panel(waiting))
+    out = io.StringIO()
+    with LineView(Console(file=out, width=120)) as view:
+        for seen in (waiting, waiting, snapshot()):
+            view.show(seen)
+    assert out.getvalue().count("waits for actors of before") == 1
 
 
 def test_the_panel_shows_what_was_granted_and_what_was_asked() -> None:

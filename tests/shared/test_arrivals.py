@@ -2,6 +2,7 @@
 
 import pytest
 
+from functions.actor.actor import PolicyGoneError
 from functions.actor.errors import RolloutError
 from functions.actor.watchdog import EnvironmentHungError
 from shared.arrivals import (
@@ -33,6 +34,12 @@ def test_a_claim_is_read_back_as_a_success() -> None:
 def test_a_failure_is_read_back_with_its_reason(reason: str, told: str) -> None:
     token = failure_token("sample", 3, attempt=2, reason=reason)
     assert arrival_of(token) == Arrival("sample", 3, told, attempt=2)
+
+
+def test_an_actor_whose_policy_went_with_the_cache_has_not_failed() -> None:
+    assert FAILURE_KINDS[PolicyGoneError.__name__] == "vanished"
+    token = failure_token("evaluate", 1, attempt=0, reason="gone", kind="vanished")
+    assert arrival_of(token) == Arrival("evaluate", 1, "gone", kind="vanished")
 
 
 @pytest.mark.parametrize("error", [RolloutError, EnvironmentHungError, UnsupportedEnvironment])

@@ -81,7 +81,7 @@ def test_events_are_answered_in_one_process_one_after_the_other(
     assert [report.steps for report in reports] == [30, 200, 30]
     spec = EnvironmentSpec.model_validate_json(json.dumps(replies[3]["ok"]))
     assert spec.max_episode_steps == 200
-    assert replies[4]["error"].startswith("PolicyUnavailableError: policy version 9 of job")
+    assert replies[4]["error"].startswith("PolicyGoneError: policy version 9 of job")
 
 
 def test_the_first_event_alone_finds_a_process_cold_whatever_it_asks_for(

@@ -138,6 +138,60 @@ def test_an_evaluation_that_lacks_episodes_says_so(
     ]
 
 
+def test_what_was_lost_is_launched_again_although_there_is_a_quorum(
+    rig: Rig, cache_url: str
+) -> None:
+    def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+        if made.round == 1 and made.attempt < 2:
+            deliver(scaler.cache, made.job_id, made.attempt, round_index=1)
+            deliver(scaler.cache, made.job_id, 2, round_index=1)
+            fail_actors(scaler, made, 0, 1, 3, kind="vanished")
+        else:
+            deliver_all(scaler, made, request)
+
+    rig.scaler.launch = launch
+    rig.loop(cache_url).run()
+    again = [request for number, request in rig.scaler.asked if number == 1 and request.attempt]
+    # More often than a round whose actors fail is.
+    assert [request.missing for request in again] == [(1, 3), (3,)]
+    assert [line.result and line.result.trajectories.used for line in rig.lines()[:3]] == [4, 4, 4]
+
+
+def test_lost_episodes_are_played_again_with_the_policy_they_were_to_evaluate(
+    rig: Rig, cache_url: str, cache: TrajectoryCache
+) -> None:
+    policies: dict[tuple[int, int], bytes | None] = {}
+
+    def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+        policies[made.round, made.attempt] = cache.fetch_policy(made.job_id, made.policy_version)
+        if made.round in (1, 3) and made.attempt == 0:
+            deliver_all(scaler, made.model_copy(update={"num_evaluations": 1}), request)
+            scaler.cache.announce_failure(
+                made.job_id,
+                made.round,
+                mode="evaluate",
+                actor_index=1,
+                attempt=0,
+                reason="gone",
+                kind="vanished",
+            )
+        else:
+            deliver_all(scaler, made, request)
+
+    rig.scaler.changes = {"num_evaluations": 2}
+    rig.scaler.launch = launch
+    _, final = rig.loop(cache_url).run()
+    again = [(number, asked) for number, asked in rig.scaler.asked if asked.attempt]
+    # Round 3 is the last plan: its episodes are the job's final evaluation.
+    assert [number for number, _ in again] == [1, 3]
+    assert {(asked.missing, asked.missing_evaluations) for _, asked in again} == {((), (1,))}
+    assert policies[1, 1] == policies[1, 0] != policies[2, 0]
+    assert final is not None
+    for evaluation in (final, rig.lines()[1].evaluation):
+        assert evaluation is not None
+        assert len(evaluation.returns) == 2
+
+
 def test_each_request_reports_the_round_before_it(rig: Rig, cache_url: str) -> None:
     rig.loop(cache_url).run()
     lines = rig.lines()

@@ -135,6 +135,8 @@ class LambdaEndpoint:
     provision_calls: list[int] = field(default_factory=list)
     provisioned_reads: int = 0
     account_reads: int = 0
+    oldest_invocation_s: float | None = None
+    """Told as the emulator does; None tells nothing, like AWS."""
     account_answer: bytes | None = None
     """What is answered, with status 200, instead of the account's limits."""
     reserved_by_others: int = 0
@@ -148,7 +150,7 @@ class LambdaEndpoint:
             self.events, self.qualifiers, self.provision_calls = [], set(), []
             self.provisioned_reads, self.provision_failure = 0, None
             self.account_reads, self.reserved_by_others = 0, 0
-            self.account_answer = None
+            self.account_answer = self.oldest_invocation_s = None
 
     def rollouts(self, mode: str = "sample") -> list[tuple[object, ...]]:
         """Return (job, round, attempt, actor) of every rollout invoked, in order of arrival."""
@@ -194,7 +196,9 @@ class LambdaEndpoint:
         if self.reserved_by_others:
             unreserved = self.concurrency_limit - self.reserved_by_others
             limit["UnreservedConcurrentExecutions"] = unreserved
-        return JSONResponse({"AccountLimit": limit, "AccountUsage": {}})
+        oldest = {"X-Nitro-Oldest-Invocation-S": f"{self.oldest_invocation_s}"}
+        headers = None if self.oldest_invocation_s is None else oldest
+        return JSONResponse({"AccountLimit": limit, "AccountUsage": {}}, headers=headers)
 
     async def provisioned_concurrency(self, request: Request) -> Response:
         if request.method == "PUT":

@@ -2,6 +2,7 @@
 
 import re
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -74,7 +75,9 @@ class Scaler:
             assert time.monotonic() < deadline, "the job is still checked"
         return job
 
-    def lease(self, *, wait_s: float = 0.0, learner_id: str = "learner") -> Lease:
+    def lease(self, *, wait_s: float = 0.0, learner_id: str | None = None) -> Lease:
+        """Claim a job, as a learner of its own unless it is named."""
+        learner_id = learner_id or f"learner-{uuid.uuid4()}"
         body = {"learner_id": learner_id, "wait_s": wait_s}
         response = self.http.post("/v1/leases", json=body)
         assert response.status_code == 200, response.text

@@ -84,8 +84,8 @@ def claimed(lease: Lease | None) -> Lease:
 def test_jobs_are_leased_oldest_first_and_each_once(store: SqliteStore, desk: LeaseDesk) -> None:
     for job_id in ("b", "a"):
         add_job(store, job_id)
-    assert [claimed(desk.claim("l")).job.job_id for _ in range(2)] == ["b", "a"]
-    assert desk.claim("l") is None
+    assert [claimed(desk.claim(name)).job.job_id for name in ("l1", "l2")] == ["b", "a"]
+    assert desk.claim("l3") is None
 
 
 def test_a_silent_learner_loses_its_job_to_the_next(
@@ -102,6 +102,20 @@ def test_a_silent_learner_loses_its_job_to_the_next(
     with pytest.raises(Exception, match="no lease"):
         desk.heartbeat(first.lease_id)
     assert desk.heartbeat(second.lease_id).stop is None
+
+
+def test_a_learner_that_was_started_again_has_its_job_at_once(
+    store: SqliteStore, desk: LeaseDesk
+) -> None:
+    for job_id in ("a", "b"):
+        add_job(store, job_id)
+    before = claimed(desk.claim("one"))
+    claimed(desk.claim("two"))
+    again = claimed(desk.claim("one"))
+    assert (again.job.job_id, again.job.status) == (before.job.job_id, "running")
+    with pytest.raises(Exception, match="no lease"):
+        desk.heartbeat(before.lease_id)
+    assert desk.claim("three") is None
 
 
 def test_a_clock_that_is_corrected_takes_no_learners_job(

@@ -142,6 +142,23 @@ def test_reopening_launches_only_what_is_missing(scaler: Scaler) -> None:
     assert scaler.round(lease, 1, previous=result(0)).round == 1
 
 
+def test_lost_episodes_alone_are_launched_again_also_the_final_ones(scaler: Scaler) -> None:
+    job = scaler.submit(**SMALL, stop={"max_rounds": 1})
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    again = scaler.round(lease, 0, attempt=1, missing=(), missing_evaluations=(1,))
+    assert (again.num_actors, again.num_evaluations, again.stop) == (4, 3, None)
+    scaler.landed(job.job_id)
+    last = scaler.round(lease, 1, previous=result(0))
+    scaler.landed(job.job_id)
+    final = scaler.round(lease, 1, attempt=1, missing=(), missing_evaluations=(0, 2))
+    scaler.landed(job.job_id)
+    assert (last.stop, final.stop, final.num_evaluations) == ("max_rounds", "max_rounds", 3)
+    assert len(scaler.lambdas.rollouts()) == 4
+    later = [event[1:] for event in scaler.lambdas.rollouts("evaluate") if event[2]]
+    assert sorted(later) == [(0, 1, 1), (1, 1, 0), (1, 1, 2)]
+
+
 @pytest.mark.parametrize("headroom", [1.02, 1.4], ids=["no episodes yet", "all launched before"])
 def test_a_round_that_cannot_be_reopened_ends_with_the_final_episodes_launched_once(
     scaler: Scaler, headroom: float
