@@ -52,8 +52,9 @@ _REASONS = {
         "the image's repository.",
     },
     "Scaler/Task/TaskRole": {
-        "IAM5[Resource::*]": "lambda:GetAccountSettings knows no resource, and neither do the four "
-        "ssmmessages actions that port forwarding needs where there is no public endpoint.",
+        "IAM5[Resource::*]": "lambda:GetAccountSettings knows no resource, ecs:ListTasks only "
+        "the cluster that its condition names, and the four ssmmessages actions that port "
+        "forwarding needs where there is no public endpoint know none either.",
     },
     "Actor/Role": {
         "IAM5[Resource::*]": "Lambda manages the network interfaces with this role; they "

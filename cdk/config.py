@@ -73,9 +73,10 @@ class NitroConfig(BaseModel):
     """Memory of one actor (paper: 1,024); Lambda gives CPU in proportion, one core at 1,769."""
     actor_timeout_s: Annotated[int, Field(ge=1, le=900)] = 60
     """Longest rollout of one actor (paper: 60)."""
-    actor_concurrency: Annotated[int, Field(ge=1, le=3000)] = 200
+    actor_concurrency: Annotated[int, Field(ge=1, le=3000)] | None = None
     """Most actors at once, whatever the jobs ask for: reserved for them and a cap on what a runaway
-    can cost."""
+    can cost. Unset means that they share what the account's functions have not reserved, which
+    every account can deploy."""
     provisioned_concurrency: Annotated[int, Field(ge=0, le=3000)] = 64
     """Actors kept warm while jobs run and only then (paper: 64); 0 starts every actor cold."""
 
@@ -172,10 +173,11 @@ class NitroConfig(BaseModel):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         usable_memory_mb(self.cache_node_type)
-        if self.provisioned_concurrency > self.actor_concurrency:
+        cap = self.actor_concurrency
+        if cap is not None and self.provisioned_concurrency > cap:
             raise ValueError(
                 f"provisioned_concurrency ({self.provisioned_concurrency}) exceeds "
-                f"actor_concurrency ({self.actor_concurrency}): lower it or raise the cap"
+                f"actor_concurrency ({cap}): lower it or raise the cap"
             )
         if self.scaler_memory_mb < 2 * self.scaler_cpu:
             raise ValueError(
@@ -249,13 +251,14 @@ def check_concurrency(config: NitroConfig, account: AccountAnswer) -> None:
     Raises:
         ConfigError: The account's limit is too low.
     """
-    limit = account.lambda_concurrency
-    if limit is None or config.actor_concurrency <= limit - UNRESERVED_CONCURRENCY:
+    limit, cap = account.lambda_concurrency, config.actor_concurrency
+    if limit is None or cap is None or cap <= limit - UNRESERVED_CONCURRENCY:
         return
     raise ConfigError(
-        f"actor_concurrency ({config.actor_concurrency}) cannot be reserved: the account allows "
+        f"actor_concurrency ({cap}) cannot be reserved: the account allows "
         f"{limit} concurrent executions and {UNRESERVED_CONCURRENCY} must stay unreserved; lower "
-        "actor_concurrency and provisioned_concurrency, or request the Lambda quota L-B99A9384"
+        "actor_concurrency and provisioned_concurrency, leave actor_concurrency out, or request "
+        "the Lambda quota L-B99A9384"
     )
 
 

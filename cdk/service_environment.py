@@ -37,7 +37,7 @@ def scaler_environment(
         "NITRO_LAMBDA_MEMORY_MB": str(config.actor_memory_mb),
         "NITRO_LAMBDA_TIMEOUT_S": str(config.actor_timeout_s),
         "NITRO_LAMBDA_READ_TIMEOUT_S": str(config.actor_timeout_s + 15),
-        "NITRO_LAMBDA_RESERVED_CONCURRENCY": str(config.actor_concurrency),
+        **_reserved(config),
         "NITRO_PROVISIONED_CONCURRENCY": str(config.provisioned_concurrency),
         "NITRO_ECS_CLUSTER": cluster,
         "NITRO_ECS_SERVICE": learner_service,
@@ -89,6 +89,11 @@ def billed_as(instance_types: tuple[str, ...], prices: PriceTable) -> str:
     """
     possible = [kind for kind in instance_types if kind not in RETIRED_INSTANCES]
     return max(possible or instance_types, key=prices.learner_usd_per_s)
+
+
+def _reserved(config: NitroConfig) -> dict[str, str]:
+    cap = config.actor_concurrency
+    return {} if cap is None else {"NITRO_LAMBDA_RESERVED_CONCURRENCY": str(cap)}
 
 
 def _price_variables(config: NitroConfig) -> dict[str, str]:

@@ -19,6 +19,8 @@ G_QUOTA = "L-DB2E81BA"
 """Running On-Demand G and VT instances, in vCPUs."""
 P_QUOTA = "L-417A185B"
 """Running On-Demand P instances, in vCPUs."""
+_NUM_ZONES = 2
+"""Zones of the stack's VPC."""
 _NO_SDK = (
     "`nitro doctor --aws` needs boto3: install Nitro with its extra `local` (the scaler's part "
     "brings it), or `pip install boto3`"
@@ -46,8 +48,10 @@ class Account:
     """The account's answers for one region; None where it would not answer."""
 
     region: str
+    zones: tuple[str, ...] | None
+    """The zones in which the stack starts machines."""
     offered: tuple[str, ...] | None
-    """Machines of our list that the region offers, in our order."""
+    """Machines of our list that one of these zones offers, in our order."""
     vcpus: dict[str, int | None] = field(default_factory=dict)
     """vCPUs the account may run, by quota code."""
     lambda_concurrency: int | None
@@ -58,8 +62,15 @@ class Account:
     """Why it would not answer, by what was asked."""
 
 
-def ask_account(*, region: str | None, instance_types: Sequence[str]) -> Account:
+def ask_account(
+    *, region: str | None, zones: tuple[str, ...] | None, instance_types: Sequence[str]
+) -> Account:
     """Ask the account that the credentials at hand belong to.
+
+    Args:
+        region: Which region; None means that of the credentials.
+        zones: The stack's zones; None means the region's first two, as for the CDK.
+        instance_types: Machines the learner may run on, first choice first.
 
     Raises:
         CommandError: boto3, region or credentials are missing, or AWS cannot be reached.
@@ -67,13 +78,19 @@ def ask_account(*, region: str | None, instance_types: Sequence[str]) -> Account
     session = _session(region)
     refusals: dict[str, str] = {}
     limits = _answer(refusals, "lambda:GetAccountSettings", partial(_concurrency, session))
-    return Account(
-        region=session.region_name,
-        offered=_answer(
+    if zones is None:
+        zones = _answer(refusals, "ec2:DescribeAvailabilityZones", partial(_first_zones, session))
+    offered = None
+    if zones is not None:
+        offered = _answer(
             refusals,
             "ec2:DescribeInstanceTypeOfferings",
-            partial(_offered, session, instance_types),
-        ),
+            partial(_offered, session, instance_types, zones),
+        )
+    return Account(
+        region=session.region_name,
+        zones=zones,
+        offered=offered,
         vcpus={
             code: _answer(refusals, "servicequotas:GetServiceQuota", partial(_quota, session, code))
             for code in (G_QUOTA, P_QUOTA)
@@ -119,11 +136,24 @@ def _answer(refusals: dict[str, str], what: str, ask: Callable[[], T]) -> T | No
         raise CommandError(f"{what}: {error}", exit_code=EXIT_FAILED) from error
 
 
-def _offered(session: "boto3.Session", instance_types: Sequence[str]) -> tuple[str, ...]:
+def _first_zones(session: "boto3.Session") -> tuple[str, ...]:
+    with closing(session.client("ec2", config=_config())) as client:
+        found = client.describe_availability_zones(
+            Filters=[{"Name": "zone-type", "Values": ["availability-zone"]}]
+        )["AvailabilityZones"]
+    return tuple(sorted(zone["ZoneName"] for zone in found)[:_NUM_ZONES])
+
+
+def _offered(
+    session: "boto3.Session", instance_types: Sequence[str], zones: Sequence[str]
+) -> tuple[str, ...]:
     with closing(session.client("ec2", config=_config())) as client:
         pages = client.get_paginator("describe_instance_type_offerings").paginate(
-            LocationType="region",
-            Filters=[{"Name": "instance-type", "Values": list(instance_types)}],
+            LocationType="availability-zone",
+            Filters=[
+                {"Name": "instance-type", "Values": list(instance_types)},
+                {"Name": "location", "Values": list(zones)},
+            ],
         )
         found = {
             offering["InstanceType"] for page in pages for offering in page["InstanceTypeOfferings"]

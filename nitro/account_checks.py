@@ -3,6 +3,7 @@
 from nitro.account import G_QUOTA, P_QUOTA, Account
 from nitro.findings import Finding, ok, warning, wrong
 from nitro.stack_shape import StackShape
+from shared.scaling_spec import ActorRange
 
 ALWAYS_UNRESERVED = 100
 """Concurrent executions Lambda wants left to functions without any reservation."""
@@ -41,15 +42,17 @@ def vcpus_of(instance_type: str) -> int:
 
 def _machines(account: Account, shape: StackShape) -> Finding:
     name, wanted = "GPU machines", shape.learner_instance_types
-    if account.offered is None:
+    if account.offered is None or account.zones is None:
         return _unknown(name)
+    where = " and ".join(account.zones)
     if not account.offered:
         return wrong(
             name,
-            f"none of {', '.join(wanted)} is offered in {account.region}",
-            "choose another region, or name other types as learner_instance_types in cdk.json",
+            f"none of {', '.join(wanted)} is offered in {where}",
+            "choose other availability_zones or another region, or name other types as "
+            "learner_instance_types in cdk.json",
         )
-    found = f"{', '.join(account.offered)} in {account.region}"
+    found = f"{', '.join(account.offered)} in {where}"
     if account.offered[0] == wanted[0]:
         return ok(name, found)
     return ok(name, f"{found}; the first choice {wanted[0]} is not offered")
@@ -80,8 +83,10 @@ def _concurrency(account: Account, shape: StackShape) -> Finding:
     name, limit = "Lambda concurrency", account.lambda_concurrency
     if limit is None:
         return _unknown(name)
-    needed = shape.actor_concurrency + ALWAYS_UNRESERVED
     unreserved = limit if account.lambda_unreserved is None else account.lambda_unreserved
+    if shape.actor_concurrency is None:
+        return _shared_concurrency(account, shape, limit, unreserved)
+    needed = shape.actor_concurrency + ALWAYS_UNRESERVED
     if limit >= needed > unreserved:
         # A stack that is there already may itself be who has reserved them.
         return warning(
@@ -101,6 +106,27 @@ def _concurrency(account: Account, shape: StackShape) -> Finding:
         f"{limit} executions at once; {shape.actor_concurrency} for actors and "
         f"{ALWAYS_UNRESERVED} unreserved are needed",
         advice,
+    )
+
+
+def _shared_concurrency(
+    account: Account, shape: StackShape, limit: int, unreserved: int
+) -> Finding:
+    """Return what actors have that share the account's concurrency with its other functions."""
+    name, usual = "Lambda concurrency", ActorRange().max
+    warm = min(shape.provisioned_concurrency, max(0, unreserved - ALWAYS_UNRESERVED))
+    found = (
+        f"{limit} executions at once, {unreserved} of them unreserved: at most {unreserved} "
+        f"actors, {warm} of them kept warm"
+    )
+    if unreserved >= usual and warm == shape.provisioned_concurrency:
+        return ok(name, found)
+    advice = _raise("lambda", "L-B99A9384", "Concurrent executions", 1000, account)
+    return warning(
+        name,
+        found,
+        f"jobs that may launch more (actors.max, {usual} unless it is given) are refused: submit "
+        f"them with less, or {advice}",
     )
 
 

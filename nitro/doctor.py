@@ -94,7 +94,9 @@ def _examine_account(folder: Path, *, region: str | None, as_json: bool) -> list
 
     shape = read_shape(folder / CONFIG_FILE)
     account = ask_account(
-        region=region or shape.region, instance_types=shape.learner_instance_types
+        region=region or shape.region,
+        zones=shape.availability_zones,
+        instance_types=shape.learner_instance_types,
     )
     findings = check_account(account, shape)
     try:

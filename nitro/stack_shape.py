@@ -25,8 +25,10 @@ class StackShape(BaseModel):
     """Region to deploy to; unset means that of the credentials at hand."""
     actor_memory_mb: Annotated[int, Field(ge=128)] = 1024
     """Memory of one actor."""
-    actor_concurrency: Annotated[int, Field(ge=1)] = 200
-    """Concurrency reserved for actors."""
+    availability_zones: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """Zones of the VPC; unset means the region's first two."""
+    actor_concurrency: Annotated[int, Field(ge=1)] | None = None
+    """Concurrency reserved for actors; unset means that they share what nobody has reserved."""
     provisioned_concurrency: Annotated[int, Field(ge=0)] = 64
     """Actors kept warm while jobs run."""
     cache_node_type: str = "cache.t4g.medium"

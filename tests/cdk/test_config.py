@@ -87,7 +87,7 @@ def test_every_field_says_what_it_is() -> None:
         ),
         ({"build_args": {"HTTP_PROXY": "x"}}, "build_args.HTTP_PROXY"),
         (
-            {"provisioned_concurrency": 300},
+            {"provisioned_concurrency": 300, "actor_concurrency": 200},
             "provisioned_concurrency (300) exceeds actor_concurrency (200)",
         ),
         ({"scaler_cpu": 1024}, "scaler_memory_mb (512) is too small for scaler_cpu (1024)"),
@@ -145,7 +145,9 @@ def test_a_malformed_record_of_the_account_is_refused() -> None:
 def test_no_more_concurrency_is_reserved_than_the_account_can_spare(
     limit: int | None, fits: bool
 ) -> None:
-    config, account = read_config({}), AccountAnswer(lambda_concurrency=limit)
+    account = AccountAnswer(lambda_concurrency=limit)
+    check_concurrency(read_config({}), account)  # reserves nothing
+    config = read_config({"actor_concurrency": 200})
     if fits:
         check_concurrency(config, account)
         return

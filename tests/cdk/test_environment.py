@@ -64,7 +64,7 @@ def test_the_scaler_starts_with_what_it_is_told(
     assert settings.ledger_clock == "wall"
     assert settings.cache_auth == "iam"
     assert settings.provisioned_concurrency == 64
-    assert settings.lambda_reserved_concurrency == 200
+    assert settings.lambda_reserved_concurrency is None
     assert settings.lambda_qualifier == "live"
     assert settings.artifacts.startswith("s3://<StoresRuns")
     assert settings.longest_job_s == 48 * 3600

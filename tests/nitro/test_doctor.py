@@ -67,6 +67,11 @@ def ask(folder: Path) -> tuple[int, dict[str, dict[str, str]], dict[str, object]
     return result.exit_code, {f["name"]: f for f in report["findings"]}, report
 
 
+def cap_at(folder: Path, num_actors: int) -> None:
+    config = {"context": {"nitro": {"actor_concurrency": num_actors}}}
+    (folder / "cdk.json").write_text(json.dumps(config))
+
+
 def context(folder: Path) -> dict[str, object]:
     found: dict[str, object] = json.loads((folder / "cdk.context.json").read_text())
     return found
@@ -103,11 +108,11 @@ def test_a_new_account_is_told_which_quotas_to_raise_and_how(
     code, findings, _ = ask(tmp_path)
     assert code == EXIT_FAILED
     vcpus, concurrency = findings["GPU vCPUs"], findings["Lambda concurrency"]
-    assert (vcpus["verdict"], concurrency["verdict"]) == ("wrong", "wrong")
+    assert (vcpus["verdict"], concurrency["verdict"]) == ("wrong", "warning")
+    assert "at most 10 actors, 0 of them kept warm" in concurrency["found"]
     assert "Running On-Demand G and VT instances" in vcpus["advice"]
     assert f"--quota-code {G_QUOTA} --desired-value 8" in vcpus["advice"]
     assert "--service-code lambda --quota-code L-B99A9384" in concurrency["advice"]
-    assert "actor_concurrency" not in concurrency["advice"], "nothing is left to reserve"
     answer = context(tmp_path)[ACCOUNT_KEY]
     assert isinstance(answer, dict)
     assert (answer["lambda_concurrency"], answer["gpu_vcpus"]) == (10, 0)
@@ -117,6 +122,8 @@ def test_a_smaller_cap_in_cdk_json_is_enough_for_a_smaller_limit(
     tmp_path: Path, quotas: Quotas, lambdas: LambdaEndpoint
 ) -> None:
     lambdas.concurrency_limit = 150
+    assert ask(tmp_path)[0] == 0, "without a cap nothing has to be reserved"
+    cap_at(tmp_path, 200)
     code, findings, _ = ask(tmp_path)
     assert code == EXIT_FAILED
     assert "at most 50" in findings["Lambda concurrency"]["advice"]
@@ -131,6 +138,7 @@ def test_what_other_functions_have_reserved_is_no_longer_to_be_had(
     tmp_path: Path, lambdas: LambdaEndpoint, reserved: int, verdict: str
 ) -> None:
     lambdas.reserved_by_others = reserved
+    cap_at(tmp_path, 200)
     code, findings, _ = ask(tmp_path)
     assert code == 0, "after a deployment they are reserved by the stack itself"
     assert findings["Lambda concurrency"]["verdict"] == verdict
@@ -158,7 +166,21 @@ def test_a_region_without_our_machines_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "cdk.json").write_text(json.dumps(config))
     code, findings, _ = ask(tmp_path)
     assert code == EXIT_FAILED
-    assert "none of p3.2xlarge is offered in us-east-1" in findings["GPU machines"]["found"]
+    found = findings["GPU machines"]["found"]
+    assert found == "none of p3.2xlarge is offered in us-east-1a and us-east-1b"
+
+
+@pytest.mark.usefixtures("quotas", "lambdas")
+def test_the_zones_of_the_stack_are_those_that_are_asked(tmp_path: Path) -> None:
+    config = {
+        "learner_instance_types": ["g6e.2xlarge", "g6.2xlarge"],
+        "availability_zones": ["us-east-1e", "us-east-1f"],
+    }
+    (tmp_path / "cdk.json").write_text(json.dumps({"context": {"nitro": config}}))
+    found = ask(tmp_path)[1]["GPU machines"]["found"]
+    # The first choice is offered in the region's other zones.
+    first_choice = "the first choice g6e.2xlarge is not offered"
+    assert found == f"g6.2xlarge in us-east-1e and us-east-1f; {first_choice}"
 
 
 @pytest.mark.usefixtures("lambdas")
@@ -238,7 +260,7 @@ def test_an_aws_that_cannot_be_reached_is_told_so(
     monkeypatch.setenv("AWS_ENDPOINT_URL_EC2", "http://127.0.0.1:9")
     result = doctor("--aws", "--folder", str(tmp_path))
     assert result.exit_code == EXIT_FAILED
-    assert "ec2:DescribeInstanceTypeOfferings: Could not connect" in result.stderr
+    assert "ec2:DescribeAvailabilityZones: Could not connect" in result.stderr
 
 
 def test_without_boto3_it_names_the_extra(tmp_path: Path) -> None:
