@@ -9,7 +9,8 @@ import asyncio
 import struct
 from socket import SO_LINGER, SOL_SOCKET
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 MAX_HEAD_BYTES = 64 * 1024
 """Largest request line and headers, beyond the piece they begin in; a proxy allows far less."""
@@ -30,6 +31,7 @@ class BoundedConnection(HttpToolsProtocol):
     """Whether the piece at hand began inside a head, and is still inside it."""
     _in_head = False
     _unread: asyncio.TimerHandle | None = None
+    _answering: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take up a connection."""
@@ -71,6 +73,7 @@ class BoundedConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the client."""
         self._forget_unread()
+        self._answer_nobody()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
@@ -103,7 +106,17 @@ class BoundedConnection(HttpToolsProtocol):
             if self._head_bytes > MAX_HEAD_BYTES:
                 self.send_400_response("Request line and headers are too large.")
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _answer_nobody(self) -> None:
+        # The answer under way may be to an older request than the newest, which uvicorn knows.
+        if self._answering is not None:
+            self._answering.disconnected = True
+
     def _hang_up(self) -> None:
+        self._answer_nobody()  # first: aborting wakes who waits to write
         # The kernel, too, forgets what it holds for a client that does not take it.
         self.transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, _AT_ONCE)
         self.transport.abort()
