@@ -1,4 +1,4 @@
-"""Gradient steps in a row, one per minibatch, and what they came to.
+"""Gradient steps in a row, one per minibatch: a source's gradients, applied by an optimiser.
 
 On the CPU each step is finished, and looked at, before the next begins. On a GPU the host would
 spend most of its time waiting for one step's numbers and telling the next one's kernels: there the
@@ -6,22 +6,19 @@ GPU decides by itself whether a step is taken, adds the numbers up, and steps ar
 recording. Minibatches of one size share one.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+from services.learner.algorithms.gradient import GradientSource
 from services.learner.algorithms.minibatch import Minibatch
 from services.learner.algorithms.optimiser import FlatAdam
-from services.learner.arrays import Array
 from services.learner.recording import Recorder, Work
 
-T = TypeVar("T")
-
-Differentiate = Callable[[Minibatch[Array]], Array]
-"""Writes the gradient of a minibatch's loss where Adam looks for it; returns stats # [S]."""
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +36,7 @@ class StepsTaken:
 def take_steps(
     minibatches: Iterable[Minibatch[Tensor]],
     adam: FlatAdam,
-    differentiate: Differentiate[Tensor],
+    source: GradientSource[Minibatch[Tensor]],
     *,
     recorder: Recorder | None,
 ) -> StepsTaken:
@@ -48,32 +45,32 @@ def take_steps(
     Args:
         minibatches: Of equal form, of few different sizes.
         adam: Takes the steps.
-        differentiate: Makes the gradients.
+        source: Of the gradients.
         recorder: Of the device; None finishes each step before the next.
     """
     if recorder is None:
-        return take_watched_steps(minibatches, adam, differentiate)
-    replayed = _ReplayedSteps(adam, differentiate, recorder)
+        return take_watched_steps(minibatches, adam, source)
+    replayed = _ReplayedSteps(adam, source, recorder)
     for minibatch in minibatches:
         replayed.take(minibatch)
     return replayed.result()
 
 
 def take_watched_steps(
-    minibatches: Iterable[T], adam: FlatAdam, differentiate: Callable[[T], Array]
+    minibatches: Iterable[S], adam: FlatAdam, source: GradientSource[S]
 ) -> StepsTaken:
     """Take one step per minibatch, each finished and looked at before the next begins.
 
     Args:
         minibatches: In their order.
         adam: Takes the steps.
-        differentiate: Makes the gradients.
+        source: Of the gradients.
     """
-    return summed_up([adam.step(differentiate(minibatch)) for minibatch in minibatches])
+    return summed_up([adam.apply(source.gradient(minibatch)) for minibatch in minibatches])
 
 
 def summed_up(steps: Sequence[list[float] | None]) -> StepsTaken:
-    """Return what steps came to that `FlatAdam.step` took, or left out."""
+    """Return what steps came to that `FlatAdam.apply` took, or left out."""
     taken = [step for step in steps if step is not None]
     means = torch.tensor(taken, dtype=torch.float64).mean(0).tolist() if taken else []
     return StepsTaken(means=tuple(means), num_taken=len(taken), num_skipped=len(steps) - len(taken))
@@ -96,10 +93,10 @@ class _ReplayedSteps:
     """Takes steps without waiting for any of them."""
 
     def __init__(
-        self, adam: FlatAdam, differentiate: Differentiate[Tensor], recorder: Recorder
+        self, adam: FlatAdam, source: GradientSource[Minibatch[Tensor]], recorder: Recorder
     ) -> None:
         self._adam = adam
-        self._differentiate = differentiate
+        self._source = source
         self._recorder = recorder
         self._recordings: dict[int, _Recording] = {}
         self._seen: set[int] = set()
@@ -133,7 +130,7 @@ class _ReplayedSteps:
         )
 
     def _step(self, minibatch: Minibatch[Tensor]) -> None:
-        row = self._adam.step_unwatched(self._differentiate(minibatch))
+        row = self._adam.apply_unwatched(self._source.gradient(minibatch))
         if self._sums is None:
             self._sums = torch.zeros_like(row)
         self._sums.add_(row)

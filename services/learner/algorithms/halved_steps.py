@@ -6,15 +6,17 @@ Each works on copies, and what came of them is taken over when both are done; th
 steps that one process takes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from services.learner.actor_critic import NetworkHalf
+from services.learner.algorithms.gradient import Gradient, GradientSource
 from services.learner.algorithms.gradient_steps import StepsTaken, summed_up
 from services.learner.algorithms.loss_terms import LossRule, Term
 from services.learner.algorithms.minibatch import (
@@ -23,12 +25,14 @@ from services.learner.algorithms.minibatch import (
     bounds,
     num_minibatches,
 )
-from services.learner.algorithms.optimiser import AdamPart, FlatAdam, Whole
+from services.learner.algorithms.optimiser import AdamPart, FlatAdam
 from services.learner.arrays import Floats
 from services.learner.batch import TrainingBatch
 from services.learner.distributions import StepTerms
 from services.learner.numpy_mlp import OneMlp, policy_delta
 from services.learner.second_process import SecondProcess, Side
+
+S = TypeVar("S")
 
 MIN_MULTIPLICATIONS = 1 << 26
 """Below this many scalar multiplications of an update, on the value function's way forward, sending
@@ -41,7 +45,7 @@ class HalfTaken:
 
     adam: AdamPart
     steps: list[list[float] | None]
-    """As `FlatAdam.step` returned them."""
+    """As `FlatAdam.apply` returned them."""
 
 
 class _ValueSamples(NamedTuple):
@@ -62,6 +66,7 @@ class ValueHalf:
     value_target: Floats  # [N]
     value: Floats  # [N], before the update
     orders: NDArray[np.int64]  # [passes, N]
+    policy_version: int
 
     @classmethod
     def of(
@@ -73,6 +78,7 @@ class ValueHalf:
         rule: LossRule,
         minibatch_size: int,
         orders: Sequence[Tensor],
+        policy_version: int,
     ) -> Self:
         """Return the steps over a batch on the CPU; `orders` are of the samples # [N]."""
         return cls(
@@ -84,27 +90,14 @@ class ValueHalf:
             value_target=batch.value_target.numpy(),
             value=batch.value.numpy(),
             orders=np.stack([order.numpy() for order in orders]),
+            policy_version=policy_version,
         )
 
     def __call__(self, side: Side) -> HalfTaken:
         """Take them."""
         adam = FlatAdam.of(self.adam)
-        gradients = self.gradients(adam.parameters.numpy(), adam.gradient.numpy())
-        whole = _by_swapping(side)
-        steps = [adam.step(stats, whole) for stats in gradients]
-        return HalfTaken(adam=adam.part(), steps=steps)
-
-    def gradients(self, parameters: Floats, gradient: Floats) -> Iterator[Floats]:
-        """Write the gradients # [P] at the present parameters # [P], one by one; yield stats."""
-        mlp, gradients = _look_at(self.half, parameters, gradient)
-
-        def differentiate(samples: _ValueSamples) -> Floats:
-            term: Term[Floats] = self.rule.value_term(samples.target, samples.before)
-            inputs, value = mlp.forward(samples.observation)
-            mlp.backward(inputs, term.slope(value[:, 0])[:, np.newaxis], gradients=gradients)
-            return term.stats()
-
-        return map(differentiate, self._samples())
+        source = _ValueGradients(self, adam.parameters)
+        return _taken(self._samples(), adam, source, side)
 
     def _samples(self) -> Iterator[_ValueSamples]:
         count = num_minibatches(len(self.observation), self.minibatch_size)
@@ -125,33 +118,13 @@ class PolicyHalf:
     minibatches: ShuffledMinibatches
     orders: Sequence[Tensor]
     """Of the samples # [N], for each pass."""
+    policy_version: int
 
     def __call__(self, side: Side) -> HalfTaken:
         """Take them."""
         adam = FlatAdam.of(self.adam)
-        gradients = self.gradients(adam.parameters.numpy(), adam.gradient.numpy())
-        whole = _by_swapping(side)
-        steps = [adam.step(stats, whole) for stats in gradients]
-        return HalfTaken(adam=adam.part(), steps=steps)
-
-    def gradients(self, parameters: Floats, gradient: Floats) -> Iterator[Floats]:
-        """Write the gradients # [P] at the present parameters # [P], one by one; yield stats."""
-        mlp, gradients = _look_at(self.half, parameters, gradient)
-        log_std, log_std_gradient = (
-            None if self.half.log_std is None else flat[self.half.log_std]
-            for flat in (parameters, gradient)
-        )
-
-        def differentiate(minibatch: Minibatch[Floats]) -> Floats:
-            term: Term[Floats] = self.rule.policy_term(minibatch, self.terms)
-            inputs, raw = mlp.forward(minibatch.observation)
-            delta = policy_delta(
-                raw, term.slope, log_std=log_std, log_std_gradient=log_std_gradient
-            )
-            mlp.backward(inputs, delta, gradients=gradients)
-            return term.stats()
-
-        return map(differentiate, self.minibatches.arrays(self.orders))
+        source = _PolicyGradients(self, adam.parameters)
+        return _taken(self.minibatches.arrays(self.orders), adam, source, side)
 
 
 def take_halved_steps(
@@ -181,11 +154,64 @@ def take_halved_steps(
     return summed_up(rows)
 
 
-def _by_swapping(side: Side) -> Whole:
-    return lambda square: square + side.swap(square)
+class _ValueGradients:
+    """The value function's part of gradients: a `GradientSource`."""
+
+    def __init__(self, work: ValueHalf, parameters: Tensor) -> None:
+        self._work = work
+        self._flat = torch.zeros_like(parameters)
+        self._mlp = OneMlp.within(parameters.numpy(), work.half.mlp)
+        self._into = OneMlp.within(self._flat.numpy(), work.half.mlp)
+
+    def gradient(self, samples: _ValueSamples) -> Gradient:
+        """See `GradientSource`."""
+        term: Term[Floats] = self._work.rule.value_term(samples.target, samples.before)
+        inputs, value = self._mlp.forward(samples.observation)
+        self._mlp.backward(inputs, term.slope(value[:, 0])[:, np.newaxis], gradients=self._into)
+        return Gradient(
+            flat=self._flat,
+            stats=term.stats(),
+            policy_version=self._work.policy_version,
+            num_samples=len(samples.target),
+        )
 
 
-def _look_at(half: NetworkHalf, parameters: Floats, gradient: Floats) -> tuple[OneMlp, OneMlp]:
-    """Return a half's parameters and their gradients as a network each."""
-    network, gradients = (OneMlp.within(flat, half.mlp) for flat in (parameters, gradient))
-    return network, gradients
+class _PolicyGradients:
+    """The policy's part of gradients: a `GradientSource`."""
+
+    def __init__(self, work: PolicyHalf, parameters: Tensor) -> None:
+        self._work = work
+        self._flat = torch.zeros_like(parameters)
+        self._mlp = OneMlp.within(parameters.numpy(), work.half.mlp)
+        self._into = OneMlp.within(self._flat.numpy(), work.half.mlp)
+        self._log_std, self._log_std_into = (
+            None if work.half.log_std is None else flat.numpy()[work.half.log_std]
+            for flat in (parameters, self._flat)
+        )
+
+    def gradient(self, samples: Minibatch[Floats]) -> Gradient:
+        """See `GradientSource`."""
+        term: Term[Floats] = self._work.rule.policy_term(samples, self._work.terms)
+        inputs, raw = self._mlp.forward(samples.observation)
+        delta = policy_delta(
+            raw, term.slope, log_std=self._log_std, log_std_gradient=self._log_std_into
+        )
+        self._mlp.backward(inputs, delta, gradients=self._into)
+        return Gradient(
+            flat=self._flat,
+            stats=term.stats(),
+            policy_version=self._work.policy_version,
+            num_samples=len(samples.observation),
+        )
+
+
+def _taken(
+    samples: Iterable[S], adam: FlatAdam, source: GradientSource[S], side: Side
+) -> HalfTaken:
+    """Take a half's steps, each as long as the whole gradient says."""
+
+    def whole(square: float) -> float:
+        return square + side.swap(square)
+
+    steps = [adam.apply(source.gradient(some), whole) for some in samples]
+    return HalfTaken(adam=adam.part(), steps=steps)

@@ -20,8 +20,9 @@ from services.learner.algorithms.halved_steps import (
     ValueHalf,
     take_halved_steps,
 )
-from services.learner.algorithms.loss_terms import LossRule, MinibatchLoss, stat_names
-from services.learner.algorithms.minibatch import Minibatch, ShuffledMinibatches
+from services.learner.algorithms.loss_terms import LossRule, stat_names
+from services.learner.algorithms.minibatch import ShuffledMinibatches
+from services.learner.algorithms.network_gradients import ArrayGradients, TorchGradients
 from services.learner.algorithms.optimiser import AdamRule, FlatAdam
 from services.learner.arrays import Floats
 from services.learner.batch import TrainingBatch
@@ -67,10 +68,15 @@ class NetworkSteps:
         self._gradient = network.new_gradient()
         self._halves = network.halves()
         pieces = [slice(half.start, half.end) for half in self._halves or ()] or [slice(None)]
-        self.adam = FlatAdam(network.flat, self._gradient.flat, rule=adam, pieces=pieces)
+        self.adam = FlatAdam(network.flat, rule=adam, pieces=pieces)
 
     def take(
-        self, batch: TrainingBatch, rule: LossRule, *, generator: torch.Generator
+        self,
+        batch: TrainingBatch,
+        rule: LossRule,
+        *,
+        generator: torch.Generator,
+        policy_version: int,
     ) -> dict[str, float]:
         """Take all steps over a batch.
 
@@ -78,12 +84,13 @@ class NetworkSteps:
             batch: The samples.
             rule: The loss.
             generator: Orders are drawn from it.
+            policy_version: Of the policy before the steps.
 
         Returns:
             `num_minibatches` and, of these, `skipped_steps`; if a step was taken, means over the
             steps taken of the rule's stats, `loss` and `grad_norm`.
         """
-        steps = self._steps(batch, rule, generator)
+        steps = self._steps(batch, rule, generator, policy_version)
         num_minibatches = steps.num_taken + steps.num_skipped
         found = {
             "num_minibatches": float(num_minibatches),
@@ -96,7 +103,11 @@ class NetworkSteps:
         return found | stats | {"loss": rule.total(stats, samples_per_step=samples)}
 
     def _steps(
-        self, batch: TrainingBatch, rule: LossRule, generator: torch.Generator
+        self,
+        batch: TrainingBatch,
+        rule: LossRule,
+        generator: torch.Generator,
+        policy_version: int,
     ) -> StepsTaken:
         minibatches = ShuffledMinibatches(
             batch,
@@ -108,44 +119,25 @@ class NetworkSteps:
         with self._network.without_graph():
             terms = self._network.array_terms()
             if terms is None:
-                return self._in_torch(minibatches, rule)
+                by_torch = TorchGradients(
+                    self._network, rule, into=self._gradient, policy_version=policy_version
+                )
+                with recorder(self._network.flat.device) as recording:
+                    return take_steps(
+                        minibatches.tensors(), self.adam, by_torch, recorder=recording
+                    )
             orders = [*minibatches.orders()]
             offered = self._offered(batch)
             if offered is not None:
-                halves = self._work(batch, minibatches, orders, rule, terms)
+                halves = self._work(batch, minibatches, orders, rule, terms, policy_version)
                 try:
                     return take_halved_steps(*halves, self.adam, offered)
                 except SecondProcessLostError as error:
                     _LOG.warning("going on without a second process", extra={"why": str(error)})
-            return self._in_numpy(minibatches, orders, rule, terms)
-
-    def _in_torch(self, minibatches: ShuffledMinibatches, rule: LossRule) -> StepsTaken:
-        network, gradient = self._network, self._gradient
-        device = network.flat.device
-        with recorder(device) as recording:
-
-            def differentiate(given: Minibatch[Tensor]) -> Tensor:
-                loss: MinibatchLoss[Tensor] = MinibatchLoss(rule, given, network.distribution)
-                network.differentiate(given.observation, loss, gradient=gradient)
-                return loss.stats()
-
-            return take_steps(minibatches.tensors(), self.adam, differentiate, recorder=recording)
-
-    def _in_numpy(
-        self,
-        minibatches: ShuffledMinibatches,
-        orders: Sequence[Tensor],
-        rule: LossRule,
-        terms: StepTerms[Floats],
-    ) -> StepsTaken:
-        network, gradient = self._network, self._gradient
-
-        def differentiate(given: Minibatch[Floats]) -> Floats:
-            loss: MinibatchLoss[Floats] = MinibatchLoss(rule, given, terms)
-            network.differentiate_arrays(given.observation, loss, gradient=gradient)
-            return loss.stats()
-
-        return take_watched_steps(minibatches.arrays(orders), self.adam, differentiate)
+            by_numpy = ArrayGradients(
+                self._network, rule, terms, into=self._gradient, policy_version=policy_version
+            )
+            return take_watched_steps(minibatches.arrays(orders), self.adam, by_numpy)
 
     def _offered(self, batch: TrainingBatch) -> SecondProcess | None:
         """Return the second process where it is there and saves more than sending samples costs."""
@@ -160,6 +152,7 @@ class NetworkSteps:
         orders: Sequence[Tensor],
         rule: LossRule,
         terms: StepTerms[Floats],
+        policy_version: int,
     ) -> tuple[PolicyHalf, ValueHalf]:
         assert self._halves is not None, "a network that NumPy steps has two"
         policy, value = self._halves
@@ -171,6 +164,7 @@ class NetworkSteps:
                 terms=terms,
                 minibatches=minibatches,
                 orders=orders,
+                policy_version=policy_version,
             ),
             ValueHalf.of(
                 batch,
@@ -179,5 +173,6 @@ class NetworkSteps:
                 rule=rule,
                 minibatch_size=self._passes.minibatch_size,
                 orders=orders,
+                policy_version=policy_version,
             ),
         )

@@ -241,7 +241,12 @@ class OffPolicyLearner:
     def _passes(self, batch: TrainingBatch) -> dict[str, float]:
         learning_rate = self._learning_rate()
         self._adam.set_learning_rate(learning_rate)
-        stats = self._steps.take(batch, self._objective.rule, generator=self._generator)
+        stats = self._steps.take(
+            batch,
+            self._objective.rule,
+            generator=self._generator,
+            policy_version=self._policy_version,
+        )
         self._barren_batches = 0 if "loss" in stats else self._barren_batches + 1
         if self._barren_batches >= BARREN_BATCHES_MAX:
             raise FloatingPointError(

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from services.learner.algorithms.gradient import Gradient
 from services.learner.arrays import Floats
 
 _BETA1, _BETA2 = 0.9, 0.999
@@ -54,7 +55,6 @@ class FlatAdam:
     def __init__(
         self,
         parameters: Tensor,
-        gradient: Tensor,
         *,
         rule: AdamRule,
         pieces: Sequence[slice] = _ALL,
@@ -63,13 +63,10 @@ class FlatAdam:
 
         Args:
             parameters: Stepped in place. # [P]
-            gradient: Where a step looks for the gradient. # [P]
             rule: Of the first steps.
             pieces: All parameters. The squares of each piece are summed apart, so that pieces can
                 be stepped elsewhere (see `part`) to the same bits.
         """
-        self.gradient = gradient
-        """Where `step` looks for the gradient."""
         self._parameters = parameters
         self._rule = rule
         self._moments = {
@@ -83,7 +80,7 @@ class FlatAdam:
     def of(cls, part: AdamPart) -> Self:
         """Return one that goes on from a part, on the CPU and without touching its arrays."""
         parameters = torch.from_numpy(part.parameters).clone()
-        adam = cls(parameters, torch.zeros_like(parameters), rule=part.rule)
+        adam = cls(parameters, rule=part.rule)
         adam._moments["exp_avg"].copy_(torch.from_numpy(part.exp_avg))
         adam._moments["exp_avg_sq"].copy_(torch.from_numpy(part.exp_avg_sq))
         adam.steps = part.steps
@@ -135,51 +132,51 @@ class FlatAdam:
         """Take the coming steps with another step size."""
         self._rule = replace(self._rule, learning_rate=learning_rate)
 
-    def step(self, stats: Tensor | Floats, whole: Whole | None = None) -> list[float] | None:
-        """Take one step along `gradient`, on the CPU.
+    def apply(self, gradient: Gradient, whole: Whole | None = None) -> list[float] | None:
+        """Take one step along a gradient, on the CPU.
 
         Args:
-            stats: Of the loss; a number in them that is not finite leaves the step out. # [S]
+            gradient: A number of its stats that is not finite leaves the step out.
             whole: Where the rest of the parameters is stepped elsewhere.
 
         Returns:
             The stats and the whole gradient's norm before it was cut, or None without a step.
         """
-        values: list[float] = stats.tolist()
-        square = self._squared_length() if math.isfinite(sum(values)) else math.nan
+        values: list[float] = gradient.stats.tolist()
+        flat: Floats = gradient.flat.numpy()
+        square = self._squared_length(flat) if math.isfinite(sum(values)) else math.nan
         square = square if whole is None else whole(square)
         if not math.isfinite(square):
             return None
         length, limit = math.sqrt(square), self._rule.gradient_norm_max
         if 0.0 < limit < length:
-            self.gradient.numpy()[...] *= limit / length
+            flat = flat * (limit / length)
         self._moments["step"].numpy()[...] += 1.0
-        self._take_step()
+        self._take_step(torch.from_numpy(flat))
         return [*values, length]
 
-    def step_unwatched(self, stats: Tensor) -> Tensor:
-        """Do as `step` does without the host knowing what came of it, and without a wait.
+    def apply_unwatched(self, gradient: Gradient) -> Tensor:
+        """Do as `apply` does without the host knowing what came of it, and without a wait.
 
         Returns:
             The stats, the gradient's norm before it was cut, and 1; all 0 if the step was left
             out. # [S + 2] float64
         """
-        norm = torch.linalg.vector_norm(self.gradient)
+        flat, stats = gradient.flat, torch.as_tensor(gradient.stats)
+        norm = torch.linalg.vector_norm(flat)
         row = torch.cat((stats.double(), norm.double().unsqueeze(0), stats.new_ones(1).double()))
         finite = torch.isfinite(row.sum())
         if self._rule.gradient_norm_max > 0.0:
-            scale = (self._rule.gradient_norm_max / norm).clamp_(max=1.0)
-            # Not by a NaN: the gaps between parameters are never written to again.
-            self.gradient.mul_(torch.where(finite, scale, 1.0))
+            flat = flat * (self._rule.gradient_norm_max / norm).clamp_(max=1.0)
         left_out = finite.logical_not().float()
         self._moments["step"].add_(1.0)
-        self._take_step(left_out)
+        self._take_step(flat, left_out)
         self._moments["step"].sub_(left_out)
         return torch.where(finite, row, 0.0)
 
-    def _squared_length(self) -> float:
-        """Return the square of `gradient`'s length, on the CPU."""
-        gradient, square = self.gradient.numpy(), 0.0
+    def _squared_length(self, gradient: Floats) -> float:
+        """Return the square of a gradient's length."""
+        square = 0.0
         with np.errstate(over="ignore", invalid="ignore"):
             for piece in self._pieces:
                 # Not `sum`: since Python 3.12 it carries along what rounding takes off, which is
@@ -187,12 +184,12 @@ class FlatAdam:
                 square += float(np.dot(gradient[piece], gradient[piece]))
         return square
 
-    def _take_step(self, left_out: Tensor | None = None) -> None:
+    def _take_step(self, gradient: Tensor, left_out: Tensor | None = None) -> None:
         # The kernel behind `torch.optim.Adam`: what stands before it takes as long as a whole step
         # of a small network has for all else.
         torch._fused_adam_(
             [self._parameters],
-            [self.gradient],
+            [gradient],
             [self._moments["exp_avg"]],
             [self._moments["exp_avg_sq"]],
             [],

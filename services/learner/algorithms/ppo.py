@@ -128,7 +128,7 @@ class Ppo:
         )
         learning_rate = self._learning_rate()
         self._adam.set_learning_rate(learning_rate)
-        stats = self._passes(batch) | _batch_stats(batch)
+        stats = self._passes(batch, ordered[0].policy_version) | _batch_stats(batch)
         stats |= {"learning_rate": learning_rate, "kl_coefficient": self._kl_coefficient}
         self._kl_coefficient = adapted_kl_coefficient(
             self._kl_coefficient,
@@ -197,8 +197,10 @@ class Ppo:
     def _rule(self) -> PpoRule:
         return PpoRule(hyperparameters=self._hyperparameters, kl_coefficient=self._kl_coefficient)
 
-    def _passes(self, batch: TrainingBatch) -> dict[str, float]:
-        stats = self._steps.take(batch, self._rule, generator=self._generator)
+    def _passes(self, batch: TrainingBatch, policy_version: int) -> dict[str, float]:
+        stats = self._steps.take(
+            batch, self._rule, generator=self._generator, policy_version=policy_version
+        )
         if "loss" not in stats:
             raise FloatingPointError(
                 f"loss or gradient was not finite in all {stats['skipped_steps']:.0f} steps of the "

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from services.learner.actor_critic import ActorCritic
+from services.learner.algorithms.gradient import Gradient
 from services.learner.algorithms.gradient_steps import StepsTaken, take_steps
 from services.learner.algorithms.minibatch import Minibatch
 from services.learner.algorithms.optimiser import AdamRule, FlatAdam
@@ -26,7 +27,7 @@ SIZES = (3, 3, 2, 3, 2, 2)
 
 def new_adam(network: ActorCritic, *, epsilon: float, norm_max: float) -> FlatAdam:
     rule = AdamRule(learning_rate=0.01, epsilon=epsilon, gradient_norm_max=norm_max)
-    return FlatAdam(network.flat, network.new_gradient().flat, rule=rule)
+    return FlatAdam(network.flat, rule=rule)
 
 
 def minibatch(size: int, generator: torch.Generator, *, spoilt: bool) -> Minibatch[Tensor]:
@@ -42,21 +43,32 @@ def minibatch(size: int, generator: torch.Generator, *, spoilt: bool) -> Minibat
     )
 
 
+class Pulls:
+    """Gradients of all that is in a minibatch and of the parameters themselves."""
+
+    def __init__(self, parameters: Tensor) -> None:
+        self._parameters = parameters
+
+    def gradient(self, samples: Minibatch[Tensor]) -> Gradient:
+        pull = samples.observation.sum() + samples.action.sum() + samples.outputs.sum()
+        mean = samples.advantage.mean()
+        return Gradient(
+            flat=self._parameters * 0.1 + pull * mean,
+            stats=torch.stack((pull, mean)),
+            policy_version=0,
+            num_samples=len(samples.value),
+        )
+
+
 def taken(recorder: Recorder | None, *, spoilt: set[int]) -> tuple[StepsTaken, Tensor, int]:
     generator = torch.Generator().manual_seed(4)
     network = build_network(CONTINUOUS, PpoHyperparameters(hidden_sizes=(6,)), seed=3)
     adam = new_adam(network, epsilon=1e-5, norm_max=0.5)
 
-    def differentiate(given: Minibatch[Tensor]) -> Tensor:
-        # A gradient of all that is in the minibatch and of the parameters themselves.
-        pull = given.observation.sum() + given.action.sum() + given.outputs.sum()
-        adam.gradient.copy_(network.flat * 0.1 + pull * given.advantage.mean())
-        return torch.stack((pull, given.advantage.mean()))
-
     minibatches = [
         minibatch(size, generator, spoilt=index in spoilt) for index, size in enumerate(SIZES)
     ]
-    steps = take_steps(minibatches, adam, differentiate, recorder=recorder)
+    steps = take_steps(minibatches, adam, Pulls(network.flat), recorder=recorder)
     return steps, network.flat.clone(), adam.steps
 
 
@@ -81,4 +93,4 @@ def test_no_minibatch_is_no_step() -> None:
     adam = new_adam(network, epsilon=1e-5, norm_max=0.5)
     nothing = StepsTaken(means=(), num_taken=0, num_skipped=0)
     for recorder in (None, Again()):
-        assert take_steps([], adam, lambda _: torch.zeros(1), recorder=recorder) == nothing
+        assert take_steps([], adam, Pulls(network.flat), recorder=recorder) == nothing

@@ -9,6 +9,7 @@ import torch
 
 from services.learner.actor_critic import ActorCritic
 from services.learner.algorithms import optimiser
+from services.learner.algorithms.gradient import Gradient
 from services.learner.algorithms.optimiser import AdamRule, FlatAdam
 from services.learner.networks import build_network
 from shared.ppo_hyperparameters import PpoHyperparameters
@@ -21,28 +22,33 @@ def new_network() -> ActorCritic:
 
 def new_adam(network: ActorCritic, *, epsilon: float, norm_max: float) -> FlatAdam:
     rule = AdamRule(learning_rate=0.01, epsilon=epsilon, gradient_norm_max=norm_max)
-    return FlatAdam(network.flat, network.new_gradient().flat, rule=rule)
+    return FlatAdam(network.flat, rule=rule)
 
 
-def fill(adam: FlatAdam, network: ActorCritic, generator: torch.Generator) -> torch.Tensor:
-    """Write a gradient; the gaps between parameters stay 0."""
-    for view in network.views_of(adam.gradient).values():
+def drawn(network: ActorCritic, generator: torch.Generator) -> torch.Tensor:
+    """Draw a gradient; the gaps between parameters are 0."""
+    flat = torch.zeros_like(network.flat)
+    for view in network.views_of(flat).values():
         view.copy_(torch.randn(view.shape, generator=generator))
-    return adam.gradient.clone()
+    return flat
 
 
-def watched(adam: FlatAdam, stats: torch.Tensor) -> list[float] | None:
-    return adam.step(stats)
+def of(flat: torch.Tensor, *, stat: float = 1.0) -> Gradient:
+    return Gradient(flat=flat, stats=torch.tensor([stat]), policy_version=0, num_samples=1)
 
 
-def unwatched(adam: FlatAdam, stats: torch.Tensor) -> list[float] | None:
-    *row, taken = adam.step_unwatched(stats).tolist()
+def watched(adam: FlatAdam, gradient: Gradient) -> list[float] | None:
+    return adam.apply(gradient)
+
+
+def unwatched(adam: FlatAdam, gradient: Gradient) -> list[float] | None:
+    *row, taken = adam.apply_unwatched(gradient).tolist()
     if not taken:
-        assert row == [0.0] * (len(stats) + 1)
+        assert row == [0.0] * 2
     return row if taken else None
 
 
-Take = Callable[[FlatAdam, torch.Tensor], list[float] | None]
+Take = Callable[[FlatAdam, Gradient], list[float] | None]
 both_ways = pytest.mark.parametrize("take", [watched, unwatched])
 
 
@@ -54,7 +60,8 @@ def test_steps_are_torchs(norm_max: float, take: Take) -> None:
     parameter = torch.nn.Parameter(network.flat.clone())
     reference = torch.optim.Adam([parameter], lr=0.01, eps=1e-5)
     for step in range(4):
-        parameter.grad = fill(adam, network, generator)
+        flat = drawn(network, generator)
+        parameter.grad = flat.clone()
         norm = parameter.grad.norm().item()
         if norm_max:
             torch.nn.utils.clip_grad_norm_([parameter], norm_max)
@@ -62,7 +69,9 @@ def test_steps_are_torchs(norm_max: float, take: Take) -> None:
             adam.set_learning_rate(0.003)
             reference.param_groups[0]["lr"] = 0.003
         reference.step()
-        stats = take(adam, torch.tensor([7.0]))
+        gradient = of(flat.clone(), stat=7.0)
+        stats = take(adam, gradient)
+        assert torch.equal(gradient.flat, flat)
         assert stats is not None
         assert stats == pytest.approx([7.0, norm])
     torch.testing.assert_close(network.flat, parameter.data, rtol=1e-5, atol=1e-6)
@@ -75,20 +84,18 @@ def test_steps_are_torchs(norm_max: float, take: Take) -> None:
 def test_a_step_that_is_not_finite_changes_nothing(bad: float, where: str, take: Take) -> None:
     network, generator = new_network(), torch.Generator().manual_seed(1)
     adam = new_adam(network, epsilon=1e-8, norm_max=1.0)
-    fill(adam, network, generator)
-    take(adam, torch.ones(1))
+    take(adam, of(drawn(network, generator)))
     before = [network.flat.clone(), *(moment.clone() for moment in adam.flats.values())]
-    fill(adam, network, generator)
+    flat = drawn(network, generator)
     if where == "gradient":
         # Finite by itself, its square is not.
-        entry = 1e20 if bad == 1e200 else bad
-        network.views_of(adam.gradient)["policy.0.bias"][0] = entry
-    assert take(adam, torch.tensor([bad if where == "loss" else 1.0])) is None
+        network.views_of(flat)["policy.0.bias"][0] = 1e20 if bad == 1e200 else bad
+    stats = torch.tensor([bad if where == "loss" else 1.0])
+    assert take(adam, Gradient(flat=flat, stats=stats, policy_version=0, num_samples=1)) is None
     after = [network.flat, *adam.flats.values()]
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
     assert adam.steps == 1
-    fill(adam, network, generator)
-    assert take(adam, torch.ones(1)) is not None
+    assert take(adam, of(drawn(network, generator))) is not None
     assert adam.steps == 2
 
 
@@ -101,18 +108,15 @@ def test_two_halves_step_to_the_bits_of_the_whole(norm_max: float, spoilt: str |
     meet = halves[1].start
     rule = AdamRule(learning_rate=0.01, epsilon=1e-5, gradient_norm_max=norm_max)
     pieces = (slice(0, meet), slice(meet, None))
-    whole = FlatAdam(network.flat, network.new_gradient().flat, rule=rule, pieces=pieces)
-    fill(whole, network, generator)
-    assert whole.step(torch.ones(1)) is not None
+    whole = FlatAdam(network.flat, rule=rule, pieces=pieces)
+    assert whole.apply(of(drawn(network, generator))) is not None
 
     first, second = FlatAdam.of(whole.part(0, meet)), FlatAdam.of(whole.part(meet))
-    gradient = fill(whole, network, generator)
+    gradient = drawn(network, generator)
     if spoilt is not None:
         gradient[0 if spoilt == "first" else meet] = math.nan
-    first.gradient.copy_(gradient[:meet])
-    second.gradient.copy_(gradient[meet:])
-    whole.gradient.copy_(gradient)
-    squares = [float(half.gradient.double().square().sum()) for half in (first, second)]
+    parts = gradient[:meet], gradient[meet:]
+    squares = [float(part.double().square().sum()) for part in parts]
     sent = []
 
     def swap(own: float) -> float:
@@ -120,15 +124,15 @@ def test_two_halves_step_to_the_bits_of_the_whole(norm_max: float, spoilt: str |
         return own + float(np.dot(theirs, theirs))
 
     rows = []
-    for half, other in ((first, gradient[meet:]), (second, gradient[:meet])):
+    for half, own, other in ((first, *parts), (second, *parts[::-1])):
         theirs = other.numpy()
-        rows.append(half.step(torch.ones(1), swap))
-    expected = whole.step(torch.ones(1))
+        rows.append(half.apply(of(own), swap))
+    expected = whole.apply(of(gradient))
     assert rows == [expected, expected]
     assert (expected is None) is (spoilt is not None)
     assert sent == pytest.approx(squares, rel=1e-5, nan_ok=True)
 
-    taken_over = FlatAdam(network.flat.clone(), gradient, rule=rule)
+    taken_over = FlatAdam(network.flat.clone(), rule=rule)
     taken_over.take_over(first.part(), second.part())
     assert taken_over.steps == whole.steps == (1 if spoilt else 2)
     for name, flat in whole.flats.items():
@@ -141,14 +145,14 @@ def test_squares_are_summed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     rule = AdamRule(learning_rate=0.01, epsilon=1e-5, gradient_norm_max=0.0)
     pieces = [slice(i, i + 1) for i in range(4)]
     gradient = torch.tensor([2.0**27, 1.0, 1.0, 1.0])
-    adam = FlatAdam(torch.zeros(4), gradient, rule=rule, pieces=pieces)
+    adam = FlatAdam(torch.zeros(4), rule=rule, pieces=pieces)
     sent: list[float] = []
 
     def whole(square: float) -> float:
         sent.append(square)
         return square
 
-    assert adam.step(torch.zeros(1), whole) is not None
+    assert adam.apply(of(gradient), whole) is not None
     assert sent == [2.0**54] != [math.fsum((2.0**54, 1.0, 1.0, 1.0))]
 
 
@@ -159,8 +163,7 @@ def test_a_part_is_a_copy() -> None:
     before = part.parameters.copy()
     again = FlatAdam.of(part)
     for each in (adam, again):
-        fill(each, network, generator)
-        assert each.step(torch.ones(1)) is not None
+        assert each.apply(of(drawn(network, generator))) is not None
     assert part.steps == 0
     np.testing.assert_array_equal(part.parameters, before)
     assert not part.exp_avg.any()
