@@ -7,9 +7,9 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from benchmarks.measurement import Effort, seconds
-from services.learner.networks import build_network
-from shared.environment_spec import EnvironmentSpec
-from shared.ppo_hyperparameters import PpoHyperparameters
+from learning.networks.building import build_network
+from shared.contracts.environment_spec import EnvironmentSpec
+from shared.hyperparameters.ppo import PpoHyperparameters
 
 _SIZE = 1024
 """Rows and columns of the product that shows the peak."""

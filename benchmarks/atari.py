@@ -32,15 +32,15 @@ from benchmarks.environment import Environment, describe_environment
 from benchmarks.measurement import progress
 from benchmarks.peers import PeerSettings, peer_python
 from benchmarks.references import SeedTrainer
-from nitro.client import NitroClient
+from nitro.client.client import NitroClient
 from nitro.errors import EXIT_INTERRUPTED
-from nitro.evaluate import newest_policy
-from nitro.local import LocalSystem
-from shared.envs import make_environment
-from shared.games import whole_games
-from shared.job_spec import EnvironmentRef, JobSpec
-from shared.message import Count, Message, NonNegativeFloat, Number
-from shared.policy import NumpyPolicy
+from nitro.local.system import LocalSystem
+from nitro.runs.evaluate import newest_policy
+from shared.contracts.job_spec import EnvironmentRef, JobSpec
+from shared.contracts.message import Count, Message, NonNegativeFloat, Number
+from shared.environments.building import make_environment
+from shared.environments.games import whole_games
+from shared.policy.numpy_policy import NumpyPolicy
 
 GAMES = ("QbertNoFrameskip-v4", "SpaceInvadersNoFrameskip-v4")
 STEPS_PER_ROUND = 1024

@@ -15,13 +15,13 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from benchmarks.measurement import Effort, interleaved, progress, seconds
 from benchmarks.real_actor import STEPS, RealActor
 from benchmarks.record import Row, Series, Target
-from services.learner.networks import build_network, policy_payload
-from shared import atari
-from shared.conv_layers import CONV_NETWORKS, ConvNetworkName
-from shared.environment_spec import DiscreteActionSpec, EnvironmentSpec, ObservationSpec
-from shared.policy import load_policy
-from shared.ppo_hyperparameters import PAPER
-from shared.trajectory import encode_trajectory
+from learning.networks.building import build_network, policy_payload
+from shared.contracts.environment_spec import DiscreteActionSpec, EnvironmentSpec, ObservationSpec
+from shared.environments import atari
+from shared.hyperparameters.ppo import PAPER
+from shared.policy.conv_layers import CONV_NETWORKS, ConvNetworkName
+from shared.policy.numpy_policy import load_policy
+from shared.trajectory.trajectory import encode_trajectory
 
 TITLE = f"Atari: an actor's fragment of {STEPS} steps"
 _GAMES = ("ALE/SpaceInvaders-v5", "ALE/Qbert-v5", "ALE/Gravitar-v5")
@@ -112,7 +112,7 @@ def _step_row(effort: Effort) -> Row:
     )
     return Row(
         what="SpaceInvaders: steps of the environment alone",
-        ours=_series("shared.atari", "steps/s", "higher", samples["ours"]),
+        ours=_series("shared.environments.atari", "steps/s", "higher", samples["ours"]),
         peer=_series("Gymnasium's wrappers", "steps/s", "higher", samples["peer"]),
     )
 

@@ -10,8 +10,8 @@ import time
 def handler_to_reset() -> None:
     """Import the actor's handler, build Hopper and reset it."""
     import functions.actor.handler  # noqa: F401 - importing it is what is measured
-    from shared.envs import make_environment
-    from shared.job_spec import EnvironmentRef
+    from shared.contracts.job_spec import EnvironmentRef
+    from shared.environments.building import make_environment
 
     make_environment(EnvironmentRef(env_id="Hopper-v5")).reset(seed=0)
 

@@ -18,7 +18,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, FiniteFloat, ValidationError
 
-from shared.message import Message
+from shared.contracts.message import Message
 
 ROOT = Path(__file__).resolve().parent.parent
 """Folder our packages lie in."""

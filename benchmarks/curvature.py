@@ -19,18 +19,18 @@ from benchmarks import pyhessian_kind
 from benchmarks.measurement import Effort, interleaved, progress
 from benchmarks.real_actor import RealActor
 from benchmarks.record import Row, Series, Target
-from services.learner.actor_critic import ActorCritic
-from services.learner.algorithms.ppo import Ppo
-from services.learner.batch import TrainingBatch, build_batch
-from services.learner.detector import PolicySamples
-from services.learner.hessian_detector import HessianDetector
-from services.learner.networks import policy_payload
-from services.learner.sample_choice import chosen_samples
-from services.learner.surrogate import Objective, surrogate
-from services.learner.torch_settings import configure_torch
-from shared.job_spec import DetectorRule
-from shared.policy import load_policy
-from shared.ppo_hyperparameters import PpoHyperparameters
+from learning.algorithms.ppo import Ppo
+from learning.cpu.torch_settings import configure_torch
+from learning.data.batch import TrainingBatch, build_batch
+from learning.detectors.detector import PolicySamples
+from learning.detectors.hessian import HessianDetector
+from learning.detectors.sample_choice import chosen_samples
+from learning.detectors.surrogate import Objective, surrogate
+from learning.networks.actor_critic import ActorCritic
+from learning.networks.building import policy_payload
+from shared.contracts.job_spec import DetectorRule
+from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.policy.numpy_policy import load_policy
 
 TITLE = "Curvature of the surrogate objective, paper's MLP (Hopper-v5) and CNN (Space Invaders)"
 _TIMES_PYHESSIAN = 6.0

@@ -15,15 +15,15 @@ from benchmarks.curvature import SUBJECTS
 from benchmarks.measurement import Effort, interleaved, progress, seconds
 from benchmarks.peers import hessian_library
 from benchmarks.record import Row, Series, Target
-from services.learner.batch import TrainingBatch
-from services.learner.detector import PolicySamples
-from services.learner.hessian_detector import HessianDetector
-from services.learner.mlp_network import MlpActorCritic
-from services.learner.sample_choice import chosen_samples
-from services.learner.surrogate import Objective, surrogate
-from services.learner.torch_settings import configure_torch
-from shared.contracts import Curvature
-from shared.job_spec import DetectorRule
+from learning.cpu.torch_settings import configure_torch
+from learning.data.batch import TrainingBatch
+from learning.detectors.detector import PolicySamples
+from learning.detectors.hessian import HessianDetector
+from learning.detectors.sample_choice import chosen_samples
+from learning.detectors.surrogate import Objective, surrogate
+from learning.networks.mlp_network import MlpActorCritic
+from shared.contracts.job_spec import DetectorRule
+from shared.contracts.rounds import Curvature
 
 TITLE = "Hessian of the surrogate beside other libraries', Hopper-v5, 16 actors of 256 steps"
 _RULE = DetectorRule()

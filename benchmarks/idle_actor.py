@@ -5,8 +5,8 @@ It answers like the real one and stores a result, so that scaler, emulator and c
 
 from benchmarks.made_up import ENVIRONMENT
 from functions.actor.settings import Settings
-from shared.cache import TrajectoryCache
-from shared.contracts import ACTOR_TASK, ActorReport, DescribeTask
+from shared.cache.client import TrajectoryCache
+from shared.contracts.rollouts import ACTOR_TASK, ActorReport, DescribeTask
 
 _cache = TrajectoryCache.connect(Settings().cache_url.get_secret_value())
 

@@ -4,12 +4,12 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nitro.client import NitroClient
-from nitro.local import LocalSystem
-from shared.artifacts import ROUNDS_FILE
-from shared.contracts import RoundLine, RoundResult
-from shared.job_spec import JobSpec
-from shared.jobs import FINISHED
+from nitro.client.client import NitroClient
+from nitro.local.system import LocalSystem
+from shared.artifacts.store import ROUNDS_FILE
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.jobs import FINISHED
+from shared.contracts.rounds import RoundLine, RoundResult
 
 _PATIENCE_S = 300.0
 _POLL_S = 0.5

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from shared.environment_spec import ContinuousActionSpec, EnvironmentSpec, ObservationSpec
-from shared.trajectory import Trajectory
+from shared.contracts.environment_spec import ContinuousActionSpec, EnvironmentSpec, ObservationSpec
+from shared.trajectory.trajectory import Trajectory
 
 STEPS = 256
 ENVIRONMENT = EnvironmentSpec(

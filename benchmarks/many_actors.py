@@ -27,23 +27,21 @@ from benchmarks.cpu_time import children, cpu_s
 from benchmarks.made_up import ENVIRONMENT, STEPS
 from benchmarks.measurement import Effort, progress
 from benchmarks.record import Row, Series, Target
-from nitro.local import LocalSystem
-from services.learner.collector import RoundCollector
-from shared.cache import TrajectoryCache
-from shared.contracts import (
-    FinishRequest,
-    Lease,
-    LeaseRequest,
+from nitro.local.system import LocalSystem
+from services.learner.rounds.collector import RoundCollector
+from shared.cache.client import TrajectoryCache
+from shared.contracts.job_spec import EvaluationRule, JobSpec, StopRule
+from shared.contracts.jobs import Job
+from shared.contracts.leases import FinishRequest, Lease, LeaseRequest
+from shared.contracts.message import Message
+from shared.contracts.rounds import (
     RoundPage,
     RoundPlan,
     RoundRecord,
     RoundRequest,
     TrajectoryCounts,
 )
-from shared.job_spec import EvaluationRule, JobSpec, StopRule
-from shared.jobs import Job
-from shared.message import Message
-from shared.scaling_spec import ActorRange, FixedScaling
+from shared.contracts.scaling_spec import ActorRange, FixedScaling
 
 TITLE = "Rounds of actors that only push a trajectory"
 _LAUNCH_TARGET_S = {64: 0.15, 1000: 1.5}

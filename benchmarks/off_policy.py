@@ -5,7 +5,7 @@
 Every seed of every algorithm is one job on the local system, everything real, with the preset
 `standard`: PPO round by round, IMPACT and IMPALA with two rounds in flight. Returns are means of
 the last 100 training episodes, as in `benchmarks.references`. Wall times are those projected by
-`shared.costs` from the measured rollouts and updates, as in every job's bill: on this machine the
+`shared.money.costs` from the measured rollouts and updates, as in every job's bill: on this machine the
 actors share the learner's cores, on AWS they do not.
 
 Jobs stay in `--runs-dir`: after Ctrl-C the same command goes on where it was, and skips seeds that
@@ -32,11 +32,11 @@ from benchmarks.off_policy_record import (
     study_table,
 )
 from benchmarks.references import SeedTrainer
-from nitro.client import NitroClient
+from nitro.client.client import NitroClient
 from nitro.errors import EXIT_INTERRUPTED
-from nitro.local import LocalSystem
-from nitro.report import read_run
-from shared.job_spec import JobSpec
+from nitro.local.system import LocalSystem
+from nitro.runs.reading import read_run
+from shared.contracts.job_spec import JobSpec
 
 _RESULTS = Path(__file__).with_name("results") / "off_policy"
 _RUNS = Path("runs/off_policy")

@@ -9,8 +9,8 @@ from rich.table import Table
 
 from benchmarks.environment import Environment
 from benchmarks.reference_record import SeedResult
-from nitro.report import Run
-from shared.message import Message, NonNegativeFloat, Number
+from nitro.runs.reading import Run
+from shared.contracts.message import Message, NonNegativeFloat, Number
 
 LEARNS_AT = 1000.0
 """Return that IMPALA has to reach on Hopper: beyond what standing still brings."""

@@ -16,10 +16,10 @@ import httpx
 from benchmarks.local_training import LocalTraining
 from benchmarks.measurement import Effort, progress
 from benchmarks.record import Row, Series, Target
-from nitro.client import NitroClient
-from nitro.local import LocalSystem
-from shared.job_spec import EvaluationRule, JobSpec, StopRule
-from shared.scaling_spec import ActorRange, FixedScaling
+from nitro.client.client import NitroClient
+from nitro.local.system import LocalSystem
+from shared.contracts.job_spec import EvaluationRule, JobSpec, StopRule
+from shared.contracts.scaling_spec import ActorRange, FixedScaling
 
 TITLE = "Overhead of a round of 64 actors, Hopper-v5"
 _NUM_ACTORS = 64

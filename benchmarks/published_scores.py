@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from shared.message import Message, NonNegativeFloat, Number, PositiveInt
+from shared.contracts.message import Message, NonNegativeFloat, Number, PositiveInt
 
 
 class PublishedScore(Message):

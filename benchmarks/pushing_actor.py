@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from benchmarks.made_up import ENVIRONMENT, made_up_trajectory
 from functions.actor.settings import Settings
-from shared.cache import TrajectoryCache
-from shared.contracts import ACTOR_TASK, ActorReport, DescribeTask
-from shared.trajectory import encode_trajectory
+from shared.cache.client import TrajectoryCache
+from shared.contracts.rollouts import ACTOR_TASK, ActorReport, DescribeTask
+from shared.trajectory.trajectory import encode_trajectory
 
 _cache = TrajectoryCache.connect(Settings().cache_url.get_secret_value())
 _trajectory = made_up_trajectory()

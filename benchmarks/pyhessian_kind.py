@@ -11,10 +11,10 @@ policy's parameters.
 import torch
 from torch import Tensor
 
-from services.learner.actor_critic import ActorCritic
-from services.learner.batch import TrainingBatch
-from services.learner.conv_network import ConvActorCritic
-from services.learner.mlp_network import MlpActorCritic
+from learning.data.batch import TrainingBatch
+from learning.networks.actor_critic import ActorCritic
+from learning.networks.conv_network import ConvActorCritic
+from learning.networks.mlp_network import MlpActorCritic
 
 STEPS = 100
 """PyHessian's default."""

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from functions.actor.rollout import sample_fragment
-from services.learner.networks import build_network, policy_payload
-from shared.contracts import RolloutTask
-from shared.envs import describe, make_environment
-from shared.job_spec import EnvironmentRef
-from shared.policy import load_policy
-from shared.ppo_hyperparameters import PpoHyperparameters
-from shared.seeds import actor_seed
-from shared.trajectory import Trajectory
+from learning.networks.building import build_network, policy_payload
+from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.rollouts import RolloutTask
+from shared.environments.building import describe, make_environment
+from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.policy.numpy_policy import load_policy
+from shared.trajectory.seeds import actor_seed
+from shared.trajectory.trajectory import Trajectory
 
 STEPS = 256
 """Of one fragment (section 8.1)."""

@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, FiniteFloat, computed_field, model_validator
 
 from benchmarks.environment import Environment
-from shared.message import Message
+from shared.contracts.message import Message
 
 Statistic = Literal["median", "p99"]
 

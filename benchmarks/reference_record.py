@@ -8,9 +8,9 @@ from rich.table import Table
 
 from benchmarks.environment import Environment
 from benchmarks.published_scores import CLEANRL_PPO, PublishedScore
-from nitro.report import Run
-from shared.jobs import Job
-from shared.message import Count, Message, NonNegativeFloat, Number, PositiveInt
+from nitro.runs.reading import Run
+from shared.contracts.jobs import Job
+from shared.contracts.message import Count, Message, NonNegativeFloat, Number, PositiveInt
 
 LAST_EPISODES = 100
 """Training episodes whose returns are averaged."""

@@ -33,14 +33,14 @@ from benchmarks.reference_record import (
     seed_result,
     summed_up,
 )
-from nitro.client import NitroClient
+from nitro.client.client import NitroClient
+from nitro.client.follow import Snapshot, follow
 from nitro.errors import EXIT_INTERRUPTED
-from nitro.follow import Snapshot, follow
-from nitro.local import LocalSystem
-from nitro.report import read_run
-from shared.hyperparameters import PRESETS, resolve
-from shared.job_spec import JobSpec
-from shared.jobs import Job
+from nitro.local.system import LocalSystem
+from nitro.runs.reading import read_run
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.jobs import Job
+from shared.hyperparameters.presets import PRESETS, resolve
 
 _RESULTS = Path(__file__).with_name("results") / "references"
 _RUNS = Path("runs/references")

@@ -20,9 +20,9 @@ from gymnasium.envs.mujoco import MujocoEnv
 from numpy.typing import NDArray
 
 from benchmarks.real_actor import STEPS, RealActor
-from shared.action_mapping import action_map
-from shared.environment_spec import ContinuousActionSpec
-from shared.trajectory import Trajectory
+from shared.contracts.environment_spec import ContinuousActionSpec
+from shared.policy.action_mapping import action_map
+from shared.trajectory.trajectory import Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,9 @@ from benchmarks.contestant import ROOT
 from benchmarks.measurement import Effort, interleaved, progress
 from benchmarks.real_actor import JOB_ID, RealActor
 from benchmarks.record import Row, Series, Target
-from services.learner.networks import policy_payload
-from shared import codec
-from shared.cache import TrajectoryCache
+from learning.networks.building import policy_payload
+from shared.cache.client import TrajectoryCache
+from shared.trajectory import codec
 
 TITLE = "Cold start of an actor, warm disk"
 _TARGET_S = 0.5

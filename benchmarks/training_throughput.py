@@ -33,13 +33,13 @@ from benchmarks.measurement import Effort, interleaved, progress
 from benchmarks.peers import RLLIB, SAMPLE_FACTORY, Peer, PeerError, contestant, stable_baselines3
 from benchmarks.real_actor import STEPS
 from benchmarks.record import Row, Series, Target
-from nitro.client import NitroClient
-from nitro.local import LocalSystem
-from shared.contracts import RoundResult
-from shared.envs import describe
-from shared.hyperparameters import PRESETS, Preset
-from shared.job_spec import EnvironmentRef, JobSpec
-from shared.ppo_hyperparameters import PpoHyperparameters
+from nitro.client.client import NitroClient
+from nitro.local.system import LocalSystem
+from shared.contracts.job_spec import EnvironmentRef, JobSpec
+from shared.contracts.rounds import RoundResult
+from shared.environments.building import describe
+from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.hyperparameters.presets import PRESETS, Preset
 
 TITLE = "Training throughput, Hopper, end to end"
 _ENVIRONMENT = "Hopper-v5"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from benchmarks.measurement import Effort, interleaved, progress, seconds
 from benchmarks.real_actor import STEPS, RealActor
 from benchmarks.record import Row, Series
-from shared.trajectory import Trajectory, decode_trajectory, encode_trajectory
+from shared.trajectory.trajectory import Trajectory, decode_trajectory, encode_trajectory
 
 TITLE = f"One trajectory of {STEPS} steps on the wire"
 _ENVIRONMENTS = ("Hopper-v5", "CartPole-v1")

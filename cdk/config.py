@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from cdk.cache_node import usable_memory_mb
 from cdk.gpu_machine import task_memory_mb
-from shared.prices import AWS_US_EAST_1_2026_11, CacheEngine, OwnPrices, PriceTable
+from shared.money.prices import AWS_US_EAST_1_2026_11, CacheEngine, OwnPrices, PriceTable
 
 CONTEXT_KEY = "nitro"
 ACCOUNT_CONTEXT_KEY = "nitro:account"
@@ -122,7 +122,7 @@ class NitroConfig(BaseModel):
     monthly_budget_usd: Annotated[int, Field(ge=1)] = 100
     """Spend of the whole account above which the budget alarm is raised."""
     prices: OwnPrices | None = None
-    """What bills and budgets go by: a whole table as in `shared/prices.py`, with name, region, date
+    """What bills and budgets go by: a whole table as in `shared/money/prices.py`, with name, region, date
     and source; unset means the list prices of us-east-1."""
     build_args: dict[BuildArgument, str] = Field(default_factory=dict)
     """Build arguments of the images, such as another BASE_IMAGE; see the Dockerfiles."""

@@ -6,7 +6,7 @@ from aws_cdk import aws_lambda as lambda_
 
 from cdk.scaler_service import PORT_NUMBER, ScalerService
 from cdk.stores import Stores
-from shared.tokens import TOKEN_HEADER
+from shared.service.tokens import TOKEN_HEADER
 
 
 def write_outputs(

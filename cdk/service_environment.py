@@ -8,7 +8,7 @@ from aws_cdk import Duration
 from cdk.actor_function import ALIAS
 from cdk.config import NitroConfig
 from cdk.scaler_service import PORT_NUMBER
-from shared.prices import RETIRED_INSTANCES, PriceTable
+from shared.money.prices import RETIRED_INSTANCES, PriceTable
 
 
 def scaler_environment(

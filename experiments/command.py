@@ -17,8 +17,8 @@ from experiments.findings import Summary
 from experiments.grid import Scale
 from experiments.runner import Run, run_experiment
 from experiments.store import Store
+from nitro.cli.interrupts import Interrupts
 from nitro.errors import EXIT_FAILED, CommandError
-from nitro.interrupts import Interrupts
 
 _QUICK_SEEDS = 1
 _PLAIN_WIDTH = 140

@@ -26,22 +26,23 @@ from matplotlib.figure import Figure
 from benchmarks.environment import Environment, describe_environment
 from benchmarks.measurement import progress
 from functions.actor.rollout import sample_fragment
-from services.learner.actor_critic import ActorCritic
-from services.learner.algorithms.ppo import Ppo
-from services.learner.batch import TrainingBatch, build_batch
-from services.learner.detector import PolicySamples
-from services.learner.hessian_detector import HessianDetector
-from services.learner.sample_choice import chosen_samples, evenly_spread
-from services.learner.torch_settings import configure_torch
-from services.scaler.boosting import boosting_score, convexity_ratio, num_actors
-from shared.contracts import Curvature, RolloutTask
-from shared.envs import describe, make_environment
-from shared.job_spec import DetectorRule, EnvironmentRef, JobSpec, Sampling
-from shared.message import Message
-from shared.policy import load_policy
-from shared.ppo_hyperparameters import PpoHyperparameters
-from shared.scaling_spec import NitroScaling
-from shared.seeds import actor_seed
+from learning.algorithms.ppo import Ppo
+from learning.cpu.torch_settings import configure_torch
+from learning.data.batch import TrainingBatch, build_batch
+from learning.detectors.detector import PolicySamples
+from learning.detectors.hessian import HessianDetector
+from learning.detectors.sample_choice import chosen_samples, evenly_spread
+from learning.networks.actor_critic import ActorCritic
+from services.scaler.scaling.boosting import boosting_score, convexity_ratio, num_actors
+from shared.contracts.job_spec import DetectorRule, EnvironmentRef, JobSpec, Sampling
+from shared.contracts.message import Message
+from shared.contracts.rollouts import RolloutTask
+from shared.contracts.rounds import Curvature
+from shared.contracts.scaling_spec import NitroScaling
+from shared.environments.building import describe, make_environment
+from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.policy.numpy_policy import load_policy
+from shared.trajectory.seeds import actor_seed
 
 NAME = "detector_subsampling"
 _RESULTS = Path(__file__).with_name("results")

@@ -7,8 +7,8 @@ from typing import Any
 from experiments.findings import Findings
 from experiments.grid import Cell, CellId, Grid, Scale
 from experiments.outcome import JobOutcome, Outcome
-from shared.job_spec import JobSpec
-from shared.message import Message
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.message import Message
 
 Done = Mapping[CellId, Any]
 """Outcomes by cell; all of the experiment's `outcome` type."""

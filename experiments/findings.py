@@ -9,7 +9,7 @@ from pydantic import FiniteFloat
 
 from benchmarks.environment import Environment
 from experiments.grid import LeftOut
-from shared.message import Count, Message
+from shared.contracts.message import Count, Message
 
 Value = str | int | FiniteFloat | None
 

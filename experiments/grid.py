@@ -13,11 +13,11 @@ from typing import NamedTuple, TypeVar
 
 from pydantic import JsonValue, ValidationError
 
-from shared.environment_spec import EnvironmentSpec
-from shared.envs import describe
-from shared.job_spec import EnvironmentRef, JobSpec
-from shared.jobs import resolve_for
-from shared.message import Message
+from shared.contracts.environment_spec import EnvironmentSpec
+from shared.contracts.job_spec import EnvironmentRef, JobSpec
+from shared.contracts.jobs import resolve_for
+from shared.contracts.message import Message
+from shared.environments.building import describe
 
 HOPPER = "Hopper-v4"
 """Version 4 stands nearest to the paper's version 3; scores of 4 and 5 cannot be exchanged."""

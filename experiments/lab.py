@@ -21,11 +21,11 @@ from benchmarks.environment import Environment, describe_environment
 from experiments.experiment import Experiment
 from experiments.grid import Cell
 from experiments.outcome import JobOutcome, Outcome, job_outcome
-from nitro.client import NitroClient
+from nitro.client.client import NitroClient
+from nitro.client.follow import Snapshot, follow
 from nitro.errors import EXIT_FAILED, CommandError
-from nitro.follow import Snapshot, follow
-from nitro.local import LocalSystem
-from shared.job_spec import JobSpec
+from nitro.local.system import LocalSystem
+from shared.contracts.job_spec import JobSpec
 
 Progress = Callable[[Cell, int], None]
 """Told a cell and how many of its rounds are done."""

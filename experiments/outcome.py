@@ -9,10 +9,10 @@ from pydantic import FiniteFloat
 
 from benchmarks.environment import Environment
 from experiments.grid import CellId
-from shared.billing import JobCost, LedgerItem, LedgerLine, ServerfulCost
-from shared.contracts import RoundRecord, RoundTiming
-from shared.jobs import Job, StopReason
-from shared.message import Count, Message, NonNegativeFloat
+from shared.contracts.billing import JobCost, LedgerItem, LedgerLine, ServerfulCost
+from shared.contracts.jobs import Job, StopReason
+from shared.contracts.message import Count, Message, NonNegativeFloat
+from shared.contracts.rounds import RoundRecord, RoundTiming
 
 
 class RoundOutcome(Message):

@@ -10,7 +10,7 @@ from experiments.comparison import WARM_NOTE, cheaper, compared, fixed_alone, hi
 from experiments.experiment import Done, Experiment
 from experiments.findings import Findings
 from experiments.grid import HOPPER, Body, CellId, Grid, Scale, first, fixed, job_body
-from shared.hyperparameters import Preset
+from shared.hyperparameters.presets import Preset
 
 ENVIRONMENTS = (HOPPER, "Walker2d-v4")
 NITRO, FIXED, MEAN = "nitro", "fixed 16", "fixed at Nitro's mean"

@@ -25,7 +25,7 @@ from experiments.grid import Cell, CellId, Grid, LeftOut, Scale
 from experiments.lab import Lab
 from experiments.outcome import Outcome
 from experiments.store import Store
-from shared.job_spec import JobSpec
+from shared.contracts.job_spec import JobSpec
 
 _QUICK = "quick run: says nothing"
 

@@ -15,7 +15,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor
 from torch.nn import functional
 
-from services.learner.batch import TrainingBatch
+from learning.data.batch import TrainingBatch
 
 
 class SampledSurrogate:

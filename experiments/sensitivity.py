@@ -13,9 +13,9 @@ from experiments.findings import Claim, Findings, Panel, Series, Table, Value
 from experiments.grid import HOPPER, Body, Grid, Scale, job_body
 from experiments.outcome import JobOutcome
 from experiments.statistics import Interval, interval, verdict
-from nitro.local_plan import MEMORY_MB
-from shared.costs import MB_PER_GB, cpu_share
-from shared.prices import AWS_US_EAST_1_2026_11
+from nitro.local.plan import MEMORY_MB
+from shared.money.costs import MB_PER_GB, cpu_share
+from shared.money.prices import AWS_US_EAST_1_2026_11
 
 _DECAY, _WINDOW = 0.96, 6
 _DECAYS = (0.93, 0.94, 0.95, 0.96, 0.97, 0.98, 0.99)

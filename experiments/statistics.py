@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import FiniteFloat
 from scipy import stats
 
-from shared.message import Message, PositiveInt
+from shared.contracts.message import Message, PositiveInt
 
 _RESAMPLES = 2000
 _CONFIDENCE = 0.95

@@ -18,7 +18,7 @@ from experiments.findings import Summary
 from experiments.grid import Cell, CellId
 from experiments.outcome import Outcome
 from nitro.errors import CommandError
-from shared.message import Count, Message
+from shared.contracts.message import Count, Message
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._=-]+")
 

@@ -24,17 +24,17 @@ from experiments.outcome import Outcome
 from experiments.sampled_surrogate import SampledSurrogate
 from experiments.statistics import FEWEST_RUNS, Interval, interval, verdict
 from functions.actor.rollout import evaluate_episode, sample_fragment
-from services.learner.algorithms.ppo import Ppo
-from services.learner.batch import build_batch
-from services.learner.hessian_detector import HessianDetector
-from services.learner.torch_settings import configure_torch
-from shared.contracts import RolloutTask
-from shared.envs import describe, make_environment
-from shared.job_spec import DetectorRule, EnvironmentRef
-from shared.message import Count, Message, PositiveInt
-from shared.policy import load_policy
-from shared.ppo_hyperparameters import PpoHyperparameters
-from shared.seeds import actor_seed
+from learning.algorithms.ppo import Ppo
+from learning.cpu.torch_settings import configure_torch
+from learning.data.batch import build_batch
+from learning.detectors.hessian import HessianDetector
+from shared.contracts.job_spec import DetectorRule, EnvironmentRef
+from shared.contracts.message import Count, Message, PositiveInt
+from shared.contracts.rollouts import RolloutTask
+from shared.environments.building import describe, make_environment
+from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.policy.numpy_policy import load_policy
+from shared.trajectory.seeds import actor_seed
 
 _STEPS = 256
 Place = Literal["lowest", "median", "highest"]

@@ -10,8 +10,8 @@ from pydantic import Field, FiniteFloat, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from nitro.errors import CommandError
-from shared.environment_packages import PackageNames
-from shared.tokens import TokenError, read_token
+from shared.environments.packages import PackageNames
+from shared.service.tokens import TokenError, read_token
 
 STATE_FOLDER = ".nitro"
 """Folder inside the runs folder where the local system keeps its own files."""

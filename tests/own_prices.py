@@ -1,6 +1,6 @@
 """A price table as an operator elsewhere would give it; its numbers are nobody's."""
 
-from shared.prices import AWS_US_EAST_1_2026_11
+from shared.money.prices import AWS_US_EAST_1_2026_11
 
 FRANKFURT: dict[str, object] = {
     **AWS_US_EAST_1_2026_11.model_dump(mode="json"),

@@ -6,7 +6,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from services.learner.tracking import LearnerMetrics
+from services.learner.record.tracking import LearnerMetrics
 from services.scaler.metrics import Metrics
 
 DOCS = Path(__file__).parents[1] / "docs"

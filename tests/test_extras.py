@@ -26,7 +26,7 @@ ENTRY_MODULES = {
     "scaler": ("services.scaler.app",),
     "emulator": ("services.emulator.app",),
     "learner": ("services.learner.app",),
-    "cli": ("nitro.cli", "nitro.client", "nitro.train"),
+    "cli": ("nitro.cli.main", "nitro.client.client", "nitro.cli.train"),
 }
 WITHOUT = {
     "actor": ("torch", "boto3", "fastapi", "matplotlib"),

@@ -13,12 +13,12 @@ from typing import Literal
 
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from functions.actor.watchdog import CLOSING, CONSTRUCTION, STEP_TIMEOUT_S, watched
-from shared import codec
-from shared.cache import TrajectoryCache
-from shared.contracts import MAX_POLICY_BYTES, ActorReport, RolloutTask
-from shared.envs import Env, make_environment
-from shared.policy import NumpyPolicy, PolicyError, load_policy
-from shared.trajectory import encode_episode, encode_trajectory
+from shared.cache.client import TrajectoryCache
+from shared.contracts.rollouts import MAX_POLICY_BYTES, ActorReport, RolloutTask
+from shared.environments.building import Env, make_environment
+from shared.policy.numpy_policy import NumpyPolicy, PolicyError, load_policy
+from shared.trajectory import codec
+from shared.trajectory.trajectory import encode_episode, encode_trajectory
 
 _LOG = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S = 2.0

@@ -5,7 +5,7 @@ learned from. It is found out when it ends, or when the fragment does, so that n
 it. `restart` begins the episode's steps anew; who steps the environments fills them again.
 
 Legend: `T` steps, `B` environments side by side, `F` truncated episodes, `E` finished episodes.
-See `shared.trajectory` for what the arrays mean where an episode ends.
+See `shared.trajectory.trajectory` for what the arrays mean where an episode ends.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from functions.actor.errors import RolloutError
-from shared.envs import Env
-from shared.games import FinishedGame, games_of
-from shared.spaces import checked_observation, is_image
+from shared.environments.building import Env
+from shared.environments.games import FinishedGame, games_of
+from shared.environments.spaces import checked_observation, is_image
 
 Observations = NDArray[Any]  # float32 or uint8
 

@@ -12,11 +12,11 @@ from pydantic import ValidationError
 from functions.actor.actor import Actor
 from functions.actor.settings import Settings
 from functions.actor.watchdog import CONSTRUCTION, STEP, watched
-from shared.cache import TrajectoryCache
-from shared.contracts import ACTOR_TASK, DescribeTask, RolloutTask
-from shared.environment_packages import import_environment_packages
-from shared.environment_spec import EnvironmentSpec
-from shared.envs import describe
+from shared.cache.client import TrajectoryCache
+from shared.contracts.environment_spec import EnvironmentSpec
+from shared.contracts.rollouts import ACTOR_TASK, DescribeTask, RolloutTask
+from shared.environments.building import describe
+from shared.environments.packages import import_environment_packages
 
 MAX_EVENT_BYTES = 4096
 

@@ -19,14 +19,14 @@ from functions.actor.dropped_episodes import MAX_DROPPED_EPISODES, DroppedEpisod
 from functions.actor.errors import DIVERGED, RolloutError, environment_frames
 from functions.actor.fragment import Fragment, noise_generator
 from functions.actor.watchdog import STEP_TIMEOUT_S, watched
-from shared.action_mapping import action_map
-from shared.contracts import RolloutTask
-from shared.distributions import Action
-from shared.envs import Env
-from shared.games import games_of, whole_games
-from shared.policy import FragmentSampler, NumpyPolicy
-from shared.spaces import checked_observation
-from shared.trajectory import Episode, Trajectory
+from shared.contracts.rollouts import RolloutTask
+from shared.environments.building import Env
+from shared.environments.games import games_of, whole_games
+from shared.environments.spaces import checked_observation
+from shared.policy.action_mapping import action_map
+from shared.policy.distributions import Action
+from shared.policy.numpy_policy import FragmentSampler, NumpyPolicy
+from shared.trajectory.trajectory import Episode, Trajectory
 
 MAX_EVALUATION_STEPS = 65_536
 """Where an evaluation episode is cut; a game that is cut counts with its score so far."""

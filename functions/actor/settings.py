@@ -6,9 +6,9 @@ from pydantic import Field, FiniteFloat, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from functions.actor.watchdog import STEP_TIMEOUT_S
-from shared.cache_auth import CacheSettings, CredentialsError
-from shared.connect_token import AwsCredentials
-from shared.environment_packages import PackageNames
+from shared.cache.authentication import CacheSettings, CredentialsError
+from shared.cache.connect_token import AwsCredentials
+from shared.environments.packages import PackageNames
 
 
 class Settings(CacheSettings):

@@ -12,25 +12,27 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import ValidationError
 
-from services.learner.algorithms.base import (
+from learning.algorithms.algorithm import (
     Algorithm,
     OffPolicyAlgorithm,
     build_algorithm,
     build_off_policy_algorithm,
 )
+from learning.cpu.second_process import SecondProcess, second_process
+from learning.cpu.torch_settings import configure_thread, configure_torch
 from services.learner.device import DeviceError, training_device
-from services.learner.scaler_client import ScalerClient
-from services.learner.second_process import SecondProcess, second_process
+from services.learner.record.tracking import LearnerMetrics
+from services.learner.scaler.client import ScalerClient
 from services.learner.settings import LearnerSettings
-from services.learner.torch_settings import configure_thread, configure_torch
-from services.learner.tracking import LearnerMetrics
 from services.learner.worker import Worker
-from shared.artifacts import ArtifactError, ArtifactStore, LocalArtifacts, open_artifacts
-from shared.aws_credentials import process_credentials
-from shared.cache import TrajectoryCache
-from shared.jobs import Job
-from shared.logs import configure_logging
-from shared.serving import CANNOT_START, keep_exit_code, listen, settings_text
+from shared.artifacts.local import LocalArtifacts
+from shared.artifacts.opening import open_artifacts
+from shared.artifacts.store import ArtifactError, ArtifactStore
+from shared.cache.client import TrajectoryCache
+from shared.contracts.jobs import Job
+from shared.service.aws_credentials import process_credentials
+from shared.service.logs import configure_logging
+from shared.service.serving import CANNOT_START, keep_exit_code, listen, settings_text
 
 
 def build_worker(

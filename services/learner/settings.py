@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 from pydantic import AliasChoices, Field, SecretStr, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from shared.cache_auth import CacheSettings
-from shared.message import Identifier
-from shared.tokens import read_token
+from shared.cache.authentication import CacheSettings
+from shared.contracts.message import Identifier
+from shared.service.tokens import read_token
 
 
 class LearnerSettings(CacheSettings):

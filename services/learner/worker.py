@@ -10,20 +10,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
-from services.learner.algorithms.base import Algorithm, OffPolicyAlgorithm
-from services.learner.async_loop import AsyncLoop
-from services.learner.checkpoint import CheckpointStore, RunState
-from services.learner.detector_registry import build_detector
-from services.learner.held_lease import HeldLease
-from services.learner.lost_round import RoundLostError
-from services.learner.round_loop import LeftEarly, RoundLoop, TrainingParts
-from services.learner.run_record import RunRecord
-from services.learner.scaler_client import LeaseLostError, ScalerClient, ScalerError
-from services.learner.tracking import LearnerMetrics, TensorBoard
-from shared.artifacts import ArtifactError, ArtifactStore
-from shared.cache import TrajectoryCache
-from shared.contracts import EvaluationResult, FinishRequest, Lease, RoundLine
-from shared.jobs import Job, JobStatus, StopReason
+from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
+from learning.detectors.registry import build_detector
+from services.learner.record.checkpoint import CheckpointStore, RunState
+from services.learner.record.run_record import RunRecord
+from services.learner.record.tracking import LearnerMetrics, TensorBoard
+from services.learner.rounds.lost_round import RoundLostError
+from services.learner.rounds.overlapping import AsyncLoop
+from services.learner.rounds.synchronous import LeftEarly, RoundLoop, TrainingParts
+from services.learner.scaler.client import LeaseLostError, ScalerClient, ScalerError
+from services.learner.scaler.held_lease import HeldLease
+from shared.artifacts.store import ArtifactError, ArtifactStore
+from shared.cache.client import TrajectoryCache
+from shared.contracts.jobs import Job, JobStatus, StopReason
+from shared.contracts.leases import FinishRequest, Lease
+from shared.contracts.rounds import EvaluationResult, RoundLine
 
 A = TypeVar("A", bound=Algorithm | OffPolicyAlgorithm)
 

@@ -16,19 +16,19 @@ from fastapi import FastAPI
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from services.scaler import problem
-from services.scaler.capacity_keeper import Alarm
-from services.scaler.connection import BoundedConnection
-from services.scaler.guard import BearerGuard, BodyLimit, load_token
-from services.scaler.parts import Parts
-from services.scaler.routes import router
+from services.scaler.api import problem
+from services.scaler.api.connection import BoundedConnection
+from services.scaler.api.guard import BearerGuard, BodyLimit, load_token
+from services.scaler.api.routes import router
+from services.scaler.capacity.reconciler import Alarm
 from services.scaler.settings import Settings
 from services.scaler.store.base import StoreError
-from shared.artifacts import ArtifactError
-from shared.cache import CacheError
-from shared.logs import configure_logging
-from shared.serving import CANNOT_START, keep_exit_code, listen, settings_text
-from shared.tokens import TokenError
+from services.scaler.wiring import Parts
+from shared.artifacts.store import ArtifactError
+from shared.cache.client import CacheError
+from shared.service.logs import configure_logging
+from shared.service.serving import CANNOT_START, keep_exit_code, listen, settings_text
+from shared.service.tokens import TokenError
 
 _LOG = logging.getLogger(__name__)
 _DRAIN_S = 5

@@ -6,9 +6,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from shared.cache_auth import CacheSettings
-from shared.costs import CostBasis
-from shared.prices import PRICE_TABLES, CacheEngine, OwnPrices
+from shared.cache.authentication import CacheSettings
+from shared.money.costs import CostBasis
+from shared.money.prices import PRICE_TABLES, CacheEngine, OwnPrices
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 

@@ -4,7 +4,7 @@ import torch
 
 from benchmarks.arithmetic import core_peak, flops_per_step
 from benchmarks.measurement import Effort
-from shared.ppo_hyperparameters import PpoHyperparameters
+from shared.hyperparameters.ppo import PpoHyperparameters
 from tests.services.learner.trajectories import CONTINUOUS, DISCRETE
 
 

@@ -1,7 +1,7 @@
 """The made-up trajectory passes the learner's checks and is as large as a real one."""
 
 from benchmarks.made_up import ENVIRONMENT, STEPS, made_up_trajectory
-from shared.trajectory import decode_trajectory, encode_trajectory
+from shared.trajectory.trajectory import decode_trajectory, encode_trajectory
 
 
 def test_it_survives_the_codec_and_its_checks() -> None:

@@ -1,7 +1,7 @@
 """A round of 200 actors through scaler, emulator and cache: every trajectory once, none lost."""
 
 from benchmarks.many_actors import pushing_fleet
-from shared.contracts import TrajectoryCounts
+from shared.contracts.rounds import TrajectoryCounts
 
 NUM_ACTORS = 200
 

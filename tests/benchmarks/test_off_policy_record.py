@@ -14,8 +14,8 @@ from benchmarks.off_policy_record import (
     study_seed,
 )
 from benchmarks.reference_record import seed_result
-from nitro.report import Run
-from shared.contracts import RoundLine
+from nitro.runs.reading import Run
+from shared.contracts.rounds import RoundLine
 from tests.nitro.synthetic_run import job, plan, result
 
 

@@ -3,14 +3,14 @@ import torch
 from torch import Tensor
 
 from benchmarks import pyhessian_kind
-from services.learner.actor_critic import ActorCritic
-from services.learner.batch import TrainingBatch
-from services.learner.distributions import Categorical
-from services.learner.networks import build_network
-from shared.environment_spec import ContinuousActionSpec, EnvironmentSpec, ObservationSpec
-from shared.ppo_hyperparameters import PpoHyperparameters
-from tests.services.learner.test_conv_surrogate import SMALL, Case, network_of, samples_of
-from tests.services.learner.test_surrogate import objective_of
+from learning.data.batch import TrainingBatch
+from learning.networks.actor_critic import ActorCritic
+from learning.networks.building import build_network
+from learning.networks.distributions import Categorical
+from shared.contracts.environment_spec import ContinuousActionSpec, EnvironmentSpec, ObservationSpec
+from shared.hyperparameters.ppo import PpoHyperparameters
+from tests.learning.detectors.test_surrogate import objective_of
+from tests.learning.networks.test_conv_surrogate import SMALL, Case, network_of, samples_of
 
 ENVIRONMENT = EnvironmentSpec(
     env_id="Test-v0",

@@ -9,11 +9,11 @@ from benchmarks.published_scores import CLEANRL_PPO
 from benchmarks.reference_peer import train_peer
 from benchmarks.reference_record import PeerSeed, ReferenceResult, seed_result, summed_up
 from benchmarks.references import parser, reference_spec, spec_digest
-from nitro.report import Run, read_run
-from shared.contracts import RoundLine
-from shared.hyperparameters import PRESETS
-from shared.job_spec import JobSpec
-from shared.ppo_hyperparameters import STANDARD
+from nitro.runs.reading import Run, read_run
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.rounds import RoundLine
+from shared.hyperparameters.ppo import STANDARD
+from shared.hyperparameters.presets import PRESETS
 from tests.nitro.synthetic_run import job, plan, result, write_run
 
 

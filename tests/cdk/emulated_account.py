@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cdk.image import REPOSITORY
-from nitro.ports import free_ports
+from nitro.local.ports import free_ports
 from tests.compose import docker
 
 EMULATOR_PYTHON = REPOSITORY / ".venv-emulator" / "bin" / "python"

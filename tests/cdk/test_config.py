@@ -10,8 +10,8 @@ from cdk.config import (
     read_account,
     read_config,
 )
-from nitro.stack_shape import StackShape
-from shared.prices import AWS_US_EAST_1_2026_11 as PRICES
+from nitro.deploy.stack_shape import StackShape
+from shared.money.prices import AWS_US_EAST_1_2026_11 as PRICES
 from tests.own_prices import FRANKFURT
 
 

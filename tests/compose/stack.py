@@ -5,8 +5,8 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
-from nitro.client import NitroClient
-from nitro.ports import free_ports
+from nitro.client.client import NitroClient
+from nitro.local.ports import free_ports
 from tests.compose import docker
 from tests.compose.images import TAG, Images
 from tests.compose.wheelhouse import ROOT

@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from nitro.client import NitroClient
-from shared.job_spec import JobSpec
+from nitro.client.client import NitroClient
+from shared.contracts.job_spec import JobSpec
 from tests.compose import docker
 from tests.compose.images import inspect
 from tests.compose.stack import SERVICES, Stack
@@ -58,7 +58,7 @@ def trained(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> str:
     wait_ready(stack.api_url)
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "nitro.cli", "train", "--json", "--spec", str(file)),
+            *(sys.executable, "-m", "nitro.cli.main", "train", "--json", "--spec", str(file)),
             *("--api-url", stack.api_url, "--runs-dir", str(folder)),
         ],
         env={**os.environ, "NITRO_TOKEN_FILE": str(stack.token_file)},

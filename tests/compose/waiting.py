@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import httpx
 
-from nitro.client import ApiUnreachableError, NitroClient
-from shared.jobs import FINISHED, Job
+from nitro.client.client import ApiUnreachableError, NitroClient
+from shared.contracts.jobs import FINISHED, Job
 
 PATIENCE_S = 400.0
 """Bound on any wait, far above what the work takes."""

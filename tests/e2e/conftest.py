@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from nitro.client import NitroClient
-from nitro.local import LocalSystem
+from nitro.client.client import NitroClient
+from nitro.local.system import LocalSystem
 from tests.e2e.runs import FAST_LEASES, TWO_CORES
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from nitro.client import NitroClient
-from nitro.local import LocalSystem
-from shared.artifacts import COST_FILE
-from shared.job_spec import JobSpec
-from shared.jobs import FINISHED, Job
+from nitro.client.client import NitroClient
+from nitro.local.system import LocalSystem
+from shared.artifacts.store import COST_FILE
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.jobs import FINISHED, Job
 
 PATIENCE_S = 240.0
 """Bound on any wait: far above what the work takes, so that a hang ends the test with a message."""

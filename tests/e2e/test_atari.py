@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from nitro.client import NitroClient
-from shared.job_spec import JobSpec
+from nitro.client.client import NitroClient
+from shared.contracts.job_spec import JobSpec
 from tests.e2e.runs import final_weights, timeless_rounds, train
 
 FAST = {"num_epochs": 1}

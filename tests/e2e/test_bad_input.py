@@ -15,9 +15,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from nitro.client import NitroClient
-from nitro.local import LocalSystem
-from shared.problem import Problem
+from nitro.client.client import NitroClient
+from nitro.local.system import LocalSystem
+from shared.contracts.problem import Problem
 from tests.e2e.runs import tiny, wait_finished, wait_until
 from tests.patience import ANSWER_S
 
@@ -31,7 +31,7 @@ def nitro(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
     """Run the command line as a person does."""
     kept = {name: value for name, value in os.environ.items() if name not in FOREIGN}
     return subprocess.run(
-        [sys.executable, "-m", "nitro.cli", *arguments],
+        [sys.executable, "-m", "nitro.cli.main", *arguments],
         env={**kept, **environment},
         capture_output=True,
         text=True,

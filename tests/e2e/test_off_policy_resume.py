@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from nitro.client import NitroClient
-from nitro.local import LocalSystem
+from nitro.client.client import NitroClient
+from nitro.local.system import LocalSystem
 from tests.e2e.runs import (
     assert_equal_rounds,
     final_weights,

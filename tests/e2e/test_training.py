@@ -8,9 +8,9 @@ import pytest
 from safetensors.numpy import load
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from nitro.client import NitroClient
-from nitro.local import LocalSystem
-from shared.billing import JobCost
+from nitro.client.client import NitroClient
+from nitro.local.system import LocalSystem
+from shared.contracts.billing import JobCost
 from tests.e2e.runs import (
     assert_equal_rounds,
     final_weights,

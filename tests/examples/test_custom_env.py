@@ -29,7 +29,7 @@ def nitro(installed: Path, *arguments: str) -> str:
     paths = [str(installed), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run(
-        [sys.executable, "-m", "nitro.cli", *arguments],
+        [sys.executable, "-m", "nitro.cli.main", *arguments],
         env=environment,
         capture_output=True,
         text=True,

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from benchmarks.environment import Environment
 from experiments.outcome import Evaluation, JobOutcome, RoundOutcome
-from shared.billing import ServerfulCost
-from shared.contracts import RoundTiming
+from shared.contracts.billing import ServerfulCost
+from shared.contracts.rounds import RoundTiming
 
 MACHINE = Environment(
     measured_at="2026-01-01T00:00:00Z",

@@ -11,14 +11,14 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from experiments.findings import Summary
-from nitro.experiment_command import app
+from nitro.cli.experiment_command import app
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 240.0
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "nitro.cli", "experiment", *arguments]
+    return [sys.executable, "-m", "nitro.cli.main", "experiment", *arguments]
 
 
 def nitro(*arguments: str) -> subprocess.CompletedProcess[str]:

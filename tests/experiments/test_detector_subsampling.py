@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from experiments.detector_subsampling import Scale, Study, decided, draw, run
-from shared.contracts import Curvature
+from shared.contracts.rounds import Curvature
 
 
 def curvature(ratio: float) -> Curvature:

@@ -5,9 +5,9 @@ import pytest
 from experiments.catalogue import load
 from experiments.grid import HOPPER, CellId, Scale
 from experiments.outcome import JobOutcome, job_outcome
-from shared.billing import JobCost, ServerfulCost
-from shared.contracts import RoundRecord
-from shared.job_spec import JobSpec
+from shared.contracts.billing import JobCost, ServerfulCost
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.rounds import RoundRecord
 from tests.experiments.made_up import MACHINE, outcome
 from tests.nitro.synthetic_run import JOB_ID, evaluation, job, plan, result
 

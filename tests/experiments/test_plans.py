@@ -10,8 +10,8 @@ from experiments.experiment import Experiment
 from experiments.gain import lowest_rounds
 from experiments.grid import CellId, Grid, Scale
 from nitro.errors import CommandError
-from shared.job_spec import JobSpec
-from shared.scaling_spec import FixedScaling, ScheduleScaling
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.scaling_spec import FixedScaling, ScheduleScaling
 from tests.experiments.made_up import outcome
 
 GRIDS = [name for name in NAMES if name not in STUDIES]

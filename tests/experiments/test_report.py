@@ -12,7 +12,7 @@ from experiments.findings import Claim, Panel, Series, Summary, Surface, Table
 from experiments.grid import LeftOut
 from experiments.report import write_report
 from experiments.store import Store
-from nitro.cli import app
+from nitro.cli.main import app
 from nitro.errors import EXIT_USAGE, CommandError
 from tests.experiments.made_up import MACHINE
 

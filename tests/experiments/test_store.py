@@ -9,8 +9,8 @@ from experiments.catalogue import load
 from experiments.grid import Cell, CellId, Grid
 from experiments.store import Store
 from nitro.errors import CommandError
-from shared.hyperparameters import PRESETS, Hyperparameters
-from shared.job_spec import JobSpec
+from shared.contracts.job_spec import JobSpec
+from shared.hyperparameters.presets import PRESETS, Hyperparameters
 from tests.experiments.made_up import outcome
 
 CELL = Cell(id=CellId("fixed at Nitro's mean", "ALE/Pong-v5", 3), task=JobSpec(seed=3))

@@ -5,9 +5,9 @@ import pytest
 
 from experiments.grid import Cell, CellId
 from experiments.surface import SurfaceTask, surrogate, trained, work
-from services.learner.detector import PolicySamples
-from services.learner.hessian_detector import HessianDetector
-from shared.job_spec import DetectorRule, EnvironmentRef
+from learning.detectors.detector import PolicySamples
+from learning.detectors.hessian import HessianDetector
+from shared.contracts.job_spec import DetectorRule, EnvironmentRef
 
 REF = EnvironmentRef(env_id="Hopper-v5")
 TASK = SurfaceTask(place="lowest", actors=1, seed=3, rounds=2, points=3, episodes=1, epochs=1)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import httpx
 
-from nitro.client import NitroClient
-from nitro.local import LocalSystem
-from shared.jobs import Job
+from nitro.client.client import NitroClient
+from nitro.local.system import LocalSystem
+from shared.contracts.jobs import Job
 from tests.e2e.runs import FAST_LEASES, timeless_rounds
 from tests.patience import ANSWER_S
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nitro.local import LocalSystem
+from nitro.local.system import LocalSystem
 from tests.e2e.runs import final_weights, tiny, train, wait_finished, wait_until
 from tests.faults.rig import rig
 

@@ -14,8 +14,8 @@ from functions.dead_man.handler import Settings as SwitchSettings
 from functions.dead_man.handler import Switch, watch
 from services.scaler.app import create_app
 from services.scaler.settings import Settings
-from shared.contracts import FinishRequest, Lease
-from shared.jobs import Job
+from shared.contracts.jobs import Job
+from shared.contracts.leases import FinishRequest, Lease
 from tests.services.scaler.lambda_endpoint import serve
 
 TOKEN = "a-token-for-tests"  # noqa: S105

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from services.scaler.capacity import WARM_BEFORE_LEASE_S
+from services.scaler.capacity.decision import WARM_BEFORE_LEASE_S
 from tests.lifecycle.account import SILENT_AFTER_S, Account, FakeTime, LivingScaler, living_scaler
 
 OFF = (0, 0)

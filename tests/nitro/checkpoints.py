@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 
-from services.learner.checkpoint import Checkpoint, CheckpointStore, RunState
-from shared import codec
-from shared.artifacts import LocalArtifacts
-from shared.environment_spec import EnvironmentSpec
-from shared.job_spec import EnvKwarg
-from shared.policy import POLICY_FORMAT
+from services.learner.record.checkpoint import Checkpoint, CheckpointStore, RunState
+from shared.artifacts.local import LocalArtifacts
+from shared.contracts.environment_spec import EnvironmentSpec
+from shared.contracts.job_spec import EnvKwarg
+from shared.policy.numpy_policy import POLICY_FORMAT
+from shared.trajectory import codec
 from tests.nitro.synthetic_run import JOB_ID, job
 
 LEFT, RIGHT = 0, 1

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from nitro.client import NitroClient
-from nitro.local import LocalSystem
-from shared.job_spec import JobSpec
+from nitro.client.client import NitroClient
+from nitro.local.system import LocalSystem
+from shared.contracts.job_spec import JobSpec
 
 TINY = {
     "env_id": "CartPole-v1",

@@ -5,8 +5,11 @@ import math
 import random
 from pathlib import Path
 
-from shared.billing import LedgerLine
-from shared.contracts import (
+from shared.contracts.billing import LedgerLine
+from shared.contracts.environment_spec import ContinuousActionSpec, EnvironmentSpec, ObservationSpec
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.jobs import Job, JobProgress
+from shared.contracts.rounds import (
     Curvature,
     EvaluationResult,
     RoundPlan,
@@ -14,9 +17,6 @@ from shared.contracts import (
     RoundTiming,
     TrajectoryCounts,
 )
-from shared.environment_spec import ContinuousActionSpec, EnvironmentSpec, ObservationSpec
-from shared.job_spec import JobSpec
-from shared.jobs import Job, JobProgress
 
 JOB_ID = "hopper-v5-3f2a"
 _PRICES = {

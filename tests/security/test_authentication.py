@@ -5,7 +5,7 @@ import itertools
 import httpx
 import pytest
 
-from services.scaler.guard import OPEN_PATHS
+from services.scaler.api.guard import OPEN_PATHS
 from tests.patience import ANSWER_S
 from tests.security.wire import request, send
 from tests.services.scaler.running import TOKEN, Scaler

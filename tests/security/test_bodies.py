@@ -5,7 +5,7 @@ from itertools import repeat
 
 import pytest
 
-from services.scaler.guard import JOB_BODY_BYTES
+from services.scaler.api.guard import JOB_BODY_BYTES
 from tests.security.wire import Answer, request, send
 from tests.services.scaler.running import TOKEN, Scaler, result
 

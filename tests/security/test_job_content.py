@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from shared.envs import describe
-from shared.job_spec import EnvironmentRef
-from shared.spaces import UnsupportedEnvironment
+from shared.contracts.job_spec import EnvironmentRef
+from shared.environments.building import describe
+from shared.environments.spaces import UnsupportedEnvironment
 from tests.services.scaler.running import Scaler
 
 NAMES = [

@@ -11,10 +11,10 @@ import httpx
 import pytest
 import zstandard
 
-from nitro.client import NitroClient
-from nitro.local import LocalSystem
-from shared.cache import TrajectoryCache
-from shared.jobs import Job
+from nitro.client.client import NitroClient
+from nitro.local.system import LocalSystem
+from shared.cache.client import TrajectoryCache
+from shared.contracts.jobs import Job
 from tests.e2e.runs import tiny, wait_finished, wait_until
 from tests.nitro.process_table import children
 from tests.patience import ANSWER_S

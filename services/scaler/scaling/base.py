@@ -5,10 +5,10 @@ from typing import Protocol
 
 from pydantic import FiniteFloat
 
-from services.scaler.boosting import ConvexityRatio
-from shared.contracts import GradientNoise
-from shared.message import Message, PositiveFloat, PositiveInt
-from shared.scaling_spec import ActorRange, Policy
+from services.scaler.scaling.boosting import ConvexityRatio
+from shared.contracts.message import Message, PositiveFloat, PositiveInt
+from shared.contracts.rounds import GradientNoise
+from shared.contracts.scaling_spec import ActorRange, Policy
 
 
 class NoiseMemory(Message):

@@ -1,7 +1,7 @@
 """The plainest control: the same number of actors every round."""
 
 from services.scaler.scaling.base import Memoryless, ScalingDecision, ScalingInput
-from shared.scaling_spec import ActorRange, FixedScaling
+from shared.contracts.scaling_spec import ActorRange, FixedScaling
 
 
 class FixedPolicy(Memoryless):

@@ -5,7 +5,7 @@ grows the batch during training whatever the gradients say.
 """
 
 from services.scaler.scaling.base import Memoryless, ScalingDecision, ScalingInput
-from shared.scaling_spec import ActorRange, HydrozoaScaling
+from shared.contracts.scaling_spec import ActorRange, HydrozoaScaling
 
 
 class HydrozoaPolicy(Memoryless):

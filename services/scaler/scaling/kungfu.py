@@ -21,8 +21,8 @@ above 1, which compounds and runs into I_max within a few rounds whatever is mea
 import math
 
 from services.scaler.scaling.base import NoiseMemory, ScalingDecision, ScalingInput
-from shared.contracts import GradientNoise
-from shared.scaling_spec import ActorRange, KungFuScaling
+from shared.contracts.rounds import GradientNoise
+from shared.contracts.scaling_spec import ActorRange, KungFuScaling
 
 
 class KungFuPolicy:

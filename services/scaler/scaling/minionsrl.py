@@ -1,6 +1,6 @@
 """Actors drawn by a trained agent: MinionsRL's scheduler, as the paper compares with it.
 
-The state, the network and the draw are in `shared.minions_agent`; here a round's measurements are
+The state, the network and the draw are in `shared.contracts.minions_agent`; here a round's measurements are
 put in order for it. The draw follows the job's seed, but the state holds measured times: equal
 seeds give equal decisions only for equal times.
 
@@ -12,9 +12,9 @@ seeds give equal decisions only for equal times.
 """
 
 from services.scaler.scaling.base import PastRound, ScalingDecision, ScalingInput
-from shared.minions_agent import SchedulerState, choice_probabilities, drawn_count
-from shared.scaling_spec import ActorRange, MinionsScaling
-from shared.seeds import round_uniform
+from shared.contracts.minions_agent import SchedulerState, choice_probabilities, drawn_count
+from shared.contracts.scaling_spec import ActorRange, MinionsScaling
+from shared.trajectory.seeds import round_uniform
 
 
 class MinionsPolicy:

@@ -1,9 +1,9 @@
 """The paper's policy: as many actors as the boosting score says a round is worth."""
 
-from services.scaler.boosting import boosting_score, num_actors
-from services.scaler.published_score import published_num_actors, published_score
 from services.scaler.scaling.base import ScalingDecision, ScalingInput
-from shared.scaling_spec import ActorRange, NitroScaling
+from services.scaler.scaling.boosting import boosting_score, num_actors
+from services.scaler.scaling.published_score import published_num_actors, published_score
+from shared.contracts.scaling_spec import ActorRange, NitroScaling
 
 
 class NitroPolicy:

@@ -9,10 +9,10 @@ the run it is held against has spent.
 
 import math
 
-from services.scaler.boosting import num_actors
 from services.scaler.scaling.base import Memoryless, ScalingDecision, ScalingInput
-from shared.scaling_spec import ActorRange, RandomScaling
-from shared.seeds import round_uniform
+from services.scaler.scaling.boosting import num_actors
+from shared.contracts.scaling_spec import ActorRange, RandomScaling
+from shared.trajectory.seeds import round_uniform
 
 
 class RandomPolicy(Memoryless):

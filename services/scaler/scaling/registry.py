@@ -11,7 +11,7 @@ from services.scaler.scaling.nitro import NitroPolicy
 from services.scaler.scaling.random_score import RandomPolicy
 from services.scaler.scaling.reward_window import RewardWindowPolicy
 from services.scaler.scaling.schedule import SchedulePolicy
-from shared.scaling_spec import (
+from shared.contracts.scaling_spec import (
     FixedScaling,
     HydrozoaScaling,
     KungFuScaling,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from services.scaler.scaling.base import ScalingDecision, ScalingInput
-from shared.scaling_spec import ActorRange, RewardWindowScaling
+from shared.contracts.scaling_spec import ActorRange, RewardWindowScaling
 
 
 class RewardWindowPolicy:

@@ -1,7 +1,7 @@
 """A given list of counts: replays a run, or tries any plan one can write down."""
 
 from services.scaler.scaling.base import Memoryless, ScalingDecision, ScalingInput
-from shared.scaling_spec import ActorRange, ScheduleScaling
+from shared.contracts.scaling_spec import ActorRange, ScheduleScaling
 
 
 class SchedulePolicy(Memoryless):

@@ -12,10 +12,10 @@ from typing import Protocol
 from pydantic import FiniteFloat
 
 from services.scaler.scaling.base import NoiseMemory
-from shared.billing import LedgerLine
-from shared.contracts import EvaluationResult, LaunchCounts, RoundPlan, RoundResult
-from shared.jobs import Job, JobStatus
-from shared.message import Count, Identifier, Message, NonNegativeFloat, PositiveInt
+from shared.contracts.billing import LedgerLine
+from shared.contracts.jobs import Job, JobStatus
+from shared.contracts.message import Count, Identifier, Message, NonNegativeFloat, PositiveInt
+from shared.contracts.rounds import EvaluationResult, LaunchCounts, RoundPlan, RoundResult
 
 _MAX_CONFLICTS = 50
 

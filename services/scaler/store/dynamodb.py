@@ -22,8 +22,8 @@ from services.scaler.store.base import (
 from services.scaler.store.dynamodb_items import Item
 from services.scaler.store.dynamodb_table import MAX_TRANSACTION_ITEMS, DynamoDbTable
 from services.scaler.store.reading import JobReader, parsed
-from shared.billing import LedgerLine
-from shared.jobs import FINISHED, JobStatus
+from shared.contracts.billing import LedgerLine
+from shared.contracts.jobs import FINISHED, JobStatus
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

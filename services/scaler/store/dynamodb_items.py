@@ -20,8 +20,8 @@ from typing import Any
 
 from services.scaler.store.base import IdempotencyEntry, JobRecord, RoundEntry
 from services.scaler.store.reading import parsed
-from shared.billing import LedgerLine
-from shared.jobs import FINISHED, JobStatus
+from shared.contracts.billing import LedgerLine
+from shared.contracts.jobs import FINISHED, JobStatus
 
 _PARTITION = "JOB#"
 INDEX = "queue"

@@ -11,7 +11,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from services.scaler.store.base import JobRecord, StoreError
-from shared.message import Message
+from shared.contracts.message import Message
 
 _LOG = logging.getLogger(__name__)
 M = TypeVar("M", bound=Message)

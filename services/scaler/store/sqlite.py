@@ -16,8 +16,8 @@ from services.scaler.store.base import (
     VersionConflictError,
 )
 from services.scaler.store.reading import JobReader, parsed
-from shared.billing import LedgerLine
-from shared.jobs import JobStatus
+from shared.contracts.billing import LedgerLine
+from shared.contracts.jobs import JobStatus
 
 _HAS_OPEN_ATTEMPTS = (
     "CASE WHEN json_valid(document) THEN json_array_length(document, '$.open_attempts') END > 0"

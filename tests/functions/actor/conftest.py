@@ -10,9 +10,9 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
-from shared.contracts import RolloutTask
-from shared.job_spec import EnvironmentRef
-from shared.policy import POLICY_FORMAT, NumpyPolicy, load_policy
+from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.rollouts import RolloutTask
+from shared.policy.numpy_policy import POLICY_FORMAT, NumpyPolicy, load_policy
 
 Arrays = dict[str, NDArray[np.generic]]
 

@@ -15,14 +15,14 @@ from functions.actor import watchdog
 from functions.actor.actor import Actor, PolicyUnavailableError
 from functions.actor.errors import RolloutError
 from functions.actor.watchdog import EnvironmentHungError
-from shared import codec
-from shared.arrivals import Arrival
-from shared.cache import TrajectoryCache
-from shared.contracts import MAX_POLICY_BYTES, RolloutTask
-from shared.envs import Env, describe, make_environment
-from shared.job_spec import EnvironmentRef
-from shared.spaces import UnsupportedEnvironment
-from shared.trajectory import decode_episode, decode_trajectory
+from shared.cache.arrivals import Arrival
+from shared.cache.client import TrajectoryCache
+from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.rollouts import MAX_POLICY_BYTES, RolloutTask
+from shared.environments.building import Env, describe, make_environment
+from shared.environments.spaces import UnsupportedEnvironment
+from shared.trajectory import codec
+from shared.trajectory.trajectory import decode_episode, decode_trajectory
 from tests.functions.actor.conftest import ScriptedEnv
 
 Arrays = dict[str, NDArray[np.generic]]

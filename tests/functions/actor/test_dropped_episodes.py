@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from functions.actor.errors import RolloutError
 from functions.actor.rollout import evaluate_episode, sample_fragment
-from shared.contracts import RolloutTask
-from shared.envs import describe, make_environment
-from shared.policy import NumpyPolicy, load_policy
-from shared.trajectory import Trajectory, decode_trajectory, encode_trajectory
+from shared.contracts.rollouts import RolloutTask
+from shared.environments.building import describe, make_environment
+from shared.policy.numpy_policy import NumpyPolicy, load_policy
+from shared.trajectory.trajectory import Trajectory, decode_trajectory, encode_trajectory
 
 MakeTask = Callable[..., RolloutTask]
 LoadPolicy = Callable[[int, int], NumpyPolicy]

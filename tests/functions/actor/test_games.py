@@ -8,13 +8,13 @@ import torch
 
 from functions.actor import rollout
 from functions.actor.rollout import evaluate_episode, sample_fragment
-from services.learner.networks import build_network, policy_payload
-from shared.contracts import RolloutTask
-from shared.envs import Env, describe, make_environment
-from shared.job_spec import EnvironmentRef
-from shared.policy import NumpyPolicy, load_policy
-from shared.ppo_hyperparameters import PAPER
-from shared.trajectory import decode_trajectory, encode_trajectory
+from learning.networks.building import build_network, policy_payload
+from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.rollouts import RolloutTask
+from shared.environments.building import Env, describe, make_environment
+from shared.hyperparameters.ppo import PAPER
+from shared.policy.numpy_policy import NumpyPolicy, load_policy
+from shared.trajectory.trajectory import decode_trajectory, encode_trajectory
 
 REF = EnvironmentRef(env_id="BreakoutNoFrameskip-v4")
 

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shared import codec
-from shared.cache import TrajectoryCache
-from shared.contracts import ActorReport, RolloutTask
-from shared.environment_spec import EnvironmentSpec
+from shared.cache.client import TrajectoryCache
+from shared.contracts.environment_spec import EnvironmentSpec
+from shared.contracts.rollouts import ActorReport, RolloutTask
+from shared.trajectory import codec
 
 Arrays = dict[str, NDArray[np.generic]]
 MakePolicy = Callable[[int, int], tuple[Arrays, dict[str, str]]]

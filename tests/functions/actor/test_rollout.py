@@ -14,10 +14,10 @@ from functions.actor import rollout
 from functions.actor.errors import RolloutError
 from functions.actor.fragment import env_seed, noise_generator
 from functions.actor.rollout import evaluate_episode, sample_fragment
-from shared.contracts import RolloutTask
-from shared.envs import describe, make_environment
-from shared.policy import NumpyPolicy, load_policy
-from shared.trajectory import decode_trajectory, encode_trajectory
+from shared.contracts.rollouts import RolloutTask
+from shared.environments.building import describe, make_environment
+from shared.policy.numpy_policy import NumpyPolicy, load_policy
+from shared.trajectory.trajectory import decode_trajectory, encode_trajectory
 from tests.functions.actor.conftest import ScriptedEnv
 
 MakeTask = Callable[..., RolloutTask]

@@ -4,8 +4,8 @@ import pytest
 from pydantic import ValidationError
 
 from functions.actor.settings import Settings
-from shared.cache_auth import CredentialsError, IamCredentialProvider
-from shared.connect_token import AwsCredentials
+from shared.cache.authentication import CredentialsError, IamCredentialProvider
+from shared.cache.connect_token import AwsCredentials
 
 _CACHE = {
     "NITRO_CACHE_URL": "rediss://cache:6379/0",

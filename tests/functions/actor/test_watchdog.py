@@ -13,9 +13,9 @@ import pytest
 from functions.actor import watchdog
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from functions.actor.watchdog import EnvironmentHungError, watched
-from shared.contracts import RolloutTask
-from shared.envs import describe, make_environment
-from shared.policy import NumpyPolicy
+from shared.contracts.rollouts import RolloutTask
+from shared.environments.building import describe, make_environment
+from shared.policy.numpy_policy import NumpyPolicy
 from tests.functions.actor.conftest import ScriptedEnv
 
 MakeTask = Callable[..., RolloutTask]

@@ -6,12 +6,12 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from services.learner.actor_critic import ActorCritic
-from services.learner.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
-from services.learner.detector import PolicySamples
-from services.learner.networks import PolicyPayload
-from shared.contracts import Curvature, GradientNoise
-from shared.trajectory import Trajectory
+from learning.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
+from learning.detectors.detector import PolicySamples
+from learning.networks.actor_critic import ActorCritic
+from learning.networks.building import PolicyPayload
+from shared.contracts.rounds import Curvature, GradientNoise
+from shared.trajectory.trajectory import Trajectory
 
 Identities = NDArray[np.int64]  # [n, 3]: round, actor index, policy version
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.learner.torch_settings import configure_torch
+from learning.cpu.torch_settings import configure_torch
 
 
 @pytest.fixture(scope="session", autouse=True)

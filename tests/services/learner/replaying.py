@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import torch
 
-from services.learner.recording import Recorder, Work
+from learning.updates.cuda_graphs import Recorder, Work
 
 
 class Again:

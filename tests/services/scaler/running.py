@@ -10,16 +10,18 @@ from pathlib import Path
 
 import httpx
 
+from services.scaler.api.connection import BoundedConnection
 from services.scaler.app import create_app
-from services.scaler.connection import BoundedConnection
-from services.scaler.parts import Parts
 from services.scaler.settings import Settings
-from shared.artifacts import CHECKPOINTS
-from shared.billing import JobCost
-from shared.contracts import (
+from services.scaler.wiring import Parts
+from shared.artifacts.store import CHECKPOINTS
+from shared.contracts.billing import JobCost
+from shared.contracts.jobs import Job
+from shared.contracts.leases import FinishRequest, Lease
+from shared.contracts.message import Message
+from shared.contracts.problem import FieldError, Problem
+from shared.contracts.rounds import (
     Curvature,
-    FinishRequest,
-    Lease,
     RoundPage,
     RoundPlan,
     RoundRequest,
@@ -27,9 +29,6 @@ from shared.contracts import (
     RoundTiming,
     TrajectoryCounts,
 )
-from shared.jobs import Job
-from shared.message import Message
-from shared.problem import FieldError, Problem
 from tests.patience import ANSWER_S
 from tests.services.scaler.lambda_endpoint import LambdaEndpoint, serve
 

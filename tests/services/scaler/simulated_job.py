@@ -8,34 +8,28 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from services.scaler.budget import RoundPricing, smallest_budget_usd
-from services.scaler.finishing import FinishDesk, FinishParts
-from services.scaler.invoker import Awaited, TaskOutcome
-from services.scaler.launches import Launches
-from services.scaler.leases import LeaseDesk
-from services.scaler.ledger import Clock
+from services.scaler.jobs.finishing import FinishDesk, FinishParts
+from services.scaler.jobs.leases import LeaseDesk
+from services.scaler.jobs.rescaling import ScalingDesk
+from services.scaler.launching.invoker import Awaited, TaskOutcome
+from services.scaler.launching.launches import Launches
+from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.metrics import Metrics
-from services.scaler.quota import ConcurrencyQuota
-from services.scaler.rescaling import ScalingDesk
-from services.scaler.rounds import RoundDesk, RoundParts
-from services.scaler.spending import Spending
+from services.scaler.money.budget import RoundPricing, smallest_budget_usd
+from services.scaler.money.ledger import Clock
+from services.scaler.money.spending import Spending
+from services.scaler.rounds.service import RoundDesk, RoundParts
 from services.scaler.store.base import JobRecord
 from services.scaler.store.sqlite import SqliteStore
-from shared.arrivals import FailureKind
-from shared.contracts import (
-    ActorReport,
-    FinishRequest,
-    RolloutTask,
-    RoundPlan,
-    RoundRequest,
-    RoundResult,
-    RoundTiming,
-)
-from shared.costs import CostBasis
-from shared.job_spec import JobSpec
-from shared.jobs import Job, ScalingRequest, StopReason
-from shared.prices import AWS_US_EAST_1_2026_11
-from shared.scaling_spec import FixedScaling
+from shared.cache.arrivals import FailureKind
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.jobs import Job, ScalingRequest, StopReason
+from shared.contracts.leases import FinishRequest
+from shared.contracts.rollouts import ActorReport, RolloutTask
+from shared.contracts.rounds import RoundPlan, RoundRequest, RoundResult, RoundTiming
+from shared.contracts.scaling_spec import FixedScaling
+from shared.money.costs import CostBasis
+from shared.money.prices import AWS_US_EAST_1_2026_11
 from tests.services.scaler.lambda_endpoint import HOPPER
 from tests.services.scaler.running import curvature, result
 

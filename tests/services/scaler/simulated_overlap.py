@@ -3,8 +3,8 @@
 from collections import deque
 from dataclasses import dataclass
 
-from shared.contracts import RoundPlan, RoundRequest, RoundResult
-from shared.job_spec import JobSpec
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.rounds import RoundPlan, RoundRequest, RoundResult
 from tests.services.scaler.running import curvature
 from tests.services.scaler.simulated_job import SimulatedScaler, Stopped
 

@@ -5,9 +5,9 @@ from collections import Counter
 
 import pytest
 
-from shared.cache import TrajectoryCache
-from shared.contracts import EvaluationResult, RoundPlan
-from shared.problem import Problem
+from shared.cache.client import TrajectoryCache
+from shared.contracts.problem import Problem
+from shared.contracts.rounds import EvaluationResult, RoundPlan
 from tests.services.scaler.lambda_endpoint import (
     Behaviour,
     LambdaEndpoint,

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from services.scaler.settings import Settings
-from shared.serving import settings_text
+from shared.service.serving import settings_text
 from tests.own_prices import FRANKFURT
 
 

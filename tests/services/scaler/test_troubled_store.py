@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from services.scaler.store.base import Change, JobRecord, Store, StoreError
+from tests.services.scaler.rounds.test_service import SMALL, samples
 from tests.services.scaler.running import Scaler, StartScaler, result
-from tests.services.scaler.test_rounds import SMALL, samples
 
 
 @dataclass

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.learner import numpy_mlp, second_process
-from services.learner.algorithms import network_steps
-from services.learner.second_process import SecondProcess
+from learning.cpu import numpy_mlp, second_process
+from learning.cpu.second_process import SecondProcess
+from learning.updates import network_steps
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from services.learner.algorithms.loss_terms import LossRule, MinibatchLoss, stat_names
-from services.learner.algorithms.minibatch import Minibatch
-from services.learner.arrays import Floats
-from services.learner.distributions import Distribution, Gaussian
+from learning.data.arrays import Floats
+from learning.data.minibatch import Minibatch
+from learning.losses.loss_terms import LossRule, MinibatchLoss, stat_names
+from learning.networks.distributions import Distribution, Gaussian
 
 
 class LossGradient(NamedTuple):

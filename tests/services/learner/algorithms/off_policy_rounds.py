@@ -2,14 +2,15 @@
 
 from dataclasses import replace
 
-from services.learner.algorithms.impact import build_impact
-from services.learner.algorithms.impala import build_impala
-from services.learner.algorithms.off_policy import OffPolicyLearner
-from shared import impact_hyperparameters, impala_hyperparameters
-from shared.environment_spec import EnvironmentSpec
-from shared.impact_hyperparameters import ImpactHyperparameters
-from shared.impala_hyperparameters import ImpalaHyperparameters
-from shared.trajectory import Trajectory
+from learning.algorithms.impact import build_impact
+from learning.algorithms.impala import build_impala
+from learning.algorithms.off_policy import OffPolicyLearner
+from shared.contracts.environment_spec import EnvironmentSpec
+from shared.hyperparameters import impact as impact_hyperparameters
+from shared.hyperparameters import impala as impala_hyperparameters
+from shared.hyperparameters.impact import ImpactHyperparameters
+from shared.hyperparameters.impala import ImpalaHyperparameters
+from shared.trajectory.trajectory import Trajectory
 from tests.services.learner.trajectories import make_trajectory
 
 SMALL = {"hidden_sizes": (8, 8), "train_batch_size": 96, "minibatch_size": 20}

@@ -4,11 +4,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from services.scaler.boosting import ConvexityRatio
 from services.scaler.scaling.base import PastRound, ScalingInput
-from shared.contracts import GradientNoise
-from shared.minions_agent import STATE_SIZE, DenseLayer, MinionsAgent
-from shared.scaling_spec import (
+from services.scaler.scaling.boosting import ConvexityRatio
+from shared.contracts.minions_agent import STATE_SIZE, DenseLayer, MinionsAgent
+from shared.contracts.rounds import GradientNoise
+from shared.contracts.scaling_spec import (
     ActorRange,
     FixedScaling,
     HydrozoaScaling,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from services.scaler.scaling.base import NoiseMemory
 from services.scaler.scaling.kungfu import KungFuPolicy, noise_scale
-from shared.contracts import GradientNoise
-from shared.scaling_spec import KungFuScaling
+from shared.contracts.rounds import GradientNoise
+from shared.contracts.scaling_spec import KungFuScaling
 from tests.services.scaler.scaling.seen import seen
 
 Measured = tuple[float, float] | None

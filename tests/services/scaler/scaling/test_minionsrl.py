@@ -8,8 +8,8 @@ from scipy.stats import chisquare
 
 from services.scaler.scaling.base import PastRound
 from services.scaler.scaling.minionsrl import MinionsPolicy, scheduler_state
-from shared.minions_agent import choice_probabilities
-from shared.scaling_spec import ActorRange, MinionsScaling
+from shared.contracts.minions_agent import choice_probabilities
+from shared.contracts.scaling_spec import ActorRange, MinionsScaling
 from tests.services.scaler.scaling.seen import biased_agent, seen
 
 LAST = PastRound(

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.scaler.boosting import ConvexityRatio
 from services.scaler.scaling.base import ScalingDecision
+from services.scaler.scaling.boosting import ConvexityRatio
 from services.scaler.scaling.nitro import NitroPolicy
-from shared.scaling_spec import ActorRange, NitroScaling
+from shared.contracts.scaling_spec import ActorRange, NitroScaling
 from tests.services.scaler.scaling.seen import PAPER_RANGE, UNDEFINED, seen
 
 WHOLE = st.integers(0, 1000)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from services.scaler.scaling.fixed import FixedPolicy
 from services.scaler.scaling.hydrozoa import HydrozoaPolicy
 from services.scaler.scaling.schedule import SchedulePolicy
-from shared.scaling_spec import (
+from shared.contracts.scaling_spec import (
     MAX_ACTORS,
     ActorRange,
     FixedScaling,

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scaler.boosting import ConvexityRatio
 from services.scaler.scaling.base import ScalingDecision
+from services.scaler.scaling.boosting import ConvexityRatio
 from services.scaler.scaling.registry import scaling_policy
-from shared.scaling_spec import (
+from shared.contracts.scaling_spec import (
     POLICIES,
     FixedScaling,
     HydrozoaScaling,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.stats import kstest
 
 from services.scaler.scaling.random_score import RandomPolicy
-from shared.scaling_spec import ActorRange, RandomScaling
+from shared.contracts.scaling_spec import ActorRange, RandomScaling
 from tests.services.scaler.scaling.seen import RANGES, seen
 
 SCORES = RandomPolicy(RandomScaling(policy="random", decay=1.0))

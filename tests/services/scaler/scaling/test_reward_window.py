@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from services.scaler.scaling.base import PastRound, ScalingInput
 from services.scaler.scaling.reward_window import RewardWindowPolicy, relative_change
-from shared.scaling_spec import RewardWindowScaling
+from shared.contracts.scaling_spec import RewardWindowScaling
 from tests.services.scaler.scaling.seen import seen
 
 POLICY = RewardWindowPolicy(RewardWindowScaling(policy="reward_window", step=8, flat=0.1))

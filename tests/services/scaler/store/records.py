@@ -5,11 +5,11 @@ import uuid
 import boto3
 
 from services.scaler.store.base import Change, JobRecord, LeaseRecord, OpenAttempt, RoundEntry
-from shared.billing import LedgerLine
-from shared.job_spec import JobSpec
-from shared.jobs import Job, JobStatus
+from shared.contracts.billing import LedgerLine
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.jobs import Job, JobStatus
 from tests.services.scaler.lambda_endpoint import HOPPER
-from tests.services.scaler.test_round_order import entry, planned
+from tests.services.scaler.rounds.test_order import entry, planned
 
 REGION = "us-east-1"
 

@@ -20,8 +20,8 @@ from services.scaler.store.base import (
 )
 from services.scaler.store.dynamodb import DynamoDbStore
 from services.scaler.store.sqlite import SqliteStore
-from shared.billing import LedgerLine
-from shared.jobs import JobStatus
+from shared.contracts.billing import LedgerLine
+from shared.contracts.jobs import JobStatus
 from tests.services.scaler.running import result
 from tests.services.scaler.store.records import (
     REGION,

@@ -1,0 +1,1 @@
+"""Training MinionsRL's scheduler."""

@@ -1,0 +1,1 @@
+"""Learning: networks, losses, returns, updates, detectors and algorithms."""

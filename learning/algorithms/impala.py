@@ -1,0 +1,154 @@
+"""IMPALA: the policy gradient on data of older policies, corrected by V-trace.
+
+Espeholt et al., "IMPALA: Scalable distributed deep-RL with importance weighted actor-learner
+architectures", ICML 2018. Every batch is used once, in the order it came. A batch may be cut into
+minibatches, a step each; V-trace is computed once, before the first.
+"""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from learning.algorithms.off_policy import OffPolicyLearner
+from learning.algorithms.policy_update import StateScalars
+from learning.algorithms.replay_buffer import ReplayBuffer
+from learning.cpu.second_process import SecondProcess
+from learning.data.batch import TrainingBatch
+from learning.data.fragments import Fragments
+from learning.data.minibatch import num_minibatches
+from learning.data.normalisation import Normalisation
+from learning.data.off_policy_batch import build_off_policy_batch
+from learning.losses.impala import ImpalaRule
+from learning.losses.loss_terms import LossRule
+from learning.networks.actor_critic import ActorCritic
+from learning.networks.building import build_network
+from shared.contracts.environment_spec import EnvironmentSpec
+from shared.hyperparameters.impala import ImpalaHyperparameters
+
+STEP_SCALE_MAX = 32.0
+"""Most that steps are scaled up, and down: where nothing moves the policy, or everything, there
+would be no end."""
+_STEP_FACTOR = 1.5
+
+
+class ImpalaObjective:
+    """IMPALA's loss, and the scale of its steps where that is adapted."""
+
+    def __init__(self, network: ActorCritic, hyperparameters: ImpalaHyperparameters) -> None:
+        self._network = network
+        self._hyperparameters = hyperparameters
+        self._step_scale = 1.0
+        self._last_minibatches = 0
+
+    def batch(self, fragments: Fragments, normalisation: Normalisation) -> TrainingBatch:
+        """Return the samples of some fragments, V-trace being the present policy's."""
+        return build_off_policy_batch(
+            fragments,
+            policy=self._network,
+            critic=self._network,
+            rule=self._hyperparameters,
+            normalisation=normalisation,
+        )
+
+    @property
+    def rule(self) -> LossRule:
+        """The loss."""
+        return ImpalaRule(hyperparameters=self._hyperparameters)
+
+    def after_batch(self, stats: Mapping[str, float]) -> dict[str, float]:
+        """Adapt the scale of the steps, where it is; returns it as used, `step_scale`, there."""
+        target, used = self._hyperparameters.kl_target, self._step_scale
+        if not target:
+            return {}
+        # Steps that were left out are of minibatches whose divergence nobody knows.
+        kl = math.inf if stats["skipped_steps"] else stats["kl"]
+        adapted = adapted_step_scale(used, kl, target=target)
+        # The mean is over the minibatches, each before its own step: few of them say too little.
+        full = num_minibatches(
+            self._hyperparameters.train_batch_size, self._hyperparameters.minibatch_size
+        )
+        # Where rounds are smaller than a full batch, the batch before is the measure.
+        taken, before = int(stats["num_minibatches"]), self._last_minibatches
+        self._last_minibatches = taken
+        if adapted < used or taken >= max(2, min(full, before)):
+            self._step_scale = adapted
+        return {"step_scale": used}
+
+    @property
+    def step_scale(self) -> float:
+        """What the step size is multiplied with; 1 where it is not adapted."""
+        return self._step_scale
+
+    @property
+    def flats(self) -> dict[str, Tensor]:
+        """No further parameters."""
+        return {}
+
+    def scalars(self) -> StateScalars:
+        """Return the scale of the steps and the size of the last batch, where that is adapted."""
+        if not self._hyperparameters.kl_target:
+            return {}
+        return {"step_scale": self._step_scale, "last_minibatches": self._last_minibatches}
+
+    def load_scalars(self, scalars: StateScalars) -> None:
+        """Continue from what `scalars` returned, among others."""
+        if self._hyperparameters.kl_target:
+            self._step_scale = float(scalars["step_scale"])
+            self._last_minibatches = int(scalars["last_minibatches"])
+
+
+def adapted_step_scale(scale: float, kl: float, *, target: float) -> float:
+    """Return the scale of the next update's steps, given how far this one's moved the policy.
+
+    A factor of 1.5 down beyond twice the target, and up below half of it, as Rudin et al. adapt
+    PPO's: "Learning to walk in minutes using massively parallel deep reinforcement learning",
+    CoRL 2021.
+
+    Args:
+        scale: Of this update's steps.
+        kl: Mean KL divergence from the policy before it, along the update; what is not finite
+            counts as too far.
+        target: What that should be.
+    """
+    if not kl <= 2 * target:
+        return max(scale / _STEP_FACTOR, 1 / STEP_SCALE_MAX)
+    if kl < target / 2:
+        return min(scale * _STEP_FACTOR, STEP_SCALE_MAX)
+    return scale
+
+
+def build_impala(
+    environment: EnvironmentSpec,
+    hyperparameters: ImpalaHyperparameters,
+    *,
+    seed: int,
+    max_rounds: int = 1,
+    device: torch.device | str = "cpu",
+    second_process: SecondProcess | None = None,
+) -> OffPolicyLearner:
+    """Return a new learner; everything random follows from `seed`.
+
+    Args:
+        environment: What the network sees and does.
+        hyperparameters: The job's full set.
+        seed: Of the weights and the shuffling.
+        max_rounds: Rounds until a decaying step size would be 0.
+        device: Where to compute.
+        second_process: May compute on a second core; changes no bit.
+    """
+    network_seed, shuffle_seed = np.random.SeedSequence(seed).generate_state(2, np.uint32)
+    network = build_network(environment, hyperparameters, seed=int(network_seed), device=device)
+    return OffPolicyLearner(
+        network,
+        ImpalaObjective(network, hyperparameters),
+        hyperparameters,
+        buffer=ReplayBuffer(batch_size=hyperparameters.train_batch_size, num_batches=1, max_uses=1),
+        normalisation=Normalisation.initial(environment, hyperparameters),
+        num_epochs=1,
+        max_rounds=max_rounds,
+        shuffle_seed=int(shuffle_seed),
+        second_process=second_process,
+    )

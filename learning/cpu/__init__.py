@@ -1,0 +1,1 @@
+"""Fast paths on a CPU: NumPy and a second process."""

@@ -1,0 +1,1 @@
+"""From trajectories to the batches and statistics that updates read."""

@@ -1,0 +1,179 @@
+"""A batch cut into the samples of single gradient steps, reshuffled for every pass."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Generic
+
+import torch
+from torch import Tensor
+
+from learning.data.arrays import Array, Floats
+from learning.data.batch import TrainingBatch
+from learning.returns.gae import standardised_minibatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Minibatch(Generic[Array]):
+    """Samples of one gradient step; fields as in `TrainingBatch`."""
+
+    observation: Array  # [n, O] or [n, C, H, W]
+    action: Array  # [n, A] or [n] int64
+    advantage: Array  # [n], with the batch's weights in it
+    value_target: Array  # [n]
+    value: Array  # [n], V(s) before the update
+    log_prob: Array  # [n]
+    outputs: Array  # [n, D]
+
+
+def picked(batch: TrainingBatch, indices: Tensor) -> Minibatch[Tensor]:
+    """Return some of a batch's samples, with their weights in the advantages."""
+    weighted = batch.weighted()
+    return Minibatch(
+        observation=weighted.observation[indices],
+        action=weighted.action[indices],
+        advantage=weighted.advantage[indices],
+        value_target=weighted.value_target[indices],
+        value=weighted.value[indices],
+        log_prob=weighted.log_prob[indices],
+        outputs=weighted.outputs[indices],
+    )
+
+
+class ShuffledMinibatches:
+    """The minibatches of some passes over a batch, in the order they are to be used.
+
+    N samples make ceil(N / minibatch_size) minibatches per pass, of sizes that differ by at most
+    one: every sample is used once per pass and no step is taken on a tiny rest.
+    """
+
+    def __init__(
+        self,
+        batch: TrainingBatch,
+        *,
+        num_epochs: int,
+        minibatch_size: int,
+        generator: torch.Generator,
+        standardise: bool = False,
+    ) -> None:
+        """Nothing is drawn until they are asked for.
+
+        Args:
+            batch: The samples.
+            num_epochs: Passes.
+            minibatch_size: Most samples of a minibatch.
+            generator: On the CPU; one permutation is drawn from it at the start of each pass.
+            standardise: Whether to standardise the advantages of each minibatch by themselves. That
+                the batch's were before makes no difference: it is undone.
+        """
+        self._batch = batch
+        self._num_epochs = num_epochs
+        self._count = num_minibatches(batch.num_samples, minibatch_size)
+        self._generator = generator
+        self._standardise = standardise
+
+    def tensors(self) -> Iterator[Minibatch[Tensor]]:
+        """Yield them."""
+        for order in self.orders():
+            # Gathering a whole pass at once leaves nothing but views to each step.
+            parts = [field.tensor_split(self._count) for field in self._gathered(order)]
+            observations = _gathered_observations(self._batch.observation, order, self._count)
+            for observation, *others in zip(observations, *parts, strict=True):
+                yield _minibatch(observation, others)
+
+    def arrays(self, orders: Iterable[Tensor] | None = None) -> Iterator[Minibatch[Floats]]:
+        """Yield them as NumPy arrays, from a batch on the CPU.
+
+        Args:
+            orders: What `orders` yielded; None draws them.
+        """
+        for order in self.orders() if orders is None else orders:
+            observation = self._batch.observation.index_select(0, order)
+            whole = [observation.numpy(), *map(_by_column, self._gathered(order))]
+            for start, end in bounds(len(order), self._count):
+                first, *others = (field[start:end] for field in whole)
+                yield _minibatch(first, others)
+
+    def orders(self) -> Iterator[Tensor]:
+        """Draw the order of the samples # [N] int64 in each pass, and yield it."""
+        for _ in range(self._num_epochs):
+            order = torch.randperm(self._batch.num_samples, generator=self._generator)
+            yield order.to(self._batch.observation.device)
+
+    def _gathered(self, order: Tensor) -> tuple[Tensor, ...]:
+        """Return a pass's samples in their order, all fields but the observations."""
+        batch = self._batch
+        return (
+            batch.action.index_select(0, order),
+            _advantages(batch, order, self._count, standardise=self._standardise),
+            batch.value_target.index_select(0, order),
+            batch.value.index_select(0, order),
+            batch.log_prob.index_select(0, order),
+            batch.outputs.index_select(0, order),
+        )
+
+
+def num_minibatches(num_samples: int, minibatch_size: int) -> int:
+    """Return the number of minibatches of one pass."""
+    return math.ceil(num_samples / minibatch_size)
+
+
+def bounds(num_samples: int, count: int) -> list[tuple[int, int]]:
+    """Return where each of a pass's minibatches begins and ends, as `tensor_split` has it.
+
+    >>> bounds(8, 3)
+    [(0, 3), (3, 6), (6, 8)]
+    """
+    size, num_longer = divmod(num_samples, count)
+    starts = [i * size + min(i, num_longer) for i in range(count + 1)]
+    return [*pairwise(starts)]
+
+
+def _by_column(field: Tensor) -> Floats:
+    """Return a field with each of its columns in a row: rows of a few numbers are slow to NumPy."""
+    array: Floats = field.t().contiguous().t().numpy() if field.ndim == 2 else field.numpy()
+    return array
+
+
+def _minibatch(observation: Array, others: Sequence[Array]) -> Minibatch[Array]:
+    action, advantage, value_target, value, log_prob, outputs = others
+    return Minibatch(
+        observation=observation,
+        action=action,
+        advantage=advantage,
+        value_target=value_target,
+        value=value,
+        log_prob=log_prob,
+        outputs=outputs,
+    )
+
+
+def _advantages(batch: TrainingBatch, order: Tensor, count: int, *, standardise: bool) -> Tensor:
+    """Return a pass's advantages # [N] in their order, as the loss takes them."""
+    advantage = batch.advantage.index_select(0, order)
+    if standardise:
+        advantage = _standardised(advantage, count)
+    if batch.weight is None:
+        return advantage
+    # Weighted last: the mean that standardising takes off must not reach samples of weight 0, which
+    # are actions the policy would never take, and where its log-probability is steepest.
+    return advantage * batch.weight.index_select(0, order)
+
+
+def _standardised(advantage: Tensor, count: int) -> Tensor:
+    """Return a pass's advantages # [N], those of each of `count` minibatches standardised.
+
+    Minibatches of one size are the rows of one matrix; `tensor_split` puts the longer ones first.
+    """
+    size, num_longer = divmod(len(advantage), count)
+    longer, shorter = advantage.tensor_split((num_longer * (size + 1),))
+    rows = (longer.view(num_longer, size + 1), shorter.view(count - num_longer, size))
+    return torch.cat([standardised_minibatch(part).flatten() for part in rows if len(part)])
+
+
+def _gathered_observations(observation: Tensor, order: Tensor, count: int) -> Iterable[Tensor]:
+    """Return the observations of each step; images one step at a time, to save memory."""
+    if observation.ndim > 2:
+        return (observation.index_select(0, part) for part in order.tensor_split(count))
+    return observation.index_select(0, order).tensor_split(count)

@@ -1,0 +1,1 @@
+"""Detectors: what the newest policy tells about the worth of the next round."""

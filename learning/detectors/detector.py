@@ -1,0 +1,33 @@
+"""The seam of what is measured at the new policy after every update, for the scaler to go by.
+
+A new detector is a file with a class of this form, and a line in `detector_registry.py`.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from learning.data.batch import TrainingBatch
+from learning.losses.loss_terms import LossRule
+from learning.networks.actor_critic import ActorCritic
+from shared.contracts.rounds import Curvature
+
+Measurement = Curvature
+"""What the scaler is told; its policies read the quotient of the two ends, and the noise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySamples:
+    """What an algorithm shows a detector of its last update."""
+
+    batch: TrainingBatch
+    """The samples learned from, with the weights in their advantages."""
+    rule: LossRule | None = None
+    """The loss, as the next update would have it; None where nobody asks for it."""
+
+
+class Detector(Protocol):
+    """Measures a policy; changes neither it nor the samples, nor any global random state."""
+
+    def measure(self, policy: ActorCritic, samples: PolicySamples) -> Measurement | None:
+        """Return what the samples say of the present policy; None where they say nothing."""
+        ...

@@ -1,0 +1,173 @@
+"""How strongly the objective curves at the new policy: the paper's detector.
+
+Extreme eigenvalues of the Hessian of the policy surrogate objective (Nitro paper, section 5.1), in
+the convention of a function to be maximised and over the policy's parameters only; a job's
+`DetectorRule` can ask for another objective. The gradient noise of the surrogate comes with it.
+"""
+
+import time
+from collections.abc import Callable
+from typing import assert_never
+
+import torch
+from torch import Tensor
+
+from learning.data.minibatch import Minibatch, picked
+from learning.detectors.detector import PolicySamples
+from learning.detectors.gradient_noise import trajectory_noise
+from learning.detectors.lanczos import LanczosResult, MatVec, extreme_eigenvalues
+from learning.detectors.sample_choice import chosen_samples
+from learning.detectors.surrogate import Objective, Parameters, surrogate
+from learning.losses.policy_terms import clipped_objective
+from learning.losses.ppo import PpoRule
+from learning.networks.actor_critic import ActorCritic
+from learning.updates.cuda_graphs import Recorder, Work, recorder
+from shared.contracts.job_spec import DetectorRule
+from shared.contracts.rounds import Curvature
+
+FIRST_PROBE_SEED = 0
+"""Of the first starting vector: the same in every round, so that rounds differ by their data only.
+"""
+
+
+class HessianDetector:
+    """Measures both ends of a Hessian's spectrum, and the gradient noise: a `Detector`."""
+
+    def __init__(self, rule: DetectorRule) -> None:
+        """Take a job's rule: of which objective, and how many samples and products to spend."""
+        self._rule = rule
+
+    def measure(self, policy: ActorCritic, samples: PolicySamples) -> Curvature | None:
+        """Return the curvature at the present policy, and the gradient noise.
+
+        Returns:
+            None when the Hessian is not finite (a policy that diverged) or zero (no advantages).
+
+        Raises:
+            ValueError: The objective needs a loss the algorithm does not have.
+        """
+        start, batch = time.perf_counter(), samples.batch
+        choice = chosen_samples(batch, self._rule, policy.distribution)
+        chosen = choice.on(batch.observation.device)
+        minibatch = picked(batch, chosen.indices)
+        # Of the whole loss the values' part curves without advantages, too.
+        if self._rule.objective != "total_loss" and not bool(minibatch.advantage.any()):
+            return None
+        function = self._function(policy, minibatch, chosen.weights, samples)
+        try:
+            # The objective is made where its products are recorded: autograd goes back on the
+            # stream that it came on.
+            with recorder(policy.flat.device) as recording:
+                whole = self._rule.objective == "total_loss"
+                objective = Objective(policy, function, policy_only=not whole)
+                found = self._widest_spectrum(objective, policy.flat, recording)
+        except FloatingPointError:
+            return None
+        if found.lambda_max == found.lambda_min == 0.0:
+            return None
+        return Curvature(
+            lambda_max=found.lambda_max,
+            lambda_min=found.lambda_min,
+            residual=found.residual,
+            matvecs=found.matvecs,
+            num_samples=len(chosen.indices),
+            gradient_noise=trajectory_noise(
+                policy, batch, num_trajectories=self._rule.num_trajectories
+            ),
+            elapsed_s=time.perf_counter() - start,
+        )
+
+    def _function(
+        self,
+        policy: ActorCritic,
+        minibatch: Minibatch[Tensor],
+        weights: Tensor,
+        samples: PolicySamples,
+    ) -> Callable[[Parameters], Tensor]:
+        """Return the rule's objective as a function of parameters."""
+        observation, action = minibatch.observation, minibatch.action
+
+        def behaviour(parameters: Parameters) -> Tensor:
+            outputs = policy.outputs_at(parameters, observation)
+            gains = clipped_objective(
+                policy.distribution.log_prob(outputs, action) - minibatch.log_prob,
+                minibatch.advantage,
+                clip=ppo.hyperparameters.clip,
+            )
+            return (weights * gains).mean()
+
+        def negative_loss(parameters: Parameters) -> Tensor:
+            outputs = policy.outputs_at(parameters, observation)
+            values = policy.values_at(parameters, observation)
+            return -ppo.loss(outputs, values, minibatch, policy.distribution)
+
+        name = self._rule.objective
+        if name == "surrogate":
+            advantage = minibatch.advantage * weights
+            return lambda parameters: surrogate(
+                policy, parameters, observation=observation, action=action, advantage=advantage
+            )
+        if not isinstance(samples.rule, PpoRule):
+            raise ValueError(
+                f"detector.objective is {name!r}, which is defined for ppo only: use "
+                "'surrogate' with this algorithm"
+            )
+        ppo = samples.rule
+        if name == "behaviour":
+            return behaviour
+        if name == "total_loss":
+            return negative_loss
+        assert_never(name)
+
+    def _widest_spectrum(
+        self, objective: Objective, like: Tensor, recording: Recorder | None
+    ) -> LanczosResult:
+        """Return the outermost eigenvalues of all probes: each lies inside the true spectrum."""
+        # The surrogate's gradient and Hessian are sums over the same scores: decision 019.
+        lean = objective.gradient()
+        product: MatVec = objective.hessian_product
+        if recording is not None:
+            product = _ReplayedProduct(objective, recording)
+        results = [
+            extreme_eigenvalues(
+                product,
+                objective.size,
+                max_matvecs=self._rule.max_matvecs,
+                tolerance=self._rule.tolerance,
+                seed=FIRST_PROBE_SEED + probe,
+                lean=lean,
+                device=like.device,
+                dtype=like.dtype,
+            )
+            for probe in range(self._rule.probes)
+        ]
+        return LanczosResult(
+            lambda_max=max(result.lambda_max for result in results),
+            lambda_min=min(result.lambda_min for result in results),
+            residual=max(result.residual for result in results),
+            matvecs=sum(result.matvecs for result in results),
+        )
+
+
+class _ReplayedProduct:
+    """Products with an objective's Hessian, from the second on out of a recording."""
+
+    def __init__(self, objective: Objective, recording: Recorder) -> None:
+        self._objective = objective
+        self._recording = recording
+        self._direction: Tensor | None = None
+        self._replay: Work | None = None
+
+    def __call__(self, direction: Tensor) -> Tensor:
+        """Return the Hessian times `direction` # [size]; good until the next call."""
+        if self._direction is None:
+            self._direction = direction.clone()
+            return self._objective.hessian_product(self._direction)
+        kept = self._direction.copy_(direction)
+        if self._replay is None:
+            self._product = torch.empty_like(kept)
+            self._replay = self._recording.record(
+                lambda: self._product.copy_(self._objective.hessian_product(kept))
+            )
+        self._replay()
+        return self._product

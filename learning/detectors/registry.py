@@ -1,0 +1,24 @@
+"""Detectors by the name that a job's `detector.name` gives."""
+
+from collections.abc import Callable
+
+from learning.detectors.detector import Detector
+from learning.detectors.hessian import HessianDetector
+from shared.contracts.job_spec import DetectorRule
+
+DETECTORS: dict[str, Callable[[DetectorRule], Detector]] = {
+    "hessian": HessianDetector,
+}
+
+
+def build_detector(rule: DetectorRule) -> Detector:
+    """Return the detector a job asks for.
+
+    Raises:
+        ValueError: There is none of that name.
+    """
+    factory = DETECTORS.get(rule.name)
+    if factory is None:
+        known = ", ".join(sorted(DETECTORS))
+        raise ValueError(f"detector.name is {rule.name!r}, and there is: {known}")
+    return factory(rule)

@@ -1,0 +1,1 @@
+"""Actor-critic networks and their action distributions."""

@@ -1,0 +1,224 @@
+"""What every actor-critic network is to the algorithms: outputs and values, and the way back.
+
+All parameters are views into one flat buffer, so that an optimiser step is one fused operation
+whatever the number of layers, and a gradient is one vector.
+
+Legend: N samples; D policy outputs; P parameters, gaps for alignment included.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from learning.cpu.numpy_mlp import MlpPlaces
+from learning.data.arrays import Array, Floats
+from learning.networks.distributions import Distribution, StepTerms
+
+_ALIGNMENT = 16
+"""Floats (64 bytes): parameters start on cache lines, which the fast code paths of BLAS want."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardPass:
+    """A network's answers; each kind of network adds what its way back needs."""
+
+    outputs: Tensor  # [N, D], the action distributions' parameters
+    value: Tensor  # [N]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatGradient:
+    """A gradient over all parameters."""
+
+    flat: Tensor  # [P]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkHalf:
+    """Where one of two networks that share nothing lies in the flat parameters."""
+
+    start: int
+    end: int
+    mlp: MlpPlaces
+    """Counted from `start`."""
+    log_std: slice | None
+    """Free log-standard deviations, counted from `start`."""
+
+    @property
+    def size(self) -> int:
+        """Numbers in the flat parameters, gaps included."""
+        return self.end - self.start
+
+
+class SplitLoss(Protocol[Array]):
+    """A minibatch's loss that is a sum of a term of the policy and a term of the values."""
+
+    def policy_slope(self, outputs: Array) -> Array:
+        """Return the derivative of the mean loss by the outputs # [N, D], at these."""
+        ...
+
+    def value_slope(self, value: Array) -> Array:
+        """Return the derivative of the mean loss by the values # [N], at these."""
+        ...
+
+
+class ActorCritic(nn.Module):
+    """A policy and a value function.
+
+    Parameters of the policy are named `policy.{i}.weight` and `policy.{i}.bias` for layers
+    i = 0, 1, ... and `log_std` if there is one; all others belong to the value function alone.
+    """
+
+    flat: Tensor  # [P], every parameter, in `named_parameters` order with gaps for alignment
+    distribution: Distribution
+    """What the policy's outputs parametrise."""
+    policy: nn.ModuleList
+    """Layers with a weight and a bias each, the one that gives the outputs last."""
+    value: nn.ModuleList
+    """The same of the value function; layers shared with the policy are not repeated."""
+    log_std: nn.Parameter | None
+    """Free log-standard deviations # [A], if they are no outputs of the network."""
+
+    @abstractmethod
+    def run(self, observation: Tensor) -> ForwardPass:
+        """Run the network forward at `observation` # [N, ...]."""
+
+    @abstractmethod
+    def new_gradient(self) -> FlatGradient:
+        """Return a gradient of zeros to hand to `backward`."""
+
+    @abstractmethod
+    def backward(
+        self, forward: ForwardPass, *, d_outputs: Tensor, d_value: Tensor, gradient: FlatGradient
+    ) -> None:
+        """Write the gradient of an objective into `gradient`.
+
+        Args:
+            forward: What `run` returned, with the parameters unchanged since.
+            d_outputs: Derivative of the objective with respect to the outputs. # [N, D]
+            d_value: The same with respect to the values. # [N]
+            gradient: Made by this network's `new_gradient`; overwritten.
+        """
+
+    def differentiate(
+        self,
+        observation: Tensor,
+        loss: SplitLoss[Tensor],
+        *,
+        gradient: FlatGradient,
+    ) -> None:
+        """Write the gradient of a loss at `observation` # [N, ...] into `gradient`.
+
+        Args:
+            observation: The minibatch's.
+            loss: Of the minibatch.
+            gradient: Made by this network's `new_gradient`; overwritten.
+        """
+        forward = self.run(observation)
+        d_outputs, d_value = loss.policy_slope(forward.outputs), loss.value_slope(forward.value)
+        self.backward(forward, d_outputs=d_outputs, d_value=d_value, gradient=gradient)
+
+    def array_terms(self) -> StepTerms[Floats] | None:
+        """Return the distribution for `differentiate_arrays`; None where only torch will do."""
+        return None
+
+    def differentiate_arrays(
+        self,
+        observation: Floats,
+        loss: SplitLoss[Floats],
+        *,
+        gradient: FlatGradient,
+    ) -> None:
+        """Do what `differentiate` does in NumPy; only where there are `array_terms`."""
+        raise TypeError(f"{type(self).__name__} is not differentiated in NumPy")
+
+    def halves(self) -> tuple[NetworkHalf, NetworkHalf] | None:
+        """Return policy and value function where each could be learned without the other.
+
+        The first begins where the flat parameters do, the second where the first ends.
+        """
+        return None
+
+    @property
+    def separate_multiplications(self) -> int:
+        """Scalar multiplications per sample on the value function's way forward.
+
+        0 if it shares layers with the policy.
+        """
+        return 0
+
+    @abstractmethod
+    def policy_outputs(self, observation: Tensor) -> Tensor:
+        """Return the action distributions' parameters # [N, D] at `observation` # [N, ...]."""
+
+    @abstractmethod
+    def values(self, observation: Tensor) -> Tensor:
+        """Return the state values # [N] at `observation` # [N, ...]."""
+
+    @abstractmethod
+    def outputs_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
+        """Return what `policy_outputs` would with these parameters, by name, for autograd."""
+
+    @abstractmethod
+    def values_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
+        """Return what `values` would with these parameters, by name, for autograd."""
+
+    @abstractmethod
+    def payload_metadata(self) -> dict[str, str]:
+        """Return what a published policy says about the network's form."""
+
+    def without_graph(self) -> AbstractContextManager[object]:
+        """Return what gradient steps run in: autograd keeps no book, which makes them faster."""
+        return torch.inference_mode()
+
+    def flatten(
+        self, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+    ) -> None:
+        """Move all parameters into one new flat buffer of the given type and place."""
+        size = sum(_padded(parameter.numel()) for parameter in self.parameters())
+        flat = torch.zeros(size, dtype=dtype, device=device)
+        for parameter, view in zip(self.parameters(), self.views_of(flat).values(), strict=True):
+            view.copy_(parameter.data)
+        self._look_at(flat)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        # A copy's parameters were copied one by one, apart from the copied buffer.
+        self._look_at(self.flat)
+
+    def _look_at(self, flat: Tensor) -> None:
+        """Make all parameters views of `flat` # [P]."""
+        views = self.views_of(flat)
+        for parameter, view in zip(self.parameters(), views.values(), strict=True):
+            parameter.data = view
+        self.flat = flat
+        self._free_log_std = views.get("log_std")
+
+    def views_of(self, flat: Tensor) -> dict[str, Tensor]:
+        """Return `flat` # [P] as one tensor per parameter, by the parameters' names."""
+        views, start = {}, 0
+        for name, parameter in self.named_parameters():
+            end = start + parameter.numel()
+            views[name] = flat[start:end].view(parameter.shape)
+            start += _padded(parameter.numel())
+        return views
+
+    def with_log_std(self, raw: Tensor) -> Tensor:
+        """Append the free log-standard deviations, if there are any, to the last layer's output."""
+        return with_log_std(raw, self._free_log_std)
+
+
+def with_log_std(raw: Tensor, log_std: Tensor | None) -> Tensor:
+    """Append free log-standard deviations # [A], if there are any, to a last layer's output."""
+    if log_std is None:
+        return raw
+    return torch.cat((raw, log_std.expand(raw.shape[0], -1)), dim=1)
+
+
+def _padded(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT

@@ -1,0 +1,133 @@
+"""The network of a job: for vectors, two separate tanh MLPs for the policy and the value.
+
+No shared layers, zero biases at the start, and a Gaussian policy whose log-standard deviations are
+the second half of the policy's outputs (RLlib's form) or a free vector (CleanRL's). For images see
+`learning.networks.conv_network`.
+"""
+
+import math
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from learning.networks.actor_critic import ActorCritic
+from learning.networks.conv_network import ConvActorCritic
+from learning.networks.distributions import (
+    Distribution,
+    Gaussian,
+    MultiCategorical,
+    discrete_distribution,
+)
+from learning.networks.initialisation import Initialisation, Place, initialise
+from learning.networks.mlp_network import MlpActorCritic
+from shared.contracts.environment_spec import ContinuousActionSpec, EnvironmentSpec
+from shared.policy.conv_layers import ConvNetworkName, conv_layers
+
+PolicyPayload = tuple[dict[str, NDArray[np.float32]], dict[str, str]]
+"""Named arrays and metadata, as `policy_payload` returns them."""
+
+
+class NetworkRule(Protocol):
+    """The hyper-parameters that say what a network looks like."""
+
+    @property
+    def hidden_sizes(self) -> tuple[int, ...]:
+        """Widths of the tanh layers for vectors."""
+
+    @property
+    def initialisation(self) -> Initialisation:
+        """Form of the first weights."""
+
+    @property
+    def image_network(self) -> ConvNetworkName:
+        """Network for images."""
+
+    @property
+    def log_std(self) -> Literal["state_dependent", "free"]:
+        """Gaussian policies: log-standard deviation as a network output or a free vector."""
+
+
+def build_network(
+    environment: EnvironmentSpec,
+    hyperparameters: NetworkRule,
+    *,
+    seed: int,
+    device: torch.device | str = "cpu",
+) -> ActorCritic:
+    """Return a freshly initialised network, the same for the same seed.
+
+    Draws from a generator of its own: torch's global random state is left alone.
+    """
+    network = _zero_network(environment, hyperparameters)
+    generator = torch.Generator().manual_seed(seed)
+    form = hyperparameters.initialisation
+    parts: tuple[tuple[Place, nn.ModuleList], ...] = (
+        ("policy_output", network.policy),
+        ("value_output", network.value),
+    )
+    for place, layers in parts:
+        *hidden, output = (layer.get_parameter("weight") for layer in layers)
+        for weight in hidden:
+            initialise(weight, form, "hidden", generator=generator)
+        initialise(output, form, place, generator=generator)
+    if torch.device(device).type != "cpu":
+        network.flatten(device=device)
+    return network
+
+
+def _zero_network(
+    environment: EnvironmentSpec, hyperparameters: NetworkRule
+) -> MlpActorCritic | ConvActorCritic:
+    observation, action = environment.observation, environment.action
+    distribution: Distribution
+    free_log_std = None
+    if isinstance(action, ContinuousActionSpec):
+        distribution, num_outputs = Gaussian(), 2 * len(action.low)
+        if hyperparameters.log_std == "free":
+            num_outputs = free_log_std = len(action.low)
+    else:
+        distribution, num_outputs = discrete_distribution(action)
+    if observation.is_image:
+        return ConvActorCritic(
+            layers=conv_layers(hyperparameters.image_network, observation.shape),
+            policy_outputs=num_outputs,
+            distribution=distribution,
+            free_log_std=free_log_std,
+        )
+    return MlpActorCritic(
+        observation_size=math.prod(observation.shape),
+        policy_outputs=num_outputs,
+        hidden_sizes=hyperparameters.hidden_sizes,
+        distribution=distribution,
+        free_log_std=free_log_std,
+    )
+
+
+def policy_payload(network: ActorCritic) -> PolicyPayload:
+    """Return the arrays and metadata the actors load the policy from.
+
+    Arrays: `policy.{i}.weight` # [out, in] float32, `policy.{i}.bias` # [out] float32 and, with
+    free log-standard deviations, `log_std` # [A] float32; copies, so later updates do not show.
+    """
+    arrays = {
+        name: parameter.detach().cpu().numpy().copy()
+        for name, parameter in network.named_parameters()
+        if not name.startswith("value.")
+    }
+    if network.distribution.name != "gaussian":
+        log_std = "none"
+    else:
+        log_std = "state_dependent" if network.log_std is None else "free"
+    choices = {}
+    if isinstance(network.distribution, MultiCategorical):
+        choices["num_choices"] = ",".join(map(str, network.distribution.num_choices))
+    return arrays, {
+        **choices,
+        "format": "nitro-policy/1",
+        **network.payload_metadata(),
+        "distribution": network.distribution.name,
+        "log_std": log_std,
+    }

@@ -1,0 +1,196 @@
+"""The actor-critic network for images: one convolutional trunk for the policy and the value.
+
+As every published Atari result, and RLlib's own, has it: what is seen is worked out once, and the
+policy and the value are one linear layer each on top of it. The layers are `shared.policy.conv_layers`';
+pixels are divided by 255. Gradients are autograd's: convolutions are large enough that a graph
+costs nothing beside them.
+
+Images stay uint8 until they enter the network, which takes a quarter of the memory.
+
+Legend: N samples; C, H, W an image's channels, height and width; D policy outputs.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from learning.networks.actor_critic import ActorCritic, FlatGradient, ForwardPass, with_log_std
+from learning.networks.distributions import Distribution
+from shared.policy.conv import MAX_PIXEL
+from shared.policy.conv_layers import ConvLayers, Convolution
+
+_CHUNK = 512
+"""Images per pass where no gradient is wanted: the activations of a whole batch would be large."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ConvForwardPass(ForwardPass):
+    """The answers, and the graph that leads back from them."""
+
+    raw: Tensor  # [N, policy's last layer]
+    raw_value: Tensor  # [N]
+    parameters: dict[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ConvGradient(FlatGradient):
+    """A gradient over all parameters: one flat buffer, and the same memory by parameter."""
+
+    views: dict[str, Tensor]
+
+
+class ConvActorCritic(ActorCritic):
+    """Policy and value over images # [N, C, H, W] uint8 (or float of the same range)."""
+
+    def __init__(
+        self,
+        *,
+        layers: ConvLayers,
+        policy_outputs: int,
+        distribution: Distribution,
+        free_log_std: int | None,
+    ) -> None:
+        """Lay the network out with all parameters zero.
+
+        Args:
+            layers: What it looks like.
+            policy_outputs: Width of the policy's last layer.
+            distribution: What the policy's outputs parametrise.
+            free_log_std: Size of a free log-standard deviation vector; None without one.
+        """
+        super().__init__()
+        self.distribution = distribution
+        self.architecture = layers
+        widths = (layers.num_flat, *layers.dense)
+        modules: list[nn.Module] = [_conv2d(layer) for layer in layers.convolutions]
+        modules += [_linear(*pair) for pair in zip(widths[:-1], widths[1:], strict=True)]
+        self.policy = nn.ModuleList([*modules, _linear(widths[-1], policy_outputs)])
+        self.value = nn.ModuleList([_linear(widths[-1], 1)])
+        self.log_std = None if free_log_std is None else nn.Parameter(torch.zeros(free_log_std))
+        self.requires_grad_(False)  # `run` differentiates copies of its own
+        self.flatten()
+
+    def run(self, observation: Tensor) -> ForwardPass:
+        """See `ActorCritic`."""
+        parameters = {
+            name: parameter.detach().requires_grad_() for name, parameter in self.named_parameters()
+        }
+        parameters.pop("log_std", None)
+        with torch.enable_grad():
+            seen = self.features(parameters, observation)
+            raw = self.head(parameters, seen)
+            raw_value = self._value(parameters, seen)
+        return _ConvForwardPass(
+            outputs=self.with_log_std(raw.detach()),
+            value=raw_value.detach(),
+            raw=raw,
+            raw_value=raw_value,
+            parameters=parameters,
+        )
+
+    def without_graph(self) -> AbstractContextManager[object]:
+        """See `ActorCritic`; here `run` has to be able to turn autograd on again."""
+        return torch.no_grad()
+
+    def new_gradient(self) -> FlatGradient:
+        """See `ActorCritic`."""
+        flat = torch.zeros_like(self.flat)
+        return _ConvGradient(flat=flat, views=self.views_of(flat))
+
+    def backward(
+        self, forward: ForwardPass, *, d_outputs: Tensor, d_value: Tensor, gradient: FlatGradient
+    ) -> None:
+        """See `ActorCritic`."""
+        if not (isinstance(forward, _ConvForwardPass) and isinstance(gradient, _ConvGradient)):
+            raise TypeError("forward pass or gradient of another kind of network")
+        width = forward.raw.shape[1]
+        if self.log_std is not None:
+            torch.sum(d_outputs[:, width:], 0, out=gradient.views["log_std"])
+        derivatives = torch.autograd.grad(
+            (forward.raw, forward.raw_value),
+            list(forward.parameters.values()),
+            (d_outputs[:, :width], d_value),
+        )
+        for name, derivative in zip(forward.parameters, derivatives, strict=True):
+            gradient.views[name].copy_(derivative)
+
+    def policy_outputs(self, observation: Tensor) -> Tensor:
+        """See `ActorCritic`."""
+        parameters = dict(self.named_parameters())
+        return self.with_log_std(
+            _in_chunks(lambda x: self.head(parameters, self.features(parameters, x)), observation)
+        )
+
+    def values(self, observation: Tensor) -> Tensor:
+        """See `ActorCritic`."""
+        parameters = dict(self.named_parameters())
+        return _in_chunks(
+            lambda x: self._value(parameters, self.features(parameters, x)), observation
+        )
+
+    def outputs_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
+        """See `ActorCritic`."""
+        raw = self.head(parameters, self.features(parameters, observation))
+        return with_log_std(raw, parameters.get("log_std"))
+
+    def values_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
+        """See `ActorCritic`."""
+        return self._value(parameters, self.features(parameters, observation))
+
+    def payload_metadata(self) -> dict[str, str]:
+        """See `ActorCritic`."""
+        shape = ",".join(map(str, self.architecture.image_shape))
+        return {"network": self.architecture.name, "activation": "relu", "image_shape": shape}
+
+    def features(self, parameters: Mapping[str, Tensor], images: Tensor) -> Tensor:
+        """Return what both heads see of the images # [N, C, H, W], # [N, features]."""
+        seen = images.to(self.flat.dtype) / MAX_PIXEL
+        for i, layer in enumerate(self.architecture.convolutions):
+            (top, bottom), (left, right) = layer.padding
+            if top or bottom or left or right:
+                seen = functional.pad(seen, (left, right, top, bottom))
+            weight, bias = _layer(parameters, i)
+            seen = torch.relu(functional.conv2d(seen, weight, bias, stride=layer.stride))
+        seen = seen.flatten(1)
+        for i in range(len(self.architecture.convolutions), len(self.policy) - 1):
+            seen = torch.relu(functional.linear(seen, *_layer(parameters, i)))
+        return seen
+
+    def head(self, parameters: Mapping[str, Tensor], features: Tensor) -> Tensor:
+        """Return the policy's last layer on top of the features."""
+        return functional.linear(features, *_layer(parameters, len(self.policy) - 1))
+
+    def _value(self, parameters: Mapping[str, Tensor], features: Tensor) -> Tensor:
+        weight, bias = parameters["value.0.weight"], parameters["value.0.bias"]
+        return functional.linear(features, weight, bias).squeeze(1)
+
+
+def _layer(parameters: Mapping[str, Tensor], index: int) -> tuple[Tensor, Tensor]:
+    return parameters[f"policy.{index}.weight"], parameters[f"policy.{index}.bias"]
+
+
+def _in_chunks(answer: Callable[[Tensor], Tensor], observation: Tensor) -> Tensor:
+    return torch.cat([answer(chunk) for chunk in torch.split(observation, _CHUNK)])
+
+
+def _conv2d(layer: Convolution) -> nn.Module:
+    """Return a convolution, all zero and without a draw from the global generator."""
+    module = nn.Conv2d(
+        layer.channels, layer.filters, layer.kernel, stride=layer.stride, device="meta"
+    )
+    return _zeroed(module)
+
+
+def _linear(inputs: int, outputs: int) -> nn.Module:
+    return _zeroed(nn.Linear(inputs, outputs, device="meta"))
+
+
+def _zeroed(module: nn.Module) -> nn.Module:
+    module = module.to_empty(device="cpu")
+    for parameter in module.parameters():
+        parameter.data.zero_()
+    return module

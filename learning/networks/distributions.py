@@ -1,0 +1,245 @@
+"""Action distributions as maths on a policy's raw outputs, with the derivatives training needs.
+
+A policy maps a state to D numbers, from here on its *outputs*. Gaussian: D = 2A, the A means then
+the A log-standard deviations of independent dimensions. Categorical: D = n logits.
+MultiCategorical: the logits of several choices side by side. All methods
+take a batch and are pure. Closed-form derivatives are with respect to the outputs and are tested
+against autograd.
+
+Legend: N samples; A action dimensions; D outputs.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from learning.data.arrays import Array, namespace
+from shared.contracts.environment_spec import DiscreteActionSpec, MultiDiscreteActionSpec
+
+_HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+
+DistributionName = Literal["gaussian", "categorical", "multi_categorical"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyTerms(Generic[Array]):
+    """All that one gradient step needs of the new policy, computed together to share work."""
+
+    log_prob: Array  # [N], log pi(a|s)
+    score: Array  # [N, D], derivative of log_prob
+    kl: Array  # [N], KL(old || new)
+    entropy: Array  # [N]
+    kl_gradient: Callable[[], Array]  # [N, D]; computed on request, most losses never ask
+
+
+class StepTerms(Protocol[Array]):
+    """What a gradient step needs of a family of action distributions."""
+
+    def terms(self, old: Array, new: Array, action: Array) -> PolicyTerms[Array]:
+        """Return log-probability, KL and entropy of the new outputs, the first two with slopes."""
+        ...
+
+    def entropy_gradient(self, outputs: Array) -> Array:
+        """Return the entropy's derivative, shape [N, D]."""
+        ...
+
+
+class Distribution(StepTerms[Tensor], Protocol):
+    """A family of action distributions."""
+
+    @property
+    def name(self) -> DistributionName:
+        """The family's name in a published policy's metadata."""
+        ...
+
+    def log_prob(self, outputs: Tensor, action: Tensor) -> Tensor:
+        """Return log pi(action), shape [N]."""
+        ...
+
+    def entropy(self, outputs: Tensor) -> Tensor:
+        """Return the (differential) entropy in nats, shape [N]."""
+        ...
+
+    def kl(self, old: Tensor, new: Tensor) -> Tensor:
+        """Return KL(old || new) in nats, shape [N]."""
+        ...
+
+
+class Gaussian:
+    """Independent normal dimensions; `outputs` are means then log-standard deviations."""
+
+    name: DistributionName = "gaussian"
+
+    def log_prob(self, outputs: Tensor, action: Tensor) -> Tensor:
+        """Return log pi(action), shape [N]; `action` is [N, A]."""
+        mean, log_std = outputs.chunk(2, dim=1)
+        z = (action - mean) * torch.exp(-log_std)
+        return _normal_log_prob(log_std.sum(1), z * z)
+
+    def entropy(self, outputs: Tensor) -> Tensor:
+        """Return the differential entropy in nats, shape [N]."""
+        log_std = outputs.chunk(2, dim=1)[1]
+        return log_std.sum(1) + (0.5 + _HALF_LOG_TWO_PI) * log_std.shape[1]
+
+    def entropy_gradient(self, outputs: Array) -> Array:
+        """Return the entropy's derivative, shape [N, 2A]: 0 for means, 1 for log-deviations."""
+        gradient: Array = namespace(outputs).zeros_like(outputs)
+        gradient[:, outputs.shape[1] // 2 :] = 1.0
+        return gradient
+
+    def kl(self, old: Tensor, new: Tensor) -> Tensor:
+        """Return KL(old || new) in nats, shape [N]."""
+        old_mean, old_log_std = old.chunk(2, dim=1)
+        mean, log_std = new.chunk(2, dim=1)
+        shift = log_std - old_log_std
+        distance = (old_mean - mean) * torch.exp(-log_std)
+        return (shift + 0.5 * (torch.exp(-2.0 * shift) + distance * distance - 1.0)).sum(1)
+
+    def terms(self, old: Array, new: Array, action: Array) -> PolicyTerms[Array]:
+        """Return log-probability, KL and entropy of the new outputs, the first two with slopes."""
+        xp, size = namespace(new), action.shape[1]
+        old_mean, old_log_std = old[:, :size], old[:, size:]
+        mean, log_std = new[:, :size], new[:, size:]
+        log_stds = log_std.sum(1)
+        inverse_std = xp.exp(-log_std)
+        z = (action - mean) * inverse_std
+        z2 = z * z
+        distance = (mean - old_mean) * inverse_std
+        log_ratio = old_log_std - log_std  # of the old deviation to the new
+        ratio = xp.exp(log_ratio)
+        spread = ratio * ratio + distance * distance
+
+        def kl_gradient() -> Array:
+            gradient: Array = xp.concatenate((distance * inverse_std, 1.0 - spread), 1)
+            return gradient
+
+        return PolicyTerms(
+            log_prob=_normal_log_prob(log_stds, z2),
+            score=xp.concatenate((z * inverse_std, z2 - 1.0), 1),
+            kl=(0.5 * spread - log_ratio).sum(1) - 0.5 * size,
+            entropy=log_stds + (0.5 + _HALF_LOG_TWO_PI) * size,
+            kl_gradient=kl_gradient,
+        )
+
+
+class Categorical:
+    """One of n actions; `outputs` are logits, `action` is [N] int64."""
+
+    name: DistributionName = "categorical"
+
+    def log_prob(self, outputs: Tensor, action: Tensor) -> Tensor:
+        """Return log pi(action), shape [N]."""
+        chosen = torch.log_softmax(outputs, dim=1).gather(1, action.unsqueeze(1))
+        return chosen.squeeze(1)
+
+    def entropy(self, outputs: Tensor) -> Tensor:
+        """Return the entropy in nats, shape [N]."""
+        log_p = torch.log_softmax(outputs, dim=1)
+        return -(log_p.exp() * log_p).sum(1)
+
+    def entropy_gradient(self, outputs: Tensor) -> Tensor:
+        """Return the entropy's derivative -p (log p + H), shape [N, n]."""
+        log_p = torch.log_softmax(outputs, dim=1)
+        p = log_p.exp()
+        entropy = -(p * log_p).sum(1, keepdim=True)
+        return -p * (log_p + entropy)
+
+    def kl(self, old: Tensor, new: Tensor) -> Tensor:
+        """Return KL(old || new) in nats, shape [N]."""
+        old_log_p = torch.log_softmax(old, dim=1)
+        return (old_log_p.exp() * (old_log_p - torch.log_softmax(new, dim=1))).sum(1)
+
+    def terms(self, old: Tensor, new: Tensor, action: Tensor) -> PolicyTerms[Tensor]:
+        """Return log-probability, KL and entropy of the new outputs, the first two with slopes."""
+        old_log_p = torch.log_softmax(old, dim=1)
+        log_p = torch.log_softmax(new, dim=1)
+        old_p, p = old_log_p.exp(), log_p.exp()
+        index = action.unsqueeze(1)
+        return PolicyTerms(
+            log_prob=log_p.gather(1, index).squeeze(1),
+            score=(-p).scatter_add_(1, index, torch.ones_like(p[:, :1])),
+            kl=(old_p * (old_log_p - log_p)).sum(1),
+            entropy=-(p * log_p).sum(1),
+            kl_gradient=lambda: p - old_p,
+        )
+
+
+class MultiCategorical:
+    """Several independent choices; `outputs` are all logits in a row, `action` is [N, A] int64.
+
+    Everything is a sum over the choices, as the joint probability is their product.
+    """
+
+    name: DistributionName = "multi_categorical"
+
+    def __init__(self, num_choices: Sequence[int]) -> None:
+        self.num_choices = tuple(num_choices)
+        self._one = Categorical()
+
+    def log_prob(self, outputs: Tensor, action: Tensor) -> Tensor:
+        """Return log pi(action), shape [N]."""
+        parts = zip(self._split(outputs), action.unbind(1), strict=True)
+        return _total([self._one.log_prob(logits, chosen) for logits, chosen in parts])
+
+    def entropy(self, outputs: Tensor) -> Tensor:
+        """Return the entropy in nats, shape [N]."""
+        return _total([self._one.entropy(logits) for logits in self._split(outputs)])
+
+    def entropy_gradient(self, outputs: Tensor) -> Tensor:
+        """Return the entropy's derivative, shape [N, D]."""
+        return torch.cat(
+            [self._one.entropy_gradient(logits) for logits in self._split(outputs)], dim=1
+        )
+
+    def kl(self, old: Tensor, new: Tensor) -> Tensor:
+        """Return KL(old || new) in nats, shape [N]."""
+        pairs = zip(self._split(old), self._split(new), strict=True)
+        return _total([self._one.kl(*pair) for pair in pairs])
+
+    def terms(self, old: Tensor, new: Tensor, action: Tensor) -> PolicyTerms[Tensor]:
+        """Return log-probability, KL and entropy of the new outputs, the first two with slopes."""
+        parts = [
+            self._one.terms(*part)
+            for part in zip(self._split(old), self._split(new), action.unbind(1), strict=True)
+        ]
+        return PolicyTerms(
+            log_prob=_total([part.log_prob for part in parts]),
+            score=torch.cat([part.score for part in parts], dim=1),
+            kl=_total([part.kl for part in parts]),
+            entropy=_total([part.entropy for part in parts]),
+            kl_gradient=lambda: torch.cat([part.kl_gradient() for part in parts], dim=1),
+        )
+
+    def _split(self, outputs: Tensor) -> tuple[Tensor, ...]:
+        return torch.split_with_sizes(outputs, self.num_choices, dim=1)
+
+
+def discrete_distribution(
+    action: DiscreteActionSpec | MultiDiscreteActionSpec,
+) -> tuple[Distribution, int]:
+    """Return the distribution over such actions and how many outputs it takes."""
+    if isinstance(action, DiscreteActionSpec):
+        return Categorical(), action.n
+    return MultiCategorical(action.num_choices), sum(action.num_choices)
+
+
+def _normal_log_prob(log_stds: Array, z2: Array) -> Array:
+    """Return log-densities # [N].
+
+    In one place, so that equal outputs have a ratio of exactly 1 within one library.
+
+    Args:
+        log_stds: Sums of the log-standard deviations over the dimensions. # [N]
+        z2: Squared distances from the mean, in deviations. # [N, A]
+    """
+    log_prob: Array = -0.5 * z2.sum(1) - log_stds - _HALF_LOG_TWO_PI * z2.shape[1]
+    return log_prob
+
+
+def _total(parts: Sequence[Tensor]) -> Tensor:
+    """Return the sum of tensors of shape [N]."""
+    return torch.stack(tuple(parts)).sum(0)

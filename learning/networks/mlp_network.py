@@ -1,0 +1,281 @@
+"""The actor-critic network for vectors: two separate tanh MLPs for the policy and the value.
+
+No layers are shared. Derivatives are written by hand, see `learning.networks.mlp`.
+
+Legend: N samples; O numbers of an observation; D policy outputs.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from learning.cpu.numpy_mlp import Inputs, MlpPlaces, PairedMlp, policy_delta
+from learning.data.arrays import Floats
+from learning.networks import mlp
+from learning.networks.actor_critic import (
+    ActorCritic,
+    FlatGradient,
+    ForwardPass,
+    NetworkHalf,
+    SplitLoss,
+    with_log_std,
+)
+from learning.networks.distributions import Distribution, Gaussian, StepTerms
+from learning.networks.mlp import Activations, Layer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MlpForwardPass(ForwardPass):
+    """Both networks' answers, and what the way back needs."""
+
+    policy: Activations
+    critic: Activations
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PairedForwardPass(ForwardPass):
+    """The same of a pass through both networks at once."""
+
+    inputs: Inputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MlpGradient(FlatGradient):
+    """A gradient over all parameters: one flat buffer, and the same memory layer by layer."""
+
+    policy: tuple[Layer, ...]
+    value: tuple[Layer, ...]
+    log_std: Tensor | None
+    pair: PairedMlp | None
+
+
+class MlpActorCritic(ActorCritic):
+    """Policy and value networks over flattened float observations # [N, O]."""
+
+    def __init__(
+        self,
+        *,
+        observation_size: int,
+        policy_outputs: int,
+        hidden_sizes: tuple[int, ...],
+        distribution: Distribution,
+        free_log_std: int | None,
+    ) -> None:
+        """Lay the network out with all parameters zero; `build_network` initialises them.
+
+        Args:
+            observation_size: Numbers per observation.
+            policy_outputs: Width of the policy's last layer.
+            hidden_sizes: Widths of the tanh layers, of both networks.
+            distribution: What the policy's outputs parametrise.
+            free_log_std: Size of a free log-standard deviation vector; None without one.
+        """
+        super().__init__()
+        self.distribution = distribution
+        self.policy = _dense(observation_size, hidden_sizes, policy_outputs)
+        self.value = _dense(observation_size, hidden_sizes, 1)
+        self.log_std = None if free_log_std is None else nn.Parameter(torch.zeros(free_log_std))
+        self.requires_grad_(False)  # derivatives are written by hand, see mlp.py
+        self.flatten()
+
+    def _look_at(self, flat: Tensor) -> None:
+        """See `ActorCritic`."""
+        super()._look_at(flat)
+        parameters = self.views_of(flat)
+        self._policy_layers = self.layers("policy", parameters)
+        self._value_layers = self.layers("value", parameters)
+        self._pair = _paired(flat, self._policy_layers, self._value_layers)
+
+    def run(self, observation: Tensor) -> ForwardPass:
+        """See `ActorCritic`."""
+        if self._pair is not None and self._pair.is_small(len(observation)):
+            if observation.dtype != torch.float32:
+                raise TypeError(f"observations are {observation.dtype}, the network is float32")
+            inputs, outputs = self._pair.forward(observation.numpy())
+            raw, value = map(torch.from_numpy, outputs)
+            return _PairedForwardPass(
+                outputs=self.with_log_std(raw), value=value.squeeze(1), inputs=inputs
+            )
+        policy = mlp.forward(self._policy_layers, observation)
+        critic = mlp.forward(self._value_layers, observation)
+        return _MlpForwardPass(
+            outputs=self.with_log_std(policy.output),
+            value=critic.output.squeeze(1),
+            policy=policy,
+            critic=critic,
+        )
+
+    def new_gradient(self) -> FlatGradient:
+        """See `ActorCritic`."""
+        flat = torch.zeros_like(self.flat)
+        views = self.views_of(flat)
+        policy, value = self.layers("policy", views), self.layers("value", views)
+        return _MlpGradient(
+            flat=flat,
+            policy=policy,
+            value=value,
+            log_std=views.get("log_std"),
+            pair=_paired(flat, policy, value),
+        )
+
+    def backward(
+        self, forward: ForwardPass, *, d_outputs: Tensor, d_value: Tensor, gradient: FlatGradient
+    ) -> None:
+        """See `ActorCritic`."""
+        if not isinstance(gradient, _MlpGradient):
+            raise TypeError("gradient of another kind of network")
+        d_values = d_value.unsqueeze(1)
+        if isinstance(forward, _MlpForwardPass):
+            d_raw = _without_log_std(d_outputs, gradient)
+            mlp.backward(self._policy_layers, forward.policy, d_raw, gradients=gradient.policy)
+            mlp.backward(self._value_layers, forward.critic, d_values, gradients=gradient.value)
+        elif isinstance(forward, _PairedForwardPass) and self._pair and gradient.pair:
+            d_raw = _without_log_std(d_outputs, gradient)
+            deltas = (d_raw.numpy(), d_values.numpy())
+            observation, *answers = forward.inputs
+            # The way back uses them up, and a forward pass may be walked back again.
+            inputs = (observation, *(answer.copy() for answer in answers))
+            self._pair.backward(inputs, deltas, gradients=gradient.pair)
+        else:
+            raise TypeError("forward pass of another kind of network")
+
+    def array_terms(self) -> StepTerms[Floats] | None:
+        """See `ActorCritic`."""
+        return self.distribution if self._pair and isinstance(self.distribution, Gaussian) else None
+
+    def differentiate_arrays(
+        self, observation: Floats, loss: SplitLoss[Floats], *, gradient: FlatGradient
+    ) -> None:
+        """See `ActorCritic`."""
+        if not (isinstance(gradient, _MlpGradient) and self._pair and gradient.pair):
+            raise TypeError("gradient of another kind of network")
+
+        def policy_slope(raw: Floats) -> Floats:
+            return policy_delta(
+                raw,
+                loss.policy_slope,
+                log_std=_as_array(self._free_log_std),
+                log_std_gradient=_as_array(gradient.log_std),
+            )
+
+        def value_slope(value: Floats) -> Floats:
+            return loss.value_slope(value[:, 0])[:, np.newaxis]
+
+        if self._pair.is_small(len(observation)):
+            inputs, (raw, value) = self._pair.forward(observation)
+            deltas = (policy_slope(raw), value_slope(value))
+            self._pair.backward(inputs, deltas, gradients=gradient.pair)
+            return
+        slopes = (policy_slope, value_slope)
+        for one, slope, part in zip(self._pair.each, slopes, gradient.pair.each, strict=True):
+            inputs, output = one.forward(observation)
+            one.backward(inputs, slope(output), gradients=part)
+
+    def halves(self) -> tuple[NetworkHalf, NetworkHalf] | None:
+        """See `ActorCritic`."""
+        if self._pair is None:
+            return None
+        meet = int(self._value_layers[0].weight.storage_offset())
+        free = self._free_log_std
+        log_std = None
+        if free is not None:
+            start = int(free.storage_offset())
+            log_std = slice(start, start + len(free))
+        policy = NetworkHalf(
+            start=0, end=meet, mlp=_places(self._policy_layers, 0), log_std=log_std
+        )
+        value = NetworkHalf(
+            start=meet,
+            end=len(self.flat),
+            mlp=_places(self._value_layers, meet),
+            log_std=None,
+        )
+        return policy, value
+
+    @contextmanager
+    def without_graph(self) -> Iterator[None]:
+        """See `ActorCritic`; NumPy keeps as quiet about numbers out of range as torch."""
+        with super().without_graph(), np.errstate(all="ignore"):
+            yield
+
+    @property
+    def separate_multiplications(self) -> int:
+        """See `ActorCritic`."""
+        return sum(layer.weight.numel() for layer in self._value_layers)
+
+    def outputs_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
+        """See `ActorCritic`."""
+        raw = mlp.differentiable(self.layers("policy", parameters), observation)
+        return with_log_std(raw, parameters.get("log_std"))
+
+    def values_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
+        """See `ActorCritic`."""
+        return mlp.differentiable(self.layers("value", parameters), observation).squeeze(1)
+
+    def layers(self, part: str, views: Mapping[str, Tensor]) -> tuple[Layer, ...]:
+        """Return the layers of `policy` or `value` out of the views of a flat buffer."""
+        count = len(self.policy) if part == "policy" else len(self.value)
+        return tuple(
+            Layer(weight=views[f"{part}.{i}.weight"], bias=views[f"{part}.{i}.bias"])
+            for i in range(count)
+        )
+
+    def policy_outputs(self, observation: Tensor) -> Tensor:
+        """See `ActorCritic`."""
+        return self.with_log_std(mlp.forward(self._policy_layers, observation).output)
+
+    def values(self, observation: Tensor) -> Tensor:
+        """See `ActorCritic`."""
+        return mlp.forward(self._value_layers, observation).output.squeeze(1)
+
+    def payload_metadata(self) -> dict[str, str]:
+        """See `ActorCritic`."""
+        return {"network": "mlp", "activation": "tanh"}
+
+
+def _paired(flat: Tensor, policy: Sequence[Layer], value: Sequence[Layer]) -> PairedMlp | None:
+    """Return both networks' layers as NumPy takes them; None where it cannot."""
+    if len(policy) < 2 or flat.device.type != "cpu" or flat.dtype != torch.float32:
+        return None
+    return PairedMlp(flat, policy, value)
+
+
+def _places(layers: Sequence[Layer], start: int) -> MlpPlaces:
+    """Return where layers lie in the flat parameters, counted from `start`."""
+
+    def place(parameter: Tensor) -> tuple[int, tuple[int, ...]]:
+        return int(parameter.storage_offset()) - start, tuple(parameter.shape)
+
+    return MlpPlaces(
+        weights=tuple(place(layer.weight) for layer in layers),
+        biases=tuple(place(layer.bias) for layer in layers),
+    )
+
+
+def _as_array(tensor: Tensor | None) -> Floats | None:
+    return None if tensor is None else tensor.numpy()
+
+
+def _without_log_std(d_outputs: Tensor, gradient: _MlpGradient) -> Tensor:
+    """Write the free log-standard deviations' gradient, if any; return the last layer's delta."""
+    if gradient.log_std is None:
+        return d_outputs
+    width = d_outputs.shape[1] - len(gradient.log_std)
+    torch.sum(d_outputs[:, width:], 0, out=gradient.log_std)
+    return d_outputs[:, :width].contiguous()
+
+
+def _dense(inputs: int, hidden_sizes: tuple[int, ...], outputs: int) -> nn.ModuleList:
+    """Return one `nn.Linear` per layer, all zero and without a draw from the global generator."""
+    sizes = (inputs, *hidden_sizes, outputs)
+    layers = nn.ModuleList()
+    for i in range(len(sizes) - 1):
+        layer = nn.Linear(sizes[i], sizes[i + 1], device="meta").to_empty(device="cpu")
+        for parameter in layer.parameters():
+            parameter.data.zero_()
+        layers.append(layer)
+    return layers

@@ -1,0 +1,1 @@
+"""Returns and advantages along time."""

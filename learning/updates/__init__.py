@@ -1,0 +1,1 @@
+"""Gradients, and the optimiser that applies them."""

@@ -1,0 +1,178 @@
+"""All gradient steps over a batch, taken the way that suits the network and the machine.
+
+Gaussian policies of vectors are stepped in NumPy on a CPU: in this process, small networks both at
+once, or with the value function's half in a second process. All others are stepped in torch.
+Which of NumPy's two ways it is changes no bit.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from learning.cpu.halved_steps import (
+    MIN_MULTIPLICATIONS,
+    PolicyHalf,
+    ValueHalf,
+    take_halved_steps,
+)
+from learning.cpu.second_process import SecondProcess, SecondProcessLostError
+from learning.data.arrays import Floats
+from learning.data.batch import TrainingBatch
+from learning.data.minibatch import ShuffledMinibatches
+from learning.losses.loss_terms import LossRule, stat_names
+from learning.networks.actor_critic import ActorCritic
+from learning.networks.distributions import StepTerms
+from learning.updates.cuda_graphs import recorder
+from learning.updates.gradient_steps import StepsTaken, take_steps, take_watched_steps
+from learning.updates.network_gradients import ArrayGradients, TorchGradients
+from learning.updates.optimiser import AdamRule, FlatAdam
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passes:
+    """How a batch is gone through."""
+
+    num_epochs: int
+    minibatch_size: int
+    standardise: bool
+    """Whether the advantages of each minibatch are standardised by themselves."""
+
+
+class NetworkSteps:
+    """Steps one network."""
+
+    def __init__(
+        self,
+        network: ActorCritic,
+        *,
+        adam: AdamRule,
+        passes: Passes,
+        process: SecondProcess | None,
+    ) -> None:
+        """Start without moments.
+
+        Args:
+            network: Stepped in place.
+            adam: How steps are taken at first.
+            passes: How every batch is gone through.
+            process: May take the value function's steps.
+        """
+        self._network = network
+        self._passes = passes
+        self._process = process
+        self._gradient = network.new_gradient()
+        self._halves = network.halves()
+        pieces = [slice(half.start, half.end) for half in self._halves or ()] or [slice(None)]
+        self.adam = FlatAdam(network.flat, rule=adam, pieces=pieces)
+
+    def take(
+        self,
+        batch: TrainingBatch,
+        rule: LossRule,
+        *,
+        generator: torch.Generator,
+        policy_version: int,
+    ) -> dict[str, float]:
+        """Take all steps over a batch.
+
+        Args:
+            batch: The samples.
+            rule: The loss.
+            generator: Orders are drawn from it.
+            policy_version: Of the policy before the steps.
+
+        Returns:
+            `num_minibatches` and, of these, `skipped_steps`; if a step was taken, means over the
+            steps taken of the rule's stats, `loss` and `grad_norm`.
+        """
+        steps = self._steps(batch, rule, generator, policy_version)
+        num_minibatches = steps.num_taken + steps.num_skipped
+        found = {
+            "num_minibatches": float(num_minibatches),
+            "skipped_steps": float(steps.num_skipped),
+        }
+        if not steps.num_taken:
+            return found
+        stats = dict(zip((*stat_names(rule), "grad_norm"), steps.means, strict=True))
+        samples = batch.num_samples * self._passes.num_epochs / num_minibatches
+        return found | stats | {"loss": rule.total(stats, samples_per_step=samples)}
+
+    def _steps(
+        self,
+        batch: TrainingBatch,
+        rule: LossRule,
+        generator: torch.Generator,
+        policy_version: int,
+    ) -> StepsTaken:
+        minibatches = ShuffledMinibatches(
+            batch,
+            num_epochs=self._passes.num_epochs,
+            minibatch_size=self._passes.minibatch_size,
+            generator=generator,
+            standardise=self._passes.standardise,
+        )
+        with self._network.without_graph():
+            terms = self._network.array_terms()
+            if terms is None:
+                by_torch = TorchGradients(
+                    self._network, rule, into=self._gradient, policy_version=policy_version
+                )
+                with recorder(self._network.flat.device) as recording:
+                    return take_steps(
+                        minibatches.tensors(), self.adam, by_torch, recorder=recording
+                    )
+            orders = [*minibatches.orders()]
+            offered = self._offered(batch)
+            if offered is not None:
+                halves = self._work(batch, minibatches, orders, rule, terms, policy_version)
+                try:
+                    return take_halved_steps(*halves, self.adam, offered)
+                except SecondProcessLostError as error:
+                    _LOG.warning("going on without a second process", extra={"why": str(error)})
+            by_numpy = ArrayGradients(
+                self._network, rule, terms, into=self._gradient, policy_version=policy_version
+            )
+            return take_watched_steps(minibatches.arrays(orders), self.adam, by_numpy)
+
+    def _offered(self, batch: TrainingBatch) -> SecondProcess | None:
+        """Return the second process where it is there and saves more than sending samples costs."""
+        work = self._network.separate_multiplications * self._passes.num_epochs
+        pays = work * batch.num_samples >= MIN_MULTIPLICATIONS
+        return self._process if pays and self._process and self._process.offers() else None
+
+    def _work(
+        self,
+        batch: TrainingBatch,
+        minibatches: ShuffledMinibatches,
+        orders: Sequence[Tensor],
+        rule: LossRule,
+        terms: StepTerms[Floats],
+        policy_version: int,
+    ) -> tuple[PolicyHalf, ValueHalf]:
+        assert self._halves is not None, "a network that NumPy steps has two"
+        policy, value = self._halves
+        return (
+            PolicyHalf(
+                half=policy,
+                adam=self.adam.part(policy.start, policy.end),
+                rule=rule,
+                terms=terms,
+                minibatches=minibatches,
+                orders=orders,
+                policy_version=policy_version,
+            ),
+            ValueHalf.of(
+                batch,
+                half=value,
+                adam=self.adam.part(value.start, value.end),
+                rule=rule,
+                minibatch_size=self._passes.minibatch_size,
+                orders=orders,
+                policy_version=policy_version,
+            ),
+        )

@@ -1,0 +1,34 @@
+"""What the updates made between the ends of two rounds come to, as one set of scalars."""
+
+from learning.algorithms.policy_update import PolicyUpdate
+
+_LARGEST = "policy_lag_max"
+_FRESH = "fresh"
+
+
+class UpdateTally:
+    """Sums up updates until it is taken."""
+
+    def __init__(self) -> None:
+        self._updates: list[dict[str, float]] = []
+
+    def add(self, update: PolicyUpdate) -> None:
+        """Count one update."""
+        self._updates.append(update.stats)
+
+    def take(self) -> dict[str, float]:
+        """Return what the updates since the last take come to.
+
+        Returns:
+            `updates`, `replays` (updates with a batch that was used before), `policy_lag_max` (the
+            largest), and the mean of everything else an update tells; only the counts when there
+            was no update.
+        """
+        updates, self._updates = self._updates, []
+        stats: dict[str, float] = {}
+        for name in dict.fromkeys(name for update in updates for name in update):
+            values = [update[name] for update in updates if name in update]
+            stats[name] = max(values) if name == _LARGEST else sum(values) / len(values)
+        replays = sum(update.get(_FRESH, 1.0) == 0.0 for update in updates)
+        stats.pop(_FRESH, None)
+        return stats | {"updates": float(len(updates)), "replays": float(replays)}

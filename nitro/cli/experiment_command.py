@@ -1,0 +1,110 @@
+"""`nitro experiment`: the paper's evaluation, and ours, as commands.
+
+The experiments lie beside this package in the source tree and are not installed with it.
+"""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nitro.cli.console import examples, reported, show
+from nitro.errors import CommandError
+
+app = typer.Typer(
+    help="Run the paper's experiments, and draw and report what they found.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+_RESULTS = Path("experiments/results")
+Name = Annotated[str, typer.Argument(metavar="NAME", help="As `nitro experiment list` shows it.")]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of all results.")]
+
+
+def _require_source() -> None:
+    missing = [name for name in ("experiments", "benchmarks") if find_spec(name) is None]
+    if missing:
+        raise CommandError(
+            f"no package {missing[0]!r}: experiments come with the source tree, "
+            "not with the installed package; run this in a clone (pip install -e '.[experiments]')"
+        )
+
+
+def _require_extra() -> None:
+    _require_source()
+    needed = [name for name in ("scipy", "matplotlib", "torch") if find_spec(name) is None]
+    if needed:
+        raise CommandError(f"this needs {', '.join(needed)}: pip install -e '.[experiments]'")
+
+
+@app.command("list", epilog=examples("nitro experiment list"))
+@reported
+def list_experiments(*, out: Out = _RESULTS) -> None:
+    """List the experiments, and which have results."""
+    _require_source()
+    from experiments.listing import experiments_table
+
+    show(experiments_table(out))
+
+
+@app.command(
+    epilog=examples(
+        "nitro experiment run actors --quick",
+        "nitro experiment run policies --seeds 10",
+        "nitro experiment run policies --seeds 10 --parallel 4 --out /data/results",
+    )
+)
+@reported
+def run(
+    name: Name,
+    *,
+    seeds: Annotated[
+        int | None, typer.Option(help="Runs of each condition; default: the experiment's.", min=1)
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A few tiny runs: it works, numbers mean nothing.")
+    ] = False,
+    out: Out = _RESULTS,
+    parallel: Annotated[
+        int | None, typer.Option(help="Jobs at once; default: one per core.", min=1)
+    ] = None,
+) -> None:
+    """Run an experiment, or go on where it was cut short; Ctrl-C loses only the jobs under way."""
+    _require_extra()
+    from experiments.command import run_and_draw
+
+    run_and_draw(name, seeds=seeds, quick=quick, out=out, parallel=parallel)
+
+
+@app.command(epilog=examples("nitro experiment plot policies"))
+@reported
+def plot(
+    name: Name,
+    *,
+    quick: Annotated[bool, typer.Option("--quick", help="Of the quick run.")] = False,
+    out: Out = _RESULTS,
+) -> None:
+    """Draw an experiment's figure again, from its JSON alone."""
+    _require_extra()
+    from experiments.command import draw_again
+
+    for path in draw_again(name, quick=quick, out=out):
+        typer.echo(str(path))
+
+
+@app.command(epilog=examples("nitro experiment report"))
+@reported
+def report(
+    *,
+    out: Out = _RESULTS,
+    document: Annotated[Path, typer.Option("--doc", help="Markdown file to fill.")] = Path(
+        "docs/results.md"
+    ),
+) -> None:
+    """Write every experiment's tables and claims into the report."""
+    _require_extra()
+    from experiments.report import write_report
+
+    typer.echo(f"{document}: {write_report(document, out)} experiments with results")

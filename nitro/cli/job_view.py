@@ -1,0 +1,126 @@
+"""Jobs as tables."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import get_args
+
+from rich.console import JustifyMethod
+from rich.table import Table
+from rich.text import Text
+
+from nitro.errors import CommandError
+from nitro.runs.summary import duration, number, wait_text
+from shared.contracts.billing import JobCost
+from shared.contracts.jobs import Job, JobStatus
+
+_UNCUT = ("job", "status", "round", "return", "USD")
+"""Columns that nobody can do without; the job's name tells most of its environment's."""
+_NUMBERS = ("round", "return", "USD")
+_COLUMNS = (*_UNCUT, "date", "env_id")
+_GAP = 2
+_STATUSES: tuple[JobStatus, ...] = get_args(JobStatus)
+
+
+def check_status(status: str | None) -> JobStatus | None:
+    """Return a status as the API knows it.
+
+    Raises:
+        CommandError: It is none.
+    """
+    if status is None:
+        return None
+    for known in _STATUSES:
+        if known == status:
+            return known
+    raise CommandError(f"--status: must be one of {', '.join(_STATUSES)}, got {status!r}")
+
+
+def jobs_table(jobs: Sequence[Job], *, width: int) -> Table:
+    """One line per job; where they do not all fit, the last columns are left out."""
+    rows = [
+        (
+            job.job_id,
+            job.status,
+            f"{job.progress.rounds}/{job.spec.stop.max_rounds}",
+            number(job.progress.last_return),
+            f"{job.spent_usd:.4f}",
+            _time(job.created_at, "%m-%d %H:%M"),
+            job.spec.env_id,
+        )
+        for job in jobs
+    ]
+    table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
+    taken = 0
+    for heading, cells in zip(_COLUMNS, zip(*rows, strict=True), strict=True):
+        widest = max(len(heading), *(len(cell) for cell in cells))
+        taken += widest + _GAP * bool(taken)
+        if taken > width and heading not in _UNCUT:
+            break
+        justify: JustifyMethod = "right" if heading in _NUMBERS else "left"
+        # The width is said, too: without it every column of a table that is too wide is cut.
+        table.add_column(heading, no_wrap=True, min_width=widest, justify=justify)
+    for cells in rows:
+        table.add_row(*map(Text, cells[: len(table.columns)]))
+    return table
+
+
+def job_table(job: Job, cost: JobCost | None) -> Table:
+    """Everything worth knowing about one job; its bill may not be known."""
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    spec, progress = job.spec, job.progress
+    rows = [
+        ("job", job.job_id),
+        ("environment", spec.env_id),
+        ("status", job.status + (f" ({job.stop_reason})" if job.stop_reason else "")),
+        *((("waits for", wait_text(job.waits_for)),) if job.waits_for else ()),
+        ("created", _time(job.created_at)),
+        ("started", _time(job.started_at)),
+        ("finished", _time(job.finished_at)),
+        ("round", f"{progress.rounds} of {spec.stop.max_rounds}"),
+        ("environment steps", f"{progress.env_steps:,}"),
+        ("return", f"last {number(progress.last_return)}   best {number(progress.best_return)}"),
+        *_bill(job, cost),
+        ("algorithm", f"{spec.algorithm} ({spec.preset}), seed {spec.seed}"),
+        ("actors", f"{spec.actors.min} to {spec.actors.max}, scaling {spec.scaling.policy}"),
+        *(("", f"scaling {s.scaling.policy} from round {s.round} on") for s in job.switches),
+        *((("error", job.error),) if job.error else ()),
+    ]
+    for name, value in rows:
+        table.add_row(name, Text(value))
+    return table
+
+
+def _bill(job: Job, cost: JobCost | None) -> list[tuple[str, str]]:
+    budget_usd = job.spec.stop.budget_usd
+    if cost is None:
+        return [("cost", f"{job.spent_usd:.4f} USD of {budget_usd:g}")]
+    return [
+        ("cost", _spent(cost, budget_usd)),
+        *((f"  {item.replace('_', ' ')}", f"{usd:.4f}") for item, usd in cost.by_item.items()),
+        ("prices", cost.price_table),
+        ("on AWS (projected)", duration(cost.projected_wall_s)),
+        *(
+            (
+                "on servers (projected)",
+                f"{duration(servers.wall_s)}, {servers.total_usd:.4f} USD "
+                f"({servers.learner_instance} + {servers.actor_instance})",
+            )
+            for servers in cost.serverful
+        ),
+    ]
+
+
+def _spent(cost: JobCost, budget_usd: float) -> str:
+    """Tell what is billed, the sum of the items, apart from what is only set aside."""
+    billed = f"{cost.settled_usd:.4f} USD of {budget_usd:g}"
+    if not cost.reserved_usd:
+        return billed
+    return f"{billed} ({cost.reserved_usd:.4f} more reserved for the round in flight)"
+
+
+def _time(unix_s: float | None, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    if unix_s is None:
+        return "–"
+    return datetime.fromtimestamp(unix_s).astimezone().strftime(form)

@@ -1,0 +1,182 @@
+"""`nitro jobs`: what the jobs of an API are doing, and telling them to do otherwise."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nitro.cli.console import examples, reported, show
+from nitro.cli.options import RUNS, ApiUrl, FromScratch, RunsDir
+
+if TYPE_CHECKING:
+    from nitro.client.client import NitroClient
+    from nitro.runs.folders import RunFolders
+
+app = typer.Typer(
+    help="List, show, stop, resume, scale and delete jobs.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the API's JSON, one document.")]
+JobName = Annotated[str, typer.Argument(metavar="JOB_ID", help="As `nitro jobs list` shows it.")]
+
+
+@app.command("list", epilog=examples("nitro jobs list", "nitro jobs list --status running --json"))
+@reported
+def list_jobs(
+    *,
+    status: Annotated[
+        str | None, typer.Option(help="Only jobs of this status, such as running.")
+    ] = None,
+    as_json: AsJson = False,
+    api_url: ApiUrl = None,
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """List jobs, newest first."""
+    from rich.console import Console
+
+    from nitro.cli.job_view import check_status, jobs_table
+    from shared.contracts.jobs import JobPage
+
+    wanted = check_status(status)
+    with _jobs(api_url, runs_dir) as source:
+        jobs = list(source.every_job(status=wanted))
+    if as_json:
+        typer.echo(JobPage(jobs=tuple(jobs), next_cursor=None).model_dump_json())
+    else:
+        show(jobs_table(jobs, width=Console().width) if jobs else "no jobs")
+
+
+@app.command(
+    "show",
+    epilog=examples("nitro jobs show hopper-v5-3f2a", "nitro jobs show hopper-v5-3f2a --json"),
+)
+@reported
+def show_job(
+    job_id: JobName, *, as_json: AsJson = False, api_url: ApiUrl = None, runs_dir: RunsDir = RUNS
+) -> None:
+    """Show one job: progress, cost and what it was asked to do."""
+    from nitro.cli.job_view import job_table
+
+    with _jobs(api_url, runs_dir) as source:
+        job = source.get(job_id)
+        cost = source.cost(job_id)
+    if as_json:
+        typer.echo(job.model_dump_json())
+    else:
+        show(job_table(job, cost))
+
+
+@app.command(epilog=examples("nitro jobs stop hopper-v5-3f2a"))
+@reported
+def stop(job_id: JobName, *, api_url: ApiUrl = None, runs_dir: RunsDir = RUNS) -> None:
+    """Ask a job to end after the update in hand; its checkpoint is kept."""
+    with _client(api_url, runs_dir) as client:
+        typer.echo(f"{job_id}: {client.stop(job_id).status}")
+
+
+@app.command(
+    epilog=examples(
+        "nitro jobs resume hopper-v5-3f2a",
+        "nitro jobs resume hopper-v5-3f2a --rounds 100 --budget-usd 10",
+    )
+)
+@reported
+def resume(
+    job_id: JobName,
+    *,
+    rounds: Annotated[
+        int | None, typer.Option(help="Raise the number of rounds to this.", min=1)
+    ] = None,
+    budget_usd: Annotated[
+        float | None, typer.Option("--budget-usd", help="Raise the budget to this.")
+    ] = None,
+    max_wall_s: Annotated[
+        float | None, typer.Option("--max-wall-s", help="Raise the wall time, in seconds, to this.")
+    ] = None,
+    from_scratch: FromScratch = False,
+    api_url: ApiUrl = None,
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """Continue a job from its last checkpoint.
+
+    One that was stopped or failed, or, with more --rounds, one that made all of them.
+    """
+    with _client(api_url, runs_dir) as client:
+        job = client.resume(
+            job_id,
+            budget_usd=budget_usd,
+            max_rounds=rounds,
+            max_wall_s=max_wall_s,
+            from_scratch=from_scratch,
+        )
+        typer.echo(f"{job_id}: {job.status}")
+
+
+@app.command(
+    epilog=examples(
+        "nitro jobs scale hopper-v5-3f2a --policy hydrozoa",
+        "nitro jobs scale hopper-v5-3f2a --policy kungfu --set smoothing=0.6",
+        "nitro jobs scale hopper-v5-3f2a --actors 32",
+    )
+)
+@reported
+def scale(
+    job_id: JobName,
+    *,
+    policy: Annotated[
+        str | None,
+        typer.Option(metavar="POLICY[:ARG]", help="As for `nitro train --scaling`."),
+    ] = None,
+    actors: Annotated[
+        int | None, typer.Option(help="Pin the number of actors to this.", min=1)
+    ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the policy; repeatable."),
+    ] = None,
+    api_url: ApiUrl = None,
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """Decide a job's rounds by another policy, or pin their size, from the next round on."""
+    from nitro.spec.scaling_option import build_scaling
+
+    scaling = build_scaling(
+        policy, num_actors=actors, assignments=assignments or [], runs_dir=runs_dir
+    )
+    with _client(api_url, runs_dir) as client:
+        job = client.switch_scaling(job_id, scaling)
+    since = f" from round {job.switches[-1].round} on" if job.switches else ""
+    typer.echo(f"{job_id}: {scaling.policy}{since}")
+
+
+@app.command(epilog=examples("nitro jobs delete hopper-v5-3f2a"))
+@reported
+def delete(job_id: JobName, *, api_url: ApiUrl = None, runs_dir: RunsDir = RUNS) -> None:
+    """Forget a finished job and delete its run folder."""
+    with _client(api_url, runs_dir) as client:
+        client.delete(job_id)
+        typer.echo(f"{job_id}: deleted")
+
+
+@contextlib.contextmanager
+def _jobs(api_url: str | None, runs_dir: Path) -> Iterator["NitroClient | RunFolders"]:
+    """Yield where jobs are looked up: the API that is meant, or the folders of local runs."""
+    from nitro.client.connection import has_api
+    from nitro.runs.folders import RunFolders
+
+    if has_api(api_url, runs_dir):
+        with _client(api_url, runs_dir) as client:
+            yield client
+        return
+    typer.echo(f"no local system is up: as the run folders in {runs_dir} have it", err=True)
+    yield RunFolders(runs_dir)
+
+
+def _client(api_url: str | None, runs_dir: Path) -> "NitroClient":
+    from nitro.client.connection import connect
+
+    return connect(api_url, runs_dir)

@@ -1,0 +1,254 @@
+"""`nitro`: train, look, evaluate, draw and examine from the command line.
+
+Libraries are imported inside the commands that need them, so that `--help` answers at once.
+"""
+
+import io
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nitro.cli import jobs_command as jobs
+from nitro.cli.console import examples, reported, show
+from nitro.cli.experiment_command import app as experiment
+from nitro.cli.options import RUNS, EnvironmentPackages, RunsDir
+from nitro.cli.scheduler_command import app as scheduler
+from nitro.cli.train_command import EXAMPLES, train
+from nitro.deploy.doctor import EXAMPLES as DOCTOR_EXAMPLES
+from nitro.deploy.doctor import doctor
+
+app = typer.Typer(
+    help="Train deep-RL agents with as many serverless actors as each round is worth.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(jobs.app, name="jobs")
+app.add_typer(scheduler, name="scheduler")
+app.add_typer(experiment, name="experiment")
+
+
+def main() -> None:
+    """Run the command line."""
+    # Not every terminal has every character, and none is worth a job.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    app()
+
+
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback signature
+    if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            typer.echo(f"nitro {version('nitro-rl')}")
+        except PackageNotFoundError:
+            typer.echo("nitro (from a source tree that is not installed)")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    del version  # its callback did the work
+
+
+app.command("train", epilog=EXAMPLES)(train)
+app.command("doctor", epilog=DOCTOR_EXAMPLES)(doctor)
+
+
+@app.command(epilog=examples("nitro policies", "nitro train --scaling hydrozoa:5"))
+@reported
+def policies() -> None:
+    """List the scaling policies and their parameters."""
+    from nitro.spec.policies import policies_table
+
+    show(policies_table())
+
+
+@app.command(
+    epilog=examples(
+        "nitro fields", "nitro fields detector", "nitro train --set detector.num_samples=512"
+    )
+)
+@reported
+def fields(
+    group: Annotated[
+        str | None,
+        typer.Argument(help="Such as stop or detector; default: all.", show_default=False),
+    ] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON list on stdout.")] = False,
+) -> None:
+    """List what can be said of a job: in a --spec file, by --set, over REST."""
+    import json
+
+    from nitro.spec.fields import field_rows, field_table
+
+    rows = field_rows(group)
+    if as_json:
+        typer.echo(json.dumps([row.model_dump(mode="json") for row in rows]))
+    else:
+        show(field_table(rows))
+
+
+@app.command(
+    epilog=examples("nitro presets ppo", "nitro presets impact --preset standard --json"),
+)
+@reported
+def presets(
+    algorithm: Annotated[
+        str | None, typer.Argument(help="ppo, impact or impala; default: all.", show_default=False)
+    ] = None,
+    *,
+    preset: Annotated[
+        str | None, typer.Option(help="paper or standard; default: both.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON list on stdout.")] = False,
+) -> None:
+    """Show every hyper-parameter of the presets: value, source and meaning."""
+    import json
+
+    from nitro.spec.presets import preset_reports, preset_table
+
+    reports = preset_reports(algorithm, preset)
+    if as_json:
+        typer.echo(json.dumps([report.model_dump(mode="json") for report in reports]))
+        return
+    for report in reports:
+        show(preset_table(report))
+
+
+@app.command(
+    epilog=examples(
+        "nitro up",
+        "nitro up --port 9000 --runs-dir /data/runs",
+        "nitro train --api-url http://127.0.0.1:8470",
+    )
+)
+@reported
+def up(
+    *,
+    port: Annotated[int, typer.Option(help="Port of the REST API.", min=1, max=65535)] = 8470,
+    processes: Annotated[
+        int | None, typer.Option(help="Actors that really run at once; default: cores.", min=1)
+    ] = None,
+    environment_packages: EnvironmentPackages = None,
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """Run the local system in the foreground until Ctrl-C."""
+    from nitro.cli.interrupts import Interrupts
+    from nitro.cli.up import run_until_interrupted
+    from nitro.client.connection import read_settings
+    from nitro.local.own_environments import actor_variables
+
+    with Interrupts() as interrupts:
+        run_until_interrupted(
+            runs_dir,
+            port=port,
+            processes=processes,
+            cache_url=read_settings().cache_address,
+            actor_variables=actor_variables(environment_packages),
+            interrupts=interrupts,
+            say=typer.echo,
+        )
+
+
+@app.command(
+    epilog=examples(
+        "nitro evaluate hopper-v5-3f2a",
+        "nitro evaluate runs/hopper-v5-3f2a --episodes 100 --json",
+        "nitro evaluate hopper-v5-3f2a --video",
+    )
+)
+@reported
+def evaluate(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Run folder or job id.")],
+    *,
+    episodes: Annotated[
+        int | None,
+        typer.Option(
+            help="How many; default: 10, or 1 with --video.",
+            min=1,
+            max=10_000,
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the episodes.", min=0)] = 0,
+    video: Annotated[
+        bool, typer.Option("--video", help="Write the episodes to RUN/videos/ as an mp4.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    environment_packages: EnvironmentPackages = None,
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """Run deterministic episodes with a run's newest policy, in this process."""
+    from nitro.local.own_environments import own_packages
+    from nitro.runs.evaluate import evaluate_run, evaluation_table
+    from nitro.runs.reading import find_run
+
+    own_packages(environment_packages)
+    report = evaluate_run(
+        find_run(run, runs_dir),
+        episodes=episodes or (1 if video else 10),
+        seed=seed,
+        video=video,
+    )
+    if as_json:
+        typer.echo(report.model_dump_json())
+    else:
+        show(evaluation_table(report))
+
+
+@app.command(
+    epilog=examples("nitro export hopper-v5-3f2a --out policy"),
+)
+@reported
+def export(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Run folder or job id.")],
+    *,
+    out: Annotated[Path, typer.Option("--out", help="Folder to write to.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """Write a run's newest policy as safetensors, JSON and ONNX, checked to act the same."""
+    from nitro.runs.export import export_run
+    from nitro.runs.reading import find_run
+
+    report = export_run(find_run(run, runs_dir), out)
+    typer.echo(
+        report.model_dump_json() if as_json else "\n".join(str(out / name) for name in report.files)
+    )
+
+
+@app.command(
+    epilog=examples("nitro plot hopper-v5-3f2a", "nitro plot runs/hopper-v5-3f2a -o picture.png")
+)
+@reported
+def plot(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Run folder or job id.")],
+    *,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="A .png, .pdf or .svg to write; default: RUN/plots/run.png."
+        ),
+    ] = None,
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """Draw return, actors, boosting score and cost per round as one picture."""
+    from nitro.runs.picture import draw
+    from nitro.runs.reading import find_run, read_run
+
+    typer.echo(str(draw(read_run(find_run(run, runs_dir)), output)))
+
+
+if __name__ == "__main__":
+    main()

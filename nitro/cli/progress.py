@@ -1,0 +1,230 @@
+"""Showing a job's progress: a live panel on a terminal, one line per round elsewhere."""
+
+from collections.abc import Sequence
+from statistics import fmean
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from nitro.client.follow import Snapshot
+from nitro.runs.summary import duration, number, wait_text
+from shared.contracts.jobs import JobStatus, Wait
+from shared.contracts.rounds import RoundPlan, RoundRecord
+
+_SPARKS = "▁▂▃▄▅▆▇█"
+_SPARK_ROUNDS = 32
+_STATUS: dict[JobStatus, str] = {
+    "checking": "checking, waiting for an actor to describe the environment",
+    "queued": "queued, waiting for the learner",
+}
+
+
+class ProgressView(Protocol):
+    """Where snapshots and remarks go."""
+
+    def __enter__(self) -> Self:
+        """Start showing."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop showing."""
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Show how the job stands."""
+
+    def note(self, text: str) -> None:
+        """Say something once."""
+
+
+def progress_view(console: Console) -> ProgressView:
+    """Return the view that fits where the console writes to."""
+    return LiveView(console) if console.is_terminal else LineView(console)
+
+
+class LineView:
+    """One plain line per finished round, for logs and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._shown = 0
+        self._status = ""
+        self._troubled_rounds = 0
+        self._wait: Wait | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Print rounds that ended since the last call, a change of status, and a new wait."""
+        done = tuple(record for record in snapshot.records if record.result)
+        for count in range(self._shown + 1, len(done) + 1):
+            self.note(_round_line(Snapshot(snapshot.job, done[:count])))
+        self._shown = len(done)
+        troubled = sum(1 for record in snapshot.records if record.trouble.latest)
+        if troubled > self._troubled_rounds:
+            self._troubled_rounds = troubled
+            self.note(trouble(snapshot.records))
+        if snapshot.job.status != self._status:
+            self._status = snapshot.job.status
+            self.note(f"{snapshot.job.job_id}: {self._status}")
+        if snapshot.job.waits_for != self._wait:
+            self._wait = snapshot.job.waits_for
+            if self._wait:
+                self.note(f"{snapshot.job.job_id}: waits for {wait_text(self._wait)}")
+
+    def note(self, text: str) -> None:
+        """Print a line."""
+        self._console.print(Text(text), soft_wrap=True)
+
+
+def _round_line(upto: Snapshot) -> str:
+    """Describe the last round of a snapshot in which every round is done."""
+    record = upto.records[-1]
+    return (
+        f"round {record.plan.round + 1}/{upto.job.spec.stop.max_rounds}"
+        f"  evaluation {_evaluated(record)}  training {number(upto.training_return)}"
+        f"  actors {_granted(record.plan)}  score {_score(record.plan.boosting_score)}"
+        f"  steps {sum(each.result.env_steps for each in upto.records if each.result):,}"
+        f"  {_rate(upto.steps_per_s)}  {_cost(record)}"
+    )
+
+
+def _cost(record: RoundRecord) -> str:
+    """Tell what a round has cost; while its bill is not final, what it may come to."""
+    if not record.reserved_usd:
+        return f"{record.cost_usd:.5f} USD"
+    return f"at most {record.cost_usd + record.reserved_usd:.5f} USD"
+
+
+def _evaluated(record: RoundRecord) -> str:
+    """Tell an evaluation's mean, and of how many episodes it is if some did not come."""
+    evaluation, asked = record.result and record.result.evaluation, record.plan.num_evaluations
+    if not evaluation or not evaluation.returns:
+        return number(None)
+    came = len(evaluation.returns)
+    missing = f" ({came} of {asked} episodes)" if came < asked else ""
+    return f"{number(fmean(evaluation.returns))}{missing}"
+
+
+def _granted(plan: RoundPlan) -> str:
+    """Tell a round's actors, and how many were asked for if budget or concurrency cut them."""
+    asked = f" of {plan.requested} asked" if plan.requested > plan.num_actors else ""
+    return f"{plan.num_actors}{asked}"
+
+
+class LiveView:
+    """A panel that is redrawn in place."""
+
+    def __init__(self, console: Console) -> None:
+        self._live = Live(Text("starting ..."), console=console, refresh_per_second=4)
+        self._console = console
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Redraw the panel."""
+        self._live.update(panel(snapshot))
+
+    def note(self, text: str) -> None:
+        """Print a line above the panel."""
+        self._console.print(Text(text))
+
+
+def panel(snapshot: Snapshot) -> RenderableType:
+    """Return the panel of a job as it stands."""
+    job, plan = snapshot.job, snapshot.plan
+    bar = ProgressBar(total=job.spec.stop.max_rounds, completed=snapshot.finished_rounds)
+    table = Table.grid(padding=(0, 2))
+    for _ in range(2):
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(no_wrap=True, min_width=22)
+    actors = f"{plan.num_actors}" if plan else "–"
+    if plan and plan.requested != plan.num_actors:
+        actors += f" (asked {plan.requested})"
+    eta = snapshot.eta_s
+    rows = [
+        ("round", f"{snapshot.finished_rounds} / {job.spec.stop.max_rounds}"),
+        ("time left", "–" if eta is None else duration(eta)),
+        (
+            "evaluation",
+            f"{number(job.progress.last_return)}  best {number(job.progress.best_return)}",
+        ),
+        ("training", number(snapshot.training_return)),
+        ("actors", actors),
+        ("score", _score(plan.boosting_score if plan else None)),
+        ("env steps", f"{job.progress.env_steps:,}"),
+        ("speed", _rate(snapshot.steps_per_s)),
+        ("cost", f"{job.spent_usd:.4f} of {job.spec.stop.budget_usd:g} USD (projected)"),
+        ("status", _STATUS.get(job.status, job.status)),
+    ]
+    for left, right in zip(rows[::2], rows[1::2], strict=True):
+        table.add_row(left[0], Text(left[1]), right[0], Text(right[1]))
+    history = [record.plan.num_actors for record in snapshot.records if not record.plan.stop]
+    trace = Text.assemble(("actors of the last rounds  ", "bold"), sparkline(history))
+    lines: list[RenderableType] = [Padding(bar), table, trace]
+    if any(record.trouble.latest for record in snapshot.records):
+        told = Text(trouble(snapshot.records), style="yellow", no_wrap=True, overflow="ellipsis")
+        lines.append(told)
+    if job.waits_for:
+        lines.append(Text(f"waits for {wait_text(job.waits_for)}", style="yellow"))
+    title = f"{job.spec.env_id} · {job.spec.algorithm} · seed {job.spec.seed} · {job.job_id}"
+    return Panel(Group(*lines), title=Text(title), title_align="left", padding=(0, 1))
+
+
+def trouble(records: Sequence[RoundRecord]) -> str:
+    """Tell how many actors were lost and tried again so far, and why the latest try failed."""
+    lost = sum(record.trouble.lost for record in records)
+    retried = sum(record.trouble.retried for record in records)
+    reasons = [record.trouble.latest for record in records if record.trouble.latest]
+    why = f": {reasons[-1].splitlines()[0]}" if reasons else ""
+    return f"actors lost {lost}, retried {retried}{why}"
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Draw the last values as bars scaled to the largest of them.
+
+    >>> sparkline([0, 4, 8])
+    '▁▅█'
+    """
+    recent = values[-_SPARK_ROUNDS:]
+    top = max(recent, default=0)
+    if top <= 0:
+        return _SPARKS[0] * len(recent)
+    return "".join(_SPARKS[round(value / top * (len(_SPARKS) - 1))] for value in recent)
+
+
+def _score(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _rate(steps_per_s: float | None) -> str:
+    return "–" if steps_per_s is None else f"{steps_per_s:,.0f} steps/s"

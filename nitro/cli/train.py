@@ -1,0 +1,329 @@
+"""`nitro train`: submit or resume a job, show it, and say what came of it."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TextIO
+
+from pydantic import JsonValue
+from rich.console import Console
+
+from nitro.cli.interrupts import Interrupts
+from nitro.cli.progress import ProgressView, progress_view
+from nitro.client.client import ApiError, ApiUnreachableError, NitroClient, require_admitted
+from nitro.client.follow import Snapshot, follow
+from nitro.errors import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
+from nitro.local.system import LocalSystem
+from nitro.runs.reading import read_job, read_run
+from nitro.runs.summary import Summary, going_on, summarise, summary_table
+from nitro.spec.advice import advice, gpu_less_cores
+from nitro.spec.spec_file import build_spec
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.jobs import FINISHED, Job, JobStatus
+
+_LAST_WORD_S = 10.0
+"""How long after a job's end its learner may take to complete the run's folder."""
+_LOOK_S = 0.05
+_LEFT_OVER_S = 60.0
+"""How long the learner may take to end what was left open: its dead predecessor's lease has to run
+out first."""
+_UNFINISHED: tuple[JobStatus, ...] = ("checking", "queued", "running", "stopping")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainRequest:
+    """What to train and how to tell."""
+
+    spec: JobSpec | None
+    """None resumes `resume`."""
+    resume: str | None = None
+    resume_rounds: int | None = None
+    resume_budget_usd: float | None = None
+    resume_wall_s: float | None = None
+    from_scratch: bool = False
+    idempotency_key: str | None = None
+    runs_dir: Path
+    as_json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """The options of `nitro train` that make a job; None is not given."""
+
+    fields: dict[str, JsonValue]
+    """Dotted path in the job's specification to value."""
+    max_rounds: int | None
+    budget_usd: float | None
+    max_wall_s: float | None
+    assignments: list[str]
+    spec_file: Path | None
+    resume: str | None
+    from_scratch: bool
+    idempotency_key: str | None
+
+
+def make_request(choices: Choices, *, runs_dir: Path, as_json: bool) -> TrainRequest:
+    """Return what is to be trained.
+
+    Raises:
+        CommandError: A field is wrong, or something is given that a resumed job cannot change.
+    """
+    given = {path: value for path, value in choices.fields.items() if value is not None}
+    spec: JobSpec | None = None
+    if choices.from_scratch and choices.resume is None:
+        raise CommandError("--from-scratch: belongs to --resume; a new job begins there anyway")
+    if choices.resume is None:
+        limits = {
+            "stop.max_rounds": choices.max_rounds,
+            "stop.budget_usd": choices.budget_usd,
+            "stop.max_wall_s": choices.max_wall_s,
+        }
+        given |= {path: value for path, value in limits.items() if value is not None}
+        spec = build_spec(file=choices.spec_file, options=given, assignments=choices.assignments)
+    elif given or choices.spec_file or choices.assignments or choices.idempotency_key:
+        raise CommandError(
+            "--resume: the job goes on as it was specified; only --rounds, --budget-usd and "
+            "--max-wall-s may be given beside it"
+        )
+    return TrainRequest(
+        spec=spec,
+        resume=choices.resume,
+        resume_rounds=choices.max_rounds,
+        resume_budget_usd=choices.budget_usd,
+        resume_wall_s=choices.max_wall_s,
+        from_scratch=choices.from_scratch,
+        idempotency_key=choices.idempotency_key,
+        runs_dir=runs_dir,
+        as_json=as_json,
+    )
+
+
+def most_actors(request: TrainRequest) -> int:
+    """Return how many actors a round of the job may have; 0 where the job is not known here."""
+    if request.spec is not None:
+        return request.spec.actors.max
+    if request.resume is None:
+        return 0
+    try:
+        return read_job(request.runs_dir / request.resume).spec.actors.max
+    except CommandError:
+        return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """A REST API to train against."""
+
+    client: NitroClient
+    system: LocalSystem | None
+    """The processes behind it, if they are ours."""
+
+    def check(self) -> None:
+        """Raise if the API cannot do its work any more."""
+        if self.system is not None:
+            self.system.check()
+
+    def wait_ready(self) -> None:
+        """Wait for what a job needs beyond being submitted."""
+        if self.system is not None:
+            self.system.wait_ready()
+
+
+def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: TextIO) -> int:
+    """Train to the end and return the exit code."""
+    console = Console(file=None if request.as_json else stdout, stderr=request.as_json)
+    keyed = request.idempotency_key is not None
+    if api.system is not None:
+        # An idempotency key may name one of those that wait or run: told only after submitting.
+        statuses = ("stopping",) if keyed else _UNFINISHED
+        end_left_over(api, statuses, keep=request.resume, console=console, pause=interrupts.pause)
+    job = _begin(request, api, interrupts)
+    interrupts.armed = True
+    if api.system is not None and keyed:
+        waiting: tuple[JobStatus, ...] = ("checking", "queued", "running")
+        _stop_left_over(api.client, waiting, keep=job.job_id, console=console)
+    with progress_view(console) as view:
+        view.note(f"job {job.job_id}")
+        try:
+            snapshot = _watch(job.job_id, api, interrupts, view)
+        except (KeyboardInterrupt, SystemExit, CommandError):
+            view.note(_left(job.job_id, api))
+            raise
+    require_admitted(snapshot.job)
+    return _conclude(snapshot, request, api, console=console, stdout=stdout)
+
+
+def _left(job_id: str, api: Api) -> str:
+    """Say what becomes of a job that nobody follows any more."""
+    if api.system is not None:
+        return f"cut short; go on with it by: nitro train --resume {job_id}"
+    return (
+        "unless it was told to stop, the job goes on without this command and is paid for; look "
+        f"at it by: nitro jobs show {job_id}; end it by: nitro jobs stop {job_id}"
+    )
+
+
+def _begin(request: TrainRequest, api: Api, interrupts: Interrupts) -> Job:
+    if request.spec is not None:
+        return api.client.submit(request.spec, idempotency_key=request.idempotency_key)
+    if request.resume is None:
+        raise CommandError("nothing to train: give a specification or --resume JOB_ID")
+    if api.client.get(request.resume).status == "stopping":
+        # Its learner was killed before it had stopped; ours ends it properly first.
+        for _ in follow(api.client, request.resume, check=api.check, pause=interrupts.pause):
+            pass
+    return api.client.resume(
+        request.resume,
+        budget_usd=request.resume_budget_usd,
+        max_rounds=request.resume_rounds,
+        max_wall_s=request.resume_wall_s,
+        from_scratch=request.from_scratch,
+    )
+
+
+def end_left_over(
+    api: Api,
+    statuses: Sequence[JobStatus] = _UNFINISHED,
+    *,
+    keep: str | None,
+    console: Console,
+    pause: Callable[[float], object],
+) -> None:
+    """Stop jobs a killed system left open, and wait until the learner has ended them.
+
+    It would go on with them before the next job, or never get to those that were told to stop: the
+    next job is free at once. Until they have ended, actors are kept warm for them.
+    """
+    waiting = _stop_left_over(api.client, statuses, keep=keep, console=console)
+    if waiting:
+        console.print("waiting until the learner has ended what was running", style="yellow")
+    deadline = monotonic() + _LEFT_OVER_S
+    while waiting and monotonic() < deadline:
+        api.check()
+        pause(_LOOK_S)
+        waiting = [job_id for job_id in waiting if api.client.get(job_id).status not in FINISHED]
+    for job_id in waiting:
+        console.print(f"{job_id} has not ended yet", style="yellow", soft_wrap=True)
+
+
+def _stop_left_over(
+    client: NitroClient, statuses: Sequence[JobStatus], *, keep: str | None, console: Console
+) -> list[str]:
+    """Stop jobs, say so, and return those that a learner has yet to end."""
+    left_over = [job for status in statuses for job in client.every_job(status=status)]
+    stopped = [client.stop(job.job_id) for job in left_over if job.job_id != keep]
+    for job in stopped:
+        console.print(
+            f"stopped {job.job_id}, left unfinished earlier; "
+            f"go on with it by: nitro train --resume {job.job_id}",
+            style="yellow",
+            soft_wrap=True,
+        )
+    return [job.job_id for job in stopped if job.status not in FINISHED]
+
+
+def _watch(job_id: str, api: Api, interrupts: Interrupts, view: ProgressView) -> Snapshot:
+    snapshot: Snapshot | None = None
+    told = stopped = begun = False
+    again = "leave it" if api.system is None else "kill everything"
+    for snapshot in follow(api.client, job_id, check=api.check, pause=interrupts.pause):
+        view.show(snapshot)
+        if not begun and snapshot.job.environment is not None:
+            begun = True
+            for line in snapshot.job.environment.preprocessing:
+                view.note(f"  {line}")
+            for line in _advice(snapshot.job, api):
+                view.note(line)
+            api.wait_ready()
+        if interrupts.asked and not told:
+            told = True
+            view.note(f"stopping after the update in hand; press Ctrl-C again to {again}")
+        if interrupts.asked and not stopped:
+            # Told again with the next look where nobody answers; that has its own patience.
+            with contextlib.suppress(ApiUnreachableError):
+                _stop(api.client, snapshot.job)
+                stopped = True
+    if snapshot is None:
+        raise RuntimeError("following a job yields at least once")
+    return snapshot
+
+
+def _advice(job: Job, api: Api) -> list[str]:
+    if job.environment is None:
+        return []
+    return advice(
+        job.spec,
+        job.environment,
+        job.hyperparameters,
+        rounds=job.spec.stop.max_rounds - job.progress.rounds,
+        cpu_cores=None if api.system is None else gpu_less_cores(job.environment),
+    )
+
+
+def _stop(client: NitroClient, job: Job) -> None:
+    try:
+        client.stop(job.job_id)
+    except ApiError:
+        if client.get(job.job_id).status not in FINISHED:
+            raise
+
+
+def _conclude(
+    snapshot: Snapshot,
+    request: TrainRequest,
+    api: Api,
+    *,
+    console: Console,
+    stdout: TextIO,
+) -> int:
+    job = snapshot.job
+    folder = (request.runs_dir / job.job_id).absolute()
+    run_dir = _finished_folder(folder)
+    summary = summarise(job, snapshot.records, api.client.cost(job.job_id), run_dir=run_dir)
+    picture = _picture(run_dir, console)
+    expected = folder if api.system is not None else None
+    console.print()
+    logs = None if api.system is None else api.system.logs
+    console.print(
+        summary_table(summary, error=job.error, picture=picture, expected=expected, logs=logs)
+    )
+    if command := going_on(job, wall_s=summary.wall_s):
+        when = "once the error is mended, " if job.fails_again else ""
+        text = f"{when}go on with it by: {command}"
+        console.print(text, soft_wrap=True, markup=False, highlight=False)
+    if request.as_json:
+        stdout.write(summary.model_dump_json() + "\n")
+        stdout.flush()
+    return exit_code(summary)
+
+
+def _finished_folder(folder: Path) -> Path | None:
+    """Return the run's folder once the learner has written its last word there, if it is here."""
+    deadline = monotonic() + _LAST_WORD_S
+    while folder.is_dir() and monotonic() < deadline:
+        with contextlib.suppress(CommandError):
+            if read_job(folder).finished_at is not None:
+                break
+        sleep(_LOOK_S)
+    return folder if folder.is_dir() else None
+
+
+def exit_code(summary: Summary) -> int:
+    """Return 0 for a job that came to its end, 1 for a failed and 130 for a stopped one."""
+    if summary.status == "failed":
+        return EXIT_FAILED
+    return EXIT_INTERRUPTED if summary.stop_reason == "user" else 0
+
+
+def _picture(run_dir: Path | None, console: Console) -> Path | None:
+    if run_dir is None:
+        return None
+    from nitro.runs.picture import draw  # matplotlib takes a while to load
+
+    try:
+        return draw(read_run(run_dir))
+    except CommandError as error:
+        console.print(f"no picture: {error}", soft_wrap=True, markup=False)
+        return None

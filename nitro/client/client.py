@@ -1,0 +1,351 @@
+"""A typed client of Nitro's REST API.
+
+from nitro.client.client import NitroClient
+from shared.contracts.job_spec import JobSpec
+
+with NitroClient("https://nitro.example.com", token) as nitro:
+    job = nitro.admitted(nitro.submit(JobSpec(env_id="Hopper-v5", seed=1)))
+    print(nitro.get(job.job_id).progress)
+"""
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from types import TracebackType
+from typing import Self, TypeVar
+from urllib.parse import quote
+from uuid import uuid4
+
+import httpx
+from pydantic import ValidationError
+
+from nitro.client.aws_signature import AwsSignature
+from nitro.errors import EXIT_FAILED, EXIT_USAGE, CommandError
+from nitro.spec.spec_file import field_errors
+from shared.contracts.billing import JobCost, LedgerLine
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.jobs import Job, JobPage, JobStatus, ResumeRequest, ScalingRequest
+from shared.contracts.message import Message
+from shared.contracts.problem import Problem
+from shared.contracts.rounds import RoundPage, RoundRecord
+from shared.contracts.scaling_spec import Policy
+from shared.service.tokens import TOKEN_HEADER
+
+_KEY = re.compile(r"[\x21-\x7e]{1,128}")
+"""What an idempotency key can look like."""
+_RETRY_SAFE = 2
+"""Further tries of a connection that could not be opened; nothing was sent, so nothing repeats."""
+AWAY = frozenset(
+    {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT}
+)
+"""What an endpoint answers while the scaler behind it is restarted."""
+_SUBMIT_PAUSES_S = (0.5, 1.0, 2.0, 4.0)
+"""Before each further try to submit a job of which it is not known whether it arrived."""
+_MAX_DETAIL = 300
+
+M = TypeVar("M", bound=Message)
+
+
+class ApiError(CommandError):
+    """The API refused a call; `problem` says why, field by field."""
+
+    def __init__(self, problem: Problem) -> None:
+        refused = problem.status < HTTPStatus.INTERNAL_SERVER_ERROR
+        super().__init__(
+            "\n".join(problem_lines(problem)), exit_code=EXIT_USAGE if refused else EXIT_FAILED
+        )
+        self.problem = problem
+
+
+class ApiUnreachableError(CommandError):
+    """No answer from the API, or one that is not Nitro's."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, exit_code=EXIT_FAILED)
+
+
+class JobRefusedError(CommandError):
+    """A job was taken in and then refused: its environment could not be had, or does not fit."""
+
+
+class NoAnswerError(ApiUnreachableError):
+    """The API could not be reached, or the connection broke: whether it heard is not known."""
+
+
+def require_admitted(job: Job) -> None:
+    """Raise what a job was refused for.
+
+    Raises:
+        JobRefusedError: It failed before its environment was known.
+    """
+    if job.status == "failed" and job.environment is None:
+        refused = job.stop_reason == "refused"
+        raise JobRefusedError(
+            job.error or "refused", exit_code=EXIT_USAGE if refused else EXIT_FAILED
+        )
+
+
+def problem_lines(problem: Problem) -> list[str]:
+    """Return a problem as `field: message` lines, or its one-line detail if it names no field."""
+    if problem.errors:
+        return [f"{error.field}: {error.message}" for error in problem.errors]
+    return [problem.detail or problem.title]
+
+
+class NitroClient:
+    """Jobs over REST; a context manager that closes its connections."""
+
+    def __init__(
+        self,
+        api_url: str,
+        token: str | None,
+        *,
+        timeout_s: float = 30.0,
+        sign_for: str | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        """Connect at the first call.
+
+        Args:
+            api_url: Where the API is, `https://host`.
+            token: Its bearer token; None where authentication is off.
+            timeout_s: Longest wait for an answer.
+            sign_for: AWS region to sign every request for, with the AWS credentials at hand: what
+                an API deployed with `endpoint: iam` asks for beside the token.
+            transport: What sends requests in place of connections of its own.
+
+        Raises:
+            CommandError: Requests cannot be signed.
+        """
+        headers = {} if token is None else _token_header(token, signed=sign_for is not None)
+        self._url = api_url.rstrip("/")
+        self._http = httpx.Client(
+            base_url=self._url,
+            headers=headers,
+            auth=None if sign_for is None else AwsSignature(sign_for),
+            timeout=timeout_s,
+            transport=transport or httpx.HTTPTransport(retries=_RETRY_SAFE),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def submit(self, spec: JobSpec, *, idempotency_key: str | None = None) -> Job:
+        """Submit a job; the same key with the same specification returns the same job.
+
+        It is tried again where the API is away or its answer is lost, under one key all the time,
+        so that one job comes of it. The job may still be `checking`: then an actor is asked about
+        its environment, and `admitted` waits until it was queued or refused.
+
+        Args:
+            spec: What to train.
+            idempotency_key: Its key; a new one by default.
+
+        Raises:
+            CommandError: No key can look like that, and nothing was sent; or the job was refused.
+        """
+        if idempotency_key is not None and not _KEY.fullmatch(idempotency_key):
+            raise CommandError(
+                f"--idempotency-key: must be 1 to 128 visible ASCII characters, got "
+                f"{idempotency_key!r:.80}"
+            )
+        headers = {"Idempotency-Key": idempotency_key or uuid4().hex}
+        for pause_s in _SUBMIT_PAUSES_S:
+            try:
+                return self._submitted(spec, headers)
+            except ApiError as error:
+                if error.problem.status not in AWAY:
+                    raise
+            except NoAnswerError:
+                pass
+            time.sleep(pause_s)
+        return self._submitted(spec, headers)
+
+    def admitted(self, job: Job, *, every_s: float = 0.2) -> Job:
+        """Wait until a job is checked; return it as it then is.
+
+        Raises:
+            JobRefusedError: It was refused; says why, field by field.
+        """
+        while job.status == "checking":
+            time.sleep(every_s)
+            job = self.get(job.job_id)
+        require_admitted(job)
+        return job
+
+    def jobs(self, *, status: JobStatus | None = None, cursor: str | None = None) -> JobPage:
+        """Return one page of jobs, newest first."""
+        parameters = _given(status=status, cursor=cursor)
+        return _parse(JobPage, self._call("GET", "/v1/jobs", parameters=parameters))
+
+    def every_job(self, *, status: JobStatus | None = None) -> Iterator[Job]:
+        """Yield all jobs, newest first, page by page."""
+        page = self.jobs(status=status)
+        yield from page.jobs
+        while page.next_cursor is not None:
+            page = self.jobs(status=status, cursor=page.next_cursor)
+            yield from page.jobs
+
+    def get(self, job_id: str) -> Job:
+        """Return a job with its progress and cost."""
+        return _parse(Job, self._call("GET", _path(job_id)))
+
+    def stop(self, job_id: str) -> Job:
+        """Ask a job to end after the update in hand; safe to repeat."""
+        return _parse(Job, self._call("POST", _path(job_id, "stop")))
+
+    def resume(
+        self,
+        job_id: str,
+        *,
+        budget_usd: float | None = None,
+        max_rounds: int | None = None,
+        max_wall_s: float | None = None,
+        from_scratch: bool = False,
+    ) -> Job:
+        """Continue a job from its last checkpoint; limits can only rise.
+
+        Jobs that were stopped or failed go on, and with more rounds those that made all of theirs.
+        One whose checkpoints are gone makes all rounds again, if that is said by `from_scratch`.
+
+        Raises:
+            CommandError: A limit is out of range; nothing was sent.
+        """
+        limits = {"budget_usd": budget_usd, "max_rounds": max_rounds, "max_wall_s": max_wall_s}
+        asked = {**limits, "from_scratch": from_scratch}
+        try:
+            body = ResumeRequest.model_validate(asked)
+        except ValidationError as error:
+            lines = [f"{wrong.field}: {wrong.message}" for wrong in field_errors(error)]
+            raise CommandError("\n".join(lines)) from error
+        return _parse(Job, self._call("POST", _path(job_id, "resume"), body=body))
+
+    def switch_scaling(self, job_id: str, scaling: Policy) -> Job:
+        """Decide a job's rounds by another policy from the next round on; safe to repeat."""
+        body = ScalingRequest(scaling=scaling)
+        return _parse(Job, self._call("POST", _path(job_id, "scaling"), body=body))
+
+    def delete(self, job_id: str) -> None:
+        """Forget a finished job and its artifacts."""
+        self._call("DELETE", _path(job_id))
+
+    def rounds(self, job_id: str, *, cursor: str | None = None) -> RoundPage:
+        """Return one page of a job's rounds, in order."""
+        parameters = _given(cursor=cursor)
+        return _parse(RoundPage, self._call("GET", _path(job_id, "rounds"), parameters=parameters))
+
+    def every_round(self, job_id: str) -> Iterator[RoundRecord]:
+        """Yield all rounds of a job in order, page by page."""
+        page = self.rounds(job_id)
+        yield from page.rounds
+        while page.next_cursor is not None:
+            page = self.rounds(job_id, cursor=page.next_cursor)
+            yield from page.rounds
+
+    def cost(self, job_id: str) -> JobCost:
+        """Return a job's bill so far, without its lines."""
+        return self._bill(job_id, limit="0")
+
+    def every_line(self, job_id: str) -> Iterator[LedgerLine]:
+        """Yield all lines of a job's bill in order, page by page."""
+        page = self._bill(job_id)
+        yield from page.lines
+        while page.next_cursor is not None:
+            page = self._bill(job_id, cursor=page.next_cursor)
+            yield from page.lines
+
+    def _bill(self, job_id: str, **parameters: str) -> JobCost:
+        return _parse(JobCost, self._call("GET", _path(job_id, "cost"), parameters=parameters))
+
+    def _submitted(self, spec: JobSpec, headers: Mapping[str, str]) -> Job:
+        return _parse(Job, self._call("POST", "/v1/jobs", body=spec, headers=headers))
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Message | None = None,
+        parameters: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
+        content = None if body is None else body.model_dump_json().encode()
+        typed = {} if body is None else {"Content-Type": "application/json"}
+        try:
+            response = self._http.request(
+                method,
+                path,
+                content=content,
+                params=parameters,
+                headers={**typed, **(headers or {})},
+            )
+        except httpx.LocalProtocolError:
+            # Neither quoted nor chained: it repeats the header it does not like, token and all.
+            raise ApiUnreachableError(
+                f"nothing was sent to {self._url}: the token or another header cannot be sent"
+            ) from None
+        except httpx.RequestError as error:
+            raise NoAnswerError(
+                f"no answer from {self._url} ({error or type(error).__name__}): "
+                "is the API running, and is --api-url right?"
+            ) from error
+        if response.status_code == HTTPStatus.UNAUTHORIZED:
+            raise ApiError(_unauthorized(self._url))
+        if not response.is_success:
+            raise ApiError(_problem(response))
+        return response
+
+
+def _token_header(token: str, *, signed: bool) -> dict[str, str]:
+    return {TOKEN_HEADER: token} if signed else {"Authorization": f"Bearer {token}"}
+
+
+def _path(job_id: str, *parts: str) -> str:
+    return "/".join(["/v1/jobs", quote(job_id, safe=""), *parts])
+
+
+def _given(**parameters: str | None) -> dict[str, str]:
+    return {name: value for name, value in parameters.items() if value is not None}
+
+
+def _unauthorized(url: str) -> Problem:
+    status = HTTPStatus.UNAUTHORIZED
+    detail = f"{url} does not accept the token: check NITRO_TOKEN or NITRO_TOKEN_FILE"
+    return Problem(title=status.phrase, status=status, detail=detail)
+
+
+def _problem(response: httpx.Response) -> Problem:
+    """Read an error, whether it is our problem+json or a proxy's page."""
+    try:
+        return Problem.read(response.content)
+    except ValidationError:
+        return Problem(
+            title=response.reason_phrase or "error",
+            status=response.status_code,
+            detail=f"{response.request.method} {response.request.url.path}: status "
+            f"{response.status_code}: {json.dumps(response.text[:_MAX_DETAIL])}",
+        )
+
+
+def _parse(kind: type[M], response: httpx.Response) -> M:
+    try:
+        return kind.read(response.content)
+    except ValidationError as error:
+        raise ApiUnreachableError(
+            f"{response.request.method} {response.request.url}: the answer is no {kind.__name__}; "
+            "is this a Nitro API of the same version as this command?"
+        ) from error

@@ -1,0 +1,40 @@
+"""From options and environment to a client."""
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from nitro.client.client import NitroClient
+from nitro.errors import CommandError
+from nitro.settings import ADDRESS_FILE, STATE_FOLDER, CliSettings, api_address, api_token
+
+
+def read_settings() -> CliSettings:
+    """Read the environment.
+
+    Raises:
+        CommandError: A variable is wrong; names it.
+    """
+    try:
+        return CliSettings()
+    except ValidationError as error:
+        details = error.errors(include_url=False)[0]
+        name = "_".join(str(part) for part in details["loc"]).upper()
+        raise CommandError(f"NITRO_{name}: {details['msg']}") from error
+
+
+def has_api(api_url: str | None, runs_dir: Path) -> bool:
+    """Whether an API is named, or a local system up."""
+    named = api_url or read_settings().api_url
+    return bool(named) or (runs_dir / STATE_FOLDER / ADDRESS_FILE).exists()
+
+
+def connect(api_url: str | None, runs_dir: Path) -> NitroClient:
+    """Return a client for the API that is meant.
+
+    Raises:
+        CommandError: There is no address or no token for it, or nothing to sign with.
+    """
+    settings = read_settings()
+    url = api_address(api_url, settings, runs_dir)
+    return NitroClient(url, api_token(url, settings, runs_dir), sign_for=settings.sign_for)

@@ -1,0 +1,138 @@
+"""Following a job over REST until it ends."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from statistics import fmean
+from time import monotonic, sleep
+
+from nitro.client.client import AWAY, ApiError, ApiUnreachableError, NitroClient
+from shared.contracts.jobs import FINISHED, Job
+from shared.contracts.rounds import RoundPlan, RoundRecord
+
+_RECENT = 5
+"""Rounds whose mean duration the remaining ones are assumed to take."""
+_AWAY = AWAY | {HTTPStatus.TOO_MANY_REQUESTS}
+"""What is answered while the scaler is restarted, or its store throttles it."""
+PATIENCE_S = 90.0
+"""A deployment has no API for up to a minute (docs/deploy.md), and takes a moment to be found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A job as it stands."""
+
+    job: Job
+    records: tuple[RoundRecord, ...]
+
+    @property
+    def plan(self) -> RoundPlan | None:
+        """Plan of the newest round that launched actors."""
+        plans = (record.plan for record in reversed(self.records))
+        return next((plan for plan in plans if plan.stop is None), None)
+
+    @property
+    def finished_rounds(self) -> int:
+        """Policy updates made."""
+        return self.job.progress.rounds
+
+    @property
+    def training_return(self) -> float | None:
+        """Mean return of the newest training episodes, None before the first ended."""
+        for record in reversed(self.records):
+            if record.result and record.result.episode_returns:
+                return fmean(record.result.episode_returns)
+        return None
+
+    @property
+    def steps_per_s(self) -> float | None:
+        """Environment steps per second of wall time over the newest rounds."""
+        timed = self._timed()
+        seconds = sum(total for _, total in timed)
+        return sum(steps for steps, _ in timed) / seconds if seconds > 0 else None
+
+    @property
+    def eta_s(self) -> float | None:
+        """Seconds to the job's last round at the pace of the newest ones."""
+        timed = self._timed()
+        if not timed:
+            return None
+        remaining = self.job.spec.stop.max_rounds - self.finished_rounds
+        return max(0, remaining) * fmean(total for _, total in timed)
+
+    def _timed(self) -> list[tuple[int, float]]:
+        results = [record.result for record in self.records if record.result]
+        return [(result.env_steps, result.timing.total_s) for result in results[-_RECENT:]]
+
+
+class RoundFeed:
+    """A job's rounds, fetched anew only from where they can still change."""
+
+    def __init__(self, client: NitroClient, job_id: str) -> None:
+        self._client = client
+        self._job_id = job_id
+        self._settled: list[RoundRecord] = []
+        self._cursor: str | None = None
+
+    def fetch(self) -> tuple[RoundRecord, ...]:
+        """Return all rounds so far, in order, and behind them the plans that ended the job."""
+        while True:
+            page = self._client.rounds(self._job_id, cursor=self._cursor)
+            # A round's bill is final when all of its actors have ended, too.
+            records = [*page.rounds, *page.endings]
+            complete = all(record.result and record.launches for record in records)
+            if page.next_cursor is None or not complete:
+                rest = records
+                break
+            self._settled += records
+            self._cursor = page.next_cursor
+        while page.next_cursor is not None:
+            page = self._client.rounds(self._job_id, cursor=page.next_cursor)
+            rest += [*page.rounds, *page.endings]
+        return (*self._settled, *rest)
+
+
+def follow(
+    client: NitroClient,
+    job_id: str,
+    *,
+    check: Callable[[], None],
+    pause: Callable[[float], object] = sleep,
+    every_s: float = 0.5,
+    patience_s: float = PATIENCE_S,
+) -> Iterator[Snapshot]:
+    """Yield the job as it stands until it has finished; the last one is finished.
+
+    Args:
+        client: The API.
+        job_id: Which job.
+        check: Called before every look; raises when going on makes no sense.
+        pause: Waits for so many seconds between two looks, or for less.
+        every_s: Pause between two looks.
+        patience_s: How long an API that does not answer, or says that it cannot, is asked again.
+
+    Raises:
+        ApiUnreachableError: The API did not answer for `patience_s`.
+        ApiError: It refused, or said for `patience_s` that it cannot answer.
+    """
+    feed = RoundFeed(client, job_id)
+    # Counted from the first failure, not the last answer: a process that was stopped in between has
+    # not asked for longer, and finds its connections dead when it goes on.
+    failing_since: float | None = None
+    while True:
+        check()
+        try:
+            job = client.get(job_id)  # before the rounds, so that a finished job's are complete
+            snapshot = Snapshot(job, feed.fetch())
+        except (ApiUnreachableError, ApiError) as error:
+            if isinstance(error, ApiError) and error.problem.status not in _AWAY:
+                raise
+            failing_since = monotonic() if failing_since is None else failing_since
+            if monotonic() - failing_since > patience_s:
+                raise
+        else:
+            failing_since = None
+            yield snapshot
+            if job.status in FINISHED:
+                return
+        pause(every_s)

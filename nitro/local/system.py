@@ -1,0 +1,327 @@
+"""The whole system on one machine: cache, emulator, scaler and learner as processes of their own.
+
+    from pathlib import Path
+
+    from nitro.client.client import NitroClient
+    from nitro.local.system import LocalSystem
+    from shared.contracts.job_spec import JobSpec
+
+    with LocalSystem(Path("runs")) as system, NitroClient(system.api_url, system.token) as nitro:
+        nitro.submit(JobSpec(env_id="CartPole-v1"))
+
+Everything listens on 127.0.0.1 only. State and logs lie in `runs/.nitro/`. Nothing is restarted
+silently: a process that ended is reported with the end of its log.
+"""
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from nitro.errors import EXIT_FAILED, CommandError
+from nitro.local.plan import NAMES, LocalPlan, Ports, ProcessPlan, plan_processes
+from nitro.local.ports import LOOPBACK, free_ports, require_free
+from nitro.local.processes import ManagedProcess
+from nitro.local.state_folder import StateFolder
+
+_PACKAGES = Path(__file__).resolve().parent.parent
+"""Folder our packages lie in."""
+_POLL_S = 0.02
+_START_S = 120.0
+"""Libraries load slowly from a cold disk."""
+_HAND_BACK_S = 3.0
+"""How long the learner may take to hand its job back to the scaler."""
+_END_S = 7.0
+"""Longer than the emulator and the scaler take to end in an orderly way."""
+
+
+class LocalSystemError(CommandError):
+    """A process of the local system did not start, or ended."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, exit_code=EXIT_FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    process: ManagedProcess
+    ready: Callable[[], bool]
+
+
+class LocalSystem:
+    """Starts the local system and ends it; a context manager.
+
+    Enter it from a thread that lives as long as the system: on Linux the processes are killed when
+    the thread that started them ends, which is what leaves nothing behind after a SIGKILL.
+
+    Args:
+        runs_dir: Folder of the runs; made if missing.
+        api_port: Port of the REST API; None takes a free one.
+        lasting: Whether it outlives single jobs, so that `nitro train` may use it.
+        processes: Actors that run at the same time; None means one per core.
+        max_concurrency: Invocations in flight before the emulator throttles.
+        cache_url: A Redis to use in place of the embedded server.
+        actor_variables: Settings of the actors, `NITRO_ENVIRONMENT_PACKAGES` for example.
+        environment: Further variables by process name, which win over ours (faults, for tests).
+    """
+
+    def __init__(
+        self,
+        runs_dir: Path,
+        *,
+        api_port: int | None = None,
+        lasting: bool = False,
+        processes: int | None = None,
+        max_concurrency: int = 1000,
+        cache_url: str | None = None,
+        actor_variables: Mapping[str, str] | None = None,
+        environment: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        self._state = StateFolder(runs_dir)
+        self._api_port = api_port
+        self._lasting = lasting
+        self._processes = processes or os.cpu_count() or 1
+        self._max_concurrency = max_concurrency
+        self._own_cache_url = cache_url
+        self._actor_variables = actor_variables or {}
+        self._environment = environment or {}
+        self._members: dict[str, _Member] = {}
+        self.api_url = ""
+        self.lambda_url = ""
+        self.lambda_token = ""
+        self.cache_url = ""
+        self.token = ""
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.close(at_once=True)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close(at_once=error is not None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the processes: cache (if embedded), emulator, scaler, learner."""
+        return tuple(self._members)
+
+    @property
+    def token_path(self) -> Path:
+        """File that holds the API token, readable by this user only."""
+        return self._state.token_path
+
+    @property
+    def lambda_token_path(self) -> Path:
+        """File that holds the emulator's token, readable by this user only."""
+        return self._state.lambda_token_path
+
+    @property
+    def logs(self) -> Path:
+        """Folder of the processes' logs."""
+        return self._state.logs
+
+    def wait_ready(self, names: Iterable[str] = NAMES, *, timeout_s: float = _START_S) -> None:
+        """Wait until these processes answer.
+
+        Raises:
+            LocalSystemError: One ended, or did not answer in time; holds the end of its log.
+        """
+        deadline = time.monotonic() + timeout_s
+        for name in names:
+            member = self._members.get(name)
+            while member is not None and not member.ready():
+                self._check_processes()
+                if time.monotonic() > deadline:
+                    raise LocalSystemError(
+                        self._report(member.process, f"was not ready after {timeout_s:g} s")
+                    )
+                time.sleep(_POLL_S)
+
+    def check(self) -> None:
+        """Make sure that every process runs and can write.
+
+        Raises:
+            CommandError: The disk is full.
+            LocalSystemError: A process has ended; names its log and shows the end of it.
+        """
+        self._state.require_room()
+        self._check_processes()
+
+    def _check_processes(self) -> None:
+        for member in self._members.values():
+            code = member.process.exit_code()
+            if code is not None:
+                self._state.require_room()  # without it there is nothing in the log
+                raise LocalSystemError(self._report(member.process, f"ended with code {code}"))
+
+    def pid(self, name: str) -> int:
+        """Return the process id of a process that was started."""
+        pid = self._members[name].process.pid
+        if pid is None:
+            raise LocalSystemError(f"{name} was never started")
+        return pid
+
+    def kill(self, name: str) -> None:
+        """Kill a process and its group with SIGKILL (for fault tests)."""
+        self._members[name].process.kill()
+
+    def terminate(self, name: str) -> None:
+        """Ask a process to end in an orderly way, and wait until it has (for fault tests).
+
+        Raises:
+            LocalSystemError: It has not, although it had as long as a start may take.
+        """
+        process = self._members[name].process
+        process.terminate()
+        process.wait(_START_S)
+        if process.exit_code() is None:
+            raise LocalSystemError(self._report(process, f"did not end within {_START_S:g} s"))
+
+    def restart(self, *names: str, timeout_s: float = _START_S) -> None:
+        """Start killed processes again, with the same settings, and wait until they answer."""
+        for name in names:
+            self._members[name].process.start()
+        self.wait_ready(names, timeout_s=timeout_s)
+
+    def close(self, *, at_once: bool = False) -> None:
+        """End every process, the hard way if need be; safe to repeat.
+
+        Args:
+            at_once: Do not let the learner hand its job back nor the scaler finish its calls.
+        """
+        stages = (("learner", _HAND_BACK_S), ("scaler", 0.0), ("emulator", 0.0))
+        members = [
+            (self._members[name].process, patience_s)
+            for name, patience_s in stages
+            if name in self._members
+        ]
+        try:
+            # In this order, as the learner's last word is to the scaler. The emulator is always
+            # asked: it has actors of its own to end.
+            for process, patience_s in members:
+                if at_once and process.name != "emulator":
+                    process.kill()
+                process.terminate()
+                process.wait(patience_s)
+            deadline = time.monotonic() + _END_S
+            for process, _ in members:
+                process.wait(deadline - time.monotonic())
+        finally:
+            for member in self._members.values():
+                member.process.kill()
+            self._members = {}
+            self._state.release()
+
+    def _start(self) -> None:
+        if self._api_port is not None:
+            require_free(self._api_port, setting="--port")
+        if self._own_cache_url is not None:
+            _require_answer(self._own_cache_url)
+        self._state.acquire(lasting=self._lasting)
+        taken = free_ports(4)
+        ports = Ports(
+            cache=taken[0],
+            invoke=taken[1],
+            learner=taken[2],
+            api=self._api_port or taken[3],
+        )
+        plan = LocalPlan(
+            runs_dir=self._state.runs_dir,
+            database=self._state.database_path,
+            token_path=self._state.token_path,
+            lambda_token=self._state.write_lambda_token(),
+            cache_config=self._state.cache_config_path,
+            cache_password=self._state.write_cache_password(),
+            logs=self._state.logs,
+            ports=ports,
+            processes=self._processes,
+            max_concurrency=self._max_concurrency,
+            cache_url=self._own_cache_url,
+            actor_variables=self._actor_variables,
+        )
+        self.api_url = plan.api_url
+        self.lambda_url = plan.lambda_url
+        self.lambda_token = plan.lambda_token
+        self.cache_url = plan.redis_url
+        self.token = self._state.write_token()
+        for process_plan in plan_processes(plan):
+            self._members[process_plan.name] = member = self._member(process_plan)
+            member.process.start()
+        self.wait_ready(NAMES[:-1])  # the learner loads its libraries while jobs are submitted
+        self._state.write_address(self.api_url)
+
+    def _member(self, plan: ProcessPlan) -> _Member:
+        process = ManagedProcess(
+            plan.name,
+            plan.command,
+            env={**_inherited(), **plan.env, **self._environment.get(plan.name, {})},
+            log_path=self._state.fresh_log(plan.name),
+            # A folder without packages, lest the caller's own `services` be taken for ours.
+            folder=self._state.folder,
+            death_signal=plan.death_signal,
+        )
+        return _Member(process, lambda: _answers(plan.ready_url))
+
+    @staticmethod
+    def _report(process: ManagedProcess, what: str) -> str:
+        return (
+            f"the {process.name} {what}; its log is {process.log_path}, and ends with:\n"
+            f"{process.log_tail() or '(nothing was logged)'}"
+        )
+
+
+def _inherited() -> dict[str, str]:
+    """Our own environment without what could point a process elsewhere, above all at AWS."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("NITRO_", "AWS_", "BOTO"))
+    }
+    paths = [str(_PACKAGES), *filter(None, kept.get("PYTHONPATH", "").split(os.pathsep))]
+    # Our processes talk to each other; a proxy for the outside world must not come between them.
+    around = [LOOPBACK, "localhost", *filter(None, [kept.get("no_proxy") or kept.get("NO_PROXY")])]
+    kept["no_proxy"] = kept["NO_PROXY"] = ",".join(around)
+    kept["PYTHONPATH"] = os.pathsep.join(str(Path(path).absolute()) for path in paths)
+    return kept
+
+
+def _answers(url: str) -> bool:
+    scheme, _, address = url.partition("://")
+    if scheme == "tcp":
+        return _accepts(address)
+    with contextlib.suppress(httpx.TransportError):
+        return httpx.get(url, timeout=2.0, trust_env=False).is_success
+    return False
+
+
+def _accepts(address: str) -> bool:
+    host, _, port = address.partition(":")
+    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1.0):
+        return True
+    return False
+
+
+def _require_answer(cache_url: str) -> None:
+    """Raise unless a Redis answers: the processes would wait for it without a word."""
+    from shared.cache.client import CacheError, TrajectoryCache
+
+    try:
+        with TrajectoryCache.connect(cache_url) as cache:
+            cache.ping()
+    except CacheError as error:
+        raise CommandError(str(error), exit_code=EXIT_FAILED) from error

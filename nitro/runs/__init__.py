@@ -1,0 +1,1 @@
+"""Reading, drawing and using a run's folder."""

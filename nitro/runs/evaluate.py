@@ -1,0 +1,209 @@
+"""`nitro evaluate`: deterministic episodes with a run's newest policy, in this process."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean, pstdev
+
+from pydantic import BaseModel, ConfigDict
+from rich.table import Table
+from rich.text import Text
+
+from functions.actor.errors import RolloutError
+from functions.actor.rollout import evaluate_episode
+from nitro.errors import EXIT_FAILED, CommandError
+from nitro.runs.reading import read_job
+from nitro.settings import DrawingSettings
+from services.learner.record.checkpoint import Checkpoint, CheckpointError, CheckpointStore
+from shared.artifacts.local import LocalArtifacts
+from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.jobs import Job
+from shared.contracts.rollouts import RolloutTask
+from shared.environments.building import Env, make_environment
+from shared.environments.spaces import UnsupportedEnvironment
+from shared.policy.numpy_policy import NumpyPolicy, PolicyError, load_policy, with_bounds
+from shared.trajectory import codec
+from shared.trajectory.seeds import actor_seed
+
+_STEP_TIMEOUT_S = 600.0
+"""A person waits here, and drawing takes its time."""
+
+
+class EvaluationReport(BaseModel):
+    """Episodes of one policy; the fields are the keys of `--json`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    job_id: str
+    env_id: str
+    policy_version: int
+    """Policy updates behind it."""
+    seed: int
+    episodes: int
+    mean_return: float
+    std_return: float
+    """Over the episodes, not of the mean."""
+    min_return: float
+    max_return: float
+    mean_length: float
+    returns: list[float]
+    lengths: list[int]
+    dropped_episodes: int
+    """Episodes before these in which something was not finite."""
+    video: str | None
+    """The video, if one was asked for."""
+
+
+def evaluate_run(
+    folder: Path,
+    *,
+    episodes: int,
+    seed: int,
+    video: bool = False,
+) -> EvaluationReport:
+    """Play episodes with the policy of a run's newest checkpoint.
+
+    Equal seeds give equal episodes, none of which a job of that seed evaluated itself by.
+
+    Args:
+        folder: The run's.
+        episodes: How many.
+        seed: Decides them all.
+        video: Whether to write a video of the episodes into the run's `videos/`.
+
+    Raises:
+        CommandError: There is no checkpoint, it is damaged, the environment fails, or there can be
+            no video.
+    """
+    job = read_job(folder)
+    version, policy = newest_policy(folder)
+    path = folder / "videos" / f"policy-{version:06}.mp4" if video else None
+    try:
+        return _play(job, policy, version=version, episodes=episodes, seed=seed, video=path)
+    except RolloutError as error:
+        if isinstance(error.__cause__, CommandError):
+            raise error.__cause__ from error  # there can be no video
+        raise CommandError(str(error), exit_code=EXIT_FAILED) from error
+    except UnsupportedEnvironment as error:
+        raise CommandError(str(error), exit_code=EXIT_FAILED) from error
+
+
+def newest_policy(folder: Path) -> tuple[int, NumpyPolicy]:
+    """Return the policy of a run's newest checkpoint, and how many updates are behind it.
+
+    It knows the bounds of its environment: `policy.act(observation)` returns what to do there.
+
+    Raises:
+        CommandError: There is no checkpoint, or it is damaged.
+    """
+    action = read_job(folder).described_environment.action
+    checkpoint = newest_checkpoint(folder)
+    try:
+        payload = codec.decode(checkpoint.policy)
+        policy = load_policy(payload.arrays, with_bounds(payload.metadata, action))
+        return checkpoint.run.policy_version, policy
+    except (codec.CodecError, PolicyError) as error:
+        raise CommandError(f"{folder}: the newest checkpoint's policy: {error}") from error
+
+
+def newest_checkpoint(folder: Path) -> Checkpoint:
+    """Return a run's newest checkpoint.
+
+    Raises:
+        CommandError: There is none, or it is damaged.
+    """
+    store = CheckpointStore(
+        LocalArtifacts(folder.absolute().parent), folder.absolute().name, keep=1
+    )
+    try:
+        checkpoint = store.latest()
+    except CheckpointError as error:
+        raise CommandError(str(error)) from error
+    if checkpoint is None:
+        raise CommandError(f"{folder}: no checkpoint yet; the first comes after the first round")
+    return checkpoint
+
+
+def _play(
+    job: Job, policy: NumpyPolicy, *, version: int, episodes: int, seed: int, video: Path | None
+) -> EvaluationReport:
+    ref = job.spec.environment_ref
+    with _opened(ref, video) as env:
+        played = [
+            evaluate_episode(
+                RolloutTask(
+                    mode="evaluate",
+                    job_id=job.job_id,
+                    round=version,
+                    attempt=0,
+                    actor_index=index,
+                    policy_version=version,
+                    env=ref,
+                    steps=1,
+                    seed=actor_seed(seed, mode="later", round_index=version, actor_index=index),
+                ),
+                env,
+                policy,
+                step_timeout_s=_STEP_TIMEOUT_S,
+            )
+            for index in range(episodes)
+        ]
+    returns = [episode.episode_return for episode in played]
+    lengths = [episode.length for episode in played]
+    return EvaluationReport(
+        job_id=job.job_id,
+        env_id=ref.env_id,
+        policy_version=version,
+        seed=seed,
+        episodes=episodes,
+        mean_return=fmean(returns),
+        std_return=pstdev(returns),
+        min_return=min(returns),
+        max_return=max(returns),
+        mean_length=fmean(lengths),
+        returns=returns,
+        lengths=lengths,
+        dropped_episodes=sum(episode.dropped_episodes for episode in played),
+        video=None if video is None else str(video),
+    )
+
+
+@contextlib.contextmanager
+def _opened(ref: EnvironmentRef, video: Path | None) -> Iterator[Env]:
+    """Yield the environment; with a path, one that writes a video to it."""
+    if video is None:
+        with contextlib.closing(make_environment(ref, raw_rewards=True)) as env:
+            yield env
+        return
+    from nitro.runs.video import drawing_environment, prepare_drawing, recorded
+
+    prepare_drawing(DrawingSettings())
+    with (
+        contextlib.closing(drawing_environment(ref)) as env,
+        recorded(env, video) as recording,
+    ):
+        yield recording
+
+
+def evaluation_table(report: EvaluationReport) -> Table:
+    """Lay a report out for people."""
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in (
+        ("job", report.job_id),
+        ("environment", report.env_id),
+        ("policy", f"after {report.policy_version} updates, deterministic"),
+        ("episodes", f"{report.episodes} (seed {report.seed})"),
+        (
+            "return",
+            f"{report.mean_return:.1f} ± {report.std_return:.1f} (mean ± std over episodes)",
+        ),
+        ("range", f"{report.min_return:.1f} to {report.max_return:.1f}"),
+        ("length", f"{report.mean_length:.1f} steps"),
+        ("dropped", f"{report.dropped_episodes} episodes that were not finite"),
+        ("video", report.video),
+    ):
+        if value and (name != "dropped" or report.dropped_episodes):
+            table.add_row(name, Text(value))
+    return table

@@ -1,0 +1,185 @@
+"""`nitro export`: a run's newest policy as files that others can use.
+
+    policy.safetensors   the arrays, as the actors get them, and the bounds of the actions
+    policy.json          what they mean, and the environment they were trained for
+    policy.onnx          observation in, action out
+
+The ONNX file is run beside our own policy before it is left there: a file that acts differently is
+an error, not an export.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from nitro.errors import EXIT_FAILED, CommandError
+from nitro.runs.evaluate import newest_checkpoint
+from nitro.runs.reading import read_job
+from shared.contracts.environment_spec import (
+    ContinuousActionSpec,
+    DiscreteActionSpec,
+    EnvironmentSpec,
+    ObservationSpec,
+)
+from shared.contracts.job_spec import EnvironmentRef
+from shared.policy.numpy_policy import NumpyPolicy, PolicyError, load_policy, with_bounds
+from shared.trajectory import codec
+
+NUM_CHECKED = 256
+"""Random observations that both policies act on."""
+TOLERANCE = 1e-4
+"""Largest difference of an action, relative to 1 or to the action; float32 sums differ in order."""
+_NEAR_TIE = 1e-4
+"""Outputs this close together may rank either way."""
+
+
+class ExportReport(BaseModel):
+    """What was written; the fields are the keys of `policy.json`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: str = "nitro-export/1"
+    job_id: str
+    policy_version: int = Field(description="Policy updates behind it.")
+    env: EnvironmentRef
+    environment: EnvironmentSpec
+    policy: dict[str, str]
+    """The policy's own metadata: network, distribution, normalisation, mapping of actions."""
+    files: tuple[str, ...] = ("policy.safetensors", "policy.json", "policy.onnx")
+    checked_observations: int = NUM_CHECKED
+    largest_difference: float
+    """Between the actions of `policy.onnx` and our own; 0 for discrete ones."""
+
+
+def export_run(folder: Path, out: Path) -> ExportReport:
+    """Write the policy of a run's newest checkpoint into a folder.
+
+    Raises:
+        CommandError: There is no checkpoint, it is damaged, a package is missing, the folder
+            cannot be written, or the ONNX file does not act as the policy does.
+    """
+    job, checkpoint = read_job(folder), newest_checkpoint(folder)
+    try:
+        payload = codec.decode(checkpoint.policy)
+        metadata = with_bounds(payload.metadata, job.described_environment.action)
+        policy = load_policy(payload.arrays, metadata)
+    except (codec.CodecError, PolicyError) as error:
+        raise CommandError(f"{folder}: the newest checkpoint's policy: {error}") from error
+    _check_fit(policy, job.described_environment)
+    model = _onnx_file(payload, job.described_environment)
+    report = ExportReport(
+        job_id=job.job_id,
+        policy_version=checkpoint.run.policy_version,
+        env=job.spec.environment_ref,
+        environment=job.described_environment,
+        policy=metadata,
+        largest_difference=_largest_difference(
+            model,
+            policy,
+            job.described_environment,
+            _observations(payload.arrays, job.described_environment.observation),
+        ),
+    )
+    arrays = codec.encode_raw(payload.arrays, metadata)
+    contents = (arrays, report.model_dump_json(indent=2).encode(), model)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name, content in zip(report.files, contents, strict=True):
+            (out / name).write_bytes(content)
+    except OSError as error:
+        raise CommandError(f"--out: cannot write to {out}: {error}") from error
+    return report
+
+
+def _check_fit(policy: NumpyPolicy, environment: EnvironmentSpec) -> None:
+    action = environment.action
+    if isinstance(action, ContinuousActionSpec):
+        fits = policy.action_shape == (len(action.low),)
+    else:
+        choices = action.n if isinstance(action, DiscreteActionSpec) else action.num_choices
+        fits = policy.distribution.num_choices == choices
+    if not fits or policy.observation_shape != environment.observation.shape:
+        raise CommandError(
+            f"the policy does not fit the environment of its run, {environment.env_id}"
+        )
+
+
+def _onnx_file(payload: codec.Payload, environment: EnvironmentSpec) -> bytes:
+    try:
+        from nitro.runs.onnx_graph import policy_graph
+    except ImportError as error:
+        raise _missing(error) from error
+    model: bytes = policy_graph(
+        payload.arrays,
+        payload.metadata,
+        observation=environment.observation,
+        action=environment.action,
+    ).SerializeToString()
+    return model
+
+
+def _missing(error: ImportError) -> CommandError:
+    return CommandError(
+        f"the ONNX file needs a package that is not installed ({error.name}): "
+        "pip install -e '.[export]' in a clone",
+        exit_code=EXIT_FAILED,
+    )
+
+
+def _largest_difference(
+    model: bytes, policy: NumpyPolicy, environment: EnvironmentSpec, observation: NDArray[Any]
+) -> float:
+    """Return how far the two policies' actions lie apart at most.
+
+    Raises:
+        CommandError: Too far.
+    """
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise _missing(error) from error
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    theirs: NDArray[np.generic] = session.run(None, {"observation": observation})[0]
+    ours: NDArray[np.generic] = policy.act(observation)
+    if not isinstance(environment.action, ContinuousActionSpec):
+        clear = _clear(policy, observation)
+        ours, theirs = ours[clear], theirs[clear]
+    difference = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
+    allowed = TOLERANCE * np.maximum(1.0, np.abs(ours.astype(np.float64)))
+    if ours.shape != theirs.shape or not (difference <= allowed).all():
+        raise CommandError(
+            f"policy.onnx acts differently from the policy, by up to {difference.max():g}; nothing "
+            "was written: please report this",
+            exit_code=EXIT_FAILED,
+        )
+    return float(difference.max(initial=0.0))
+
+
+def _observations(arrays: Mapping[str, codec.Array], spec: ObservationSpec) -> NDArray[Any]:
+    """Return random observations # [256, *obs], spread as those that the policy was trained on."""
+    rng = np.random.default_rng(0)
+    shape = (NUM_CHECKED, *spec.shape)
+    if spec.dtype == "uint8":
+        return rng.integers(0, 256, shape, np.uint8)
+    z: NDArray[Any] = rng.standard_normal(shape) * rng.choice([0.1, 1.0, 10.0], (NUM_CHECKED, 1))
+    if "observation_mean" in arrays:
+        mean, scale = arrays["observation_mean"], arrays["observation_scale"]
+        z = mean.astype(np.float64) + z / scale.astype(np.float64)
+    return z.astype(np.float32)
+
+
+def _clear(policy: NumpyPolicy, observation: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return where no choice is a near tie # [N]."""
+    outputs = policy.outputs(observation)
+    choices = policy.distribution.num_choices
+    sizes = choices if isinstance(choices, tuple) else (outputs.shape[1],)
+    clear = np.ones(len(outputs), np.bool_)
+    for logits in np.split(outputs, np.cumsum(sizes)[:-1], axis=1):
+        best = np.sort(logits, axis=1)
+        if best.shape[1] > 1:
+            clear &= best[:, -1] - best[:, -2] > _NEAR_TIE
+    return clear

@@ -1,0 +1,176 @@
+"""A policy as an ONNX graph: from an observation to the action that the environment takes.
+
+Everything an actor does is inside: normalisation, network, the most likely action, and its mapping
+to the environment's bounds. The layers are those that `shared.policy.numpy_policy` describes.
+
+Legend: `N` observations at a time.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from shared.contracts.environment_spec import ActionSpec, ContinuousActionSpec, ObservationSpec
+from shared.policy.conv import MAX_PIXEL
+from shared.policy.conv_layers import CONV_NETWORKS, Convolution, conv_layers
+
+INPUT, OUTPUT = "observation", "action"
+_OPSET = 17
+_IR_VERSION = 9
+"""With that operator set, what runtimes since 2023 read."""
+
+Arrays = Mapping[str, NDArray[np.generic]]
+
+
+def policy_graph(
+    arrays: Arrays,
+    metadata: Mapping[str, str],
+    *,
+    observation: ObservationSpec,
+    action: ActionSpec,
+) -> onnx.ModelProto:
+    """Return the graph of a policy.
+
+    Its input `observation` is [N, *obs] in the type of the environment's observations, its output
+    `action` [N, A] float32 within the bounds, [N] int64 of a discrete action, or [N, A] int64 of
+    several.
+
+    Args:
+        arrays: The policy's, as it was published; `load_policy` has accepted them.
+        metadata: The same.
+        observation: What the environment shows.
+        action: What it takes.
+    """
+    graph = _Graph()
+    seen = graph.seen(arrays, metadata, is_image=observation.dtype == "uint8")
+    outputs = graph.layers(seen, arrays, metadata)
+    graph.act(outputs, metadata, action)
+    is_continuous = isinstance(action, ContinuousActionSpec)
+    input_type = TensorProto.UINT8 if observation.dtype == "uint8" else TensorProto.FLOAT
+    shape = [] if metadata["distribution"] == "categorical" else [_action_size(action)]
+    result = helper.make_tensor_value_info(
+        OUTPUT, TensorProto.FLOAT if is_continuous else TensorProto.INT64, ["N", *shape]
+    )
+    given = helper.make_tensor_value_info(INPUT, input_type, ["N", *observation.shape])
+    model = helper.make_model(
+        helper.make_graph(graph.nodes, "policy", [given], [result], graph.constants),
+        opset_imports=[helper.make_opsetid("", _OPSET)],
+        ir_version=_IR_VERSION,
+        producer_name="nitro",
+    )
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+class _Graph:
+    """Nodes and constants, as they are added."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+
+    def seen(self, arrays: Arrays, metadata: Mapping[str, str], *, is_image: bool) -> str:
+        """Add what happens to an observation before the network; return its name."""
+        if is_image:
+            pixels = self._node("Cast", INPUT, to=TensorProto.FLOAT)
+            return self._node("Div", pixels, self._constant(np.float32(MAX_PIXEL)))
+        if "observation_mean" not in arrays:
+            return INPUT
+        bound = np.float32(metadata["observation_clip"])
+        centred = self._node("Sub", INPUT, self._constant(arrays["observation_mean"]))
+        scaled = self._node("Mul", centred, self._constant(arrays["observation_scale"]))
+        return self._node("Clip", scaled, self._constant(-bound), self._constant(bound))
+
+    def layers(self, seen: str, arrays: Arrays, metadata: Mapping[str, str]) -> str:
+        """Add the network; return the name of its outputs."""
+        name, values = metadata["network"], seen
+        convolutions: tuple[Convolution, ...] = ()
+        for known in CONV_NETWORKS:
+            if known == name:
+                shape = tuple(int(size) for size in metadata["image_shape"].split(","))
+                convolutions = conv_layers(known, shape).convolutions
+        activation = "Relu" if convolutions else "Tanh"
+        count = sum(key.startswith("policy.") for key in arrays) // 2
+        for i in range(count):
+            parameters = (
+                self._constant(arrays[f"policy.{i}.weight"]),
+                self._constant(arrays[f"policy.{i}.bias"]),
+            )
+            if i < len(convolutions):
+                values = self._convolution(values, parameters, convolutions[i])
+            else:
+                if convolutions and i == len(convolutions):
+                    values = self._node("Flatten", values, axis=1)
+                values = self._node("Gemm", values, *parameters, transB=1)
+            if i < count - 1:
+                values = self._node(activation, values)
+        return values
+
+    def act(self, outputs: str, metadata: Mapping[str, str], action: ActionSpec) -> None:
+        """Add what makes the environment's action of the outputs."""
+        if isinstance(action, ContinuousActionSpec):
+            self._act_within_bounds(outputs, metadata, action)
+        elif metadata["distribution"] == "categorical":
+            self._node("ArgMax", outputs, name=OUTPUT, axis=1, keepdims=0)
+        else:
+            sizes = np.array([int(n) for n in metadata["num_choices"].split(",")], np.int64)
+            parts = [f"choice{i}" for i in range(len(sizes))]
+            inputs = [outputs, self._constant(sizes)]
+            self.nodes.append(helper.make_node("Split", inputs, parts, axis=1))
+            chosen = [self._node("ArgMax", part, axis=1, keepdims=1) for part in parts]
+            self._node("Concat", *chosen, name=OUTPUT, axis=1)
+
+    def _act_within_bounds(
+        self, outputs: str, metadata: Mapping[str, str], action: ContinuousActionSpec
+    ) -> None:
+        values = outputs
+        if metadata["log_std"] == "state_dependent":
+            begin, end, axis = (np.array([n], np.int64) for n in (0, len(action.low), 1))
+            values = self._node("Slice", values, *map(self._constant, (begin, end, axis)))
+        low, high = np.array(action.low), np.array(action.high)
+        if metadata.get("action_mapping", "rescale") == "rescale":
+            # Halved before they are subtracted, as in `shared.policy.action_mapping`.
+            values = self._node("Mul", values, self._constant(np.float32(high / 2 - low / 2)))
+            values = self._node("Add", values, self._constant(np.float32(high / 2 + low / 2)))
+        values = self._node("Max", values, self._constant(low.astype(np.float32)))
+        self._node("Min", values, self._constant(high.astype(np.float32)), name=OUTPUT)
+
+    def _convolution(self, values: str, parameters: tuple[str, str], layer: Convolution) -> str:
+        (top, bottom), (left, right) = layer.padding
+        return self._node(
+            "Conv",
+            values,
+            *parameters,
+            kernel_shape=list(layer.kernel),
+            strides=[layer.stride, layer.stride],
+            pads=[top, left, bottom, right],
+        )
+
+    def _node(
+        self, operator: str, *inputs: str, name: str | None = None, **attributes: int | list[int]
+    ) -> str:
+        output = name or f"{operator.lower()}{len(self.nodes)}"
+        self.nodes.append(_node(operator, inputs, output, attributes))
+        return output
+
+    def _constant(self, value: NDArray[np.generic] | np.generic) -> str:
+        name = f"constant{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+
+def _node(
+    operator: str, inputs: Sequence[str], output: str, attributes: Mapping[str, int | list[int]]
+) -> onnx.NodeProto:
+    node = helper.make_node(operator, inputs, [output])
+    node.attribute.extend(helper.make_attribute(*item) for item in sorted(attributes.items()))
+    return node
+
+
+def _action_size(action: ActionSpec) -> int:
+    if isinstance(action, ContinuousActionSpec):
+        return len(action.low)
+    return len(action.num_choices) if action.kind == "multi_discrete" else 1

@@ -1,0 +1,259 @@
+"""The picture of a run: return, actors, boosting score and cost over its rounds, in one file."""
+
+from collections import defaultdict
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, get_args
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
+
+from nitro.errors import CommandError
+from nitro.runs.reading import Run, series, training_return
+from shared.contracts.billing import LedgerItem
+from shared.contracts.rounds import RoundLine
+
+if TYPE_CHECKING:
+    from matplotlib.typing import RcKeyType
+
+PICTURE = "plots/run.png"
+"""Where a run's picture lies in its folder."""
+
+_ENDINGS = (".png", ".pdf", ".svg")
+"""What a picture's name may end in; matplotlib knows more, some only with further programs."""
+_BLUE, _ORANGE, _GREEN, _BLACK = "#2463a8", "#d9762b", "#3b8f5a", "#222222"
+_ITEM_COLOURS = ("#2463a8", "#d9762b", "#f0b46b", "#7b5ea7", "#3b8f5a", "#8a8f98")
+_ITEM_LABELS: dict[LedgerItem, str] = {
+    "learner": "learner",
+    "lambda_duration": "actors' time",
+    "lambda_requests": "requests",
+    "provisioned_concurrency": "kept warm",
+    "cache": "cache",
+    "scaler": "scaler",
+}
+"""Short enough for all of them to stand in one row."""
+_INCHES = 11 / 9.2
+"""Height of a panel of height 1; a synchronous run's picture is 11 inches high."""
+_STYLE: "dict[RcKeyType, object]" = {
+    "font.size": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "grid.color": "#e4e6ea",
+    "grid.linewidth": 0.8,
+    "axes.axisbelow": True,
+    "axes.edgecolor": "#555b66",
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+}
+
+
+def draw(run: Run, path: Path | None = None) -> Path:
+    """Draw a run's picture and return where it lies (default: `plots/run.png` in its folder).
+
+    Raises:
+        CommandError: The run has no finished round yet, or the file cannot be written.
+    """
+    target = path or run.folder / PICTURE
+    if target.suffix.lower() not in _ENDINGS:
+        raise CommandError(f"--output: {target} has to end in one of {', '.join(_ENDINGS)}")
+    if not any(line.result for line in run.rounds):
+        raise CommandError(f"{run.folder}: no finished round yet, so there is nothing to draw")
+    with mpl.rc_context(_STYLE):
+        parts = [(_returns, 3.0), (_actors, 2.0), (_score, 2.0), (_cost, 2.2)]
+        if series(run, _mean_lag)[0]:
+            parts.insert(3, (_lag, 1.8))
+        heights = [height for _, height in parts]
+        figure = Figure(figsize=(9, _INCHES * sum(heights)), layout="constrained")
+        FigureCanvasAgg(figure)
+        panels = figure.subplots(len(parts), 1, sharex=True, height_ratios=heights)
+        for panel, (paint, _) in zip(panels, parts, strict=True):
+            paint(panel, run)
+        panels[-1].set_xlabel("round (policy update)")
+        panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        panels[-1].set_xlim(-0.6, _last_update(run) + 0.6)
+        figure.align_ylabels(panels)
+        figure.suptitle(_title(run), fontsize=11)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            figure.savefig(target, dpi=140)
+        except OSError as error:
+            raise CommandError(f"cannot write {target}: {error.strerror or error}") from error
+    return target
+
+
+def _last_update(run: Run) -> int:
+    """Return how far to the right anything is drawn."""
+    rounds = {line.plan.round for line in run.rounds} | {line.round for line in run.ledger}
+    return max(map(run.update, rounds))
+
+
+def _title(run: Run) -> str:
+    spec = run.job.spec
+    scaling = spec.scaling.policy
+    return (
+        f"{spec.env_id}  ·  {spec.algorithm} ({spec.preset})  ·  seed {spec.seed}  ·  "
+        f"scaling: {scaling}  ·  ended by: {run.stop}\n{run.job.job_id}"
+    )
+
+
+def _legend(panel: Axes, *, twin: Axes | None = None, columns: int = 4) -> None:
+    """Put one legend for both axes above the panel, where it covers no data."""
+    handles, labels = panel.get_legend_handles_labels()
+    if twin is not None:
+        more, names = twin.get_legend_handles_labels()
+        handles, labels = [*handles, *more], [*labels, *names]
+    panel.legend(
+        handles,
+        labels,
+        loc="lower left",
+        bbox_to_anchor=(-0.01, 1.0),
+        ncols=columns,
+        borderaxespad=0.2,
+        columnspacing=1.4,
+        handlelength=1.6,
+    )
+
+
+def _twin(panel: Axes, label: str, colour: str) -> Axes:
+    twin = panel.twinx()
+    twin.grid(visible=False)
+    twin.set_ylabel(label, color=colour)
+    twin.tick_params(axis="y", colors=colour)
+    twin.spines["right"].set_visible(True)
+    twin.spines["right"].set_color(colour)
+    return twin
+
+
+def _returns(panel: Axes, run: Run) -> None:
+    rounds, means = series(run, training_return)
+    panel.plot(
+        rounds,
+        means,
+        color=_ORANGE,
+        marker=".",
+        markersize=4,
+        linewidth=1.3,
+        label="training episodes, mean",
+    )
+    evaluated = [(index, result.returns) for index, result in run.evaluations if result.returns]
+    if evaluated:
+        where = [index for index, _ in evaluated]
+        panel.fill_between(
+            where,
+            [min(returns) for _, returns in evaluated],
+            [max(returns) for _, returns in evaluated],
+            color=_BLUE,
+            alpha=0.16,
+            linewidth=0,
+            label="evaluation, min–max",
+        )
+        panel.plot(
+            where,
+            [fmean(returns) for _, returns in evaluated],
+            color=_BLUE,
+            marker="o",
+            markersize=4,
+            linewidth=1.8,
+            label="evaluation, mean",
+        )
+    panel.set_ylabel("return per episode")
+    _legend(panel)
+
+
+def _actors(panel: Axes, run: Run) -> None:
+    plans = [line.plan for line in run.rounds if line.plan.stop is None]
+    rounds = [plan.round for plan in plans]
+    panel.bar(rounds, [plan.num_actors for plan in plans], width=0.8, color=_GREEN, label="granted")
+    panel.bar(
+        rounds,
+        [plan.requested for plan in plans],
+        width=0.8,
+        fill=False,
+        edgecolor="#1d4a2e",
+        linewidth=0.8,
+        label="requested",
+    )
+    panel.set_ylabel("actors")
+    panel.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
+    _legend(panel)
+
+
+def _score(panel: Axes, run: Run) -> None:
+    panel.set_ylabel("boosting score (0–1)")
+    panel.set_ylim(-0.04, 1.04)
+    if not series(run, lambda line: line.plan.ratio)[0]:
+        panel.text(
+            0.5, 0.5, "no curvature was used in this run", ha="center", transform=panel.transAxes
+        )
+        return
+    twin = _twin(panel, "ratio R = −λmax / λmin", _ORANGE)
+    rounds, ratios = series(run, lambda line: line.plan.ratio)
+    twin.plot(
+        rounds,
+        ratios,
+        color=_ORANGE,
+        marker=".",
+        markersize=4,
+        linewidth=1.2,
+        linestyle="--",
+        label="ratio R",
+    )
+    rounds, scores = series(run, lambda line: line.plan.boosting_score)
+    panel.plot(
+        rounds, scores, color=_BLUE, marker="o", markersize=3, linewidth=1.5, label="boosting score"
+    )
+    panel.set_zorder(twin.get_zorder() + 1)
+    panel.patch.set_visible(False)
+    _legend(panel, twin=twin)
+
+
+def _lag(panel: Axes, run: Run) -> None:
+    for label, value, colour in (("largest", _largest_lag, _ORANGE), ("mean", _mean_lag, _BLUE)):
+        rounds, lags = series(run, value)
+        panel.plot(rounds, lags, color=colour, marker=".", markersize=4, linewidth=1.3, label=label)
+    panel.set_ylabel("policy lag\n(updates)")
+    panel.set_ylim(bottom=0)
+    _legend(panel)
+
+
+def _mean_lag(line: RoundLine) -> float | None:
+    return line.result.stats.get("policy_lag_mean") if line.result else None
+
+
+def _largest_lag(line: RoundLine) -> float | None:
+    return line.result.stats.get("policy_lag_max") if line.result else None
+
+
+def _cost(panel: Axes, run: Run) -> None:
+    per_item: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for line in run.ledger:
+        per_item[line.item][run.update(line.round)] += line.amount_usd
+    rounds = sorted({run.update(line.round) for line in run.ledger})
+    base = [0.0] * len(rounds)
+    for item, colour in zip(get_args(LedgerItem), _ITEM_COLOURS, strict=True):
+        amounts = [per_item[item][index] * 1000 for index in rounds]
+        if any(amounts):
+            panel.bar(
+                rounds, amounts, width=0.8, bottom=base, color=colour, label=_ITEM_LABELS[item]
+            )
+            base = [low + amount for low, amount in zip(base, amounts, strict=True)]
+    panel.set_ylabel("cost per round\n(0.001 USD, projected)")
+    twin = _twin(panel, "cumulative (USD)", _BLACK)
+    totals = [sum(base[: end + 1]) / 1000 for end in range(len(base))]
+    halo = [withStroke(linewidth=3.5, foreground="white")]  # to be seen on dark bars
+    twin.plot(
+        rounds,
+        totals,
+        color=_BLACK,
+        linewidth=1.6,
+        path_effects=halo,
+        label="cumulative",
+    )
+    twin.set_ylim(bottom=0)
+    _legend(panel, twin=twin, columns=7)

@@ -1,0 +1,145 @@
+"""Reading a run's folder: its job, its rounds and its bill, also while the run is going on."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from nitro.errors import CommandError
+from shared.artifacts.store import JOB_FILE, LEDGER_FILE, ROUNDS_FILE
+from shared.contracts.billing import LedgerLine
+from shared.contracts.jobs import Job
+from shared.contracts.message import Message
+from shared.contracts.rounds import EvaluationResult, RoundLine
+
+M = TypeVar("M", bound=Message)
+
+
+def training_return(line: RoundLine) -> float | None:
+    """Return the mean return of the training episodes that ended in a round, None without any."""
+    returns = line.result.episode_returns if line.result else ()
+    return fmean(returns) if returns else None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run's folder says."""
+
+    folder: Path
+    job: Job
+    rounds: tuple[RoundLine, ...]
+    """In order, each round once."""
+    ledger: tuple[LedgerLine, ...]
+
+    @property
+    def evaluations(self) -> list[tuple[int, EvaluationResult]]:
+        """Number of rounds the evaluated policy had learned from, and evaluation, in order."""
+        behind = self.job.spec.rounds_behind
+        return [
+            (behind(line.plan.round), line.evaluation) for line in self.rounds if line.evaluation
+        ]
+
+    def update(self, round_index: int) -> int:
+        """Return where a round stands among the updates: at its number, or behind all at the end.
+
+        Where rounds overlap, several only end the job: their numbers are higher than there are
+        updates.
+        """
+        last = self.rounds[-1].plan if self.rounds else None
+        if last is not None and last.stop is not None:
+            return min(round_index, self.job.spec.rounds_behind(last.round))
+        return round_index
+
+    @property
+    def stop(self) -> str:
+        """Why the run ended, or its status while it has not."""
+        planned = self.rounds[-1].plan.stop if self.rounds else None
+        return planned or self.job.stop_reason or self.job.status
+
+
+def find_run(run: str, runs_dir: Path) -> Path:
+    """Return the folder of a run named by path or by job id.
+
+    Raises:
+        CommandError: There is no such run.
+    """
+    for folder in (Path(run), runs_dir / run):
+        if (folder / JOB_FILE).is_file():
+            return folder
+    known = sorted(path.parent.name for path in runs_dir.glob(f"*/{JOB_FILE}"))
+    hint = f"; runs in {runs_dir}: {', '.join(known[-5:])}" if known else ""
+    raise CommandError(
+        f"RUN: no run at {run!r} nor at {str(runs_dir / run)!r} (no {JOB_FILE} there){hint}"
+    )
+
+
+def read_run(folder: Path) -> Run:
+    """Read a run's folder.
+
+    A half-written last line, as a killed learner leaves one, is passed over. A round that was
+    repeated after a resume counts once, as it was last written; its actors were paid twice.
+
+    Raises:
+        CommandError: The folder is no run, or a file in it is damaged; names file and line.
+    """
+    rounds = {line.plan.round: line for line in _lines(folder / ROUNDS_FILE, RoundLine)}
+    return Run(
+        folder=folder,
+        job=read_job(folder),
+        rounds=tuple(rounds[key] for key in sorted(rounds)),
+        ledger=tuple(_lines(folder / LEDGER_FILE, LedgerLine)),
+    )
+
+
+def read_job(folder: Path) -> Job:
+    """Read what a run was asked to do.
+
+    Raises:
+        CommandError: The folder is no run, or its job file is damaged.
+    """
+    path = folder / JOB_FILE
+    try:
+        return Job.read(path.read_bytes())
+    except OSError as error:
+        raise CommandError(f"{path}: cannot be read ({error.strerror}); is this a run?") from error
+    except ValidationError as error:
+        raise CommandError(f"{path}: {_first(error)}; written by another version?") from error
+
+
+def _lines(path: Path, kind: type[M]) -> Iterator[M]:
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise CommandError(f"{path}: cannot be read: {error.strerror}") from error
+    texts = raw.split(b"\n")
+    unfinished = len(texts)  # the last piece has no newline after it
+    for number, text in enumerate(texts, start=1):
+        if not text.strip():
+            continue
+        try:
+            yield kind.read(text)
+        except ValidationError as error:
+            if number == unfinished:
+                return
+            raise CommandError(f"{path}, line {number}: {_first(error)}") from error
+
+
+def _first(error: ValidationError) -> str:
+    details = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in details["loc"])
+    return f"{where}: {details['msg']}" if where else details["msg"]
+
+
+def series(run: Run, value: Callable[[RoundLine], float | None]) -> tuple[list[int], list[float]]:
+    """Return updates and values where there is one."""
+    pairs = [
+        (run.update(line.plan.round), found)
+        for line in run.rounds
+        if (found := value(line)) is not None
+    ]
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]

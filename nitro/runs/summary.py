@@ -1,0 +1,208 @@
+"""What a run amounted to, in numbers: for the table at the end and for `--json`."""
+
+import math
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from statistics import fmean
+
+from pydantic import BaseModel, ConfigDict
+from rich.table import Table
+from rich.text import Text
+
+from shared.contracts.billing import JobCost, ServerfulCost
+from shared.contracts.jobs import Job, JobStatus, StopReason, Wait
+from shared.contracts.rounds import RoundRecord
+
+_BROKEN = "were dropped and rolled out again: an observation or a reward was not finite"
+
+
+class Projection(BaseModel):
+    """The same run on AWS."""
+
+    model_config = ConfigDict(frozen=True)
+
+    wall_s: float
+    cost_usd: float
+
+
+class OnServers(Projection):
+    """The same run on two servers that are paid for all the time."""
+
+    machines: str
+
+
+class Summary(BaseModel):
+    """One run; the fields are the keys of `--json`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    job_id: str
+    status: JobStatus
+    stop_reason: StopReason | None
+    stop_explanation: str | None
+    """The stop reason in words, as the last plan has it; None if the job ended without a plan."""
+    rounds: int
+    env_steps: int
+    first_return: float | None
+    """Mean of the first evaluation; None if the job evaluates nothing."""
+    final_return: float | None
+    best_return: float | None
+    wall_s: float
+    """What its rounds took, each counted once: without the time between a stop and a resume, the
+    system's start and the final evaluation."""
+    projected: Projection
+    serverful: list[OnServers]
+    actors_per_round: list[int]
+    dropped_episodes: int = 0
+    """Training episodes in which something was not finite; they were rolled out again."""
+    run_dir: str | None
+    """Run folder, if it is on this machine."""
+
+
+def summarise(
+    job: Job, records: Sequence[RoundRecord], cost: JobCost, *, run_dir: Path | None
+) -> Summary:
+    """Summarise a finished job."""
+    means = [
+        fmean(record.result.evaluation.returns)
+        for record in records
+        if record.result and record.result.evaluation and record.result.evaluation.returns
+    ]
+    last, best = job.progress.last_return, job.progress.best_return
+    known = [*means, *(value for value in (last, best) if value is not None)]
+    return Summary(
+        job_id=job.job_id,
+        status=job.status,
+        stop_reason=job.stop_reason,
+        stop_explanation=_explanation(job, records),
+        rounds=job.progress.rounds,
+        env_steps=job.progress.env_steps,
+        first_return=known[0] if known else None,
+        final_return=last if last is not None else (means[-1] if means else None),
+        best_return=max(known) if known else None,
+        wall_s=round(sum(record.result.timing.total_s for record in records if record.result), 3),
+        projected=Projection(wall_s=cost.projected_wall_s, cost_usd=cost.settled_usd),
+        serverful=[_on_servers(servers) for servers in cost.serverful],
+        actors_per_round=[record.plan.num_actors for record in records if not record.plan.stop],
+        dropped_episodes=sum(record.result.dropped_episodes for record in records if record.result),
+        run_dir=str(run_dir) if run_dir else None,
+    )
+
+
+def _explanation(job: Job, records: Sequence[RoundRecord]) -> str | None:
+    """Return what the last plan says about the job's end, unless something else ended it."""
+    last = records[-1].plan if records else None
+    return last.reason if last and last.stop and last.stop == job.stop_reason else None
+
+
+def _on_servers(cost: ServerfulCost) -> OnServers:
+    machines = f"{cost.learner_instance} + {cost.actor_instance}"
+    return OnServers(wall_s=cost.wall_s, cost_usd=cost.total_usd, machines=machines)
+
+
+def summary_table(
+    summary: Summary,
+    *,
+    error: str | None,
+    picture: Path | None,
+    expected: Path | None = None,
+    logs: Path | None = None,
+) -> Table:
+    """Lay a summary out for people.
+
+    Args:
+        summary: What to tell.
+        error: Why the job failed.
+        picture: Where the run's picture lies.
+        expected: Where the run's folder lies once there is one, if that is on this machine.
+        logs: Where the logs of actors and services lie, if that is on this machine.
+    """
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0), title_justify="left")
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")  # a path must never be cut short
+    for name, value in _rows(summary, picture=picture, expected=expected):
+        table.add_row(name, Text(value))
+    if error:
+        table.add_row("error", Text(error))
+    if error and logs:
+        table.add_row("logs", Text(str(logs)))
+    return table
+
+
+def _rows(
+    summary: Summary, *, picture: Path | None, expected: Path | None
+) -> list[tuple[str, str]]:
+    actors = summary.actors_per_round
+    spread = f"{min(actors)} to {max(actors)}, mean {fmean(actors):.1f}" if actors else "–"
+    rows = [
+        ("job", summary.job_id),
+        ("status", f"{summary.status} ({summary.stop_reason or 'no reason given'})"),
+        *((("", summary.stop_explanation),) if summary.stop_explanation else ()),
+        (
+            "return",
+            f"first {number(summary.first_return)}   final {number(summary.final_return)}   "
+            f"best {number(summary.best_return)}",
+        ),
+        ("rounds", f"{summary.rounds}   actors per round: {spread}"),
+        ("environment steps", f"{summary.env_steps:,}"),
+        ("wall time", f"{duration(summary.wall_s)} here, in rounds"),
+        ("on AWS (projected)", _projected(summary.projected)),
+        *(
+            ("on servers (projected)", f"{_projected(servers)} ({servers.machines})")
+            for servers in summary.serverful
+        ),
+        ("run folder", summary.run_dir or _no_folder(expected)),
+    ]
+    if summary.dropped_episodes:
+        rows.append(("warning", f"{summary.dropped_episodes} episodes {_BROKEN}"))
+    if picture:
+        rows.append(("picture", str(picture)))
+    return rows
+
+
+def _no_folder(expected: Path | None) -> str:
+    if expected is None:
+        return "on the machine of the API"
+    return f"none yet, as training had not begun; it would be {expected}"
+
+
+def going_on(job: Job, *, wall_s: float) -> str | None:
+    """Return the command that goes on with a job, None for one that reached its end.
+
+    A job that has used a limit up is resumed with a higher one only: with as much again.
+    """
+    if job.status not in ("stopped", "failed"):
+        return None
+    stop, option = job.spec.stop, ""
+    if job.stop_reason == "budget":
+        option = f" --budget-usd {2 * stop.budget_usd:g}"
+    elif job.stop_reason == "max_wall" and stop.max_wall_s is not None:
+        # The last round may have taken it far beyond the limit.
+        option = f" --max-wall-s {math.ceil(max(wall_s, stop.max_wall_s) + stop.max_wall_s)}"
+    return f"nitro train --resume {job.job_id}{option}"
+
+
+def _projected(projection: Projection) -> str:
+    return f"{duration(projection.wall_s)}, {projection.cost_usd:.4f} USD"
+
+
+def number(value: float | None) -> str:
+    """Format a return."""
+    return "–" if value is None else f"{value:.1f}"
+
+
+def wait_text(wait: Wait) -> str:
+    """Tell what a job waits for, and until when."""
+    until = datetime.fromtimestamp(wait.until).astimezone()
+    return f"{wait.reason} (at {until:%H:%M:%S} at the latest)"
+
+
+def duration(seconds: float) -> str:
+    """Format a time span: `42 s`, `3 min 07 s`, `2 h 05 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

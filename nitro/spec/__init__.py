@@ -1,0 +1,1 @@
+"""A job's specification, from files and options."""

@@ -1,0 +1,101 @@
+"""What a person should know of a job before it trains: what it will not see, how long it takes."""
+
+import os
+from dataclasses import dataclass
+
+from nitro.runs.summary import duration
+from shared.contracts.environment_spec import EnvironmentSpec
+from shared.contracts.job_spec import JobSpec
+from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.hyperparameters.presets import Hyperparameters
+
+_SAMPLES_PER_S = {"paper_cnn": 1_700, "nature_cnn": 1_300}
+"""Samples of PPO's update on one processor core, by the network for images."""
+_STEPS_PER_S = 1_000
+"""Steps of an Atari game and its policy on one core."""
+_LONG_S = 600.0
+"""From here on a quicker set of options is named."""
+_QUICKER = "--preset standard --scaling fixed:8 --actors 8 --steps-per-actor 128"
+"""The published setting for Atari: 1,024 steps a round, 4 passes over them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """Seconds a job may take: with the fewest actors in every round, and with the most."""
+
+    least_s: float
+    most_s: float
+
+
+def advice(
+    spec: JobSpec,
+    environment: EnvironmentSpec,
+    hyperparameters: Hyperparameters,
+    *,
+    rounds: int,
+    cpu_cores: int | None,
+) -> list[str]:
+    """Return what to tell, one line each.
+
+    Args:
+        spec: The job.
+        environment: What it trains on.
+        hyperparameters: The full set it trains with.
+        rounds: How many it has to go.
+        cpu_cores: Of the machine it trains on; None where it has a GPU, or is not known.
+    """
+    lines = []
+    limit, taken = environment.max_episode_steps, spec.steps_per_actor // spec.envs_per_actor
+    if limit is not None and limit > taken:
+        lines.append(
+            f"episodes may last {limit:,} steps, but a rollout begins with a reset and takes "
+            f"{taken:,}: nothing is learned from what comes later (--steps-per-actor)"
+        )
+    if cpu_cores is not None:
+        takes = time_on_cpu(spec, environment, hyperparameters, rounds=rounds, cores=cpu_cores)
+        if takes is not None:
+            lines.append(_told(takes, spec, rounds))
+            if takes.most_s > _LONG_S and spec.preset == "paper":
+                lines.append(f"quicker, with the published settings for Atari: {_QUICKER}")
+    return lines
+
+
+def time_on_cpu(
+    spec: JobSpec,
+    environment: EnvironmentSpec,
+    hyperparameters: Hyperparameters,
+    *,
+    rounds: int,
+    cores: int,
+) -> TimeRange | None:
+    """Estimate how long PPO on images takes without a GPU; None for anything else, which is fast.
+
+    The learner updates on one core; while actors roll out, it waits and they have all cores.
+    """
+    if not (environment.observation.is_image and isinstance(hyperparameters, PpoHyperparameters)):
+        return None
+    update_s = hyperparameters.num_epochs / _SAMPLES_PER_S[hyperparameters.image_network]
+    step_s = spec.steps_per_actor * (update_s + 1 / (_STEPS_PER_S * cores))
+    fewest, most = spec.actors.min, spec.actors.max
+    if spec.scaling.policy == "fixed":
+        fewest = most = spec.scaling.num_actors
+    return TimeRange(rounds * fewest * step_s, rounds * most * step_s)
+
+
+def _told(takes: TimeRange, spec: JobSpec, rounds: int) -> str:
+    span = duration(takes.most_s)
+    if takes.least_s < takes.most_s:
+        span = f"{duration(takes.least_s)} to {span}"
+    return (
+        f"about {span} on this machine without a GPU, for {rounds:,} rounds of "
+        f"{spec.steps_per_actor} steps an actor"
+    )
+
+
+def gpu_less_cores(environment: EnvironmentSpec) -> int | None:
+    """Return this machine's cores if it trains on images without a GPU, else None."""
+    if not environment.observation.is_image:
+        return None
+    import torch  # takes seconds to load, and nothing else here needs it
+
+    return None if torch.cuda.is_available() else os.cpu_count() or 1

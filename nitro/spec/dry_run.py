@@ -1,0 +1,65 @@
+"""A job with every value resolved, without a system that could train it."""
+
+import json
+from collections.abc import Sequence
+
+import typer
+from pydantic import ValidationError
+
+from nitro.errors import CommandError
+from nitro.local.own_environments import own_packages
+from nitro.spec.advice import advice, gpu_less_cores
+from nitro.spec.spec_file import field_errors
+from shared.contracts.environment_spec import EnvironmentSpec
+from shared.contracts.job_spec import JobSpec
+from shared.hyperparameters.presets import resolve
+
+
+def described(spec: JobSpec, *, environment_packages: Sequence[str] | None = None) -> str:
+    """Return the whole specification as JSON, with every hyper-parameter resolved.
+
+    The environment is made on this machine: where a preset is another one for images, that is
+    shown, and standard error says what to know of the job before it trains. Where it cannot be
+    made, standard error says so and the preset for vectors is shown.
+
+    Args:
+        spec: What would be submitted.
+        environment_packages: Of environments of one's own; None for those of the settings.
+
+    Raises:
+        CommandError: The hyper-parameters do not go together with the preset, or a package cannot
+            be imported.
+    """
+    full = spec.model_dump(mode="json")
+    environment = _environment(spec, environment_packages)
+    images = environment is not None and environment.observation.is_image
+    try:
+        values = resolve(spec.algorithm, spec.preset, spec.hyperparameters, images=images)
+    except ValidationError as error:
+        kind = "images" if images else "vectors"
+        lines = [
+            f"hyperparameters: {wrong.message} (by the preset for {kind})"
+            for wrong in field_errors(error)
+        ]
+        raise CommandError("\n".join(lines)) from error
+    full["hyperparameters"] = values.model_dump(mode="json")
+    if environment is not None:
+        cores = gpu_less_cores(environment)
+        rounds = spec.stop.max_rounds
+        for line in advice(spec, environment, values, rounds=rounds, cpu_cores=cores):
+            typer.echo(line, err=True)
+    return json.dumps(full, indent=2)
+
+
+def _environment(
+    spec: JobSpec, environment_packages: Sequence[str] | None
+) -> EnvironmentSpec | None:
+    from shared.environments.building import describe
+    from shared.environments.spaces import UnsupportedEnvironment
+
+    own_packages(environment_packages)
+    try:
+        return describe(spec.environment_ref)
+    except UnsupportedEnvironment as error:
+        typer.echo(f"hyperparameters are those for vectors: {error}", err=True)
+        return None

@@ -1,0 +1,110 @@
+"""`nitro fields`: every field of a job, as files for `--spec`, `--set` and the REST API name it.
+
+All of it is read from the schema that the API publishes.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+from rich.table import Table
+from rich.text import Text
+
+from nitro.errors import CommandError
+from shared.contracts.job_spec import JobSpec
+
+_Schema = Mapping[str, Any]
+_SHOWN_ELSEWHERE = {
+    "hyperparameters": "`nitro presets` lists them.",
+    "scaling": "`nitro policies` lists their parameters.",
+}
+
+
+class FieldRow(BaseModel):
+    """One field; these are keys of `--json`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    """As for `--set`: a group's fields follow it after a dot."""
+    default: JsonValue
+    allowed: str
+    """What it may be, in words."""
+    meaning: str
+
+
+def field_rows(group: str | None = None) -> list[FieldRow]:
+    """Describe a job's fields in order.
+
+    Args:
+        group: Only these: one field, or the fields of one group.
+
+    Raises:
+        CommandError: There is no such field or group.
+    """
+    schema = JobSpec.model_json_schema()
+    rows = list(_rows(schema, schema["$defs"], JobSpec().model_dump(mode="json"), prefix=""))
+    wanted = [row for row in rows if group is None or f"{row.name}.".startswith(f"{group}.")]
+    if not wanted:
+        known = dict.fromkeys(row.name.split(".")[0] for row in rows)
+        raise CommandError(f"GROUP: must be one of {', '.join(known)}, got {group!r}")
+    return wanted
+
+
+def field_table(rows: list[FieldRow]) -> Table:
+    """Lay fields out for people."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("field", style="bold", no_wrap=True)
+    table.add_column("default", overflow="fold")
+    table.add_column("", overflow="fold", ratio=1)
+    for row in rows:
+        default = row.default if isinstance(row.default, str) else json.dumps(row.default)
+        table.add_row(
+            row.name,
+            Text("unset" if row.default is None else default),
+            Text.assemble((row.allowed, "dim"), "\n", row.meaning),
+        )
+    return table
+
+
+def _rows(
+    schema: _Schema, definitions: _Schema, defaults: Mapping[str, JsonValue], *, prefix: str
+) -> Iterator[FieldRow]:
+    for name, field in schema["properties"].items():
+        group = definitions[field["$ref"].rpartition("/")[2]] if "$ref" in field else None
+        default = defaults[name]
+        if group is not None and isinstance(default, dict):
+            yield from _rows(group, definitions, default, prefix=f"{prefix}{name}.")
+            continue
+        if "discriminator" in field and isinstance(default, dict):
+            default = default[field["discriminator"]["propertyName"]]
+        meaning = " ".join(field.get("description", "").split())
+        elsewhere = _SHOWN_ELSEWHERE.get(name, "")
+        yield FieldRow(
+            name=f"{prefix}{name}",
+            default=default,
+            allowed=_allowed(field),
+            meaning=f"{meaning} {elsewhere}".strip(),
+        )
+
+
+def _allowed(field: _Schema) -> str:
+    if "discriminator" in field:
+        return ", ".join(field["discriminator"]["mapping"])
+    if "anyOf" in field:
+        return ", or ".join(_allowed(choice) for choice in field["anyOf"])
+    if "enum" in field:
+        return ", ".join(field["enum"])
+    kinds = {"null": "unset", "string": "text", "array": "list", "object": "names with values"}
+    kind: str = field["type"]
+    limits = [
+        f"{word} {field[key]}"
+        for key, word in (
+            ("exclusiveMinimum", "above"),
+            ("minimum", "from"),
+            ("maximum", "to"),
+        )
+        if key in field
+    ]
+    return " ".join([kinds.get(kind, kind), *limits])

@@ -1,0 +1,99 @@
+"""`nitro presets`: every hyper-parameter of every preset, with its value, source and meaning.
+
+All of it is read from the models: a field's text is its meaning, then `Paper: SOURCE.` and
+`Standard: SOURCE.`, see `shared.hyperparameters.ppo`.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+from rich.table import Table
+
+from nitro.errors import CommandError
+from shared.hyperparameters.presets import IMAGE_PRESETS, PRESETS, Hyperparameters, Preset
+
+_SOURCE = re.compile(r"\b(Paper|Standard): (.+?)\.(?= Paper:| Standard:|$)")
+
+
+class HyperparameterRow(BaseModel):
+    """One value of a preset; the fields are keys of `--json`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    value: JsonValue
+    source: str
+    """Where the value comes from."""
+    meaning: str
+
+
+class PresetReport(BaseModel):
+    """One complete set; the fields are keys of `--json`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    algorithm: str
+    preset: Preset
+    images: bool
+    """Whether this is the set for observations that are images."""
+    hyperparameters: tuple[HyperparameterRow, ...]
+
+
+def preset_reports(algorithm: str | None = None, preset: str | None = None) -> list[PresetReport]:
+    """Describe the presets, of one algorithm or of one name alone if it is given.
+
+    Raises:
+        CommandError: There is no such algorithm or preset.
+    """
+    algorithms, names = ([*dict.fromkeys(part)] for part in zip(*PRESETS, strict=True))
+    for option, given, known in (
+        ("ALGORITHM", algorithm, algorithms),
+        ("--preset", preset, names),
+    ):
+        if given is not None and given not in known:
+            raise CommandError(f"{option}: must be one of {', '.join(known)}, got {given!r}")
+    sets: list[tuple[Mapping[tuple[str, Preset], Hyperparameters], bool]] = [
+        (PRESETS, False),
+        (IMAGE_PRESETS, True),
+    ]
+    return [
+        PresetReport(
+            algorithm=of, preset=name, images=images, hyperparameters=_rows(values, preset=name)
+        )
+        for group, images in sets
+        for (of, name), values in group.items()
+        if algorithm in (None, of) and preset in (None, name)
+    ]
+
+
+def _rows(values: Hyperparameters, *, preset: Preset) -> tuple[HyperparameterRow, ...]:
+    shown = values.model_dump(mode="json")
+    rows = []
+    for name, field in type(values).model_fields.items():
+        text = " ".join((field.description or "").split())
+        sources = {of.lower(): source for of, source in _SOURCE.findall(text)}
+        meaning = text[: match.start()].rstrip() if (match := _SOURCE.search(text)) else text
+        rows.append(
+            HyperparameterRow(
+                name=name, value=shown[name], source=sources.get(preset, ""), meaning=meaning
+            )
+        )
+    return tuple(rows)
+
+
+def preset_table(report: PresetReport) -> Table:
+    """Lay one preset out for people."""
+    images = ", observations that are images" if report.images else ""
+    table = Table(
+        title=f"{report.algorithm}, preset {report.preset}{images}", title_justify="left", box=None
+    )
+    table.add_column("name", style="bold", no_wrap=True)
+    table.add_column("value", no_wrap=True)
+    table.add_column("source", overflow="fold")
+    table.add_column("meaning", overflow="fold", ratio=1)
+    for row in report.hyperparameters:
+        value = row.value if isinstance(row.value, str) else json.dumps(row.value)
+        table.add_row(row.name, value, row.source, row.meaning)
+    return table

@@ -1,0 +1,147 @@
+"""`--scaling POLICY[:ARGUMENT]`: the short way to name a scaling policy and its main parameter."""
+
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean
+
+from pydantic import JsonValue, ValidationError
+
+from nitro.errors import CommandError
+from nitro.runs.reading import find_run, read_run
+from nitro.spec.spec_file import SCALING, JsonObject, assign, field_errors, json_or_text
+from shared.contracts.minions_agent import MinionsAgent
+from shared.contracts.scaling_spec import POLICIES, FixedScaling, Policy
+
+FORMS = (
+    "nitro[:artifact]",
+    "fixed:N",
+    "random[:MEAN|:RUN]",
+    "kungfu[:N]",
+    "hydrozoa[:N]",
+    "minionsrl:FILE",
+    "reward_window[:N]",
+    "schedule:N,N,...|:RUN",
+)
+"""What can be written; N of `kungfu` and `hydrozoa` is `every_rounds`, of `reward_window` its
+window, RUN a run to replay or to take the mean of."""
+
+
+def parse_scaling(text: str, *, runs_dir: Path, option: str = "--scaling") -> JsonObject:
+    """Read a policy and its argument.
+
+    Args:
+        text: `POLICY` or `POLICY:ARGUMENT`.
+        runs_dir: Where a RUN given by its id is looked for.
+        option: Its name in messages.
+
+    Raises:
+        CommandError: There is no such policy, the argument makes no sense for it, or the file or
+            run it names cannot be read.
+    """
+    policy, colon, argument = text.partition(":")
+    if policy not in POLICIES or (colon and not argument):
+        raise CommandError(f"{option}: must be one of {', '.join(FORMS)}, got {text!r}")
+    if not argument:
+        return {"policy": policy}
+    read, field = _ARGUMENTS[policy]
+    try:
+        return {"policy": policy, field: read(argument, runs_dir)}
+    except ValueError as error:
+        raise CommandError(f"{option} {policy}: {error}") from error
+
+
+def build_scaling(
+    text: str | None, *, num_actors: int | None, assignments: list[str], runs_dir: Path
+) -> Policy:
+    """Return the policy that `nitro jobs scale` asks for.
+
+    Raises:
+        CommandError: Neither or both of policy and number are given, or a field is wrong.
+    """
+    if (text is None) == (num_actors is None):
+        raise CommandError("give either --policy, such as hydrozoa, or --actors, to pin a number")
+    if text is None:
+        raw: JsonObject = FixedScaling(policy="fixed").model_dump(mode="json")
+        raw["num_actors"] = num_actors
+    else:
+        raw = parse_scaling(text, runs_dir=runs_dir, option="--policy")
+    for assignment in assignments:
+        path, equals, value = assignment.partition("=")
+        if not equals or not path:
+            raise CommandError(f"--set: must look like name=value, got {assignment!r}")
+        # As `nitro train` has it, too: there the policy is a part of the job.
+        assign(raw, path.strip().removeprefix("scaling."), json_or_text(value))
+    try:
+        return SCALING.validate_python(raw)
+    except ValidationError as error:
+        model = POLICIES.get(str(raw["policy"]))
+        known = [*model.model_fields] if model else []
+        lines = [f"{wrong.field}: {wrong.message}" for wrong in field_errors(error, known=known)]
+        raise CommandError("\n".join(lines)) from error
+
+
+def read_agent(path: Path) -> MinionsAgent:
+    """Read the agent that `nitro scheduler train` has written.
+
+    Raises:
+        CommandError: The file cannot be read or is no agent.
+    """
+    try:
+        return MinionsAgent.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise CommandError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        wrong = field_errors(error)[0]
+        raise CommandError(f"{path}: is no agent: {wrong.field}: {wrong.message}") from error
+
+
+def _whole(argument: str, _: Path) -> JsonValue:
+    if not (argument.isascii() and argument.isdecimal()):
+        raise ValueError(f"must be followed by a whole number, got {argument!r}")
+    return int(argument)
+
+
+def _convention(argument: str, _: Path) -> JsonValue:
+    if argument not in ("paper", "artifact"):
+        raise ValueError(f"must be followed by paper or artifact, got {argument!r}")
+    return argument
+
+
+def _mean(argument: str, runs_dir: Path) -> JsonValue:
+    try:
+        return float(argument)
+    except ValueError:
+        return fmean(_counts_of(argument, runs_dir))
+
+
+def _agent(argument: str, _: Path) -> JsonValue:
+    dumped: JsonValue = read_agent(Path(argument)).model_dump(mode="json")
+    return dumped
+
+
+def _counts(argument: str, runs_dir: Path) -> JsonValue:
+    parts = argument.split(",")
+    if all(part.isascii() and part.isdecimal() for part in parts):
+        return [int(part) for part in parts]
+    return [*_counts_of(argument, runs_dir)]
+
+
+def _counts_of(run: str, runs_dir: Path) -> list[int]:
+    """Return how many actors each round of a run had."""
+    rounds = read_run(find_run(run, runs_dir)).rounds
+    counts = [line.plan.num_actors for line in rounds if line.result is not None]
+    if not counts:
+        raise CommandError(f"{run}: has no round to take numbers of actors from")
+    return counts
+
+
+_ARGUMENTS: dict[str, tuple[Callable[[str, Path], JsonValue], str]] = {
+    "nitro": (_convention, "convention"),
+    "fixed": (_whole, "num_actors"),
+    "random": (_mean, "mean_actors"),
+    "kungfu": (_whole, "every_rounds"),
+    "hydrozoa": (_whole, "every_rounds"),
+    "minionsrl": (_agent, "agent"),
+    "reward_window": (_whole, "window"),
+    "schedule": (_counts, "num_actors"),
+}

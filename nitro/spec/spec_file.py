@@ -1,0 +1,229 @@
+"""A job's specification from a file, options and `--set path=value`, and what is wrong with it."""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from nitro.errors import CommandError
+from shared.contracts.field_errors import explained, known_fields
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.problem import FieldError
+from shared.contracts.scaling_spec import (
+    MAX_ACTORS,
+    POLICIES,
+    ActorRange,
+    FixedScaling,
+    NitroScaling,
+    Policy,
+    RandomScaling,
+    Scaling,
+    ScheduleScaling,
+)
+
+JsonObject = dict[str, JsonValue]
+
+SCALING: TypeAdapter[Policy] = TypeAdapter(Scaling)
+"""Reads any policy's parameters."""
+
+_GROUPS = frozenset(
+    name
+    for name, field in JobSpec.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+)
+"""Fields with fields of their own: a file that names one of those leaves the others as they are."""
+_LONGEST_VALUE = 60
+_YAML_FLOAT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$")
+
+
+def build_spec(
+    *,
+    file: Path | None,
+    options: Mapping[str, JsonValue],
+    assignments: Sequence[str],
+    base: JobSpec | None = None,
+) -> JobSpec:
+    """Merge a specification; later sources win: base, file, then options, then `--set`.
+
+    Args:
+        file: YAML or JSON file with any of JobSpec's fields.
+        options: Values by dotted path, such as `stop.max_rounds`.
+        assignments: `path=value` texts; the value is JSON, a list or mapping in YAML, or else a
+            plain string.
+        base: What holds where nothing else is said, in place of the defaults.
+
+    Raises:
+        CommandError: The file, an assignment or a field is wrong; one line each.
+    """
+    raw: JsonObject = {} if base is None else base.model_dump(mode="json")
+    for field, value in (read_spec(file) if file else {}).items():
+        before = raw.get(field)
+        if field in _GROUPS and isinstance(before, dict) and isinstance(value, dict):
+            before.update(value)
+        else:
+            raw[field] = value
+    for path, value in options.items():
+        assign(raw, path, value)
+    for assignment in assignments:
+        path, equals, text = assignment.partition("=")
+        if not equals or not path:
+            raise CommandError(f"--set: must look like path=value, got {assignment!r}")
+        assign(raw, path.strip(), json_or_text(text))
+    scaling = raw.get("scaling")
+    if isinstance(scaling, dict):
+        scaling.setdefault("policy", NitroScaling().policy)
+        raw.setdefault("actors", _range_for(scaling))
+    try:
+        return JobSpec.model_validate(raw)
+    except ValidationError as error:
+        usual = JobSpec()
+        policy = scaling.get("policy") if isinstance(scaling, dict) else usual.scaling.policy
+        known = known_fields(
+            algorithm=str(raw.get("algorithm", usual.algorithm)), policy=str(policy)
+        )
+        lines = [f"{wrong.field}: {wrong.message}" for wrong in field_errors(error, known=known)]
+        raise CommandError("\n".join(lines)) from error
+
+
+def read_spec(file: Path) -> JsonObject:
+    """Read a YAML or JSON mapping (JSON is YAML).
+
+    Raises:
+        CommandError: The file cannot be read or holds something else.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"--spec {file}: cannot be read: {error}") from error
+    try:
+        loaded = _read_yaml(text)
+    except ValueError as error:
+        raise CommandError(f"--spec {file}: neither YAML nor JSON: {error}") from error
+    if not isinstance(loaded, dict):
+        raise CommandError(f"--spec {file}: must be a mapping of job fields, such as `seed: 1`")
+    try:
+        plain: JsonObject = json.loads(json.dumps(loaded))
+    except (TypeError, ValueError) as error:
+        raise CommandError(f"--spec {file}: {error}; use plain numbers and texts") from error
+    return plain
+
+
+def _read_yaml(text: str) -> object:
+    """Return what a YAML or JSON text holds.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    import yaml  # takes a moment to load
+
+    class Loader(yaml.SafeLoader):
+        """YAML 1.2's numbers: in 1.1 `3e-4` is a text."""
+
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", _YAML_FLOAT, [*"-+.0123456789"])
+    try:
+        return yaml.load(text, Loader)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+
+
+def parse_actors(text: str) -> JsonObject:
+    """Read `MIN:MAX`, or `N` for both.
+
+    Raises:
+        CommandError: It is neither.
+    """
+    low, _, high = text.partition(":")
+    try:
+        return {"min": int(low), "max": int(high or low)}
+    except ValueError:
+        raise CommandError(
+            f"--actors: must be MIN:MAX, such as 8:64, or one number, got {text!r}"
+        ) from None
+
+
+def field_errors(
+    error: ValidationError, *, prefix: str = "", known: Sequence[str] = ()
+) -> list[FieldError]:
+    """Return each wrong field with the value and, for an unknown name, the nearest known one."""
+    found: list[FieldError] = []
+    for details in error.errors(include_url=False):
+        field = prefix + ".".join(
+            str(part)
+            for position, part in enumerate(details["loc"])
+            if not (position < 2 and part in POLICIES)  # the tag of the union, not a field
+        )
+        cause = details.get("ctx", {}).get("error")
+        if isinstance(cause, ValidationError):
+            found += field_errors(cause, prefix=f"{field}.", known=known)
+        else:
+            message = _message(details, field, known)
+            found.append(FieldError(field=field or "job", message=message))
+    return found
+
+
+def _message(details: ErrorDetails, field: str, known: Sequence[str]) -> str:
+    text = explained(details, field, known)
+    value = repr(details["input"])
+    said = details["type"] in ("missing", "value_error", "extra_forbidden")
+    return text if said or len(value) > _LONGEST_VALUE else f"{text}, got {value}"
+
+
+def assign(raw: JsonObject, path: str, value: JsonValue) -> None:
+    """Set a value by its dotted path.
+
+    Raises:
+        CommandError: A part of the path is a value already.
+    """
+    *parents, last = path.split(".")
+    node = raw
+    for parent in parents:
+        child = node.setdefault(parent, {})
+        if not isinstance(child, dict):
+            raise CommandError(f"{path}: {parent} is {child!r}, so nothing can be set inside it")
+        node = child
+    node[last] = value
+
+
+def json_or_text(text: str) -> JsonValue:
+    """Read JSON, or a list or mapping as YAML writes it, or else take the text for what it is."""
+    try:
+        value: JsonValue = json.loads(text)
+    except ValueError:
+        return _listed(text) if text.lstrip().startswith(("[", "{")) else text
+    return value
+
+
+def _listed(text: str) -> JsonValue:
+    try:
+        value: JsonValue = json.loads(json.dumps(_read_yaml(text)))
+    except (TypeError, ValueError):
+        return text
+    return value
+
+
+def _range_for(scaling: JsonObject) -> JsonObject:
+    """Return the range of a job that gives none: what its policy names, or else the usual one."""
+    try:
+        policy = SCALING.validate_python(scaling)
+    except ValidationError:
+        return {}  # refused with the job
+    if isinstance(policy, FixedScaling):
+        return {"min": policy.num_actors, "max": policy.num_actors}
+    if isinstance(policy, ScheduleScaling):
+        return {"min": min(policy.num_actors), "max": max(policy.num_actors)}
+    if isinstance(policy, RandomScaling) and policy.mean_actors is not None:
+        return _range_around(policy.mean_actors)
+    return {}
+
+
+def _range_around(mean: float) -> JsonObject:
+    """Return the usual range, widened where it leaves draws around a mean no room."""
+    usual = ActorRange()
+    return {
+        "min": usual.min if mean > usual.min else 1,
+        "max": usual.max if mean < usual.max else min(MAX_ACTORS, math.ceil(2 * mean) - usual.min),
+    }

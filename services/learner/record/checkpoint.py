@@ -1,0 +1,196 @@
+"""Checkpoints: everything a run needs to go on as if it had never been interrupted.
+
+A checkpoint is a folder `checkpoints/NNNNNN/`, named after the round that comes next, with the
+algorithm's arrays, the policy alone (for evaluation and export) and `state.json`. The last is
+written last and holds the SHA-256 of the others: a folder without it is an unfinished write and
+counts as nothing. No pickle: arrays are stored in the safetensors layout.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, FiniteFloat, ValidationError
+
+from shared.artifacts.store import CHECKPOINTS, ArtifactStore
+from shared.contracts.message import Count, Message
+from shared.contracts.rounds import Curvature, RoundResult
+from shared.trajectory import codec
+
+_FORMAT = "nitro-checkpoint/1"
+_STATE = "state.json"
+_ARRAYS = "state.safetensors"
+_POLICY = "policy.safetensors"
+_MAX_BYTES = 8 << 30
+
+Scalar = bool | int | float | str
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint cannot be used; the message names the file and the fix."""
+
+
+class OpenRound(Message):
+    """A round that was open when another one ended, and what was used of it by then."""
+
+    round: Count
+    policy_version: Count
+    """Of the policy its actors fetch."""
+    curvature: Curvature | None = None
+    """What it was asked for with."""
+    taken: tuple[Count, ...]
+    """Actors whose trajectories the algorithm has."""
+    env_steps: Count
+    """Steps of those."""
+    episode_returns: tuple[FiniteFloat, ...]
+    """Training episodes that ended inside those."""
+    dropped_episodes: Count = 0
+    """Episodes of those that were rolled out again: something in them was not finite."""
+
+
+class RunState(Message):
+    """Where training stands between two rounds."""
+
+    next_round: Count
+    policy_version: Count
+    curvature: Curvature | None
+    """Of the current policy; goes into the next round's request."""
+    previous: RoundResult | None
+    """Of the last round; goes into the request that is made when it is over."""
+    open_rounds: tuple[OpenRound, ...] = ()
+    """Rounds after it that have been asked for, in order; none where rounds do not overlap."""
+    empty_rounds: Count = 0
+    """How many rounds in a row brought nothing, up to the last; overlapping rounds only."""
+
+
+class _File(Message):
+    sha256: str
+    size: Count
+
+
+class _Manifest(Message):
+    format: Annotated[str, Field(pattern=f"^{_FORMAT}$")]
+    run: RunState
+    algorithm: dict[str, Scalar]
+    files: dict[str, _File]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """One saved state."""
+
+    run: RunState
+    arrays: dict[str, NDArray[np.generic]]
+    """The algorithm's arrays: weights, optimiser moments, random states."""
+    scalars: dict[str, Scalar]
+    """The algorithm's scalars, such as the KL coefficient."""
+    policy: bytes
+    """The policy as actors fetch it."""
+    earlier_policies: dict[int, bytes] = field(default_factory=dict)
+    """By version, those that actors of open rounds fetch."""
+
+
+class CheckpointStore:
+    """The checkpoints of one job."""
+
+    def __init__(self, artifacts: ArtifactStore, job_id: str, *, keep: int) -> None:
+        self._artifacts = artifacts
+        self._job_id = job_id
+        self._keep = keep
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint whole, then remove the oldest ones beyond `keep`."""
+        folder = _folder(checkpoint.run.next_round)
+        self._artifacts.delete(self._job_id, folder)
+        contents = {
+            _ARRAYS: codec.encode_raw(checkpoint.arrays, {}),
+            _POLICY: checkpoint.policy,
+            **{_earlier(v): data for v, data in checkpoint.earlier_policies.items()},
+        }
+        for name, data in contents.items():
+            self._artifacts.write(self._job_id, f"{folder}/{name}", data)
+        manifest = _Manifest(
+            format=_FORMAT,
+            run=checkpoint.run,
+            algorithm=checkpoint.scalars,
+            files={name: _fingerprint(data) for name, data in contents.items()},
+        )
+        text = json.dumps(manifest.model_dump(mode="json"), indent=2)
+        self._artifacts.write(self._job_id, f"{folder}/{_STATE}", text.encode())
+        for name in self._names()[: -self._keep]:
+            self._artifacts.delete(self._job_id, f"{CHECKPOINTS}/{name}")
+
+    def latest(self) -> Checkpoint | None:
+        """Return the newest complete checkpoint, or None if the job has none.
+
+        Raises:
+            CheckpointError: The newest complete checkpoint is damaged.
+        """
+        for name in reversed(self._names()):
+            folder = f"{CHECKPOINTS}/{name}"
+            state = self._artifacts.read(self._job_id, f"{folder}/{_STATE}")
+            if state is not None:
+                return self._load(folder, state)
+        return None
+
+    def unfit(self, checkpoint: Checkpoint, why: ValueError) -> CheckpointError:
+        """Return the error of a whole checkpoint that the job's algorithm cannot go on from."""
+        place = f"{self._artifacts.locate(self._job_id)}/{_folder(checkpoint.run.next_round)}"
+        return CheckpointError(
+            f"checkpoint {place} does not fit the job: {why}. If another version of Nitro wrote "
+            "it, resume with that one, or delete the folder to resume from the checkpoint before it"
+        )
+
+    def _names(self) -> list[str]:
+        """Return the folders, oldest first: from a million rounds on their names are longer."""
+        return sorted(self._artifacts.names(self._job_id, CHECKPOINTS), key=lambda n: (len(n), n))
+
+    def _load(self, folder: str, state: bytes) -> Checkpoint:
+        try:
+            # A newer version may have written more.
+            manifest = _Manifest.read(state)
+        except ValidationError as error:
+            wrong = "; ".join(str(entry["msg"]) for entry in error.errors()[:3])
+            raise self._damaged(folder, _STATE, f"not a checkpoint manifest: {wrong}") from error
+        contents = {}
+        versions = sorted({opened.policy_version for opened in manifest.run.open_rounds})
+        for name in (_ARRAYS, _POLICY, *map(_earlier, versions)):
+            data = self._artifacts.read(self._job_id, f"{folder}/{name}")
+            if data is None:
+                raise self._damaged(folder, name, "missing")
+            if manifest.files.get(name) != _fingerprint(data):
+                raise self._damaged(folder, name, "its SHA-256 does not match state.json")
+            contents[name] = data
+        try:
+            payload = codec.decode_raw(contents[_ARRAYS], max_bytes=_MAX_BYTES)
+        except codec.CodecError as error:
+            raise self._damaged(folder, _ARRAYS, str(error)) from error
+        return Checkpoint(
+            run=manifest.run,
+            arrays=payload.arrays,
+            scalars=manifest.algorithm,
+            policy=contents[_POLICY],
+            earlier_policies={version: contents[_earlier(version)] for version in versions},
+        )
+
+    def _damaged(self, folder: str, name: str, why: str) -> CheckpointError:
+        place = f"{self._artifacts.locate(self._job_id)}/{folder}"
+        return CheckpointError(
+            f"checkpoint file {place}/{name} is damaged: {why}. Restore the file, or delete the "
+            f"folder {place} to resume from the checkpoint before it"
+        )
+
+
+def _folder(next_round: int) -> str:
+    return f"{CHECKPOINTS}/{next_round:06d}"
+
+
+def _earlier(policy_version: int) -> str:
+    return f"policy-{policy_version}.safetensors"
+
+
+def _fingerprint(data: bytes) -> _File:
+    return _File(sha256=hashlib.sha256(data).hexdigest(), size=len(data))

@@ -1,0 +1,134 @@
+"""The run's record: one JSON line per round, the bill beside it, and what machine made them.
+
+`rounds.jsonl` is the source of truth for every plot and table. A line holds the plan the scaler
+made, the learner's result, the curvature of the policy after the update, and the evaluation of the
+policy the round was collected with. Plans that say why the job stopped have lines without a result,
+the last of them with the final evaluation. Only `timing`, `elapsed_s` and money differ between two
+runs of one seed.
+"""
+
+import contextlib
+import importlib.metadata
+import json
+import logging
+import os
+import platform
+from collections.abc import Iterable
+
+from pydantic import ValidationError
+
+from shared.artifacts.store import (
+    COST_FILE,
+    ENVIRONMENT_FILE,
+    JOB_FILE,
+    LEDGER_FILE,
+    ROUNDS_FILE,
+    ArtifactStore,
+)
+from shared.contracts.billing import JobCost, LedgerLine
+from shared.contracts.jobs import Job
+from shared.contracts.rounds import RoundLine
+
+_LOG = logging.getLogger(__name__)
+_LIBRARIES = ("nitro-rl", "torch", "numpy", "redis", "zstandard", "pydantic")
+
+
+class RunRecord:
+    """Writes one job's record."""
+
+    def __init__(self, artifacts: ArtifactStore, job_id: str) -> None:
+        self._artifacts = artifacts
+        self._job_id = job_id
+        self._evaluated: RoundLine | None = None
+        """The line that ended the job before it was resumed, whose round is made now."""
+
+    def begin(
+        self, job: Job, *, next_round: int, bill: Iterable[LedgerLine], device: str
+    ) -> dict[int, int]:
+        """Describe the job and the machine; drop lines of rounds that will be made again.
+
+        Returns:
+            Environment steps of each round that is kept, by its number.
+        """
+        self.describe(job)
+        self._write_json(ENVIRONMENT_FILE, _environment(job, device))
+        lines = self._lines()
+        kept = {
+            line.plan.round: line
+            for line in lines
+            if line.plan.round < next_round and line.result is not None
+        }
+        ended = (line for line in lines if line.result is None and line.evaluation is not None)
+        behind = job.spec.rounds_behind
+        # Of the policy the job goes on with: any other is made again.
+        self._evaluated = next(
+            (line for line in ended if behind(line.plan.round) == next_round), None
+        )
+        if len(kept) < next_round:
+            _LOG.warning(
+                "the record lacks rounds: its file was changed or damaged",
+                extra={"job": self._job_id, "file": ROUNDS_FILE, "rounds": next_round - len(kept)},
+            )
+        text = "".join(line.model_dump_json() + "\n" for line in kept.values())
+        self._artifacts.write(self._job_id, ROUNDS_FILE, text.encode())
+        self.bill(bill)
+        return {
+            index: line.result.env_steps for index, line in kept.items() if line.result is not None
+        }
+
+    def describe(self, job: Job) -> None:
+        """Write what the job is and how it stands."""
+        self._write_json(JOB_FILE, job.model_dump(mode="json"))
+
+    def append(self, line: RoundLine) -> None:
+        """Add one round; with the evaluation of its policy from before a resume, if it has none."""
+        earlier = self._evaluated
+        if earlier is not None and line.plan.round == earlier.plan.round and not line.evaluation:
+            line = line.model_copy(update={"evaluation": earlier.evaluation})
+        self._artifacts.append(self._job_id, ROUNDS_FILE, line.model_dump_json())
+
+    def settle(self, lines: Iterable[LedgerLine]) -> None:
+        """Add the bill of a round that is now final."""
+        text = "\n".join(line.model_dump_json() for line in lines)
+        if text:
+            self._artifacts.append(self._job_id, LEDGER_FILE, text)
+
+    def bill(self, lines: Iterable[LedgerLine]) -> None:
+        """Replace the bill by the scaler's, which is authoritative."""
+        text = "".join(line.model_dump_json() + "\n" for line in lines)
+        self._artifacts.write(self._job_id, LEDGER_FILE, text.encode())
+
+    def sum_up(self, cost: JobCost) -> None:
+        """Write what the job came to, and how long it would take on AWS and on servers."""
+        self._write_json(COST_FILE, cost.model_copy(update={"lines": ()}).model_dump(mode="json"))
+
+    def _lines(self) -> list[RoundLine]:
+        lines = []
+        for text in (self._artifacts.read(self._job_id, ROUNDS_FILE) or b"").splitlines():
+            # A line cut off by a crash is of a round that is made again.
+            with contextlib.suppress(ValidationError):
+                lines.append(RoundLine.read(text))
+        return lines
+
+    def _write_json(self, name: str, content: object) -> None:
+        self._artifacts.write(self._job_id, name, json.dumps(content, indent=2).encode())
+
+
+def _environment(job: Job, device: str) -> dict[str, object]:
+    return {
+        "hyperparameters": job.hyperparameters.model_dump(mode="json"),
+        "environment": job.described_environment.model_dump(mode="json"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "device": device,
+        "libraries": {name: _version(name) for name in _LIBRARIES},
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,1 @@
+"""Training a job round by round: synchronous, or several rounds at a time."""

@@ -1,0 +1,411 @@
+"""Collecting one round: what the actors put into the cache, until all is there or time is up.
+
+The learner blocks on the round's arrivals list and never polls. A launch that failed for good is
+announced on that list, so nobody waits for it. Payloads stay in the cache until the round's outcome
+is safe in a checkpoint: a learner that is killed and started again finds everything that had
+arrived, also when it had closed the round already.
+
+A round is *complete* when every actor has answered, *usable* when at least a quorum has. It is
+*doomed* when the environment fails in actor after actor: nobody waits for the others. Later
+deliveries are refused by the cache and counted.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from shared.cache.arrivals import Arrival, Mode
+from shared.cache.client import TrajectoryCache
+from shared.contracts.environment_spec import EnvironmentSpec
+from shared.contracts.rounds import RoundPlan, TrajectoryCounts
+from shared.trajectory.codec import CodecError
+from shared.trajectory.trajectory import (
+    Episode,
+    Trajectory,
+    TrajectoryError,
+    decode_episode,
+    decode_trajectory,
+)
+
+_LOG = logging.getLogger(__name__)
+_LONGEST_WAIT_S = 1.0
+"""One blocking wait; between two of them the learner looks whether it should leave."""
+_MOST = 256
+"""Arrivals taken in at a time."""
+_MANY = 128
+"""While more than so many results are to come, there is a pause before each look, so that one trip
+to the cache brings several: two trips cost as much as reading a result. Smaller rounds may all
+arrive at once, and would only be waited for."""
+_GATHERING_S = 0.01
+"""How long that pause is."""
+_WITNESSES = 2
+"""Actors that have to blame the environment before a round is doomed: one may have had bad luck."""
+_PATIENCE_AFTER_HANG = 1.75
+"""How much longer than the first hang took others are waited for: as actors' watchdogs may be a
+twentieth late, a job whose environment hangs ends within twice the step time-out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectedRound:
+    """What arrived of a round before its deadline."""
+
+    trajectories: tuple[Trajectory, ...]
+    """In the order of their actor index, whatever order they came in."""
+    missing: tuple[int, ...]
+    """Indices of actors that brought nothing usable."""
+    failures: tuple[str, ...]
+    """Distinct reasons given for what is missing."""
+    vanished: bool
+    """Whether some of the actors did not fail, but went with a part of the system that ended."""
+
+
+class RoundCollector:
+    """Receives the results of one round; use it from one thread."""
+
+    def __init__(
+        self,
+        cache: TrajectoryCache,
+        plan: RoundPlan,
+        environment: EnvironmentSpec,
+        *,
+        steps_per_actor: int,
+        envs_per_actor: int,
+        should_leave: Callable[[], bool],
+        must_leave: Callable[[], bool],
+        taken: Collection[int] = (),
+        gather: Callable[[float], object] = time.sleep,
+    ) -> None:
+        """Take in what is there already.
+
+        Args:
+            cache: Where the actors put their results.
+            plan: The round, as the scaler launched it.
+            environment: What trajectories must look like.
+            steps_per_actor: How many steps they must hold.
+            envs_per_actor: Over how many environments.
+            should_leave: Ends the wait for trajectories.
+            must_leave: Ends the wait for episodes. A request to stop the job is no reason to: the
+                episodes that end first are the short ones, and their mean would mislead.
+            taken: Actors whose trajectories were used before this learner resumed the round: they
+                count as used and are not taken in again.
+            gather: Lets so many seconds pass while results arrive.
+        """
+        self._cache = cache
+        self._plan = plan
+        self._environment = environment
+        self._size = (steps_per_actor, envs_per_actor)
+        self._leave: dict[Mode, Callable[[], bool]] = {
+            "sample": should_leave,
+            "evaluate": must_leave,
+        }
+        self._taken = frozenset(taken)
+        self._gather = gather
+        self._handed_on: set[int] = set()
+        self._opened_at = self._launched_at = time.monotonic()
+        self._deadline_at = _deadline(plan)
+        self._doomed_at = math.inf
+        self._attempt = plan.attempt
+        self._trajectories: dict[int, Trajectory] = {}
+        self._episodes: dict[int, Episode] = {}
+        self._failed: dict[tuple[Mode, int], Arrival] = {}
+        self._refused: set[tuple[Mode, int]] = set()
+        self._samples_over = False
+        self._absorb(cache.answered(plan.job_id, plan.round))
+
+    def prepare_reopening(self) -> None:
+        """Forget the failures so far, and make room in the cache for what was refused.
+
+        Call it before the next attempt is launched.
+        """
+        refused = [index for mode, index in self._refused if mode == "sample"]
+        self._cache.drop_results(
+            self._plan.job_id, self._plan.round, mode="sample", actor_indices=refused
+        )
+        self._refused = {key for key in self._refused if key[0] == "evaluate"}
+        # Episodes that failed stay so; those that vanished are launched again.
+        self._failed = {
+            key: arrival
+            for key, arrival in self._failed.items()
+            if arrival.mode == "evaluate" and arrival.kind != "vanished"
+        }
+        self._doomed_at = math.inf
+
+    def reopen(self, plan: RoundPlan) -> None:
+        """Go on with another attempt at the same round."""
+        self._launched_at = time.monotonic()
+        self._deadline_at = _deadline(plan)
+        self._attempt = plan.attempt
+        self.look_again()
+
+    def trajectories(self) -> CollectedRound:
+        """Wait until every actor of the round has answered, or the deadline has passed."""
+        self._wait("sample", self._plan.num_actors)
+        missing = tuple(i for i in range(self._plan.num_actors) if i not in self._trajectories)
+        vanished = any(self._has_vanished("sample", index) for index in missing)
+        return CollectedRound(
+            trajectories=tuple(self._trajectories[i] for i in sorted(self._trajectories)),
+            missing=missing,
+            failures=tuple(sorted({self._why_missing(i) for i in missing})),
+            vanished=vanished,
+        )
+
+    def take_in(self, arrivals: Iterable[Arrival]) -> None:
+        """Take in results that somebody else has waited for."""
+        self._absorb(arrivals)
+
+    def look_again(self) -> None:
+        """Take in all that is noted of the round: a token can be lost with a connection."""
+        self._absorb(self._cache.answered(self._plan.job_id, self._plan.round))
+
+    def fresh(self) -> tuple[Trajectory, ...]:
+        """Return the trajectories that were not returned here before, in order of their index."""
+        indices = sorted(self._trajectories.keys() - self._handed_on)
+        self._handed_on.update(indices)
+        return tuple(self._trajectories[i] for i in indices)
+
+    @property
+    def used(self) -> frozenset[int]:
+        """Actors whose trajectories were taken in, by this learner or before it."""
+        return self._taken | self._trajectories.keys()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every actor and every evaluation episode has been told of."""
+        sampled = all(self._is_answered("sample", i) for i in range(self._plan.num_actors))
+        return sampled and self.all_episodes_answered
+
+    @property
+    def remaining_s(self) -> float:
+        """Time to the deadline, 0 once it has passed."""
+        return max(0.0, self._deadline_at - time.monotonic())
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Distinct reasons given for what is missing."""
+        failed = [arrival.failed for arrival in self._failed.values() if arrival.mode == "sample"]
+        return tuple(sorted({why for why in failed if why is not None}))
+
+    @property
+    def elapsed_s(self) -> float:
+        """Time since this learner began to collect the round."""
+        return time.monotonic() - self._opened_at
+
+    @property
+    def blaming(self) -> tuple[str, ...]:
+        """Why each actor failed that blames the environment, in order of their index."""
+        blame = {
+            arrival.actor_index: arrival.failed
+            for arrival in self._failed.values()
+            if arrival.mode == "sample" and arrival.kind in ("environment", "hung")
+        }
+        return tuple(why for _, why in sorted(blame.items()) if why is not None)
+
+    @property
+    def all_blaming(self) -> bool:
+        """Whether every actor blames the environment."""
+        return len(self.blaming) == self._plan.num_actors
+
+    @property
+    def doomed(self) -> bool:
+        """Whether the environment is to blame that the round will not be usable.
+
+        Nothing has come of it, and so many actors blame the environment that a quorum cannot come
+        either; or some of them hung, and nothing came for nearly as long again. The same seeds
+        would lead there again, so another launch would not help.
+        """
+        num_blaming = len(self.blaming)
+        if self.used or num_blaming < _WITNESSES:
+            return False
+        short = self._plan.num_actors - num_blaming < max(1, self._plan.quorum)
+        return short or time.monotonic() >= self._doomed_at
+
+    def episodes(self) -> tuple[Episode, ...]:
+        """Wait for the evaluation episodes launched beside the round, in order of their index.
+
+        Trajectories that come from now on are late: what was there has been learned from.
+        """
+        self._samples_over = True
+        self._wait("evaluate", self._plan.num_evaluations)
+        if not self.all_episodes_answered:
+            # An update may outlast the deadline, and episodes have come while nobody looked.
+            self.look_again()
+        return tuple(self._episodes[i] for i in sorted(self._episodes))
+
+    @property
+    def attempt(self) -> int:
+        """The newest attempt at the round."""
+        return self._attempt
+
+    @property
+    def vanished_episodes(self) -> tuple[int, ...]:
+        """Evaluation episodes that went with a part of the system that ended."""
+        episodes = range(self._plan.num_evaluations)
+        return tuple(index for index in episodes if self._has_vanished("evaluate", index))
+
+    @property
+    def all_episodes_answered(self) -> bool:
+        """Whether every evaluation episode has been told of, arrived or failed."""
+        episodes = range(self._plan.num_evaluations)
+        return all(self._is_answered("evaluate", i) for i in episodes)
+
+    def close(self) -> TrajectoryCounts:
+        """Close the round in the cache and account for every trajectory that was launched."""
+        job_id, round_index = self._plan.job_id, self._plan.round
+        counters = self._cache.close_round(job_id, round_index)
+        done = self._cache.answered(job_id, round_index)
+        stored = {a.actor_index for a in done if a.mode == "sample" and a.failed is None}
+        arrived = stored.intersection(range(self._plan.num_actors))
+        refused = {index for mode, index in self._refused if mode == "sample"}
+        used = len(self.used)
+        late = len(arrived - refused - self.used) + counters.late
+        # A round that was planned afresh may lack actors of it that were used, or late, before.
+        known = self.used.union(range(self._plan.num_actors))
+        launched = max(len(known), used + late)
+        return TrajectoryCounts(
+            launched=launched,
+            used=used,
+            late=late,
+            duplicate=counters.duplicate,
+            lost=launched - used - late,
+        )
+
+    def _wait(self, mode: Mode, num_results: int) -> None:
+        waiting = list(range(num_results))
+        more_there = False
+        while True:
+            # Only the last is looked at: a thousand that wait need not all be at every arrival.
+            while waiting and self._is_answered(mode, waiting[-1]):
+                waiting.pop()
+            remaining_s = self.remaining_s
+            if not waiting or remaining_s <= 0 or self._leave[mode]():
+                return
+            if mode == "sample" and self.doomed:
+                return
+            if not more_there and self._num_to_come(mode, num_results) > _MANY:
+                self._gather(min(_GATHERING_S, remaining_s))
+            arrivals = self._cache.wait_arrivals(
+                self._plan.job_id,
+                self._plan.round,
+                timeout_s=min(self.remaining_s, _LONGEST_WAIT_S),
+                limit=_MOST,
+            )
+            more_there = len(arrivals) == _MOST
+            # After a silence, look at all that is noted: a token can be lost with a connection.
+            self._absorb(arrivals or self._cache.answered(self._plan.job_id, self._plan.round))
+
+    def _num_to_come(self, mode: Mode, num_results: int) -> int:
+        taken = self._taken if mode == "sample" else ()
+        return num_results - len(taken) - len(self._answers(mode)) - len(self._failed)
+
+    def _is_answered(self, mode: Mode, index: int) -> bool:
+        taken = mode == "sample" and index in self._taken
+        return taken or index in self._answers(mode) or (mode, index) in self._failed
+
+    def _answers(self, mode: Mode) -> Mapping[int, Trajectory | Episode]:
+        return self._trajectories if mode == "sample" else self._episodes
+
+    def _absorb(self, arrivals: Iterable[Arrival]) -> None:
+        stored: dict[Mode, list[int]] = {"sample": [], "evaluate": []}
+        for arrival in arrivals:
+            if self._settled(arrival):
+                continue
+            if arrival.failed is None:
+                stored[arrival.mode].append(arrival.actor_index)
+            elif arrival.attempt >= self._attempt or (
+                # Later attempts launch actors again, but of episodes only those that vanished.
+                arrival.mode == "evaluate" and arrival.kind != "vanished"
+            ):
+                self._fail(arrival)
+        for mode, indices in stored.items():
+            payloads = self._cache.load_results(
+                self._plan.job_id, self._plan.round, mode=mode, actor_indices=indices
+            )
+            for index, payload in zip(indices, payloads, strict=True):
+                self._accept(mode, index, payload)
+
+    def _fail(self, arrival: Arrival) -> None:
+        self._failed[(arrival.mode, arrival.actor_index)] = arrival
+        if arrival.kind == "hung":
+            hung_after_s = time.monotonic() - self._launched_at
+            at = self._launched_at + _PATIENCE_AFTER_HANG * hung_after_s
+            self._doomed_at = min(self._doomed_at, at)
+
+    def _has_vanished(self, mode: Mode, index: int) -> bool:
+        failure = self._failed.get((mode, index))
+        answered = index in self._answers(mode)
+        return failure is not None and failure.kind == "vanished" and not answered
+
+    def _why_missing(self, index: int) -> str:
+        arrival = self._failed.get(("sample", index))
+        return "no answer" if arrival is None else str(arrival.failed)
+
+    def _settled(self, arrival: Arrival) -> bool:
+        """Whether nothing can be made of an arrival: answered, refused, late or never asked."""
+        plan = self._plan
+        asked = plan.num_actors if arrival.mode == "sample" else plan.num_evaluations
+        return (
+            arrival.actor_index >= asked
+            or (arrival.mode == "sample" and self._samples_over)
+            or arrival.actor_index in self._answers(arrival.mode)
+            or (arrival.mode == "sample" and arrival.actor_index in self._taken)
+            or (arrival.mode, arrival.actor_index) in self._refused
+        )
+
+    def _accept(self, mode: Mode, index: int, payload: bytes | None) -> None:
+        try:
+            if payload is None:
+                raise TrajectoryError("the cache lost it (evicted or expired)")
+            if mode == "sample":
+                self._trajectories[index] = self._checked(index, payload)
+            else:
+                self._episodes[index] = self._checked_episode(index, payload)
+        except (CodecError, TrajectoryError) as error:
+            self._refused.add((mode, index))
+            self._failed[(mode, index)] = Arrival(mode, index, f"refused: {error}")
+            _LOG.warning(
+                "result refused",
+                extra={
+                    "job": self._plan.job_id,
+                    "round": self._plan.round,
+                    "actor": index,
+                    "why": str(error),
+                },
+            )
+
+    def _checked(self, index: int, payload: bytes) -> Trajectory:
+        trajectory = decode_trajectory(payload, environment=self._environment)
+        self._check_identity(trajectory, index)
+        size = (trajectory.num_steps, trajectory.num_envs)
+        if size != self._size:
+            raise TrajectoryError(f"(steps, environments) is {size}, expected {self._size}")
+        if trajectory.dropped_episodes:
+            _LOG.warning(
+                "an actor dropped episodes in which something was not finite",
+                extra={
+                    "job": self._plan.job_id,
+                    "round": self._plan.round,
+                    "actor": index,
+                    "episodes": trajectory.dropped_episodes,
+                },
+            )
+        return trajectory
+
+    def _checked_episode(self, index: int, payload: bytes) -> Episode:
+        episode = decode_episode(payload)
+        self._check_identity(episode, index)
+        return episode
+
+    def _check_identity(self, result: Trajectory | Episode, index: int) -> None:
+        plan = self._plan
+        identity = (result.job_id, result.round, result.actor_index, result.policy_version)
+        expected = (plan.job_id, plan.round, index, plan.policy_version)
+        if identity != expected:
+            raise TrajectoryError(
+                f"(job, round, actor, policy version) is {identity}, expected {expected}"
+            )
+
+
+def _deadline(plan: RoundPlan) -> float:
+    return time.monotonic() + max(0.0, plan.deadline_s - plan.age_s)

@@ -1,0 +1,75 @@
+"""Rounds that cannot be used, and what a user is told of them: the cause first."""
+
+from collections.abc import Sequence
+
+from services.learner.rounds.collector import RoundCollector
+from shared.contracts.rounds import RoundPlan
+
+_REASONS_TOLD = 3
+_LONGEST_REASON = 200
+"""Characters told of reasons that are not the environment's: several have to fit."""
+
+
+class RoundLostError(RuntimeError):
+    """A round brought too little to learn from.
+
+    Args:
+        message: What is told to the user.
+        fails_again: Whether the job would fail in the same way if it were resumed as it is.
+    """
+
+    def __init__(self, message: str, *, fails_again: bool = False) -> None:
+        super().__init__(message)
+        self.fails_again = fails_again
+
+
+def environment_failed(plan: RoundPlan, collector: RoundCollector) -> RoundLostError:
+    """Return the error of a round that is doomed, with the environment's own traceback."""
+    blaming = collector.blaming
+    kinds = {why.splitlines()[0] for why in blaming}
+    alike = "like this" if len(kinds) == 1 else "in this way or another"
+    return RoundLostError(
+        f"{blaming[0]}\n"
+        f"{len(blaming)} of {plan.num_actors} actors of round {plan.round} failed {alike} within "
+        f"{collector.elapsed_s:.1f} s, and none brought a trajectory. Launching them again, with "
+        "the same seeds, would not help",
+        fails_again=True,
+    )
+
+
+def round_lost(
+    plan: RoundPlan,
+    collector: RoundCollector,
+    *,
+    failures: Sequence[str],
+    env_id: str,
+    history: str,
+) -> RoundLostError:
+    """Return the error of a round that brought too little for another reason.
+
+    Args:
+        plan: The round.
+        collector: What came of it.
+        failures: Why actors brought nothing.
+        env_id: For advice.
+        history: What has been tried before.
+    """
+    arrived = f"{len(collector.used)} of {plan.num_actors} trajectories"
+    return RoundLostError(
+        f"{reasons(failures)}\n"
+        f"round {plan.round}: only {arrived} arrived in {collector.elapsed_s:.1f} s, {history}. "
+        f"See the actors' log; a process that exited was ended by {env_id} or for want of memory; "
+        "if actors are merely slow, lower steps_per_actor or raise the scaler's deadline"
+    )
+
+
+def reasons(failures: Sequence[str]) -> str:
+    """Return the first reasons: with those of a thousand actors nobody would see what to do."""
+    told = [_cut(why) for why in failures[:_REASONS_TOLD]] or ["no answer"]
+    more = len(failures) - _REASONS_TOLD
+    return "; ".join(told) + (f"; and {more} more" if more > 0 else "")
+
+
+def _cut(why: str) -> str:
+    """Cut a reason short, but for a traceback, which is several lines."""
+    return why if "\n" in why else why[:_LONGEST_REASON]

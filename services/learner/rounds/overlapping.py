@@ -1,0 +1,312 @@
+"""Training one job off-policy, with several rounds open at a time.
+
+    open rounds 0 .. m-1 ──▶ learn from whatever arrives, replay while nothing does ◀──┐
+                                   │ the oldest round, k, is over                      │
+                                   ▼                                                   │
+          curvature ──▶ record, checkpoint ──▶ publish policy, open round k + m ───────┘
+                                                 (with the result of round k)
+
+Rounds end in order, one at a time, and each that ends opens one: `m` stay open. A round is over
+when all its actors have answered, at its deadline, or when the job is asked to stop; what its
+actors bring after that comes late. Only then is the policy published anew: the *version* counts
+updates, and those versions are published that a round is opened with: nobody fetches another.
+
+The scaler ends the job with the plan of some round. Rounds open by then are still learned from; the
+plans asked for when they end say stop too, and the last of these brings the final evaluation.
+
+A checkpoint is written when a round is over. It knows what was used of the rounds still open,
+which a learner that resumes asks for again: their plans and actors are the same, what had been used
+is not used again, and everything that arrived since is in the cache. Updates depend on the order
+trajectories arrive in, so unlike in the synchronous loop no two runs need be equal.
+"""
+
+import logging
+from collections.abc import Mapping
+
+from learning.algorithms.algorithm import OffPolicyAlgorithm
+from learning.updates.update_tally import UpdateTally
+from services.learner.record.checkpoint import Checkpoint, OpenRound, RunState
+from services.learner.rounds.lost_round import environment_failed, round_lost
+from services.learner.rounds.synchronous import (
+    LeftEarly,
+    RoundClock,
+    TrainingParts,
+    evaluation_result,
+)
+from services.learner.rounds.window import OpenedRound, RoundWindow
+from shared.contracts.jobs import Job, StopReason
+from shared.contracts.rounds import (
+    EvaluationResult,
+    RoundLine,
+    RoundRequest,
+    RoundResult,
+    TrajectoryCounts,
+)
+from shared.trajectory import codec
+
+_LOG = logging.getLogger(__name__)
+_LONGEST_WAIT_S = 1.0
+"""One blocking wait; between two of them the learner looks whether it should leave."""
+
+
+class AsyncLoop:
+    """Trains one job from where its state says, until the scaler says stop."""
+
+    def __init__(
+        self,
+        job: Job,
+        state: RunState,
+        parts: TrainingParts[OffPolicyAlgorithm],
+        *,
+        earlier_policies: Mapping[int, bytes],
+    ) -> None:
+        """Begin where the checkpoint was written.
+
+        Args:
+            job: What to train.
+            state: Where training stands.
+            parts: What it works with.
+            earlier_policies: By version, those that actors of open rounds fetch.
+        """
+        self._job = job
+        self._state = state
+        self._parts = parts
+        self._policies = dict(earlier_policies)
+        self._version = state.policy_version
+        self._window = RoundWindow(parts.cache, job, must_leave=lambda: parts.lease.must_leave)
+        self._tally = UpdateTally()
+        self._clock = RoundClock()
+
+    def run(self) -> tuple[StopReason, EvaluationResult | None]:
+        """Train to the end; return why it ended and the final policy's evaluation.
+
+        Raises:
+            RoundLostError: More rounds in a row than are open at a time brought nothing, or the
+                environment failed in actor after actor.
+            LeftEarly: The lease was lost, or this process was asked to end.
+        """
+        self._parts.algorithm.advance(self._version)
+        first, recorded = self._state.next_round, self._state.open_rounds
+        for index in range(first, first + self._job.spec.open_rounds):
+            at = index - first
+            self._open(index, recorded[at] if at < len(recorded) else None)
+        while self._window.oldest.plan.stop is None:
+            self._learn_until_the_oldest_is_over()
+            self._close_oldest()
+            self._open(self._state.next_round - 1 + self._job.spec.open_rounds)
+        return self._finish()
+
+    def _open(self, index: int, recorded: OpenRound | None = None) -> None:
+        """Ask for a round; one that was asked for before, with what it was asked for with then.
+
+        A plan that is still known is repeated. One that was forgotten, as those that ended the job
+        are when it goes on, is made anew, and a measurement that came with it counts again.
+        """
+        self._leave_if_must()
+        previous = self._state.previous
+        if previous is not None and previous.round != index - self._job.spec.open_rounds:
+            # Rounds asked for again after a resume bring no result: it was told before.
+            previous = None
+        before = recorded or OpenRound(
+            round=index,
+            policy_version=self._version,
+            curvature=None if previous is None else self._state.curvature,
+            taken=(),
+            env_steps=0,
+            episode_returns=(),
+        )
+        self._publish(before.policy_version)
+        curvature = before.curvature
+        plan = self._parts.scaler.open_round(
+            self._job.job_id,
+            index,
+            RoundRequest(
+                lease_id=self._parts.lease.lease_id,
+                policy_version=before.policy_version,
+                curvature=curvature,
+                gradient_noise=None if curvature is None else curvature.gradient_noise,
+                previous=previous,
+            ),
+        )
+        if plan.age_s == 0.0:
+            # The bill of a plan that is asked for again was in the record's first lines already.
+            self._parts.record.settle(plan.settled)
+        self._window.open(plan, before)
+        self._clock.lap("plan_s")
+
+    def _publish(self, version: int) -> None:
+        # A version that was there before too: its keys may have been removed since.
+        if version == self._version:
+            self._policies[version] = self._policy_payload()
+        self._parts.cache.publish_policy(self._job.job_id, version, self._policies[version])
+
+    def _learn_until_the_oldest_is_over(self) -> None:
+        algorithm, oldest = self._parts.algorithm, self._window.oldest
+        while not (oldest.over or self._parts.lease.stop is not None):
+            self._leave_if_must()
+            self._learn(oldest)
+            if oldest.collector.doomed:
+                raise environment_failed(oldest.plan, oldest.collector)
+        oldest.collector.look_again()
+        # Nothing more of younger rounds is taken in until the next round is open: learned from
+        # first, it would leave actors idle, and all open rounds would fall into step.
+        algorithm.add(oldest.fresh())
+        algorithm.flush()
+        while algorithm.has_fresh:
+            self._leave_if_must()
+            self._update()
+
+    def _learn(self, oldest: OpenedRound) -> None:
+        """Take in what arrived and update once; wait only when there is nothing to update with."""
+        algorithm = self._parts.algorithm
+        wait_s = 0.0 if algorithm.ready else min(oldest.collector.remaining_s, _LONGEST_WAIT_S)
+        arrived = self._add(timeout_s=wait_s)
+        if algorithm.has_fresh or (algorithm.ready and not arrived):
+            self._update()
+
+    def _add(self, *, timeout_s: float) -> bool:
+        arrived = self._window.arrivals(timeout_s=timeout_s)
+        if arrived:
+            self._parts.algorithm.add(arrived)
+        return bool(arrived)
+
+    def _update(self) -> None:
+        """Update once. Replays fill the time in which actors are waited for, and count as that."""
+        self._clock.lap("collect_s")
+        fresh = self._parts.algorithm.has_fresh
+        self._tally.add(self._parts.algorithm.update())
+        self._version += 1
+        self._parts.algorithm.advance(self._version)
+        self._clock.lap("update_s" if fresh else "collect_s")
+
+    def _close_oldest(self) -> None:
+        closed = self._window.close_oldest()
+        self._clock.lap("collect_s")
+        curvature = self._parts.measurement(closed.plan.round)
+        self._clock.lap("curvature_s")
+        evaluation = self._evaluation(closed)
+        result = self._result(closed, closed.collector.close(), evaluation)
+        self._state = RunState(
+            next_round=closed.plan.round + 1,
+            policy_version=self._version,
+            curvature=curvature,
+            previous=result,
+            open_rounds=tuple(opened.state() for opened in self._window),
+            empty_rounds=self._empty_rounds(closed, result),
+        )
+        self._save(
+            RoundLine(plan=closed.plan, result=result, curvature=curvature, evaluation=evaluation)
+        )
+        self._forget(closed)
+
+    def _result(
+        self, closed: OpenedRound, counts: TrajectoryCounts, evaluation: EvaluationResult | None
+    ) -> RoundResult:
+        return RoundResult(
+            round=closed.plan.round,
+            policy_version=self._version,
+            trajectories=counts,
+            env_steps=closed.env_steps,
+            episode_returns=tuple(closed.episode_returns),
+            dropped_episodes=closed.dropped_episodes,
+            evaluation=evaluation,
+            stats=self._tally.take(),
+            timing=self._clock.take(),
+        )
+
+    def _empty_rounds(self, closed: OpenedRound, result: RoundResult) -> int:
+        """Return how many rounds in a row brought nothing.
+
+        Raises:
+            RoundLostError: Too many of them, although nobody asked the job to stop.
+        """
+        if result.trajectories.used:
+            return 0
+        empty = self._state.empty_rounds + 1
+        # Those open when the first went wrong were launched like it: only one more is news.
+        most = self._job.spec.open_rounds
+        if empty > most and self._parts.lease.stop is None:
+            if closed.collector.all_blaming:
+                raise environment_failed(closed.plan, closed.collector)
+            raise round_lost(
+                closed.plan,
+                closed.collector,
+                failures=closed.collector.failures,
+                env_id=self._job.spec.env_id,
+                history=f"nor did any in the {most} rounds before it",
+            )
+        return empty
+
+    def _evaluation(self, closed: OpenedRound) -> EvaluationResult | None:
+        collector = closed.collector
+        if not collector.all_episodes_answered and collector.remaining_s > 0.0:
+            # The job stops. The episodes that end first are short ones: their mean would mislead.
+            return None
+        return evaluation_result(closed.plan, collector.episodes())
+
+    def _save(self, line: RoundLine) -> None:
+        # The record before the checkpoint: a resumed run drops lines its checkpoint knows not of,
+        # but could not make up for a missing one.
+        self._parts.record.append(line)
+        arrays, scalars = self._parts.algorithm.state()
+        versions = {opened.policy_version for opened in self._state.open_rounds}
+        self._parts.checkpoints.save(
+            Checkpoint(
+                run=self._state,
+                arrays=arrays,
+                scalars=scalars,
+                policy=self._policy_payload(),
+                earlier_policies={version: self._policies[version] for version in versions},
+            )
+        )
+        self._clock.lap("checkpoint_s")
+        self._parts.observe(line)
+        _LOG.info(
+            "round done",
+            extra={
+                "job": self._job.job_id,
+                "round": line.plan.round,
+                "actors": line.plan.num_actors,
+                "policy_version": self._version,
+            },
+        )
+
+    def _forget(self, closed: OpenedRound) -> None:
+        """Free what belongs to a round that is over, and policies no open round needs."""
+        self._parts.cache.free_round(self._job.job_id, closed.plan.round)
+        needed = {opened.plan.policy_version for opened in self._window} | {self._version}
+        for version in sorted(self._policies.keys() - needed):
+            self._parts.cache.delete_policy(self._job.job_id, version)
+            del self._policies[version]
+
+    def _finish(self) -> tuple[StopReason, EvaluationResult | None]:
+        """Evaluate the final policy; every open plan says stop by now."""
+        final = self._window.newest
+        plan = final.plan
+        if plan.stop is None:
+            raise RuntimeError(f"round {plan.round} was planned after one that ended the job")
+        evaluation = evaluation_result(plan, final.collector.episodes())
+        self._leave_if_must()
+        final.collector.close()
+        for opened in self._window:
+            line = RoundLine(
+                plan=opened.plan,
+                result=None,
+                curvature=None,
+                evaluation=evaluation if opened is final else None,
+            )
+            self._parts.record.append(line)
+            self._parts.observe(line)
+        while self._policies:
+            version, _ = self._policies.popitem()
+            self._parts.cache.delete_policy(self._job.job_id, version)
+        # The episodes stay until they expire: should we die before the end is reported, the next
+        # learner reports it, and with them.
+        return plan.stop, evaluation
+
+    def _policy_payload(self) -> bytes:
+        return codec.encode(*self._parts.algorithm.policy_payload())
+
+    def _leave_if_must(self) -> None:
+        if self._parts.lease.must_leave:
+            raise LeftEarly("asked to leave while rounds were open")

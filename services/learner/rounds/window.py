@@ -1,0 +1,132 @@
+"""The rounds a job has open at a time, oldest first, and one wait for all of them.
+
+Trajectories are handed on as they arrive, whichever round they are of. What was used of which round
+is remembered, so that a learner that resumes from a checkpoint uses none twice and misses none.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from services.learner.record.checkpoint import OpenRound
+from services.learner.rounds.collector import RoundCollector
+from shared.cache.client import TrajectoryCache
+from shared.contracts.jobs import Job
+from shared.contracts.rounds import RoundPlan
+from shared.trajectory.trajectory import Trajectory
+
+_SILENCE_S = 1.0
+"""After so long without an arrival the learner looks at what is stored."""
+
+
+class OpenedRound:
+    """One open round."""
+
+    def __init__(self, plan: RoundPlan, collector: RoundCollector, before: OpenRound) -> None:
+        """Begin where `before` says that an earlier learner left it."""
+        self.plan = plan
+        self.collector = collector
+        self._curvature = before.curvature
+        self._taken = set(before.taken)
+        self.env_steps = before.env_steps
+        """Steps used so far."""
+        self.episode_returns = list(before.episode_returns)
+        self.dropped_episodes = before.dropped_episodes
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is to be waited for."""
+        return self.collector.complete or self.collector.remaining_s == 0.0
+
+    def fresh(self) -> tuple[Trajectory, ...]:
+        """Return the trajectories that were not returned before, and count them as used."""
+        trajectories = self.collector.fresh()
+        self._taken.update(t.actor_index for t in trajectories)
+        self.env_steps += sum(t.num_steps for t in trajectories)
+        self.dropped_episodes += sum(t.dropped_episodes for t in trajectories)
+        self.episode_returns += [float(r) for t in trajectories for r in t.episode_returns]
+        return trajectories
+
+    def state(self) -> OpenRound:
+        """Return how far it is."""
+        return OpenRound(
+            round=self.plan.round,
+            policy_version=self.plan.policy_version,
+            curvature=self._curvature,
+            taken=tuple(sorted(self._taken)),
+            env_steps=self.env_steps,
+            episode_returns=tuple(self.episode_returns),
+            dropped_episodes=self.dropped_episodes,
+        )
+
+
+class RoundWindow:
+    """Open rounds, oldest first; use it from one thread."""
+
+    def __init__(self, cache: TrajectoryCache, job: Job, *, must_leave: Callable[[], bool]) -> None:
+        self._cache = cache
+        self._job = job
+        self._must_leave = must_leave
+        self._rounds: deque[OpenedRound] = deque()
+        self._heard_at = time.monotonic()
+
+    def __iter__(self) -> Iterator[OpenedRound]:
+        """Oldest first."""
+        return iter(self._rounds)
+
+    @property
+    def oldest(self) -> OpenedRound:
+        """The round that ends next."""
+        return self._rounds[0]
+
+    @property
+    def newest(self) -> OpenedRound:
+        """The round that was asked for last."""
+        return self._rounds[-1]
+
+    def open(self, plan: RoundPlan, before: OpenRound) -> None:
+        """Add a round that was planned; what is stored of it is taken in at once."""
+        spec = self._job.spec
+        collector = RoundCollector(
+            self._cache,
+            plan,
+            self._job.described_environment,
+            steps_per_actor=spec.steps_per_actor,
+            envs_per_actor=spec.envs_per_actor,
+            should_leave=self._must_leave,
+            must_leave=self._must_leave,
+            taken=before.taken,
+        )
+        self._rounds.append(OpenedRound(plan, collector, before))
+
+    def close_oldest(self) -> OpenedRound:
+        """Take the oldest round out."""
+        return self._rounds.popleft()
+
+    def arrivals(self, *, timeout_s: float) -> tuple[Trajectory, ...]:
+        """Return the trajectories that arrived, waiting for some if there are none yet.
+
+        Args:
+            timeout_s: Longest wait; 0 only looks.
+
+        Returns:
+            By round and actor index; empty when there are none, also when a launch failed.
+        """
+        here = self._fresh()
+        if here:
+            return here
+        by_round = {opened.plan.round: opened for opened in self._rounds}
+        told = self._cache.wait_any_arrivals(
+            self._job.job_id, tuple(by_round), timeout_s=min(timeout_s, _SILENCE_S)
+        )
+        if told is not None:
+            self._heard_at = time.monotonic()
+            by_round[told[0]].collector.take_in(told[1])
+        elif time.monotonic() - self._heard_at >= _SILENCE_S:
+            self._heard_at = time.monotonic()
+            for opened in self._rounds:
+                opened.collector.look_again()
+        return self._fresh()
+
+    def _fresh(self) -> tuple[Trajectory, ...]:
+        return tuple(t for opened in self._rounds for t in opened.fresh())

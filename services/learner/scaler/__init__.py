@@ -1,0 +1,1 @@
+"""The learner's side of the scaler: calls and leases."""

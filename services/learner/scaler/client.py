@@ -1,0 +1,163 @@
+"""The learner's side of the scaler's REST API.
+
+Every call is idempotent, so a call whose answer was lost, because the scaler restarted or the
+network broke, is simply made again until `patience_s` has passed.
+"""
+
+import logging
+import threading
+import time
+from types import TracebackType
+from typing import Self, TypeVar
+
+import httpx
+from pydantic import ValidationError
+
+from shared.contracts.billing import JobCost, LedgerLine
+from shared.contracts.jobs import Job
+from shared.contracts.leases import FinishRequest, Lease, LeaseRequest, LeaseState
+from shared.contracts.message import Message
+from shared.contracts.problem import Problem
+from shared.contracts.rounds import RoundPlan, RoundRequest
+
+_LOG = logging.getLogger(__name__)
+_RETRY_STATUS = frozenset({429, 502, 503, 504})
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 2.0
+MAX_RETURNS = 10_000
+"""Training returns of one round that are told; the scaler takes a megabyte, some 50,000."""
+
+M = TypeVar("M", bound=Message)
+
+
+class ScalerError(RuntimeError):
+    """The scaler refused a call or could not be reached in time."""
+
+
+class LeaseLostError(ScalerError):
+    """Another learner holds the job now, or the job is gone: this one must let go of it."""
+
+
+class ScalerClient:
+    """Leases, rounds and the end of jobs, over HTTP."""
+
+    def __init__(self, url: str, token: str | None, *, patience_s: float) -> None:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=httpx.Timeout(30.0))
+        self._url = url
+        self._patience_s = patience_s
+        self._closed = threading.Event()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End calls that wait for another try, and close the connections."""
+        self._closed.set()
+        self._http.close()
+
+    def lease(self, learner_id: str, *, wait_s: float) -> Lease | None:
+        """Claim a job, waiting up to `wait_s` seconds for one; None when there is none."""
+        body = LeaseRequest(learner_id=learner_id, wait_s=wait_s)
+        response = self._call("POST", "/v1/leases", body, timeout_s=wait_s + 10)
+        return None if response.status_code == httpx.codes.NO_CONTENT else _parse(Lease, response)
+
+    def heartbeat(self, lease_id: str) -> LeaseState:
+        """Keep a lease alive and learn whether the job should stop."""
+        return _parse(LeaseState, self._call("PUT", f"/v1/leases/{lease_id}", None))
+
+    def give_up(self, lease_id: str) -> None:
+        """Hand the job back so that another learner can take it at once."""
+        self._call("DELETE", f"/v1/leases/{lease_id}", None)
+
+    def open_round(self, job_id: str, round_index: int, request: RoundRequest) -> RoundPlan:
+        """Ask for a round: the one call per policy update."""
+        path = f"/v1/jobs/{job_id}/rounds/{round_index}"
+        return _parse(RoundPlan, self._call("POST", path, _sendable(request)))
+
+    def finish(self, job_id: str, request: FinishRequest) -> Job:
+        """Report the end of a job, and return the job as it ended."""
+        return _parse(Job, self._call("POST", f"/v1/jobs/{job_id}/finish", request))
+
+    def cost(self, job_id: str) -> JobCost:
+        """Fetch the job's bill with all its lines, page by page."""
+        lines: tuple[LedgerLine, ...] = ()
+        cursor: str | None = "0"
+        while cursor is not None:
+            path = f"/v1/jobs/{job_id}/cost?cursor={cursor}"
+            page = _parse(JobCost, self._call("GET", path, None))
+            lines, cursor = (*lines, *page.lines), page.next_cursor
+        return page.model_copy(update={"lines": lines})
+
+    def _call(
+        self, method: str, path: str, body: Message | None, *, timeout_s: float = 30.0
+    ) -> httpx.Response:
+        content = None if body is None else body.model_dump_json().encode()
+        give_up_at = time.monotonic() + self._patience_s
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                response = self._http.request(
+                    method,
+                    path,
+                    content=content,
+                    headers={"Content-Type": "application/json"},
+                    timeout=timeout_s,
+                )
+                if response.status_code not in _RETRY_STATUS:
+                    return _checked(response, f"{method} {path}")
+                trouble = f"status {response.status_code}"
+            except httpx.RequestError as error:
+                trouble = f"{type(error).__name__}: {error}"
+            if time.monotonic() + pause_s > give_up_at or self._closed.wait(pause_s):
+                raise ScalerError(
+                    f"scaler at {self._url} did not answer {method} {path} within "
+                    f"{self._patience_s:g} s (NITRO_SCALER_PATIENCE_S): {trouble}"
+                )
+            _LOG.info("scaler call failed, trying again", extra={"path": path, "why": trouble})
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _sendable(request: RoundRequest) -> RoundRequest:
+    """Return a request that the scaler takes: of very many returns it gets an even sample.
+
+    It looks at their mean; the run's record has them all.
+    """
+    previous = request.previous
+    if previous is None or len(previous.episode_returns) <= MAX_RETURNS:
+        return request
+    every = -(-len(previous.episode_returns) // MAX_RETURNS)
+    sample = previous.episode_returns[::every]
+    thinned = previous.model_copy(update={"episode_returns": sample})
+    return request.model_copy(update={"previous": thinned})
+
+
+def _checked(response: httpx.Response, call: str) -> httpx.Response:
+    if response.is_success:
+        return response
+    try:
+        problem = Problem.read(response.content)
+        wrong = "; ".join(f"{error.field}: {error.message}" for error in problem.errors)
+        detail = f"{problem.title}: {problem.detail}" + (f" ({wrong})" if wrong else "")
+    except ValidationError:
+        detail = f"status {response.status_code}"
+    lost = response.status_code in (httpx.codes.CONFLICT, httpx.codes.NOT_FOUND, httpx.codes.GONE)
+    raise (LeaseLostError if lost else ScalerError)(f"{call}: {detail}")
+
+
+def _parse(kind: type[M], response: httpx.Response) -> M:
+    try:
+        return kind.read(response.content)
+    except ValidationError as error:
+        raise ScalerError(
+            f"{response.request.method} {response.request.url.path}: the scaler's answer is no "
+            f"{kind.__name__}; are scaler and learner of one version? {error}"
+        ) from error

@@ -1,0 +1,84 @@
+"""A lease the learner holds: kept alive in the background, and the place stop requests arrive at.
+
+A heartbeat thread renews the lease. What it hears, that the job should stop or that the lease is
+lost, is read by the round loop between its steps; nothing is interrupted in the middle.
+"""
+
+import logging
+import threading
+from types import TracebackType
+from typing import Self
+
+from services.learner.scaler.client import LeaseLostError, ScalerClient, ScalerError
+from shared.contracts.jobs import StopReason
+from shared.contracts.leases import Lease
+
+_LOG = logging.getLogger(__name__)
+
+
+class HeldLease:
+    """A context in which the lease is renewed every `heartbeat_every_s` seconds.
+
+    Each learner process gives every lease its own HTTP client, so that a heartbeat never waits
+    behind a round request.
+    """
+
+    def __init__(self, lease: Lease, scaler: ScalerClient, shutdown: threading.Event) -> None:
+        self.lease_id = lease.lease_id
+        self._job_id = lease.job.job_id
+        self._every_s = lease.heartbeat_every_s
+        self._scaler = scaler
+        self._shutdown = shutdown
+        self._released = threading.Event()
+        self._lost = threading.Event()
+        self._stop: StopReason | None = None
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._released.set()
+        self._thread.join()
+
+    @property
+    def stop(self) -> StopReason | None:
+        """Why the job should end, as soon as somebody asked for it."""
+        return self._stop
+
+    @property
+    def lost(self) -> bool:
+        """Whether another learner may hold the job by now."""
+        return self._lost.is_set()
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether this process was asked to end; the job itself should go on elsewhere."""
+        return self._shutdown.is_set()
+
+    @property
+    def must_leave(self) -> bool:
+        """Whether this learner has to let go of the job, which goes on elsewhere."""
+        return self.lost or self.interrupted
+
+    @property
+    def should_leave(self) -> bool:
+        """Whether there is any reason to end before the job is done."""
+        return self.must_leave or self._stop is not None
+
+    def _beat(self) -> None:
+        while not self._released.wait(self._every_s):
+            try:
+                self._stop = self._scaler.heartbeat(self.lease_id).stop or self._stop
+            except LeaseLostError as error:
+                _LOG.warning("lease lost", extra={"job": self._job_id, "why": str(error)})
+                self._lost.set()
+                return
+            except ScalerError as error:
+                _LOG.warning("heartbeat failed", extra={"job": self._job_id, "why": str(error)})

@@ -1,0 +1,1 @@
+"""The REST API: routes, guards and errors."""

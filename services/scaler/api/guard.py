@@ -1,0 +1,151 @@
+"""What stands before every request: the bearer token and the size limit."""
+
+import hmac
+import re
+from http import HTTPStatus
+
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from services.scaler.api.problem import problem_response
+from services.scaler.settings import Settings
+from shared.service.tokens import TOKEN_HEADER, TokenError, read_token
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
+"""Answered without a token: they tell nothing about jobs."""
+SMALL_BODY_BYTES = 64 * 1024
+JOB_BODY_BYTES = 128 * 1024
+"""Of a job or its scaling policy, which may bring the weights of an agent."""
+LARGE_BODY_BYTES = 1024 * 1024
+_TOKEN_HEADER = TOKEN_HEADER.lower().encode()
+_BEARER = b"Bearer "
+_JOB_BODIES = re.compile(r"^/v1/jobs(/[^/]+/scaling)?$")
+_LARGE_BODIES = re.compile(r"^/v1/jobs/[^/]+/(rounds/[^/]+|finish)$")
+
+
+def load_token(settings: Settings) -> str | None:
+    """Return the token callers must present, or None when authentication is off on purpose.
+
+    Raises:
+        TokenError: Authentication is on and no token is set, or its file cannot be used.
+    """
+    if settings.auth == "disabled":
+        return None
+    token = read_token(settings.token, settings.token_file)
+    if token is None:
+        raise TokenError(
+            "no token: set NITRO_TOKEN or NITRO_TOKEN_FILE, or NITRO_AUTH=disabled to let "
+            "everybody in who reaches the port"
+        )
+    return token
+
+
+class BearerGuard:
+    """Refuses requests without the token; a token anywhere but in the header does not count.
+
+    Nothing but HTTP comes past it: a websocket is closed whoever asks for one.
+
+    The header is `Authorization`, or `X-Nitro-Token` beside an `Authorization` that is not ours to
+    read, such as an AWS signature. Two tokens are none, whichever headers they are in. A websocket
+    is refused with or without one.
+    """
+
+    def __init__(self, app: ASGIApp, *, token: str | None) -> None:
+        self._app = app
+        self._expected = None if token is None else token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 401 or pass the request on."""
+        kind = scope["type"]
+        if kind == "lifespan" or (kind == "http" and self._allowed(scope)):
+            await self._app(scope, receive, send)
+            return
+        if kind != "http":
+            # A websocket, which the API has none of; the server answers 403.
+            await send({"type": "websocket.close"})
+            return
+        response = problem_response(
+            HTTPStatus.UNAUTHORIZED,
+            f"send the header 'Authorization: Bearer <token>' (or '{TOKEN_HEADER}: <token>' beside "
+            "an AWS signature)",
+        )
+        response.headers["WWW-Authenticate"] = "Bearer"
+        await response(scope, receive, send)
+
+    def _allowed(self, scope: Scope) -> bool:
+        if self._expected is None or scope["path"] in OPEN_PATHS:
+            return True
+        authorizations = _values(scope, b"authorization")
+        given = _values(scope, _TOKEN_HEADER)
+        given += [a.removeprefix(_BEARER) for a in authorizations if a.startswith(_BEARER)]
+        if len(authorizations) > 1 or len(given) != 1:
+            return False
+        return hmac.compare_digest(given[0], self._expected)
+
+
+class BodyLimit:
+    """Reads a request's body before anything else does, and no more of it than allowed."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 413 or pass the request on, if all of it comes."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        limit = _limit(scope["path"])
+        try:
+            body = await _read(scope, receive, limit)
+        except ClientDisconnect:
+            # Half a request is none: where a body may be left out, it would mean something else.
+            return
+        if body is None:
+            response = problem_response(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                f"the body of {scope['path']} may have at most {limit} bytes",
+            )
+            response.headers["Connection"] = "close"
+            await response(scope, receive, send)
+            return
+        await self._app(scope, _replay(body, receive), send)
+
+
+def _values(scope: Scope, header: bytes) -> list[bytes]:
+    return [value for name, value in scope["headers"] if name == header]
+
+
+def _limit(path: str) -> int:
+    if _LARGE_BODIES.match(path):
+        return LARGE_BODY_BYTES
+    return JOB_BODY_BYTES if _JOB_BODIES.match(path) else SMALL_BODY_BYTES
+
+
+async def _read(scope: Scope, receive: Receive, limit: int) -> bytes | None:
+    """Return the body, or None when it is longer than the limit.
+
+    Raises:
+        ClientDisconnect: Whoever asked has gone before all of it came.
+    """
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit() and int(value) > limit:
+            return None
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise ClientDisconnect
+        body += message.get("body", b"")
+        if len(body) > limit:
+            return None
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return first.pop() if first else await receive()
+
+    return replay

@@ -1,0 +1,207 @@
+"""Errors as the API shows them: RFC 9457 problem documents that name every wrong field."""
+
+import re
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError
+from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
+
+from services.scaler.store.base import StoreError
+from services.scaler.store.reading import UnreadableError
+from shared.artifacts.store import ArtifactError
+from shared.contracts.field_errors import explained, fields_of, known_fields
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.problem import FieldError, Problem
+
+MEDIA_TYPE = "application/problem+json"
+_NAMED_FIELD = re.compile(r"^([a-z_][a-z0-9_.]*) \((.*?)\) ")
+_NOWHERE = "there is nothing at this address"
+_TAGGED = frozenset({"scaling"})
+"""Fields whose next path element is the name of a variant."""
+_FREE_FORM = frozenset({"hyperparameters", "env_kwargs"})
+"""Fields whose path ends one below them; the rest names the type that was tried."""
+
+
+class ApiError(Exception):
+    """An expected refusal: its status, what is wrong, and which fields are."""
+
+    def __init__(
+        self, status: HTTPStatus, detail: str, errors: tuple[FieldError, ...] = ()
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.errors = errors
+
+
+def not_found(what: str, name: str) -> ApiError:
+    """Return a 404."""
+    return ApiError(HTTPStatus.NOT_FOUND, f"there is no {what} {name!r}")
+
+
+def conflict(detail: str) -> ApiError:
+    """Return a 409."""
+    return ApiError(HTTPStatus.CONFLICT, detail)
+
+
+def invalid(*errors: FieldError) -> ApiError:
+    """Return a 422 about fields."""
+    fields = ", ".join(error.field for error in errors)
+    return ApiError(HTTPStatus.UNPROCESSABLE_ENTITY, f"wrong: {fields}", errors)
+
+
+def problem_response(
+    status: HTTPStatus, detail: str, errors: tuple[FieldError, ...] = ()
+) -> JSONResponse:
+    """Return an error as a response."""
+    problem = Problem(title=status.phrase, status=status.value, detail=detail, errors=errors)
+    return JSONResponse(problem.model_dump(), status_code=status.value, media_type=MEDIA_TYPE)
+
+
+def field_errors(
+    errors: Sequence[Mapping[str, object]], *, known: Sequence[str] = ()
+) -> tuple[FieldError, ...]:
+    """Return one error per wrong field, from pydantic's; `known` are the fields there are."""
+    found: dict[str, str] = {}
+    for error in errors:
+        for field, message in _one_error(error, known):
+            found.setdefault(field, message)
+    return tuple(FieldError(field=field, message=message) for field, message in found.items())
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of an application with a problem document."""
+
+    async def on_api_error(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, ApiError)
+        return problem_response(error.status, error.detail, error.errors)
+
+    async def on_invalid(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        found = error.errors()
+        if any(e["type"] == "json_invalid" for e in found):
+            return problem_response(HTTPStatus.BAD_REQUEST, "the request body is no valid JSON")
+        if any(e["loc"][0] == "path" for e in found):
+            return problem_response(HTTPStatus.NOT_FOUND, _NOWHERE)
+        # A body that is bytes still was not taken for JSON, whatever it holds.
+        unread = isinstance(error.body, bytes)
+        known = _known(request, error.body)
+        errors = (_not_json(request),) if unread else field_errors(found, known=known)
+        fields = ", ".join(e.field for e in errors)
+        return problem_response(HTTPStatus.UNPROCESSABLE_ENTITY, f"wrong: {fields}", errors)
+
+    async def on_storage(_: Request, error: Exception) -> JSONResponse:
+        return problem_response(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+
+    async def on_unreadable(_: Request, error: Exception) -> JSONResponse:
+        return problem_response(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
+
+    async def on_bug(_: Request, error: Exception) -> JSONResponse:
+        return problem_response(
+            HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}; see the scaler's log"
+        )
+
+    app.add_exception_handler(Exception, on_bug)
+    app.add_exception_handler(ApiError, on_api_error)
+    app.add_exception_handler(RequestValidationError, on_invalid)
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(StoreError, on_storage)
+    app.add_exception_handler(UnreadableError, on_unreadable)
+    app.add_exception_handler(ArtifactError, on_storage)
+    app.add_exception_handler(PydanticSerializationError, _on_unwritable)
+
+
+async def _on_http(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    if status is HTTPStatus.METHOD_NOT_ALLOWED:
+        allowed = _allowed(request) or (error.headers or {}).get("Allow", "")
+        detail = f"{request.method} is not offered here; what is: {allowed}"
+        response = problem_response(status, detail)
+        response.headers["Allow"] = allowed
+        return response
+    detail = _NOWHERE if status is HTTPStatus.NOT_FOUND else str(error.detail)
+    return problem_response(status, detail)
+
+
+def _allowed(request: Request) -> str:
+    """Return the methods of an address of the API, empty for any other.
+
+    Each method has a route of its own, and what is raised names those of the first only.
+    """
+    for path, methods in request.app.openapi()["paths"].items():
+        if compile_path(path)[0].match(request.url.path):
+            return ", ".join(sorted(method.upper() for method in methods))
+    return ""
+
+
+async def _on_unwritable(_: Request, error: Exception) -> JSONResponse:
+    """Refuse halves of characters: JSON can spell them, but nothing can store or send them."""
+    if "surrogates not allowed" not in str(error):
+        raise error
+    return problem_response(
+        HTTPStatus.UNPROCESSABLE_ENTITY, "the request holds text that is no valid Unicode"
+    )
+
+
+def _not_json(request: Request) -> FieldError:
+    """Return the error of a body that does not say that it is JSON, as curl's `-d` does not."""
+    sent = request.headers.get("content-type")
+    got = f"got {sent!r:.80}" if sent else "got none"
+    message = f"was not read as JSON: send Content-Type: application/json, {got}"
+    return FieldError(field="body", message=message)
+
+
+def _known(request: Request, body: object) -> list[str]:
+    """Return the fields that the body of a request may have."""
+    route = request.scope.get("route")
+    wanted = route.body_field if isinstance(route, APIRoute) else None
+    model = None if wanted is None else wanted.field_info.annotation
+    if not isinstance(model, type) or not issubclass(model, BaseModel):
+        return []
+    if model is not JobSpec or not isinstance(body, dict):
+        return [*fields_of(model)]
+    scaling = body.get("scaling")
+    policy = scaling.get("policy") if isinstance(scaling, dict) else JobSpec().scaling.policy
+    return known_fields(algorithm=str(body.get("algorithm", "ppo")), policy=str(policy))
+
+
+def _one_error(error: Mapping[str, object], known: Sequence[str]) -> list[tuple[str, str]]:
+    location = error["loc"]
+    assert isinstance(location, tuple)
+    path = _field_path(location)
+    message = explained(error, ".".join(path), known)
+    context = error.get("ctx")
+    cause = context.get("error") if isinstance(context, dict) else None
+    if isinstance(cause, ValidationError):
+        return [
+            (field, explained(inner, field, known))
+            for inner in cause.errors()
+            for field in (".".join([*path, *map(str, inner["loc"])]),)
+        ]
+    named = _NAMED_FIELD.match(message)
+    if named and isinstance(cause, ValueError):
+        path = [*path, named.group(1)]
+        message = f"{named.group(2)} {message[named.end() :]}"
+    return [(".".join(path) or "body", message)]
+
+
+def _field_path(location: tuple[object, ...]) -> list[str]:
+    """Return a dotted path's parts without pydantic's own names in it."""
+    path: list[str] = []
+    parts = [str(part) for part in location[1:] if part != "[key]"]
+    for index, part in enumerate(parts):
+        before = parts[index - 1] if index else ""
+        if before in _TAGGED and index == 1:
+            continue
+        path.append(part)
+        if before in _FREE_FORM and index == 1:
+            break
+    return path

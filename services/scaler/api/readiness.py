@@ -1,0 +1,58 @@
+"""Whether what the scaler needs is there: looked at now and then, however often it is asked.
+
+Anybody may ask, and on AWS a look is a call of Lambda's control plane, which allows a few a second
+for the whole account: whoever asked in a loop would keep scaler and dead-man switch from it.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+
+from services.scaler.launching.lambda_function import LambdaApiError
+from services.scaler.store.base import StoreError
+from shared.cache.client import CacheError
+
+_AGAIN_S = 1.0
+"""How soon something missing is looked for again."""
+
+
+class Readiness:
+    """The last look, and when the next one is due. Thread-safe."""
+
+    def __init__(
+        self,
+        checks: Mapping[str, Callable[[], object]],
+        *,
+        every_s: float,
+        now: Callable[[], float],
+    ) -> None:
+        """Look at nothing yet.
+
+        Args:
+            checks: By the name of what is needed: raises if it is not there.
+            every_s: How long a look at which everything was there holds.
+            now: Seconds of a clock that is never set back.
+        """
+        self._checks = checks
+        self._every_s = every_s
+        self._now = now
+        self._lock = threading.Lock()
+        self._missing: dict[str, str] = {}
+        self._due_at = now()
+
+    def missing(self) -> dict[str, str]:
+        """Return what the scaler needs and does not have, by name, with the reason."""
+        with self._lock:
+            if self._now() >= self._due_at:
+                self._missing = self._look()
+                again_s = min(_AGAIN_S, self._every_s) if self._missing else self._every_s
+                self._due_at = self._now() + again_s
+            return dict(self._missing)
+
+    def _look(self) -> dict[str, str]:
+        missing: dict[str, str] = {}
+        for name, check in self._checks.items():
+            try:
+                check()
+            except (CacheError, LambdaApiError, StoreError) as error:
+                missing[name] = str(error)
+        return missing

@@ -1,0 +1,146 @@
+"""How much capacity the jobs are worth: warm actors and a learner, decided from values alone.
+
+Both are billed while they are on, used or not, so both exist exactly as long as a job does, and no
+more environments are warm than one of its rounds can still need. A job counts from the moment it is
+queued where the learner has to be started first (that takes minutes, in which actors warm up too),
+and from its lease where a learner is always there. A job that has had its longest allowed time, or
+all its money, counts no more: a stuck one costs a bounded sum.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from services.scaler.capacity.kept_warm import kept_warm
+from services.scaler.store.base import JobRecord
+from shared.contracts.jobs import JobStatus
+
+LIVE: tuple[JobStatus, ...] = ("queued", "running", "stopping")
+"""Jobs that have not ended."""
+ALWAYS_UNRESERVED = 100
+"""Concurrent executions Lambda wants left to functions without any reservation."""
+GRACE_S = 600.0
+"""After its longest time, or without money, a job is told to stop; then capacity ends anyway."""
+WARM_BEFORE_LEASE_S = 900.0
+"""How long environments are kept warm for a queued job: as long as a learner takes to start. Where
+none is to be had they would wait for days, at no job's expense."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityRule:
+    """What the settings say about capacity."""
+
+    provisioned: int
+    """Most environments kept warm; 0 is none."""
+    starts_learner: bool
+    """Whether the learner exists only while jobs do, and is started for them."""
+    longest_job_s: float
+    """Longest a job may wait, or run, on capacity it keeps on."""
+    reserved: int | None
+    """Concurrency reserved for the actor function; None when it shares the account's."""
+    exhausted_at: Callable[[JobRecord], float]
+    """From when on a job has passed its budget, if nothing else happens to it; Unix seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConcurrencyRoom:
+    """What the account leaves for provisioned concurrency."""
+
+    unreserved: int
+    """Concurrent executions no function has reserved."""
+    configured: int
+    """Provisioned concurrency the alias has now, which needs no more room."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """What should be on."""
+
+    provisioned: int
+    """Environments kept warm."""
+    learners: int
+    """Learner tasks: 0 or 1."""
+    clipped: int = 0
+    """Environments the jobs are worth beyond what the account leaves."""
+
+
+def desired_capacity(
+    jobs: Sequence[JobRecord],
+    rule: CapacityRule,
+    room: ConcurrencyRoom | None,
+    now: float,
+    *,
+    learner_seen_at: float = -math.inf,
+) -> Capacity:
+    """Return what should be on for these jobs.
+
+    Args:
+        jobs: Every job that has not ended; others do not count.
+        rule: What the settings say.
+        room: What the account leaves; None when nobody had to ask it.
+        now: Unix seconds.
+        learner_seen_at: When a learner last held a job: where one is, it takes up the next.
+    """
+    counting = [record for record in jobs if _counts(record, rule, now)]
+    learner_late = now >= learner_seen_at + WARM_BEFORE_LEASE_S
+    warm = [
+        kept_warm(record) for record in counting if not (learner_late and _waits_long(record, now))
+    ]
+    wanted = min(rule.provisioned, max(warm, default=0))
+    granted = min(wanted, _most_provisioned(rule, room, wanted))
+    return Capacity(
+        provisioned=granted,
+        learners=1 if counting and rule.starts_learner else 0,
+        clipped=wanted - granted,
+    )
+
+
+def allowed_until(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> float | None:
+    """Return until when these jobs may keep capacity on at most; None when none may."""
+    ends = [_ends_by(record, rule) for record in jobs if _counts(record, rule, now)]
+    return max(ends, default=None)
+
+
+def is_held(record: JobRecord, now: float) -> bool:
+    """Whether a learner has a job in hand."""
+    return record.lease is not None and record.lease.expires_at > now
+
+
+def overdue(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> list[str]:
+    """Return the ids of jobs that have not ended and had their time."""
+    return [r.job.job_id for r in jobs if r.job.status in LIVE and _ends_by(r, rule) <= now]
+
+
+def _counts(record: JobRecord, rule: CapacityRule, now: float) -> bool:
+    status = record.job.status
+    if status not in LIVE or (status == "queued" and not rule.starts_learner):
+        return False
+    return now < _ends_by(record, rule)
+
+
+def _waits_long(record: JobRecord, now: float) -> bool:
+    """Whether a job waits for longer than a learner takes to start."""
+    return record.job.status == "queued" and now >= _queued_at(record) + WARM_BEFORE_LEASE_S
+
+
+def _ends_by(record: JobRecord, rule: CapacityRule) -> float:
+    """Return when a job's time is up, or its money.
+
+    Its time counts from its first round, before that from its queueing.
+    """
+    begun = record.wall_started_at
+    if begun is None:
+        begun = _queued_at(record)
+    return min(begun + rule.longest_job_s, rule.exhausted_at(record)) + GRACE_S
+
+
+def _queued_at(record: JobRecord) -> float:
+    return record.job.created_at if record.queued_at is None else record.queued_at
+
+
+def _most_provisioned(rule: CapacityRule, room: ConcurrencyRoom | None, wanted: int) -> int:
+    if rule.reserved is not None:
+        return rule.reserved
+    if room is None:
+        return wanted
+    return max(room.configured, room.unreserved - ALWAYS_UNRESERVED, 0)

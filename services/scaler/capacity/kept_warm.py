@@ -1,0 +1,105 @@
+"""How many environments a job keeps warm: as many as one of its rounds can still need.
+
+They are billed while they are kept, used or not: 64 of them cost as much as a small learner. The
+boosting score decays (section 5.3), so what a job can still ask for falls with every round, and is
+known ahead. A policy that is switched, or a job that goes back to an older checkpoint, may want
+more again. AWS bills warm environments in steps of five minutes: the number changes no sooner than
+that after it last did, unless the budget has no room otherwise.
+
+Jobs whose rounds overlap keep their range's most: time is billed to the oldest round that ends, and
+a number that changes while several are under way would be billed to the wrong one.
+"""
+
+from dataclasses import dataclass
+
+from services.scaler.scaling.registry import scaling_policy
+from services.scaler.store.base import JobRecord
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.jobs import Job
+
+BILLING_STEP_S = 300.0
+"""AWS rounds the time environments are kept warm up to this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmNumbers:
+    """Numbers of environments a round may be planned with."""
+
+    usual: int
+    more: int | None
+    """As many as it may need, where that is more than are kept."""
+    fewer: tuple[int, ...]
+    """For a round the budget has no room for otherwise; the largest first."""
+
+
+def most_needed(job: Job, round_index: int) -> int:
+    """Return the most environments a round of the job can need, or any later one.
+
+    These are actors, whatever is measured, and the episodes of an evaluation beside them.
+    """
+    actors = job.spec.actors
+    if job.spec.open_rounds > 1:
+        return actors.max
+    in_force = [(round_index, job.scaling_of(round_index))]
+    in_force += [(s.round, s.scaling) for s in job.switches if s.round > round_index]
+    most = max(scaling_policy(scaling).most_from(first, actors) for first, scaling in in_force)
+    evaluation = job.spec.evaluation
+    return min(actors.max, most + (evaluation.episodes if evaluation.every_rounds else 0))
+
+
+def least_warm(spec: JobSpec) -> int:
+    """Return how few environments a job keeps warm where its budget has no room for more."""
+    return spec.actors.max if spec.open_rounds > 1 else spec.actors.min
+
+
+def kept_warm(record: JobRecord) -> int:
+    """Return how many environments a job keeps warm, as far as the deployment does."""
+    if record.warm is not None:
+        return record.warm
+    if any(a.kept_warm is None and a.held_s is None for a in record.open_attempts):
+        # A round of an earlier version is under way, which kept the range's most.
+        return record.job.spec.actors.max
+    return most_needed(record.job, record.job.progress.rounds)
+
+
+def warm_numbers(record: JobRecord, round_index: int, *, at: float) -> WarmNumbers:
+    """Return with how many warm environments a round may be planned.
+
+    Args:
+        record: The job.
+        round_index: The round.
+        at: Seconds on the clock that bills the job, as `keeping` was given.
+    """
+    needed, kept = most_needed(record.job, round_index), kept_warm(record)
+    # A change that seems to come is of before the clock was set back.
+    paid = 0 <= at - record.warm_since < BILLING_STEP_S
+    usual = kept if paid else min(needed, kept)
+    fewer = (min(needed, usual), min(least_warm(record.job.spec), usual))
+    return WarmNumbers(
+        usual=usual,
+        more=needed if needed > kept and not paid else None,
+        fewer=tuple(num for num in dict.fromkeys(fewer) if num < usual),
+    )
+
+
+def keeping(record: JobRecord, num: int, *, at: float, provisioned: int) -> JobRecord:
+    """Return the job's record with so many environments kept warm.
+
+    Those that are let go of are there for no later round.
+
+    Args:
+        record: The job.
+        num: As many as it should keep.
+        at: Seconds on the clock that bills the job.
+        provisioned: Most the deployment keeps warm.
+    """
+    if num == record.warm:
+        return record
+    let_go = max(0, min(provisioned, kept_warm(record)) - min(provisioned, num))
+    return record.model_copy(
+        update={
+            "warm": num,
+            "warm_since": at,
+            "environments": max(0, record.environments - let_go),
+        }
+    )

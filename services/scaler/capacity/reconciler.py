@@ -1,0 +1,283 @@
+"""Keeps what is on at what the jobs are worth: looks at start, after every change, every minute.
+
+It works on a thread of its own: no round ever waits for it, and when AWS refuses, actors merely
+start cold and the learner comes later. Every look compares what is wanted with what is configured,
+so it does not matter which of its steps an earlier process died after. What fails is tried again at
+the next look and shows in metrics and readiness until it works.
+
+Before anything is opened the heartbeat says so: the dead-man switch must not take it for forgotten.
+"""
+
+import logging
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from services.scaler.capacity.decision import (
+    LIVE,
+    CapacityRule,
+    ConcurrencyRoom,
+    allowed_until,
+    desired_capacity,
+    is_held,
+    overdue,
+)
+from services.scaler.capacity.heartbeat import Heartbeat, HeartbeatError
+from services.scaler.capacity.learner_service import LearnerCapacity, LearnerCapacityError
+from services.scaler.capacity.learner_wait import LearnerWait
+from services.scaler.launching.lambda_function import LambdaApiError, WarmEnvironments
+from services.scaler.metrics import Metrics
+from services.scaler.store.base import JobRecord, Store, StoreError
+
+_LOG = logging.getLogger(__name__)
+_POLL_S = 2.0
+"""While environments warm up: how soon their number is looked at again."""
+_EXPECTED = (LambdaApiError, LearnerCapacityError, HeartbeatError, StoreError)
+_AGAIN = "failed at the last look and is tried again at the next; the scaler's log says why"
+
+
+_UNANNOUNCED = "nothing is opened before the heartbeat says so"
+
+
+class WarmFunction(Protocol):
+    """Administration of warm environments."""
+
+    def provision(self, num_environments: int) -> None:
+        """Keep that many environments warm; 0 ends it."""
+
+    def provisioned(self) -> WarmEnvironments:
+        """Return how many are asked for, how many are ready, and whether the rest failed."""
+
+    def unreserved_concurrency(self) -> int:
+        """Return how many concurrent executions the account has left unreserved."""
+
+
+class Alarm(Protocol):
+    """What the keeper sleeps on."""
+
+    def ring(self) -> None:
+        """Wake the sleeper, or whoever sleeps next."""
+
+    def sleep(self, timeout_s: float) -> None:
+        """Return when it was rung, or after that long."""
+
+
+class ThreadAlarm:
+    """An alarm in real time."""
+
+    def __init__(self) -> None:
+        self._rung = threading.Event()
+
+    def ring(self) -> None:
+        """Wake the sleeper, or whoever sleeps next."""
+        self._rung.set()
+
+    def sleep(self, timeout_s: float) -> None:
+        """Return when it was rung, or after that long."""
+        self._rung.wait(timeout_s)
+        self._rung.clear()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeeperParts:
+    """What the keeper works with, wired by the application."""
+
+    store: Store
+    rule: CapacityRule
+    function: WarmFunction
+    learner: LearnerCapacity | None
+    """None where a learner is always there."""
+    heartbeat: Heartbeat | None
+    """None where no dead-man switch listens."""
+    metrics: Metrics
+    now: Callable[[], float]
+    expire: Callable[[str, str | None], None]
+    """Ends a job that nobody trains: that had its time, or failed for a reason."""
+    wait: LearnerWait
+    """Tells which jobs have waited for a learner for too long."""
+    every_s: float
+    """Time between two looks when nothing happens."""
+
+
+class CapacityKeeper:
+    """Opens and closes provisioned concurrency and learner as jobs come and go."""
+
+    def __init__(self, parts: KeeperParts, alarm: Alarm) -> None:
+        self._parts = parts
+        self._alarm = alarm
+        self._closing = False
+        self._announced = True
+        self._learner_seen_at = -math.inf
+        self._asked = 0
+        self._ready = 0
+        self._problems: dict[str, str] = {}
+        self._thread = threading.Thread(target=self._run, name="capacity", daemon=True)
+
+    @property
+    def ready(self) -> int:
+        """Environments that are warm, as last seen."""
+        return self._ready
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """What is not as it should be, by name; empty when all is well."""
+        return dict(self._problems)
+
+    def start(self) -> None:
+        """Begin, with a look at what an earlier process left."""
+        self._thread.start()
+
+    def reconcile(self) -> None:
+        """Look again soon: jobs have come or ended, or keep another number warm."""
+        self._alarm.ring()
+
+    def close(self, *, wait_s: float) -> None:
+        """End; what is configured stays for the next process to reconcile."""
+        self._closing = True
+        self._alarm.ring()
+        if self._thread.is_alive():
+            self._thread.join(wait_s)
+        for client in (self._parts.learner, self._parts.heartbeat):
+            if client is not None:
+                client.close()
+
+    def _run(self) -> None:
+        while not self._closing:
+            self._alarm.sleep(self._look())
+
+    def _look(self) -> float:
+        """Make one round of all steps; return after how long to look again."""
+        problems: dict[str, str] = {}
+        steps = {
+            "heartbeat": self._beat,
+            "provisioned_concurrency": self._warm,
+            "learner": self._staff,
+            "overdue_jobs": self._watch,
+            "learner_starts": self._wait,
+        }
+        try:
+            jobs = self._parts.store.with_status(LIVE)
+        except Exception as error:
+            problems["jobs"] = self._failed("jobs", error)
+        else:
+            for name, step in steps.items():
+                try:
+                    problem = step(jobs)
+                except Exception as error:
+                    # The thread outlives every surprise: one refusal must not leave the rest on.
+                    problem = self._failed(name, error)
+                if problem is not None:
+                    problems[name] = problem
+        for name in ("jobs", *steps):
+            self._parts.metrics.capacity_degraded.labels(part=name).set(name in problems)
+        self._problems = problems
+        warming = self._ready < self._asked
+        return min(_POLL_S, self._parts.every_s) if warming else self._parts.every_s
+
+    def _beat(self, jobs: Sequence[JobRecord]) -> None:
+        if self._parts.heartbeat is not None:
+            self._announced = False
+            now = self._parts.now()
+            until = allowed_until(jobs, self._parts.rule, now)
+            self._parts.heartbeat.beat(at=now, until=until)
+            self._announced = True
+
+    def _warm(self, jobs: Sequence[JobRecord]) -> str | None:
+        """Bring provisioned concurrency to what is wanted; say if the account leaves less."""
+        parts = self._parts
+        found = parts.function.provisioned()
+        configured, ready = found.asked, min(found.ready, found.asked)
+        # Of those that failed nothing comes by itself: the next look is early enough.
+        self._asked, self._ready = ready if found.failed else configured, ready
+        now = parts.now()
+        if any(is_held(record, now) for record in jobs):
+            self._learner_seen_at = now
+        decide = partial(
+            desired_capacity, jobs, parts.rule, now=now, learner_seen_at=self._learner_seen_at
+        )
+        wanted = decide(room=None)
+        if wanted.provisioned > configured and not self._announced:
+            raise HeartbeatError(_UNANNOUNCED)
+        if wanted.provisioned > configured:
+            # Only growth needs the account's leave, so a quiet minute does not ask for it.
+            room = ConcurrencyRoom(
+                unreserved=parts.function.unreserved_concurrency(), configured=configured
+            )
+            wanted = decide(room=room)
+        if wanted.provisioned != configured or found.failed:
+            _LOG.info(
+                "provisioned concurrency changes",
+                extra={
+                    "from": configured,
+                    "to": wanted.provisioned,
+                    "clipped": wanted.clipped,
+                    "failed": found.failed,
+                },
+            )
+            parts.function.provision(wanted.provisioned)
+            self._ready = min(ready, wanted.provisioned)
+            self._asked = self._ready if found.failed else wanted.provisioned
+        parts.metrics.provisioned.set(wanted.provisioned)
+        parts.metrics.provisioned_clipped.set(wanted.clipped)
+        if found.failed:
+            return f"{configured - ready} environments did not start, tried again: {found.failed}"
+        if not wanted.clipped:
+            return None
+        return (
+            f"{wanted.provisioned} environments are kept warm and {wanted.clipped} more were "
+            "wanted: the account leaves no more; raise the Lambda quota 'Concurrent executions' "
+            "(L-B99A9384)"
+        )
+
+    def _staff(self, jobs: Sequence[JobRecord]) -> None:
+        parts = self._parts
+        if parts.learner is None:
+            return
+        wanted = desired_capacity(jobs, parts.rule, None, parts.now()).learners
+        desired = parts.learner.desired()
+        if wanted > desired and not self._announced:
+            raise HeartbeatError(_UNANNOUNCED)
+        if desired != wanted:
+            _LOG.info("learner's desired count changes", extra={"from": desired, "to": wanted})
+            parts.learner.set_desired(wanted)
+        parts.metrics.learners.set(wanted)
+
+    def _watch(self, jobs: Sequence[JobRecord]) -> str | None:
+        late = overdue(jobs, self._parts.rule, self._parts.now())
+        for job_id in late:
+            _LOG.warning("job had its time or money and keeps nothing on", extra={"job": job_id})
+            self._parts.expire(job_id, None)
+        if not late:
+            return None
+        return f"{len(late)} had their longest time (NITRO_LONGEST_JOB_S) or their budget, and end"
+
+    def _wait(self, jobs: Sequence[JobRecord]) -> None:
+        """End jobs for which learners are started in vain, and look again without them."""
+        parts = self._parts
+        if parts.learner is None:
+            return
+        ended, refused = None, None
+        try:
+            ended = parts.learner.ended() if jobs else frozenset()
+        except LearnerCapacityError as error:
+            refused = error
+        given_up = parts.wait.given_up(jobs, ended, parts.now())
+        for job_id, why in given_up.items():
+            _LOG.warning("job waited for a learner in vain", extra={"job": job_id, "why": why})
+            parts.expire(job_id, why)
+        if given_up:
+            self._alarm.ring()
+        if refused is not None:
+            raise refused
+
+    def _failed(self, name: str, error: Exception) -> str:
+        self._parts.metrics.capacity_failures.labels(part=name).inc()
+        _LOG.warning(
+            "capacity not adjusted",
+            extra={"part": name, "why": str(error)},
+            exc_info=None if isinstance(error, _EXPECTED) else error,
+        )
+        return _AGAIN

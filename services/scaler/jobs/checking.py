@@ -1,0 +1,145 @@
+"""Whether new jobs can run, while an actor has yet to describe their environment.
+
+An actor that starts may take longer than anybody waits for an answer, so such a job is taken in at
+once, as `checking`, and looked at here: it then is queued, or has failed with what is wrong. It is
+in the store all the while; a later process takes up what an earlier one left.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+
+from services.scaler.api.problem import ApiError
+from services.scaler.capacity.kept_warm import least_warm
+from services.scaler.jobs.admission import Admission
+from services.scaler.jobs.ending import ended
+from services.scaler.money.budget import RoundPricing
+from services.scaler.money.spending import Spending
+from services.scaler.store.base import Change, JobRecord, Store, StoreError, change_job
+from shared.contracts.environment_spec import EnvironmentSpec
+from shared.contracts.jobs import resolve_for
+from shared.contracts.problem import FieldError
+
+_LOG = logging.getLogger(__name__)
+_AT_ONCE = 8
+"""Actors that describe environments at the same time."""
+_AGAIN_S = 5.0
+"""Pause before a check is repeated that the store kept from being written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckParts:
+    """What checks work with, wired by the application."""
+
+    store: Store
+    admission: Admission
+    pricing: Callable[[int], RoundPricing]
+    now: Callable[[], float]
+    spending: Spending
+    on_queued: Callable[[], None]
+    """Called after a job became claimable."""
+
+
+class CheckDesk:
+    """Checks jobs in the background, a few at a time."""
+
+    def __init__(self, parts: CheckParts) -> None:
+        self._parts = parts
+        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="check")
+        self._closing = threading.Event()
+        self._under_way: set[Future[None]] = set()
+
+    def start(self) -> None:
+        """Take up what an earlier process left."""
+        for record in self._parts.store.with_status(("checking",)):
+            self.take_up(record.job.job_id)
+
+    def take_up(self, job_id: str) -> None:
+        """Check a job soon; harmless to repeat."""
+        future = self._pool.submit(self._check, job_id)
+        self._under_way.add(future)
+        future.add_done_callback(self._under_way.discard)
+
+    def close(self) -> bool:
+        """Start no further check; return whether none is under way."""
+        self._closing.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        return not wait(set(self._under_way), timeout=0).not_done
+
+    def _check(self, job_id: str) -> None:
+        while not self._closing.is_set():
+            try:
+                self._decide(job_id)
+            except StoreError as error:
+                _LOG.warning("job not checked yet", extra={"job": job_id, "why": str(error)})
+                self._closing.wait(_AGAIN_S)
+            else:
+                return
+
+    def _decide(self, job_id: str) -> None:
+        record = self._parts.store.job(job_id)
+        if record is None or not _waits(record):
+            return
+        spec = record.job.spec
+        try:
+            environment = self._parts.admission.admit(spec, self._parts.pricing(least_warm(spec)))
+        except ApiError as error:
+            self._write(job_id, partial(self._refused, error))
+        except Exception:
+            # A job that nobody looks at any more must not wait for ever.
+            _LOG.exception("check broke", extra={"job": job_id})
+            self._write(job_id, self._broken)
+        else:
+            self._write(job_id, partial(self._admitted, environment))
+
+    def _write(self, job_id: str, decide: Callable[[JobRecord], Change]) -> None:
+        record = change_job(
+            self._parts.store, job_id, lambda record: decide(record) if _waits(record) else None
+        )
+        if record is None:
+            return
+        _LOG.info("job checked", extra={"job": job_id, "status": record.job.status})
+        if record.job.status == "queued":
+            self._parts.on_queued()
+
+    def _admitted(self, environment: EnvironmentSpec, record: JobRecord) -> Change:
+        updated = {
+            "status": "queued",
+            "environment": environment,
+            "full_hyperparameters": resolve_for(record.job.spec, environment).model_dump(),
+        }
+        job = record.job.model_copy(update=updated)
+        return Change(record=record.model_copy(update={"job": job, "queued_at": self._parts.now()}))
+
+    def _refused(self, error: ApiError, record: JobRecord) -> Change:
+        return ended(
+            record,
+            self._parts.spending,
+            self._parts.now(),
+            status="failed",
+            # What the job cannot be blamed for may go well when it is resumed.
+            stop_reason="refused" if error.status < HTTPStatus.INTERNAL_SERVER_ERROR else "error",
+            error="\n".join(map(_line, error.errors)) or error.detail,
+        )
+
+    def _broken(self, record: JobRecord) -> Change:
+        return ended(
+            record,
+            self._parts.spending,
+            self._parts.now(),
+            status="failed",
+            stop_reason="error",
+            error="the check of the job broke; the scaler's log says where",
+        )
+
+
+def _waits(record: JobRecord) -> bool:
+    return record.job.status == "checking" and not record.deleting
+
+
+def _line(error: FieldError) -> str:
+    return f"{error.field}: {error.message}"

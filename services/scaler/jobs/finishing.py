@@ -1,0 +1,178 @@
+"""The end of a job: the learner's last word, the last of the bill, and the bill itself."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from services.scaler.api.problem import not_found
+from services.scaler.jobs.leases import held_lease
+from services.scaler.jobs.progress import evaluated
+from services.scaler.launching.launches import Launches
+from services.scaler.money.accounting import end_job
+from services.scaler.money.ledger import assumptions
+from services.scaler.money.spending import Spending
+from services.scaler.money.tally import LedgerTally
+from services.scaler.rounds.record import actor_trouble
+from services.scaler.store.base import Change, JobRecord, RoundEntry, Store, change_job
+from shared.contracts.billing import JobCost, ServerfulCost
+from shared.contracts.jobs import Job
+from shared.contracts.leases import FinishRequest
+from shared.contracts.rounds import RoundPage, RoundRecord
+from shared.money.costs import CostBasis
+from shared.money.round_costs import PAPER_SERVERS, serverful_cost
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishParts:
+    """What ends and bills a job, wired by the application."""
+
+    store: Store
+    launches: Launches
+    now: Callable[[], float]
+    spending: Spending
+    learner_instance: str
+    finish_wait_s: float
+    on_finished: Callable[[], None]
+
+
+class FinishDesk:
+    """Takes the learner's last word, and shows rounds and bills."""
+
+    def __init__(self, parts: FinishParts) -> None:
+        self._parts = parts
+        self._store = parts.store
+        self._tally = LedgerTally(parts.store)
+
+    def finish(self, job_id: str, request: FinishRequest) -> Job:
+        """End a job. Harmless to repeat.
+
+        Raises:
+            ApiError: There is no such job, or the lease is lost.
+        """
+        parts = self._parts
+        # The last episodes reach the learner a moment before their replies reach us.
+        parts.launches.wait_landed(job_id, timeout_s=parts.finish_wait_s)
+        under_way = parts.launches.tenures(job_id)
+
+        def decide(record: JobRecord) -> Change | None:
+            if record.finished_lease_id == request.lease_id:
+                return None
+            held_lease(record, request.lease_id)
+            return self._finished(record, request)
+
+        record = change_job(self._store, job_id, decide)
+        if record is None:
+            raise not_found("job", job_id)
+        parts.launches.call_off(job_id, under_way)
+        _LOG.info(
+            "job finished",
+            extra={"job": job_id, "status": record.job.status, "why": record.job.stop_reason},
+        )
+        parts.on_finished()
+        return record.job
+
+    def cost(self, job_id: str, *, first: int, limit: int) -> JobCost:
+        """Return a job's bill so far, with one page of its lines."""
+        record = self._record(job_id)
+        spending, now = self._parts.spending, self._parts.now()
+        basis = spending.basis
+        reserved_usd = max(record.reserved_usd, spending.owed_usd(record, now))
+        sums = self._tally.of(job_id)
+        lines = tuple(self._store.lines(job_id, skip=first, limit=limit)) if limit else ()
+        upto = first + len(lines)
+        serverful = self._serverful(record, basis)
+        spec = record.job.spec
+        return JobCost(
+            job_id=job_id,
+            settled_usd=record.settled_usd,
+            reserved_usd=reserved_usd,
+            by_item=dict(sums.by_item),
+            lines=lines,
+            next_cursor=str(upto) if upto < sums.num_lines else None,
+            price_table=basis.prices.name,
+            projected_wall_s=record.projected_wall_s,
+            serverful=serverful,
+            assumptions=assumptions(
+                basis,
+                spending.clock,
+                self._parts.learner_instance,
+                open_rounds=min(spec.open_rounds, spec.stop.max_rounds),
+                compared=bool(serverful),
+            ),
+        )
+
+    def _serverful(self, record: JobRecord, basis: CostBasis) -> tuple[ServerfulCost, ...]:
+        """Return the comparison with the paper's servers, and with the job's own learner.
+
+        Those that the price table does not know are left out.
+        """
+        own = replace(PAPER_SERVERS, learner_instance=self._parts.learner_instance)
+        return tuple(
+            serverful_cost(record.serverful_wall_s, servers, basis.prices)
+            for servers in dict.fromkeys((PAPER_SERVERS, own))
+            if servers.priced_in(basis.prices)
+        )
+
+    def rounds(self, job_id: str, *, first: int, limit: int) -> RoundPage:
+        """Return rounds in order, and apart from them the plans that ended the job."""
+        record = self._record(job_id)
+        entries = self._store.rounds(job_id, first=first, limit=limit + 1)
+        costs = self._tally.of(job_id).by_round
+        reserved: dict[int, float] = {}
+        for attempt in record.open_attempts:
+            reserved[attempt.round] = reserved.get(attempt.round, 0.0) + attempt.reserved_usd
+        shown = [
+            (e, self._shown(e, costs.get(e.round, 0.0), reserved.get(e.round, 0.0)))
+            for e in entries[:limit]
+        ]
+        return RoundPage(
+            rounds=tuple(record for entry, record in shown if not _only_ends(entry)),
+            endings=tuple(record for entry, record in shown if _only_ends(entry)),
+            next_cursor=str(entries[limit].round) if len(entries) > limit else None,
+        )
+
+    def _finished(self, record: JobRecord, request: FinishRequest) -> Change:
+        spending, now = self._parts.spending, self._parts.now()
+        record, lines = end_job(record, now=now, basis=spending.basis, clock=spending.clock)
+        job = record.job.model_copy(
+            update={
+                "status": request.status,
+                "stop_reason": request.stop_reason,
+                "error": request.error,
+                "fails_again": request.fails_again,
+                "finished_at": now,
+                "progress": evaluated(record.job.progress, request.final_evaluation),
+            }
+        )
+        ended = {
+            "job": job,
+            "lease": None,
+            "finished_lease_id": request.lease_id,
+            "final_evaluation": request.final_evaluation,
+        }
+        return Change(record=record.model_copy(update=ended), lines=lines)
+
+    def _record(self, job_id: str) -> JobRecord:
+        record = self._store.job(job_id)
+        if record is None:
+            raise not_found("job", job_id)
+        return record
+
+    def _shown(self, entry: RoundEntry, cost_usd: float, reserved_usd: float) -> RoundRecord:
+        newest, so_far = entry.last, self._parts.launches.so_far
+        launches = [attempt.launches or so_far(attempt.key) for attempt in entry.attempts]
+        return RoundRecord(
+            plan=newest.plan,
+            result=entry.result,
+            cost_usd=cost_usd,
+            reserved_usd=reserved_usd,
+            launches=newest.launches,
+            trouble=actor_trouble([counts for counts in launches if counts is not None]),
+        )
+
+
+def _only_ends(entry: RoundEntry) -> bool:
+    """Whether a round is none: it was planned as the end of the job from the first."""
+    return entry.attempts[0].plan.stop is not None

@@ -1,0 +1,234 @@
+"""Leases: which learner trains which job.
+
+A learner claims a job and renews its claim. One that falls silent loses the job to the next that
+asks; what it does under the old lease is refused from then on.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+
+from services.scaler.api.problem import conflict, not_found
+from services.scaler.jobs.ending import ended
+from services.scaler.money.accounting import begin_holding, stop_holding
+from services.scaler.money.spending import Spending
+from services.scaler.store.base import (
+    Change,
+    JobRecord,
+    LeaseRecord,
+    Store,
+    change_job,
+)
+from shared.contracts.jobs import Job, JobStatus, StopReason
+from shared.contracts.leases import Lease, LeaseState
+
+_LOG = logging.getLogger(__name__)
+SWITCHED_OFF_AFTER_S = 600.0
+"""Without a scaler the dead-man switch turns learner and warm environments off after so long."""
+_LEASABLE: tuple[JobStatus, ...] = ("queued", "running", "stopping")
+_HELD: tuple[JobStatus, ...] = ("running", "stopping")
+
+
+class LeaseDesk:
+    """Hands out, renews and takes back leases."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        ttl_s: float,
+        heartbeat_every_s: float,
+        now: Callable[[], float],
+        spending: Spending,
+    ) -> None:
+        self._store = store
+        self._spending = spending
+        self._ttl_s = ttl_s
+        self._heartbeat_every_s = heartbeat_every_s
+        self._now = now
+
+    def claim(self, learner_id: str) -> Lease | None:
+        """Lease the oldest job nobody trains, or return None.
+
+        A learner that asks for work has none. A lease in its name is that of a process before it,
+        or of an answer that never reached it: that job is free at once.
+        """
+        for candidate in self._store.with_status(_LEASABLE):
+            if not self._free(candidate, learner_id):
+                continue
+            lease_id = f"lease-{secrets.token_hex(8)}"
+            job = self._take(candidate.job.job_id, lease_id, learner_id)
+            if job is not None:
+                _LOG.info(
+                    "job leased",
+                    extra={"job": job.job_id, "lease": lease_id, "learner": learner_id},
+                )
+                return Lease(
+                    lease_id=lease_id,
+                    job=job,
+                    expires_in_s=self._ttl_s,
+                    heartbeat_every_s=self._heartbeat_every_s,
+                )
+        return None
+
+    def heartbeat(self, lease_id: str) -> LeaseState:
+        """Renew a lease and tell whether the job should end.
+
+        Raises:
+            ApiError: The lease is lost.
+        """
+
+        def decide(record: JobRecord) -> Change:
+            held, now = held_lease(record, lease_id), self._now()
+            renewed = held.model_copy(update={"expires_at": now + self._ttl_s})
+            # Once said it stays so: the next plan has to say it, too.
+            exhausted = record.exhausted or self._spending.exhausted_at(record) <= now
+            updated = {"lease": renewed, "exhausted": exhausted}
+            return Change(record=record.model_copy(update=updated))
+
+        record = self._of(lease_id)
+        changed = change_job(self._store, record.job.job_id, decide)
+        if changed is None:
+            raise not_found("lease", lease_id)
+        stop: StopReason | None = "budget" if changed.exhausted else None
+        if changed.job.status == "stopping":
+            stop = "user"
+        return LeaseState(expires_in_s=self._ttl_s, stop=stop)
+
+    def give_up(self, lease_id: str) -> None:
+        """Take a lease back: the job waits for another learner. Harmless to repeat."""
+
+        def decide(record: JobRecord) -> Change | None:
+            if record.lease is None or record.lease.lease_id != lease_id:
+                return None
+            freed = stop_holding(record, self._now())
+            status = "queued" if record.job.status == "running" else record.job.status
+            job = record.job.model_copy(update={"status": status})
+            return Change(record=freed.model_copy(update={"lease": None, "job": job}))
+
+        record = self._store.job_of_lease(lease_id)
+        if record is not None:
+            change_job(self._store, record.job.job_id, decide)
+            _LOG.info("lease given up", extra={"job": record.job.job_id, "lease": lease_id})
+
+    def next_expiry_s(self) -> float | None:
+        """Return in how many seconds the next lease runs out; None without leases."""
+        leases = [r.lease for r in self._store.with_status(_HELD) if r.lease is not None]
+        if not leases:
+            return None
+        return max(0.0, min(lease.expires_at for lease in leases) - self._now())
+
+    def extend_all(self) -> None:
+        """Give every learner a full term: this scaler was away and could not hear them."""
+        for held in self._store.with_status(_HELD):
+
+            def decide(record: JobRecord) -> Change | None:
+                if record.lease is None:
+                    return None
+                now = self._now()
+                if record.lease.expires_at + SWITCHED_OFF_AFTER_S < now:
+                    # Longer ago than anything was left on: that time is nobody's.
+                    until = record.lease.expires_at + SWITCHED_OFF_AFTER_S
+                    record = stop_holding(record, until).model_copy(update={"accounted_until": now})
+                assert record.lease is not None
+                renewed = record.lease.model_copy(update={"expires_at": now + self._ttl_s})
+                return Change(record=record.model_copy(update={"lease": renewed}))
+
+            change_job(self._store, held.job.job_id, decide)
+
+    def _of(self, lease_id: str) -> JobRecord:
+        record = self._store.job_of_lease(lease_id)
+        if record is None:
+            raise not_found("lease", lease_id)
+        return record
+
+    def _free(self, record: JobRecord, learner_id: str) -> bool:
+        if record.job.status not in _LEASABLE:
+            return False
+        if record.lease is None or record.lease.learner_id == learner_id:
+            return True
+        left_s = record.lease.expires_at - self._now()
+        # No term is longer: one that seems far longer is of before the clock was set back. One that
+        # seems a little longer is of a clock that was corrected, or of another scaler's.
+        return not 0 < left_s <= 2 * self._ttl_s
+
+    def _take(self, job_id: str, lease_id: str, learner_id: str) -> Job | None:
+        taken: list[str] = []
+
+        def decide(record: JobRecord) -> Change | None:
+            taken.clear()
+            if not self._free(record, learner_id):
+                return None
+            now = self._now()
+            if self._spending.exhausted_at(record) <= now:
+                # Lost by one learner after the other, it has cost all it may without a plan.
+                return ended(record, self._spending, now, status="stopped", stop_reason="budget")
+            taken.append(lease_id)
+            lease = LeaseRecord(
+                lease_id=lease_id, learner_id=learner_id, expires_at=now + self._ttl_s
+            )
+            job = record.job
+            status = "running" if job.status == "queued" else job.status
+            job = job.model_copy(update={"status": status, "started_at": job.started_at or now})
+            held = begin_holding(record, now, self._spending.clock)
+            return Change(record=held.model_copy(update={"lease": lease, "job": job}))
+
+        record = change_job(self._store, job_id, decide)
+        return record.job if record is not None and taken else None
+
+
+def held_lease(record: JobRecord, lease_id: str) -> LeaseRecord:
+    """Return the lease a call is made under.
+
+    Raises:
+        ApiError: The caller does not hold the job (any more).
+    """
+    lease = record.lease
+    if lease is None or lease.lease_id != lease_id:
+        raise conflict(
+            f"lease {lease_id} on job {record.job.job_id} is lost: it expired or was given up, or "
+            "the job has ended"
+        )
+    return lease
+
+
+class WorkBell:
+    """Wakes learners that wait for work; may be rung from any thread."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: set[asyncio.Event] = set()
+        self._closed = False
+
+    def ring(self) -> None:
+        """Wake everybody who waits."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def close(self) -> None:
+        """Wake everybody, for good: waiting ends at once from now on."""
+        self._closed = True
+        self.ring()
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody should wait any more."""
+        return self._closed
+
+    def listen(self) -> asyncio.Event:
+        """Return an event that is set at the next ring; hand it back with `leave`."""
+        self._loop = asyncio.get_running_loop()
+        event = asyncio.Event()
+        self._waiting.add(event)
+        if self._closed:
+            event.set()
+        return event
+
+    def leave(self, event: asyncio.Event) -> None:
+        """Stop listening."""
+        self._waiting.discard(event)
+
+    def _wake(self) -> None:
+        for event in self._waiting:
+            event.set()

@@ -1,0 +1,70 @@
+"""How large a job's policy is, known before it is built.
+
+An environment whose images the policy's network cannot take, and a policy that no actor would load,
+are refused here.
+"""
+
+import math
+
+from shared.contracts.environment_spec import (
+    ActionSpec,
+    ContinuousActionSpec,
+    DiscreteActionSpec,
+    EnvironmentSpec,
+)
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.jobs import resolve_for
+from shared.contracts.problem import FieldError
+from shared.contracts.rollouts import MAX_POLICY_BYTES
+from shared.policy.conv_layers import conv_layers
+
+_MB = 1024 * 1024
+_HEADER_BYTES = 8192
+"""What a policy has beside numbers: names, shapes, the counts of its choices."""
+
+
+def network_weights(spec: JobSpec, environment: EnvironmentSpec) -> int:
+    """Return the most weights and biases that the policy's network has.
+
+    Raises:
+        ValueError: The observations are images that the network cannot take.
+    """
+    observation = environment.observation
+    rule = resolve_for(spec, environment)
+    weights, inputs = 0, math.prod(observation.shape)
+    widths = rule.hidden_sizes
+    if observation.is_image:
+        layers = conv_layers(rule.image_network, observation.shape)
+        weights, inputs, widths = layers.num_filter_weights, layers.num_flat, layers.dense
+    sizes = (inputs, *widths, _num_outputs(environment.action))
+    return weights + sum((i + 1) * o for i, o in zip(sizes[:-1], sizes[1:], strict=True))
+
+
+def network_errors(spec: JobSpec, environment: EnvironmentSpec) -> list[FieldError]:
+    """Return the error of a network that cannot be built, or of a policy that is too large."""
+    try:
+        weights = network_weights(spec, environment)
+    except ValueError as error:
+        return [FieldError(field="env_id", message=f"env_id {spec.env_id!r}: {error}")]
+    # The mean and the scale of what is observed travel with the weights.
+    scale = 0 if environment.observation.is_image else 2 * math.prod(environment.observation.shape)
+    needed = 4 * (weights + scale) + _HEADER_BYTES
+    if needed <= MAX_POLICY_BYTES:
+        return []
+    field, remedy = "hyperparameters.hidden_sizes", "lower them"
+    if environment.observation.is_image:
+        field, remedy = "env_id", "use smaller images or fewer actions"
+    message = (
+        f"a policy of {weights} weights for {spec.env_id} takes {needed / _MB:.1f} MB, actors load "
+        f"{MAX_POLICY_BYTES / _MB:.0f} MB; {remedy}"
+    )
+    return [FieldError(field=field, message=message)]
+
+
+def _num_outputs(action: ActionSpec) -> int:
+    """Return the most outputs that a policy has for an action."""
+    if isinstance(action, ContinuousActionSpec):
+        return 2 * len(action.low)
+    if isinstance(action, DiscreteActionSpec):
+        return action.n
+    return sum(action.num_choices)

@@ -1,0 +1,108 @@
+"""Changing how many actors a job's rounds get while it runs: another policy, or a pinned count.
+
+The change holds from the first round that is not decided yet, and for every round made again after
+it; rounds made again before it keep the policy they had. So a job that is interrupted and resumed
+ends as one that was not.
+"""
+
+import logging
+from collections.abc import Callable
+
+from services.scaler.api.problem import conflict, invalid, not_found
+from services.scaler.rounds.history import rounds_near
+from services.scaler.rounds.order import num_stops
+from services.scaler.store.base import Change, JobRecord, Store, change_job
+from shared.contracts.jobs import Job, ScalingRequest, ScalingSwitch
+from shared.contracts.problem import FieldError
+from shared.contracts.scaling_spec import ActorRange, FixedScaling, Policy, require_fit
+
+_LOG = logging.getLogger(__name__)
+_MAX_SWITCH_BYTES = 200_000
+"""Of a job's specification and all changes of it as JSON. They are part of its record, which is
+written every round and may have 400 KB in DynamoDB: the rest is for rounds that are open."""
+
+
+class ScalingDesk:
+    """Switches scaling policies of jobs."""
+
+    def __init__(self, store: Store, *, now: Callable[[], float]) -> None:
+        self._store = store
+        self._now = now
+
+    def switch(self, job_id: str, request: ScalingRequest) -> Job:
+        """Decide a job's next rounds by another policy; without effect if it is in force already.
+
+        Raises:
+            ApiError: There is no such job, it is done or being deleted, the policy does not fit its
+                range or environment, or it was changed too often.
+        """
+
+        def decide(record: JobRecord) -> Change | None:
+            job = record.job
+            if record.deleting:
+                raise conflict(f"job {job_id} is being deleted")
+            if job.status == "succeeded" and not job.can_go_on:
+                raise conflict(f"job {job_id} has reached its target: it has no next round")
+            _require_choice(request.scaling, job.spec.actors)
+            first = next_round(self._store, job)
+            switches = switched(job, request.scaling, first_round=first, now=self._now())
+            if switches == job.switches:
+                return None
+            size = sum(len(part.model_dump_json().encode()) for part in (job.spec, *switches))
+            if size > _MAX_SWITCH_BYTES:
+                raise conflict(
+                    f"job {job_id} was changed too often: its specification and all changes of it "
+                    f"would take {size} bytes as JSON, {_MAX_SWITCH_BYTES} are allowed"
+                )
+            updated = job.model_copy(update={"switches": switches})
+            return Change(record=record.model_copy(update={"job": updated}))
+
+        record = change_job(self._store, job_id, decide)
+        if record is None:
+            raise not_found("job", job_id)
+        _LOG.info("scaling asked for", extra={"job": job_id, "policy": request.scaling.policy})
+        return record.job
+
+
+def _require_choice(scaling: Policy, actors: ActorRange) -> None:
+    """Refuse a policy that does not fit a job's range, or to which that leaves no choice.
+
+    Raises:
+        ApiError: It is so.
+    """
+    try:
+        require_fit(scaling, actors)
+    except ValueError as error:
+        field = str(error).partition(" ")[0]
+        message = f"{error}; a job keeps the range of actors it was submitted with"
+        raise invalid(FieldError(field=field, message=message)) from error
+    if actors.min == actors.max and not isinstance(scaling, FixedScaling):
+        message = (
+            f"{scaling.policy!r} has nothing to choose from: the job was submitted with "
+            f"{actors.min} actors and keeps that range"
+        )
+        raise invalid(FieldError(field="scaling.policy", message=message))
+
+
+def next_round(store: Store, job: Job) -> int:
+    """Return a job's first round that is not decided yet; those that only ended it are none."""
+    last = store.last_round(job.job_id)
+    if last is None:
+        return 0
+    near = rounds_near(store, job.job_id, last.round, job.spec.open_rounds)
+    after = last.round + 1
+    return after - num_stops(last, near, before=after)
+
+
+def switched(
+    job: Job, scaling: Policy, *, first_round: int, now: float
+) -> tuple[ScalingSwitch, ...]:
+    """Return a job's changes with one more, which replaces those for the same and later rounds."""
+    kept = tuple(switch for switch in job.switches if switch.round < first_round)
+    before = job.model_copy(update={"switches": kept})
+    planned = any(switch.round > first_round for switch in job.switches)
+    if not planned and job.scaling_of(first_round) == scaling:
+        return job.switches
+    if before.scaling_of(first_round) == scaling:
+        return kept
+    return (*kept, ScalingSwitch(round=first_round, at=now, scaling=scaling))

@@ -1,0 +1,382 @@
+"""The life of a job, as its user sees it.
+
+checking ──(services.scaler.jobs.checking)──▶ queued | failed
+
+queued ──lease──▶ running ──stop──▶ stopping ──finish──▶ succeeded | stopped | failed
+   │                 └───────────────finish──────────────▶      │
+   └──stop──▶ stopped                                           └──resume──▶ queued
+"""
+
+import hashlib
+import logging
+import math
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Protocol
+
+from services.scaler.api.problem import ApiError, conflict, invalid, not_found
+from services.scaler.capacity.kept_warm import least_warm
+from services.scaler.jobs.admission import Admission, budget_errors
+from services.scaler.jobs.ending import ended
+from services.scaler.launching.launches import Launches, NoticeBoard
+from services.scaler.money.budget import RoundPricing
+from services.scaler.money.spending import Spending
+from services.scaler.store.base import (
+    Change,
+    IdempotencyEntry,
+    JobRecord,
+    RoundEntry,
+    Store,
+    VersionConflictError,
+    change_job,
+    delete_job,
+)
+from shared.artifacts.store import CHECKPOINTS
+from shared.cache.client import CacheError
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.jobs import FINISHED, Job, JobPage, JobStatus, ResumeRequest, resolve_for
+from shared.contracts.problem import FieldError
+
+_LOG = logging.getLogger(__name__)
+_SLUG = re.compile(r"[^a-z0-9]+")
+_MAX_SLUG = 40
+
+
+class RunFiles(Protocol):
+    """What the scaler does with a run's files: it looks whether they are there, or removes them."""
+
+    def names(self, job_id: str, folder: str) -> list[str]:
+        """Return what a folder of a job holds; nothing if it is not there."""
+
+    def delete_job(self, job_id: str) -> None:
+        """Remove everything of a job; nothing happens if there is nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobParts:
+    """What the job book works with, wired by the application."""
+
+    store: Store
+    admission: Admission
+    board: NoticeBoard
+    launches: Launches
+    files: RunFiles
+    pricing: Callable[[int], RoundPricing]
+    """Worst-case pricing of rounds with so many environments kept warm."""
+    now: Callable[[], float]
+    spending: Spending
+    on_checking: Callable[[str], None]
+    """Called with a job that waits for an actor to describe its environment."""
+    on_queued: Callable[[], None]
+    """Called after a job became claimable."""
+    on_finished: Callable[[], None]
+    """Called after a job ended here."""
+
+
+class JobBook:
+    """Creates, shows, stops, resumes and forgets jobs."""
+
+    def __init__(self, parts: JobParts) -> None:
+        self._parts = parts
+        self._store = parts.store
+
+    def create(self, spec: JobSpec, key: str | None) -> tuple[Job, bool]:
+        """Queue a job, or check it first; return it and whether it is new.
+
+        Raises:
+            ApiError: The job cannot run, or the key was used for another job.
+        """
+        digest = hashlib.sha256(spec.model_dump_json().encode()).hexdigest()
+        known = self._job_of_key(key, digest)
+        if known is not None:
+            return known, False
+        job = self._new_job(spec)
+        entry = (
+            None
+            if key is None
+            else IdempotencyEntry(key=key, body_digest=digest, job_id=job.job_id)
+        )
+        try:
+            self._store.create(JobRecord(job=job, queued_at=job.created_at), entry)
+        except VersionConflictError:
+            # The same key, at the same time.
+            known = self._job_of_key(key, digest)
+            if known is None:
+                raise
+            return known, False
+        _LOG.info("job submitted", extra={"job": job.job_id, "status": job.status})
+        self._go_on(job)
+        return job, True
+
+    def job(self, job_id: str) -> Job:
+        """Return a job."""
+        return self._record(job_id).job
+
+    def page(self, *, status: JobStatus | None, limit: int, cursor: int | None) -> JobPage:
+        """Return jobs, newest first."""
+        found = self._store.jobs(status=status, limit=limit + 1, before=cursor)
+        more = len(found) > limit
+        found = found[:limit]
+        return JobPage(
+            jobs=tuple(record.job for _, record in found if record is not None),
+            next_cursor=str(found[-1][0]) if more else None,
+        )
+
+    def stop(self, job_id: str) -> Job:
+        """Ask a job to end after the update in hand; one that nobody trains ends at once."""
+
+        def decide(record: JobRecord) -> Change | None:
+            if record.job.status in ("checking", "queued"):
+                spending, now = self._parts.spending, self._parts.now()
+                return ended(record, spending, now, status="stopped", stop_reason="user")
+            if record.job.status == "running":
+                return _job_change(record, status="stopping")
+            return None
+
+        under_way = self._parts.launches.tenures(job_id)
+        job = self._changed(job_id, decide).job
+        _LOG.info("job asked to stop", extra={"job": job_id, "status": job.status})
+        if job.status in FINISHED:
+            self._parts.launches.call_off(job_id, under_way)
+            self._parts.on_finished()
+        return job
+
+    def expire(self, job_id: str, why: str | None = None) -> None:
+        """End a job that may wait or run no longer, unless a learner still has it.
+
+        Without money it is stopped, and resumes with more; otherwise it has failed.
+
+        Args:
+            job_id: Which.
+            why: What it has failed for; None if it had its longest time.
+        """
+
+        def decide(record: JobRecord) -> Change | None:
+            lease, now, spending = record.lease, self._parts.now(), self._parts.spending
+            if record.job.status in FINISHED or (lease is not None and lease.expires_at > now):
+                return None
+            if spending.exhausted_at(record) <= now:
+                return ended(record, spending, now, status="stopped", stop_reason="budget")
+            longest = f"it had its longest time (NITRO_LONGEST_JOB_S) while {record.job.status}"
+            error = longest if why is None else why
+            return ended(record, spending, now, status="failed", stop_reason="error", error=error)
+
+        under_way = self._parts.launches.tenures(job_id)
+        record = change_job(self._store, job_id, decide)
+        if record is not None and record.job.status in FINISHED:
+            self._parts.launches.call_off(job_id, under_way)
+
+    def resume(self, job_id: str, request: ResumeRequest) -> Job:
+        """Queue a job again that can go on, with more budget or rounds if asked for.
+
+        Raises:
+            ApiError: There is no such job, it is in another state, or it could not go on.
+        """
+
+        def decide(record: JobRecord) -> Change | None:
+            job = record.job
+            if record.deleting:
+                raise conflict(f"job {job_id} is being deleted")
+            spec = _raised(job.spec, request)
+            if job.status in ("checking", "queued", "running") and spec == job.spec:
+                return None
+            if not job.can_go_on:
+                raise conflict(
+                    f"job {job_id} is {job.status} ({job.stop_reason or 'not ended'}): jobs resume "
+                    "that were stopped, failed or made all their rounds short of their target"
+                )
+            self._check_resumable(record, spec)
+            self._check_checkpoint(job, from_scratch=request.from_scratch)
+            return self._resumed(record, spec)
+
+        job = self._changed(job_id, decide).job
+        _LOG.info("job resumed", extra={"job": job_id})
+        self._go_on(job)
+        return job
+
+    def delete(self, job_id: str) -> None:
+        """Forget a job that has ended, or is checked, its artifacts and its cache keys.
+
+        It is marked before anything of it is removed: a deletion that fails half-way leaves a job
+        that does not resume, and is repeated.
+        """
+
+        def claim(record: JobRecord) -> Change | None:
+            if record.job.status not in (*FINISHED, "checking"):
+                raise conflict(f"job {job_id} is {record.job.status}: stop it first")
+            marked = record.model_copy(update={"deleting": True})
+            return None if record.deleting else Change(record=marked)
+
+        record = self._changed(job_id, claim)
+        entries = self._newest_rounds(job_id, record.job.spec.open_rounds + 1)
+        versions = {entry.last.plan.policy_version for entry in entries} or {0}
+        try:
+            self._parts.board.forget_job(
+                job_id,
+                # All: late results are told by what earlier rounds note, which stays an hour.
+                rounds=range(entries[-1].round + 1 if entries else 0),
+                policy_versions=sorted(versions | {max(versions) + 1}),
+            )
+        except CacheError as error:  # they expire by themselves
+            _LOG.warning("cache keys not removed", extra={"job": job_id, "why": str(error)})
+        self._parts.files.delete_job(job_id)
+        delete_job(self._store, job_id)
+        _LOG.info("job deleted", extra={"job": job_id})
+
+    def _new_job(self, spec: JobSpec) -> Job:
+        """Return a job to be stored: admitted, unless an actor has to be asked first."""
+        admission, pricing = self._parts.admission, self._parts.pricing(least_warm(spec))
+        job = Job(
+            job_id=new_job_id(spec.env_id),
+            spec=spec,
+            status="checking",
+            created_at=self._parts.now(),
+        )
+        if admission.waits_for_an_actor(spec):
+            admission.refuse_at_once(spec, pricing)
+            return job
+        environment = admission.admit(spec, pricing)
+        admitted = {
+            "status": "queued",
+            "environment": environment,
+            "full_hyperparameters": resolve_for(spec, environment).model_dump(),
+        }
+        return job.model_copy(update=admitted)
+
+    def _go_on(self, job: Job) -> None:
+        """Tell whoever takes a job from here."""
+        if job.status == "checking":
+            self._parts.on_checking(job.job_id)
+        else:
+            self._parts.on_queued()
+
+    def _resumed(self, record: JobRecord, spec: JobSpec) -> Change:
+        """Return the change that queues a job again.
+
+        Rounds without a result are marked: the next learner either goes on behind them, if the last
+        one got as far as their checkpoint, or asks for them again and has them planned afresh.
+        """
+        marked = tuple(
+            entry.model_copy(update={"abandoned": True})
+            for entry in self._newest_rounds(record.job.job_id, spec.open_rounds)
+            if entry.result is None
+        )
+        job = record.job.model_copy(
+            update={
+                "spec": spec,
+                "status": "queued" if record.job.environment else "checking",
+                "stop_reason": None,
+                "error": None,
+                "fails_again": False,
+                "finished_at": None,
+            }
+        )
+        updated = {
+            "job": job,
+            "finished_lease_id": None,
+            "wall_started_at": None,
+            "exhausted": False,
+            "queued_at": self._parts.now(),
+        }
+        return Change(record=record.model_copy(update=updated), rounds=marked)
+
+    def _newest_rounds(self, job_id: str, number: int) -> list[RoundEntry]:
+        """Return the newest rounds, in order."""
+        last = self._store.last_round(job_id)
+        if last is None or number == 1:
+            return [] if last is None else [last]
+        return self._store.rounds(job_id, first=max(0, last.round + 1 - number), limit=number)
+
+    def _check_resumable(self, record: JobRecord, spec: JobSpec) -> None:
+        errors = []
+        done = record.job.progress.rounds
+        if spec.stop.max_rounds <= done:
+            message = f"{done} rounds are done already; ask for more than that"
+            errors.append(FieldError(field="max_rounds", message=message))
+        max_wall_s = spec.stop.max_wall_s
+        if max_wall_s is not None and record.wall_used_s >= max_wall_s:
+            message = f"{record.wall_used_s:.0f} s have passed already; ask for more than that"
+            errors.append(FieldError(field="max_wall_s", message=message))
+        pricing = self._parts.pricing(least_warm(spec)).after(record.longest_learner_s)
+        for error in budget_errors(spec, pricing, committed_usd=record.committed_usd):
+            errors.append(FieldError(field="budget_usd", message=error.message))
+        if errors:
+            raise invalid(*errors)
+
+    def _check_checkpoint(self, job: Job, *, from_scratch: bool) -> None:
+        """Refuse to pay for rounds a second time, unless that is asked for."""
+        if not job.progress.rounds:
+            return
+        kept = bool(self._parts.files.names(job.job_id, CHECKPOINTS))
+        if not kept and not from_scratch:
+            raise conflict(
+                f"job {job.job_id} has no checkpoint any more: its run folder was removed. Its "
+                f"{job.progress.rounds} rounds would be made, and paid for, again; put the folder "
+                "back, or ask for that with from_scratch (--from-scratch)"
+            )
+        if kept and from_scratch:
+            raise conflict(
+                f"job {job.job_id} has a checkpoint and goes on from it: leave from_scratch out, "
+                "or submit a new job"
+            )
+
+    def _job_of_key(self, key: str | None, digest: str) -> Job | None:
+        entry = None if key is None else self._store.idempotency(key)
+        if entry is None:
+            return None
+        if entry.body_digest != digest:
+            raise ApiError(
+                HTTPStatus.UNPROCESSABLE_ENTITY,
+                f"Idempotency-Key {entry.key!r} was used for job {entry.job_id} with another "
+                "specification; use a new key",
+            )
+        return self._record(entry.job_id).job
+
+    def _record(self, job_id: str) -> JobRecord:
+        record = self._store.job(job_id)
+        if record is None:
+            raise not_found("job", job_id)
+        return record
+
+    def _changed(self, job_id: str, decide: Callable[[JobRecord], Change | None]) -> JobRecord:
+        record = change_job(self._store, job_id, decide)
+        if record is None:
+            raise not_found("job", job_id)
+        return record
+
+
+def new_job_id(env_id: str) -> str:
+    """Return a fresh id one can recognise the environment in, such as `hopper-v5-3f9a1c2b`."""
+    slug = _SLUG.sub("-", env_id.lower())[:_MAX_SLUG].strip("-")
+    return f"{slug}-{secrets.token_hex(4)}"
+
+
+def _raised(spec: JobSpec, request: ResumeRequest) -> JobSpec:
+    stop = spec.stop
+    errors = []
+    if request.budget_usd is not None and request.budget_usd < stop.budget_usd:
+        message = f"{request.budget_usd:g} is below the job's {stop.budget_usd:g}; it can only rise"
+        errors.append(FieldError(field="budget_usd", message=message))
+    if request.max_rounds is not None and request.max_rounds < stop.max_rounds:
+        message = f"{request.max_rounds} is below the job's {stop.max_rounds}; it can only rise"
+        errors.append(FieldError(field="max_rounds", message=message))
+    if request.max_wall_s is not None and request.max_wall_s < (stop.max_wall_s or math.inf):
+        own = "no limit" if stop.max_wall_s is None else f"{stop.max_wall_s:g}"
+        message = f"{request.max_wall_s:g} is below the job's {own}; it can only rise"
+        errors.append(FieldError(field="max_wall_s", message=message))
+    if errors:
+        raise invalid(*errors)
+    raised = {
+        "budget_usd": request.budget_usd or stop.budget_usd,
+        "max_rounds": request.max_rounds or stop.max_rounds,
+        "max_wall_s": request.max_wall_s or stop.max_wall_s,
+    }
+    return spec.model_copy(update={"stop": stop.model_copy(update=raised)})
+
+
+def _job_change(record: JobRecord, **updated: object) -> Change:
+    job = record.job.model_copy(update=updated)
+    return Change(record=record.model_copy(update={"job": job}))

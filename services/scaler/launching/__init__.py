@@ -1,0 +1,1 @@
+"""Launching actors, and booking how they ended."""

@@ -1,0 +1,321 @@
+"""Running a round's tasks: a pool of threads, each waiting for one actor to end.
+
+Retries are ours, and bounded. A throttled invocation never ran, so it is tried again after a random
+pause, and one of a function that wakes after idle weeks until that is awake. One that found no
+connection is tried again as long as somebody waits for it. A failed one is issued once more, unless
+the environment is to blame: a rollout depends on its task and its policy alone. What fails after
+that has failed for good.
+"""
+
+import logging
+import math
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+from pydantic import ValidationError
+
+from services.scaler.launching.lambda_function import Execution
+from shared.cache.arrivals import FailureKind
+from shared.contracts.rollouts import ActorReport, RolloutTask
+from shared.money.costs import EXECUTIONS_PER_TASK
+
+_LOG = logging.getLogger(__name__)
+_LONGEST_PAUSE_S = 3.0
+MAX_EVENT_BYTES = 4096
+_FINAL = frozenset({"throttled", "waking", "refused", "unreachable"})
+"""Kinds of executions that are not issued again: the patience they get is used up."""
+
+RetryKind = Literal["failed", "unreachable"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOutcome:
+    """How one task ended, after all retries."""
+
+    task: RolloutTask
+    report: ActorReport | None
+    """None when it failed for good."""
+    reason: str
+    """Why it failed; empty when it did not."""
+    failure: FailureKind = "lost"
+    """How it failed, where it did."""
+    billed_s: tuple[float, ...]
+    """Duration of each execution that was billed."""
+    requests: int
+    throttled: int
+    """Answers 429."""
+    sent_at: float | None = None
+    """`time.perf_counter` when the first request was ready to go out; None when none was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """For how long tasks are waited for, and who hears of tries that failed."""
+
+    until: float = math.inf
+    """`time.perf_counter` after which nobody waits any more."""
+    wanted: Callable[[], bool] = lambda: True
+    """Whether anybody still waits."""
+    on_retry: Callable[[RetryKind, str], None] = lambda _kind, _why: None
+    """Told of every try that is followed by another one, and why it failed."""
+
+    def after(self, seconds: float) -> bool:
+        """Whether somebody still waits in so many seconds, as far as is known now."""
+        return self.wanted() and time.perf_counter() + seconds < self.until
+
+
+_ALWAYS = Awaited()
+
+
+class Invoker(Protocol):
+    """Launches actors."""
+
+    def submit(
+        self,
+        tasks: Sequence[RolloutTask],
+        on_outcome: Callable[[TaskOutcome], None],
+        awaited: Awaited,
+    ) -> None:
+        """Run every task; call back once per task, from any thread, in any order."""
+
+    def pause(self, seconds: float) -> bool:
+        """Wait; return False, and at once, when the invoker is closed."""
+
+    def close(self, *, wait_s: float) -> bool:
+        """Start nothing more and wait for what runs; return whether all of it ended."""
+
+
+class ActorFunction(Protocol):
+    """One execution of the actor function."""
+
+    def invoke(self, payload: bytes) -> Execution:
+        """Run the function once and wait for its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryRule:
+    """How patient an invocation is."""
+
+    throttle_retries: int
+    first_pause_s: float
+    timeout_s: float
+    """Duration assumed for an execution whose own is unknown."""
+    waking_tries: int = 30
+    """How often a function that wakes is tried again: Lambda takes about a minute."""
+    waking_pause_s: float = 3.0
+
+
+class PooledInvoker:
+    """An `Invoker` on a fixed number of threads."""
+
+    def __init__(
+        self,
+        function: ActorFunction,
+        rule: RetryRule,
+        *,
+        pool_size: int,
+        limit: Callable[[], int | None] = lambda: None,
+        seed: int | None = None,
+    ) -> None:
+        """Create the pool.
+
+        Args:
+            function: What is invoked.
+            rule: How patiently.
+            pool_size: Invocations in flight at most.
+            limit: The account's concurrency limit as last seen; more would only be throttled.
+            seed: Of the pauses after throttles.
+        """
+        self._function = function
+        self._rule = rule
+        self._limit = limit
+        self._pool = ThreadPoolExecutor(pool_size, thread_name_prefix="invoke")
+        self._random = random.Random(seed)
+        self._closing = threading.Event()
+        lock = threading.Lock()
+        self._idle = threading.Condition(lock)
+        self._room = threading.Condition(lock)
+        self._running = 0
+
+    def submit(
+        self,
+        tasks: Sequence[RolloutTask],
+        on_outcome: Callable[[TaskOutcome], None],
+        awaited: Awaited = _ALWAYS,
+    ) -> None:
+        """Queue every task; nothing happens once closed."""
+        payloads = [_event(task) for task in tasks]
+        for task, payload in zip(tasks, payloads, strict=True):
+            if self._closing.is_set():
+                return
+            self._pool.submit(self._work, task, payload, on_outcome, awaited)
+
+    def pause(self, seconds: float) -> bool:
+        """Wait; return False, and at once, when the invoker is closed."""
+        return not self._closing.wait(seconds)
+
+    def close(self, *, wait_s: float) -> bool:
+        """Drop what has not started, wait for the rest."""
+        self._closing.set()
+        with self._room:
+            self._room.notify_all()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        with self._idle:
+            return self._idle.wait_for(lambda: self._running == 0, wait_s)
+
+    def _work(
+        self,
+        task: RolloutTask,
+        payload: bytes,
+        on_outcome: Callable[[TaskOutcome], None],
+        awaited: Awaited,
+    ) -> None:
+        if not self._begin():
+            return
+        try:
+            on_outcome(self._outcome(task, payload, awaited))
+        except Exception:
+            _LOG.exception("actor outcome lost", extra=_identity(task))
+        finally:
+            with self._idle:
+                self._running -= 1
+                self._room.notify()
+                self._idle.notify_all()
+
+    def _begin(self) -> bool:
+        """Wait for room within the limit; return False when nothing more may start."""
+        with self._room:
+            self._room.wait_for(lambda: self._closing.is_set() or self._has_room())
+            if self._closing.is_set():
+                return False
+            self._running += 1
+            if self._has_room():
+                # One wakes the next: a thousand that wait need not all look at every end.
+                self._room.notify()
+            return True
+
+    def _has_room(self) -> bool:
+        limit = self._limit()
+        return limit is None or self._running < max(1, limit)
+
+    def _outcome(self, task: RolloutTask, payload: bytes, awaited: Awaited) -> TaskOutcome:
+        """Run a task whatever happens: a round whose actors do not all end is never settled."""
+        try:
+            return self._run(task, payload, awaited)
+        except Exception as error:
+            _LOG.exception("invocation broke", extra=_identity(task))
+            return TaskOutcome(
+                task=task,
+                report=None,
+                reason=f"the invocation broke: {type(error).__name__}",
+                billed_s=(self._rule.timeout_s,),  # nobody knows how far it came
+                requests=1,
+                throttled=0,
+            )
+
+    def _run(self, task: RolloutTask, payload: bytes, awaited: Awaited) -> TaskOutcome:
+        outcome = TaskOutcome(
+            task=task, report=None, reason="", billed_s=(), requests=0, throttled=0
+        )
+        for tries_left in reversed(range(EXECUTIONS_PER_TASK)):
+            execution, throttled = self._execute(payload, awaited)
+            report, reason = _read_report(task, execution)
+            outcome = replace(
+                outcome,
+                report=report,
+                reason=reason,
+                failure=execution.failure,
+                billed_s=(*outcome.billed_s, *self._billed(execution, report)),
+                requests=outcome.requests + execution.requests,
+                throttled=outcome.throttled + throttled,
+                sent_at=execution.sent_at if outcome.sent_at is None else outcome.sent_at,
+            )
+            if report is not None or execution.kind in _FINAL:
+                break
+            _LOG.info("actor failed", extra={**_identity(task), "why": reason})
+            if execution.failure != "lost":
+                break  # the same seed would come to the same end
+            if tries_left:
+                awaited.on_retry("failed", reason)
+        return outcome
+
+    def _execute(self, payload: bytes, awaited: Awaited) -> tuple[Execution, int]:
+        """Run once, waiting out throttles; return how it ended and how often it was throttled."""
+        pause_s = self._rule.first_pause_s
+        for throttled in range(self._rule.throttle_retries + 1):
+            execution = self._invoke(payload, awaited)
+            if execution.kind != "throttled":
+                return execution, throttled
+            if not self.pause(self._random.uniform(0.0, pause_s)):
+                break
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        return execution, throttled + 1
+
+    def _invoke(self, payload: bytes, awaited: Awaited) -> Execution:
+        """Run once, when the function is awake."""
+        execution = self._reach(payload, awaited)
+        for _ in range(self._rule.waking_tries):
+            if execution.kind != "waking" or not self.pause(self._rule.waking_pause_s):
+                break
+            execution = self._reach(payload, awaited)
+        return execution
+
+    def _reach(self, payload: bytes, awaited: Awaited) -> Execution:
+        """Run once, when there is a connection: without one nothing has started, so try again."""
+        longest_s = self._rule.first_pause_s
+        while (execution := self._function.invoke(payload)).kind == "unreachable":
+            pause_s = self._random.uniform(0.0, longest_s)
+            if not awaited.after(pause_s):
+                break
+            awaited.on_retry("unreachable", execution.reason)
+            if not self.pause(pause_s) or not awaited.wanted():
+                break
+            longest_s = min(2 * longest_s, _LONGEST_PAUSE_S)
+        return execution
+
+    def _billed(self, execution: Execution, report: ActorReport | None) -> tuple[float, ...]:
+        if not execution.requests:
+            return ()
+        if execution.billed_s is not None:
+            return (execution.billed_s,)
+        # Without Lambda's own number the handler's comes next, and the time-out last.
+        return (self._rule.timeout_s if report is None else report.total_s,)
+
+
+def _event(task: RolloutTask) -> bytes:
+    payload = task.model_dump_json().encode()
+    if len(payload) > MAX_EVENT_BYTES:
+        raise ValueError(
+            f"actor event has {len(payload)} bytes, at most {MAX_EVENT_BYTES} fit; "
+            "shorten env_kwargs"
+        )
+    return payload
+
+
+def _read_report(task: RolloutTask, execution: Execution) -> tuple[ActorReport | None, str]:
+    if execution.kind != "done":
+        return None, execution.reason
+    try:
+        report = ActorReport.read(execution.payload)
+    except ValidationError as error:
+        return None, f"actor's reply is no report: {error.error_count()} fields are wrong"
+    wanted = (task.job_id, task.round, task.actor_index, task.mode)
+    got = (report.job_id, report.round, report.actor_index, report.mode)
+    if wanted != got:
+        return None, f"actor's reply is about {got}, not {wanted}"
+    return report, ""
+
+
+def _identity(task: RolloutTask) -> dict[str, object]:
+    return {
+        "job": task.job_id,
+        "round": task.round,
+        "attempt": task.attempt,
+        "actor": task.actor_index,
+        "mode": task.mode,
+    }

@@ -1,0 +1,308 @@
+"""The actor function behind AWS's API: one call is one execution, and says what it was billed.
+
+Nothing is retried here. That would run an actor again without anybody knowing, and every retry is
+money: `services.scaler.launching.invoker` decides about them.
+"""
+
+import base64
+import json
+import re
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import boto3
+import botocore.session
+from botocore.awsrequest import AWSPreparedRequest
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+)
+
+from services.scaler.launching.invoke_request import InvokeRequests
+from services.scaler.settings import Settings
+from shared.cache.arrivals import FAILURE_KINDS, MAX_REASON_CHARS, FailureKind
+from shared.service.tokens import read_token
+
+if TYPE_CHECKING:
+    from mypy_boto3_lambda import LambdaClient
+    from mypy_boto3_lambda.type_defs import GetAccountSettingsResponseTypeDef
+
+_BILLED = re.compile(rb"Billed Duration: (\d+) ms")
+_THROTTLED = frozenset({"TooManyRequestsException", "ThrottlingException"})
+_WAKING = frozenset(
+    {"CodeArtifactUserPendingException", "ENINotReadyException", "ResourceNotReadyException"}
+)
+"""Nothing ran: after idle weeks Lambda takes a function's network away, and the first call makes it
+connect the function again, which takes about a minute."""
+_NEVER_STARTED = (EndpointConnectionError, ConnectTimeoutError)
+_NOT_LAMBDA = (AttributeError, KeyError, TypeError, ValueError)
+"""What the SDK's parser, or a look at what it made, raises on an answer that is not Lambda's."""
+_MAX_REASON = 300
+_OLDEST_HEADER = "x-nitro-oldest-invocation-s"
+"""What the emulator tells with the account's settings."""
+
+ExecutionKind = Literal["done", "failed", "throttled", "waking", "refused", "unreachable"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """How one invocation ended."""
+
+    kind: ExecutionKind
+    """`failed`: worth one more try; `waking`: Lambda readies a function that was idle for weeks;
+    `refused`: the request itself is wrong; `unreachable`: no connection, so nothing started."""
+    payload: bytes
+    """The function's reply or, with an error, Lambda's description of it."""
+    reason: str
+    """Why it is not `done`; empty otherwise."""
+    billed_s: float | None
+    """Billed duration as reported; None when it is unknown."""
+    requests: int
+    """1 when AWS bills a request, else 0."""
+    sent_at: float | None = None
+    """`time.perf_counter` when the request was ready to go out; None when it never was."""
+    failure: FailureKind = "lost"
+    """How the function failed, where it did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmEnvironments:
+    """Provisioned concurrency as Lambda tells it."""
+
+    asked: int
+    ready: int
+    failed: str | None = None
+    """Why Lambda has given up on those that are not ready; it does not try again by itself."""
+
+
+class LambdaApiError(RuntimeError):
+    """The Lambda API cannot be reached or refuses an administrative call."""
+
+
+class LambdaFunction:
+    """One alias of the actor function, behind AWS's API or an emulator of it. Thread-safe."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._name = settings.lambda_function
+        self._qualifier = settings.lambda_qualifier
+        self._reserved = settings.lambda_reserved_concurrency
+        self._where = settings.lambda_endpoint_url or f"AWS Lambda in {settings.lambda_region}"
+        session = botocore.session.get_session()
+        self._client = _client(session, settings)
+        self._requests = InvokeRequests(self._client, session, settings)
+
+    def invoke(self, payload: bytes) -> Execution:
+        """Run the function once and wait for its end."""
+        try:
+            request = self._requests.signed(payload)
+        except (BotoCoreError, ClientError, OSError) as error:
+            # Renewing credentials is a call of its own, which can fail in every way a call can.
+            return _never_started("failed", error)
+        sent_at = time.perf_counter()
+        return replace(self._sent(request), sent_at=sent_at)
+
+    def _sent(self, request: AWSPreparedRequest) -> Execution:
+        try:
+            response = self._requests.send(request)
+        except ClientError as error:
+            return _refusal(error)
+        except _NEVER_STARTED as error:
+            return _never_started("unreachable", error)
+        except (BotoCoreError, OSError) as error:
+            # The connection broke or timed out while the function may have been running.
+            return Execution(
+                kind="failed", payload=b"", reason=_short(error), billed_s=None, requests=1
+            )
+        reply, headers = response.content, response.headers
+        billed_s = _billed_s(headers.get("X-Amz-Log-Result"))
+        function_error = headers.get("X-Amz-Function-Error")
+        if function_error is not None:
+            failure = _failure_kind(reply)
+            # What the environment did needs no names of ours before it.
+            said = f"{function_error}: {error_message(reply)}"
+            reason = said if failure == "lost" else _error_field(reply, "errorMessage")
+            return Execution(
+                kind="failed",
+                payload=reply,
+                reason=reason[:MAX_REASON_CHARS],
+                billed_s=billed_s,
+                requests=1,
+                failure=failure,
+            )
+        return Execution(kind="done", payload=reply, reason="", billed_s=billed_s, requests=1)
+
+    def concurrency_limit(self) -> int:
+        """Return how many executions of the function may be in flight; more would be throttled.
+
+        Raises:
+            LambdaApiError: The API cannot be reached or refuses.
+        """
+        if self._reserved is None:
+            return self.unreserved_concurrency()
+        return min(self._reserved, self._account_settings()["AccountLimit"]["ConcurrentExecutions"])
+
+    def unreserved_concurrency(self) -> int:
+        """Return how many of them no function has reserved.
+
+        Raises:
+            LambdaApiError: The API cannot be reached or refuses.
+        """
+        limit = self._account_settings()["AccountLimit"]
+        return limit.get("UnreservedConcurrentExecutions", limit["ConcurrentExecutions"])
+
+    def oldest_invocation_s(self) -> float | None:
+        """Return the age of the oldest invocation in flight, 0 without any.
+
+        Returns:
+            None from AWS, which does not tell.
+
+        Raises:
+            LambdaApiError: The API cannot be reached or refuses.
+        """
+        headers = self._account_settings()["ResponseMetadata"]["HTTPHeaders"]
+        told = headers.get(_OLDEST_HEADER)
+        return None if told is None else float(told)
+
+    def provision(self, num_environments: int) -> None:
+        """Keep that many environments warm on the alias; 0 ends it.
+
+        Raises:
+            LambdaApiError: The API cannot be reached or refuses.
+        """
+        try:
+            if num_environments:
+                self._client.put_provisioned_concurrency_config(
+                    FunctionName=self._name,
+                    Qualifier=self._qualifier,
+                    ProvisionedConcurrentExecutions=num_environments,
+                )
+            else:
+                self._client.delete_provisioned_concurrency_config(
+                    FunctionName=self._name, Qualifier=self._qualifier
+                )
+        except (BotoCoreError, ClientError, OSError) as error:
+            raise LambdaApiError(f"{self._where}: {_short(error)}") from error
+
+    def provisioned(self) -> WarmEnvironments:
+        """Return what is kept warm on the alias.
+
+        Raises:
+            LambdaApiError: The API cannot be reached or refuses.
+        """
+        try:
+            config = self._client.get_provisioned_concurrency_config(
+                FunctionName=self._name, Qualifier=self._qualifier
+            )
+            asked = config["RequestedProvisionedConcurrentExecutions"]
+        except self._client.exceptions.ProvisionedConcurrencyConfigNotFoundException:
+            return WarmEnvironments(asked=0, ready=0)
+        except (BotoCoreError, ClientError, OSError) as error:
+            raise LambdaApiError(f"{self._where}: {_short(error)}") from error
+        except _NOT_LAMBDA as error:
+            raise self._not_lambda(error) from error
+        failed = config.get("StatusReason", "no reason given")[:_MAX_REASON]
+        return WarmEnvironments(
+            asked=asked,
+            ready=config.get("AvailableProvisionedConcurrentExecutions", 0),
+            failed=failed if config.get("Status") == "FAILED" else None,
+        )
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._requests.close()
+        self._client.close()
+
+    def _account_settings(self) -> "GetAccountSettingsResponseTypeDef":
+        try:
+            settings = self._client.get_account_settings()
+            settings["AccountLimit"]["ConcurrentExecutions"]  # without it the answer is none
+        except (BotoCoreError, ClientError, OSError) as error:
+            raise LambdaApiError(f"{self._where}: {_short(error)}") from error
+        except _NOT_LAMBDA as error:
+            raise self._not_lambda(error) from error
+        return settings
+
+    def _not_lambda(self, error: Exception) -> LambdaApiError:
+        return LambdaApiError(f"{self._where} does not answer as Lambda does: {_short(error)}")
+
+
+def error_message(reply: bytes) -> str:
+    """Return Lambda's description of a failed function, `Type: message`."""
+    try:
+        error = json.loads(reply)
+    except ValueError:
+        return reply[:_MAX_REASON].decode("utf-8", "replace")
+    if not isinstance(error, dict):
+        return str(error)[:_MAX_REASON]
+    kind, message = error.get("errorType"), error.get("errorMessage")
+    return ": ".join(str(part) for part in (kind, message) if part) or "no message"
+
+
+def _failure_kind(reply: bytes) -> FailureKind:
+    return FAILURE_KINDS.get(_error_field(reply, "errorType"), "lost")
+
+
+def _error_field(reply: bytes, name: str) -> str:
+    """Return a field of Lambda's description of a failed function; empty when it has none."""
+    try:
+        error = json.loads(reply)
+    except ValueError:
+        return ""
+    return str(error.get(name, "")) if isinstance(error, dict) else ""
+
+
+def _client(session: botocore.session.Session, settings: Settings) -> "LambdaClient":
+    config = Config(
+        max_pool_connections=settings.invoke_pool_size,
+        retries={"total_max_attempts": 1},
+        connect_timeout=settings.lambda_connect_timeout_s,
+        read_timeout=settings.lambda_read_timeout_s,
+        tcp_keepalive=True,
+        user_agent="nitro-scaler",  # so that the account's logs say who called
+    )
+    if settings.lambda_endpoint_url is not None:
+        # An emulator knows callers by the access key id; what boto3 signs with, nobody checks.
+        token = read_token(
+            settings.lambda_token, settings.lambda_token_file, name="NITRO_LAMBDA_TOKEN"
+        )
+        session.set_credentials(token or "emulator", "emulator")
+    return boto3.Session(botocore_session=session, region_name=settings.lambda_region).client(
+        "lambda", endpoint_url=settings.lambda_endpoint_url, config=config
+    )
+
+
+def _never_started(kind: ExecutionKind, error: Exception) -> Execution:
+    return Execution(kind=kind, payload=b"", reason=_short(error), billed_s=0.0, requests=0)
+
+
+def _refusal(error: ClientError) -> Execution:
+    code = error.response["Error"]["Code"]
+    status = error.response["ResponseMetadata"]["HTTPStatusCode"]
+    kind: ExecutionKind = "refused"
+    if code in _THROTTLED or status == 429:
+        kind = "throttled"
+    elif code in _WAKING:
+        kind = "waking"
+    elif status >= 500:
+        kind = "failed"
+    # Another 5xx may come after the function ran; below that it never started.
+    billed_s = None if kind == "failed" else 0.0
+    requests = 1 if kind == "failed" else 0
+    return Execution(
+        kind=kind, payload=b"", reason=_short(error), billed_s=billed_s, requests=requests
+    )
+
+
+def _billed_s(log_result: str | None) -> float | None:
+    if not log_result:
+        return None
+    found = _BILLED.search(base64.b64decode(log_result))
+    return int(found.group(1)) / 1000.0 if found else None
+
+
+def _short(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:_MAX_REASON]

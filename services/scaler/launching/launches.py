@@ -1,0 +1,345 @@
+"""Rounds in flight: from a plan to its actors, and from their ends to one outcome.
+
+A launch that failed for good is announced in the trajectory cache, so that the learner does not
+wait for it. When the last invocation of a (round, attempt) has ended, what they cost and how long
+they took is handed on as one `LaunchOutcome`.
+"""
+
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from services.scaler.launching.invoker import Awaited, Invoker, RetryKind, TaskOutcome
+from services.scaler.metrics import Metrics
+from services.scaler.money.ledger import Clock
+from services.scaler.store.base import AttemptKey, LaunchOutcome
+from shared.cache.arrivals import FailureKind
+from shared.cache.client import CacheError
+from shared.contracts.job_spec import EnvironmentRef, JobSpec
+from shared.contracts.rollouts import RolloutTask
+from shared.contracts.rounds import LaunchCounts, RoundPlan
+from shared.money.costs import lambda_billed_s, projected_duration_s
+from shared.trajectory.seeds import actor_seed
+
+_LOG = logging.getLogger(__name__)
+_TENURE_DIGITS = 12
+
+
+class NoticeBoard(Protocol):
+    """What the scaler writes into the trajectory cache."""
+
+    def announce_failure(
+        self,
+        job_id: str,
+        round: int,
+        *,
+        mode: Literal["sample", "evaluate"],
+        actor_index: int,
+        attempt: int,
+        reason: str,
+        kind: FailureKind,
+    ) -> None:
+        """Tell the learner not to wait for an actor."""
+
+    def request_cancel(self, job_id: str, tenures: Iterable[str]) -> None:
+        """Ask a job's actors of some tenures, and of no others, not to start any more."""
+
+    def forget_rounds(self, job_id: str, rounds: Iterable[int]) -> None:
+        """Remove every key of these rounds: they are made again."""
+
+    def forget_job(
+        self, job_id: str, *, rounds: Iterable[int], policy_versions: Iterable[int]
+    ) -> None:
+        """Remove every key of these rounds and policy versions, and the cancel mark."""
+
+    def ping(self) -> None:
+        """Raise `CacheError` unless the cache answers."""
+
+
+def tenure_of(lease_id: str) -> str:
+    """Return what actors know a lease by.
+
+    Not by its own name, which lets its holder plan rounds: events are in logs.
+    """
+    return hashlib.sha256(lease_id.encode()).hexdigest()[:_TENURE_DIGITS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOrder:
+    """A planned round, about to be launched."""
+
+    plan: RoundPlan
+    lease_id: str
+    spec: JobSpec
+    samples: tuple[int, ...]
+    """Actor indices to launch."""
+    evaluations: tuple[int, ...]
+
+    @property
+    def key(self) -> AttemptKey:
+        """Identity of the launch."""
+        return self.plan.job_id, self.plan.round, self.plan.attempt, self.lease_id
+
+    @property
+    def size(self) -> int:
+        """Invocations."""
+        return len(self.samples) + len(self.evaluations)
+
+    def tasks(self) -> list[RolloutTask]:
+        """Return the Lambda events, rollouts first: the learner waits for those."""
+        env = self.spec.environment_ref  # made once: making it checks it
+        tenure = tenure_of(self.lease_id)
+        rollouts = [self._task("sample", index, env, tenure) for index in self.samples]
+        return rollouts + [self._task("evaluate", index, env, tenure) for index in self.evaluations]
+
+    def _task(
+        self,
+        mode: Literal["sample", "evaluate"],
+        actor_index: int,
+        env: EnvironmentRef,
+        tenure: str,
+    ) -> RolloutTask:
+        spec, plan = self.spec, self.plan
+        return RolloutTask(
+            mode=mode,
+            job_id=plan.job_id,
+            round=plan.round,
+            attempt=plan.attempt,
+            actor_index=actor_index,
+            policy_version=plan.policy_version,
+            tenure=tenure,
+            env=env,
+            steps=spec.steps_per_actor,
+            num_envs=spec.envs_per_actor if mode == "sample" else 1,
+            seed=actor_seed(spec.seed, mode=mode, round_index=plan.round, actor_index=actor_index),
+        )
+
+
+@dataclass(slots=True)
+class _Flight:
+    """Invocations of one launch, as they end."""
+
+    order: LaunchOrder
+    decided_at: float
+    """`time.perf_counter`."""
+    ended: list[TaskOutcome] = field(default_factory=list)
+    superseded: bool = False
+    """The round is made again: the actors have successors of the same names."""
+    called_off: bool = False
+    """The job has ended: nobody waits for the actors."""
+    retries: dict[RetryKind, int] = field(default_factory=lambda: {"failed": 0, "unreachable": 0})
+    """Tries that were followed by another one."""
+    latest_failure: str = ""
+    """Why the latest try failed."""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a learner may still wait for it."""
+        return not (self.superseded or self.called_off)
+
+    def counts(self, launch_s: float | None = None) -> LaunchCounts:
+        """Return what has become of the invocations so far."""
+        ended = self.ended
+        return LaunchCounts(
+            requested=self.order.size,
+            succeeded=sum(o.report is not None for o in ended),
+            failed=sum(o.report is None for o in ended),
+            reissued=self.retries["failed"],
+            throttled=sum(o.throttled for o in ended),
+            unreached=self.retries["unreachable"],
+            latest_failure=self.latest_failure,
+            launch_s=launch_s,
+        )
+
+
+OutcomeSink = Callable[[AttemptKey, LaunchOutcome], None]
+
+
+class Launches:
+    """All rounds in flight. Thread-safe."""
+
+    def __init__(
+        self,
+        invoker: Invoker,
+        board: NoticeBoard,
+        metrics: Metrics,
+        *,
+        clock: Clock,
+        memory_mb: int,
+        timeout_s: float,
+    ) -> None:
+        self._invoker = invoker
+        self._board = board
+        self._metrics = metrics
+        self._clock = clock
+        self._memory_mb = memory_mb
+        self._timeout_s = timeout_s
+        self._changed = threading.Condition()
+        self._flights: dict[AttemptKey, _Flight] = {}
+
+    def expect(self, order: LaunchOrder) -> None:
+        """Count a plan's actors as in flight from the moment it is decided."""
+        with self._changed:
+            self._flights[order.key] = _Flight(order, time.perf_counter())
+        self._metrics.in_flight.inc(order.size)
+
+    def launch(self, order: LaunchOrder, on_complete: OutcomeSink) -> None:
+        """Invoke every actor of an expected plan.
+
+        Args:
+            order: What was passed to `expect`.
+            on_complete: Called once, when the last invocation has ended.
+        """
+        with self._changed:
+            flight = self._flights[order.key]
+
+        def on_retry(kind: RetryKind, why: str) -> None:
+            with self._changed:
+                flight.retries[kind] += 1
+                flight.latest_failure = why
+
+        self._invoker.submit(
+            order.tasks(),
+            lambda outcome: self._ended(flight, outcome, on_complete),
+            Awaited(
+                until=flight.decided_at + order.plan.deadline_s,
+                wanted=lambda: flight.wanted,
+                on_retry=on_retry,
+            ),
+        )
+
+    def so_far(self, key: AttemptKey) -> LaunchCounts | None:
+        """Return what has become of a launch so far; None when it is not in flight."""
+        with self._changed:
+            flight = self._flights.get(key)
+            return None if flight is None else flight.counts()
+
+    def supersede(self, job_id: str, *, from_round: int, lease_id: str) -> None:
+        """Announce no more failures of launches whose rounds are made again under a lease."""
+        with self._changed:
+            for (flying, round_index, _, launched_under), flight in self._flights.items():
+                again = flying == job_id and round_index >= from_round
+                if again and launched_under != lease_id:
+                    flight.superseded = True
+
+    def in_flight(self, *, but: str | None = None, only: str | None = None) -> int:
+        """Return invocations under way: of all jobs, of all `but` one, or of `only` one."""
+        with self._changed:
+            return sum(
+                flight.order.size - len(flight.ended)
+                for (job_id, *_), flight in self._flights.items()
+                if job_id != but and only in (None, job_id)
+            )
+
+    def flying(self, job_id: str, round_index: int) -> bool:
+        """Whether anything launched for a round, in whichever attempt, is in flight."""
+        with self._changed:
+            return any(key[:2] == (job_id, round_index) for key in self._flights)
+
+    def tenures(self, job_id: str) -> set[str]:
+        """Return the tenures under which what is in flight of a job was launched."""
+        with self._changed:
+            return {tenure_of(lease) for (job, _, _, lease) in self._flights if job == job_id}
+
+    def call_off(self, job_id: str, tenures: Collection[str]) -> None:
+        """Keep actors of these tenures that have not started from doing so: nobody waits for them.
+
+        Args:
+            job_id: A job that has ended.
+            tenures: What was in flight of it before: it may be resumed by now, and what has been
+                launched since is wanted.
+        """
+        if not tenures:
+            return
+        with self._changed:
+            for (flying, _, _, lease_id), flight in self._flights.items():
+                if flying == job_id and tenure_of(lease_id) in tenures:
+                    flight.called_off = True
+        try:
+            self._board.request_cancel(job_id, tenures)
+        except CacheError as error:
+            _LOG.warning("actors not cancelled", extra={"job": job_id, "why": str(error)})
+
+    def wait_landed(self, job_id: str, *, timeout_s: float) -> bool:
+        """Wait until nothing of a job is in flight; return whether that is so."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: all(key[0] != job_id for key in self._flights), timeout_s
+            )
+
+    def pause(self, seconds: float) -> bool:
+        """Wait; return False, and at once, when nothing is launched any more."""
+        return self._invoker.pause(seconds)
+
+    def _ended(self, flight: _Flight, outcome: TaskOutcome, on_complete: OutcomeSink) -> None:
+        self._metrics.in_flight.dec()
+        self._metrics.throttles.inc(outcome.throttled)
+        kind = "failed" if outcome.report is None else outcome.report.outcome
+        self._metrics.invocations.labels(outcome=kind).inc()
+        if outcome.report is not None:
+            self._metrics.actor_seconds.labels(stage="rollout").inc(outcome.report.rollout_s)
+            self._metrics.actor_seconds.labels(stage="handler").inc(outcome.report.total_s)
+        if not flight.superseded:
+            self._announce(outcome)
+        with self._changed:
+            flight.ended.append(outcome)
+            flight.latest_failure = outcome.reason or flight.latest_failure
+            complete = len(flight.ended) == flight.order.size
+        if not complete:
+            return
+        try:
+            on_complete(flight.order.key, self._summary(flight))
+        finally:
+            with self._changed:
+                self._flights.pop(flight.order.key, None)
+                self._changed.notify_all()
+
+    def _announce(self, outcome: TaskOutcome) -> None:
+        report, task = outcome.report, outcome.task
+        if report is not None and report.outcome != "cancelled":
+            return
+        reason = outcome.reason if report is None else "the actor was cancelled"
+        identity = {"job": task.job_id, "round": task.round, "actor": task.actor_index}
+        _LOG.warning("actor lost", extra={**identity, "mode": task.mode, "why": reason})
+        try:
+            self._board.announce_failure(
+                task.job_id,
+                task.round,
+                mode=task.mode,
+                actor_index=task.actor_index,
+                attempt=task.attempt,
+                reason=reason,
+                kind=outcome.failure,
+            )
+        except CacheError as error:
+            # The learner then waits to the round's deadline instead.
+            _LOG.warning("lost actor not announced", extra={**identity, "why": str(error)})
+
+    def _summary(self, flight: _Flight) -> LaunchOutcome:
+        ended = flight.ended
+        times = [[self._on_aws(duration) for duration in o.billed_s] for o in ended]
+        totals = [(o.task.mode, sum(t)) for o, t in zip(ended, times, strict=True)]
+        sent_at = [o.sent_at for o in ended if o.sent_at is not None]
+        launch_s = max(sent_at) - flight.decided_at if sent_at else None
+        if launch_s is not None:
+            self._metrics.launches.observe(launch_s)
+        return LaunchOutcome(
+            counts=flight.counts(launch_s),
+            requests=sum(o.requests for o in ended),
+            # Whole milliseconds are short to write: the record of a job with several rounds of
+            # thousands of actors has to fit into one item of its store.
+            durations_s=tuple(lambda_billed_s(duration) for task in times for duration in task),
+            slowest_sample_s=max((s for mode, s in totals if mode == "sample"), default=0.0),
+            slowest_evaluation_s=max((s for mode, s in totals if mode == "evaluate"), default=0.0),
+        )
+
+    def _on_aws(self, measured_s: float) -> float:
+        if self._clock == "wall":
+            return measured_s
+        return projected_duration_s(
+            measured_s, memory_mb=self._memory_mb, timeout_s=self._timeout_s
+        )

@@ -1,0 +1,212 @@
+"""Launches that may have been lost with a process: found out, and announced.
+
+A learner waits for its actors to a round's deadline. Nobody else announces those that an earlier
+scaler launched, nor those whose results were lost with the cache. So an open round is watched here
+when the scaler starts, and whenever its plan is asked for again. Once nothing that was launched for
+it can still run, every actor of it that has not answered is announced: it vanished. The learner
+then has it launched again.
+
+What this process launched, it knows. What an earlier one launched has ended as soon as nothing in
+flight is older than this process. An emulator tells that. AWS does not: there it has ended when the
+function's time-out has passed since this process began.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from services.scaler.launching.lambda_function import LambdaApiError
+from services.scaler.launching.launches import Launches, NoticeBoard
+from services.scaler.store.base import AttemptKey, JobRecord, PlannedAttempt, Store, StoreError
+from shared.cache.arrivals import Arrival, Mode
+from shared.cache.client import CacheError
+from shared.contracts.jobs import Job, Wait
+
+_LOG = logging.getLogger(__name__)
+_LOOK_S = 0.2
+_LONGEST_INIT_S = 10.0
+"""How long Lambda lets a new environment initialise before the function's time-out counts."""
+
+
+class AnswerBoard(NoticeBoard, Protocol):
+    """A `NoticeBoard` that is read, too."""
+
+    def answered(self, job_id: str, round: int) -> list[Arrival]:
+        """Return every actor of a round that brought its result, or of which it is told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostLaunchParts:
+    """What finding lost launches takes, wired by the application."""
+
+    store: Store
+    launches: Launches
+    board: AnswerBoard
+    oldest_invocation_s: Callable[[], float | None]
+    """Age of the oldest invocation in flight; None where nobody tells."""
+    now: Callable[[], float]
+    function_timeout_s: float
+    monotonic_s: Callable[[], float] = time.monotonic
+
+
+class LostLaunches:
+    """Watches open rounds until what was launched for them has ended. Thread-safe."""
+
+    def __init__(self, parts: LostLaunchParts) -> None:
+        """Note the time: what is launched from here on is ours."""
+        self._parts = parts
+        self._began = parts.monotonic_s()
+        self._began_at = parts.now()
+        self._earlier_ended = False
+        self._tells = True
+        self._lock = threading.Lock()
+        self._watched: dict[AttemptKey, PlannedAttempt] = {}
+        self._watching = False
+
+    def watch_open_rounds(self) -> None:
+        """Watch every round that an earlier process has left open."""
+        for record in self._parts.store.with_status(("queued", "running", "stopping")):
+            for planned in self._open_rounds(record):
+                self.watch(planned)
+
+    def watch(self, planned: PlannedAttempt) -> None:
+        """Announce a plan's actors as lost once they cannot answer any more; harmless to repeat."""
+        with self._lock:
+            self._watched[planned.key] = planned
+            if self._watching:
+                return
+            self._watching = True
+        threading.Thread(target=self._watch, name="lost-launches", daemon=True).start()
+
+    def shown(self, job: Job) -> Job:
+        """Return a job with what it waits for, if it waits for launches of an earlier process."""
+        with self._lock:
+            if self._earlier_ended:
+                return job
+            earlier = [
+                planned
+                for key, planned in self._watched.items()
+                if key[0] == job.job_id and planned.planned_at < self._began_at
+            ]
+        if not earlier:
+            return job
+        until = max(map(self._until, earlier))
+        reason = (
+            "actors launched before the scaler was restarted; those that bring nothing are then "
+            "launched again"
+        )
+        return job.model_copy(update={"waits_for": Wait(reason=reason, until=until)})
+
+    def _open_rounds(self, record: JobRecord) -> Iterable[PlannedAttempt]:
+        store, job_id = self._parts.store, record.job.job_id
+        last = store.last_round(job_id)
+        if last is None:
+            return []
+        number = record.job.spec.open_rounds
+        first = max(0, last.round + 1 - number)
+        entries = store.rounds(job_id, first=first, limit=number)
+        return [entry.last for entry in entries if entry.result is None and not entry.abandoned]
+
+    def _until(self, planned: PlannedAttempt) -> float:
+        """Return when the launch is given up at the latest, in Unix seconds."""
+        deadline_at = planned.planned_at + planned.plan.deadline_s
+        return deadline_at if self._tells else min(deadline_at, self._began_at + self._longest_s)
+
+    @property
+    def _longest_s(self) -> float:
+        return self._parts.function_timeout_s + _LONGEST_INIT_S
+
+    def _watch(self) -> None:
+        told: set[AttemptKey] = set()
+        while True:
+            ended = self._earlier_launches_ended()
+            with self._lock:
+                watched = list(self._watched.values())
+            for planned in watched:
+                if not ended and planned.key not in told:
+                    told.add(planned.key)
+                    self._tell(planned)
+                if ended and self._settled(planned):
+                    with self._lock:
+                        self._watched.pop(planned.key, None)
+            with self._lock:
+                if not self._watched:
+                    self._watching = False
+                    return
+            if not self._parts.launches.pause(_LOOK_S):
+                return
+
+    def _earlier_launches_ended(self) -> bool:
+        """Whether nothing runs any more that was launched before this process began."""
+        if self._earlier_ended:
+            return True
+        age_s = self._parts.monotonic_s() - self._began
+        try:
+            oldest_s = self._parts.oldest_invocation_s() if self._tells else None
+        except LambdaApiError:
+            return False
+        self._tells = oldest_s is not None
+        ended = age_s > self._longest_s if oldest_s is None else oldest_s < age_s
+        with self._lock:
+            self._earlier_ended = ended
+        return ended
+
+    def _settled(self, planned: PlannedAttempt) -> bool:
+        """Announce a launch that has ended; return whether there is nothing more to do about it."""
+        plan = planned.plan
+        if self._parts.launches.flying(plan.job_id, plan.round):
+            return False
+        try:
+            entry = self._parts.store.round(plan.job_id, plan.round)
+            if entry is None or entry.result is not None or entry.last.key != planned.key:
+                return True
+            self._announce(planned)
+        except (CacheError, StoreError) as error:
+            _LOG.debug("lost launch not announced yet", extra={"why": str(error)})
+            return False
+        return True
+
+    def _announce(self, planned: PlannedAttempt) -> None:
+        """Announce the actors of a plan that have neither brought a result nor failed."""
+        plan, board = planned.plan, self._parts.board
+        known = {
+            (arrival.mode, arrival.actor_index)
+            for arrival in board.answered(plan.job_id, plan.round)
+            if arrival.failed is None or arrival.attempt >= plan.attempt
+        }
+        # Episodes first: the last rollout makes the learner ask for all that vanished.
+        asked: list[tuple[Mode, int]] = [("evaluate", i) for i in range(plan.num_evaluations)]
+        asked += [("sample", index) for index in range(plan.num_actors)]
+        vanished = [actor for actor in asked if actor not in known]
+        for mode, actor_index in vanished:
+            board.announce_failure(
+                plan.job_id,
+                plan.round,
+                mode=mode,
+                actor_index=actor_index,
+                attempt=plan.attempt,
+                reason="it, or its result, was lost when a part of the system ended",
+                kind="vanished",
+            )
+        if vanished:
+            extra = {**_identity(planned), "actors": len(vanished)}
+            _LOG.warning("actors vanished: the learner has them launched again", extra=extra)
+
+    def _tell(self, planned: PlannedAttempt) -> None:
+        if planned.planned_at >= self._began_at:
+            return
+        _LOG.warning(
+            "actors of an earlier process may still run: waiting for them",
+            extra={
+                **_identity(planned),
+                "at_most_s": round(max(0.0, self._until(planned) - self._parts.now()), 1),
+            },
+        )
+
+
+def _identity(planned: PlannedAttempt) -> dict[str, object]:
+    plan = planned.plan
+    return {"job": plan.job_id, "round": plan.round, "attempt": plan.attempt}

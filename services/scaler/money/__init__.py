@@ -1,0 +1,1 @@
+"""Budget, bill and what is spent between plans."""

@@ -1,0 +1,151 @@
+"""The hard cap on spending: the next round is priced at its worst before it is launched.
+
+    committed     spent, and set aside for rounds whose bill is not final
+  + this round    every invocation runs to the time-out twice, the learner waits to the deadline
+  + closing       the job's end: the final evaluation, if it wants one, and the learner's last work
+  <= budget_usd
+
+Because every round leaves room for the closing, a job that ends for lack of money still ends in
+order, with its final evaluation.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+from shared.contracts.job_spec import JobSpec
+from shared.money.costs import CostBasis, deadline_s, worst_case_round_usd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundPricing:
+    """What turns a number of invocations into a worst case."""
+
+    basis: CostBasis
+    deadline_slack_s: float
+    learner_allowance_s: float
+
+    def after(self, longest_learner_s: float) -> Self:
+        """Return the pricing of a job whose learner has needed so long for a round of its own.
+
+        The next one may take twice as long.
+        """
+        allowance_s = max(self.learner_allowance_s, 2.0 * longest_learner_s)
+        return replace(self, learner_allowance_s=allowance_s)
+
+    def deadline_s(self, num_invocations: int) -> float:
+        """Return the deadline of a round with that many invocations."""
+        return deadline_s(
+            num_invocations,
+            function_timeout_s=self.basis.function_timeout_s,
+            slack_s=self.deadline_slack_s,
+        )
+
+    def worst_case_usd(self, num_invocations: int) -> float:
+        """Return the most a round can cost; without invocations nobody waits for a deadline."""
+        return worst_case_round_usd(
+            num_invocations,
+            waiting_s=self.deadline_s(num_invocations) if num_invocations else 0.0,
+            learner_s=self.learner_allowance_s,
+            basis=self.basis,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Affordable:
+    """What of a round the budget allows; no actors at all when it does not allow the smallest."""
+
+    num_actors: int
+    num_evaluations: int
+    reserve_usd: float
+    note: str
+    """What was cut and why; empty when nothing was."""
+
+
+def closing_usd(spec: JobSpec, pricing: RoundPricing) -> float:
+    """Return what every round leaves for the end of the job."""
+    return pricing.worst_case_usd(final_evaluations(spec))
+
+
+def final_evaluations(spec: JobSpec) -> int:
+    """Return how many episodes the evaluation after the last update has."""
+    return spec.evaluation.episodes if spec.evaluation.every_rounds else 0
+
+
+def smallest_budget_usd(spec: JobSpec, pricing: RoundPricing) -> float:
+    """Return the least budget with which a job can train for one round."""
+    return pricing.worst_case_usd(spec.actors.min) + closing_usd(spec, pricing)
+
+
+def affordable_round(
+    spec: JobSpec,
+    pricing: RoundPricing,
+    *,
+    requested: int,
+    evaluations: int,
+    committed_usd: float,
+) -> Affordable:
+    """Return the largest round within the budget, between the job's fewest actors and `requested`.
+
+    Evaluation episodes are given up before the smallest number of actors is. That is `requested`
+    when the account's concurrency allows even less than the job's fewest.
+    """
+    fewest = min(spec.actors.min, requested)
+    room_usd = spec.stop.budget_usd - committed_usd - closing_usd(spec, pricing)
+    for episodes in dict.fromkeys((evaluations, 0)):
+        actors = _most_actors(fewest, requested, episodes, room_usd, pricing)
+        if actors:
+            return Affordable(
+                num_actors=actors,
+                num_evaluations=episodes,
+                reserve_usd=pricing.worst_case_usd(actors + episodes),
+                note=_note(requested, actors, evaluations, episodes, room_usd),
+            )
+    least_usd = pricing.worst_case_usd(fewest)
+    return Affordable(
+        num_actors=0,
+        num_evaluations=0,
+        reserve_usd=0.0,
+        note=(
+            f"budget: {fewest} actors may cost ${least_usd:.4f}, ${max(0.0, room_usd):.4f} are left"
+        ),
+    )
+
+
+def affordable_closing(
+    spec: JobSpec, pricing: RoundPricing, *, committed_usd: float, wanted: int
+) -> Affordable:
+    """Return the final evaluation, or none when the budget does not allow it whole."""
+    room_usd = spec.stop.budget_usd - committed_usd
+    for episodes in dict.fromkeys((wanted, 0)):
+        reserve_usd = pricing.worst_case_usd(episodes)
+        if reserve_usd <= room_usd:
+            note = "" if episodes == wanted else "budget: no final evaluation"
+            return Affordable(
+                num_actors=0, num_evaluations=episodes, reserve_usd=reserve_usd, note=note
+            )
+    return Affordable(
+        num_actors=0, num_evaluations=0, reserve_usd=0.0, note="budget: no final evaluation"
+    )
+
+
+def _most_actors(
+    fewest: int, most: int, evaluations: int, room_usd: float, pricing: RoundPricing
+) -> int:
+    """Return the largest affordable number in [fewest, most], 0 when there is none."""
+    low, high = fewest - 1, most
+    while low < high:  # the price grows with the number of actors
+        middle = (low + high + 1) // 2
+        if pricing.worst_case_usd(middle + evaluations) <= room_usd:
+            low = middle
+        else:
+            high = middle - 1
+    return low if low >= fewest else 0
+
+
+def _note(requested: int, actors: int, evaluations: int, episodes: int, room_usd: float) -> str:
+    cuts = []
+    if actors < requested:
+        cuts.append(f"{requested} actors cut to {actors}")
+    if episodes < evaluations:
+        cuts.append("evaluation left out")
+    return f"budget: {', '.join(cuts)}, ${room_usd:.4f} are left" if cuts else ""

@@ -1,0 +1,174 @@
+"""The bill: what a launched round cost, line by line, once everything about it is known.
+
+A round's worst case is reserved when it is planned. The reservation is replaced by lines when two
+things are known: the outcome of every invocation, and how long the learner was busy with the round.
+Two clocks can bill the time-based items. `wall` takes the time that passed. `projected` takes the
+time the same round would have taken on AWS, for runs on one machine.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from services.scaler.store.base import LaunchOutcome, OpenAttempt
+from shared.contracts.billing import LedgerLine
+from shared.contracts.rounds import LaunchCounts
+from shared.money.costs import EXECUTIONS_PER_TASK, CostBasis, worst_case_launch_usd
+from shared.money.round_costs import (
+    PAPER_SERVERS,
+    SERVERFUL_ASSUMPTIONS,
+    BillItem,
+    MeasuredRound,
+    execution_items,
+    held_items,
+    projection_assumptions,
+    serverful_round_s,
+    serverless_round_s,
+)
+
+Clock = Literal["wall", "projected"]
+NOTHING_LAUNCHED = LaunchOutcome(
+    counts=LaunchCounts(requested=0, succeeded=0, failed=0, reissued=0, throttled=0),
+    requests=0,
+    durations_s=(),
+    slowest_sample_s=0.0,
+    slowest_evaluation_s=0.0,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """A final bill."""
+
+    lines: tuple[LedgerLine, ...]
+    projected_s: float
+    """How long the round takes on AWS."""
+    serverful_s: float
+    """How long it takes on the paper's servers."""
+
+    @property
+    def amount_usd(self) -> float:
+        """Sum of the lines."""
+        return sum(line.amount_usd for line in self.lines)
+
+
+def settle(attempt: OpenAttempt, basis: CostBasis, clock: Clock) -> Settlement | None:
+    """Return the bill of one launched (round, attempt), or None while something is unknown."""
+    outcome, learner_s, held_s = attempt.outcome, attempt.learner_s, attempt.held_s
+    if outcome is None or learner_s is None or held_s is None:
+        return None
+    measured = _measured(attempt, outcome, learner_s=learner_s, clock=clock)
+    projected_s = serverless_round_s(measured, basis)
+    billed_s = held_s if clock == "wall" else projected_s
+    items = (*held_items(billed_s, basis), *execution_items(measured, basis))
+    return Settlement(
+        lines=_lines(items, round_index=attempt.round, attempt=attempt.attempt),
+        projected_s=projected_s,
+        serverful_s=serverful_round_s(measured, basis, PAPER_SERVERS),
+    )
+
+
+def executions_usd(attempt: OpenAttempt, basis: CostBasis, clock: Clock) -> float:
+    """Return what an attempt's executions cost; while that is not known, what they may cost."""
+    if attempt.outcome is None:
+        return worst_case_launch_usd(attempt.num_invocations, basis)
+    measured = _measured(attempt, attempt.outcome, learner_s=0.0, clock=clock)
+    return sum(item.amount_usd for item in execution_items(measured, basis))
+
+
+def _measured(
+    attempt: OpenAttempt, outcome: LaunchOutcome, *, learner_s: float, clock: Clock
+) -> MeasuredRound:
+    return MeasuredRound(
+        num_invocations=attempt.num_invocations,
+        durations_s=outcome.durations_s,
+        slowest_sample_s=outcome.slowest_sample_s,
+        slowest_evaluation_s=outcome.slowest_evaluation_s,
+        requests=outcome.requests,
+        learner_s=learner_s,
+        warm=attempt.warm,
+        # What Lambda bills has its cold starts in it already.
+        cold=attempt.cold if clock == "projected" else 0,
+        launch_s=outcome.counts.launch_s or 0.0,
+        overhead_s=attempt.overhead_s,
+        deadline_s=math.inf if attempt.deadline_s is None else attempt.deadline_s,
+        open_rounds=attempt.open_rounds,
+    )
+
+
+def settle_held(round_index: int, held_s: float, basis: CostBasis) -> tuple[LedgerLine, ...]:
+    """Return the bill of time in which a learner held the job outside any round."""
+    return _lines(held_items(held_s, basis), round_index=round_index, attempt=0)
+
+
+def worst_outcome(num_invocations: int, *, timeout_s: float) -> LaunchOutcome:
+    """Return what is billed for invocations nobody knows the end of: two full executions each."""
+    executions = EXECUTIONS_PER_TASK * num_invocations
+    slowest_s = EXECUTIONS_PER_TASK * timeout_s if num_invocations else 0.0
+    return LaunchOutcome(
+        counts=LaunchCounts(
+            requested=num_invocations,
+            succeeded=0,
+            failed=0,
+            reissued=0,
+            throttled=0,
+            unknown=num_invocations,
+        ),
+        requests=executions,
+        durations_s=(timeout_s,) * executions,
+        slowest_sample_s=slowest_s,
+        slowest_evaluation_s=0.0,
+    )
+
+
+def assumptions(
+    basis: CostBasis,
+    clock: Clock,
+    learner_instance: str,
+    *,
+    open_rounds: int = 1,
+    compared: bool = True,
+) -> tuple[str, ...]:
+    """Return in words what a bill takes for granted, and what the comparison with servers does."""
+    prices, *projected = projection_assumptions(basis)
+    measured = (
+        "Learner, cache, scaler and provisioned concurrency are billed for the wall time in which "
+        "learners hold the job, from lease to end.",
+        "Actor durations are the billed durations Lambda reports.",
+    )
+    overlap = (
+        f"{open_rounds} rounds are open at a time: each is billed its share of that time, and "
+        "never less than the learner's.",
+    )
+    return (
+        prices,
+        f"The learner is billed as one {learner_instance}.",
+        *(measured if clock == "wall" else projected),
+        *(overlap if clock == "projected" and open_rounds > 1 else ()),
+        "An invocation whose end is unknown is billed as two executions up to the time-out.",
+        "As many environments are kept warm as a round can still need: fewer once in five minutes, "
+        "as that falls.",
+        "Provisioned concurrency is billed by the second, although AWS rounds the time it is "
+        "configured up to 5 minutes.",
+        "Not included: container registry, logs, artifacts, the learner's disk, network transfer "
+        "and endpoints, free tiers, and discounts that the prices do not have.",
+        *(SERVERFUL_ASSUMPTIONS if compared else ()),
+    )
+
+
+def _lines(items: Iterable[BillItem], *, round_index: int, attempt: int) -> tuple[LedgerLine, ...]:
+    """Return one line per item there is any of."""
+    return tuple(
+        LedgerLine(
+            round=round_index,
+            attempt=attempt,
+            item=item.item,
+            quantity=item.quantity,
+            unit=item.unit,
+            unit_price_usd=item.unit_price_usd,
+            amount_usd=item.amount_usd,
+        )
+        for item in items
+        if item.quantity > 0
+    )

@@ -1,0 +1,1 @@
+"""Rounds: planned once, answered as often as asked."""

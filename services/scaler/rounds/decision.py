@@ -1,0 +1,246 @@
+"""The decision about one round, as a pure function of what is known before it.
+
+The steps, in order: does the job end here; how many actors does the scaling policy want; how many
+may the account run; how many does the budget allow. Each step that changes the number says so in
+the plan's `reason`.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+from services.scaler.launching.quota import granted
+from services.scaler.money.budget import (
+    Affordable,
+    RoundPricing,
+    affordable_closing,
+    affordable_round,
+    closing_usd,
+    final_evaluations,
+)
+from services.scaler.rounds.stopping import Standing, stop_reason
+from services.scaler.scaling.base import (
+    NoiseMemory,
+    ScalingDecision,
+    ScalingHistory,
+    ScalingInput,
+)
+from services.scaler.scaling.boosting import convexity_ratio
+from services.scaler.scaling.registry import scaling_policy
+from shared.contracts.job_spec import EvaluationRule, JobSpec
+from shared.contracts.jobs import StopReason
+from shared.contracts.rounds import Curvature, GradientNoise, RoundPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concurrency:
+    """How busy the account is."""
+
+    limit: int | None
+    """Executions it may have in flight; None while unknown."""
+    running_jobs: int
+    others_in_flight: int
+    """Invocations of other jobs under way."""
+    own_in_flight: int = 0
+    """Invocations of the job's other open rounds under way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """Everything a decision depends on."""
+
+    spec: JobSpec
+    standing: Standing
+    curvature: Curvature | None
+    gradient_noise: GradientNoise | None
+    committed_usd: float
+    settled_usd: float
+    """The part of it that is spent."""
+    concurrency: Concurrency
+    pricing: RoundPricing
+    quorum_share: float
+    history: ScalingHistory
+    ended: tuple[StopReason, str] | None = None
+    """Why the job ends, where an earlier plan has said so already."""
+    awaits_others: bool = False
+    """Whether other rounds are open: should the job end, its final evaluation comes after them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A round to launch, or the end of the job."""
+
+    num_actors: int
+    num_evaluations: int
+    requested: int
+    score: float | None
+    ratio: float | None
+    """Ratio the score was made of."""
+    measured_ratio: float | None
+    """Ratio of this round's own curvature; the next rounds look back at it."""
+    reason: str
+    deadline_s: float
+    quorum: int
+    stop: StopReason | None
+    reserve_usd: float
+    memory: NoiseMemory | None
+    """For the next round's decision."""
+    awaits_others: bool = False
+    """The job ends, but not with this plan: other rounds are open."""
+
+
+def decide_round(situation: Situation) -> Decision:
+    """Return what to do about the round a learner asked for."""
+    stop = situation.ended or stop_reason(situation.spec.stop, situation.standing)
+    scaling = _scaling_decision(situation)
+    if stop is not None:
+        return _end(situation, stop[0], stop[1], scaling)
+    concurrency = situation.concurrency
+    allowed = granted(
+        scaling.num_actors,
+        limit=concurrency.limit,
+        running_jobs=concurrency.running_jobs,
+        others_in_flight=concurrency.others_in_flight,
+        own_in_flight=concurrency.own_in_flight,
+        open_rounds=situation.spec.open_rounds,
+    )
+    affordable = affordable_round(
+        situation.spec,
+        situation.pricing,
+        requested=allowed,
+        evaluations=evaluations_due(situation.spec.evaluation, situation.standing.round_index),
+        committed_usd=situation.committed_usd,
+    )
+    if not affordable.num_actors:
+        return _end(situation, "budget", affordable.note, scaling)
+    quota_note = ""
+    if allowed < scaling.num_actors:
+        in_flight = concurrency.others_in_flight + concurrency.own_in_flight
+        quota_note = (
+            f"concurrency: {scaling.num_actors} actors cut to {allowed} of {concurrency.limit} "
+            f"shared by {concurrency.running_jobs} jobs, {in_flight} in flight"
+            f"{_share_note(situation.spec.open_rounds)}"
+        )
+    before = situation.history.switched_from
+    switched = f"scaling changed from {before}" if before else ""
+    return _decision(
+        situation,
+        affordable,
+        scaling,
+        None,
+        (switched, scaling.reason, quota_note, affordable.note),
+    )
+
+
+def decide_reopening(
+    situation: Situation, plan: RoundPlan, *, num_missing: int, num_episodes: int = 0, attempt: int
+) -> Decision:
+    """Return what to do about a round of which too little arrived: launch what is missing again.
+
+    The round keeps its size, its score and its evaluation; only what is missing is launched. The
+    job ends without the money for missing rollouts; without that for mere episodes they stay out.
+
+    Args:
+        situation: Where the job stands.
+        plan: The newest attempt at the round.
+        num_missing: Rollouts to launch again.
+        num_episodes: Evaluation episodes to launch again.
+        attempt: Number of the new attempt.
+    """
+    pricing = situation.pricing
+    number = num_missing + num_episodes
+    reserve_usd = pricing.worst_case_usd(number)
+    closing = 0.0 if plan.stop else closing_usd(situation.spec, pricing)
+    room_usd = situation.spec.stop.budget_usd - situation.committed_usd - closing
+    again = Decision(
+        num_actors=plan.num_actors,
+        num_evaluations=plan.num_evaluations,
+        requested=plan.requested,
+        score=plan.boosting_score,
+        ratio=plan.ratio,
+        measured_ratio=None,
+        reason=(
+            f"attempt {attempt}: {num_missing} of {plan.num_actors} actors launched again"
+            + (f", {num_episodes} of {plan.num_evaluations} episodes" if num_episodes else "")
+        ),
+        deadline_s=pricing.deadline_s(number),
+        quorum=plan.quorum,
+        stop=plan.stop,
+        reserve_usd=reserve_usd,
+        memory=None,  # the round keeps what its first attempt left behind
+    )
+    if reserve_usd <= room_usd:
+        return again
+    why = (
+        f"budget: launching {number} actors again may cost ${reserve_usd:.4f}, "
+        f"${max(0.0, room_usd):.4f} are left"
+    )
+    if num_missing:
+        return _end(situation, "budget", why, _scaling_decision(situation))
+    return replace(again, num_evaluations=0, deadline_s=0.0, reserve_usd=0.0, reason=why)
+
+
+def evaluations_due(rule: EvaluationRule, round_index: int) -> int:
+    """Return how many evaluation episodes run beside a round."""
+    due = rule.every_rounds > 0 and round_index % rule.every_rounds == 0
+    return rule.episodes if due else 0
+
+
+def _share_note(open_rounds: int) -> str:
+    return f", {open_rounds} rounds open" if open_rounds > 1 else ""
+
+
+def _scaling_decision(situation: Situation) -> ScalingDecision:
+    spec, standing, history = situation.spec, situation.standing, situation.history
+    return scaling_policy(history.policy).decide(
+        ScalingInput(
+            round_index=standing.round_index,
+            actors=spec.actors,
+            ratios=history.ratios,
+            ratio=convexity_ratio(situation.curvature),
+            gradient_noise=situation.gradient_noise,
+            seed=spec.seed,
+            past=history.past,
+            evaluation_return=standing.latest_return,
+            remaining_usd=max(0.0, spec.stop.budget_usd - situation.settled_usd),
+            memory=history.memory,
+        )
+    )
+
+
+def _end(situation: Situation, stop: StopReason, why: str, scaling: ScalingDecision) -> Decision:
+    if situation.awaits_others:
+        nothing = Affordable(num_actors=0, num_evaluations=0, reserve_usd=0.0, note="")
+        waiting = _decision(situation, nothing, scaling, stop, (why,))
+        return replace(waiting, awaits_others=True)
+    closing = affordable_closing(
+        situation.spec,
+        situation.pricing,
+        committed_usd=situation.committed_usd,
+        wanted=final_evaluations(situation.spec),
+    )
+    return _decision(situation, closing, scaling, stop, (why, closing.note))
+
+
+def _decision(
+    situation: Situation,
+    affordable: Affordable,
+    scaling: ScalingDecision,
+    stop: StopReason | None,
+    reasons: tuple[str, ...],
+) -> Decision:
+    launched = affordable.num_actors + affordable.num_evaluations
+    share = situation.quorum_share
+    return Decision(
+        num_actors=affordable.num_actors,
+        num_evaluations=affordable.num_evaluations,
+        requested=0 if stop else scaling.num_actors,
+        score=None if stop else scaling.score,
+        ratio=scaling.ratio,
+        measured_ratio=convexity_ratio(situation.curvature).value,
+        reason="; ".join(reason for reason in reasons if reason),
+        deadline_s=situation.pricing.deadline_s(launched) if launched else 0.0,
+        quorum=math.ceil(share * affordable.num_actors),
+        stop=stop,
+        reserve_usd=affordable.reserve_usd,
+        memory=scaling.memory,
+    )

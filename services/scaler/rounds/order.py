@@ -1,0 +1,153 @@
+"""Which rounds may be asked for when: the order that makes a round launch at most once.
+
+Who asks holds the lease, so whatever is out of order is a 422, which ends the job, and never a
+409, which tells a learner that somebody else has it.
+
+A job keeps `open_rounds` rounds open: one, or several when its algorithm learns off-policy. Round
+k is asked for when round `k - open_rounds` is over and brings its result; the first bring none.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from services.scaler.api.problem import ApiError, invalid
+from services.scaler.store.base import PlannedAttempt, RoundEntry
+from shared.contracts.problem import FieldError
+from shared.contracts.rounds import RoundPlan, RoundRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a request stands in the order."""
+
+    kind: Literal["repeat", "reopen", "new", "rewind"]
+    stored: PlannedAttempt | None = None
+    """The answer to repeat."""
+
+
+def place(
+    last: RoundEntry | None,
+    round_index: int,
+    request: RoundRequest,
+    *,
+    max_attempts: int,
+    open_rounds: int = 1,
+    near: Sequence[RoundEntry] = (),
+) -> Place:
+    """Return what a round request asks for.
+
+    A round is the one after the newest, or an open one again: the same attempt gets the same
+    answer, the attempt after it reopens the round (where one round is open at a time). A learner
+    that has just taken the job knows of no attempts: it goes on with the newest. It may go back to
+    a round that is over, too, which is where its newest checkpoint says it is.
+
+    Args:
+        last: The newest round.
+        round_index: The round asked for.
+        request: What the learner says.
+        max_attempts: Most launches of a round.
+        open_rounds: Rounds the job keeps open at a time.
+        near: The round asked for and the `open_rounds` before it, as far as there are any; not
+            needed where one round is open at a time.
+
+    Raises:
+        ApiError: 422 when the round or attempt is out of order, fields contradict or there have
+            been too many attempts.
+    """
+    newest = -1 if last is None else last.round
+    if request.previous is not None and request.previous.round != round_index - open_rounds:
+        raise _wrong(
+            "previous.round", f"{request.previous.round} is not {round_index - open_rounds}"
+        )
+    asked = next((entry for entry in (last, *near) if entry and entry.round == round_index), None)
+    if last is not None and _goes_back(last, asked, round_index, request):
+        return Place(kind="rewind")
+    if open_rounds > 1 and request.attempt:
+        raise _wrong("attempt", f"{request.attempt}: overlapping rounds are not launched again")
+    if asked is not None and (asked is last or asked.result is None):
+        return _same_round(asked, request, max_attempts)
+    if round_index != newest + 1:
+        expected = f"{newest} or {newest + 1}" if last is not None else "0"
+        raise _wrong("round", f"{round_index} is out of order: expected {expected}")
+    if last is not None and num_stops(last, near, before=round_index) >= open_rounds:
+        raise _wrong(
+            "round",
+            f"{round_index} is out of order: round {newest} ended the job ({last.last.plan.stop})",
+        )
+    if request.attempt:
+        raise _wrong("attempt", f"{request.attempt} of round {round_index}: 0 comes first")
+    return Place(kind="new")
+
+
+def num_stops(last: RoundEntry | None, near: Sequence[RoundEntry], *, before: int) -> int:
+    """Return how many plans in a row, up to the one before a round, say that the job ends."""
+    stops = {entry.round for entry in (last, *near) if entry and entry.last.plan.stop is not None}
+    count = 0
+    while before - 1 - count in stops:
+        count += 1
+    return count
+
+
+def _goes_back(
+    last: RoundEntry, asked: RoundEntry | None, round_index: int, request: RoundRequest
+) -> bool:
+    if round_index > last.round:
+        return False
+    over = asked is None or asked.result is not None or asked.abandoned
+    just_taken = all(attempt.lease_id != request.lease_id for attempt in last.attempts)
+    return over and just_taken and request.attempt == 0
+
+
+def _same_round(last: RoundEntry, request: RoundRequest, max_attempts: int) -> Place:
+    launched = last.last.plan.policy_version
+    if request.policy_version != launched:
+        raise _wrong(
+            "policy_version",
+            f"{request.policy_version}, but round {last.round} was launched with {launched}",
+        )
+    if request.attempt == 0 and last.last.lease_id != request.lease_id:
+        # Whoever failed in an earlier attempt has been launched again.
+        return Place(kind="repeat", stored=last.last)
+    for stored in last.attempts:
+        if stored.plan.attempt == request.attempt:
+            return Place(kind="repeat", stored=stored)
+    newest = last.last.plan
+    where = f"attempt {request.attempt} of round {last.round}"
+    if request.attempt != newest.attempt + 1:
+        raise _wrong("attempt", f"{where} is out of order: the newest is {newest.attempt}")
+    if newest.stop is not None and request.missing != ():
+        raise _wrong("attempt", f"{where}: the round ended the job ({newest.stop})")
+    # Counted per lease: a learner that took over a round may reopen it once more. A launch that an
+    # earlier process left is not counted: what became of it says nothing about the actors.
+    reopened = sum(
+        attempt.plan.attempt > 0
+        and attempt.lease_id == request.lease_id
+        and not (attempt.launches and attempt.launches.unknown)
+        for attempt in last.attempts
+    )
+    if reopened + 2 > max_attempts:
+        raise _wrong(
+            "attempt",
+            f"{where}: a round is launched at most {max_attempts} times (NITRO_MAX_ATTEMPTS); too "
+            "few of its actors succeed, see the actors' log",
+        )
+    _check_missing(request, newest)
+    return Place(kind="reopen")
+
+
+def _check_missing(request: RoundRequest, newest: RoundPlan) -> None:
+    episodes, missing = request.missing_evaluations, request.missing
+    if missing == () and not episodes:
+        raise _wrong("missing", "is empty: nothing to launch; leave it out to launch all")
+    _check_indices("missing", missing or (), newest.num_actors)
+    _check_indices("missing_evaluations", episodes, newest.num_evaluations)
+
+
+def _check_indices(field: str, indices: Sequence[int], number: int) -> None:
+    if len(set(indices)) != len(indices) or max(indices, default=-1) >= number:
+        raise _wrong(field, f"must be distinct actor indices below {number}")
+
+
+def _wrong(field: str, message: str) -> ApiError:
+    return invalid(FieldError(field=field, message=message))

@@ -1,0 +1,59 @@
+"""Going back to a round that is over, for a learner whose newest checkpoint lies before it.
+
+That is so after a resume, when the job had ended in the middle of a round, and when checkpoints
+are gone. Rounds from there on are made again: their plans and results are forgotten, here and in
+the cache; what they have cost is not.
+"""
+
+import logging
+from http import HTTPStatus
+
+from services.scaler.api.problem import ApiError
+from services.scaler.launching.launches import NoticeBoard
+from services.scaler.store.base import JobRecord, RoundEntry, Store
+from shared.cache.client import CacheError
+
+_LOG = logging.getLogger(__name__)
+
+
+def rewound(
+    store: Store, board: NoticeBoard, record: JobRecord, *, newest: int, round_index: int
+) -> tuple[JobRecord, RoundEntry | None]:
+    """Return the job and its newest round as they are without `round_index` and later ones.
+
+    The caller removes those from the store, with the change it makes of the record.
+
+    Raises:
+        ApiError: 503 when the cache cannot be told.
+    """
+    job = record.job
+    again = store.rounds(job.job_id, first=round_index, limit=newest - round_index + 1)
+    try:
+        board.forget_rounds(job.job_id, [entry.round for entry in again])
+    except CacheError as error:
+        raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
+    _LOG.warning(
+        "rounds are made again: the newest checkpoint lies before them",
+        extra={"job": job.job_id, "from": round_index, "to": newest},
+    )
+    undone = [entry.result for entry in again if entry.result is not None]
+    progress = job.progress.model_copy(
+        update={
+            # Fewer than `round_index` when the result of a round before it is not told yet.
+            "rounds": min(job.progress.rounds, round_index),
+            "env_steps": max(0, job.progress.env_steps - sum(r.env_steps for r in undone)),
+        }
+    )
+    if undone:
+        # With the policies go their evaluations, that after the last round among them.
+        kept = store.rounds(job.job_id, first=0, limit=round_index) if round_index else []
+        results = (entry.result for entry in kept if entry.result is not None)
+        told = (r.evaluation.mean_return for r in results if r.evaluation is not None)
+        means = [mean for mean in told if mean is not None]
+        returns = {
+            "last_return": means[-1] if means else None,
+            "best_return": max(means, default=None),
+        }
+        progress = progress.model_copy(update=returns)
+    record = record.model_copy(update={"job": job.model_copy(update={"progress": progress})})
+    return record, store.round(job.job_id, round_index - 1)

@@ -1,0 +1,353 @@
+"""Rounds: the learner's one call per update, answered once and remembered.
+
+The plan and the money reserved for it are written in one change before the answer is given; the
+actors are launched after it. So whoever asks again, after a lost answer or a restart on either
+side, gets the same plan and nothing is launched twice. When the store wrote a plan and failed to
+say so, the first answer out of the store launches it.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from services.scaler.api.problem import not_found
+from services.scaler.capacity.warm_choice import decided
+from services.scaler.jobs.leases import held_lease
+from services.scaler.jobs.progress import advanced
+from services.scaler.launching.bookings import Bookings
+from services.scaler.launching.launches import Launches, LaunchOrder, NoticeBoard
+from services.scaler.launching.quota import ConcurrencyQuota
+from services.scaler.launching.waiting_orders import WaitingOrders
+from services.scaler.metrics import Metrics
+from services.scaler.money.accounting import clock_s, end_round, land, settle_ready
+from services.scaler.money.budget import RoundPricing
+from services.scaler.money.ledger import Clock, worst_outcome
+from services.scaler.rounds.decision import (
+    Concurrency,
+    Decision,
+    Situation,
+    decide_reopening,
+    decide_round,
+)
+from services.scaler.rounds.history import RoundsBefore, rounds_near
+from services.scaler.rounds.order import place
+from services.scaler.rounds.record import (
+    evaluation_indices,
+    learner_seconds,
+    overhead_seconds,
+    round_entry,
+    round_plan,
+    sample_indices,
+    with_counts,
+    with_result,
+)
+from services.scaler.rounds.reservation import reserved
+from services.scaler.rounds.rewinding import rewound
+from services.scaler.rounds.stopping import Standing
+from services.scaler.scaling.history import scaling_history
+from services.scaler.store.base import (
+    AttemptKey,
+    Change,
+    JobRecord,
+    LaunchOutcome,
+    PlannedAttempt,
+    RoundEntry,
+    Store,
+    change_job,
+)
+from shared.contracts.billing import LedgerLine
+from shared.contracts.rounds import RoundPlan, RoundRequest
+from shared.money.costs import CostBasis
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundParts:
+    """What the round desk works with, wired by the application."""
+
+    store: Store
+    launches: Launches
+    board: NoticeBoard
+    quota: ConcurrencyQuota
+    metrics: Metrics
+    warm: Callable[[], int]
+    """Provisioned environments that are ready."""
+    now: Callable[[], float]
+    basis: CostBasis
+    clock: Clock
+    deadline_slack_s: float
+    learner_allowance_s: float
+    quorum_share: float
+    max_attempts: int
+    longest_job_s: float
+    on_rewarmed: Callable[[], None]
+    """Called when a job keeps another number of environments warm."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A plan and, the first time it is given, what to launch; else what was given before."""
+
+    plan: RoundPlan
+    order: LaunchOrder | None
+    given_before: PlannedAttempt | None = None
+    """The plan as it is stored, where it was launched before, maybe by an earlier process."""
+
+
+class RoundDesk:
+    """Plans rounds, and books what their launches came to."""
+
+    def __init__(self, parts: RoundParts) -> None:
+        self._parts = parts
+        self._store = parts.store
+        self._bookings = Bookings(self.landed, parts.launches.pause)
+        self._orders = WaitingOrders()
+
+    def plan(self, job_id: str, round_index: int, request: RoundRequest) -> Answer:
+        """Return the plan of a round; launch its order, if there is one, with `launch`.
+
+        Raises:
+            ApiError: There is no such job, the lease is lost, or the round is out of order.
+        """
+        start, parts = time.perf_counter(), self._parts
+        decided: list[tuple[PlannedAttempt, RoundPlan]] = []
+        rewarmed = repeated = False
+        self._bookings.catch_up(job_id)
+
+        def decide(record: JobRecord) -> Change | None:
+            nonlocal rewarmed, repeated
+            decided.clear()
+            rewarmed = repeated = False
+            held_lease(record, request.lease_id)
+            open_rounds = record.job.spec.open_rounds
+            last = self._store.last_round(job_id)
+            near = rounds_near(self._store, job_id, round_index, open_rounds)
+            where = place(
+                last,
+                round_index,
+                request,
+                max_attempts=parts.max_attempts,
+                open_rounds=open_rounds,
+                near=near,
+            )
+            if where.stored is not None:
+                repeated = True
+                decided.append((where.stored, self._aged(where.stored)))
+                return None
+            back = where.kind == "rewind"
+            if back and last is not None:
+                parts.launches.supersede(job_id, from_round=round_index, lease_id=request.lease_id)
+                record, last = rewound(
+                    self._store, parts.board, record, newest=last.round, round_index=round_index
+                )
+            seen = RoundsBefore(
+                round_index=round_index,
+                open_rounds=open_rounds,
+                last=last,
+                near=near,
+                reopened=where.kind == "reopen",
+            )
+            change, planned = self._planned(record, round_index, request, seen)
+            decided.append((planned, planned.plan))
+            rewarmed = change.record.warm != record.warm
+            return replace(change, forget_rounds_from=round_index) if back else change
+
+        if change_job(self._store, job_id, decide) is None:
+            raise not_found("job", job_id)
+        written, plan = decided[-1]
+        order = self._orders.take(written)
+        # Whatever time has passed since it was written: its actors start now.
+        answer = Answer(
+            plan=plan if order is None else written.plan,
+            order=order,
+            given_before=written if repeated and order is None else None,
+        )
+        if answer.order is not None:
+            parts.launches.expect(answer.order)
+        if rewarmed:
+            parts.on_rewarmed()
+        self._observe(answer, time.perf_counter() - start)
+        return answer
+
+    def launch(self, order: LaunchOrder) -> None:
+        """Start a plan's actors."""
+        self._parts.launches.launch(order, self._bookings.add)
+        # Here because the answer is out already: a call to AWS has no place before it.
+        self._parts.quota.refresh()
+
+    def landed(self, key: AttemptKey, outcome: LaunchOutcome) -> None:
+        """Book a launch of which every invocation has ended; without effect when it is booked."""
+        job_id, round_index, *_ = key
+
+        def decide(record: JobRecord) -> Change:
+            record = land(record, key, outcome)
+            record, lines = settle_ready(record, self._parts.basis, self._parts.clock)
+            entry = self._store.round(job_id, round_index)
+            rounds = () if entry is None else (with_counts(entry, key, outcome),)
+            return Change(record=record, rounds=rounds, lines=lines)
+
+        if change_job(self._store, job_id, decide) is None:
+            _LOG.info("launch of a deleted job ended", extra={"job": job_id})
+
+    def adopt_orphans(self) -> None:
+        """Book launches of an earlier process at their worst: nobody will hear of their end."""
+        for record in self._store.with_open_attempts():
+            for attempt in record.open_attempts:
+                if attempt.outcome is None:
+                    key = (record.job.job_id, attempt.round, attempt.attempt, attempt.lease_id)
+                    timeout_s = self._parts.basis.function_timeout_s
+                    self.landed(key, worst_outcome(attempt.num_invocations, timeout_s=timeout_s))
+
+    def _planned(
+        self,
+        record: JobRecord,
+        round_index: int,
+        request: RoundRequest,
+        seen: RoundsBefore,
+    ) -> tuple[Change, PlannedAttempt]:
+        now = self._parts.now()
+        reopened, ended = seen.reopening, seen.ended
+        record, lines = self._close_previous(record, request, seen, now)
+        situation = self._situation(record, request, seen, now)
+        record, decision = decided(
+            record,
+            situation,
+            partial(_reopening, reopened, request) if reopened else decide_round,
+            at=clock_s(record, now, self._parts.clock),
+        )
+        settled = (*self._store.lines(record.job.job_id, skip=record.reported_lines), *lines)
+        plan = round_plan(record, round_index, request, decision, settled)
+        order = LaunchOrder(
+            plan=plan,
+            lease_id=request.lease_id,
+            spec=record.job.spec,
+            samples=sample_indices(plan, request),
+            evaluations=evaluation_indices(plan, request, reopened),
+        )
+        busy, ready = situation.concurrency.own_in_flight, self._parts.warm()
+        record = reserved(record, order, decision, now, busy=busy, ready=ready)
+        planned = PlannedAttempt(
+            plan=plan,
+            lease_id=request.lease_id,
+            planned_at=now,
+            order_name=self._orders.add(order) if order.size else None,
+        )
+        entry = round_entry(reopened, planned, decision)
+        entries = (entry,) if ended is None else (with_result(ended, request.previous), entry)
+        return Change(record=record, rounds=entries, lines=lines), planned
+
+    def _aged(self, stored: PlannedAttempt) -> RoundPlan:
+        """Return a plan as it was, but for how long ago that is."""
+        age_s = max(0.0, self._parts.now() - stored.planned_at)
+        return stored.plan.model_copy(update={"age_s": age_s})
+
+    def _close_previous(
+        self,
+        record: JobRecord,
+        request: RoundRequest,
+        seen: RoundsBefore,
+        now: float,
+    ) -> tuple[JobRecord, tuple[LedgerLine, ...]]:
+        """Book the time of the attempt that ends with this request, and what it achieved."""
+        learner_s, overhead_s, ended = 0.0, 0.0, seen.ended
+        if ended is not None:
+            learner_s = learner_seconds(request.previous, self._parts.learner_allowance_s)
+            overhead_s = overhead_seconds(request.previous)
+        basis, clock = self._parts.basis, self._parts.clock
+        record, held = end_round(
+            record,
+            learner_s=learner_s,
+            overhead_s=overhead_s,
+            now=now,
+            basis=basis,
+            clock=clock,
+            through=seen.through,
+        )
+        record, settled = settle_ready(record, basis, clock)
+        if ended is not None and ended.result is None:
+            job = record.job
+            progress = advanced(job.progress, ended.round + 1, request.previous)
+            job = job.model_copy(update={"progress": progress})
+            measured_s = 0.0 if request.previous is None else learner_s
+            longest_s = max(record.longest_learner_s, measured_s)
+            record = record.model_copy(update={"job": job, "longest_learner_s": longest_s})
+        return record, (*held, *settled)
+
+    def _situation(
+        self,
+        record: JobRecord,
+        request: RoundRequest,
+        seen: RoundsBefore,
+        now: float,
+    ) -> Situation:
+        parts, job, round_index = self._parts, record.job, seen.round_index
+        started = now if record.wall_started_at is None else record.wall_started_at
+        return Situation(
+            spec=job.spec,
+            standing=Standing(
+                round_index=round_index,
+                asked_to_stop=job.status == "stopping",
+                exhausted=record.exhausted,
+                latest_return=job.progress.last_return,
+                wall_s=record.wall_used_s + now - started,
+                since_start_s=now - started,
+                longest_s=parts.longest_job_s,
+            ),
+            curvature=request.curvature,
+            gradient_noise=request.gradient_noise,
+            committed_usd=record.committed_usd,
+            settled_usd=record.settled_usd,
+            concurrency=Concurrency(
+                limit=parts.quota.known,
+                running_jobs=self._store.count(("running", "stopping")),
+                others_in_flight=parts.launches.in_flight(but=job.job_id),
+                own_in_flight=(
+                    parts.launches.in_flight(only=job.job_id) if seen.open_rounds > 1 else 0
+                ),
+            ),
+            pricing=RoundPricing(
+                basis=parts.basis,
+                deadline_slack_s=parts.deadline_slack_s,
+                learner_allowance_s=parts.learner_allowance_s,
+            ).after(record.longest_learner_s),
+            quorum_share=parts.quorum_share,
+            history=scaling_history(self._store, job, seen, request),
+            ended=seen.stop,
+            awaits_others=seen.num_stops < seen.open_rounds - 1,
+        )
+
+    def _observe(self, answer: Answer, elapsed_s: float) -> None:
+        plan, metrics = answer.plan, self._parts.metrics
+        metrics.decisions.observe(elapsed_s)
+        if answer.order is None and plan.stop is None:
+            return
+        metrics.rounds.labels(stop=plan.stop or "none").inc()
+        metrics.actors.labels(stage="requested").inc(plan.requested)
+        metrics.actors.labels(stage="granted").inc(plan.num_actors)
+        _LOG.info(
+            "round planned",
+            extra={
+                "job": plan.job_id,
+                "round": plan.round,
+                "attempt": plan.attempt,
+                "actors": plan.num_actors,
+                "evaluations": plan.num_evaluations,
+                "stop": plan.stop,
+                "why": plan.reason,
+            },
+        )
+
+
+def _reopening(reopened: RoundEntry, request: RoundRequest, situation: Situation) -> Decision:
+    num_actors = reopened.last.plan.num_actors
+    missing = num_actors if request.missing is None else len(request.missing)
+    return decide_reopening(
+        situation,
+        reopened.last.plan,
+        num_missing=missing,
+        num_episodes=len(request.missing_evaluations),
+        attempt=request.attempt,
+    )

@@ -1,0 +1,142 @@
+"""A run's files in a local folder."""
+
+import contextlib
+import errno
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from shared.artifacts.store import ArtifactError
+
+_REMOVALS = 20
+"""How often to remove a folder into which a learner may still be writing a run's last files."""
+
+
+class LocalArtifacts:
+    """Artifacts under `root/{job_id}/`."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def require_writable(self) -> None:
+        """Make the root folder if it is missing, and try it.
+
+        Raises:
+            ArtifactError: Nothing can be written there.
+        """
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self._root):
+                pass
+        except OSError as error:
+            raise self._unwritable(self._root, error) from error
+
+    def write(self, job_id: str, name: str, data: bytes) -> None:
+        """Replace a file: a reader sees the old bytes or the new ones, even after a power cut."""
+        path = self._path(job_id, name)
+        staged = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with staged.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            staged.replace(path)
+            _sync_folder(path.parent)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                staged.unlink()
+            raise self._unwritable(path, error) from error
+
+    def append(self, job_id: str, name: str, line: str) -> None:
+        """Add one line."""
+        path = self._path(job_id, name)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise self._unwritable(path, error) from error
+
+    def read(self, job_id: str, name: str) -> bytes | None:
+        """Return a file's bytes, or None."""
+        try:
+            return self._path(job_id, name).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise ArtifactError(f"cannot read {self._path(job_id, name)}: {error}") from error
+
+    def names(self, job_id: str, folder: str) -> list[str]:
+        """Return entry names, sorted."""
+        path = self._path(job_id, folder)
+        return sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
+
+    def delete(self, job_id: str, folder: str) -> None:
+        """Remove a folder."""
+        self._remove(self._path(job_id, folder))
+
+    def delete_job(self, job_id: str) -> None:
+        """Remove the job's folder."""
+        self._remove(self._root / job_id)
+
+    def local_folder(self, job_id: str) -> Path:
+        """Return the job's own folder, made if missing."""
+        path = self._root / job_id
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._unwritable(path, error) from error
+        return path
+
+    def publish(self, job_id: str) -> None:
+        """Do nothing: everything is where it belongs."""
+
+    def release(self, job_id: str) -> None:
+        """Do nothing: the folder is the run's own."""
+
+    def locate(self, job_id: str) -> str:
+        """Return the folder's path."""
+        return str(self._root / job_id)
+
+    def _path(self, job_id: str, name: str) -> Path:
+        base = self._root / job_id
+        path = base / name
+        if ".." in path.parts or base == self._root or self._root not in path.parents:
+            raise ArtifactError(f"artifact name {name!r} of job {job_id!r} leaves the run's folder")
+        return path
+
+    def _remove(self, path: Path) -> None:
+        for _ in range(_REMOVALS):
+            try:
+                shutil.rmtree(path)
+            except FileNotFoundError:
+                pass  # there was no such folder, or a file in it went while it was being listed
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY:
+                    raise self._unwritable(path, error) from error
+            if not path.exists():
+                return
+        raise ArtifactError(
+            f"cannot remove {path}: new files keep coming; delete the job again when its learner "
+            "has left it"
+        )
+
+    @staticmethod
+    def _unwritable(path: Path, error: OSError) -> ArtifactError:
+        return ArtifactError(
+            f"cannot write {path}: {error.strerror or error}; "
+            "check the folder's owner and free space, or choose another runs folder"
+        )
+
+
+def _sync_folder(path: Path) -> None:
+    """Have the names in a folder outlive a power cut, as its files' contents do."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,23 @@
+"""Where a run's files are: a local folder, or a bucket in S3."""
+
+from pathlib import Path
+
+from shared.artifacts.local import LocalArtifacts
+from shared.artifacts.store import ArtifactStore
+
+
+def open_artifacts(location: str, *, region: str | None = None) -> ArtifactStore:
+    """Return the artifacts at `s3://bucket/prefix` or, for anything else, in a local folder.
+
+    Args:
+        location: A folder's path, or an address in S3.
+        region: AWS region of the bucket; None leaves it to the SDK's own configuration.
+
+    Raises:
+        ArtifactError: The location is malformed.
+    """
+    if "://" not in location:
+        return LocalArtifacts(Path(location))
+    from shared.artifacts.s3 import S3Artifacts  # needs the SDK, which one machine can do without
+
+    return S3Artifacts.connect(location, region=region)

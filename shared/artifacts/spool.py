@@ -1,0 +1,102 @@
+"""What of a job's files is on this machine while the rest is in a bucket.
+
+Two kinds of files, under their names in the run: those that lines are appended to, each with the
+version of the object it continues, and those that libraries write by themselves.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from shared.artifacts.store import ArtifactError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedFile:
+    """A library's file that is not uploaded as it is now."""
+
+    name: str
+    path: Path
+    state: tuple[int, int]
+    """Size and modification time."""
+
+
+class Spool:
+    """One job's temporary folder and what is known about the files in it."""
+
+    def __init__(self, job_id: str) -> None:
+        """Make the folder.
+
+        Raises:
+            ArtifactError: There is no place for temporary files.
+        """
+        try:
+            self.folder = Path(tempfile.mkdtemp(prefix=f"nitro-{job_id}-"))
+        except OSError as error:
+            raise ArtifactError(
+                f"cannot make a folder for temporary files: {error}; set TMPDIR to a folder that "
+                "can be written"
+            ) from error
+        self.versions: dict[str, str | None] = {}
+        """Of appended files: the object's as last seen; None when there was none."""
+        self.pending: set[str] = set()
+        """Appended files with lines that are not uploaded yet."""
+        self.published_at: float | None = None
+        self._published: dict[str, tuple[int, int]] = {}
+
+    def begin(self, name: str, data: bytes, version: str | None) -> None:
+        """Take an object as what lines will be appended to."""
+        self._write(name, "wb", data)
+        self.versions[name] = version
+
+    def append(self, name: str, line: str) -> None:
+        """Add a line to a file that has begun."""
+        self._write(name, "ab", f"{line}\n".encode())
+        self.pending.add(name)
+
+    def read(self, name: str) -> bytes:
+        """Return an appended file as it is."""
+        return (self.folder / name).read_bytes()
+
+    def names(self, folder: str) -> list[str]:
+        """Return the entries directly under a folder."""
+        path = self.folder / folder
+        return [entry.name for entry in path.iterdir()] if path.is_dir() else []
+
+    def changed(self) -> Iterator[ChangedFile]:
+        """Return the libraries' files that were written to since they were uploaded."""
+        for path in sorted(path for path in self.folder.rglob("*") if path.is_file()):
+            name = path.relative_to(self.folder).as_posix()
+            status = path.stat()
+            state = (status.st_size, status.st_mtime_ns)
+            if name not in self.versions and self._published.get(name) != state:
+                yield ChangedFile(name=name, path=path, state=state)
+
+    def uploaded(self, file: ChangedFile) -> None:
+        """Remember that a file is uploaded as it was."""
+        self._published[file.name] = file.state
+
+    def forget(self, folder: str) -> None:
+        """Remove a folder."""
+        shutil.rmtree(self.folder / folder, ignore_errors=True)
+        for name in [name for name in self.versions if name.startswith(f"{folder}/")]:
+            del self.versions[name]
+            self.pending.discard(name)
+
+    def remove(self) -> None:
+        """Remove everything."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _write(self, name: str, mode: str, data: bytes) -> None:
+        path = self.folder / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open(mode) as file:
+                file.write(data)
+        except OSError as error:
+            raise ArtifactError(
+                f"cannot write {path}: {error.strerror or error}; check the free space for "
+                "temporary files, or set TMPDIR to another folder"
+            ) from error

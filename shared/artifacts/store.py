@@ -1,0 +1,61 @@
+"""Where a run's files are kept: one folder per job, the same layout locally and in the cloud.
+
+`ArtifactStore` is the seam. `LocalArtifacts` keeps the files under one root folder,
+`shared.artifacts.s3` in a bucket. Writes are whole or not at all; names are relative paths made by
+our own code, never by a request.
+"""
+
+from pathlib import Path
+from typing import Protocol
+
+JOB_FILE = "job.json"
+ROUNDS_FILE = "rounds.jsonl"
+LEDGER_FILE = "ledger.jsonl"
+COST_FILE = "cost.json"
+ENVIRONMENT_FILE = "environment.json"
+CHECKPOINTS = "checkpoints"
+
+
+class ArtifactError(RuntimeError):
+    """A run's files cannot be read or written; the message names the path and the fix."""
+
+
+class ArtifactStore(Protocol):
+    """Files of jobs, by job id and relative name."""
+
+    def write(self, job_id: str, name: str, data: bytes) -> None:
+        """Replace a file as a whole, durably."""
+
+    def append(self, job_id: str, name: str, line: str) -> None:
+        """Add one line to a text file.
+
+        It is there for every reader of this store at once, and as durable as what is written when
+        the next `write` or `publish` of the job returns.
+        """
+
+    def read(self, job_id: str, name: str) -> bytes | None:
+        """Return a file's bytes, or None if there is none."""
+
+    def names(self, job_id: str, folder: str) -> list[str]:
+        """Return the entries directly under a folder, sorted; empty if there is none."""
+
+    def delete(self, job_id: str, folder: str) -> None:
+        """Remove a folder of a job; nothing happens if there is none."""
+
+    def delete_job(self, job_id: str) -> None:
+        """Remove everything of a job; nothing happens if there is nothing."""
+
+    def local_folder(self, job_id: str) -> Path:
+        """Return a local folder for libraries that insist on writing files themselves."""
+
+    def publish(self, job_id: str) -> None:
+        """Make what was appended durable, and let others see what is in `local_folder`, soon."""
+
+    def release(self, job_id: str) -> None:
+        """Publish `local_folder` once more and let go of it: somebody else may go on. Never fails.
+
+        Lines appended since the last `write` or `publish` are dropped where they are not durable.
+        """
+
+    def locate(self, job_id: str) -> str:
+        """Return where a user finds the job's files."""

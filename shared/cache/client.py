@@ -1,0 +1,384 @@
+"""The trajectory cache: where policies wait for actors and results wait for the learner.
+
+Redis holds bytes only; what they mean is `shared.trajectory.trajectory`'s and `shared.policy.numpy_policy`'s business, and
+neither NumPy nor anything else beyond redis-py is needed here. Commands are limited to what
+Redis 7.0 knows.
+
+Invariants: the first result of a (mode, actor index) of a round wins, whoever stores it and however
+often; nothing is stored in a closed round; a late or second trajectory is counted, never silently
+dropped; every key has a lifetime; no operation reads more keys than it is told to.
+"""
+
+import itertools
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, Self, cast
+from urllib.parse import urlsplit
+
+import redis
+from redis.backoff import NoBackoff
+from redis.credentials import CredentialProvider
+from redis.retry import Retry
+
+from shared.cache import keys
+from shared.cache import scripts as cache_scripts
+from shared.cache.arrivals import (
+    Arrival,
+    FailureKind,
+    Mode,
+    answered,
+    arrivals_of,
+    claim_field,
+    failure_token,
+)
+
+StoreOutcome = Literal["stored", "duplicate", "late"]
+
+_HEALTH_CHECK_S = 10
+"""A connection idle for longer is probed before use: a frozen Lambda's socket may be long dead."""
+_UNLINK_BATCH = 1000
+_FORGET_BATCH = 1000
+"""Rounds whose keys are asked for at once."""
+MAX_AGE_S = 6 * 3600.0
+"""A connection this old logs in anew: ElastiCache cuts those that came by IAM after 12 hours."""
+
+
+class CacheError(Exception):
+    """The cache cannot be reached or refused a command; the message names its address."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCounters:
+    """Trajectories of a round that were not stored."""
+
+    late: int
+    """Came after the round was closed, the first of their actor index."""
+    duplicate: int
+    """Came after another of the same actor index."""
+
+
+class TrajectoryCache:
+    """A client of the cache with one connection, opened at the first command and kept."""
+
+    def __init__(
+        self, client: redis.Redis, *, address: str, timeout_s: float, max_age_s: float = MAX_AGE_S
+    ) -> None:
+        self._client = client
+        self._address = address
+        self._max_age_s = max_age_s
+        self._opened_at = time.time()  # the wall clock goes on while a Lambda environment is frozen
+        # Blocking is done in slices well below the socket time-out, so that a server that is
+        # gone is noticed after one of them and not at the end of the round.
+        self._block_s = timeout_s / 2
+        self._store = client.register_script(cache_scripts.STORE)
+        self._announce_failure = client.register_script(cache_scripts.ANNOUNCE_FAILURE)
+        self._close = client.register_script(cache_scripts.CLOSE)
+
+    @classmethod
+    def connect(
+        cls,
+        url: str,
+        *,
+        timeout_s: float = 10.0,
+        credentials: CredentialProvider | None = None,
+        max_age_s: float = MAX_AGE_S,
+    ) -> Self:
+        """Return a client for `redis://`, `rediss://` (TLS) or `unix://` URLs.
+
+        Nothing is sent yet, so a server that is down shows at the first command.
+
+        Args:
+            url: Address, possibly with user and password; never repeated in messages.
+            timeout_s: Longest wait for a connection and for the answer to one command.
+            credentials: Asked for user and password whenever a connection is opened; None takes
+                those of the URL.
+            max_age_s: Age at which the connection is replaced between two commands.
+
+        Raises:
+            CacheError: The URL is malformed.
+        """
+        try:
+            address = _address(url)
+            client = redis.Redis.from_url(
+                url,
+                protocol=2,
+                socket_timeout=timeout_s,
+                socket_connect_timeout=timeout_s,
+                socket_keepalive=True,
+                health_check_interval=_HEALTH_CHECK_S,
+                retry=Retry(NoBackoff(), 1),
+                credential_provider=credentials,
+                driver_info=None,  # saves two round trips per connection
+            )
+        except ValueError:
+            # Not chained: the parser's message can quote a part of the password.
+            raise CacheError(
+                "NITRO_CACHE_URL is malformed: the cache URL must read redis://host:port/db, "
+                "rediss://user:password@host:port/db or unix:///path"
+            ) from None
+        return cls(client, address=address, timeout_s=timeout_s, max_age_s=max_age_s)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def ping(self) -> None:
+        """Raise `CacheError` unless the cache answers."""
+        self._run("PING")
+
+    # --- policies ---------------------------------------------------------------------------
+
+    def publish_policy(self, job_id: str, policy_version: int, payload: bytes) -> None:
+        """Make one version's weights available to actors."""
+        self._run("SET", keys.policy(job_id, policy_version), payload, "PX", keys.TTL_MS)
+
+    def fetch_policy(self, job_id: str, policy_version: int) -> bytes | None:
+        """Return one version's weights, or None when they are not (or no longer) there."""
+        return cast("bytes | None", self._run("GET", keys.policy(job_id, policy_version)))
+
+    def delete_policy(self, job_id: str, policy_version: int) -> None:
+        """Forget one version's weights."""
+        self._run("UNLINK", keys.policy(job_id, policy_version))
+
+    # --- an actor's side of a round ---------------------------------------------------------
+
+    def store_result(
+        self, job_id: str, round: int, *, mode: Mode, actor_index: int, payload: bytes
+    ) -> StoreOutcome:
+        """Store one actor's result, unless one is there or the round is closed. One round trip.
+
+        Returns:
+            `stored`, `duplicate` (another result of this mode and index was first) or `late` (the
+            round is closed); of the last two the payload is dropped, and trajectories are counted.
+        """
+        field = claim_field(mode, actor_index)
+        with self._errors("storing a result"):
+            outcome = self._store(
+                keys=[
+                    keys.claims(job_id, round),
+                    keys.result(job_id, round, mode, actor_index),
+                    keys.arrivals(job_id, round),
+                ],
+                args=[
+                    field,
+                    os.urandom(8).hex(),
+                    payload,
+                    keys.TTL_MS,
+                    field,
+                    f"late-{actor_index}" if mode == "sample" else "",
+                ],
+            )
+        return cast("StoreOutcome", outcome.decode())
+
+    def announce_failure(
+        self,
+        job_id: str,
+        round: int,
+        *,
+        mode: Mode,
+        actor_index: int,
+        attempt: int,
+        reason: str,
+        kind: FailureKind = "lost",
+    ) -> None:
+        """Tell the learner not to wait for an actor of an attempt at a round.
+
+        Without effect once the actor's result is stored.
+        """
+        args: list[str | bytes | int] = [
+            claim_field(mode, actor_index),
+            failure_token(mode, actor_index, attempt=attempt, reason=reason, kind=kind),
+            keys.TTL_MS,
+        ]
+        with self._errors("announcing a failure"):
+            self._announce_failure(
+                keys=[keys.claims(job_id, round), keys.arrivals(job_id, round)], args=args
+            )
+
+    # --- the learner's side of a round ------------------------------------------------------
+
+    def wait_arrivals(
+        self, job_id: str, round: int, *, timeout_s: float, limit: int = 256
+    ) -> list[Arrival]:
+        """Block until an actor is done; return all that are, at most `limit`, each told once.
+
+        A token can be lost with the connection that was to carry it: before giving an actor up,
+        compare with `answered`.
+
+        Returns:
+            Arrivals in the order they came; empty when none did within `timeout_s`.
+        """
+        told = self.wait_any_arrivals(job_id, (round,), timeout_s=timeout_s, limit=limit)
+        return told[1] if told is not None else []
+
+    def wait_any_arrivals(
+        self, job_id: str, rounds: Sequence[int], *, timeout_s: float, limit: int = 256
+    ) -> tuple[int, list[Arrival]] | None:
+        """Block until an actor of any of these rounds is done; see `wait_arrivals`.
+
+        Returns:
+            The first of the rounds, in the order given, that had arrivals, and those; None when
+            there were none within `timeout_s`.
+        """
+        names = {keys.arrivals(job_id, round).encode(): round for round in rounds}
+        wanted: tuple[str | bytes | int, ...] = (len(names), *names, "LEFT", "COUNT", limit)
+        deadline = time.monotonic() + timeout_s
+        reply = self._run("LMPOP", *wanted) if timeout_s <= 0 else None
+        while reply is None and (remaining := deadline - time.monotonic()) > 0:
+            # A block of 0 would be for ever.
+            block_s = max(0.001, min(remaining, self._block_s))
+            reply = self._run("BLMPOP", f"{block_s:.3f}", *wanted)
+        if reply is None:
+            return None
+        key, tokens = cast("tuple[bytes, list[bytes]]", reply)
+        return names[key], arrivals_of(tokens)
+
+    def answered(self, job_id: str, round: int) -> list[Arrival]:
+        """Return every actor that is done, told or not: for a learner that resumes a round."""
+        return answered(self._fields(job_id, round))
+
+    def load_results(
+        self, job_id: str, round: int, *, mode: Mode, actor_indices: Sequence[int]
+    ) -> list[bytes | None]:
+        """Return the results of these actors, None where there is none. One round trip."""
+        if not actor_indices:
+            return []
+        names = [keys.result(job_id, round, mode, index) for index in actor_indices]
+        return cast("list[bytes | None]", self._run("MGET", *names))
+
+    def drop_results(
+        self, job_id: str, round: int, *, mode: Mode, actor_indices: Sequence[int]
+    ) -> None:
+        """Forget these actors' results, so that each of them can store another."""
+        if not actor_indices:
+            return
+        self._unlink([keys.result(job_id, round, mode, index) for index in actor_indices])
+        # The claims go last: what is stored from here on is whole.
+        fields = [claim_field(mode, index) for index in actor_indices]
+        self._run("HDEL", keys.claims(job_id, round), *fields)
+
+    def close_round(self, job_id: str, round: int) -> RoundCounters:
+        """Let nothing more into a round; harmless to repeat. Its results stay until they are freed.
+
+        Returns:
+            What came late or twice up to now.
+        """
+        with self._errors("closing a round"):
+            self._close(keys=[keys.claims(job_id, round)], args=[keys.TTL_MS])
+        return self.round_counters(job_id, round)
+
+    def free_round(self, job_id: str, round: int) -> None:
+        """Free the results of a closed round; harmless to repeat.
+
+        The claims stay until they expire: they are what a late result is recognised by.
+        """
+        self._unlink(_result_keys(job_id, round, self._fields(job_id, round)))
+
+    def round_counters(self, job_id: str, round: int) -> RoundCounters:
+        """Return how many trajectories of a round came late or twice up to now."""
+        late, duplicate = cast(
+            "tuple[bytes | None, bytes | None]",
+            self._run("HMGET", keys.claims(job_id, round), "late", "duplicate"),
+        )
+        return RoundCounters(late=int(late or 0), duplicate=int(duplicate or 0))
+
+    # --- a job's end ------------------------------------------------------------------------
+
+    def request_cancel(self, job_id: str, tenures: Iterable[str]) -> None:
+        """Ask the job's actors of some tenures, and of no others, not to start any more.
+
+        Args:
+            job_id: The job that has ended.
+            tenures: Under which they were launched, as `RolloutTask.tenure`; without spaces.
+        """
+        self._run("SET", keys.cancel(job_id), " ".join(tenures), "PX", keys.TTL_MS)
+
+    def is_cancelled(self, job_id: str, tenure: str) -> bool:
+        """Return whether the job's actors of a tenure were asked not to start."""
+        tenures = cast("bytes | None", self._run("GET", keys.cancel(job_id)))
+        return tenure.encode() in (tenures or b"").split()
+
+    def forget_rounds(self, job_id: str, rounds: Iterable[int]) -> None:
+        """Remove every key of these rounds: they are made again."""
+        wanted = iter(rounds)
+        while batch := list(itertools.islice(wanted, _FORGET_BATCH)):
+            names: list[str] = []
+            for index, fields in zip(batch, self._fields_of(job_id, batch), strict=True):
+                names += [keys.claims(job_id, index), *_result_keys(job_id, index, fields)]
+            self._unlink(names)
+
+    def forget_job(
+        self, job_id: str, *, rounds: Iterable[int], policy_versions: Iterable[int]
+    ) -> None:
+        """Remove every key of these rounds and policy versions, and the cancel mark."""
+        self.forget_rounds(job_id, rounds)
+        self._unlink([keys.cancel(job_id), *(keys.policy(job_id, v) for v in policy_versions)])
+
+    def _fields(self, job_id: str, round: int) -> list[bytes]:
+        """Return what is noted of a round: claims, failures and the names of counters."""
+        return cast("list[bytes]", self._run("HKEYS", keys.claims(job_id, round)))
+
+    def _fields_of(self, job_id: str, rounds: Sequence[int]) -> list[list[bytes]]:
+        """Return the same of several rounds, in one exchange with the server."""
+        with self._errors("HKEYS"):
+            pipeline = self._client.pipeline(transaction=False)
+            for index in rounds:
+                pipeline.hkeys(keys.claims(job_id, index))
+            return cast("list[list[bytes]]", pipeline.execute())
+
+    def _unlink(self, names: Sequence[str]) -> None:
+        for start in range(0, len(names), _UNLINK_BATCH):
+            self._run("UNLINK", *names[start : start + _UNLINK_BATCH])
+
+    def _run(self, command: str, *args: str | bytes | int) -> object:
+        with self._errors(command):
+            reply: object = self._client.execute_command(command, *args)  # type: ignore[no-untyped-call]
+            return reply
+
+    @contextmanager
+    def _errors(self, doing: str) -> Iterator[None]:
+        try:
+            self._log_in_anew_when_due()
+            yield
+        except redis.RedisError as error:
+            raise CacheError(
+                f"trajectory cache at {self._address}: {doing} failed: {error}; "
+                "check that the server runs and that NITRO_CACHE_URL is right"
+            ) from error
+
+    def _log_in_anew_when_due(self) -> None:
+        now = time.time()
+        if now - self._opened_at >= self._max_age_s:
+            self._opened_at = now
+            self._client.connection_pool.disconnect(inuse_connections=False)
+
+
+def _address(url: str) -> str:
+    """Return the URL without user, password and query."""
+    parts = urlsplit(url)
+    port = f":{parts.port}" if parts.port is not None else ""
+    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
+
+
+def _result_keys(job_id: str, round: int, fields: Iterable[bytes]) -> list[str]:
+    results = [
+        keys.result(job_id, round, actor.mode, actor.actor_index)
+        for actor in answered(fields)
+        if actor.failed is None
+    ]
+    return [keys.arrivals(job_id, round), *results]

@@ -1,0 +1,1 @@
+"""Messages as JSON: jobs, rounds, leases, bills and errors."""

@@ -1,0 +1,68 @@
+"""What an environment looks like, as the actor image describes it."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, FiniteFloat
+
+from shared.contracts.message import Message, PositiveInt
+
+
+class ObservationSpec(Message):
+    """One observation: a box of numbers."""
+
+    shape: tuple[PositiveInt, ...]
+    dtype: Literal["float32", "uint8"]
+    """Type on the wire; environments that give float64 are cast to float32."""
+    frame_stack: PositiveInt | None = None
+    """If the first axis counts successive frames, each observation being the one before it with one
+    frame more at the end and one less at the start: how many. Frames then travel once each."""
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it is an image (channels, height, width) rather than a vector."""
+        return self.dtype == "uint8" and len(self.shape) == 3
+
+
+class ContinuousActionSpec(Message):
+    """A bounded box of real actions."""
+
+    kind: Literal["continuous"] = "continuous"
+    low: tuple[FiniteFloat, ...]
+    high: tuple[FiniteFloat, ...]
+
+
+class DiscreteActionSpec(Message):
+    """One of `n` actions, numbered from 0."""
+
+    kind: Literal["discrete"] = "discrete"
+    n: PositiveInt
+
+
+class MultiDiscreteActionSpec(Message):
+    """Several choices at once: one of `num_choices[i]` for every i, each numbered from 0."""
+
+    kind: Literal["multi_discrete"] = "multi_discrete"
+    num_choices: Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
+
+
+ActionSpec = Annotated[
+    ContinuousActionSpec | DiscreteActionSpec | MultiDiscreteActionSpec,
+    Field(discriminator="kind"),
+]
+
+
+class EnvironmentSpec(Message):
+    """What the actor image says about an environment: all the learner ever needs to know of it."""
+
+    env_id: str
+    observation: ObservationSpec
+    action: ActionSpec
+    max_episode_steps: PositiveInt | None
+    episodes_are_lives: bool = False
+    """Whether an episode may end while the game goes on; the returns reported are whole games'."""
+    preprocessing: tuple[str, ...] = ()
+    """What lies between the simulator and the policy, in order, one line each."""
+    versions: dict[str, str]
+    """Library name to version, for the run's record."""
+    notes: tuple[str, ...] = ()
+    """What the environment's libraries warned about when it was built."""

@@ -1,0 +1,77 @@
+"""What is wrong with a job's fields, in the words of whoever typed them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+
+from pydantic import BaseModel
+
+from shared.contracts.job_spec import ENV_ID_FORM, JobSpec
+from shared.contracts.message import IDENTIFIER_FORM, JOB_ID_FORM
+from shared.contracts.scaling_spec import POLICIES
+from shared.hyperparameters.presets import KINDS
+
+KEY_FORM = r"^[\x21-\x7e]{1,128}$"
+"""What an idempotency key looks like."""
+_FORMS = {
+    ENV_ID_FORM: (
+        "must be a registered name, such as Hopper-v5 or ALE/Qbert-v5: letters, digits and "
+        "_ . / - only, so no import path"
+    ),
+    IDENTIFIER_FORM: "must be at most 128 letters, digits and _ . - beginning with one of the two",
+    JOB_ID_FORM: "must be the id of a job, such as hopper-v5-3f9a1c2b",
+    KEY_FORM: "must be 1 to 128 visible ASCII characters",
+}
+"""Forms of texts in words: nobody should have to read a regular expression."""
+
+
+def unknown(name: str, known: Sequence[str], *, kind: str = "field") -> str:
+    """Say that there is no such name, and which known one is nearest.
+
+    >>> unknown("sede", ["seed", "stop"])
+    'no such field; did you mean seed?'
+    """
+    around = [other for other in known if not name.startswith(f"{other}.")]
+    near = get_close_matches(name, around, n=1)
+    return f"no such {kind}" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def explained(details: Mapping[str, object], field: str, known: Sequence[str]) -> str:
+    """Return one of pydantic's errors about a field in words.
+
+    Args:
+        details: The error.
+        field: Its dotted path.
+        known: Dotted paths that there are.
+    """
+    if details["type"] == "extra_forbidden":
+        return unknown(field, known)
+    if details["type"] == "string_pattern_mismatch":
+        context = details.get("ctx")
+        form = context.get("pattern") if isinstance(context, Mapping) else None
+        return _FORMS.get(str(form), "has a form that is not allowed")
+    return str(details["msg"]).removeprefix("Value error, ")
+
+
+def known_fields(*, algorithm: str, policy: str) -> list[str]:
+    """Return the dotted path of everything that a job of an algorithm and policy can set.
+
+    Where one of them is none there is, everything that any of its kind has.
+    """
+    algorithms = [algorithm] if algorithm in KINDS else [*KINDS]
+    policies = [policy] if policy in POLICIES else [*POLICIES]
+    return sorted(
+        {
+            *fields_of(JobSpec),
+            *(name for key in policies for name in fields_of(POLICIES[key], "scaling.")),
+            *(name for key in algorithms for name in fields_of(KINDS[key], "hyperparameters.")),
+        }
+    )
+
+
+def fields_of(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Yield the dotted path of every field, those of nested models after their own."""
+    for name, field in model.model_fields.items():
+        yield f"{prefix}{name}"
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from fields_of(kind, f"{prefix}{name}.")

@@ -1,0 +1,206 @@
+"""What a user asks for: the specification of one training job.
+
+Everything that decides the outcome of a run is in here, so two jobs with equal specifications
+train equal policies. Defaults are the paper's settings (section 8.1) where it states one.
+"""
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+
+from shared.contracts.message import (
+    READ_BACK,
+    Count,
+    Identifier,
+    Message,
+    Number,
+    PositiveFloat,
+    PositiveInt,
+    plain,
+)
+from shared.contracts.scaling_spec import ActorRange, NitroScaling, Scaling, require_fit
+from shared.hyperparameters.presets import KINDS, HyperparameterValue, Preset
+
+EnvKwarg = Annotated[bool | int | float | str, BeforeValidator(plain)]
+ENV_ID_FORM = r"^[A-Za-z0-9][A-Za-z0-9_./-]*$"
+_PLAIN_TEXT = re.compile(r"[^/\\:\x00-\x1f\x7f\ud800-\udfff]{0,256}")
+
+
+def _require_plain_texts(kwargs: dict[str, EnvKwarg]) -> dict[str, EnvKwarg]:
+    # Some constructors open the file, or import the module, that a text names.
+    for name, value in kwargs.items():
+        if isinstance(value, str) and not _PLAIN_TEXT.fullmatch(value):
+            raise ValueError(
+                f"{name} ({value!r:.80}) must be plain: at most 256 characters, no path, no "
+                "URL and no import path, so none of / \\ : and nothing unprintable"
+            )
+    return kwargs
+
+
+class WrapperRef(Message):
+    """A Gymnasium wrapper by registered name (see `shared.environments.wrappers`); never an import path."""
+
+    name: Identifier
+    """Registered name, such as `TimeAwareObservation`."""
+    kwargs: Annotated[dict[Identifier, EnvKwarg], Field(max_length=16)] = {}
+    """Keyword arguments of the wrapper; texts are plain names, no paths."""
+
+    @field_validator("kwargs")
+    @classmethod
+    def _plain_texts(cls, kwargs: dict[str, EnvKwarg]) -> dict[str, EnvKwarg]:
+        return _require_plain_texts(kwargs)
+
+
+class EnvironmentRef(Message):
+    """A Gymnasium environment by registered name. Import paths (`module:Name`) are refused."""
+
+    env_id: Annotated[str, Field(min_length=1, max_length=128, pattern=ENV_ID_FORM)] = "Hopper-v5"
+    """Registered id, such as `Hopper-v5` or `CartPole-v1`."""
+    env_kwargs: Annotated[dict[Identifier, EnvKwarg], Field(max_length=32)] = {}
+    """Keyword arguments of the environment's constructor; texts are plain names, no paths."""
+    wrappers: Annotated[tuple[WrapperRef, ...], Field(max_length=8)] = ()
+    """Wrappers around the environment, innermost first."""
+
+    @field_validator("env_kwargs")
+    @classmethod
+    def _plain_texts(cls, kwargs: dict[str, EnvKwarg]) -> dict[str, EnvKwarg]:
+        return _require_plain_texts(kwargs)
+
+
+RoundLimit = Annotated[PositiveInt, Field(le=1_000_000)]
+"""A round a second for eleven days; a number beyond is a slip."""
+
+
+class StopRule(Message):
+    """When a job ends; the first condition met wins and is recorded."""
+
+    max_rounds: RoundLimit = 50
+    """Policy updates (section 8.2)."""
+    target_return: Number | None = None
+    """Stop once the mean evaluation return reaches this."""
+    budget_usd: PositiveFloat = 5.0
+    """Hard cap on what the job may cost; the next round is priced at its worst before launch."""
+    max_wall_s: PositiveFloat | None = None
+    """Longest time from the first round to the start of the last."""
+
+
+class EvaluationRule(Message):
+    """Episodes with the deterministic policy, apart from training."""
+
+    every_rounds: Count = 5
+    """Evaluate in rounds 0, n, 2n, ... and after the last update; 0 turns evaluation off."""
+    episodes: Annotated[int, Field(strict=True, ge=1, le=1000)] = 10
+    """Episodes per evaluation, one actor each."""
+
+
+class CheckpointRule(Message):
+    """A checkpoint is written after every round; this says how many stay."""
+
+    keep: PositiveInt = 3
+    """Newest checkpoints kept."""
+
+
+Sampling = Literal["proportional", "even"]
+
+
+class DetectorRule(Message):
+    """What is measured of the policy after an update, and how."""
+
+    name: Identifier = "hessian"
+    """What measures: `hessian` finds both ends of the spectrum of the objective's Hessian."""
+    every_rounds: PositiveInt = 1
+    """Measure in rounds 0, n, 2n, ...; in those between, the last measured ratio is used again.
+    Raise it where a measurement takes long beside a round, as with images on a CPU."""
+    objective: Literal["surrogate", "behaviour", "total_loss"] = "surrogate"
+    """`surrogate`: the policy's objective at ratio 1; `behaviour`: the clipped objective at the
+    ratio to the policy that sampled; `total_loss`: minus the whole loss, value function included,
+    as the published code has it. The last two are for PPO."""
+    num_samples: Annotated[int, Field(strict=True, ge=1)] = 256
+    """Steps of the round that enter the Hessian. Time grows with them, and so does how well the
+    ratio stands for the whole round (`experiments.detector_subsampling`)."""
+    sampling: Sampling = "proportional"
+    """How they are taken: `proportional` draws steps in proportion to about how large their part of
+    the Hessian is; `even` spreads them over the trajectories, as it is always done for
+    `total_loss`."""
+    num_trajectories: PositiveInt | None = None
+    """Trajectories of the round those steps are taken from, spread evenly; unset means all."""
+    probes: Annotated[int, Field(strict=True, ge=1, le=4)] = 1
+    """Starting vectors, random with a fixed seed each, but for a part along the gradient; the
+    widest spectrum found counts."""
+    max_matvecs: Annotated[int, Field(strict=True, ge=2, le=1000)] = 40
+    """Most Hessian-vector products per probe."""
+    tolerance: PositiveFloat = 0.01
+    """Relative Ritz residual at which the extreme eigenvalues count as found."""
+
+
+class JobSpec(EnvironmentRef):
+    """One training job."""
+
+    algorithm: Literal["ppo", "impact", "impala"] = "ppo"
+    """How the policy is updated."""
+    preset: Preset = "paper"
+    """Hyper-parameters to begin with: those of the paper, or of the field's reference code."""
+    hyperparameters: dict[Identifier, HyperparameterValue] = {}
+    """Overrides of single fields of the preset."""
+    seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] = 0
+    """Of everything that is random in the job."""
+    steps_per_actor: Annotated[int, Field(strict=True, ge=1, le=65536)] = 256
+    """Environment steps per actor, counted over all its environments together."""
+    envs_per_actor: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
+    """Environments one actor steps side by side (B)."""
+    rounds_in_flight: Annotated[int, Field(strict=True, ge=1, le=8)] = 2
+    """Rounds open at a time for off-policy algorithms; 1 waits for each round. PPO always does."""
+    actors: ActorRange = ActorRange()
+    scaling: Scaling = NitroScaling()
+    """What decides the number of actors of a round: `policy`, and its parameters beside it."""
+    stop: StopRule = StopRule()
+    evaluation: EvaluationRule = EvaluationRule()
+    checkpoint: CheckpointRule = CheckpointRule()
+    detector: DetectorRule = DetectorRule()
+
+    @field_validator("hyperparameters")
+    @classmethod
+    def _known_hyperparameters(
+        cls, overrides: dict[str, HyperparameterValue], info: ValidationInfo
+    ) -> dict[str, HyperparameterValue]:
+        # Whether they go together with the preset is for whoever takes a new job in to say: presets
+        # change, and jobs that were submitted before must still be read.
+        if "algorithm" in info.data:
+            kind = KINDS[info.data["algorithm"]]
+            kind.model_validate(overrides, extra="ignore" if info.context == READ_BACK else None)
+        return overrides
+
+    @property
+    def environment_ref(self) -> EnvironmentRef:
+        """The environment alone, as tasks name it."""
+        return EnvironmentRef.model_validate(
+            {name: getattr(self, name) for name in EnvironmentRef.model_fields}
+        )
+
+    @property
+    def open_rounds(self) -> int:
+        """How many rounds this job keeps open at a time, its algorithm considered."""
+        return 1 if self.algorithm == "ppo" else self.rounds_in_flight
+
+    def rounds_behind(self, round_index: int) -> int:
+        """Return how many rounds the policy of a round has learned from.
+
+        A round is opened when the one `open_rounds` before it ends, with the policy there is then.
+        """
+        return max(0, round_index + 1 - self.open_rounds)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.steps_per_actor % self.envs_per_actor:
+            raise ValueError(
+                f"steps_per_actor ({self.steps_per_actor}) must be a multiple of "
+                f"envs_per_actor ({self.envs_per_actor})"
+            )
+        if self.algorithm != "ppo" and self.detector.objective != "surrogate":
+            raise ValueError(
+                f"detector.objective ({self.detector.objective}) is defined for ppo only: use "
+                f"surrogate with {self.algorithm}"
+            )
+        require_fit(self.scaling, self.actors)
+        return self

@@ -1,0 +1,46 @@
+"""Leases: which learner trains which job, and how it reports the end."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from shared.contracts.jobs import Job, StopReason
+from shared.contracts.message import Identifier, Message, NonNegativeFloat, Number
+from shared.contracts.rounds import EvaluationResult
+
+
+class LeaseRequest(Message):
+    """A learner asks for work."""
+
+    learner_id: Identifier
+    wait_s: Annotated[Number, Field(ge=0, le=60)] = 20.0
+    """How long the scaler may hold the request open until a job is queued."""
+
+
+class Lease(Message):
+    """The right to train one job, until it expires or is given up."""
+
+    lease_id: Identifier
+    job: Job
+    expires_in_s: NonNegativeFloat
+    heartbeat_every_s: NonNegativeFloat
+
+
+class LeaseState(Message):
+    """The answer to a heartbeat."""
+
+    expires_in_s: NonNegativeFloat
+    stop: StopReason | None
+    """Set when the learner should end the job after the update in hand."""
+
+
+class FinishRequest(Message):
+    """The learner's last word on a job."""
+
+    lease_id: Identifier
+    status: Literal["succeeded", "stopped", "failed"]
+    stop_reason: StopReason
+    error: str | None = None
+    fails_again: bool = False
+    """Whether the job would fail in the same way if it were resumed as it is."""
+    final_evaluation: EvaluationResult | None = None

@@ -1,0 +1,74 @@
+"""What the scaler asks of an actor, and what the actor reports."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.message import (
+    Count,
+    JobId,
+    Message,
+    NonNegativeFloat,
+    Number,
+    PositiveInt,
+)
+
+MAX_POLICY_BYTES = 64 * 2**20
+"""Largest policy, uncompressed, that an actor loads."""
+
+
+class RolloutTask(Message):
+    """The Lambda event of one rollout (at most 4 KB)."""
+
+    mode: Literal["sample", "evaluate"]
+    """`sample`: a stochastic fragment of `steps`; `evaluate`: one deterministic episode."""
+    job_id: JobId
+    round: Count
+    attempt: Count
+    actor_index: Count
+    policy_version: Count
+    tenure: Annotated[str, Field(max_length=64)] = ""
+    """Names the learner's hold on the job. One that goes back to an older checkpoint publishes
+    versions again, and they need not be the policies they were."""
+    env: EnvironmentRef
+    steps: PositiveInt
+    num_envs: PositiveInt = 1
+    seed: Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+    """The actor's own seed, derived from (job seed, mode, round, actor index): not the attempt,
+    so that a repeated rollout is the same rollout."""
+
+
+class DescribeTask(Message):
+    """The Lambda event that asks the actor image what an environment looks like."""
+
+    mode: Literal["describe"] = "describe"
+    env: EnvironmentRef
+
+
+ActorTask = Annotated[RolloutTask | DescribeTask, Field(discriminator="mode")]
+
+
+ACTOR_TASK: TypeAdapter[RolloutTask | DescribeTask] = TypeAdapter(ActorTask)
+
+
+class ActorReport(Message):
+    """The Lambda reply to a `RolloutTask`."""
+
+    job_id: JobId
+    round: Count
+    actor_index: Count
+    mode: Literal["sample", "evaluate"]
+    outcome: Literal["stored", "duplicate", "late", "cancelled"]
+    """What the cache did with the result."""
+    steps: Count
+    episode_returns: tuple[Number, ...]
+    """Undiscounted returns of the episodes that ended in this rollout."""
+    episode_lengths: tuple[PositiveInt, ...]
+    dropped_episodes: Count = 0
+    """Episodes rolled out again because something in them was not finite."""
+    rollout_s: NonNegativeFloat
+    total_s: NonNegativeFloat
+    """Handler time: fetching the policy, rolling out, pushing the result."""
+    cold_start: bool
+    payload_bytes: Count

@@ -1,0 +1,1 @@
+"""Environments: building them, their spaces, wrappers and games."""

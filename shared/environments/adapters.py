@@ -1,0 +1,94 @@
+"""Wrappers that bring any supported environment into the form policies know.
+
+Observations become vectors, or images with the channels first; actions become one number, a vector
+of real numbers, or a vector of choices. An environment that has that form already is left alone.
+"""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, MultiBinary, MultiDiscrete
+from numpy.typing import NDArray
+
+from shared.environments.spaces import checked_observation, is_image
+
+Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
+
+
+class VectorObservation(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Flattens boxes of any shape, in C order."""
+
+    def __init__(self, env: Env) -> None:
+        super().__init__(env)
+        self._box = _box(env)
+        self.observation_space = Box(
+            self._box.low.reshape(-1), self._box.high.reshape(-1), dtype=self._box.dtype.type
+        )
+
+    def observation(self, observation: object) -> NDArray[Any]:
+        """Return the numbers in a row."""
+        return checked_observation(observation, self._box).reshape(-1)
+
+
+class ChannelsFirst(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Makes images [C, H, W] of [H, W], [H, W, C] and stacks [S, H, W, C] of them (C = S * C)."""
+
+    def __init__(self, env: Env) -> None:
+        super().__init__(env)
+        self._box = _box(env)
+        low, high = self._turned(self._box.low), self._turned(self._box.high)
+        self.observation_space = Box(low, high, dtype=np.uint8)
+
+    def observation(self, observation: object) -> NDArray[np.uint8]:
+        """Return the image with its channels first."""
+        return self._turned(checked_observation(observation, self._box))
+
+    def _turned(self, image: NDArray[Any]) -> NDArray[np.uint8]:
+        if image.ndim == 2:
+            return image[np.newaxis]
+        if image.shape[-1] < image.shape[-3]:
+            image = np.moveaxis(image, -1, -3)
+        return np.ascontiguousarray(image).reshape(-1, *image.shape[-2:])
+
+
+class FlatAction(gymnasium.ActionWrapper[Any, Any, Any]):
+    """Takes actions of any shape as a vector: of real numbers, or of choices."""
+
+    def __init__(self, env: Env) -> None:
+        super().__init__(env)
+        inner = env.action_space
+        self._shape, self._dtype = inner.shape, inner.dtype
+        if isinstance(inner, Box):
+            low, high = inner.low.reshape(-1), inner.high.reshape(-1)
+            self.action_space = Box(low, high, dtype=inner.dtype.type)
+        elif isinstance(inner, MultiDiscrete):
+            self.action_space = MultiDiscrete(inner.nvec.reshape(-1), start=inner.start.reshape(-1))
+        else:
+            self.action_space = MultiDiscrete(np.full(int(np.prod(inner.shape or ())), 2))
+
+    def action(self, action: NDArray[Any]) -> NDArray[Any]:
+        """Return the action in the environment's own shape and type."""
+        return np.asarray(action, self._dtype).reshape(self._shape or ())
+
+
+def adapted(env: Env) -> Env:
+    """Return the environment in the form that policies know, wrapped no more than it must be."""
+    observation, action = _box(env), env.action_space
+    if is_image(observation):
+        shape = observation.shape
+        if len(shape) != 3 or shape[-1] < shape[0]:
+            env = ChannelsFirst(env)
+    elif len(observation.shape) != 1:
+        env = VectorObservation(env)
+    is_vector = isinstance(action, Box | MultiDiscrete) and len(action.shape) == 1
+    if isinstance(action, Box | MultiDiscrete | MultiBinary) and not is_vector:
+        env = FlatAction(env)
+    return env
+
+
+def _box(env: Env) -> Box:
+    space = env.observation_space
+    if not isinstance(space, Box):
+        raise TypeError(f"{space} is no box of numbers")
+    return space

@@ -1,0 +1,189 @@
+"""One game of the Arcade Learning Environment with the whole preprocessing chain in one place.
+
+Drives the emulator itself rather than through a pile of wrappers: each step of the chain can be
+read below in the order it happens, and none can be applied twice. See `shared.environments.atari_options` for
+the chain and its sources.
+
+Invariant: after a reset with a seed everything follows from the seed and the actions, whatever was
+played before. The emulator's own randomness is only read when its cartridge is loaded, which takes
+longer than many a rollout; so it is told to be deterministic, and sticky actions are drawn here.
+"""
+
+from typing import Any
+
+import ale_py
+import gymnasium
+import numpy as np
+from ale_py import roms
+from gymnasium.spaces import Box, Discrete
+from numpy.typing import NDArray
+
+from shared.environments.area_resize import AreaResize
+from shared.environments.atari_options import SCREEN_SIZE, AtariOptions
+from shared.environments.games import FinishedGame
+
+Frames = NDArray[np.uint8]
+
+_EMULATOR_SEED = 0
+
+
+class AtariGame(gymnasium.Env[Frames, np.int64]):
+    """A game whose episodes may be single lives.
+
+    `reset` without a seed starts the next life while the game goes on, and a new game once it is
+    over. What a game brought in the end is asked for with `take_finished`.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012 - Gymnasium's form
+
+    def __init__(self, rom: str, options: AtariOptions, *, render_mode: str | None = None) -> None:
+        """Load the cartridge.
+
+        Raises:
+            ValueError: The game does not have the mode or difficulty.
+        """
+        self.options = options
+        self.frame_stack, self.chain = options.frame_stack, options.chain()
+        self.render_mode = render_mode
+        self._ale = _loaded(rom, options)
+        # What is random when some games are switched on would else depend on the games before.
+        self._loaded_state = self._ale.cloneState(include_rng=True)
+        legal = options.full_action_space
+        self._actions = self._ale.getLegalActionSet() if legal else self._ale.getMinimalActionSet()
+        meanings = [action.name for action in self._actions]
+        self._presses_fire = options.fire_on_reset and len(meanings) > 2 and meanings[1] == "FIRE"
+        self.action_space = Discrete(len(self._actions))
+        shape = (options.frame_stack, *SCREEN_SIZE)
+        self.observation_space = Box(0, 255, shape, np.uint8)
+        screen = self._ale.getScreenDims()
+        self._resize = AreaResize(screen, SCREEN_SIZE)
+        self._screen = np.zeros((2, *screen), np.uint8)  # the last frame, and the one before it
+        self._stack = np.zeros(shape, np.uint8)
+        self._held: ale_py.Action = ale_py.Action.NOOP
+        self._is_over = True
+        self._lives = 0
+        self._score, self._length = 0.0, 0
+        self._finished: list[FinishedGame] = []
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Frames, dict[str, Any]]:
+        """Start the next episode; with a seed, always a new game."""
+        super().reset(seed=seed, options=options)
+        if seed is not None:
+            self._finished.clear()
+            self._ale.restoreState(self._loaded_state)
+        if seed is not None or self._is_over or not self.options.terminal_on_life_loss:
+            self._new_game()
+        else:
+            self._press(ale_py.Action.NOOP)  # as Baselines does: out of the lost life
+        if self._presses_fire:
+            self._press(self._actions[1])
+            self._press(self._actions[2])
+        self._lives = self._ale.lives()
+        self._resize.shrink(self._screen[0], self._stack[0])
+        self._stack[1:] = self._stack[0]
+        return self._stack.copy(), {}
+
+    def step(self, action: int | np.int64) -> tuple[Frames, float, bool, bool, dict[str, Any]]:
+        """Hold an action for `frame_skip` frames."""
+        self._length += 1
+        raw = self._hold(self._actions[action])
+        self._stack[:-1] = self._stack[1:]
+        self._resize.shrink(self._screen[0], self._stack[-1])
+        lost = self._has_lost_life() and self.options.terminal_on_life_loss
+        terminated = lost or (self._is_over and self._ale.game_over(with_truncation=False))
+        truncated = self._is_over and self._ale.game_truncated()
+        reward = float(np.sign(raw)) if self.options.sign_reward else raw
+        return self._stack.copy(), reward, terminated, truncated, {}
+
+    @property
+    def score(self) -> float:
+        """Sum of all raw rewards of the game that is going on."""
+        return self._score
+
+    def take_finished(self) -> list[FinishedGame]:
+        """Return the games that ended since the last call, and forget them."""
+        finished, self._finished = self._finished, []
+        return finished
+
+    def render(self) -> NDArray[np.uint8]:
+        """Return the screen in colour, # [height, width, 3]."""
+        return self._ale.getScreenRGB()
+
+    def _new_game(self) -> None:
+        self._begin()
+        if self.options.noop_max:
+            for _ in range(int(self.np_random.integers(1, self.options.noop_max + 1))):
+                self._score += self._ale.act(ale_py.Action.NOOP)
+                if self._ale.game_over():
+                    self._begin()
+        self._ale.getScreenGrayscale(self._screen[0])
+
+    def _begin(self) -> None:
+        self._ale.reset_game()
+        self._is_over = False
+        self._score, self._length = 0.0, 0
+        self._held = ale_py.Action.NOOP
+
+    def _press(self, action: ale_py.Action) -> None:
+        """Hold an action on the way to an episode's start; should the game end, begin another."""
+        self._hold(action)
+        if self._is_over:
+            self._new_game()
+
+    def _hold(self, action: ale_py.Action) -> float:
+        """Hold an action; leave the larger of the last two frames in `_screen[0]`.
+
+        Returns:
+            The raw reward.
+        """
+        ale, raw, last = self._ale, 0, self.options.frame_skip - 1
+        for frame in range(last + 1):
+            raw += ale.act(self._stuck(action))
+            if frame == last - 1:
+                ale.getScreenGrayscale(self._screen[1])
+            if ale.game_over():
+                self._is_over = True
+                break
+        ale.getScreenGrayscale(self._screen[0])
+        if frame == last > 0:
+            np.maximum(self._screen[0], self._screen[1], out=self._screen[0])
+        self._score += raw
+        if self._is_over and self._length:
+            self._finished.append(FinishedGame(score=self._score, length=self._length))
+        return float(raw)
+
+    def _stuck(self, action: ale_py.Action) -> ale_py.Action:
+        """Return what the console gets: the action, or the one before it (Machado et al., 2018)."""
+        sticky = self.options.sticky_actions
+        if not (sticky and self.np_random.random() < sticky):
+            self._held = action
+        return self._held
+
+    def _has_lost_life(self) -> bool:
+        """Whether a life is gone and others are left; some games show none for a few frames."""
+        before, self._lives = self._lives, self._ale.lives()
+        return 0 < self._lives < before
+
+
+def _loaded(rom: str, options: AtariOptions) -> ale_py.ALEInterface:
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+    ale = ale_py.ALEInterface()
+    ale.setFloat("repeat_action_probability", 0.0)
+    ale.setInt("random_seed", _EMULATOR_SEED)
+    ale.setInt("max_num_frames_per_episode", options.max_episode_frames)
+    cartridge = roms.get_rom_path(rom)
+    if cartridge is None:
+        raise ValueError(f"ale-py has no cartridge of {rom}")
+    ale.loadROM(cartridge)
+    for name, value, known, choose in (
+        ("mode", options.mode, ale.getAvailableModes(), ale.setMode),
+        ("difficulty", options.difficulty, ale.getAvailableDifficulties(), ale.setDifficulty),
+    ):
+        if value is None:
+            continue
+        if value not in known:
+            raise ValueError(f"{name} is {value}, {rom} has {known}")
+        choose(value)
+    return ale

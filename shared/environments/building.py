@@ -1,0 +1,306 @@
+"""Environments by registered name: building one, and saying what it looks like.
+
+Only the actor image has a simulator. The learner knows an environment by the `EnvironmentSpec` that
+`describe` returns; whatever Nitro cannot train on is refused here, before a job starts.
+"""
+
+import contextlib
+import difflib
+import importlib.metadata
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any, SupportsFloat, cast
+
+import gymnasium
+import numpy as np
+from gymnasium import ActionWrapper, RewardWrapper
+from gymnasium.envs.registration import EnvSpec, registry
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+
+from shared.contracts.environment_spec import EnvironmentSpec
+from shared.contracts.job_spec import EnvironmentRef, EnvKwarg
+from shared.environments import atari
+from shared.environments.adapters import adapted
+from shared.environments.games import games_of
+from shared.environments.mujoco_memo import remember_answers
+from shared.environments.spaces import (
+    UnsupportedEnvironment,
+    action_spec,
+    check_action_space,
+    check_observation_space,
+    checked_observation,
+    observation_spec,
+)
+from shared.environments.wrappers import wrapped
+
+Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
+
+_REFUSED_KWARGS = {
+    "id": "the environment is named by env_id",
+    "disable_env_checker": "the checker is always off",
+    "render_mode": "actors never draw",
+}
+_UNEXPECTED_KWARG = re.compile(r"unexpected keyword argument '(\w+)'")
+_OWN_PACKAGE = (
+    "; if it is one of your own, its package must be installed beside the actors and named in "
+    "NITRO_ENVIRONMENT_PACKAGES (nitro train --environment-package NAME)"
+)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_MAX_NOTE, _MAX_NOTES = 300, 8
+_LONG_SEED = 2**63 - 2**32
+"""Of 63 bits, as actors reset with, and as theirs with room above it: an environment may count
+further seeds up from it."""
+_PLAIN_WRAPPERS: frozenset[type] = frozenset({TimeLimit, OrderEnforcing, PassiveEnvChecker})
+
+
+class StepLimit(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Cuts episodes at a number of steps, like Gymnasium's `TimeLimit`, at the least cost per step.
+
+    Stands directly on the bare environment, in place of the wrappers `gymnasium.make` adds.
+    """
+
+    def __init__(self, env: Env, *, spec: EnvSpec | None) -> None:
+        super().__init__(env)
+        limit = spec.max_episode_steps if spec is not None else None
+        self._spec = spec
+        self._step = env.step
+        self._limit = float("inf") if limit is None else limit
+        self._elapsed = 0
+
+    @property
+    def spec(self) -> EnvSpec | None:  # type: ignore[override] # a property in `Wrapper`, too
+        """What `gymnasium.make` was asked for, its time limit included."""
+        return self._spec
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start an episode."""
+        self._elapsed = 0
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: object) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Step the bare environment; truncate at the limit, also when it terminates there."""
+        observation, reward, terminated, truncated, info = self._step(action)
+        self._elapsed += 1
+        return observation, reward, terminated, truncated or self._elapsed >= self._limit, info
+
+
+_KEEP_OBSERVATIONS = (StepLimit, *_PLAIN_WRAPPERS, ActionWrapper, RewardWrapper)
+
+
+def make_environment(
+    ref: EnvironmentRef, *, raw_rewards: bool = False, render_mode: str | None = None
+) -> Env:
+    """Return the environment, with as little as possible between its `step` and the caller.
+
+    Its observations are vectors, or images with the channels first, whatever its own look like.
+
+    Args:
+        ref: Names the environment and its wrappers.
+        raw_rewards: Whether to leave out wrappers that change rewards: evaluations do.
+        render_mode: How it draws; actors never do.
+
+    Raises:
+        UnsupportedEnvironment: A name is unknown, a keyword argument is wrong, a package is
+            missing, or observations or actions are of a kind Nitro cannot train on.
+    """
+    return _built(ref, raw_rewards=raw_rewards, render_mode=render_mode)[0]
+
+
+def describe(
+    ref: EnvironmentRef,
+    *,
+    while_building: contextlib.AbstractContextManager[None] | None = None,
+    while_trying: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+) -> EnvironmentSpec:
+    """Return what the learner needs to know of the environment, after trying one step of it.
+
+    Args:
+        ref: Names the environment and its wrappers.
+        while_building: Entered for the construction, to end it if it hangs.
+        while_trying: Makes what is entered for a reset, and again for that step, likewise.
+
+    Raises:
+        UnsupportedEnvironment: As for `make_environment`, or the first step does not give what the
+            spaces say.
+    """
+    with while_building or contextlib.nullcontext():
+        env, notes = _built(ref)
+    try:
+        _try_one_step(ref.env_id, env, while_trying)
+        return EnvironmentSpec(
+            env_id=ref.env_id,
+            observation=observation_spec(env.observation_space).model_copy(
+                update={"frame_stack": _frame_stack(env)}
+            ),
+            action=action_spec(env.action_space),
+            max_episode_steps=_max_episode_steps(env),
+            episodes_are_lives=games_of(env) is not None,
+            preprocessing=atari.chain(env, ref.wrappers),
+            versions=_versions(env),
+            notes=notes,
+        )
+    finally:
+        env.close()
+
+
+def _built(
+    ref: EnvironmentRef, *, raw_rewards: bool = False, render_mode: str | None = None
+) -> tuple[Env, tuple[str, ...]]:
+    """Return the environment and what its libraries warned about."""
+    # Warnings are kept for the run's record: an actor's log is no place anybody looks for them.
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        env = _made(ref, render_mode)
+        try:
+            env = wrapped(_unwrapped(env), ref.wrappers, raw_rewards=raw_rewards)
+            check_observation_space(ref.env_id, env.observation_space)
+            check_action_space(ref.env_id, env.action_space)
+            env = adapted(env)
+        except UnsupportedEnvironment:
+            env.close()
+            raise
+    texts = (_COLOUR.sub("", str(warning.message))[:_MAX_NOTE] for warning in caught)
+    return env, tuple(dict.fromkeys(texts))[:_MAX_NOTES]
+
+
+def _unwrapped(made: Env) -> Env:
+    """Return the bare environment under a cheap time limit, unless other wrappers do something."""
+    wrappers = _wrapper_types(made)
+    if len(set(wrappers)) < len(wrappers) or not _PLAIN_WRAPPERS.issuperset(wrappers):
+        return made  # more than one time limit, or a change of observations, rewards or ends
+    bare = made.unwrapped
+    remember_answers(bare)
+    return StepLimit(bare, spec=made.spec)
+
+
+def _try_one_step(
+    env_id: str, env: Env, while_trying: Callable[[], contextlib.AbstractContextManager[None]]
+) -> None:
+    """Reset and step once: what a constructor promises is not always what comes.
+
+    Whether numbers are finite is left to the rollouts, which can do with an episode that is not.
+    """
+    try:
+        env.action_space.seed(0)
+        with while_trying():
+            env.reset(seed=_LONG_SEED)  # what takes short ones only would fail in every actor
+        with while_trying():
+            observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        checked_observation(observation, env.observation_space)
+        if np.ndim(cast("Any", reward)):
+            raise ValueError(f"the reward {reward!r:.80} is no single number")
+        float(reward)
+        bool(terminated), bool(truncated)
+    except Exception as error:  # an environment may raise anything
+        raise UnsupportedEnvironment(
+            f"env_id {env_id!r} failed when its first step was tried: {error!r}"
+        ) from error
+
+
+def require_registered(env_id: str) -> None:
+    """Refuse the name of an environment that there is none of.
+
+    Raises:
+        UnsupportedEnvironment: Gymnasium knows no such environment; names similar ones.
+    """
+    if env_id not in registry:
+        atari.register_games()  # they are known to Gymnasium only once they are asked for
+    if env_id not in registry:
+        near = difflib.get_close_matches(env_id, sorted(registry), n=3, cutoff=0.5)
+        hint = f"; did you mean {', '.join(near)}?" if near else _OWN_PACKAGE
+        raise UnsupportedEnvironment(f"env_id {env_id!r} is no registered environment{hint}")
+
+
+def _made(ref: EnvironmentRef, render_mode: str | None) -> Env:
+    """Return what `gymnasium.make` gives, or say what is wrong with the reference."""
+    require_registered(ref.env_id)
+    _check_kwargs(ref.env_kwargs)
+    if atari.is_atari(ref.env_id):
+        return _game(ref, render_mode)
+    try:
+        return gymnasium.make(
+            ref.env_id, disable_env_checker=True, **_make_kwargs(ref, render_mode)
+        )
+    except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
+        raise UnsupportedEnvironment(
+            f"env_id {ref.env_id!r} needs a package that is not installed: {error}"
+        ) from error
+    except Exception as error:  # an environment's constructor may raise anything
+        raise UnsupportedEnvironment(_construction_message(ref, error)) from error
+
+
+def _game(ref: EnvironmentRef, render_mode: str | None) -> Env:
+    try:
+        return atari.make_game(ref.env_id, ref.env_kwargs, render_mode=render_mode)
+    except atari.AtariError as error:
+        raise UnsupportedEnvironment(str(error)) from error
+
+
+def _make_kwargs(ref: EnvironmentRef, render_mode: str | None) -> dict[str, Any]:
+    """Return the keyword arguments, untyped: `gymnasium.make` passes them on as they are."""
+    return {**ref.env_kwargs, **({"render_mode": render_mode} if render_mode else {})}
+
+
+def _check_kwargs(kwargs: dict[str, EnvKwarg]) -> None:
+    for name, reason in _REFUSED_KWARGS.items():
+        if name in kwargs:
+            raise UnsupportedEnvironment(f"env_kwargs.{name} is not allowed: {reason}")
+    limit = kwargs.get("max_episode_steps", 1)
+    if type(limit) is not int or limit < 1:
+        raise UnsupportedEnvironment(
+            f"env_kwargs.max_episode_steps is {limit!r}, expected a whole number from 1"
+        )
+
+
+def _construction_message(ref: EnvironmentRef, error: Exception) -> str:
+    unexpected = _UNEXPECTED_KWARG.search(str(error))
+    if isinstance(error, TypeError) and unexpected and unexpected.group(1) == "render_mode":
+        return f"env_id {ref.env_id!r} cannot be drawn: it takes no render_mode"
+    if isinstance(error, TypeError) and unexpected:
+        return f"env_kwargs.{unexpected.group(1)} is no keyword argument of {ref.env_id}"
+    given = f" with env_kwargs {ref.env_kwargs}" if ref.env_kwargs else ""
+    return f"env_id {ref.env_id!r} cannot be built{given}: {error!r}"
+
+
+def _wrapper_types(env: Env) -> list[type]:
+    """Return the wrappers' types, outermost first."""
+    types: list[type] = []
+    while isinstance(env, gymnasium.Wrapper):
+        types.append(type(env))
+        env = env.env
+    return types
+
+
+def _frame_stack(env: Env) -> int | None:
+    """Return how many frames an observation stacks, or None where it is no stack of frames.
+
+    A wrapper that is not known to leave observations as they are may change them.
+    """
+    games = games_of(env)
+    kept = all(issubclass(kind, _KEEP_OBSERVATIONS) for kind in _wrapper_types(env))
+    return games.frame_stack if games is not None and kept else None
+
+
+def _max_episode_steps(made: Env) -> int | None:
+    return made.spec.max_episode_steps if made.spec is not None else None
+
+
+def _versions(env: Env) -> dict[str, str]:
+    versions = {"gymnasium": gymnasium.__version__, "numpy": np.__version__}
+    bases = {base.__module__ for base in type(env.unwrapped).__mro__}
+    if any(module.startswith("gymnasium.envs.mujoco.") for module in bases):
+        versions["mujoco"] = importlib.metadata.version("mujoco")
+    if "shared.environments.atari_game" in bases:
+        versions["ale-py"] = importlib.metadata.version("ale-py")
+    return versions | _own_versions(type(env.unwrapped).__module__.partition(".")[0])
+
+
+def _own_versions(package: str) -> dict[str, str]:
+    """Return the version of what an environment of one's own was installed from."""
+    if package in ("gymnasium", "shared"):
+        return {}
+    installed = importlib.metadata.packages_distributions().get(package, ())
+    return {name: importlib.metadata.version(name) for name in installed}

@@ -1,0 +1,61 @@
+"""Python packages of one's own that bring environments.
+
+They are named in the settings of whoever builds environments, never in a job, and imported once
+when the process starts. Importing one is what registers its environments with Gymnasium, and its
+wrappers with `shared.environments.wrappers.register_wrapper`.
+"""
+
+import importlib
+import re
+from collections.abc import Iterable
+from typing import Annotated
+
+from pydantic import BeforeValidator
+from pydantic_settings import NoDecode
+
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+
+
+class EnvironmentPackageError(ImportError):
+    """A package named in the settings cannot be imported."""
+
+
+def package_names(text: str) -> tuple[str, ...]:
+    """Return the names in a text with commas between them.
+
+    Raises:
+        ValueError: One is no name of a Python package.
+    """
+    names = tuple(name for name in re.split(r"[,\s]+", text) if name)
+    for name in names:
+        if not _MODULE.fullmatch(name):
+            raise ValueError(
+                f"{name!r:.80} is no name of a Python package: expected names such as my_envs, "
+                "with commas between them"
+            )
+    return names
+
+
+def _from_variable(value: object) -> object:
+    return package_names(value) if isinstance(value, str) else value
+
+
+PackageNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_from_variable)]
+"""A settings field: `my_envs,more_envs`."""
+
+
+def import_environment_packages(names: Iterable[str]) -> None:
+    """Import every package, so that its environments are registered.
+
+    Raises:
+        EnvironmentPackageError: One cannot be imported; names it, the setting and the reason.
+    """
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # a package may raise anything while it is imported
+            raise EnvironmentPackageError(
+                f"the environment package {name!r} (NITRO_ENVIRONMENT_PACKAGES) cannot be "
+                f"imported: {error!r}. Install it where environments run (pip install -e FOLDER), "
+                "or take it off the list"
+            ) from error

@@ -1,0 +1,128 @@
+"""Which Gymnasium spaces Nitro can train on, and what a policy sees of them.
+
+A policy sees vectors of float32 or images of uint8 with the channels first; `shared.environments.adapters`
+brings an environment's own observations and actions into that form.
+"""
+
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from numpy.typing import NDArray
+
+from shared.contracts.environment_spec import (
+    ActionSpec,
+    ContinuousActionSpec,
+    DiscreteActionSpec,
+    MultiDiscreteActionSpec,
+    ObservationSpec,
+)
+from shared.policy.distributions import MAX_CHOICES
+
+MIN_IMAGE_SIDE = 36
+"""Pixels; what is smaller is a vector of numbers. The smallest image Nature's network can take."""
+_MAX_VALUES = 2**20
+"""Numbers per observation; more would not fit into a cache in any useful amount."""
+_NUMBERS = "fiub"
+"""NumPy's kinds of real numbers: float, signed, unsigned, truth value."""
+
+
+class UnsupportedEnvironment(ValueError):  # noqa: N818 - it names what is wrong, as KeyError does
+    """An environment that does not exist, cannot be built or cannot be trained on."""
+
+
+def is_image(space: Space[Any]) -> bool:
+    """Whether observations are images: uint8, two or three axes or a stack of such, not tiny."""
+    if not (isinstance(space, Box) and space.dtype == np.uint8 and 2 <= len(space.shape) <= 4):
+        return False
+    return sorted(space.shape)[-2] >= MIN_IMAGE_SIDE
+
+
+def check_observation_space(env_id: str, space: Space[Any]) -> None:
+    """Refuse observations that no policy of ours could take.
+
+    Raises:
+        UnsupportedEnvironment: With the reason.
+    """
+    seen = f"env_id {env_id!r} has observations {space!s:.200}"
+    if isinstance(space, Dict | Tuple | Discrete | MultiBinary | MultiDiscrete):
+        raise UnsupportedEnvironment(
+            f"{seen}; supported are boxes of numbers. If a plain vector of all its parts will do, "
+            "name Gymnasium's wrapper: wrappers=[{name: FlattenObservation}]"
+        )
+    if not (isinstance(space, Box) and space.dtype.kind in _NUMBERS):
+        raise UnsupportedEnvironment(f"{seen}; supported are boxes of real numbers")
+    num_values = int(np.prod(space.shape, dtype=np.int64))
+    if not space.shape or not 1 <= num_values <= _MAX_VALUES:
+        raise UnsupportedEnvironment(
+            f"{seen} of shape {space.shape}; supported are 1 to {_MAX_VALUES} numbers in at least "
+            "one dimension"
+        )
+
+
+def check_action_space(env_id: str, space: Space[Any]) -> None:
+    """Refuse actions that no policy of ours could choose.
+
+    Raises:
+        UnsupportedEnvironment: With the reason.
+    """
+    taken = f"env_id {env_id!r} has actions {space!s:.200}"
+    if isinstance(space, Discrete | MultiDiscrete | MultiBinary):
+        if not _num_values(space):
+            raise UnsupportedEnvironment(f"{taken}: there is nothing to choose")
+        if _num_values(space) > MAX_CHOICES:
+            raise UnsupportedEnvironment(
+                f"{taken}: {_num_values(space)} choices, a policy makes at most {MAX_CHOICES} "
+                "at once"
+            )
+        return
+    if not (isinstance(space, Box) and space.dtype.kind == "f"):
+        raise UnsupportedEnvironment(
+            f"{taken}; supported are Discrete, MultiDiscrete, MultiBinary and boxes of floats"
+        )
+    if not _num_values(space):
+        raise UnsupportedEnvironment(f"{taken}: there is nothing to choose")
+    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        raise UnsupportedEnvironment(
+            f"env_id {env_id!r} has unbounded actions {space!s:.200}; "
+            "every action needs finite bounds to be scaled to"
+        )
+
+
+def observation_spec(space: Space[Any]) -> ObservationSpec:
+    """Return what the learner is told of adapted observations."""
+    dtype = "uint8" if is_image(space) else "float32"
+    return ObservationSpec.model_validate({"shape": space.shape, "dtype": dtype})
+
+
+def action_spec(space: Space[Any]) -> ActionSpec:
+    """Return what the learner is told of adapted actions."""
+    if isinstance(space, Discrete):
+        return DiscreteActionSpec(n=int(space.n))
+    if isinstance(space, MultiDiscrete):
+        return MultiDiscreteActionSpec(num_choices=tuple(space.nvec.tolist()))
+    if isinstance(space, Box):
+        return ContinuousActionSpec(low=tuple(space.low.tolist()), high=tuple(space.high.tolist()))
+    raise TypeError(f"{space} is no adapted action space")
+
+
+def checked_observation(observation: object, space: Space[Any]) -> NDArray[Any]:
+    """Return an observation as an array, if it is what a box says.
+
+    Raises:
+        ValueError: It is not; the message says what came and what the space says.
+    """
+    array = np.asarray(observation)
+    wrong_type = array.dtype.kind not in _NUMBERS or (
+        space.dtype == np.uint8 and array.dtype != np.uint8
+    )
+    if array.shape != space.shape or wrong_type:
+        raise ValueError(
+            f"the observation has shape {array.shape} and type {array.dtype}, but its space says "
+            f"{space!s:.200}"
+        )
+    return array
+
+
+def _num_values(space: Space[Any]) -> int:
+    return int(np.prod(space.shape or (), dtype=np.int64))

@@ -1,0 +1,97 @@
+"""Wrappers that a job may name: an allow-list, so that no job can import anything.
+
+`register_wrapper` adds those of a package of one's own. A wrapper must carry nothing over from one
+episode to the next: what a rollout does may depend on its task alone. Running statistics therefore
+have no place here; normalisation belongs to the learner (`observation_normalisation` and
+`reward_scaling` of the hyper-parameters). Nor has Gymnasium's `MaxAndSkipObservation`, whose frames
+outlive a reset; a game skips frames by its option `frame_skip`.
+"""
+
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+from gymnasium import wrappers
+
+from shared.contracts.job_spec import EnvKwarg, WrapperRef
+from shared.environments.spaces import UnsupportedEnvironment
+
+Env = gymnasium.Env[Any, Any]
+MakeWrapper = Callable[..., Env]
+"""Takes the environment, then keyword arguments that are truth values, numbers or texts."""
+
+
+_REGISTERED: dict[str, MakeWrapper] = {
+    "ClipReward": wrappers.ClipReward,
+    "FlattenObservation": wrappers.FlattenObservation,
+    "FrameStackObservation": wrappers.FrameStackObservation,
+    "GrayscaleObservation": wrappers.GrayscaleObservation,
+    "RescaleObservation": wrappers.RescaleObservation,
+    "StickyAction": wrappers.StickyAction,
+    "TimeAwareObservation": wrappers.TimeAwareObservation,
+}
+
+
+def register_wrapper(name: str, make: MakeWrapper) -> None:
+    """Let jobs name a wrapper; called when a package of environments is imported.
+
+    Args:
+        name: What jobs call it.
+        make: Returns the wrapped environment.
+
+    Raises:
+        ValueError: The name is taken.
+    """
+    if _REGISTERED.setdefault(name, make) is not make:
+        raise ValueError(f"there is a wrapper {name!r} already: choose another name")
+
+
+def wrapped(env: Env, refs: tuple[WrapperRef, ...], *, raw_rewards: bool = False) -> Env:
+    """Return the environment in its wrappers, the first innermost.
+
+    Args:
+        env: What is wrapped.
+        refs: Names them.
+        raw_rewards: Whether to leave out those that change nothing but rewards.
+
+    Raises:
+        UnsupportedEnvironment: A name is not registered, or a wrapper does not take the
+            environment or a keyword argument.
+    """
+    for i, ref in enumerate(refs):
+        make = _REGISTERED.get(ref.name)
+        if make is None:
+            near = difflib.get_close_matches(ref.name, sorted(_REGISTERED), n=3, cutoff=0.5)
+            hint = f"did you mean {', '.join(near)}?" if near else "there are: " + names()
+            raise UnsupportedEnvironment(
+                f"wrappers.{i}.name {ref.name!r} is no registered wrapper; {hint}"
+            )
+        try:
+            outer = make(env, **_untyped(ref.kwargs))
+        except Exception as error:  # a wrapper's constructor may raise anything
+            given = f" with {ref.kwargs}" if ref.kwargs else ""
+            raise UnsupportedEnvironment(
+                f"wrappers.{i}: {ref.name} cannot be put around the environment{given}: {error!r}"
+            ) from error
+        env = _without_reward_wrappers(outer, env) if raw_rewards else outer
+    return env
+
+
+def _without_reward_wrappers(outer: Env, env: Env) -> Env:
+    """Return what is put around an environment, less the outermost wrappers that change rewards.
+
+    A name may stand for several wrappers: those below them may change what the policy sees.
+    """
+    while outer is not env and isinstance(outer, gymnasium.RewardWrapper):
+        outer = outer.env
+    return outer
+
+
+def names() -> str:
+    """Return the names of all registered wrappers."""
+    return ", ".join(sorted(_REGISTERED))
+
+
+def _untyped(kwargs: dict[str, EnvKwarg]) -> dict[str, Any]:
+    return dict(kwargs)

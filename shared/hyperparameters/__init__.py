@@ -1,0 +1,1 @@
+"""Hyper-parameters of every algorithm, with their presets and sources."""

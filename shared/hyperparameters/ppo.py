@@ -1,0 +1,111 @@
+"""Hyper-parameters of PPO, their meaning and where every value comes from.
+
+A field's text says what it means, then where each preset's value comes from. *Table 1* and *section
+8.1* are those of Yu et al., "Nitro: Boosting Distributed Reinforcement Learning with Serverless
+Computing", PVLDB 18(1), 2024. *RLlib* is the default of RLlib's PPO, which the paper's experiments
+run on; it fills what Table 1 leaves open. *CleanRL* is `ppo_continuous_action.py` of CleanRL, which
+follows Huang et al., "The 37 implementation details of proximal policy optimization", ICLR blog
+track 2022.
+
+The defaults are the preset `paper`; `STANDARD` is the preset `standard`, and `STANDARD_IMAGES` what
+it is where observations are images.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from shared.contracts.message import (
+    NonNegativeFloat,
+    Number,
+    PositiveFloat,
+    PositiveFloat32,
+    PositiveInt,
+)
+from shared.hyperparameters.common import CommonHyperparameters
+
+
+class PpoHyperparameters(CommonHyperparameters):
+    """PPO: clipped surrogate, with an adaptive KL penalty beside it or without."""
+
+    learning_rate: PositiveFloat = 5e-5
+    """Adam step size, in the first round. Paper: Table 1. Standard: CleanRL."""
+    learning_rate_decay: Literal["none", "linear"] = "none"
+    """Whether the step size shrinks: in round k of `stop.max_rounds` it is (1 - k / max_rounds) of
+    the first round's. Paper: RLlib. Standard: CleanRL."""
+    gae_lambda: Annotated[Number, Field(ge=0, le=1)] = 1.0
+    """Lambda of generalised advantage estimation. Paper: RLlib. Standard: CleanRL."""
+    advantage_normalisation: Literal["batch", "minibatch"] = "batch"
+    """Over which samples advantages get mean 0 and deviation 1. Paper: RLlib. Standard: CleanRL."""
+    clip: PositiveFloat32 = 0.3
+    """Half-width of the interval the probability ratio is clipped to. Paper: Table 1.
+    Standard: CleanRL."""
+    kl_coefficient: NonNegativeFloat = 0.2
+    """Initial weight of the KL penalty; 0 leaves the term out for good. Paper: Table 1.
+    Standard: CleanRL."""
+    kl_target: PositiveFloat = 0.01
+    """Mean KL per update that the coefficient is steered towards; without a meaning where that
+    is 0. Paper: Table 1. Standard: as paper."""
+    kl_coefficient_max: PositiveFloat = 100.0
+    """Upper bound of the adapted coefficient; RLlib has none and can run away to infinity.
+    Paper: ours. Standard: as paper."""
+    entropy_coefficient: NonNegativeFloat = 0.0
+    """Weight of the entropy bonus. Paper: Table 1. Standard: CleanRL."""
+    value_loss: Literal["bounded_error", "clipped_step"] = "bounded_error"
+    """How `value_clip` limits one sample: `bounded_error` is min((V - target)^2, value_clip);
+    `clipped_step` is half the larger of (V - target)^2 and the same with V kept within `value_clip`
+    of its value before the update. Paper: RLlib. Standard: CleanRL."""
+    value_coefficient: NonNegativeFloat = 1.0
+    """Weight of the value loss. Paper: Table 1. Standard: CleanRL."""
+    value_clip: PositiveFloat32 = 10.0
+    """The limit of `value_loss`. Paper: RLlib. Standard: CleanRL."""
+    gradient_norm_max: NonNegativeFloat = 0.0
+    """Longer gradients are cut to this length, over all parameters; 0 leaves them as they are.
+    Paper: RLlib. Standard: CleanRL."""
+    num_epochs: PositiveInt = 30
+    """Passes over the round's samples per update. Paper: RLlib. Standard: CleanRL."""
+    minibatch_size: PositiveInt = 128
+    """Samples per gradient step. Paper: RLlib. Standard: CleanRL."""
+
+
+PAPER = PpoHyperparameters()
+"""The paper's settings: PPO in the form RLlib computes it."""
+
+STANDARD = PpoHyperparameters(
+    learning_rate=3e-4,
+    learning_rate_decay="linear",
+    adam_epsilon=1e-5,
+    gae_lambda=0.95,
+    advantage_normalisation="minibatch",
+    clip=0.2,
+    kl_coefficient=0.0,
+    value_loss="clipped_step",
+    value_coefficient=0.5,
+    value_clip=0.2,
+    gradient_norm_max=0.5,
+    num_epochs=10,
+    minibatch_size=64,
+    hidden_sizes=(64, 64),
+    image_network="nature_cnn",
+    initialisation="orthogonal",
+    log_std="free",
+    observation_normalisation=True,
+    reward_scaling=True,
+    action_mapping="clip",
+)
+"""PPO as CleanRL tunes it for continuous control; meant for rounds of 2,048 steps."""
+
+STANDARD_IMAGES = STANDARD.model_copy(
+    update={
+        "learning_rate": 2.5e-4,
+        "clip": 0.1,
+        "entropy_coefficient": 0.01,
+        "value_clip": 0.1,
+        "num_epochs": 4,
+        "minibatch_size": 256,
+        "observation_normalisation": False,
+        "reward_scaling": False,
+    }
+)
+"""PPO as CleanRL's `ppo_atari.py` (and Stable-Baselines3's zoo) has it; meant for rounds of 1,024
+steps."""

@@ -1,0 +1,128 @@
+"""What a round can cost at most, and the sizes and rates of AWS that its time and cost follow from.
+
+A round is priced with this before it is launched, and by `shared.money.round_costs` once it was measured.
+That the second never exceeds the first is what makes a budget a hard one.
+"""
+
+import math
+from dataclasses import dataclass
+
+from shared.money.prices import PriceTable
+
+MB_PER_VCPU = 1769
+"""Memory at which Lambda gives a function one full vCPU."""
+MB_PER_GB = 1024
+LAUNCH_BURST = 1000
+"""Environments Lambda starts at once for one function."""
+LAUNCHES_PER_S = 100.0
+"""Environments per second beyond the burst: 1,000 every 10 seconds."""
+EXECUTIONS_PER_TASK = 2
+"""A failed actor is issued once more, so a task runs at most twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostBasis:
+    """Prices and sizes a deployment is billed by."""
+
+    prices: PriceTable
+    learner_usd_per_s: float
+    cache_usd_per_s: float
+    scaler_usd_per_s: float
+    memory_mb: int
+    """Memory of the actor function."""
+    function_timeout_s: float
+    """After which Lambda ends an invocation."""
+    provisioned: int
+    """Environments kept warm while a job runs."""
+    cold_start_s: float = 0.0
+    """How long a new environment takes from its request to its handler."""
+
+    @property
+    def memory_gb(self) -> float:
+        """Memory of the actor function in the unit Lambda bills in."""
+        return self.memory_mb / MB_PER_GB
+
+    @property
+    def provisioned_gb(self) -> float:
+        """Memory kept warm."""
+        return self.provisioned * self.memory_gb
+
+    @property
+    def usd_per_s(self) -> float:
+        """Price of one second in which a job holds the system, without its invocations."""
+        return (
+            self.learner_usd_per_s
+            + self.cache_usd_per_s
+            + self.scaler_usd_per_s
+            + self.provisioned_gb * self.prices.provisioned_usd_per_gb_s
+        )
+
+
+def cpu_share(memory_mb: int) -> float:
+    """Return the part of one CPU core a single-threaded function gets, in (0, 1].
+
+    >>> cpu_share(1769), round(cpu_share(1024), 2)
+    (1.0, 0.58)
+    """
+    return min(1.0, memory_mb / MB_PER_VCPU)
+
+
+def lambda_billed_s(duration_s: float) -> float:
+    """Return a duration as Lambda bills it: rounded up to a millisecond.
+
+    >>> lambda_billed_s(0.0101), lambda_billed_s(lambda_billed_s(0.0101))
+    (0.011, 0.011)
+    """
+    # Rounded to a nanosecond first: 0.003 s is 3 ms although 0.003 * 1000 is a little more than 3.
+    return math.ceil(round(duration_s * 1000.0, 6)) / 1000.0
+
+
+def lambda_gb_seconds(duration_s: float, memory_mb: int) -> float:
+    """Return billed GB-seconds: the duration as it is billed times the memory."""
+    return lambda_billed_s(duration_s) * (memory_mb / MB_PER_GB)
+
+
+def launch_ramp_s(num_invocations: int) -> float:
+    """Return how long Lambda takes to start that many environments from none.
+
+    >>> launch_ramp_s(64), launch_ramp_s(3000)
+    (0.0, 20.0)
+    """
+    return max(0, num_invocations - LAUNCH_BURST) / LAUNCHES_PER_S
+
+
+def projected_duration_s(measured_s: float, *, memory_mb: int, timeout_s: float) -> float:
+    """Return how long an invocation measured on one full core would take on Lambda.
+
+    A function with less than a core's worth of memory takes that much longer; none takes longer
+    than its time-out.
+    """
+    return min(timeout_s, measured_s / cpu_share(memory_mb))
+
+
+def deadline_s(num_invocations: int, *, function_timeout_s: float, slack_s: float) -> float:
+    """Return how long a learner waits for a round: every actor may run out of time, twice."""
+    return launch_ramp_s(num_invocations) + EXECUTIONS_PER_TASK * function_timeout_s + slack_s
+
+
+def worst_case_launch_usd(num_invocations: int, basis: CostBasis) -> float:
+    """Return the most that many tasks can cost: a cold start and the time-out, twice, on demand."""
+    prices = basis.prices
+    gb_s = lambda_gb_seconds(basis.cold_start_s + basis.function_timeout_s, basis.memory_mb)
+    duration_usd = gb_s * max(prices.lambda_usd_per_gb_s, prices.provisioned_duration_usd_per_gb_s)
+    return num_invocations * EXECUTIONS_PER_TASK * (duration_usd + prices.lambda_usd_per_request)
+
+
+def worst_case_round_usd(
+    num_invocations: int, *, waiting_s: float, learner_s: float, basis: CostBasis
+) -> float:
+    """Return the most a round can cost.
+
+    Args:
+        num_invocations: Actors and evaluation episodes launched.
+        waiting_s: The round's deadline.
+        learner_s: What the learner may take for update, curvature and checkpoint.
+        basis: Prices and sizes.
+    """
+    held_usd = (waiting_s + learner_s) * basis.usd_per_s
+    return worst_case_launch_usd(num_invocations, basis) + held_usd

@@ -1,0 +1,211 @@
+"""What measured rounds would take and cost on AWS: as functions, and on servers beside it.
+
+A pure model, the same for ledger, budget, summary and experiments. Serverless, a round takes
+
+    overhead + launch + cold start, if any environment was not warm + slowest actor + learner
+
+and costs the learner, cache, scaler and provisioned concurrency for that long, and every execution.
+Serverful, as the paper's baselines ran (section 8.1), the actors of a round share the cores of one
+machine, and learner and actor machines are paid for all the time, whoever works.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from shared.contracts.billing import LedgerItem, ServerfulCost
+from shared.money.costs import CostBasis, cpu_share, lambda_gb_seconds, launch_ramp_s
+from shared.money.prices import PriceTable
+
+BillingUnit = Literal["second", "GB-second", "request"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRound:
+    """One launch and what followed; durations are a Lambda function's, not a full core's."""
+
+    num_invocations: int
+    """Actors and evaluation episodes."""
+    durations_s: tuple[float, ...]
+    """Of every execution, as AWS bills it or would."""
+    slowest_sample_s: float
+    """Longest rollout, both executions together if there were two."""
+    slowest_evaluation_s: float
+    requests: int
+    learner_s: float
+    """The learner's own work: update, curvature, checkpoint."""
+    warm: int = 0
+    """Invocations that found provisioned concurrency ready."""
+    cold: int = 0
+    """Invocations that had to wait for a new environment."""
+    launch_s: float = 0.0
+    """From the decision to the last request, as measured."""
+    overhead_s: float = 0.0
+    """Publishing the policy and asking for the round."""
+    deadline_s: float = math.inf
+    """How long the learner waits at most."""
+    open_rounds: int = 1
+    """Rounds that are under way at a time, this one among them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Servers:
+    """A serverful cluster: one machine that learns, one whose cores the actors share."""
+
+    learner_instance: str
+    actor_instance: str = "c5.4xlarge"
+    actor_cores: int = 16
+    """vCPUs of the actor machine; each runs one actor at a full core's speed."""
+
+    def priced_in(self, prices: PriceTable) -> bool:
+        """Whether a table has the prices of both."""
+        return {self.learner_instance, self.actor_instance} <= prices.learner_usd_per_hour.keys()
+
+    def usd_per_s(self, prices: PriceTable) -> float:
+        """Return the price of one second of both.
+
+        Raises:
+            ValueError: The table lacks one of them.
+        """
+        return prices.learner_usd_per_s(self.learner_instance) + prices.learner_usd_per_s(
+            self.actor_instance
+        )
+
+
+PAPER_SERVERS = Servers(learner_instance="p3.2xlarge")
+"""Section 8.1: one p3.2xlarge and one c5.4xlarge."""
+SERVERFUL_ASSUMPTIONS = (
+    f"Servers: the actors share {PAPER_SERVERS.actor_cores} cores without loss, each at the speed "
+    "of a core here; the learner is as fast as here; launching and boot take no time; learner and "
+    "actor machine are paid for the whole run. The paper's p3.2xlarge can no longer be started.",
+)
+"""What the comparison with servers takes for granted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BillItem:
+    """A quantity and what one of it costs."""
+
+    item: LedgerItem
+    quantity: float
+    unit: BillingUnit
+    unit_price_usd: float
+
+    @property
+    def amount_usd(self) -> float:
+        """Product of the two."""
+        return self.quantity * self.unit_price_usd
+
+
+def serverless_round_s(measured: MeasuredRound, basis: CostBasis) -> float:
+    """Return a round's wall time on AWS.
+
+    Requests go out while environments start, so the longer of the two counts. The learner waits no
+    longer than the deadline. Evaluation episodes run beside all that and only count when they take
+    longer. Where several rounds are under way at a time, as many of them pass in one such time, but
+    none faster than the learner works: what is returned is then one round's share of the time.
+    """
+    launch_s = max(launch_ramp_s(measured.num_invocations), measured.launch_s)
+    begun_s = measured.overhead_s + launch_s + (basis.cold_start_s if measured.cold else 0.0)
+    trained_s = min(begun_s + measured.slowest_sample_s, measured.deadline_s) + measured.learner_s
+    evaluated_s = min(begun_s + measured.slowest_evaluation_s, measured.deadline_s)
+    latency_s = max(trained_s, evaluated_s)
+    return max(measured.learner_s, latency_s / measured.open_rounds)
+
+
+def serverful_round_s(measured: MeasuredRound, basis: CostBasis, servers: Servers) -> float:
+    """Return the same round's wall time on servers.
+
+    On a full core an actor needs its Lambda duration times the function's CPU share. The work is
+    spread evenly over the actor machine's cores, which no schedule beats, and a round takes at
+    least as long as its slowest actor. Where several rounds are under way at a time, as many
+    of them pass in one such time, but none faster than the learner or all cores together work.
+    """
+    share = cpu_share(basis.memory_mb)
+    evenly_s = sum(measured.durations_s) / servers.actor_cores
+    slowest_s = max(measured.slowest_sample_s, measured.slowest_evaluation_s)
+    latency_s = measured.overhead_s + max(evenly_s, slowest_s) * share + measured.learner_s
+    return max(measured.learner_s, evenly_s * share, latency_s / measured.open_rounds)
+
+
+def held_items(held_s: float, basis: CostBasis) -> tuple[BillItem, ...]:
+    """Return the time-based items of a stretch of time in which a job holds the system."""
+    return (
+        BillItem(
+            item="learner", quantity=held_s, unit="second", unit_price_usd=basis.learner_usd_per_s
+        ),
+        BillItem(
+            item="cache", quantity=held_s, unit="second", unit_price_usd=basis.cache_usd_per_s
+        ),
+        BillItem(
+            item="scaler", quantity=held_s, unit="second", unit_price_usd=basis.scaler_usd_per_s
+        ),
+        BillItem(
+            item="provisioned_concurrency",
+            quantity=held_s * basis.provisioned_gb,
+            unit="GB-second",
+            unit_price_usd=basis.prices.provisioned_usd_per_gb_s,
+        ),
+    )
+
+
+def execution_items(measured: MeasuredRound, basis: CostBasis) -> tuple[BillItem, ...]:
+    """Return durations and requests; the shortest executions count as those on warm environments.
+
+    A cold start is billed like the execution that waits for it.
+    """
+    gb_s = sorted(lambda_gb_seconds(d, basis.memory_mb) for d in measured.durations_s)
+    cold_gb_s = measured.cold * lambda_gb_seconds(basis.cold_start_s, basis.memory_mb)
+    prices = basis.prices
+    return (
+        BillItem(
+            item="lambda_duration",
+            quantity=sum(gb_s[: measured.warm]),
+            unit="GB-second",
+            unit_price_usd=prices.provisioned_duration_usd_per_gb_s,
+        ),
+        BillItem(
+            item="lambda_duration",
+            quantity=sum(gb_s[measured.warm :]) + cold_gb_s,
+            unit="GB-second",
+            unit_price_usd=prices.lambda_usd_per_gb_s,
+        ),
+        BillItem(
+            item="lambda_requests",
+            quantity=measured.requests,
+            unit="request",
+            unit_price_usd=prices.lambda_usd_per_request,
+        ),
+    )
+
+
+def serverful_cost(wall_s: float, servers: Servers, prices: PriceTable) -> ServerfulCost:
+    """Return what a cluster costs for so long.
+
+    Raises:
+        ValueError: The table lacks one of its machines.
+    """
+    return ServerfulCost(
+        learner_instance=servers.learner_instance,
+        actor_instance=servers.actor_instance,
+        wall_s=wall_s,
+        total_usd=wall_s * servers.usd_per_s(prices),
+    )
+
+
+def projection_assumptions(basis: CostBasis) -> tuple[str, ...]:
+    """Return in words what the time of a round on AWS takes for granted."""
+    return (
+        f"Prices: {basis.prices.source} ({basis.prices.date}).",
+        "Learner, cache, scaler and provisioned concurrency are billed for the time the rounds "
+        "would take on AWS: publishing the policy and asking for the round, launch (the measured "
+        "sending of requests, or 1,000 environments at once and 1,000 more per 10 s, whichever is "
+        "longer), cold start, slowest actor, then the learner's own time as measured here. Boot "
+        "times are left out.",
+        f"A round waits {basis.cold_start_s:g} s for new environments when it launches more than "
+        "are provisioned and any earlier round of the job started; each of them is billed for it. "
+        "Environments stay warm from round to round, until they are let go of.",
+        f"Actor durations are measured here and divided by the CPU share of {basis.memory_mb} MB "
+        "on Lambda (1,769 MB is one core), at most the time-out of "
+        f"{basis.function_timeout_s:g} s.",
+    )

@@ -1,0 +1,1 @@
+"""Policies in NumPy: what an actor needs to act."""

@@ -1,0 +1,392 @@
+"""Policies in NumPy: what an actor needs to act, from the arrays the learner exports.
+
+Actors carry no torch: for the small networks of continuous control a forward pass in NumPy is
+faster than one in torch, and the actor's image stays small.
+
+Networks (the metadata's `network`): `mlp`, tanh layers over vectors; or a network for images out of
+`shared.policy.conv_layers`, by its name, for images of the metadata's `image_shape`, such as `4,84,84`.
+
+Arrays: `policy.{i}.weight` [out, in], or [filters, channels, height, width] of a convolution, and
+`policy.{i}.bias` [out] float32 for layers i = 0..L, as torch lays them out. What the last layer's
+outputs are, the metadata's `distribution` and `log_std` say: `mean | log_std` (2A; `gaussian`,
+`state_dependent`), `mean` (A; `gaussian`, `free`, with an array `log_std` [A] beside the layers) or
+logits (n; `categorical`, `none`). `multi_categorical`, `none` has the logits of several choices
+side by side; the metadata's `num_choices` says how many each has: `3,2`.
+
+With `observation_mean` [F] and `observation_scale` [F] float32 and the metadata's
+`observation_clip` the network sees normalised observations; the metadata's `action_mapping`
+(`rescale` where there is none) says how continuous actions reach the environment's bounds, and
+`action_low` and `action_high` what those are: `-2.0,-1.0`. Actors know them from their environment,
+so only exported policies have them.
+
+To act: `load_policy(arrays, metadata).act(observation)`.
+
+Legend: `T` steps, `B` environments side by side, `F` observation size, `A` action size, `H` network
+outputs.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.contracts.environment_spec import ActionSpec, ContinuousActionSpec
+from shared.hyperparameters.common import ActionMapping
+from shared.policy.action_mapping import ACTION_MAPPINGS, action_map
+from shared.policy.conv import ConvNetwork
+from shared.policy.conv_layers import CONV_NETWORKS, conv_layers
+from shared.policy.distributions import (
+    MAX_CHOICES,
+    Action,
+    Categorical,
+    Distribution,
+    Float32,
+    Gaussian,
+    MultiCategorical,
+)
+from shared.policy.mlp import Mlp
+from shared.policy.observation_scale import ObservationScale
+
+POLICY_FORMAT = "nitro-policy/1"
+
+_KINDS = ("gaussian/state_dependent", "gaussian/free", "categorical/none", "multi_categorical/none")
+_ACTIVATIONS: dict[str, str] = {"mlp": "tanh"} | dict.fromkeys(CONV_NETWORKS, "relu")
+_IMAGE_SHAPE = re.compile(r"[1-9][0-9]{0,3}(,[1-9][0-9]{0,3}){2}")
+_CHOICES = re.compile(rf"[1-9][0-9]{{0,5}}(,[1-9][0-9]{{0,5}}){{0,{MAX_CHOICES - 1}}}")
+
+
+Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""Lowest and highest action # [A] each."""
+
+
+class PolicyError(ValueError):
+    """Arrays and metadata that make no policy; the message names the offending one."""
+
+
+class Network(Protocol):
+    """Maps observations to the parameters of action distributions."""
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one observation: (F,), or (channels, height, width) of an image."""
+
+    @property
+    def output_size(self) -> int:
+        """Numbers returned per observation, H."""
+
+    def buffers(self, num_rows: int) -> list[Float32]:
+        """Return scratch for `forward` calls with this many rows."""
+
+    def forward(self, inputs: NDArray[Any], *, out: Float32, buffers: Sequence[Float32]) -> Float32:
+        """Compute outputs [B, H] into `out` for observations [B, *obs]."""
+
+
+class NumpyPolicy:
+    """A network, what it sees of an observation, and the distribution over its outputs."""
+
+    def __init__(
+        self,
+        network: Network,
+        distribution: Distribution,
+        *,
+        observation_scale: ObservationScale | None = None,
+        action_mapping: ActionMapping = "rescale",
+        bounds: Bounds | None = None,
+    ) -> None:
+        self.network = network
+        self.distribution = distribution
+        self.observation_scale = observation_scale
+        """None where the network sees observations as they are."""
+        self.action_mapping = action_mapping
+        """How continuous actions reach the environment's bounds; `action_map` does it."""
+        self._to_bounds = None if bounds is None else action_map(action_mapping, *bounds)
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """Shape of one observation: (F,), or (channels, height, width) of an image."""
+        return self.network.input_shape
+
+    @property
+    def observation_size(self) -> int:
+        """Numbers in an observation, F."""
+        return math.prod(self.observation_shape)
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        """Shape of one action: (A,) if continuous, () if discrete."""
+        return self.distribution.action_shape
+
+    def outputs(self, observation: NDArray[np.generic]) -> Float32:
+        """Return the network's outputs [..., H] for observations [..., F] or images.
+
+        Raises:
+            PolicyError: The observations' last axes are not an observation's.
+        """
+        shape = self.observation_shape
+        num_leading = observation.ndim - len(shape)
+        if num_leading < 0 or observation.shape[num_leading:] != shape:
+            expected = ", ".join(map(str, shape))
+            raise PolicyError(
+                f"observation has shape {observation.shape}, expected (..., {expected})"
+            )
+        leading = observation.shape[:num_leading]
+        rows = np.ascontiguousarray(observation, np.float32).reshape(-1, *shape)
+        if self.observation_scale is not None:
+            rows = self.observation_scale.apply(rows, out=np.empty_like(rows))
+        out = np.empty((len(rows), self.network.output_size), np.float32)
+        self.network.forward(rows, out=out, buffers=self.network.buffers(len(rows)))
+        return out.reshape(*leading, self.network.output_size)
+
+    def sample(
+        self, observation: NDArray[np.generic], rng: np.random.Generator
+    ) -> tuple[Action, Float32]:
+        """Return random actions [..., *act] and their log-probabilities [...]."""
+        outputs = self.outputs(observation)
+        leading = outputs.shape[:-1]
+        rows = outputs.reshape(-1, outputs.shape[-1])
+        action = self.distribution.new_actions((len(rows),))
+        noise = self.distribution.noise(rng, (len(rows),))
+        self.distribution.sample(rows, noise=noise, out=action)
+        action = action.reshape((*leading, *self.action_shape))
+        return action, self.distribution.log_prob(outputs, action)
+
+    def act(self, observation: NDArray[np.generic]) -> Action:
+        """Return what the deterministic policy does, as the environment takes it.
+
+        The same as the exported ONNX file: within the environment's bounds, choices from 0.
+
+        Args:
+            observation: One observation [*obs], or several of them [..., *obs].
+
+        Returns:
+            Actions [..., *act].
+
+        Raises:
+            PolicyError: The observations' last axes are not an observation's, or the bounds of
+                continuous actions are not known.
+        """
+        action = self.mode(observation)
+        if self.distribution.num_choices is not None:
+            return action
+        if self._to_bounds is None:
+            raise PolicyError(
+                "holds no action_low and action_high, so the environment's bounds are not known: "
+                "load what `nitro export` wrote, or give load_policy what `with_bounds` returns"
+            )
+        return self._to_bounds(action).astype(np.float32)
+
+    def mode(self, observation: NDArray[np.generic]) -> Action:
+        """Return the most likely actions [..., *act], before their mapping to the bounds.
+
+        What to do in an environment is what `act` returns.
+        """
+        return self.distribution.mode(self.outputs(observation))
+
+    def log_prob(self, observation: NDArray[np.generic], action: Action) -> Float32:
+        """Return the log-probabilities [...] of actions [..., *act]."""
+        return self.distribution.log_prob(self.outputs(observation), action)
+
+    def sampler(
+        self, *, num_steps: int, num_envs: int, rng: np.random.Generator
+    ) -> "FragmentSampler":
+        """Return a sampler of one fragment that allocates nothing per step."""
+        return FragmentSampler(self, num_steps=num_steps, num_envs=num_envs, rng=rng)
+
+
+class FragmentSampler:
+    """Samples the actions of one fragment, in order, into arrays made beforehand.
+
+    The fragment's noise is drawn at once, so that its actions depend on the generator's state and
+    the observations alone.
+    """
+
+    def __init__(
+        self, policy: NumpyPolicy, *, num_steps: int, num_envs: int, rng: np.random.Generator
+    ) -> None:
+        self._network = policy.network
+        self._distribution = policy.distribution
+        self._buffers = policy.network.buffers(num_envs)
+        self._scale = policy.observation_scale
+        self._seen = np.empty((num_envs, policy.observation_size), np.float32)  # [B, F]
+        self._noise = policy.distribution.noise(rng, (num_steps, num_envs))
+        shape = (num_steps, num_envs, policy.network.output_size)
+        self._outputs = np.empty(shape, np.float32)  # [T, B, H]
+        self.action: Action = policy.distribution.new_actions((num_steps, num_envs))
+        """[T, B, *act], filled up to the last step sampled."""
+
+    def act(self, step: int, observation: Float32) -> None:
+        """Sample `action[step]` for observations [B, F] float32."""
+        outputs = self._outputs[step]
+        if self._scale is not None:
+            observation = self._scale.apply(observation, out=self._seen)
+        self._network.forward(observation, out=outputs, buffers=self._buffers)
+        self._distribution.sample(outputs, noise=self._noise[step], out=self.action[step, ...])
+
+    def redraw(self, steps: slice, env_index: int, rng: np.random.Generator) -> None:
+        """Draw the noise of some steps of one environment anew."""
+        noise = self._noise[steps, env_index]
+        noise[...] = self._distribution.noise(rng, noise.shape[:1])
+
+    def act_again(self, step: int, env_index: int, observation: Float32) -> None:
+        """Sample one environment's `action[step]` anew for its observation [1, F] float32."""
+        row = slice(env_index, env_index + 1)
+        outputs, action = self._outputs[step, row], self.action[step, row, ...]
+        if self._scale is not None:
+            observation = self._scale.apply(observation, out=self._seen[:1])
+        self._network.forward(observation, out=outputs, buffers=self._network.buffers(1))
+        self._distribution.sample(outputs, noise=self._noise[step, row], out=action)
+
+    def log_prob(self) -> Float32:
+        """Return the log-probabilities [T, B] of all actions, after the last step."""
+        return self._distribution.log_prob(self._outputs, self.action)
+
+
+def load_policy(
+    arrays: Mapping[str, NDArray[np.generic]], metadata: Mapping[str, str]
+) -> NumpyPolicy:
+    """Return the policy that the arrays hold (see the module's description); they are copied.
+
+    Raises:
+        PolicyError: An array is missing, unknown, of the wrong type or shape or not finite, or the
+            metadata names something this module does not know.
+    """
+    _expect(metadata, "format", (POLICY_FORMAT,))
+    name = _expect(metadata, "network", tuple(_ACTIVATIONS))
+    _expect(metadata, "activation", (_ACTIVATIONS[name],))
+    kind = f"{metadata.get('distribution')}/{metadata.get('log_std')}"
+    if kind not in _KINDS:
+        raise PolicyError(f"distribution/log_std is {kind!r:.80}, expected one of {_KINDS}")
+    action_mapping = metadata.get("action_mapping", "rescale")
+    if action_mapping not in ACTION_MAPPINGS:
+        raise PolicyError(
+            f"action_mapping is {action_mapping!r:.80}, expected one of {ACTION_MAPPINGS}"
+        )
+    layers = {name: _finite(name, array) for name, array in arrays.items()}
+    scale = _observation_scale(
+        layers.pop("observation_mean", None), layers.pop("observation_scale", None), metadata
+    )
+    log_std = layers.pop("log_std", None) if kind == "gaussian/free" else None
+    network = _network(layers, metadata)
+    if scale is not None and (scale.size,) != network.input_shape:
+        raise PolicyError(
+            f"observation_mean has {scale.size} numbers, the network takes {network.input_shape}"
+        )
+    distribution = _distribution(kind, network.output_size, log_std, metadata)
+    return NumpyPolicy(
+        network,
+        distribution,
+        observation_scale=scale,
+        action_mapping=action_mapping,
+        bounds=_bounds(metadata, distribution),
+    )
+
+
+def with_bounds(metadata: Mapping[str, str], action: ActionSpec) -> dict[str, str]:
+    """Return a policy's metadata with the bounds of its environment's actions, if they have any."""
+    if not isinstance(action, ContinuousActionSpec):
+        return dict(metadata)
+    bounds = {"action_low": action.low, "action_high": action.high}
+    return {**metadata, **{name: ",".join(map(repr, bound)) for name, bound in bounds.items()}}
+
+
+def _bounds(metadata: Mapping[str, str], distribution: Distribution) -> Bounds | None:
+    if distribution.num_choices is not None:
+        return None
+    shape = distribution.action_shape
+    texts = {name: metadata[name] for name in ("action_low", "action_high") if name in metadata}
+    if not texts:
+        return None
+    try:
+        low, high = (np.array([float(x) for x in text.split(",")]) for text in texts.values())
+    except ValueError as error:
+        raise PolicyError(f"action_low and action_high are no two lists: {error}") from error
+    if low.shape != shape or high.shape != shape or not (low <= high).all():
+        raise PolicyError(f"action_low {low} and action_high {high} are no bounds of {shape}")
+    return low, high
+
+
+def _observation_scale(
+    mean: Float32 | None, scale: Float32 | None, metadata: Mapping[str, str]
+) -> ObservationScale | None:
+    if mean is None and scale is None:
+        return None
+    if mean is None or scale is None:
+        raise PolicyError("holds one of observation_mean and observation_scale, expected both")
+    text = metadata.get("observation_clip", "")
+    try:
+        return ObservationScale(mean, scale, bound=float(text))
+    except ValueError as error:
+        raise PolicyError(f"observation_clip {text!r:.80}: {error}") from error
+
+
+def _finite(name: str, array: NDArray[np.generic]) -> Float32:
+    if array.dtype != np.float32:
+        raise PolicyError(f"array {name!r:.80} has dtype {array.dtype}, expected float32")
+    values = array.astype(np.float32)
+    if not np.isfinite(values).all():
+        raise PolicyError(f"array {name!r:.80} is not finite")
+    return values
+
+
+def _expect(metadata: Mapping[str, str], field: str, allowed: tuple[str, ...]) -> str:
+    value = metadata.get(field)
+    if value not in allowed:
+        wanted = repr(allowed[0]) if len(allowed) == 1 else f"one of {allowed}"
+        raise PolicyError(f"{field} is {value!r:.80}, expected {wanted}")
+    return value
+
+
+def _network(arrays: Mapping[str, Float32], metadata: Mapping[str, str]) -> Network:
+    layers = range(len(arrays) // 2)
+    expected = {f"policy.{i}.{part}" for i in layers for part in ("weight", "bias")}
+    if not expected or arrays.keys() != expected:
+        raise PolicyError(
+            f"holds arrays {sorted(arrays)!r:.300}, expected policy.{{i}}.weight and "
+            "policy.{i}.bias for layers i = 0, 1, ... (and log_std if it is free)"
+        )
+    weights = [arrays[f"policy.{i}.weight"] for i in layers]
+    biases = [arrays[f"policy.{i}.bias"] for i in layers]
+    try:
+        for name in CONV_NETWORKS:
+            if metadata["network"] == name:
+                shape = _image_shape(metadata.get("image_shape", ""))
+                return ConvNetwork(conv_layers(name, shape), weights, biases)
+        return Mlp(weights, biases)
+    except ValueError as error:
+        raise PolicyError(str(error)) from error
+
+
+def _image_shape(text: str) -> tuple[int, ...]:
+    if not _IMAGE_SHAPE.fullmatch(text):
+        raise PolicyError(f"image_shape is {text!r:.80}, expected channels,height,width")
+    return tuple(int(size) for size in text.split(","))
+
+
+def _multi_categorical(text: str, num_outputs: int) -> MultiCategorical:
+    num_choices = [int(part) for part in text.split(",")] if _CHOICES.fullmatch(text) else []
+    if not num_choices or sum(num_choices) != num_outputs:
+        raise PolicyError(
+            f"num_choices is {text!r:.80}, expected whole numbers from 1 with commas between them "
+            f"that add up to the {num_outputs} outputs"
+        )
+    return MultiCategorical(num_choices)
+
+
+def _distribution(
+    kind: str, num_outputs: int, log_std: Float32 | None, metadata: Mapping[str, str]
+) -> Distribution:
+    if kind == "categorical/none":
+        return Categorical(num_outputs)
+    if kind == "multi_categorical/none":
+        return _multi_categorical(metadata.get("num_choices", ""), num_outputs)
+    if kind == "gaussian/state_dependent":
+        if num_outputs % 2:
+            raise PolicyError(f"{num_outputs} outputs cannot be split into mean and log_std")
+        return Gaussian(num_outputs // 2, log_std=None)
+    if log_std is None or log_std.shape != (num_outputs,):
+        shape = None if log_std is None else log_std.shape
+        raise PolicyError(f"log_std has shape {shape}, expected ({num_outputs},)")
+    return Gaussian(num_outputs, log_std=log_std)

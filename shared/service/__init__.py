@@ -1,0 +1,1 @@
+"""What every service needs at its start: logs, port, token, credentials."""

@@ -1,0 +1,396 @@
+"""PPO's update as a whole: it repeats and resumes to the bit, and agrees with a plain version."""
+
+import math
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from learning.algorithms.policy_update import StateArrays
+from learning.algorithms.ppo import KL_COEFFICIENT_MIN, Ppo, adapted_kl_coefficient
+from learning.data.batch import build_batch
+from learning.data.minibatch import Minibatch
+from learning.data.normalisation import Normalisation
+from learning.detectors.hessian import HessianDetector
+from learning.losses.ppo import ppo_loss
+from learning.networks.actor_critic import ActorCritic
+from shared.contracts.environment_spec import EnvironmentSpec
+from shared.contracts.job_spec import DetectorRule
+from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
+from shared.policy.numpy_policy import load_policy
+from shared.trajectory.trajectory import Trajectory
+from tests.services.learner.trajectories import CONTINUOUS, DISCRETE, make_trajectory
+
+SMALL = PpoHyperparameters(
+    hidden_sizes=(16, 16), num_epochs=3, minibatch_size=20, learning_rate=1e-3
+)
+FREE = SMALL.model_copy(update={"log_std": "free"})
+CLEAN = STANDARD.model_copy(
+    update={"hidden_sizes": (16, 16), "num_epochs": 3, "minibatch_size": 20}
+)
+CASES = [
+    (CONTINUOUS, SMALL),
+    (CONTINUOUS, FREE),
+    (DISCRETE, SMALL),
+    (CONTINUOUS, CLEAN),
+    (DISCRETE, CLEAN),
+]
+MAX_ROUNDS = 8
+
+
+def round_of(ppo: Ppo, environment: EnvironmentSpec, round_index: int) -> list[Trajectory]:
+    return [
+        make_trajectory(environment, ppo.network, actor_index=i, seed=round_index) for i in range(3)
+    ]
+
+
+def train(ppo: Ppo, environment: EnvironmentSpec, rounds: range) -> list[dict[str, float]]:
+    return [ppo.update(round_of(ppo, environment, k)).stats for k in rounds]
+
+
+def assert_same_state(first: Ppo, second: Ppo) -> None:
+    (arrays, scalars), (other_arrays, other_scalars) = first.state(), second.state()
+    assert scalars == other_scalars
+    assert arrays.keys() == other_arrays.keys()
+    for name, array in arrays.items():
+        assert array.tobytes() == other_arrays[name].tobytes(), name
+
+
+@pytest.mark.parametrize(("environment", "hyperparameters"), CASES)
+def test_equal_seeds_and_trajectories_give_equal_bits(
+    environment: EnvironmentSpec, hyperparameters: PpoHyperparameters
+) -> None:
+    first, second = (
+        Ppo(environment, hyperparameters, seed=7, max_rounds=MAX_ROUNDS) for _ in range(2)
+    )
+    assert train(first, environment, range(3)) == train(second, environment, range(3))
+    assert_same_state(first, second)
+
+
+@pytest.mark.parametrize("hyperparameters", [SMALL, CLEAN])
+def test_arrival_order_does_not_change_a_bit(hyperparameters: PpoHyperparameters) -> None:
+    expected = Ppo(CONTINUOUS, hyperparameters, seed=7)
+    train(expected, CONTINUOUS, range(1))
+    for order in permutations(range(3)):
+        ppo = Ppo(CONTINUOUS, hyperparameters, seed=7)
+        trajectories = round_of(ppo, CONTINUOUS, 0)
+        ppo.update([trajectories[i] for i in order])
+        assert_same_state(ppo, expected)
+
+
+@pytest.mark.parametrize(("environment", "hyperparameters"), CASES)
+@pytest.mark.parametrize("interrupted_after", [0, 2])
+def test_a_resumed_run_ends_with_the_bits_of_an_uninterrupted_one(
+    environment: EnvironmentSpec, hyperparameters: PpoHyperparameters, interrupted_after: int
+) -> None:
+    whole = Ppo(environment, hyperparameters, seed=7, max_rounds=MAX_ROUNDS)
+    whole_stats = train(whole, environment, range(5))
+
+    before = Ppo(environment, hyperparameters, seed=7, max_rounds=MAX_ROUNDS)
+    stats = train(before, environment, range(interrupted_after))
+    arrays, scalars = before.state()
+    train(before, environment, range(5, 6))  # what the interrupted run went on to do is lost
+    resumed = Ppo(environment, hyperparameters, seed=999, max_rounds=MAX_ROUNDS)
+    resumed.load_state(arrays, scalars)
+    stats += train(resumed, environment, range(interrupted_after, 5))
+
+    assert stats == whole_stats
+    assert_same_state(whole, resumed)
+    for resumed_array, whole_array in zip(
+        *(ppo.policy_payload()[0].values() for ppo in (resumed, whole)), strict=True
+    ):
+        assert resumed_array.tobytes() == whole_array.tobytes()
+
+
+def test_updates_and_measurements_do_not_touch_the_global_generator() -> None:
+    before = torch.get_rng_state()
+    ppo = Ppo(CONTINUOUS, SMALL, seed=7)
+    train(ppo, CONTINUOUS, range(1))
+    samples = ppo.samples()
+    assert samples is not None
+    HessianDetector(DetectorRule()).measure(ppo.network, samples)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def plain_forward(network: ActorCritic, observation: Tensor) -> tuple[Tensor, Tensor]:
+    """Outputs and values through nn.Linear, for autograd."""
+    heads = []
+    for layers in (network.policy, network.value):
+        h = observation
+        for layer in layers[:-1]:
+            h = torch.tanh(layer(h))
+        heads.append(layers[-1](h))
+    outputs, value = heads
+    if network.log_std is not None:
+        outputs = torch.cat((outputs, network.log_std.expand(len(outputs), -1)), dim=1)
+    return outputs, value[:, 0]
+
+
+@pytest.mark.parametrize(("environment", "hyperparameters"), CASES)
+def test_an_update_agrees_with_a_plain_autograd_version(
+    environment: EnvironmentSpec, hyperparameters: PpoHyperparameters
+) -> None:
+    """The same shuffles, but nn.Linear layers, autograd and an unfused Adam, in float64."""
+    ppo, reference = (
+        Ppo(environment, hyperparameters, seed=7, max_rounds=MAX_ROUNDS) for _ in range(2)
+    )
+    trajectories = round_of(ppo, environment, 0)
+    start = Normalisation.initial(environment, hyperparameters)
+    batch = build_batch(
+        trajectories,
+        reference.network,
+        discount=hyperparameters.discount,
+        gae_lambda=hyperparameters.gae_lambda,
+        observations=start.observations,
+        rewards=start.after(trajectories).rewards,
+    )
+    generator = torch.Generator()
+    generator.set_state(torch.from_numpy(np.asarray(reference.state()[0]["generator"])))
+    network = reference.network.double()
+    network.requires_grad_(True)
+    optimiser = torch.optim.Adam(
+        network.parameters(), lr=hyperparameters.learning_rate, eps=hyperparameters.adam_epsilon
+    )
+    for _ in range(hyperparameters.num_epochs):
+        order = torch.randperm(batch.num_samples, generator=generator)
+        for rows in order.tensor_split(-(-batch.num_samples // hyperparameters.minibatch_size)):
+            outputs, value = plain_forward(network, batch.observation[rows].double())
+            discrete = batch.action.dtype == torch.int64
+            advantage = batch.advantage[rows].double()
+            if hyperparameters.advantage_normalisation == "minibatch":
+                advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+            loss = ppo_loss(
+                outputs,
+                value,
+                Minibatch(
+                    observation=batch.observation[rows],
+                    action=batch.action[rows] if discrete else batch.action[rows].double(),
+                    advantage=advantage,
+                    value_target=batch.value_target[rows].double(),
+                    value=batch.value[rows].double(),
+                    log_prob=batch.log_prob[rows].double(),
+                    outputs=batch.outputs[rows].double(),
+                ),
+                network.distribution,
+                hyperparameters,
+                kl_coefficient=hyperparameters.kl_coefficient,
+            )
+            optimiser.zero_grad()
+            loss.total.backward()  # type: ignore[no-untyped-call]
+            if hyperparameters.gradient_norm_max:
+                torch.nn.utils.clip_grad_norm_(
+                    network.parameters(), hyperparameters.gradient_norm_max
+                )
+            optimiser.step()
+
+    first = ppo.network.flat.clone()
+    ppo.update(trajectories)
+    moved = (ppo.network.flat - first).abs().max()
+    assert moved > 5e-3
+    views = ppo.network.views_of(ppo.network.flat)
+    for name, parameter in network.named_parameters():
+        torch.testing.assert_close(
+            views[name].double(), parameter.detach(), rtol=0.0, atol=0.01 * float(moved)
+        )
+
+
+def test_repeated_updates_raise_the_surrogate() -> None:
+    ppo = Ppo(CONTINUOUS, SMALL, seed=0)
+    stats = train(ppo, CONTINUOUS, range(8))
+    assert np.mean([s["policy_loss"] for s in stats]) < -0.01
+    mean_action = ppo.network.policy_outputs(torch.zeros(1, 5))[0, :2].sum()
+    assert mean_action > 0.05  # the reward of these rounds is the sum of the actions
+
+
+def test_stats_are_complete_and_finite() -> None:
+    ppo = Ppo(CONTINUOUS, SMALL, seed=0)
+    (stats,) = train(ppo, CONTINUOUS, range(1))
+    assert set(stats) == {
+        "policy_loss",
+        "value_loss",
+        "loss",
+        "kl",
+        "entropy",
+        "kl_coefficient",
+        "learning_rate",
+        "clip_fraction",
+        "value_clip_fraction",
+        "explained_variance",
+        "grad_norm",
+        "num_minibatches",
+        "skipped_steps",
+        "behaviour_log_prob_error",
+    }
+    assert np.isfinite(list(stats.values())).all()
+    # 144 samples in minibatches of at most 20: 8 per pass
+    assert stats["num_minibatches"] == 3 * 8
+    assert stats["skipped_steps"] == 0
+    assert stats["kl_coefficient"] == 0.2
+    assert stats["behaviour_log_prob_error"] < 1e-5
+
+
+def test_the_behaviour_gap_shows_trajectories_of_another_policy() -> None:
+    ppo = Ppo(CONTINUOUS, SMALL, seed=0)
+    foreign = round_of(Ppo(CONTINUOUS, SMALL, seed=1), CONTINUOUS, 0)
+    foreign = [replace(t, log_prob=t.log_prob + np.float32(0.5)) for t in foreign]
+    assert ppo.update(foreign).stats["behaviour_log_prob_error"] > 0.1
+
+
+def test_a_step_that_is_not_finite_is_skipped_and_counted() -> None:
+    ppo = Ppo(CONTINUOUS, SMALL.model_copy(update={"minibatch_size": 1, "num_epochs": 1}), seed=0)
+    trajectories = round_of(ppo, CONTINUOUS, 0)
+    # Squares to infinity in the policy's normal density, for this one sample only.
+    trajectories[0].action[3, 0] = 1e30
+    update = ppo.update(trajectories)
+    assert update.stats["skipped_steps"] == 1
+    assert update.stats["num_minibatches"] == 144
+    assert np.isfinite(list(update.stats.values())).all()
+    assert bool(ppo.network.flat.isfinite().all())
+    assert ppo.state()[1]["adam_step"] == 143
+
+
+@pytest.mark.parametrize("hyperparameters", [SMALL, CLEAN])
+def test_an_update_without_one_finite_step_is_an_error_and_changes_nothing(
+    hyperparameters: PpoHyperparameters,
+) -> None:
+    ppo = Ppo(CONTINUOUS, hyperparameters, seed=0)
+    trajectories = round_of(ppo, CONTINUOUS, 0)
+    for trajectory in trajectories:
+        trajectory.action[:] = 1e30  # squares to infinity in the policy's normal density
+    arrays, scalars = ppo.state()
+    with pytest.raises(FloatingPointError, match="all 24 steps"):
+        ppo.update(trajectories)
+    after, scalars_after = ppo.state()
+    assert scalars_after == scalars
+    for name in arrays.keys() - {"generator"}:
+        assert after[name].tobytes() == arrays[name].tobytes(), name
+
+
+@pytest.mark.parametrize(
+    ("coefficient", "kl", "expected"),
+    [
+        (0.2, 0.0201, 0.3),
+        (0.2, 0.02, 0.2),
+        (0.2, 0.005, 0.2),
+        (0.2, 0.0049, 0.1),
+        (0.0, 5.0, 0.0),
+        (90.0, 5.0, 100.0),
+        (200.0, 5.0, 200.0),
+        (1.5e-6, 0.0, KL_COEFFICIENT_MIN),
+        (1e-9, 0.0, 1e-9),
+    ],
+)
+def test_kl_coefficient_follows_rllibs_rule_within_bounds(
+    coefficient: float, kl: float, expected: float
+) -> None:
+    found = adapted_kl_coefficient(coefficient, kl, target=0.01, maximum=100.0)
+    assert found == pytest.approx(expected)
+
+
+def test_kl_coefficient_is_adapted_after_the_update_it_was_used_in() -> None:
+    ppo = Ppo(CONTINUOUS, SMALL.model_copy(update={"learning_rate": 1e-8}), seed=0)
+    stats = train(ppo, CONTINUOUS, range(3))
+    assert [s["kl_coefficient"] for s in stats] == [0.2, 0.1, 0.05]
+
+
+def test_the_step_size_falls_on_a_line_and_a_resumed_run_goes_on_along_it() -> None:
+    ppo = Ppo(CONTINUOUS, CLEAN, seed=0, max_rounds=4)
+    rates = [s["learning_rate"] for s in train(ppo, CONTINUOUS, range(3))]
+    assert rates == pytest.approx([3e-4, 2.25e-4, 1.5e-4])
+    resumed = Ppo(CONTINUOUS, CLEAN, seed=1, max_rounds=6)
+    resumed.load_state(*ppo.state())
+    rates = [s["learning_rate"] for s in train(resumed, CONTINUOUS, range(3, 7))]
+    # Rounds 3 to 5 of 6, and one that should not have been.
+    assert rates == pytest.approx([1.5e-4, 1e-4, 5e-5, 5e-5])
+
+
+def test_a_longer_gradient_is_cut_and_a_shorter_one_is_not() -> None:
+    """With one plain step of Adam's first moment, 0.1 of the gradient, seen from its state."""
+    lengths = []
+    for norm_max in (0.0, 1e-3, 1e3):
+        update = {"minibatch_size": 10_000, "num_epochs": 1, "gradient_norm_max": norm_max}
+        ppo = Ppo(CONTINUOUS, CLEAN.model_copy(update=update), seed=0)
+        (stats,) = train(ppo, CONTINUOUS, range(1))
+        moment = [array for name, array in ppo.state()[0].items() if "exp_avg." in name]
+        length = 10 * math.sqrt(sum(float(np.square(array).sum()) for array in moment))
+        lengths.append((length, stats["grad_norm"]))
+    (plain, norm), (cut, _), (whole, _) = lengths
+    assert plain == pytest.approx(norm, rel=1e-5)
+    assert whole == plain > 0.1
+    assert cut == pytest.approx(1e-3, rel=1e-5)
+    assert {norm for _, norm in lengths} == {norm}
+
+
+def test_a_published_policy_acts_on_raw_observations_as_the_learner_has_it() -> None:
+    """Three rounds through the NumPy policy, with observations far from standard."""
+    ppo = Ppo(CONTINUOUS, CLEAN, seed=0, max_rounds=3)
+    rng = np.random.default_rng(0)
+    for k in range(3):
+        arrays, metadata = ppo.policy_payload()
+        assert metadata["action_mapping"] == "clip"
+        policy = load_policy(arrays, metadata)
+        trajectories = []
+        for t in round_of(ppo, CONTINUOUS, k):
+            observation = (40 + 3 * t.observation).astype(np.float32)
+            action, log_prob = policy.sample(observation[:-1], rng)
+            trajectories.append(
+                replace(
+                    t,
+                    observation=observation,
+                    action=np.asarray(action, np.float32),
+                    log_prob=log_prob,
+                )
+            )
+        assert ppo.update(trajectories).stats["behaviour_log_prob_error"] < 1e-5
+        batch_seen = trajectories[0].observation.reshape(-1, 5).astype(np.float32)
+        normalised = load_policy(*ppo.policy_payload()).observation_scale
+        assert normalised is not None
+        z = normalised.apply(batch_seen, out=np.empty_like(batch_seen))
+        assert abs(z.mean()) < 0.2
+        assert 0.8 < z.std() < 1.2
+
+
+def test_detectors_are_shown_the_last_updates_samples() -> None:
+    ppo = Ppo(CONTINUOUS, SMALL, seed=0)
+    assert ppo.samples() is None
+    train(ppo, CONTINUOUS, range(1))
+    samples = ppo.samples()
+    assert samples is not None
+    found = HessianDetector(DetectorRule(num_samples=100)).measure(ppo.network, samples)
+    assert found is not None
+    assert found.num_samples == 100
+    assert found.lambda_max > 0 > found.lambda_min
+
+
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing() -> None:
+    ppo = Ppo(CONTINUOUS, SMALL, seed=0)
+    arrays, scalars = Ppo(CONTINUOUS, SMALL, seed=1).state()
+    before = ppo.network.flat.clone()
+    name = "network.policy.0.weight"
+    without: StateArrays = {key: value for key, value in arrays.items() if key != name}
+    with pytest.raises(ValueError, match=rf"missing \['{name}'\]"):
+        ppo.load_state(without, scalars)
+    with pytest.raises(ValueError, match=rf"'{name}' is float32\[3\], .* float32\[16, 5\]"):
+        ppo.load_state({**arrays, name: np.zeros(3, np.float32)}, scalars)
+    with pytest.raises(ValueError, match="'generator' cannot be used"):
+        ppo.load_state({**arrays, "generator": np.zeros_like(arrays["generator"])}, scalars)
+    with pytest.raises(ValueError, match=r"missing .*'observation_moments\.count'"):
+        Ppo(CONTINUOUS, CLEAN, seed=0).load_state(arrays, scalars)
+    clean = Ppo(CONTINUOUS, CLEAN, seed=0)
+    clean_arrays, clean_scalars = clean.state()
+    with pytest.raises(ValueError, match="running moments"):
+        clean.load_state({**clean_arrays, "return_moments.m2": np.full(1, np.nan)}, clean_scalars)
+    with pytest.raises(ValueError, match="'kl_coefficient' is 'much', expected float"):
+        ppo.load_state(arrays, {**scalars, "kl_coefficient": "much"})
+    assert torch.equal(ppo.network.flat, before)
+
+
+def test_scalars_of_a_newer_version_are_ignored() -> None:
+    before, after = (Ppo(CONTINUOUS, SMALL, seed=seed) for seed in (1, 0))
+    arrays, scalars = before.state()
+    after.load_state(arrays, {**scalars, "of_a_newer_version": 1.5})
+    assert torch.equal(after.network.flat, before.network.flat)
+    assert after.state()[1] == scalars

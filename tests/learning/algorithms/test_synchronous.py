@@ -1,0 +1,65 @@
+"""Off-policy learners behind the synchronous seam: whatever the order, all is used, all resumes."""
+
+from itertools import permutations
+
+import pytest
+
+from learning.algorithms.synchronous import SynchronousRounds
+from tests.services.learner.algorithms.off_policy_rounds import (
+    IMPACT,
+    IMPACT_STANDARD,
+    IMPALA,
+    OffPolicyHyperparameters,
+    assert_same_state,
+    learner,
+    round_of,
+)
+from tests.services.learner.trajectories import CONTINUOUS
+
+
+@pytest.mark.parametrize("hyperparameters", [IMPACT, IMPACT_STANDARD, IMPALA])
+def test_arrival_order_does_not_change_a_bit(hyperparameters: OffPolicyHyperparameters) -> None:
+    expected = learner(CONTINUOUS, hyperparameters)
+    trajectories = round_of(expected, CONTINUOUS, 0)
+    SynchronousRounds(expected).update(trajectories)
+    for order in permutations(range(3)):
+        made = learner(CONTINUOUS, hyperparameters)
+        SynchronousRounds(made).update([trajectories[i] for i in order])
+        assert_same_state(made, expected)
+
+
+@pytest.mark.parametrize(
+    ("hyperparameters", "updates", "replays"), [(IMPACT, 6.0, 4.0), (IMPALA, 2.0, 0.0)]
+)
+def test_a_round_is_used_up_and_its_rest_makes_a_small_batch(
+    hyperparameters: OffPolicyHyperparameters, updates: float, replays: float
+) -> None:
+    made = learner(CONTINUOUS, hyperparameters)
+    rounds = SynchronousRounds(made)
+    for k in range(2):
+        stats = rounds.update(round_of(made, CONTINUOUS, k)).stats
+        assert (stats["updates"], stats["replays"]) == (updates, replays)
+        assert (stats["policy_lag_mean"], stats["policy_lag_max"]) == (0.0, 0.0)
+        assert not made.ready
+
+
+@pytest.mark.parametrize("hyperparameters", [IMPACT, IMPACT_STANDARD, IMPALA])
+def test_a_resumed_run_ends_with_the_bits_of_an_uninterrupted_one(
+    hyperparameters: OffPolicyHyperparameters,
+) -> None:
+    whole = learner(CONTINUOUS, hyperparameters)
+    before = learner(CONTINUOUS, hyperparameters)
+    for k in range(4):
+        SynchronousRounds(whole).update(round_of(whole, CONTINUOUS, k))
+    for k in range(2):
+        SynchronousRounds(before).update(round_of(before, CONTINUOUS, k))
+    resumed = learner(CONTINUOUS, hyperparameters, seed=99)
+    SynchronousRounds(resumed).load_state(*SynchronousRounds(before).state())
+    for k in range(2, 4):
+        SynchronousRounds(resumed).update(round_of(resumed, CONTINUOUS, k))
+    assert_same_state(whole, resumed)
+
+
+def test_an_empty_round_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one trajectory"):
+        SynchronousRounds(learner(CONTINUOUS, IMPALA)).update([])

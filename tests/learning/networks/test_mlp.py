@@ -1,0 +1,58 @@
+"""The hand-written network passes against autograd."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from learning.networks import mlp
+from learning.networks.mlp import Layer
+
+SIZES = [(3, 4, 5, 2), (40, 16, 1), (7, 2)]
+
+
+def random_layers(sizes: tuple[int, ...], seed: int, dtype: torch.dtype) -> list[Layer]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=dtype).div_(math.sqrt(shape[-1]))
+
+    return [
+        Layer(weight=draw(sizes[i + 1], sizes[i]), bias=draw(sizes[i + 1]))
+        for i in range(len(sizes) - 1)
+    ]
+
+
+def parameters(layers: list[Layer]) -> tuple[Tensor, ...]:
+    return tuple(tensor for layer in layers for tensor in (layer.weight, layer.bias))
+
+
+def objective(x: Tensor, target: Tensor, *flat: Tensor) -> Tensor:
+    """Half the squared distance of the network's output from `target`, by plain torch."""
+    h = x
+    for i in range(0, len(flat), 2):
+        h = h @ flat[i].t() + flat[i + 1]
+        if i < len(flat) - 2:
+            h = torch.tanh(h)
+    return 0.5 * (h - target).square().sum()
+
+
+def data(sizes: tuple[int, ...], dtype: torch.dtype, count: int = 11) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(9)
+    x = torch.randn(count, sizes[0], generator=generator, dtype=dtype)
+    return x, torch.randn(count, sizes[-1], generator=generator, dtype=dtype)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_gradients_agree_with_autograd(sizes: tuple[int, ...]) -> None:
+    layers = random_layers(sizes, 0, torch.float64)
+    gradients = random_layers(sizes, 1, torch.float64)  # garbage that must be overwritten
+    x, target = data(sizes, torch.float64)
+    activations = mlp.forward(layers, x)
+    mlp.backward(layers, activations, activations.output - target, gradients=gradients)
+
+    leaves = [tensor.clone().requires_grad_() for tensor in parameters(layers)]
+    expected = torch.autograd.grad(objective(x, target, *leaves), leaves)
+    for found, wanted in zip(parameters(gradients), expected, strict=True):
+        torch.testing.assert_close(found, wanted)

@@ -1,0 +1,225 @@
+"""Forward passes and gradients, through NumPy and through torch, of small and large networks."""
+
+import copy
+import math
+import warnings
+from typing import Generic
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from learning.algorithms.ppo import Ppo
+from learning.cpu.numpy_mlp import LARGE_PRODUCT
+from learning.data.arrays import Array
+from learning.networks.actor_critic import ActorCritic
+from learning.networks.building import build_network
+from shared.contracts.environment_spec import EnvironmentSpec
+from shared.hyperparameters.ppo import PpoHyperparameters
+from tests.services.learner.trajectories import CONTINUOUS, DISCRETE, make_trajectory
+
+SMALL = PpoHyperparameters(hidden_sizes=(24, 16))
+CASES = [
+    (CONTINUOUS, SMALL),
+    (CONTINUOUS, SMALL.model_copy(update={"log_std": "free"})),
+    (CONTINUOUS, SMALL.model_copy(update={"hidden_sizes": (8,)})),
+    (CONTINUOUS, SMALL.model_copy(update={"hidden_sizes": ()})),
+    (DISCRETE, SMALL),
+]
+FEW = 37
+MANY = LARGE_PRODUCT // (16 * 24) + 1
+"""Samples from which on SMALL counts as large."""
+
+
+def network_and_data(
+    environment: EnvironmentSpec, hyperparameters: PpoHyperparameters, num_samples: int
+) -> tuple[ActorCritic, Tensor, Tensor, Tensor]:
+    """Return a network away from its start, observations, and the slopes of some objective."""
+    network = build_network(environment, hyperparameters, seed=1)
+    generator = torch.Generator().manual_seed(num_samples)
+    network.flat.add_(torch.randn(network.flat.shape, generator=generator), alpha=0.3)
+    size = math.prod(environment.observation.shape)
+    observation = torch.randn(num_samples, size, generator=generator)
+    d_outputs = torch.randn(network.run(observation).outputs.shape, generator=generator)
+    return network, observation, d_outputs, torch.randn(num_samples, generator=generator)
+
+
+def plain(network: ActorCritic, named: dict[str, Tensor], part: str, x: Tensor) -> Tensor:
+    """Return the outputs of `policy` or `value` at `x`, by plain torch."""
+    count = len(network.policy)
+    for i in range(count):
+        x = torch.nn.functional.linear(x, named[f"{part}.{i}.weight"], named[f"{part}.{i}.bias"])
+        x = torch.tanh(x) if i < count - 1 else x
+    return x
+
+
+def gradient_of(
+    network: ActorCritic, observation: Tensor, d_outputs: Tensor, d_value: Tensor
+) -> dict[str, Tensor]:
+    gradient = network.new_gradient()
+    gradient.flat.fill_(7.0)  # must be overwritten
+    forward = network.run(observation)
+    network.backward(forward, d_outputs=d_outputs, d_value=d_value, gradient=gradient)
+    return network.views_of(gradient.flat)
+
+
+@pytest.mark.parametrize("num_samples", [1, FEW, MANY])
+@pytest.mark.parametrize(("environment", "hyperparameters"), CASES)
+def test_answers_and_gradients_agree_with_autograd(
+    environment: EnvironmentSpec, hyperparameters: PpoHyperparameters, num_samples: int
+) -> None:
+    network, observation, d_outputs, d_value = network_and_data(
+        environment, hyperparameters, num_samples
+    )
+    leaves = {
+        name: parameter.detach().double().requires_grad_()
+        for name, parameter in network.named_parameters()
+    }
+    outputs = plain(network, leaves, "policy", observation.double())
+    if "log_std" in leaves:
+        outputs = torch.cat((outputs, leaves["log_std"].expand(num_samples, -1)), dim=1)
+    value = plain(network, leaves, "value", observation.double()).squeeze(1)
+
+    forward = network.run(observation)
+    torch.testing.assert_close(forward.outputs.double(), outputs.detach(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(forward.value.double(), value.detach(), rtol=1e-4, atol=1e-5)
+
+    objective = (outputs * d_outputs).sum() + (value * d_value).sum()
+    expected = torch.autograd.grad(objective, [*leaves.values()])
+    found = gradient_of(network, observation, d_outputs, d_value)
+    for name, wanted in zip(leaves, expected, strict=True):
+        scale = float(wanted.abs().max())
+        torch.testing.assert_close(
+            found[name].double(), wanted, rtol=1e-3, atol=1e-5 * scale, msg=name
+        )
+
+
+def test_a_pass_sees_parameters_changed_in_place_and_none_of_a_copys() -> None:
+    network, observation, d_outputs, d_value = network_and_data(CONTINUOUS, SMALL, FEW)
+    before = network.run(observation).outputs.clone()
+    other = copy.deepcopy(network)
+    other.flat.mul_(0.5)
+    assert torch.equal(network.run(observation).outputs, before)
+    assert not torch.equal(other.run(observation).outputs, before)
+    network.flat.mul_(0.5)
+    assert torch.equal(network.run(observation).outputs, other.run(observation).outputs)
+    ours, theirs = (gradient_of(each, observation, d_outputs, d_value) for each in (network, other))
+    for name, view in ours.items():
+        assert torch.equal(view, theirs[name])
+
+
+def test_a_copied_learner_learns_as_the_original_does() -> None:
+    original = Ppo(CONTINUOUS, SMALL, seed=0)
+    trajectories = [make_trajectory(CONTINUOUS, original.network, actor_index=i) for i in range(2)]
+    original.update(trajectories)
+    other = copy.deepcopy(original)
+    before = other.network.flat.clone()
+    for ppo in (original, other):
+        ppo.update(trajectories)
+    assert torch.equal(other.network.flat, original.network.flat)
+    assert not torch.equal(other.network.flat, before)
+    ours, theirs = (ppo.policy_payload()[0] for ppo in (original, other))
+    for name, array in ours.items():
+        np.testing.assert_array_equal(theirs[name], array)
+
+
+class FixedSlopes(Generic[Array]):
+    """A loss whose slopes are the same everywhere."""
+
+    def __init__(self, d_outputs: Array, d_value: Array) -> None:
+        self._d_outputs: Array = d_outputs
+        self._d_value: Array = d_value
+
+    def policy_slope(self, outputs: Array) -> Array:
+        assert outputs.shape == self._d_outputs.shape
+        return self._d_outputs
+
+    def value_slope(self, value: Array) -> Array:
+        assert value.shape == self._d_value.shape
+        return self._d_value
+
+
+@pytest.mark.parametrize("num_samples", [1, FEW, MANY])
+@pytest.mark.parametrize("hyperparameters", [parameters for _, parameters in CASES[:3]])
+def test_arrays_and_tensors_give_one_gradient(
+    hyperparameters: PpoHyperparameters, num_samples: int
+) -> None:
+    network, observation, d_outputs, d_value = network_and_data(
+        CONTINUOUS, hyperparameters, num_samples
+    )
+    expected = network.new_gradient()
+    network.differentiate(observation, FixedSlopes(d_outputs, d_value), gradient=expected)
+    found = network.new_gradient()
+    found.flat.copy_(torch.where(expected.flat == 0.0, 0.0, 7.0))  # gaps are not written to
+    slopes = FixedSlopes(d_outputs.numpy(), d_value.numpy())
+    network.differentiate_arrays(observation.numpy(), slopes, gradient=found)
+    torch.testing.assert_close(found.flat, expected.flat, rtol=1e-4, atol=1e-5 * num_samples**0.5)
+
+
+@pytest.mark.parametrize("moving", [0, 1, MANY // 2, MANY // 2 + 1])
+def test_samples_without_a_derivative_change_no_gradient(moving: int) -> None:
+    """Those of large networks are left out where they are many; autograd walks through all."""
+    network, observation, d_outputs, d_value = network_and_data(CONTINUOUS, SMALL, MANY)
+    order = torch.randperm(MANY, generator=torch.Generator().manual_seed(moving))
+    for slope in (d_outputs, d_value):
+        slope[order[moving:]] = 0.0
+    named = {k: v.clone().requires_grad_() for k, v in network.named_parameters()}
+    raw = plain(network, named, "policy", observation)
+    value = plain(network, named, "value", observation).squeeze(1)
+    loss = (raw * d_outputs).sum() + (value * d_value).sum()
+    expected = dict(zip(named, torch.autograd.grad(loss, list(named.values())), strict=True))
+    gradient = network.new_gradient()
+    gradient.flat.fill_(7.0)  # must be overwritten
+    slopes = FixedSlopes(d_outputs.numpy(), d_value.numpy())
+    network.differentiate_arrays(observation.numpy(), slopes, gradient=gradient)
+    for name, found in network.views_of(gradient.flat).items():
+        torch.testing.assert_close(found, expected[name], rtol=1e-4, atol=1e-4)
+
+
+def test_gaussian_networks_on_the_cpu_take_arrays_and_no_others() -> None:
+    network = build_network(CONTINUOUS, SMALL, seed=0)
+    assert network.array_terms() is not None
+    linear = SMALL.model_copy(update={"hidden_sizes": ()})
+    for environment, hyperparameters in ((CONTINUOUS, linear), (DISCRETE, SMALL)):
+        assert build_network(environment, hyperparameters, seed=0).array_terms() is None
+    network.flatten(torch.float64)
+    assert network.array_terms() is None
+
+
+def test_observations_of_another_precision_are_refused() -> None:
+    network, observation, _, _ = network_and_data(CONTINUOUS, SMALL, FEW)
+    with pytest.raises(TypeError, match="float64, the network is float32"):
+        network.run(observation.double())
+
+
+def test_one_forward_pass_may_be_walked_back_twice() -> None:
+    network, observation, d_outputs, d_value = network_and_data(CONTINUOUS, SMALL, FEW)
+    forward, first, second = (
+        network.run(observation),
+        network.new_gradient(),
+        network.new_gradient(),
+    )
+    for gradient in (first, second):
+        network.backward(forward, d_outputs=d_outputs, d_value=d_value, gradient=gradient)
+    assert torch.equal(first.flat, second.flat)
+
+
+@pytest.mark.parametrize("broken", [float("nan"), float("inf"), 1e38])
+def test_numbers_out_of_range_come_through_without_a_warning(broken: float) -> None:
+    network, observation, d_outputs, d_value = network_and_data(CONTINUOUS, SMALL, FEW)
+    network.views_of(network.flat)["value.2.weight"].fill_(broken)
+    with warnings.catch_warnings(), network.without_graph():
+        warnings.simplefilter("error")
+        assert not torch.isfinite(network.run(observation).value).all()
+        found = gradient_of(network, observation, d_outputs, d_value * 1e38)
+    assert not torch.isfinite(found["value.0.weight"]).all()
+    assert torch.isfinite(found["policy.0.weight"]).all()
+
+
+def test_a_pass_of_another_kind_of_network_is_refused() -> None:
+    network, observation, d_outputs, d_value = network_and_data(CONTINUOUS, SMALL, FEW)
+    other = build_network(CONTINUOUS, SMALL.model_copy(update={"hidden_sizes": ()}), seed=0)
+    forward = network.run(observation)
+    with pytest.raises(TypeError, match="another kind"):
+        other.backward(forward, d_outputs=d_outputs, d_value=d_value, gradient=other.new_gradient())

@@ -1,0 +1,136 @@
+"""Whole gradients, by whichever source, against autograd of the loss that defines them."""
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from learning.data.batch import TrainingBatch, build_batch
+from learning.data.minibatch import Minibatch, picked
+from learning.detectors.surrogate import leaves
+from learning.losses.impact import ImpactRule
+from learning.losses.impala import ImpalaRule
+from learning.losses.loss_terms import LossRule, stat_names
+from learning.losses.ppo import PpoRule
+from learning.networks.actor_critic import ActorCritic
+from learning.networks.building import build_network
+from learning.networks.distributions import Categorical
+from learning.updates.gradient import Gradient
+from learning.updates.network_gradients import ArrayGradients, TorchGradients
+from shared.contracts.environment_spec import EnvironmentSpec
+from shared.hyperparameters.impact import STANDARD as IMPACT
+from shared.hyperparameters.impala import STANDARD as IMPALA
+from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
+from tests.learning.networks import test_conv_surrogate as conv
+from tests.services.learner.trajectories import CONTINUOUS, DISCRETE, make_trajectory
+
+WITH_ENTROPY = {"entropy_coefficient": 0.01}
+RULES: dict[str, LossRule] = {
+    "ppo, bounded error": PpoRule(
+        hyperparameters=PpoHyperparameters(entropy_coefficient=0.01), kl_coefficient=0.2
+    ),
+    "ppo, clipped step": PpoRule(hyperparameters=STANDARD, kl_coefficient=0.0),
+    "impact": ImpactRule(
+        hyperparameters=IMPACT.model_copy(update=WITH_ENTROPY), kl_coefficient=0.2
+    ),
+    "impala": ImpalaRule(hyperparameters=IMPALA.model_copy(update=WITH_ENTROPY)),
+}
+NETWORKS = [
+    (CONTINUOUS, "state_dependent"),
+    (CONTINUOUS, "free"),
+    (DISCRETE, "state_dependent"),
+]
+
+
+def defined(network: ActorCritic, rule: LossRule, minibatch: Minibatch[Tensor]) -> Tensor:
+    """Return the gradient of the rule's loss by autograd, in the layout of the parameters # [P]."""
+    parameters = leaves(network, policy_only=False)
+    loss = rule.loss(
+        network.outputs_at(parameters, minibatch.observation),
+        network.values_at(parameters, minibatch.observation),
+        minibatch,
+        network.distribution,
+    )
+    parts = torch.autograd.grad(loss, list(parameters.values()))
+    flat = torch.zeros_like(network.flat)
+    views = network.views_of(flat)
+    for name, part in zip(parameters, parts, strict=True):
+        views[name].copy_(part)
+    return flat
+
+
+def moved(network: ActorCritic) -> None:
+    """Move a network away from the policy its samples are of: ratios are not 1 then."""
+    generator = torch.Generator().manual_seed(3)
+    for parameter in network.parameters():
+        parameter.data.add_(torch.randn(parameter.shape, generator=generator), alpha=0.05)
+
+
+def dense(environment: EnvironmentSpec, log_std: str) -> tuple[ActorCritic, Minibatch[Tensor]]:
+    settings = PpoHyperparameters.model_validate({"hidden_sizes": (8, 7), "log_std": log_std})
+    network = build_network(environment, settings, seed=0)
+    trajectories = [make_trajectory(environment, network, actor_index=i) for i in range(2)]
+    batch = build_batch(trajectories, network, discount=0.99, gae_lambda=0.95)
+    moved(network)
+    return network, picked(batch, torch.arange(0, batch.num_samples, 2))
+
+
+def expect_the_definition(
+    network: ActorCritic, rule: LossRule, minibatch: Minibatch[Tensor], found: Gradient
+) -> None:
+    expected = defined(network, rule, minibatch)
+    assert expected.norm() > 0
+    torch.testing.assert_close(found.flat, expected, rtol=1e-4, atol=1e-5 * float(expected.norm()))
+    assert found.policy_version == 4
+    assert found.num_samples == len(minibatch.value)
+    assert len(found.stats) == len(stat_names(rule))
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize(("environment", "log_std"), NETWORKS)
+def test_dense_gradients_are_those_of_the_loss(
+    environment: EnvironmentSpec, log_std: str, name: str
+) -> None:
+    rule = RULES[name]
+    network, minibatch = dense(environment, log_std)
+    with network.without_graph():
+        by_torch = TorchGradients(network, rule, into=network.new_gradient(), policy_version=4)
+        found = by_torch.gradient(minibatch)
+    expect_the_definition(network, rule, minibatch, found)
+    terms = network.array_terms()
+    assert (terms is None) is (environment is DISCRETE)
+    if terms is None:
+        return
+    by_numpy = ArrayGradients(network, rule, terms, into=network.new_gradient(), policy_version=4)
+    arrays = Minibatch(**{f.name: getattr(minibatch, f.name).numpy() for f in fields(Minibatch)})
+    found = by_numpy.gradient(arrays)
+    assert isinstance(found.stats, np.ndarray)
+    expect_the_definition(network, rule, minibatch, found)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_convolutional_gradients_are_those_of_the_loss(name: str) -> None:
+    case: conv.Case = (conv.SMALL, Categorical(), 3, None)
+    network = conv.network_of(case)
+    network.flatten(dtype=torch.float32)
+    observation, action, advantage = conv.samples_of(case)
+    outputs, value = network.policy_outputs(observation), network.values(observation)
+    log_prob = network.distribution.log_prob(outputs, action)
+    batch = TrainingBatch(
+        observation=observation,
+        action=action,
+        advantage=advantage.float(),
+        value_target=value + 0.5,
+        value=value,
+        log_prob=log_prob,
+        outputs=outputs,
+        behaviour_log_prob=log_prob,
+    )
+    moved(network)
+    rule, minibatch = RULES[name], picked(batch, torch.arange(batch.num_samples))
+    with network.without_graph():
+        source = TorchGradients(network, rule, into=network.new_gradient(), policy_version=4)
+        found = source.gradient(minibatch)
+    expect_the_definition(network, rule, minibatch, found)

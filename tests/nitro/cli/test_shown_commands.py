@@ -1,0 +1,69 @@
+"""The commands that README and help show are accepted as they stand."""
+
+import json
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from nitro.cli.main import app
+from nitro.cli.train_command import EXAMPLES
+from services.scaler.jobs.admission import budget_errors
+from services.scaler.money.budget import RoundPricing
+from services.scaler.settings import Settings
+from shared.contracts.job_spec import JobSpec
+from tests.nitro.local.test_system import a_plan, variables
+from tests.nitro.synthetic_run import write_run
+
+README = Path(__file__).parents[2] / "README.md"
+MAKE = re.findall(r"make train ARGS=(.+)", README.read_text(encoding="utf-8"))
+HELP = re.findall(r"\$ nitro train *(.*)", EXAMPLES)
+
+
+def local_pricing(spec: JobSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RoundPricing:
+    """What a local system's scaler prices a new job by."""
+    variables(a_plan(tmp_path), "scaler", monkeypatch)
+    settings = Settings()
+    basis = settings.cost_basis()
+    return RoundPricing(
+        basis=replace(basis, provisioned=min(basis.provisioned, spec.actors.max)),
+        deadline_slack_s=settings.deadline_slack_s,
+        learner_allowance_s=settings.learner_allowance_s,
+    )
+
+
+def admitted(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(tmp_path / "runs")
+    (tmp_path / "job.yaml").write_text("seed: 1\n")
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["train", *arguments, "--dry-run"])
+    assert result.exit_code == 0, result.output
+    spec = JobSpec.model_validate(json.loads(result.stdout))
+    assert budget_errors(spec, local_pricing(spec, tmp_path, monkeypatch)) == []
+
+
+@pytest.mark.parametrize("quoted", [text for text in MAKE if "--help" not in text])
+def test_every_job_of_the_readme_is_admitted(
+    quoted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (arguments,) = shlex.split(quoted)
+    admitted(shlex.split(arguments), tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("arguments", [text for text in HELP if "--resume" not in text])
+def test_every_job_of_the_help_is_admitted(
+    arguments: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admitted(shlex.split(arguments), tmp_path, monkeypatch)
+
+
+def test_a_refused_budget_names_the_number_of_actors_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["train", "--scaling", "fixed:16", "--budget-usd", "0.5", "--dry-run"]
+    spec = JobSpec.model_validate(json.loads(CliRunner().invoke(app, arguments).stdout))
+    (error,) = budget_errors(spec, local_pricing(spec, tmp_path, monkeypatch))
+    assert "one round of 16 actors" in error.message

@@ -1,0 +1,325 @@
+"""`nitro doctor` and `nitro doctor --aws` as a user runs them."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from typer.testing import CliRunner, Result
+
+from nitro.cli.main import app
+from nitro.deploy.doctor import ACCOUNT_KEY
+from nitro.errors import EXIT_FAILED, EXIT_USAGE
+from tests.own_prices import FRANKFURT
+from tests.services.scaler.lambda_endpoint import LambdaEndpoint, lambda_endpoint, serve
+
+G_QUOTA, P_QUOTA = "L-DB2E81BA", "L-417A185B"
+
+
+@dataclass
+class Quotas:
+    """Service Quotas as far as we ask it: moto knows the quotas of VPCs only."""
+
+    values: dict[str, float] = field(default_factory=lambda: {G_QUOTA: 64.0, P_QUOTA: 0.0})
+
+    async def answer(self, request: Request) -> JSONResponse:
+        assert request.headers["x-amz-target"] == "ServiceQuotasV20190624.GetServiceQuota"
+        body = await request.json()
+        value = self.values.get(body["QuotaCode"])
+        if value is None:
+            error = {"__type": "NoSuchResourceException", "Message": "none"}
+            return JSONResponse(error, status_code=400)
+        return JSONResponse({"Quota": {"QuotaCode": body["QuotaCode"], "Value": value}})
+
+
+@pytest.fixture
+def quotas(aws: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Quotas]:
+    del aws  # EC2 is moto's
+    known = Quotas()
+    with serve(Starlette(routes=[Route("/", known.answer, methods=["POST"])])) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_SERVICE_QUOTAS", url)
+        yield known
+
+
+@pytest.fixture
+def lambdas(aws: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[LambdaEndpoint]:
+    del aws
+    with lambda_endpoint() as endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", endpoint.url)
+        yield endpoint
+
+
+def doctor(*arguments: str) -> Result:
+    return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["doctor", *arguments])
+
+
+def ask(folder: Path) -> tuple[int, dict[str, dict[str, str]], dict[str, object]]:
+    """Return exit code, findings by name and the whole report."""
+    result = doctor("--aws", "--json", "--folder", str(folder))
+    report = json.loads(result.stdout)
+    return result.exit_code, {f["name"]: f for f in report["findings"]}, report
+
+
+def cap_at(folder: Path, num_actors: int) -> None:
+    config = {"context": {"nitro": {"actor_concurrency": num_actors}}}
+    (folder / "cdk.json").write_text(json.dumps(config))
+
+
+def context(folder: Path) -> dict[str, object]:
+    found: dict[str, object] = json.loads((folder / "cdk.context.json").read_text())
+    return found
+
+
+@pytest.mark.usefixtures("quotas", "lambdas")
+def test_an_account_that_can_run_the_stack(tmp_path: Path) -> None:
+    code, findings, report = ask(tmp_path)
+    assert code == 0
+    assert {finding["verdict"] for finding in findings.values()} == {"ok"}
+    # As of 2026 no region offers p3.2xlarge any more.
+    assert "the first choice p3.2xlarge is not offered" in findings["GPU machines"]["found"]
+    answer = context(tmp_path)[ACCOUNT_KEY]
+    assert isinstance(answer, dict)
+    assert answer["offered_instance_types"] == ["g6.2xlarge", "g5.2xlarge", "g4dn.2xlarge"]
+    assert (answer["lambda_concurrency"], answer["gpu_vcpus"]) == (1000, 64)
+    assert answer["checked_at"].endswith("+00:00")
+    assert report["answer"] == answer
+
+
+@pytest.mark.usefixtures("quotas", "lambdas")
+def test_the_tables_show_findings_and_costs(tmp_path: Path) -> None:
+    result = doctor("--aws", "--folder", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    for words in ("GPU vCPUs", "learner, g6.2xlarge", "provisioned concurrency, 64 x 1 GB"):
+        assert words in result.stdout
+
+
+def test_a_new_account_is_told_which_quotas_to_raise_and_how(
+    tmp_path: Path, quotas: Quotas, lambdas: LambdaEndpoint
+) -> None:
+    quotas.values[G_QUOTA] = 0.0
+    lambdas.concurrency_limit = 10
+    code, findings, _ = ask(tmp_path)
+    assert code == EXIT_FAILED
+    vcpus, concurrency = findings["GPU vCPUs"], findings["Lambda concurrency"]
+    assert (vcpus["verdict"], concurrency["verdict"]) == ("wrong", "warning")
+    assert "at most 10 actors, 0 of them kept warm" in concurrency["found"]
+    assert "Running On-Demand G and VT instances" in vcpus["advice"]
+    assert f"--quota-code {G_QUOTA} --desired-value 8" in vcpus["advice"]
+    assert "--service-code lambda --quota-code L-B99A9384" in concurrency["advice"]
+    answer = context(tmp_path)[ACCOUNT_KEY]
+    assert isinstance(answer, dict)
+    assert (answer["lambda_concurrency"], answer["gpu_vcpus"]) == (10, 0)
+
+
+def test_a_smaller_cap_in_cdk_json_is_enough_for_a_smaller_limit(
+    tmp_path: Path, quotas: Quotas, lambdas: LambdaEndpoint
+) -> None:
+    lambdas.concurrency_limit = 150
+    assert ask(tmp_path)[0] == 0, "without a cap nothing has to be reserved"
+    cap_at(tmp_path, 200)
+    code, findings, _ = ask(tmp_path)
+    assert code == EXIT_FAILED
+    assert "at most 50" in findings["Lambda concurrency"]["advice"]
+    config = {"context": {"nitro": {"actor_concurrency": 50, "provisioned_concurrency": 8}}}
+    (tmp_path / "cdk.json").write_text(json.dumps(config))
+    assert ask(tmp_path)[0] == 0
+
+
+@pytest.mark.usefixtures("quotas")
+@pytest.mark.parametrize(("reserved", "verdict"), [(700, "ok"), (701, "warning")])
+def test_what_other_functions_have_reserved_is_no_longer_to_be_had(
+    tmp_path: Path, lambdas: LambdaEndpoint, reserved: int, verdict: str
+) -> None:
+    lambdas.reserved_by_others = reserved
+    cap_at(tmp_path, 200)
+    code, findings, _ = ask(tmp_path)
+    assert code == 0, "after a deployment they are reserved by the stack itself"
+    assert findings["Lambda concurrency"]["verdict"] == verdict
+    assert ("701 are reserved" in findings["Lambda concurrency"]["found"]) == (reserved == 701)
+
+
+@pytest.mark.usefixtures("quotas", "lambdas")
+def test_the_region_of_cdk_json_is_the_one_that_is_asked(tmp_path: Path) -> None:
+    config = {"context": {"nitro": {"account": "123456789012", "region": "eu-west-1"}}}
+    (tmp_path / "cdk.json").write_text(json.dumps(config))
+    assert ask(tmp_path)[2]["region"] == "eu-west-1"
+
+
+@pytest.mark.usefixtures("quotas", "lambdas")
+def test_the_region_the_cdk_would_deploy_to_is_the_one_that_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")  # wins over AWS_DEFAULT_REGION and profile
+    assert ask(tmp_path)[2]["region"] == "eu-west-1"
+
+
+@pytest.mark.usefixtures("quotas", "lambdas")
+def test_a_region_without_our_machines_is_wrong(tmp_path: Path) -> None:
+    config = {"context": {"nitro": {"learner_instance_types": ["p3.2xlarge"]}}}
+    (tmp_path / "cdk.json").write_text(json.dumps(config))
+    code, findings, _ = ask(tmp_path)
+    assert code == EXIT_FAILED
+    found = findings["GPU machines"]["found"]
+    assert found == "none of p3.2xlarge is offered in us-east-1a and us-east-1b"
+
+
+@pytest.mark.usefixtures("quotas", "lambdas")
+def test_the_zones_of_the_stack_are_those_that_are_asked(tmp_path: Path) -> None:
+    config = {
+        "learner_instance_types": ["g6e.2xlarge", "g6.2xlarge"],
+        "availability_zones": ["us-east-1e", "us-east-1f"],
+    }
+    (tmp_path / "cdk.json").write_text(json.dumps({"context": {"nitro": config}}))
+    found = ask(tmp_path)[1]["GPU machines"]["found"]
+    # The first choice is offered in the region's other zones.
+    first_choice = "the first choice g6e.2xlarge is not offered"
+    assert found == f"g6.2xlarge in us-east-1e and us-east-1f; {first_choice}"
+
+
+@pytest.mark.usefixtures("lambdas")
+def test_what_the_account_will_not_tell_is_a_warning(tmp_path: Path, quotas: Quotas) -> None:
+    quotas.values.clear()
+    code, findings, _ = ask(tmp_path)
+    assert code == 0
+    assert findings["GPU vCPUs"]["verdict"] == "warning"
+    refused = findings["servicequotas:GetServiceQuota"]
+    assert refused["found"] == "refused: NoSuchResourceException"
+    answer = context(tmp_path)[ACCOUNT_KEY]
+    assert isinstance(answer, dict)
+    assert answer["gpu_vcpus"] is None
+
+
+@pytest.mark.usefixtures("quotas", "lambdas")
+def test_the_rest_of_the_context_stays(tmp_path: Path) -> None:
+    kept = {"availability-zones:account=1:region=r": ["a"], ACCOUNT_KEY: {"old": True}}
+    (tmp_path / "cdk.context.json").write_text(json.dumps(kept))
+    ask(tmp_path)
+    found = context(tmp_path)
+    assert found["availability-zones:account=1:region=r"] == ["a"]
+    assert "old" not in str(found[ACCOUNT_KEY])
+    assert [path.name for path in tmp_path.iterdir()] == ["cdk.context.json"]
+
+
+@pytest.mark.usefixtures("quotas", "lambdas")
+@pytest.mark.parametrize(("text", "words"), [("[]", "is no CDK context"), ("{", "is no JSON")])
+def test_a_context_that_is_none_is_not_overwritten(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "cdk.context.json").write_text(text)
+    result = doctor("--aws", "--folder", str(tmp_path))
+    assert result.exit_code == EXIT_USAGE
+    assert words in result.stderr
+    assert (tmp_path / "cdk.context.json").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ("{", "cannot be read as a CDK configuration"),
+        ('{"context": {"nitro": {"actor_concurrency": 0}}}', "nitro.actor_concurrency"),
+    ],
+)
+def test_a_wrong_configuration_is_named(tmp_path: Path, config: str, words: str) -> None:
+    (tmp_path / "cdk.json").write_text(config)
+    result = doctor("--aws", "--folder", str(tmp_path))
+    assert result.exit_code == EXIT_USAGE
+    assert words in result.stderr
+
+
+def test_without_credentials_it_says_how_to_get_some(
+    tmp_path: Path, aws: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del aws
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    result = doctor("--aws", "--folder", str(tmp_path))
+    assert result.exit_code == EXIT_USAGE
+    assert "no usable AWS credentials: sign in" in result.stderr
+    assert not (tmp_path / "cdk.context.json").exists()
+
+
+def test_without_a_region_it_asks_for_one(
+    tmp_path: Path, aws: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del aws
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    result = doctor("--aws", "--folder", str(tmp_path))
+    assert result.exit_code == EXIT_USAGE
+    assert "--region" in result.stderr
+
+
+def test_an_aws_that_cannot_be_reached_is_told_so(
+    tmp_path: Path, aws: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del aws
+    monkeypatch.setenv("AWS_ENDPOINT_URL_EC2", "http://127.0.0.1:9")
+    result = doctor("--aws", "--folder", str(tmp_path))
+    assert result.exit_code == EXIT_FAILED
+    assert "ec2:DescribeAvailabilityZones: Could not connect" in result.stderr
+
+
+def test_without_boto3_it_names_the_extra(tmp_path: Path) -> None:
+    script = (
+        "import sys; sys.modules['boto3'] = None;"
+        "from nitro.cli import app; app(['doctor', '--aws', '--folder', sys.argv[1]])"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == EXIT_USAGE
+    assert "needs boto3" in done.stderr
+    assert "extra `local`" in done.stderr
+
+
+def test_this_machine_can_run_nitro(tmp_path: Path) -> None:
+    result = doctor("--json", "--runs-dir", str(tmp_path / "runs"))
+    findings = {f["name"]: f for f in json.loads(result.stdout)["findings"]}
+    assert result.exit_code == 0, findings
+    for name in ("Python", "packages", "cores", "memory", "cache server", "ports", "runs folder"):
+        assert findings[name]["found"]
+    assert "torch" in findings["learner's device"]["found"]
+    assert not (tmp_path / "runs").exists(), "looking leaves no trace"
+
+
+def test_a_folder_that_cannot_be_written_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = doctor("--runs-dir", str(tmp_path / "file" / "runs"))
+    assert result.exit_code == EXIT_FAILED
+    assert "cannot be written" in result.stdout
+
+
+@pytest.mark.usefixtures("quotas", "lambdas")
+def test_prices_of_another_region_are_told(tmp_path: Path) -> None:
+    assert ask(tmp_path)[1]["prices"]["verdict"] == "ok"
+    _, usual, before = ask(tmp_path)
+    shape = {"learner_instance_types": ["g6.2xlarge"], "prices": FRANKFURT}
+    (tmp_path / "cdk.json").write_text(json.dumps({"context": {"nitro": shape}}))
+    code, findings, report = ask(tmp_path)
+    assert code == 0
+    assert usual["prices"]["found"] == "aws-us-east-1-2026-11, of us-east-1"
+    assert findings["prices"]["verdict"] == "warning"
+    assert "frankfurt, of eu-central-1; the stack is for us-east-1" in findings["prices"]["found"]
+    assert "docs/operations.md" in findings["prices"]["advice"]
+    usual_usd, usd = before["busy_usd_per_hour"], report["busy_usd_per_hour"]
+    assert isinstance(usual_usd, float)
+    assert usd == pytest.approx(usual_usd + 1.25 - 0.9776 + 0.08 - 0.065)
+
+
+@pytest.mark.usefixtures("quotas", "lambdas")
+def test_types_without_a_price_are_named(tmp_path: Path) -> None:
+    shape = {"cache_node_type": "cache.r7g.large", "prices": {**FRANKFURT, "region": "us-east-1"}}
+    shape["learner_instance_types"] = ["g6.2xlarge", "p3.2xlarge"]
+    (tmp_path / "cdk.json").write_text(json.dumps({"context": {"nitro": shape}}))
+    result = doctor("--aws", "--folder", str(tmp_path))
+    assert result.exit_code == EXIT_USAGE
+    assert "no price for 'cache.r7g.large'" in result.stderr
+    shape["cache_node_type"] = "cache.t4g.medium"
+    (tmp_path / "cdk.json").write_text(json.dumps({"context": {"nitro": shape}}))
+    code, findings, _ = ask(tmp_path)
+    assert code == EXIT_FAILED
+    assert findings["prices"]["verdict"] == "wrong"
+    assert "none for p3.2xlarge" in findings["prices"]["found"]

@@ -1,0 +1,115 @@
+import os
+import resource
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from nitro.errors import EXIT_USAGE, CommandError
+from nitro.local.state_folder import StateFolder
+
+
+def test_only_one_local_system_holds_a_runs_folder(tmp_path: Path) -> None:
+    first, second = StateFolder(tmp_path), StateFolder(tmp_path)
+    first.acquire()
+    first.write_address("http://127.0.0.1:1234")
+    with pytest.raises(CommandError) as caught:
+        second.acquire()
+    assert caught.value.exit_code == EXIT_USAGE
+    assert f"pid {os.getpid()}" in str(caught.value)
+    assert "--api-url http://127.0.0.1:1234" in str(caught.value)
+    first.release()
+    second.acquire()
+    second.release()
+
+
+def test_only_a_system_that_outlives_jobs_is_for_others(tmp_path: Path) -> None:
+    holder, other = StateFolder(tmp_path), StateFolder(tmp_path)
+    assert not other.is_served()
+    holder.acquire()
+    holder.write_address("http://127.0.0.1:1234")
+    assert not other.is_served()  # it ends with its own job
+    holder.release()
+    holder.acquire(lasting=True)
+    holder.write_address("http://127.0.0.1:1234")
+    assert other.is_served()
+    holder.release()
+    assert not other.is_served()
+
+
+def test_the_token_is_random_and_for_this_user_only(tmp_path: Path) -> None:
+    state = StateFolder(tmp_path)
+    state.folder.mkdir(mode=0o755)  # of an earlier version
+    state.acquire()
+    assert stat.S_IMODE(state.folder.stat().st_mode) == 0o700
+    state.token_path.touch(mode=0o666)  # left over, readable by others
+    token = state.write_token()
+    assert state.token_path.read_text() == token
+    assert stat.S_IMODE(state.token_path.stat().st_mode) == 0o600
+    assert len(token) >= 32
+    assert state.write_token() != token
+    state.release()
+    assert not state.token_path.exists()
+
+
+def test_an_unwritable_folder_is_named_with_the_fix(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    with pytest.raises(CommandError, match=f"--runs-dir: cannot write to {blocked}.*choose"):
+        StateFolder(blocked).acquire()
+
+
+@contextmanager
+def no_space() -> Iterator[None]:
+    """Let no file of this process grow, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        StateFolder.acquire,
+        StateFolder.write_token,
+        lambda state: state.write_address("http://127.0.0.1:1234"),
+    ],
+    ids=["lock", "token", "address"],
+)
+def test_a_full_disk_is_told_and_the_folder_can_be_released(
+    tmp_path: Path, write: Callable[[StateFolder], object]
+) -> None:
+    state = StateFolder(tmp_path)
+    if write is not StateFolder.acquire:
+        state.acquire()
+    with no_space():
+        with pytest.raises(CommandError, match=f"--runs-dir: cannot write to {tmp_path}"):
+            write(state)
+        state.release()
+    state.acquire()
+    state.release()
+
+
+def test_logs_of_the_last_run_are_kept_once(tmp_path: Path) -> None:
+    state = StateFolder(tmp_path)
+    state.acquire()
+    log = state.fresh_log("scaler")
+    log.write_text("old")
+    assert not state.fresh_log("scaler").exists()
+    assert log.with_suffix(".log.1").read_text() == "old"
+    state.release()
+
+
+def test_releasing_what_was_never_held_changes_nothing(tmp_path: Path) -> None:
+    holder, other = StateFolder(tmp_path), StateFolder(tmp_path)
+    holder.acquire()
+    holder.write_token()
+    other.release()
+    assert holder.token_path.exists()
+    holder.release()
+    holder.release()

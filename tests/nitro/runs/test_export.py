@@ -1,0 +1,222 @@
+"""Exported policies: read by other libraries, acting as ours do."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+from safetensors.numpy import load_file
+
+from nitro.errors import CommandError
+from nitro.runs.evaluate import newest_policy
+from nitro.runs.export import ExportReport, export_run
+from shared.contracts.environment_spec import (
+    ActionSpec,
+    ContinuousActionSpec,
+    DiscreteActionSpec,
+    EnvironmentSpec,
+    MultiDiscreteActionSpec,
+    ObservationSpec,
+)
+from shared.policy.numpy_policy import POLICY_FORMAT, load_policy, with_bounds
+from shared.trajectory import codec
+from tests.nitro.checkpoints import RIGHT, stubborn_policy, write_checkpoint
+
+CONTINUOUS = ContinuousActionSpec(low=(-2.0, 0.0), high=(2.0, 10.0))
+SEVERAL = MultiDiscreteActionSpec(num_choices=(2, 3))
+
+
+def layers(*shapes: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
+    rng = np.random.default_rng(0)
+    arrays = {}
+    for i, shape in enumerate(shapes):
+        fan_in = np.prod(shape[1:])
+        weight = rng.standard_normal(shape) / np.sqrt(fan_in)
+        arrays[f"policy.{i}.weight"] = weight.astype(np.float32)
+        arrays[f"policy.{i}.bias"] = rng.standard_normal(shape[0], np.float32) / 10
+    return arrays
+
+
+def metadata(distribution: str, log_std: str, **more: str) -> dict[str, str]:
+    return {
+        "format": POLICY_FORMAT,
+        "network": "mlp",
+        "activation": "tanh",
+        "distribution": distribution,
+        "log_std": log_std,
+        **more,
+    }
+
+
+NORMALISED = {
+    "observation_mean": np.linspace(-5, 5, 4, dtype=np.float32),
+    "observation_scale": np.linspace(0.2, 3, 4, dtype=np.float32),
+}
+NATURE = {"network": "nature_cnn", "activation": "relu", "image_shape": "3,40,44"}
+NATURE_SHAPES = ((32, 3, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3), (512, 128), (5, 512))
+PAPER = {"network": "paper_cnn", "activation": "relu", "image_shape": "4,42,50"}
+PAPER_SHAPES = ((16, 4, 8, 8), (32, 16, 4, 4), (256, 32, 6, 7), (5, 256))
+CASES: dict[str, tuple[dict[str, Any], dict[str, str], tuple[int, ...], ActionSpec]] = {
+    "state-dependent, rescaled": (
+        layers((8, 4), (8, 8), (4, 8)),
+        metadata("gaussian", "state_dependent", action_mapping="rescale"),
+        (4,),
+        CONTINUOUS,
+    ),
+    "free, normalised, clipped": (
+        {**layers((8, 4), (2, 8)), **NORMALISED, "log_std": np.zeros(2, np.float32)},
+        metadata("gaussian", "free", action_mapping="clip", observation_clip="1.5"),
+        (4,),
+        CONTINUOUS,
+    ),
+    "discrete": (
+        layers((8, 4), (5, 8)),
+        metadata("categorical", "none"),
+        (4,),
+        DiscreteActionSpec(n=5),
+    ),
+    "several": (
+        layers((8, 4), (5, 8)),
+        metadata("multi_categorical", "none", num_choices="2,3"),
+        (4,),
+        SEVERAL,
+    ),
+    "Nature's images": (
+        layers(*NATURE_SHAPES),
+        metadata("categorical", "none") | NATURE,
+        (3, 40, 44),
+        DiscreteActionSpec(n=5),
+    ),
+    "the paper's images": (
+        layers(*PAPER_SHAPES),
+        metadata("categorical", "none") | PAPER,
+        (4, 42, 50),
+        DiscreteActionSpec(n=5),
+    ),
+}
+
+
+def exported(tmp_path: Path, name: str) -> tuple[Path, ExportReport]:
+    arrays, meta, shape, action = CASES[name]
+    dtype: Any = "float32" if len(shape) == 1 else "uint8"
+    environment = EnvironmentSpec(
+        env_id="CartPole-v1",
+        observation=ObservationSpec(shape=shape, dtype=dtype),
+        action=action,
+        max_episode_steps=500,
+        versions={},
+    )
+    folder = write_checkpoint(
+        tmp_path, next_round=4, policy=codec.encode(arrays, meta), environment=environment
+    )
+    return folder, export_run(folder, tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_graph_acts_as_the_policy(name: str, tmp_path: Path) -> None:
+    folder, report = exported(tmp_path, name)
+    _, _, shape, action = CASES[name]
+    _, policy = newest_policy(folder)
+    session = onnxruntime.InferenceSession(tmp_path / "out" / "policy.onnx")
+    rng = np.random.default_rng(9)
+    if len(shape) > 1:
+        observation: NDArray[Any] = rng.integers(0, 256, (40, *shape), np.uint8)
+    else:
+        observation = rng.standard_normal((40, *shape), np.float32) * 4
+    for rows in (observation, observation[:1]):
+        (taken,) = session.run(None, {"observation": rows})
+        ours: NDArray[Any] = policy.act(rows)
+        if isinstance(action, ContinuousActionSpec):
+            low, high = np.array([action.low, action.high], np.float32)
+            np.testing.assert_allclose(taken, ours, atol=1e-4, strict=True)
+            assert (taken >= low).all()
+            assert (taken <= high).all()
+        else:
+            np.testing.assert_array_equal(taken, ours, strict=True)
+    assert report.largest_difference <= 1e-4
+    assert len(np.unique(taken)) <= 40
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_other_files_hold_the_same_policy(name: str, tmp_path: Path) -> None:
+    _, report = exported(tmp_path, name)
+    arrays, meta, _, action = CASES[name]
+    out = tmp_path / "out"
+    read = load_file(out / "policy.safetensors")
+    assert read.keys() == arrays.keys()
+    for field, array in arrays.items():
+        np.testing.assert_array_equal(read[field], array, strict=True)
+    described = json.loads((out / "policy.json").read_text())
+    assert described["policy"] == with_bounds(meta, action)
+    assert described["policy_version"] == 4
+    assert described["env"]["env_id"] == "CartPole-v1"
+    assert ExportReport.model_validate(described) == report
+    assert {path.name for path in out.iterdir()} == set(report.files)
+    onnx.checker.check_model(onnx.load(out / "policy.onnx"), full_check=True)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_exported_policy_acts_in_numpy_as_the_graph_does(name: str, tmp_path: Path) -> None:
+    """As docs/environments.md shows it, for one observation at a time."""
+    exported(tmp_path, name)
+    shape = CASES[name][2]
+    payload = codec.decode_raw((tmp_path / "out" / "policy.safetensors").read_bytes())
+    policy = load_policy(payload.arrays, payload.metadata)
+    session = onnxruntime.InferenceSession(tmp_path / "out" / "policy.onnx")
+    rng = np.random.default_rng(3)
+    image = len(shape) > 1
+    for _ in range(20):
+        seen: NDArray[Any] = (
+            rng.integers(0, 256, shape, np.uint8) if image else rng.standard_normal(shape)
+        ).astype(np.uint8 if image else np.float32)
+        (taken,) = session.run(None, {"observation": seen[None]})
+        np.testing.assert_allclose(policy.act(seen), taken[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
+def test_a_missing_package_is_named_with_what_installs_it(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, "nitro.runs.onnx_graph", raising=False)
+    with pytest.raises(CommandError, match=rf"\({package}\): pip install -e '.\[export\]'"):
+        exported(tmp_path, "discrete")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_graph_that_acts_differently_is_not_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nitro.runs.export.TOLERANCE", -1.0)
+    with pytest.raises(CommandError, match=r"policy\.onnx acts differently .* nothing was written"):
+        exported(tmp_path, "several")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_policy_of_another_environment_is_refused(tmp_path: Path) -> None:
+    policy = stubborn_policy(RIGHT)  # the run's environment is Hopper
+    folder = write_checkpoint(tmp_path, next_round=1, policy=policy)
+    with pytest.raises(CommandError, match="does not fit the environment of its run, Hopper-v5"):
+        export_run(folder, tmp_path / "out")
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    environment = EnvironmentSpec(
+        env_id="CartPole-v1",
+        observation=ObservationSpec(shape=(4,), dtype="float32"),
+        action=DiscreteActionSpec(n=2),
+        max_episode_steps=500,
+        versions={},
+    )
+    folder = write_checkpoint(
+        tmp_path, next_round=1, policy=stubborn_policy(RIGHT), environment=environment
+    )
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(CommandError, match="--out: cannot write to"):
+        export_run(folder, tmp_path / "out")
+    assert (tmp_path / "out").read_text() == "mine"

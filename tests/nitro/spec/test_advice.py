@@ -1,0 +1,69 @@
+"""What is said of a job before it trains."""
+
+from typing import Any
+
+import pytest
+
+from nitro.spec.advice import advice, time_on_cpu
+from nitro.spec.dry_run import described
+from shared.contracts.environment_spec import EnvironmentSpec
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.jobs import resolve_for
+from tests.services.scaler.lambda_endpoint import HOPPER, IMAGES
+
+QUICK: dict[str, Any] = {
+    "preset": "standard",
+    "scaling": {"policy": "fixed", "num_actors": 8},
+    "actors": {"min": 8, "max": 8},
+    "steps_per_actor": 128,
+}
+
+
+def told(environment: EnvironmentSpec, *, cores: int | None = 2, **fields: Any) -> list[str]:
+    spec = JobSpec.model_validate(fields)
+    full = resolve_for(spec, environment)
+    return advice(spec, environment, full, rounds=spec.stop.max_rounds, cpu_cores=cores)
+
+
+@pytest.mark.parametrize(
+    ("fields", "steps"),
+    [({}, "256"), ({"steps_per_actor": 1024, "envs_per_actor": 4}, "256")],
+)
+def test_episodes_that_rollouts_are_too_short_for_are_told(
+    fields: dict[str, Any], steps: str
+) -> None:
+    (line,) = told(HOPPER, **fields)
+    assert "episodes may last 1,000 steps" in line
+    assert f"takes {steps}:" in line
+
+
+def test_rollouts_as_long_as_an_episode_need_no_word() -> None:
+    assert told(HOPPER, steps_per_actor=1000) == []
+    assert told(HOPPER.model_copy(update={"max_episode_steps": None})) == []
+
+
+def test_on_a_cpu_the_time_that_images_take_is_told_and_what_is_quicker() -> None:
+    about, quicker = told(IMAGES)
+    # 30 passes at 1,700 samples/s; each of two cores takes 1,000 steps/s
+    rounds_s = [50 * actors * 256 * (30 / 1700 + 1 / 2000) for actors in (8, 64)]
+    spec = JobSpec()
+    takes = time_on_cpu(spec, IMAGES, resolve_for(spec, IMAGES), rounds=50, cores=2)
+    assert takes is not None
+    assert [takes.least_s, takes.most_s] == pytest.approx(rounds_s)
+    assert "about 30 min 58 s to 4 h 07 min" in about
+    assert "--preset standard --scaling fixed:8 --actors 8 --steps-per-actor 128" in quicker
+
+
+def test_what_is_quicker_takes_minutes_and_is_not_told_again() -> None:
+    (about,) = told(IMAGES, **QUICK)
+    assert "about 3 min" in about
+
+
+def test_with_a_gpu_or_without_images_no_time_is_told() -> None:
+    assert told(IMAGES, cores=None) == []
+    assert len(told(HOPPER)) == 1
+
+
+def test_a_dry_run_says_it_beside_the_job(capsys: pytest.CaptureFixture[str]) -> None:
+    described(JobSpec())
+    assert "episodes may last 1,000 steps" in capsys.readouterr().err

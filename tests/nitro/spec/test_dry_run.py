@@ -1,0 +1,51 @@
+import json
+
+import pytest
+
+from nitro.errors import CommandError
+from nitro.spec.dry_run import described
+from shared.contracts.job_spec import JobSpec
+from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
+from shared.hyperparameters.presets import IMAGE_PRESETS
+
+
+def shown(spec: JobSpec) -> dict[str, object]:
+    values: dict[str, object] = json.loads(described(spec))["hyperparameters"]
+    return values
+
+
+def test_every_hyperparameter_is_resolved() -> None:
+    spec = JobSpec(hyperparameters={"clip": 0.1})
+    assert json.loads(described(spec))["env_id"] == "Hopper-v5"
+    assert set(shown(spec)) == set(PpoHyperparameters.model_fields)
+    assert shown(spec)["clip"] == 0.1
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "impact", "impala"])
+def test_a_preset_that_is_another_one_for_images_is_shown_as_such(algorithm: str) -> None:
+    spec = JobSpec.model_validate(
+        {"env_id": "ALE/Qbert-v5", "algorithm": algorithm, "preset": "standard"}
+    )
+    assert shown(spec) == IMAGE_PRESETS[spec.algorithm, "standard"].model_dump(mode="json")
+
+
+def test_an_environment_that_is_not_here_is_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    spec = JobSpec(env_id="Nowhere-v0", preset="standard")
+    assert shown(spec) == STANDARD.model_dump(mode="json")
+    said = capsys.readouterr().err
+    assert "those for vectors" in said
+    assert "Nowhere-v0" in said
+
+
+def test_values_that_do_not_go_together_are_refused_by_the_preset_that_is_meant() -> None:
+    games = JobSpec(
+        env_id="ALE/Qbert-v5",
+        algorithm="impala",
+        preset="standard",
+        hyperparameters={"learning_rate_decay": "linear"},
+    )
+    assert shown(games)["learning_rate_decay"] == "linear"
+    poles = games.model_copy(update={"env_id": "CartPole-v1"})
+    with pytest.raises(CommandError, match="hyperparameters: kl_target would undo") as caught:
+        described(poles)
+    assert "preset for vectors" in str(caught.value)

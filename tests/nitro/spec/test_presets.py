@@ -1,0 +1,72 @@
+"""`nitro presets`: complete, with a source for every value."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from nitro.errors import CommandError
+from nitro.spec.presets import PresetReport, preset_reports, preset_table
+from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.hyperparameters.presets import IMAGE_PRESETS, PRESETS
+
+REPORTS = preset_reports()
+
+
+def test_every_preset_is_shown_once_with_all_its_values() -> None:
+    shown = {(r.algorithm, r.preset, r.images): r for r in REPORTS}
+    assert len(shown) == len(REPORTS) == len(PRESETS) + len(IMAGE_PRESETS)
+    for sets, images in ((PRESETS, False), (IMAGE_PRESETS, True)):
+        for (algorithm, preset), values in sets.items():
+            rows = shown[algorithm, preset, images].hyperparameters
+            assert {row.name: row.value for row in rows} == values.model_dump(mode="json")
+
+
+@pytest.mark.parametrize("report", REPORTS, ids=lambda r: f"{r.algorithm}-{r.preset}-{r.images}")
+def test_every_value_has_a_meaning_and_a_source_of_its_own(report: PresetReport) -> None:
+    for row in report.hyperparameters:
+        assert row.source, row.name
+        assert row.meaning.endswith("."), row.name
+        for text in (row.source, row.meaning):
+            assert "Paper:" not in text, row.name
+            assert "Standard:" not in text, row.name
+
+
+def test_sources_are_told_apart() -> None:
+    paper, standard = (
+        {row.name: row for row in preset_reports("ppo", preset)[0].hyperparameters}
+        for preset in ("paper", "standard")
+    )
+    assert paper["clip"].source == "Table 1"
+    assert paper["clip"].value == PpoHyperparameters().clip
+    assert paper["hidden_sizes"].source == "section 8.1"
+    assert standard["clip"].source == "CleanRL"
+    assert standard["clip"].meaning == paper["clip"].meaning
+    assert paper["clip"].meaning.startswith("Half-width of the interval")
+
+
+def test_one_algorithm_or_one_preset_can_be_asked_for() -> None:
+    assert {r.algorithm for r in preset_reports("ppo")} == {"ppo"}
+    assert {r.preset for r in preset_reports(preset="paper")} == {"paper"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("trpo", None), "ALGORITHM: must be one of ppo, .* got 'trpo'"),
+        ((None, "tuned"), "--preset: must be one of paper, standard, got 'tuned'"),
+    ],
+)
+def test_unknown_names_are_refused(arguments: tuple[str | None, str | None], message: str) -> None:
+    with pytest.raises(CommandError, match=message):
+        preset_reports(*arguments)
+
+
+def test_the_table_shows_values_as_json_and_words_as_they_are() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    console.print(preset_table(preset_reports("ppo", "standard")[0]))
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert text.startswith("ppo, preset standard")
+    for part in ("[64, 64]", " clipped_step ", " true ", " 0.0003 "):
+        assert part in text

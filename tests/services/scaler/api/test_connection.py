@@ -1,0 +1,63 @@
+"""How much of a request's head is held, and for how long what nobody reads."""
+
+import select
+import socket
+from pathlib import Path
+
+import pytest
+
+from services.scaler.api import connection
+from services.scaler.api.connection import MAX_HEAD_BYTES
+from tests.security.wire import request, send
+from tests.services.scaler.lambda_endpoint import LambdaEndpoint
+from tests.services.scaler.running import TOKEN, Scaler, run_scaler
+
+PIECE = b"x" * 8192
+
+
+def piecewise(count: int) -> list[bytes]:
+    head = b"GET /v1/jobs HTTP/1.1\r\nHost: scaler\r\n"
+    return [head, b"X-Long: ", *([PIECE] * count)]
+
+
+def test_a_head_without_end_is_refused(lasting_scaler: Scaler) -> None:
+    answer = send(str(lasting_scaler.http.base_url), *piecewise(10_000))
+    assert answer.status in (400, None), "refused, or hung up on while still sending"
+
+
+def test_a_head_of_usual_size_is_read(lasting_scaler: Scaler) -> None:
+    last = f"\r\nConnection: close\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+    answer = send(str(lasting_scaler.http.base_url), *piecewise(2), last)
+    assert answer.status == 200
+
+
+@pytest.mark.parametrize("count", [1, 30])
+def test_requests_on_one_connection_are_counted_apart(lasting_scaler: Scaler, count: int) -> None:
+    one = request("GET", "/healthz", f"X-Long: {'x' * (MAX_HEAD_BYTES // 4)}")
+    last = request("GET", "/v1/jobs", "Connection: close", token=TOKEN)
+    url = str(lasting_scaler.http.base_url)
+    assert send(url, *([one] * count), last).status == 200
+
+
+def test_a_client_that_does_not_read_is_hung_up_on(
+    tmp_path: Path, lambdas: LambdaEndpoint, cache_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "READ_WITHIN_S", 0.2)
+    with run_scaler(tmp_path, lambdas, cache_url) as scaler, socket.socket() as client:
+        url = scaler.http.base_url
+        client.connect((url.host, url.port))
+        client.sendall(request("GET", "/openapi.json") * 1000)
+        # Neither readable nor writable is of interest: only that the other side has hung up.
+        poll = select.poll()
+        poll.register(client, 0)
+        assert poll.poll(20_000), "still connected"
+
+
+def test_a_client_that_reads_gets_every_answer(lasting_scaler: Scaler) -> None:
+    """Also of requests that were sent before the first answer came."""
+    url = lasting_scaler.http.base_url
+    with socket.create_connection((url.host, url.port or 0), timeout=20) as client:
+        last = request("GET", "/openapi.json", "Connection: close")
+        client.sendall(request("GET", "/openapi.json") * 200 + last)
+        received = b"".join(iter(lambda: client.recv(1 << 20), b""))
+    assert received.count(b"HTTP/1.1 200 ") == 201

@@ -1,0 +1,119 @@
+"""Readiness on a clock of the test's, and of a running scaler that strangers ask in a loop."""
+
+import contextlib
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from services.scaler.api.readiness import Readiness
+from services.scaler.launching.lambda_function import LambdaApiError
+from services.scaler.store.base import StoreError
+from shared.cache.client import CacheError
+from shared.contracts.problem import Problem
+from tests.patience import ANSWER_S
+from tests.services.scaler.lambda_endpoint import LambdaEndpoint
+from tests.services.scaler.running import StartScaler
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.now, self.looks, self.there = 100.0, 0, True
+        self.readiness = Readiness({"store": self._look}, every_s=10.0, now=lambda: self.now)
+
+    def _look(self) -> None:
+        self.looks += 1
+        if not self.there:
+            raise StoreError("the disk is full")
+
+    def after(self, seconds: float) -> tuple[dict[str, str], int]:
+        self.now += seconds
+        return self.readiness.missing(), self.looks
+
+
+def test_a_look_holds_for_a_while_and_what_is_missing_is_looked_for_sooner() -> None:
+    rig = Rig()
+    assert rig.after(0.0) == ({}, 1)
+    rig.there = False
+    assert rig.after(9.9) == ({}, 1)
+    missing = {"store": "the disk is full"}
+    assert rig.after(0.1) == (missing, 2)
+    assert rig.after(0.9) == (missing, 2)
+    rig.there = True
+    assert rig.after(0.1) == ({}, 3)
+    assert rig.after(9.9) == ({}, 3)
+
+
+def test_a_look_after_a_long_silence_holds_as_long_as_any() -> None:
+    rig = Rig()
+    assert rig.after(1000.0) == ({}, 1)
+    assert rig.after(9.9) == ({}, 1)
+    assert rig.after(0.1) == ({}, 2)
+
+
+def test_all_that_is_missing_is_named_at_once() -> None:
+    errors = {
+        "cache": CacheError("no answer"),
+        "lambda": LambdaApiError("throttled"),
+        "store": StoreError("the disk is full"),
+    }
+
+    def lacks(error: Exception) -> Callable[[], object]:
+        def check() -> object:
+            raise error
+
+        return check
+
+    checks = {name: lacks(error) for name, error in errors.items()}
+    readiness = Readiness({**checks, "clock": lambda: None}, every_s=10.0, now=lambda: 0.0)
+    assert readiness.missing() == {
+        "cache": "no answer",
+        "lambda": "throttled",
+        "store": "the disk is full",
+    }
+
+
+def test_who_asks_during_a_look_waits_for_what_it_finds() -> None:
+    looks: list[int] = []
+    second_look = threading.Barrier(2)
+
+    def look() -> None:
+        looks.append(1)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            second_look.wait(0.2)
+        raise StoreError("the disk is full")
+
+    readiness = Readiness({"store": look}, every_s=10.0, now=lambda: 0.0)
+    with ThreadPoolExecutor(2) as pool:
+        answers = [f.result() for f in [pool.submit(readiness.missing) for _ in range(2)]]
+    assert answers == [{"store": "the disk is full"}] * 2
+    assert len(looks) == 1
+
+
+def test_strangers_who_ask_in_a_loop_reach_lambda_once(
+    start_scaler: StartScaler, lambdas: LambdaEndpoint
+) -> None:
+    with start_scaler(readiness_every_s=600.0) as scaler:
+        for _ in range(20):
+            url = scaler.http.base_url.join("/readyz")
+            assert httpx.get(url, trust_env=False, timeout=ANSWER_S).json() == {"status": "ready"}
+    assert lambdas.account_reads == 1
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"{}", b"[]", b"null", b"<html>", b"\xff", b'{"AccountLimit": {}}']
+)
+def test_an_endpoint_that_is_not_lambda_is_missing(
+    start_scaler: StartScaler, lambdas: LambdaEndpoint, answer: bytes
+) -> None:
+    lambdas.account_answer = answer
+    with start_scaler() as scaler:
+        response = scaler.http.get("/readyz")
+        assert response.status_code == 503
+        (missing,) = Problem.model_validate_json(response.content).errors
+        assert missing.field == "lambda_endpoint"
+        assert f"{lambdas.url} does not answer as Lambda does" in missing.message
+        lambdas.account_answer = None
+        assert scaler.http.get("/readyz").json()["status"] == "ready"

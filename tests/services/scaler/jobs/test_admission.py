@@ -1,0 +1,239 @@
+"""Where admission draws its lines: the last that fits is admitted, one more is refused."""
+
+import json
+import math
+from collections.abc import Iterator
+from string import ascii_lowercase
+
+import numpy as np
+import pytest
+
+from services.scaler.api.problem import ApiError
+from services.scaler.jobs.admission import (
+    Admission,
+    EnvironmentCatalogue,
+    budget_errors,
+    round_bytes,
+    trajectory_errors,
+)
+from services.scaler.launching.invoker import MAX_EVENT_BYTES
+from services.scaler.launching.lambda_function import LambdaFunction
+from services.scaler.launching.quota import ConcurrencyQuota
+from services.scaler.money.budget import smallest_budget_usd
+from services.scaler.settings import Settings
+from shared.contracts.environment_spec import (
+    ActionSpec,
+    ContinuousActionSpec,
+    DiscreteActionSpec,
+    MultiDiscreteActionSpec,
+    ObservationSpec,
+)
+from shared.contracts.job_spec import EnvironmentRef, JobSpec
+from shared.contracts.rollouts import RolloutTask
+from tests.services.scaler.lambda_endpoint import HOPPER, IMAGES, LambdaEndpoint, Reply
+from tests.services.scaler.money.test_budget import PRICING, with_budget
+
+ONE_ACTOR = {"actors": {"min": 1, "max": 1}}
+
+
+@pytest.fixture
+def catalogue(lambdas: LambdaEndpoint) -> Iterator[EnvironmentCatalogue]:
+    function = LambdaFunction(Settings(auth="disabled", lambda_endpoint_url=lambdas.url))
+    yield EnvironmentCatalogue(function, ttl_s=300.0)
+    function.close()
+
+
+def admission(catalogue: EnvironmentCatalogue, *, cache_memory_mb: int = 100_000) -> Admission:
+    quota = ConcurrencyQuota(lambda: 1000, ttl_s=3600)
+    return Admission(catalogue, quota, cache_memory_mb=cache_memory_mb)
+
+
+def refused(admission: Admission, spec: JobSpec) -> dict[str, str]:
+    with pytest.raises(ApiError) as refusal:
+        admission.admit(spec, PRICING)
+    return {error.field: error.message for error in refusal.value.errors}
+
+
+def kwargs_of(num_bytes: int) -> dict[str, str]:
+    """Keyword arguments that have this many bytes as JSON."""
+    kwargs = {f"text_{letter}": "" for letter in ascii_lowercase[:13]}
+    missing = num_bytes - len(json.dumps(kwargs))
+    for name in kwargs:
+        kwargs[name] = "x" * min(256, missing)
+        missing -= len(kwargs[name])
+    assert len(json.dumps(kwargs)) == num_bytes
+    return kwargs
+
+
+def test_an_environment_is_asked_about_anew_once_its_description_is_old(
+    lambdas: LambdaEndpoint,
+) -> None:
+    function = LambdaFunction(Settings(auth="disabled", lambda_endpoint_url=lambdas.url))
+    ref = EnvironmentRef(env_id="Hopper-v5")
+    catalogue = EnvironmentCatalogue(function, ttl_s=1e-9)
+    try:
+        assert catalogue.describe(ref) == HOPPER
+        lambdas.behave = lambda task, nth: Reply(body=IMAGES.model_dump(mode="json"))
+        assert not catalogue.knows(ref)
+        assert catalogue.describe(ref) == IMAGES
+    finally:
+        function.close()
+
+
+def test_256_environments_are_known_and_the_oldest_makes_room_for_another(
+    catalogue: EnvironmentCatalogue, lambdas: LambdaEndpoint
+) -> None:
+    refs = [EnvironmentRef(env_id="Hopper-v5", env_kwargs={"variant": i}) for i in range(257)]
+    for ref in refs[:256]:
+        catalogue.describe(ref)
+    assert all(catalogue.knows(ref) for ref in refs[:256])
+    catalogue.describe(refs[256])
+    assert [ref for ref in refs if not catalogue.knows(ref)] == refs[:1]
+    assert catalogue.describe(refs[1]) == HOPPER
+    assert len(lambdas.events) == 257
+
+
+def test_keyword_arguments_and_wrappers_have_3000_bytes_between_them(
+    catalogue: EnvironmentCatalogue,
+) -> None:
+    wrapper = {"name": "TimeAwareObservation", "kwargs": {}}
+    for wrappers in ([], [wrapper]):
+        most = 3000 - len(json.dumps(wrappers))
+        spec = {"wrappers": wrappers, "env_kwargs": kwargs_of(most)}
+        assert admission(catalogue).admit(JobSpec.model_validate(spec), PRICING) == HOPPER
+        spec["env_kwargs"] = kwargs_of(most + 1)
+        told = refused(admission(catalogue), JobSpec.model_validate(spec))
+        assert told.keys() == {"env_kwargs"}
+        assert told["env_kwargs"].startswith("3001 bytes as JSON, at most 3000 fit")
+
+
+def test_wrappers_are_named_where_they_are_the_larger_part(
+    catalogue: EnvironmentCatalogue,
+) -> None:
+    wrapper = {"name": "TimeAwareObservation", "kwargs": kwargs_of(2900)}
+    spec = {"wrappers": [wrapper], "env_kwargs": kwargs_of(250)}
+    assert refused(admission(catalogue), JobSpec.model_validate(spec)).keys() == {"wrappers"}
+
+
+def test_the_largest_environment_fits_into_an_event_of_the_longest_names() -> None:
+    task = RolloutTask(
+        mode="evaluate",
+        job_id="j" * 63,
+        round=2**63 - 1,
+        attempt=2**63 - 1,
+        actor_index=2**63 - 1,
+        policy_version=2**63 - 1,
+        tenure="t" * 64,
+        env=EnvironmentRef(env_id="E" * 128, env_kwargs=dict(kwargs_of(2998))),
+        steps=65536,
+        num_envs=64,
+        seed=2**63 - 1,
+    )
+    assert len(task.model_dump_json()) <= MAX_EVENT_BYTES
+
+
+@pytest.mark.parametrize(
+    ("action", "sampled"),
+    [
+        (ContinuousActionSpec(low=(-1.0,) * 3, high=(1.0,) * 3), np.zeros(3, np.float32)),
+        (DiscreteActionSpec(n=6), np.zeros((), np.int64)),
+        (MultiDiscreteActionSpec(num_choices=(2, 3, 4)), np.zeros(3, np.int64)),
+    ],
+)
+def test_a_step_takes_the_bytes_of_its_arrays(
+    action: ActionSpec, sampled: np.typing.NDArray[np.generic]
+) -> None:
+    environment = HOPPER.model_copy(update={"action": action})
+    scalars = np.zeros(2, np.float32).nbytes + np.zeros(2, np.bool_).nbytes
+    step = np.zeros(11, np.float32).nbytes + sampled.nbytes + scalars
+    shorter, longer = (
+        round_bytes(JobSpec.model_validate({**ONE_ACTOR, "steps_per_actor": n}), environment)
+        for n in (100, 101)
+    )
+    assert longer - shorter == step
+
+
+def test_the_cache_has_megabytes_of_1024_times_1024_bytes(catalogue: EnvironmentCatalogue) -> None:
+    # The policy of a round and of the next, and steps of 11 numbers, 3 actions and 10 bytes more.
+    policies = 2 * 4 * (12 * 256 + 257 * 256 + 257 * 6)
+    most = (1024 * 1024 - policies) // (4 * 11 + 4 * 3 + 10) - 1
+    fits = JobSpec.model_validate({**ONE_ACTOR, "preset": "paper", "steps_per_actor": most})
+    assert admission(catalogue, cache_memory_mb=1).admit(fits, PRICING) == HOPPER
+    larger = fits.model_copy(update={"steps_per_actor": most + 1})
+    told = refused(admission(catalogue, cache_memory_mb=1), larger)
+    assert told.keys() == {"steps_per_actor"}
+    assert told["steps_per_actor"].startswith(f"a round of 1 actors with {most + 1} steps may take")
+
+
+def test_a_network_that_cannot_be_built_is_refused_before_anything_is_counted(
+    catalogue: EnvironmentCatalogue, lambdas: LambdaEndpoint
+) -> None:
+    thin = ObservationSpec(shape=(40, 3, 60), dtype="uint8")
+    described = IMAGES.model_copy(update={"observation": thin})
+    lambdas.behave = lambda t, n: Reply(body=described.model_dump(mode="json"))
+    spec = JobSpec.model_validate({"env_id": "ALE/Qbert-v5", "preset": "standard"})
+    assert refused(admission(catalogue), spec).keys() == {"env_id"}
+
+
+def test_a_job_whose_trajectories_no_learner_would_take_in_is_refused(
+    catalogue: EnvironmentCatalogue, lambdas: LambdaEndpoint
+) -> None:
+    lambdas.behave = lambda t, n: Reply(body=IMAGES.model_dump(mode="json"))
+    spec = {"env_id": "ALE/Qbert-v5", "preset": "standard", "steps_per_actor": 9510}
+    told = refused(admission(catalogue), JobSpec.model_validate(spec))
+    assert told.keys() == {"steps_per_actor"}
+    assert "the learner takes in 256 MB" in told["steps_per_actor"]
+
+
+@pytest.mark.parametrize("size", [2000, 2004])
+def test_trajectories_of_vectors_have_four_bytes_a_number_and_an_end_for_each_environment(
+    size: int,
+) -> None:
+    observation = ObservationSpec(shape=(size,), dtype="float32")
+    environment = HOPPER.model_copy(update={"observation": observation, "max_episode_steps": 100})
+
+    def fits(steps: int) -> bool:
+        observations = (steps + 4 + steps // 100) * 4 * size
+        # Three numbers of an action, reward, log-probability, two marks, an episode's two numbers.
+        return observations + steps * (12 + 4 + 4 + 2 + 8) + 2**16 <= 2**28
+
+    most = max(steps for steps in range(33_000, 33_300, 4) if fits(steps))
+    for steps in (most, most + 4):
+        spec = JobSpec.model_validate({"steps_per_actor": steps, "envs_per_actor": 4})
+        assert (trajectory_errors(spec, environment) == []) is fits(steps)
+
+
+def test_what_is_not_observed_counts_in_a_trajectory_too() -> None:
+    choices = MultiDiscreteActionSpec(num_choices=(2,) * 256)
+    for size, fits in ((500, True), (520, False)):
+        observation = ObservationSpec(shape=(size,), dtype="float32")
+        environment = HOPPER.model_copy(update={"observation": observation, "action": choices})
+        spec = JobSpec.model_validate({"steps_per_actor": 65_536})
+        assert (65_536 * (4 * size + 8 * 256 + 10) < 2**28) is fits
+        assert (trajectory_errors(spec, environment) == []) is fits
+
+
+def test_a_trajectory_may_have_exactly_what_the_learner_takes_in() -> None:
+    # The stacked frames are as large as may be; what is sent is a quarter of that.
+    observation = ObservationSpec(shape=(4, 64, 64), dtype="uint8", frame_stack=4)
+    environment = IMAGES.model_copy(update={"observation": observation})
+    for steps, fits in ((2**14 - 1, True), (2**14, False)):
+        spec = JobSpec.model_validate({"env_id": "ALE/Qbert-v5", "steps_per_actor": steps})
+        assert (trajectory_errors(spec, environment) == []) is fits
+
+
+@pytest.mark.parametrize(
+    ("committed_usd", "spent"), [(0.0, "job: "), (0.25, "job on top of $0.2500 already spent: ")]
+)
+def test_a_budget_of_exactly_the_least_is_enough(committed_usd: float, spent: str) -> None:
+    spec = JobSpec.model_validate(ONE_ACTOR)
+    least_usd = committed_usd + smallest_budget_usd(spec, PRICING)
+    enough = with_budget(spec, least_usd)
+    assert budget_errors(enough, PRICING, committed_usd=committed_usd) == []
+    too_little = with_budget(spec, math.nextafter(least_usd, 0.0))
+    (error,) = budget_errors(too_little, PRICING, committed_usd=committed_usd)
+    assert error.field == "stop.budget_usd"
+    assert f"the end of the {spent}at least" in error.message
+    told_usd = float(error.message.rpartition("$")[2].removesuffix(" are needed"))
+    assert budget_errors(with_budget(spec, told_usd), PRICING, committed_usd=committed_usd) == []
+    assert told_usd - least_usd < 1e-4

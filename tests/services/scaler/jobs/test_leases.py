@@ -1,0 +1,461 @@
+"""Who trains what: claiming, renewing, losing and giving up."""
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from services.scaler.jobs.leases import LeaseDesk, WorkBell
+from services.scaler.money.accounting import end_round, unbilled_s
+from services.scaler.money.spending import Spending
+from services.scaler.store.base import Change, JobRecord, change_job
+from services.scaler.store.sqlite import SqliteStore
+from shared.contracts.job_spec import JobSpec, StopRule
+from shared.contracts.jobs import Job, JobStatus
+from shared.contracts.leases import Lease
+from shared.money.costs import CostBasis
+from shared.money.prices import AWS_US_EAST_1_2026_11
+from tests.services.scaler.lambda_endpoint import HOPPER, healthy
+from tests.services.scaler.running import Scaler, StartScaler, result
+
+SPENDING = Spending(
+    basis=CostBasis(
+        prices=AWS_US_EAST_1_2026_11,
+        learner_usd_per_s=1e-3,
+        cache_usd_per_s=0.0,
+        scaler_usd_per_s=0.0,
+        memory_mb=1024,
+        function_timeout_s=60.0,
+        provisioned=0,
+    ),
+    clock="wall",
+)
+"""A dollar every thousand seconds."""
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    opened = SqliteStore(tmp_path / "jobs.sqlite3")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def desk(store: SqliteStore, clock: Clock) -> LeaseDesk:
+    return LeaseDesk(store, ttl_s=30.0, heartbeat_every_s=5.0, now=clock, spending=SPENDING)
+
+
+def add_job(store: SqliteStore, job_id: str, *, budget_usd: float = 100.0) -> None:
+    spec = JobSpec(stop=StopRule(budget_usd=budget_usd))
+    job = Job(job_id=job_id, spec=spec, environment=HOPPER, status="queued", created_at=0.0)
+    store.create(JobRecord(job=job), None)
+
+
+def set_status(store: SqliteStore, job_id: str, status: JobStatus) -> None:
+    def change(record: JobRecord) -> Change:
+        job = record.job.model_copy(update={"status": status})
+        return Change(record=record.model_copy(update={"job": job}))
+
+    change_job(store, job_id, change)
+
+
+def claimed(lease: Lease | None) -> Lease:
+    assert lease is not None
+    return lease
+
+
+def test_jobs_are_leased_oldest_first_and_each_once(store: SqliteStore, desk: LeaseDesk) -> None:
+    for job_id in ("b", "a"):
+        add_job(store, job_id)
+    assert [claimed(desk.claim(name)).job.job_id for name in ("l1", "l2")] == ["b", "a"]
+    assert desk.claim("l3") is None
+
+
+def test_a_silent_learner_loses_its_job_to_the_next(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock
+) -> None:
+    add_job(store, "a")
+    first = claimed(desk.claim("one"))
+    clock.now += 29.9
+    assert desk.claim("two") is None
+    clock.now += 0.2
+    second = claimed(desk.claim("two"))
+    assert second.job.job_id == "a"
+    assert second.lease_id != first.lease_id
+    with pytest.raises(Exception, match="no lease"):
+        desk.heartbeat(first.lease_id)
+    assert desk.heartbeat(second.lease_id).stop is None
+
+
+def test_a_learner_that_was_started_again_has_its_job_at_once(
+    store: SqliteStore, desk: LeaseDesk
+) -> None:
+    for job_id in ("a", "b"):
+        add_job(store, job_id)
+    before = claimed(desk.claim("one"))
+    claimed(desk.claim("two"))
+    again = claimed(desk.claim("one"))
+    assert (again.job.job_id, again.job.status) == (before.job.job_id, "running")
+    with pytest.raises(Exception, match="no lease"):
+        desk.heartbeat(before.lease_id)
+    assert desk.claim("three") is None
+
+
+def test_a_clock_that_is_corrected_takes_no_learners_job(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock
+) -> None:
+    add_job(store, "job-a")
+    claimed(desk.claim("l1"))
+    clock.now -= 5
+    assert desk.claim("l2") is None
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_lost_learners_job_does_not_wait_for_a_clock_that_was_set_back(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock, restarted: bool
+) -> None:
+    add_job(store, "job-a")
+    claimed(desk.claim("l1"))
+    clock.now -= 900
+    if restarted:
+        desk.extend_all()
+        assert desk.claim("l2") is None
+        clock.now += 30
+    assert claimed(desk.claim("l2")).job.job_id == "job-a"
+
+
+def test_a_job_taken_over_after_the_clock_was_set_back_pays_for_no_time_that_never_was(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock
+) -> None:
+    add_job(store, "job-a")
+    claimed(desk.claim("l1"))
+    clock.now -= 900
+
+    def end_a_round(record: JobRecord) -> Change:
+        ended, _ = end_round(
+            record, learner_s=0.0, now=clock.now, basis=SPENDING.basis, clock="wall"
+        )
+        return Change(record=ended)
+
+    change_job(store, "job-a", end_a_round)
+    clock.now += 2
+    claimed(desk.claim("l2"))
+    record = store.job("job-a")
+    assert record is not None
+    assert unbilled_s(record, clock.now) == 2
+
+
+def test_heartbeats_keep_a_job(store: SqliteStore, desk: LeaseDesk, clock: Clock) -> None:
+    add_job(store, "a")
+    lease = claimed(desk.claim("one"))
+    for _ in range(10):
+        clock.now += 20
+        assert desk.heartbeat(lease.lease_id).expires_in_s == 30
+        assert desk.claim("two") is None
+
+
+def test_time_nobody_trained_is_not_held_against_the_job(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock
+) -> None:
+    add_job(store, "a")
+    desk.claim("one")
+    clock.now += 1000  # the lease ran out after 30
+    desk.claim("two")
+    record = store.job("a")
+    assert record is not None
+    assert (record.held_carry_s, record.accounted_until) == (30.0, clock.now)
+
+
+@pytest.mark.parametrize(("away_s", "nobodys_s"), [(500.0, 0.0), (629.0, 0.0), (6 * 3600, 20970.0)])
+def test_while_the_scaler_was_away_time_counts_until_all_was_switched_off(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock, away_s: float, nobodys_s: float
+) -> None:
+    add_job(store, "a")
+    lease = claimed(desk.claim("one"))
+    clock.now += away_s  # the lease ran out after 30 s, the switch acts 600 s later
+    desk.extend_all()
+    desk.heartbeat(lease.lease_id)
+    record = store.job("a")
+    assert record is not None
+    assert unbilled_s(record, clock.now) == away_s - nobodys_s
+    clock.now += 10
+    assert unbilled_s(record, clock.now) == away_s - nobodys_s + 10
+
+
+def test_a_learner_that_holds_a_job_beyond_its_budget_is_told_to_stop(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock
+) -> None:
+    add_job(store, "a", budget_usd=2.0)
+    lease = claimed(desk.claim("one"))
+    for _ in range(99):
+        clock.now += 20
+        assert desk.heartbeat(lease.lease_id).stop is None
+    clock.now += 20
+    assert desk.heartbeat(lease.lease_id).stop == "budget"
+
+
+def test_a_job_that_learner_after_learner_loses_ends_with_its_budget(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock
+) -> None:
+    add_job(store, "a", budget_usd=2.0)
+    learners = 0
+    while (lease := desk.claim("one")) is not None:
+        learners += 1
+        clock.now += 20
+        desk.heartbeat(lease.lease_id)
+        clock.now += 1000  # dead; its lease ran out after 30
+    assert learners == 40
+    record = store.job("a")
+    assert record is not None
+    assert (record.job.status, record.job.stop_reason) == ("stopped", "budget")
+    assert record.settled_usd == pytest.approx(2.0)
+    assert record.lease is None
+
+
+def test_a_plan_says_the_same_as_the_heartbeat_before_it_and_a_resume_begins_anew(
+    start_scaler: StartScaler, clock: Clock
+) -> None:
+    with start_scaler(now=clock, ledger_clock="wall") as scaler:
+        job = scaler.submit(
+            actors={"min": 1, "max": 400}, stop={"budget_usd": 2.0}, evaluation={"every_rounds": 0}
+        )
+        gate = threading.Event()
+        scaler.lambdas.behave = lambda task, nth: replace(healthy(task, nth), gate=gate)
+        lease = scaler.lease()
+        assert scaler.round(lease, 0).num_actors > 100  # their worst is most of the budget
+        heartbeat = f"/v1/leases/{lease.lease_id}"
+        while scaler.http.put(heartbeat).json()["stop"] is None:
+            cost = scaler.cost(job.job_id)
+            assert cost.settled_usd + cost.reserved_usd <= 2.0
+            clock.now += 20
+        cost = scaler.cost(job.job_id)
+        assert cost.settled_usd + cost.reserved_usd >= 2.0
+        gate.set()
+        scaler.landed(job.job_id)
+        # Its actors have cost far less than their worst: there would be room for another round.
+        assert scaler.http.put(heartbeat).json()["stop"] == "budget"
+        plan = scaler.round(lease, 1, previous=result(0))
+        assert (plan.stop, plan.num_actors) == ("budget", 0)
+        assert plan.reason == "the time since the last plan has used the budget up"
+        assert scaler.finish(lease, status="stopped", stop_reason="budget").spent_usd < 1.5
+        path = f"/v1/jobs/{job.job_id}/resume"
+        assert scaler.http.post(path, json={"budget_usd": 9.0}).status_code == 202
+        resumed = scaler.lease()
+        assert scaler.http.put(f"/v1/leases/{resumed.lease_id}").json()["stop"] is None
+        assert scaler.round(resumed, 1, previous=result(0)).stop is None
+
+
+def test_what_a_projection_bills_does_not_grow_with_time(store: SqliteStore, clock: Clock) -> None:
+    spending = replace(SPENDING, clock="projected")
+    desk = LeaseDesk(store, ttl_s=30.0, heartbeat_every_s=5.0, now=clock, spending=spending)
+    add_job(store, "a", budget_usd=2.0)
+    lease = claimed(desk.claim("one"))
+    for _ in range(200):
+        clock.now += 20
+        assert desk.heartbeat(lease.lease_id).stop is None
+
+
+def test_a_restarted_scaler_gives_learners_a_full_term(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock
+) -> None:
+    add_job(store, "a")
+    lease = claimed(desk.claim("one"))
+    clock.now += 500
+    desk.extend_all()
+    assert desk.claim("two") is None
+    assert desk.heartbeat(lease.lease_id).expires_in_s == 30
+
+
+def test_a_lease_given_up_frees_the_job_and_may_be_given_up_twice(scaler: Scaler) -> None:
+    job = scaler.submit()
+    lease = scaler.lease()
+    for _ in range(2):
+        assert scaler.http.delete(f"/v1/leases/{lease.lease_id}").status_code == 204
+    assert scaler.job(job.job_id).status == "queued"
+    assert scaler.http.put(f"/v1/leases/{lease.lease_id}").status_code == 404
+    assert scaler.lease().job.job_id == job.job_id
+
+
+def test_a_stop_outlasts_the_learner_that_was_to_hear_of_it(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock
+) -> None:
+    add_job(store, "a")
+    deaf = claimed(desk.claim("one"))
+    set_status(store, "a", "stopping")
+    assert desk.next_expiry_s() == 30
+    clock.now += 500
+    desk.extend_all()
+    assert desk.claim("two") is None
+    desk.give_up(deaf.lease_id)
+    given_up = store.job("a")
+    assert given_up is not None
+    assert given_up.job.status == "stopping"
+    clock.now += 7
+    next_one = claimed(desk.claim("two"))
+    assert (next_one.job.status, next_one.job.started_at) == ("stopping", deaf.job.started_at)
+    assert (next_one.expires_in_s, next_one.heartbeat_every_s) == (30, 5)
+    assert desk.heartbeat(next_one.lease_id).stop == "user"
+
+
+def test_a_job_that_has_no_money_left_stops_for_its_user_if_that_asked_before(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock
+) -> None:
+    add_job(store, "a", budget_usd=0.02)  # 20 s
+    lease = claimed(desk.claim("one"))
+    clock.now += 25
+    assert desk.heartbeat(lease.lease_id).stop == "budget"
+    set_status(store, "a", "stopping")
+    assert desk.heartbeat(lease.lease_id).stop == "user"
+
+
+def test_a_job_that_was_taken_or_has_ended_since_it_was_listed_is_not_leased(
+    store: SqliteStore, desk: LeaseDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for job_id in ("taken", "ended", "free"):
+        add_job(store, job_id)
+    listed = list(store.with_status(("queued",)))
+    assert claimed(desk.claim("one")).job.job_id == "taken"
+    set_status(store, "ended", "stopped")
+    monkeypatch.setattr(store, "with_status", lambda statuses: listed)
+    assert claimed(desk.claim("two")).job.job_id == "free"
+    assert desk.claim("three") is None
+    ended = store.job("ended")
+    assert ended is not None
+    assert (ended.job.status, ended.lease) == ("stopped", None)
+
+
+def test_the_bell_wakes_everybody_who_listens_and_for_good_when_it_is_closed() -> None:
+    async def listen() -> None:
+        bell = WorkBell()
+        bell.ring()  # nobody is there to hear it
+        waiting, gone = [bell.listen() for _ in range(3)], bell.listen()
+        bell.leave(gone)
+        assert not any(event.is_set() for event in waiting)
+        bell.ring()
+        async with asyncio.timeout(10):
+            await asyncio.gather(*(event.wait() for event in waiting))
+        assert not gone.is_set()
+        late = bell.listen()
+        assert not bell.closed
+        bell.close()
+        async with asyncio.timeout(10):
+            await late.wait()
+        assert bell.closed
+        assert bell.listen().is_set()
+
+    asyncio.run(listen())
+
+
+def test_who_waits_looks_again_when_the_first_of_all_leases_has_run_out(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock
+) -> None:
+    assert desk.next_expiry_s() is None
+    for job_id in ("a", "b", "c"):
+        add_job(store, job_id)
+    first, second = claimed(desk.claim("one")), claimed(desk.claim("two"))
+    clock.now += 10
+    desk.heartbeat(first.lease_id)
+    assert desk.next_expiry_s() == 20
+    desk.give_up(second.lease_id)
+    assert desk.next_expiry_s() == 30
+    clock.now += 31
+    assert desk.next_expiry_s() == 0
+
+
+def test_what_a_learner_that_gave_up_has_cost_counts_with_what_the_next_one_costs(
+    store: SqliteStore, desk: LeaseDesk, clock: Clock
+) -> None:
+    add_job(store, "a", budget_usd=0.05)  # 50 s
+    first = claimed(desk.claim("one"))
+    clock.now += 25
+    desk.give_up(first.lease_id)
+    clock.now += 1000
+    second = claimed(desk.claim("two"))
+    clock.now += 24
+    assert desk.heartbeat(second.lease_id).stop is None
+    clock.now += 1
+    assert desk.heartbeat(second.lease_id).stop == "budget"
+    desk.give_up(second.lease_id)
+    assert desk.claim("three") is None
+    record = store.job("a")
+    assert record is not None
+    assert (record.job.status, record.job.stop_reason) == ("stopped", "budget")
+
+
+def test_without_work_the_answer_is_empty(scaler: Scaler) -> None:
+    response = scaler.http.post("/v1/leases", json={"learner_id": "l", "wait_s": 0})
+    assert (response.status_code, response.content) == (204, b"")
+
+
+def test_a_waiting_learner_gets_a_job_the_moment_it_is_queued(scaler: Scaler) -> None:
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(scaler.lease, wait_s=30.0)
+        job = scaler.submit()
+        assert waiting.result(20).job.job_id == job.job_id
+
+
+def test_a_waiting_learner_takes_over_when_a_lease_runs_out(start_scaler: StartScaler) -> None:
+    with start_scaler(lease_ttl_s=0.5, heartbeat_every_s=0.1) as scaler:
+        job = scaler.submit()
+        scaler.lease()
+        assert scaler.lease(wait_s=30.0).job.job_id == job.job_id
+
+
+def test_a_learner_that_stopped_waiting_gets_no_job(scaler: Scaler) -> None:
+    with pytest.raises(Exception, match="timed out"):
+        scaler.http.post("/v1/leases", json={"learner_id": "gone", "wait_s": 30}, timeout=0.2)
+    scaler.submit()
+    assert scaler.lease(wait_s=10, learner_id="here").heartbeat_every_s == 5.0
+
+
+def test_two_learners_never_get_the_same_job(scaler: Scaler) -> None:
+    for _ in range(4):
+        scaler.submit()
+    start = threading.Barrier(4)
+
+    def lease() -> str:
+        start.wait(10)
+        return scaler.lease(wait_s=10).job.job_id
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        ids = [f.result() for f in [pool.submit(lease) for _ in range(4)]]
+    assert len(set(ids)) == 4
+
+
+def test_calls_under_a_lost_lease_are_refused(start_scaler: StartScaler) -> None:
+    with start_scaler(lease_ttl_s=0.2, heartbeat_every_s=0.1) as scaler:
+        scaler.submit()
+        old = scaler.lease()
+        scaler.lease(wait_s=10)
+        assert scaler.round_response(old, 0).status_code == 409
+        finish = {"lease_id": old.lease_id, "status": "failed", "stop_reason": "error"}
+        path = f"/v1/jobs/{old.job.job_id}/finish"
+        assert scaler.http.post(path, json=finish).status_code == 409
+
+
+def test_leases_survive_a_restart(start_scaler: StartScaler) -> None:
+    with start_scaler() as scaler:
+        scaler.submit(actors={"min": 1, "max": 1})
+        lease = scaler.lease()
+        scaler.round(lease, 0)
+        scaler.landed(lease.job.job_id)
+    with start_scaler() as scaler:
+        assert scaler.http.put(f"/v1/leases/{lease.lease_id}").status_code == 200
+        assert scaler.round(lease, 1, previous=result(0)).num_actors == 1

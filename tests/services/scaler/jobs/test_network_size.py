@@ -1,0 +1,100 @@
+"""Networks that cannot be, and policies that no actor would load."""
+
+import numpy as np
+import pytest
+
+from learning.networks.building import build_network, policy_payload
+from services.scaler.jobs.network_size import network_errors, network_weights
+from shared.contracts.environment_spec import (
+    ActionSpec,
+    ContinuousActionSpec,
+    DiscreteActionSpec,
+    EnvironmentSpec,
+    MultiDiscreteActionSpec,
+    ObservationSpec,
+)
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.rollouts import MAX_POLICY_BYTES
+from shared.hyperparameters.ppo import PAPER
+from shared.trajectory import codec
+
+SPEC = JobSpec.model_validate({"env_id": "Mine-v0", "preset": "paper"})
+
+
+def environment(shape: tuple[int, ...], *, n: int = 2) -> EnvironmentSpec:
+    return EnvironmentSpec(
+        env_id="Mine-v0",
+        observation=ObservationSpec(shape=shape, dtype="uint8" if len(shape) == 3 else "float32"),
+        action=DiscreteActionSpec(n=n),
+        max_episode_steps=None,
+        versions={},
+    )
+
+
+def test_the_largest_policy_that_is_admitted_can_be_loaded() -> None:
+    per_input = network_weights(SPEC, environment((2,))) - network_weights(SPEC, environment((1,)))
+    most = MAX_POLICY_BYTES // 4 // (per_input + 2)
+    while network_errors(SPEC, environment((most,))):
+        most -= 1
+    arrays, metadata = policy_payload(build_network(environment((most,)), PAPER, seed=0))
+    assert MAX_POLICY_BYTES * 0.98 < len(codec.encode_raw(arrays, metadata)) <= MAX_POLICY_BYTES
+    counted = network_weights(SPEC, environment((most,)))
+    assert sum(int(np.size(array)) for array in arrays.values()) == counted
+
+
+def test_one_number_more_in_each_observation_and_the_largest_policy_is_refused() -> None:
+    # Weights of one number to 256 units, its mean and its scale, four bytes each; the rest of the
+    # network has 256 units' biases, 256 * 256 weights and biases, and two choices.
+    rest = 256 + 256 * 257 + 2 * 257
+    most = (MAX_POLICY_BYTES // 4 - rest) // (256 + 2)
+    assert network_errors(SPEC, environment((most - 32,))) == []
+    (error,) = network_errors(SPEC, environment((most + 1,)))
+    assert error.field == "hyperparameters.hidden_sizes"
+
+
+def test_a_policy_for_images_has_its_weights_and_a_header_and_no_scale() -> None:
+    spec = SPEC.model_copy(update={"preset": "standard"})
+    images = (4, 84, 84)
+    per_choice = 512 + 1
+    rest = network_weights(spec, environment(images, n=1)) - per_choice
+    numbers = MAX_POLICY_BYTES // 4
+    with_room = (numbers - 8192 // 4 - rest) // per_choice
+    assert network_errors(spec, environment(images, n=with_room)) == []
+    without = (numbers - rest) // per_choice
+    (error,) = network_errors(spec, environment(images, n=without))
+    assert error.field == "env_id"
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        ContinuousActionSpec(low=(-1.0,) * 3, high=(1.0,) * 3),
+        DiscreteActionSpec(n=5),
+        MultiDiscreteActionSpec(num_choices=(2, 3, 4)),
+    ],
+)
+@pytest.mark.parametrize("shape", [(4,), (4, 84, 84)])
+def test_every_action_has_the_outputs_that_its_network_has(
+    action: ActionSpec, shape: tuple[int, ...]
+) -> None:
+    its = environment(shape).model_copy(update={"action": action})
+    arrays, _ = policy_payload(build_network(its, PAPER, seed=0))
+    assert sum(array.size for array in arrays.values()) == network_weights(SPEC, its)
+
+
+@pytest.mark.parametrize(
+    ("shape", "n", "field", "message"),
+    [
+        ((2**20,), 2, "hyperparameters.hidden_sizes", "actors load 64 MB; lower them"),
+        ((3, 84, 84), 100_000, "env_id", "use smaller images or fewer actions"),
+        ((40, 3, 60), 2, "env_id", "env_id 'Mine-v0': "),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    shape: tuple[int, ...], n: int, field: str, message: str
+) -> None:
+    (error,) = network_errors(
+        SPEC.model_copy(update={"preset": "standard"}), environment(shape, n=n)
+    )
+    assert error.field == field
+    assert message in error.message

@@ -1,0 +1,429 @@
+"""Overlapping rounds by simulation: random orders of everything that can happen to a job.
+
+The round desk, the leases, the account and the database are the real ones; learner, actors and time
+are played. Whatever the order, money spent and set aside stays within the budget and every launch
+happens once.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.scaler.api.problem import ApiError
+from services.scaler.jobs.admission import Admission, EnvironmentCatalogue
+from services.scaler.jobs.finishing import FinishDesk, FinishParts
+from services.scaler.jobs.leases import LeaseDesk
+from services.scaler.jobs.service import JobBook, JobParts
+from services.scaler.launching.invoker import ActorFunction, Awaited, TaskOutcome
+from services.scaler.launching.lambda_function import Execution
+from services.scaler.launching.launches import Launches
+from services.scaler.launching.quota import ConcurrencyQuota
+from services.scaler.metrics import Metrics
+from services.scaler.money.budget import RoundPricing, smallest_budget_usd
+from services.scaler.money.ledger import Clock
+from services.scaler.money.spending import Spending
+from services.scaler.rounds.service import RoundDesk, RoundParts
+from services.scaler.store.base import Change, JobRecord, StoreError
+from services.scaler.store.sqlite import SqliteStore
+from shared.cache.arrivals import FailureKind
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.jobs import Job, ResumeRequest
+from shared.contracts.leases import FinishRequest
+from shared.contracts.rollouts import RolloutTask
+from shared.contracts.rounds import RoundPlan, RoundRequest
+from tests.services.scaler.lambda_endpoint import HOPPER
+from tests.services.scaler.money.test_budget import basis, with_budget
+from tests.services.scaler.running import curvature, result
+
+_TIMEOUT_S = 60.0
+_ALLOWANCE_S = 60.0
+_LEASE_S = 5.0
+_STEPS = 80
+
+
+class Board:
+    """A cache nobody reads."""
+
+    def announce_failure(
+        self,
+        job_id: str,
+        round: int,  # noqa: A002 - named by the seam
+        *,
+        mode: Literal["sample", "evaluate"],
+        actor_index: int,
+        attempt: int,
+        reason: str,
+        kind: FailureKind,
+    ) -> None: ...
+
+    def request_cancel(self, job_id: str, tenures: Iterable[str]) -> None: ...
+
+    def forget_rounds(self, job_id: str, rounds: Iterable[int]) -> None: ...
+
+    def forget_job(
+        self, job_id: str, *, rounds: Iterable[int], policy_versions: Iterable[int]
+    ) -> None: ...
+
+    def ping(self) -> None: ...
+
+
+class Files:
+    def delete_job(self, job_id: str) -> None: ...
+
+    def names(self, job_id: str, folder: str) -> list[str]:
+        return ["000001"]
+
+
+class Function:
+    def invoke(self, payload: bytes) -> Execution:
+        raise AssertionError("nobody asks the actor image")
+
+
+class Played:
+    """Invocations that end when, and after as long as, the simulation says."""
+
+    def __init__(self) -> None:
+        self.flying: list[tuple[RolloutTask, Callable[[TaskOutcome], None]]] = []
+        self.launched: Counter[tuple[int, int, str, int]] = Counter()
+
+    def submit(
+        self,
+        tasks: Sequence[RolloutTask],
+        on_end: Callable[[TaskOutcome], None],
+        awaited: Awaited | None = None,
+    ) -> None:
+        for task in tasks:
+            self.flying.append((task, on_end))
+            self.launched[(task.round, task.attempt, task.mode, task.actor_index)] += 1
+
+    def pause(self, seconds: float) -> bool:
+        return False
+
+    def close(self, *, wait_s: float) -> bool:
+        return True
+
+
+class ForgetfulStore(SqliteStore):
+    """Fails to say, when it is told to, that it has written a round."""
+
+    forgets = False
+
+    def commit(self, change: Change) -> JobRecord:
+        written = super().commit(change)
+        if self.forgets and change.rounds:
+            self.forgets = False
+            raise StoreError("the answer is lost")
+        return written
+
+
+class World:
+    """A scaler that can be restarted, and the learner of its one job."""
+
+    def __init__(self, spec: JobSpec, folder: Path, *, clock: Clock, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.extremes = self.random.choice((0.2, 1.0))
+        """How often everything takes as long as it may."""
+        self.spec, self.clock = spec, clock
+        self.now = 0.0
+        self.played = Played()
+        self.pricing = RoundPricing(
+            basis=basis(), deadline_slack_s=10.0, learner_allowance_s=_ALLOWANCE_S
+        )
+        self._folder = folder
+        self.launched: Counter[tuple[int, int, str, int]] = Counter()
+        """Launches since the job was last started."""
+        self.start()
+        job = Job(job_id="job", spec=spec, environment=HOPPER, status="queued", created_at=0.0)
+        self.store.create(JobRecord(job=job, queued_at=0.0), None)
+        self.closed = 0
+        self.told = 0
+        self.plans: dict[int, RoundPlan] = {}
+        self.deadlines: dict[int, float] = {}
+        self.take_lease()
+
+    def start(self) -> None:
+        """Start a scaler on the database; what is in flight ends unheard."""
+        self.played = Played()
+        self.store = ForgetfulStore(self._folder / "nitro.sqlite3")
+        board, metrics = Board(), Metrics()
+        quota = ConcurrencyQuota(lambda: 1000, ttl_s=1e9)
+        self.launches = Launches(
+            self.played,
+            board,
+            metrics,
+            clock=self.clock,
+            memory_mb=1024,
+            timeout_s=_TIMEOUT_S,
+        )
+        self.rounds = RoundDesk(
+            RoundParts(
+                store=self.store,
+                launches=self.launches,
+                board=board,
+                quota=quota,
+                metrics=metrics,
+                warm=lambda: 0,
+                now=lambda: self.now,
+                basis=basis(),
+                clock=self.clock,
+                deadline_slack_s=10.0,
+                learner_allowance_s=_ALLOWANCE_S,
+                quorum_share=0.5,
+                max_attempts=2,
+                longest_job_s=1e9,
+                on_rewarmed=lambda: None,
+            )
+        )
+        spending = Spending(basis=basis(), clock=self.clock)
+        self.leases = LeaseDesk(
+            self.store,
+            ttl_s=_LEASE_S,
+            heartbeat_every_s=1.0,
+            now=lambda: self.now,
+            spending=spending,
+        )
+        function: ActorFunction = Function()
+        self.jobs = JobBook(
+            JobParts(
+                store=self.store,
+                admission=Admission(
+                    EnvironmentCatalogue(function, ttl_s=300.0), quota, cache_memory_mb=1000
+                ),
+                board=board,
+                launches=self.launches,
+                files=Files(),
+                pricing=lambda _: self.pricing,
+                now=lambda: self.now,
+                spending=spending,
+                on_checking=lambda _: None,
+                on_queued=lambda: None,
+                on_finished=lambda: None,
+            )
+        )
+        self.finishing = FinishDesk(
+            FinishParts(
+                store=self.store,
+                launches=self.launches,
+                now=lambda: self.now,
+                spending=spending,
+                learner_instance="g6.2xlarge",
+                finish_wait_s=0.0,
+                on_finished=lambda: None,
+            )
+        )
+
+    @property
+    def record(self) -> JobRecord:
+        record = self.store.job("job")
+        assert record is not None
+        return record
+
+    @property
+    def over(self) -> bool:
+        """Whether the learner has the job's last plan."""
+        stops = [plan for plan in self.plans.values() if plan.stop is not None]
+        return len(stops) == self.spec.open_rounds
+
+    @property
+    def open_now(self) -> set[int]:
+        """Rounds the learner has not reported the end of."""
+        oldest = max(self.closed, max(self.plans, default=0) - self.spec.open_rounds + 1)
+        return {n for n, plan in self.plans.items() if n >= oldest and plan.stop is None}
+
+    def take_lease(self) -> None:
+        lease = self.leases.claim("learner")
+        assert lease is not None
+        self.lease_id = lease.lease_id
+        self.asked = self.closed
+
+    def request(self, index: int) -> RoundRequest:
+        before = index - self.spec.open_rounds
+        timing = result(0).timing.model_copy(
+            update={"update_s": self.learner_s, "curvature_s": 0.0, "checkpoint_s": 0.0}
+        )
+        return RoundRequest(
+            lease_id=self.lease_id,
+            policy_version=index,
+            curvature=curvature(1.0 + index % 3, -1.0),
+            # The round before the newest checkpoint, and that one only, is known to be over.
+            previous=result(before, timing=timing) if before == self.closed - 1 >= 0 else None,
+        )
+
+    learner_s = 0.0
+
+    def ask(self, index: int) -> None:
+        self.store.forgets = self.random.random() < 0.2
+        try:
+            answer = self.rounds.plan("job", index, self.request(index))
+        except StoreError:
+            answer = self.rounds.plan("job", index, self.request(index))
+        self.store.forgets = False
+        if answer.order is not None:
+            before = self.played.launched.copy()
+            self.rounds.launch(answer.order)
+            self.launched += self.played.launched - before
+            assert max(self.launched.values()) == 1, "launched twice"
+        launched = sum(key[0] == index and key[2] == "sample" for key in self.launched)
+        assert launched == answer.plan.num_actors, "not launched"
+        known = self.plans.get(index)
+        if known is not None:
+            assert answer.plan.model_copy(update={"age_s": 0.0}) == known
+        self.plans[index] = answer.plan.model_copy(update={"age_s": 0.0})
+        self.deadlines.setdefault(index, self.now + answer.plan.deadline_s)
+
+    # --- what can happen --------------------------------------------------------------------
+
+    def open_next(self) -> None:
+        if self.asked < self.closed + self.spec.open_rounds:
+            self.ask(self.asked)
+            self.asked += 1
+
+    def ask_again(self) -> None:
+        if self.asked > self.closed:
+            self.ask(self.random.randrange(self.closed, self.asked))
+
+    def close_oldest(self) -> None:
+        """Wait for the oldest round, at most to its deadline, then work on it."""
+        oldest = self.plans.get(self.closed)
+        filled = self.asked == self.closed + self.spec.open_rounds
+        if oldest is None or oldest.stop is not None or not filled:
+            return
+        extreme = self.random.random() < self.extremes
+        longest_s = max(0.0, self.deadlines[self.closed] - self.now)
+        self.now += longest_s if extreme else self.random.uniform(0.0, longest_s)
+        self.learner_s = _ALLOWANCE_S if extreme else self.random.uniform(0.0, _ALLOWANCE_S)
+        self.now += self.learner_s
+        self.closed += 1
+
+    def land(self) -> None:
+        """Some invocations end, after any time up to the time-out, once or twice."""
+        for _ in range(self.random.choice((1, 4, 1000))):
+            if not self.played.flying:
+                return
+            at = self.random.randrange(len(self.played.flying))
+            task, on_end = self.played.flying.pop(at)
+            times = 2 if self.random.random() < self.extremes else 1
+            longest = self.random.random() < self.extremes
+            billed = tuple(
+                _TIMEOUT_S if longest else self.random.uniform(0, _TIMEOUT_S) for _ in range(times)
+            )
+            on_end(
+                TaskOutcome(
+                    task=task,
+                    report=None,
+                    reason="played",
+                    billed_s=billed,
+                    requests=times,
+                    throttled=0,
+                )
+            )
+
+    def change_learner(self) -> None:
+        """The learner hands the job back; the next resumes from the newest checkpoint."""
+        self.leases.give_up(self.lease_id)
+        self.take_lease()
+
+    def restart_scaler(self) -> None:
+        self.store.close()
+        self.start()
+        self.rounds.adopt_orphans()
+        self.leases.extend_all()
+
+    def fail_and_resume(self) -> None:
+        """The job ends in the middle, and its user wants it to go on."""
+        self.finishing.finish(
+            "job", FinishRequest(lease_id=self.lease_id, status="failed", stop_reason="error")
+        )
+        try:
+            self.jobs.resume("job", ResumeRequest())
+        except ApiError:
+            self.plans.clear()
+            return
+        self.forget_from(self.closed)
+        self.take_lease()
+
+    def lose_checkpoints(self) -> None:
+        """A learner dies, and the next finds only an older checkpoint."""
+        if self.closed == 0 or self.asked == self.closed:
+            return
+        self.closed = self.random.randrange(self.closed)
+        self.forget_from(self.closed)
+        self.change_learner()
+
+    def forget_from(self, index: int) -> None:
+        for number in [n for n in self.plans if n >= index]:
+            del self.plans[number]
+            del self.deadlines[number]
+        for key in [key for key in self.launched if key[0] >= index]:
+            del self.launched[key]
+
+
+@settings(max_examples=20)
+@given(
+    seed=st.integers(0, 2**32),
+    clock=st.sampled_from(("wall", "projected")),
+    open_rounds=st.integers(1, 4),
+    headroom=st.floats(1.0, 12.0),
+)
+def test_whatever_the_order_nothing_is_overspent_and_all_is_launched_once(
+    seed: int, clock: Clock, open_rounds: int, headroom: float
+) -> None:
+    spec = JobSpec.model_validate(
+        {
+            "algorithm": "impala",
+            "rounds_in_flight": open_rounds,
+            "actors": {"min": 2, "max": 6},
+            "evaluation": {"every_rounds": 2, "episodes": 2},
+            "stop": {"max_rounds": 12},
+        }
+    )
+    pricing = RoundPricing(
+        basis=basis(), deadline_slack_s=10.0, learner_allowance_s=2 * _ALLOWANCE_S
+    )
+    spec = with_budget(spec, smallest_budget_usd(spec, pricing) * headroom)
+    with TemporaryDirectory() as folder:
+        world = World(spec, Path(folder), clock=clock, seed=seed)
+        _play(world)
+        world.store.close()
+
+
+def _play(world: World) -> None:
+    often = [world.open_next, world.open_next, world.close_oldest, world.land]
+    seldom = [
+        world.ask_again,
+        world.change_learner,
+        world.restart_scaler,
+        world.fail_and_resume,
+        world.lose_checkpoints,
+    ]
+    budget = world.spec.stop.budget_usd * (1 + 1e-9)
+    for _ in range(_STEPS):
+        world.random.choice(seldom if world.random.random() < 0.1 else often)()
+        assert world.record.committed_usd <= budget
+        reserved = {a.round for a in world.record.open_attempts if a.held_s is None}
+        assert world.open_now <= reserved
+        if world.over or world.record.lease is None:
+            break
+    if world.record.lease is not None:
+        world.land()
+        world.finishing.finish(
+            "job",
+            FinishRequest(lease_id=world.lease_id, status="stopped", stop_reason="user"),
+        )
+    while world.played.flying:
+        world.land()
+    assert world.record.settled_usd <= budget
+    assert world.record.open_attempts == ()
+    lines = world.store.lines("job")
+    assert sum(line.amount_usd for line in lines) == pytest.approx(world.record.settled_usd)
+    if world.clock == "wall":
+        # Every second is billed, and to one round only.
+        held_s = sum(line.quantity for line in lines if line.item == "learner")
+        assert held_s == pytest.approx(world.now)

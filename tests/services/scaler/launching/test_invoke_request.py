@@ -1,0 +1,270 @@
+"""What goes over the wire, beside what unmodified boto3 sends and what AWS says a signature is."""
+
+import hashlib
+import hmac
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NoReturn
+from urllib.parse import parse_qsl, quote, urlencode
+
+import boto3
+import botocore.session
+import pytest
+from botocore.config import Config
+from botocore.credentials import CredentialProvider, RefreshableCredentials
+from botocore.exceptions import ClientError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from services.scaler.launching.invoke_request import InvokeRequests
+from services.scaler.launching.lambda_function import LambdaFunction
+from services.scaler.settings import Settings
+from tests.services.scaler.lambda_endpoint import serve
+
+EVENT = '{"mode":"sample","text":"ä"}'.encode()
+KEY, SECRET, TOKEN = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "a/session+token=="
+REGION = "eu-west-1"
+ATTEMPTS = {"amz-sdk-invocation-id", "amz-sdk-request"}
+"""Headers in which boto3 counts its own attempts."""
+OF_THE_MOMENT = {"x-amz-date", "authorization"}
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """One request as the server saw it."""
+
+    method: str
+    path: str
+    """As sent, still quoted."""
+    query: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class Recorder:
+    """A server that answers anything alike and keeps it."""
+
+    url: str = ""
+    status: int = 200
+    answer: bytes = b'{"ok": true}'
+    arrived: list[Arrived] = field(default_factory=list)
+
+    async def __call__(self, request: Request) -> Response:
+        self.arrived.append(
+            Arrived(
+                method=request.method,
+                path=request.scope["raw_path"].decode(),
+                query=request.scope["query_string"].decode(),
+                headers=dict(request.headers),
+                body=await request.body(),
+            )
+        )
+        return Response(self.answer, status_code=self.status)
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Recorder]:
+    """A recorder in AWS's place, and temporary credentials from the environment."""
+    made = Recorder()
+    routes = [Route("/{path:path}", made.__call__, methods=["POST"])]
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("AWS_SESSION_TOKEN", TOKEN)
+    with serve(Starlette(routes=routes)) as made.url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", made.url)
+        yield made
+
+
+def settings(function: str = "nitro-actor") -> Settings:
+    return Settings(auth="disabled", lambda_region=REGION, lambda_function=function)
+
+
+@pytest.mark.parametrize(
+    "function", ["nitro-actor", "arn:aws:lambda:eu-west-1:123456789012:function:nitro-actor"]
+)
+def test_but_for_attempts_and_time_it_is_what_boto3_sends(
+    recorder: Recorder, function: str
+) -> None:
+    ours = LambdaFunction(settings(function))
+    assert ours.invoke(EVENT).kind == "done"
+    ours.close()
+    config = Config(user_agent="nitro-scaler", retries={"total_max_attempts": 1})
+    boto3.Session().client("lambda", region_name=REGION, config=config).invoke(
+        FunctionName=function,
+        Qualifier="live",
+        InvocationType="RequestResponse",
+        LogType="Tail",
+        Payload=EVENT,
+    )
+    sent, wanted = recorder.arrived
+    assert (sent.method, sent.path, sent.query) == (wanted.method, wanted.path, wanted.query)
+    assert sent.body == wanted.body == EVENT
+    assert _without(sent.headers, OF_THE_MOMENT) == _without(
+        wanted.headers, OF_THE_MOMENT | ATTEMPTS
+    )
+    assert _signed_headers(sent) == _signed_headers(wanted) - ATTEMPTS
+
+
+def test_the_signature_is_the_one_that_aws_defines(recorder: Recorder) -> None:
+    before = datetime.now(UTC).replace(microsecond=0)
+    function = LambdaFunction(settings())
+    assert function.invoke(EVENT).kind == "done"
+    function.close()
+    (sent,) = recorder.arrived
+    assert sent.headers["authorization"] == _authorization(sent)
+    assert sent.headers["x-amz-security-token"] == TOKEN
+    assert {"host", "x-amz-date", "x-amz-security-token"} <= _signed_headers(sent)
+    signed_at = datetime.strptime(sent.headers["x-amz-date"], "%Y%m%dT%H%M%S%z")
+    assert before <= signed_at <= datetime.now(UTC)
+
+
+def test_every_event_has_a_signature_of_its_own(recorder: Recorder) -> None:
+    function = LambdaFunction(settings())
+    for index in range(3):
+        function.invoke(f'{{"actor_index":{index}}}'.encode())
+    function.close()
+    assert [sent.body[-2:-1] for sent in recorder.arrived] == [b"0", b"1", b"2"]
+    assert all(sent.headers["authorization"] == _authorization(sent) for sent in recorder.arrived)
+
+
+def test_credentials_that_end_are_renewed_between_two_requests(recorder: Recorder) -> None:
+    keys = iter(("first", "second", "third"))
+
+    def metadata() -> dict[str, str]:
+        ends = datetime.now(UTC) + timedelta(seconds=1)  # due for renewal at once
+        return {
+            "access_key": next(keys),
+            "secret_key": SECRET,
+            "token": TOKEN,
+            "expiry_time": ends.isoformat(),
+        }
+
+    class Ending(CredentialProvider):
+        METHOD = "ending"
+
+        def load(self) -> RefreshableCredentials:
+            return RefreshableCredentials.create_from_metadata(
+                metadata(), refresh_using=metadata, method=self.METHOD
+            )
+
+    session = botocore.session.get_session()
+    session.get_component("credential_provider").insert_before("env", Ending())
+    client = boto3.Session(botocore_session=session).client("lambda", region_name=REGION)
+    requests = InvokeRequests(client, session, settings())
+    scopes = [requests.signed(EVENT).headers["Authorization"] for _ in range(2)]
+    requests.close()
+    assert ["Credential=second/" in scopes[0], "Credential=third/" in scopes[1]] == [True, True]
+
+
+def test_without_an_override_it_goes_to_the_regions_endpoint(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL_LAMBDA")
+    session = botocore.session.get_session()
+    client = boto3.Session(botocore_session=session).client("lambda", region_name=REGION)
+    url = InvokeRequests(client, session, settings()).signed(EVENT).url
+    assert url.startswith(
+        "https://lambda.eu-west-1.amazonaws.com/2015-03-31/functions/nitro-actor/"
+    )
+
+
+def test_without_credentials_nothing_is_sent_or_billed(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name)
+    function = LambdaFunction(settings())
+    execution = function.invoke(EVENT)
+    function.close()
+    assert (execution.kind, execution.requests, execution.billed_s) == ("failed", 0, 0.0)
+    assert "NoCredentialsError" in execution.reason
+    assert (execution.sent_at, recorder.arrived) == (None, [])
+
+
+def test_credentials_that_cannot_be_renewed_send_and_bill_nothing(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = [
+        ClientError({"Error": {"Code": "ExpiredToken", "Message": "too old"}}, "AssumeRole"),
+        FileNotFoundError("token file"),
+    ]
+    function = LambdaFunction(settings())
+    for refusal in refusals:
+
+        def refuse(*_: object, refusal: Exception = refusal) -> NoReturn:
+            raise refusal
+
+        monkeypatch.setattr(InvokeRequests, "signed", refuse)
+        execution = function.invoke(EVENT)
+        assert (execution.kind, execution.requests, execution.billed_s) == ("failed", 0, 0.0)
+        assert type(refusal).__name__ in execution.reason
+    function.close()
+    assert recorder.arrived == []
+
+
+def test_an_answer_from_something_in_between_is_a_failure_with_its_status(
+    recorder: Recorder,
+) -> None:
+    recorder.status, recorder.answer = 502, b"<html>Bad Gateway</html>"
+    function = LambdaFunction(settings())
+    execution = function.invoke(EVENT)
+    function.close()
+    # It may have come after the function ran.
+    assert (execution.kind, execution.requests, execution.billed_s) == ("failed", 1, None)
+    assert "502" in execution.reason
+
+
+def _without(headers: dict[str, str], names: set[str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name not in names}
+
+
+def _signed_headers(request: Arrived) -> set[str]:
+    fields = request.headers["authorization"].split(", ")
+    (names,) = (f.removeprefix("SignedHeaders=") for f in fields if f.startswith("SignedHeaders="))
+    return set(names.split(";"))
+
+
+def _authorization(request: Arrived) -> str:
+    """Work the header out from what arrived, step by step as AWS documents it.
+
+    https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
+    """
+    names = sorted(_signed_headers(request))
+    query = urlencode(sorted(parse_qsl(request.query)), quote_via=quote)
+    canonical = "\n".join(
+        [
+            request.method,
+            quote(request.path),
+            query,
+            *(f"{name}:{request.headers[name].strip()}" for name in names),
+            "",
+            ";".join(names),
+            hashlib.sha256(request.body).hexdigest(),
+        ]
+    )
+    moment = request.headers["x-amz-date"]
+    scope = [moment[:8], REGION, "lambda", "aws4_request"]
+    to_sign = "\n".join(
+        [
+            "AWS4-HMAC-SHA256",
+            moment,
+            "/".join(scope),
+            hashlib.sha256(canonical.encode()).hexdigest(),
+        ]
+    )
+    key = f"AWS4{SECRET}".encode()
+    for part in scope:
+        key = hmac.digest(key, part.encode(), "sha256")
+    signature = hmac.digest(key, to_sign.encode(), "sha256").hex()
+    return (
+        f"AWS4-HMAC-SHA256 Credential={KEY}/{'/'.join(scope)}, "
+        f"SignedHeaders={';'.join(names)}, Signature={signature}"
+    )

@@ -1,0 +1,471 @@
+"""Invocations over real HTTP against a server that speaks Lambda's API."""
+
+import concurrent.futures
+import contextlib
+import socket
+import socketserver
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import NoReturn
+
+import pytest
+
+from nitro.local.ports import free_ports
+from services.scaler.launching.invoker import Awaited, PooledInvoker, RetryRule, TaskOutcome
+from services.scaler.launching.lambda_function import LambdaFunction
+from services.scaler.settings import Settings
+from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.rollouts import RolloutTask
+from tests.services.scaler.lambda_endpoint import (
+    LambdaEndpoint,
+    Reply,
+    Task,
+    function_error,
+    report,
+    throttle,
+    waking,
+)
+
+RETRIES = 3
+
+
+def task(actor_index: int = 0, **env_kwargs: str) -> RolloutTask:
+    return RolloutTask(
+        mode="sample",
+        job_id="job",
+        round=1,
+        attempt=0,
+        actor_index=actor_index,
+        policy_version=1,
+        env=EnvironmentRef(env_id="Hopper-v5", env_kwargs=dict(env_kwargs)),
+        steps=256,
+        seed=7,
+    )
+
+
+class Sink:
+    """Collects outcomes from the pool's threads."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[TaskOutcome] = []
+        self._changed = threading.Condition()
+
+    def __call__(self, outcome: TaskOutcome) -> None:
+        with self._changed:
+            self.outcomes.append(outcome)
+            self._changed.notify_all()
+
+    def wait(self, count: int) -> list[TaskOutcome]:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.outcomes) >= count, 10)
+        return sorted(self.outcomes, key=lambda o: o.task.actor_index)
+
+
+@pytest.fixture
+def function(lambdas: LambdaEndpoint) -> Iterator[LambdaFunction]:
+    made = LambdaFunction(
+        Settings(auth="disabled", lambda_endpoint_url=lambdas.url, invoke_pool_size=8)
+    )
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def invoker(function: LambdaFunction) -> Iterator[PooledInvoker]:
+    rule = RetryRule(throttle_retries=RETRIES, first_pause_s=0.001, timeout_s=60.0)
+    pool = PooledInvoker(function, rule, pool_size=8, seed=0)
+    yield pool
+    assert pool.close(wait_s=10)
+
+
+def run_one(invoker: PooledInvoker) -> TaskOutcome:
+    sink = Sink()
+    invoker.submit([task()], sink)
+    return sink.wait(1)[0]
+
+
+def test_every_task_is_invoked_once_on_the_alias_and_reports(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    sink = Sink()
+    invoker.submit([task(i) for i in range(20)], sink)
+    outcomes = sink.wait(20)
+    assert [o.task.actor_index for o in outcomes] == list(range(20))
+    assert all(o.report is not None and o.requests == 1 for o in outcomes)
+    assert {o.billed_s for o in outcomes} == {(0.1,)}
+    assert len(lambdas.rollouts()) == 20
+    assert lambdas.qualifiers == {"live"}
+
+
+def test_a_failed_actor_is_issued_once_more(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    lambdas.behave = lambda t, nth: report(t) if nth else function_error("boom")
+    outcome = run_one(invoker)
+    assert outcome.report is not None
+    assert (outcome.requests, outcome.billed_s) == (2, (0.05, 0.1))
+
+
+def test_an_actor_that_fails_twice_has_failed_for_good_with_its_reason(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    lambdas.behave = lambda t, nth: function_error("the simulator broke")
+    outcome = run_one(invoker)
+    assert outcome.report is None
+    assert outcome.reason == "Unhandled: ValueError: the simulator broke"
+    assert len(lambdas.events) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"), [("RolloutError", "environment"), ("EnvironmentHungError", "hung")]
+)
+def test_what_the_environment_did_is_not_issued_again_and_told_as_the_actor_said_it(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint, error: str, failure: str
+) -> None:
+    said = (
+        'Mine-v0 failed at step 2: OSError()\n  File "mine.py", line 3, in step\n    ' + "x" * 400
+    )
+    lambdas.behave = lambda t, nth: function_error(said, kind=error)
+    outcome = run_one(invoker)
+    assert (outcome.report, outcome.reason, outcome.failure) == (None, said, failure)
+    assert len(lambdas.events) == 1
+
+
+def test_a_connection_that_breaks_is_billed_to_the_timeout_and_issued_again(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    lambdas.behave = lambda t, nth: report(t) if nth else Reply(cut_short=True, billed_ms=None)
+    outcome = run_one(invoker)
+    assert outcome.report is not None
+    assert outcome.billed_s == (60.0, 0.1)
+
+
+def test_throttles_are_waited_out_and_counted_but_not_billed(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    lambdas.behave = lambda t, nth: throttle() if nth < RETRIES else report(t)
+    outcome = run_one(invoker)
+    assert outcome.report is not None
+    assert (outcome.throttled, outcome.requests, outcome.billed_s) == (RETRIES, 1, (0.1,))
+
+
+def test_throttled_too_often_is_failed_for_good_at_no_cost(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    lambdas.behave = lambda t, nth: throttle()
+    outcome = run_one(invoker)
+    assert outcome.report is None
+    assert "TooManyRequestsException" in outcome.reason
+    assert (outcome.throttled, outcome.requests, outcome.billed_s) == (RETRIES + 1, 0, ())
+    assert len(lambdas.events) == RETRIES + 1
+
+
+def test_a_function_that_was_idle_for_weeks_is_waited_for_and_nothing_of_it_billed(
+    function: LambdaFunction, lambdas: LambdaEndpoint
+) -> None:
+    rule = RetryRule(
+        throttle_retries=0, first_pause_s=0.0, timeout_s=60.0, waking_tries=3, waking_pause_s=0.001
+    )
+    invoker = PooledInvoker(function, rule, pool_size=1)
+
+    lambdas.behave = lambda t, nth: waking() if nth < 3 else report(t)
+    outcome = run_one(invoker)
+    assert outcome.report is not None
+    assert (outcome.throttled, outcome.requests, outcome.billed_s) == (0, 1, (0.1,))
+
+    lambdas.behave = lambda t, nth: waking()
+    outcome = run_one(invoker)
+    assert "ResourceNotReadyException" in outcome.reason
+    assert (outcome.throttled, outcome.requests, outcome.billed_s) == (0, 0, ())
+    assert invoker.close(wait_s=10)
+
+
+def test_a_request_lambda_refuses_is_not_repeated(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    lambdas.behave = lambda t, nth: Reply(
+        status=404,
+        body={"Type": "User", "message": "Function not found"},
+        error_type="ResourceNotFoundException",
+    )
+    outcome = run_one(invoker)
+    assert outcome.report is None
+    assert "Function not found" in outcome.reason
+    assert (len(lambdas.events), outcome.requests) == (1, 0)
+
+
+def test_a_reply_about_another_actor_is_not_believed(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    lambdas.behave = lambda t, nth: report(t, actor_index=5)
+    outcome = run_one(invoker)
+    assert outcome.report is None
+    assert "not ('job', 1, 0, 'sample')" in outcome.reason
+
+
+def test_a_reply_that_is_no_report_says_so(invoker: PooledInvoker, lambdas: LambdaEndpoint) -> None:
+    lambdas.behave = lambda t, nth: Reply(body={"hello": 1})
+    assert "no report" in run_one(invoker).reason
+
+
+def test_without_lambdas_number_the_handlers_own_time_is_billed(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    def behave(event: Task, nth: int) -> Reply:
+        return Reply(body=report(event, total_s=0.25).body, billed_ms=None)
+
+    lambdas.behave = behave
+    assert run_one(invoker).billed_s == (0.25,)
+
+
+class Front:
+    """Lambda's address: refuses connections until it is opened on the endpoint behind it."""
+
+    def __init__(self, lambdas: LambdaEndpoint) -> None:
+        self._behind = ("127.0.0.1", int(lambdas.url.rpartition(":")[2]))
+        (self.port,) = free_ports(1)
+
+    def open(self, stack: ExitStack) -> None:
+        """Let connections through until the stack is left."""
+        server = stack.enter_context(_Forwarding(self.port, self._behind))
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(server.shutdown)
+
+
+class _Forwarding(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(self, port: int, behind: tuple[str, int]) -> None:
+        self.behind = behind
+        super().__init__(("127.0.0.1", port), _Forward)
+
+
+class _Forward(socketserver.BaseRequestHandler):
+    server: _Forwarding
+
+    def handle(self) -> None:
+        with socket.create_connection(self.server.behind) as behind:
+            back = threading.Thread(target=_copy, args=(behind, self.request), daemon=True)
+            back.start()
+            _copy(self.request, behind)
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+
+
+class Retries:
+    """What was told of tries that are followed by another."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str]] = []
+        self._changed = threading.Condition()
+
+    def __call__(self, kind: str, why: str) -> None:
+        with self._changed:
+            self.told.append((kind, why))
+            self._changed.notify_all()
+
+    def wait(self, count: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.told) >= count, 10)
+
+
+@pytest.fixture
+def front(lambdas: LambdaEndpoint) -> Front:
+    return Front(lambdas)
+
+
+@pytest.fixture
+def behind_front(front: Front) -> Iterator[PooledInvoker]:
+    settings = Settings(auth="disabled", lambda_endpoint_url=f"http://127.0.0.1:{front.port}")
+    function = LambdaFunction(settings)
+    rule = RetryRule(throttle_retries=0, first_pause_s=0.001, timeout_s=60.0)
+    invoker = PooledInvoker(function, rule, pool_size=2, seed=0)
+    yield invoker
+    assert invoker.close(wait_s=10)
+    function.close()
+
+
+def test_an_endpoint_that_is_away_is_tried_until_it_is_back_and_counts_as_no_execution(
+    front: Front, behind_front: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    lambdas.behave = lambda t, nth: report(t) if nth else function_error("boom")
+    sink, retries = Sink(), Retries()
+    with ExitStack() as stack:
+        behind_front.submit([task()], sink, Awaited(on_retry=retries))
+        retries.wait(5)
+        assert lambdas.events == []
+        front.open(stack)
+        (outcome,) = sink.wait(1)
+    assert outcome.report is not None
+    assert (outcome.requests, outcome.billed_s) == (2, (0.05, 0.1))  # both executions are left
+    kinds = [kind for kind, _ in retries.told]
+    assert kinds == ["unreachable"] * (len(kinds) - 1) + ["failed"]
+    assert "EndpointConnectionError" in retries.told[0][1]
+
+
+def test_an_endpoint_that_stays_away_fails_the_task_at_its_deadline_at_no_cost(
+    behind_front: PooledInvoker,
+) -> None:
+    sink, retries = Sink(), Retries()
+    until = time.perf_counter() + 0.2
+    behind_front.submit([task()], sink, Awaited(until=until, on_retry=retries))
+    (outcome,) = sink.wait(1)
+    assert (outcome.report, outcome.requests, outcome.billed_s) == (None, 0, ())
+    assert "EndpointConnectionError" in outcome.reason
+    assert len(retries.told) > 2  # both executions would have been used up
+
+
+def test_an_endpoint_that_is_away_is_not_tried_for_a_task_that_nobody_wants(
+    behind_front: PooledInvoker,
+) -> None:
+    sink, retries, unwanted = Sink(), Retries(), threading.Event()
+    awaited = Awaited(wanted=lambda: not unwanted.is_set(), on_retry=retries)
+    behind_front.submit([task()], sink, awaited)
+    retries.wait(2)
+    unwanted.set()
+    (outcome,) = sink.wait(1)
+    assert (outcome.report, outcome.requests) == (None, 0)
+
+
+def test_an_event_that_does_not_fit_is_refused_before_anything_is_launched(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    with pytest.raises(ValueError, match=r"at most 4096 fit.*env_kwargs"):
+        invoker.submit([task(0, **{f"text{i}": "x" * 250 for i in range(20)})], Sink())
+    assert lambdas.events == []
+
+
+def test_an_invocation_that_breaks_unexpectedly_is_an_outcome_billed_at_its_worst(
+    function: LambdaFunction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(_payload: bytes) -> NoReturn:
+        raise RuntimeError("credentials are still expired")
+
+    monkeypatch.setattr(function, "invoke", breaks)
+    sink = Sink()
+    rule = RetryRule(throttle_retries=0, first_pause_s=0.0, timeout_s=60.0)
+    invoker = PooledInvoker(function, rule, pool_size=2)
+    invoker.submit([task(0), task(1)], sink)
+    for outcome in sink.wait(2):
+        assert (outcome.report, outcome.billed_s, outcome.requests) == (None, (60.0,), 1)
+        assert "RuntimeError" in outcome.reason
+    assert invoker.close(wait_s=10.0)
+
+
+def test_closing_drops_what_has_not_started_and_waits_for_the_rest(
+    function: LambdaFunction, lambdas: LambdaEndpoint
+) -> None:
+    gate = threading.Event()
+    lambdas.behave = lambda t, nth: Reply(body=report(t).body, gate=gate)
+    rule = RetryRule(throttle_retries=0, first_pause_s=0.001, timeout_s=60.0)
+    invoker = PooledInvoker(function, rule, pool_size=2)
+    sink = Sink()
+    invoker.submit([task(i) for i in range(6)], sink)
+    lambdas.wait_events("sample", 2)
+    assert not invoker.close(wait_s=0.01)
+    gate.set()
+    assert invoker.close(wait_s=10)
+    assert len(sink.outcomes) == 2
+    assert len(lambdas.events) == 2
+
+
+def test_a_pause_ends_with_the_invoker(invoker: PooledInvoker) -> None:
+    assert invoker.pause(0.001)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        pausing = pool.submit(invoker.pause, 60.0)
+        assert invoker.close(wait_s=10)
+        assert not pausing.result(timeout=10)
+    assert not invoker.pause(60.0)
+
+
+def test_no_more_are_in_flight_than_the_account_allows(
+    function: LambdaFunction, lambdas: LambdaEndpoint
+) -> None:
+    gates = [threading.Event() for _ in range(6)]
+
+    def behave(event: Task, nth: int) -> Reply:
+        index = event["actor_index"]
+        assert isinstance(index, int)
+        return Reply(body=report(event).body, gate=gates[index])
+
+    lambdas.behave = behave
+    rule = RetryRule(throttle_retries=0, first_pause_s=0.001, timeout_s=60.0)
+    invoker = PooledInvoker(function, rule, pool_size=6, limit=lambda: 2)
+    sink = Sink()
+    invoker.submit([task(i) for i in range(6)], sink)
+    for done in range(6):
+        expected = min(done + 2, 6)
+        lambdas.wait_events("sample", expected)
+        arrived = lambdas.rollouts()
+        assert len(arrived) == expected
+        actor = arrived[done][3]
+        assert isinstance(actor, int)
+        gates[actor].set()
+        sink.wait(done + 1)
+    assert invoker.close(wait_s=10)
+
+
+def test_those_that_wait_start_together_once_the_account_allows_more(
+    function: LambdaFunction, lambdas: LambdaEndpoint
+) -> None:
+    gates = [threading.Event() for _ in range(6)]
+
+    def behave(event: Task, nth: int) -> Reply:
+        index = event["actor_index"]
+        assert isinstance(index, int)
+        return Reply(body=report(event).body, gate=gates[index])
+
+    lambdas.behave = behave
+    limits = [1]
+    rule = RetryRule(throttle_retries=0, first_pause_s=0.001, timeout_s=60.0)
+    invoker = PooledInvoker(function, rule, pool_size=6, limit=lambda: limits[-1])
+    sink = Sink()
+    invoker.submit([task(i) for i in range(6)], sink)
+    lambdas.wait_events("sample", 1)
+    limits.append(5)
+    (first,) = (event["actor_index"] for event in lambdas.events)
+    assert isinstance(first, int)
+    gates[first].set()  # its end lets in all five others, none of which has ended
+    lambdas.wait_events("sample", 6)
+    for gate in gates:
+        gate.set()
+    assert len(sink.wait(6)) == 6
+    assert invoker.close(wait_s=10)
+
+
+def test_an_outcome_says_when_its_first_request_went_out(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    seconds: list[float] = []
+
+    def behave(event: Task, nth: int) -> Reply:
+        seconds.append(time.perf_counter())
+        return report(event) if nth else function_error("boom")
+
+    lambdas.behave = behave
+    before = time.perf_counter()
+    outcome = run_one(invoker)
+    assert outcome.requests == 2
+    assert outcome.sent_at is not None
+    assert before < outcome.sent_at < seconds[0] < seconds[1]
+
+
+def test_closing_ends_the_pause_after_a_throttle_at_once(
+    function: LambdaFunction, lambdas: LambdaEndpoint
+) -> None:
+    lambdas.behave = lambda t, nth: throttle()
+    rule = RetryRule(throttle_retries=20, first_pause_s=3600.0, timeout_s=60.0)
+    invoker = PooledInvoker(function, rule, pool_size=1)
+    invoker.submit([task()], Sink())
+    lambdas.wait_events("sample", 1)
+    assert invoker.close(wait_s=10)

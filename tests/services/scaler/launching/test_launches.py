@@ -1,0 +1,168 @@
+"""What a launch comes to, as it is remembered."""
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from services.scaler.launching.invoker import Awaited, TaskOutcome
+from services.scaler.launching.launches import Launches, LaunchOrder, tenure_of
+from services.scaler.metrics import Metrics
+from services.scaler.money.ledger import Clock
+from services.scaler.store.base import LaunchOutcome, OpenAttempt
+from services.scaler.store.dynamodb import DynamoDbStore
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.rollouts import RolloutTask
+from shared.money.costs import lambda_gb_seconds
+from tests.services.scaler.rounds.test_order import planned
+from tests.services.scaler.simulated_job import TIMEOUT_S, ChanceInvoker, SilentBoard
+from tests.services.scaler.store.records import REGION, make_table, record
+
+MEMORY_MB = 1024
+
+
+def order(num_actors: int) -> LaunchOrder:
+    return LaunchOrder(
+        plan=planned(0, 0).plan,
+        lease_id="lease",
+        spec=JobSpec(),
+        samples=tuple(range(num_actors)),
+        evaluations=(),
+    )
+
+
+def test_tasks_name_the_tenure_their_policy_was_published_under_and_not_the_lease() -> None:
+    ours, again, another = (
+        replace(order(2), lease_id=lease_id, evaluations=(0,)).tasks()
+        for lease_id in ("lease", "lease", "another lease")
+    )
+    assert [len(tasks) for tasks in (ours, another)] == [3, 3]
+    assert ours == again
+    tenures = {task.tenure for task in ours} | {task.tenure for task in another}
+    assert len(tenures) == 2
+    assert not any("lease" in tenure or not tenure for tenure in tenures)
+
+
+class Board(SilentBoard):
+    """Remembers whose failures were announced."""
+
+    def __init__(self) -> None:
+        self.announced: list[int] = []
+
+    def announce_failure(self, *_: object, actor_index: int, **__: object) -> None:
+        self.announced.append(actor_index)
+
+
+def landed(num_actors: int, *, clock: Clock = "wall", seed: int = 2) -> LaunchOutcome:
+    """Launch actors that take random times and fail at random; return what it came to."""
+    invoker = ChanceInvoker(random.Random(seed), cruel=False)
+    launches = Launches(
+        invoker, SilentBoard(), Metrics(), clock=clock, memory_mb=MEMORY_MB, timeout_s=TIMEOUT_S
+    )
+    outcomes: list[LaunchOutcome] = []
+    launches.expect(order(num_actors))
+    launches.launch(order(num_actors), lambda _, outcome: outcomes.append(outcome))
+    invoker.hear()
+    return outcomes[0]
+
+
+@pytest.mark.parametrize("clock", ["wall", "projected"])
+def test_durations_are_remembered_as_lambda_bills_them(clock: Clock) -> None:
+    durations_s = landed(40, clock=clock).durations_s
+    assert len(set(durations_s)) > 10
+    for duration_s in durations_s:
+        assert round(duration_s, 3) == duration_s
+        # Nothing is added by rounding up what has been rounded up.
+        assert lambda_gb_seconds(duration_s, 1024) == duration_s
+
+
+@pytest.mark.parametrize(
+    ("lease_id", "from_round", "told"),
+    [("another", 0, False), ("lease", 0, True), ("another", 1, True)],
+)
+def test_only_launches_of_earlier_leases_keep_quiet_where_rounds_are_made_again(
+    lease_id: str, from_round: int, told: bool
+) -> None:
+    invoker, board = ChanceInvoker(random.Random(2), cruel=True), Board()
+    launches = Launches(
+        invoker, board, Metrics(), clock="wall", memory_mb=MEMORY_MB, timeout_s=TIMEOUT_S
+    )
+    launches.expect(order(3))
+    launches.launch(order(3), lambda _key, _outcome: None)
+    launches.supersede("job", from_round=from_round, lease_id=lease_id)
+    invoker.hear()
+    assert board.announced == ([0, 1, 2] if told else [])
+
+
+class Waiting:
+    """Actors that never end."""
+
+    def __init__(self) -> None:
+        self.awaited: list[Awaited] = []
+
+    def submit(
+        self,
+        tasks: Sequence[RolloutTask],
+        on_outcome: Callable[[TaskOutcome], None],
+        awaited: Awaited,
+    ) -> None:
+        self.awaited.append(awaited)
+
+    def pause(self, seconds: float) -> bool:
+        return False
+
+    def close(self, *, wait_s: float) -> bool:
+        return True
+
+
+def test_actors_are_awaited_until_the_deadline_or_their_jobs_end_and_tell_of_retries() -> None:
+    invoker = Waiting()
+    launches = Launches(
+        invoker, SilentBoard(), Metrics(), clock="wall", memory_mb=MEMORY_MB, timeout_s=TIMEOUT_S
+    )
+    made = order(3)
+    before = time.perf_counter()
+    launches.expect(made)
+    launches.launch(made, lambda _key, _outcome: None)
+    (awaited,) = invoker.awaited
+    assert before <= awaited.until - made.plan.deadline_s <= time.perf_counter()
+    assert awaited.after(made.plan.deadline_s / 2)
+    assert not awaited.after(2 * made.plan.deadline_s)
+
+    awaited.on_retry("unreachable", "refused")
+    awaited.on_retry("failed", "crashed")
+    awaited.on_retry("unreachable", "refused again")
+    counts = launches.so_far(made.key)
+    assert counts is not None
+    assert (counts.failed, counts.reissued, counts.unreached) == (0, 1, 2)
+    assert counts.latest_failure == "refused again"
+
+    launches.call_off("job", {tenure_of("another lease")})
+    assert awaited.after(0.0)
+    launches.call_off("job", {tenure_of("lease")})
+    assert not awaited.after(0.0)
+
+
+@pytest.mark.usefixtures("aws")
+def test_all_rounds_a_job_may_have_open_fit_into_its_record_with_all_their_actors() -> None:
+    outcome = landed(3000)
+    assert len(set(outcome.durations_s)) > 1000
+    attempts = tuple(
+        OpenAttempt(
+            round=index,
+            attempt=0,
+            lease_id="lease",
+            num_invocations=3000,
+            reserved_usd=1.0,
+            warm=0,
+            outcome=outcome,
+        )
+        for index in range(8)  # the most rounds_in_flight
+    )
+    full = record().model_copy(update={"open_attempts": attempts})
+    store = DynamoDbStore.connect(make_table(), region=REGION)
+    store.create(full, None)
+    assert store.job("job") == full
+    store.close()

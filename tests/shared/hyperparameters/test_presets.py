@@ -1,0 +1,120 @@
+"""The presets hold their sources' numbers, and an override that is none is refused."""
+
+import pytest
+from pydantic import ValidationError
+
+from shared.hyperparameters.presets import PRESETS, HyperparameterValue, Preset, resolve
+
+
+def test_the_paper_preset_is_table_1_filled_up_with_rllibs_defaults() -> None:
+    table_1 = {
+        "learning_rate": 5e-5,
+        "discount": 0.99,
+        "clip": 0.3,
+        "kl_coefficient": 0.2,
+        "kl_target": 0.01,
+        "entropy_coefficient": 0.0,
+        "value_coefficient": 1.0,
+    }
+    rllib = {
+        "learning_rate_decay": "none",
+        "adam_epsilon": 1e-8,
+        "gae_lambda": 1.0,
+        "advantage_normalisation": "batch",
+        "value_loss": "bounded_error",
+        "value_clip": 10.0,
+        "gradient_norm_max": 0.0,
+        "num_epochs": 30,
+        "minibatch_size": 128,
+        "initialisation": "normc",
+        "log_std": "state_dependent",
+        "observation_normalisation": False,
+        "reward_scaling": False,
+        "action_mapping": "rescale",
+    }
+    section_8_1 = {"hidden_sizes": (256, 256), "image_network": "paper_cnn"}
+    ours = {"kl_coefficient_max": 100.0}
+    unused = {"observation_clip": 10.0, "reward_clip": 10.0}
+    expected = table_1 | rllib | section_8_1 | ours | unused
+    assert resolve("ppo", "paper", {}).model_dump() == expected
+
+
+def test_the_standard_preset_is_cleanrls_for_continuous_control() -> None:
+    cleanrl = {
+        "learning_rate": 3e-4,
+        "learning_rate_decay": "linear",
+        "adam_epsilon": 1e-5,
+        "discount": 0.99,
+        "gae_lambda": 0.95,
+        "advantage_normalisation": "minibatch",
+        "clip": 0.2,
+        "kl_coefficient": 0.0,
+        "entropy_coefficient": 0.0,
+        "value_loss": "clipped_step",
+        "value_coefficient": 0.5,
+        "value_clip": 0.2,
+        "gradient_norm_max": 0.5,
+        "num_epochs": 10,
+        "minibatch_size": 64,
+        "hidden_sizes": (64, 64),
+        "image_network": "nature_cnn",
+        "initialisation": "orthogonal",
+        "log_std": "free",
+        "observation_normalisation": True,
+        "observation_clip": 10.0,
+        "reward_scaling": True,
+        "reward_clip": 10.0,
+        "action_mapping": "clip",
+    }
+    unused = {"kl_target": 0.01, "kl_coefficient_max": 100.0}
+    assert resolve("ppo", "standard", {}).model_dump() == cleanrl | unused
+
+
+@pytest.mark.parametrize(("algorithm", "preset"), PRESETS)
+def test_an_override_changes_its_field_only(algorithm: str, preset: Preset) -> None:
+    overrides: dict[str, HyperparameterValue] = {"discount": 0.5, "hidden_sizes": (32, 16)}
+    usual = resolve(algorithm, preset, {})
+    assert resolve(algorithm, preset, overrides) == usual.model_copy(update=overrides)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("clipp", 0.2),
+        ("clip", 0.0),
+        ("clip", float("nan")),
+        ("discount", 1.01),
+        ("learning_rate", float("inf")),
+        ("num_epochs", 0),
+        ("num_epochs", 2.5),
+        ("hidden_sizes", (0,)),
+        ("log_std", "none"),
+        ("reward_scaling", 1),
+        ("gradient_norm_max", -0.5),
+    ],
+)
+def test_an_impossible_override_is_refused_by_name(name: str, value: float | str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        resolve("ppo", "paper", {name: value})
+    assert caught.value.errors()[0]["loc"][0] == name
+
+
+def test_an_unknown_algorithm_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"'trpo'; known: ppo/paper, ppo/standard"):
+        resolve("trpo", "paper", {})
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "name"),
+    [
+        ("ppo", "clip"),
+        ("ppo", "observation_clip"),
+        ("ppo", "reward_clip"),
+        ("impact", "importance_clip"),
+        ("impala", "rho_clip"),
+    ],
+)
+def test_a_bound_that_float32_cannot_hold_is_refused(algorithm: str, name: str) -> None:
+    assert getattr(resolve(algorithm, "standard", {name: 3e38}), name) == 3e38
+    with pytest.raises(ValidationError, match=name):
+        resolve(algorithm, "standard", {name: 1e39})

@@ -1,0 +1,317 @@
+"""NumPy policies against torch's networks and distributions."""
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from shared.contracts.environment_spec import ContinuousActionSpec
+from shared.policy.numpy_policy import (
+    POLICY_FORMAT,
+    NumpyPolicy,
+    PolicyError,
+    load_policy,
+    with_bounds,
+)
+
+Kind = Literal["state_dependent", "free", "none"]
+Arrays = dict[str, NDArray[np.generic]]
+KINDS: tuple[Kind, ...] = ("state_dependent", "free", "none")
+
+
+def _f32(values: object) -> NDArray[np.float32]:
+    return np.array(values, np.float32)
+
+
+def _metadata(kind: Kind) -> dict[str, str]:
+    return {
+        "format": POLICY_FORMAT,
+        "network": "mlp",
+        "activation": "tanh",
+        "distribution": "categorical" if kind == "none" else "gaussian",
+        "log_std": kind,
+    }
+
+
+class _Oracle:
+    """The same policy in torch, in float64: what the learner trains."""
+
+    def __init__(self, kind: Kind, *, hidden: tuple[int, ...] = (256, 256), actions: int = 3):
+        generator = torch.Generator().manual_seed(1)
+        outputs = 2 * actions if kind == "state_dependent" else actions
+        sizes = (11, *hidden, outputs)
+        self.kind, self.arrays = kind, Arrays()
+        layers: list[torch.nn.Module] = []
+        for i, (n_in, n_out) in enumerate(zip(sizes, sizes[1:], strict=False)):
+            layer = torch.nn.Linear(n_in, n_out)
+            torch.nn.init.normal_(layer.weight, std=n_in**-0.5, generator=generator)
+            torch.nn.init.normal_(layer.bias, std=0.1, generator=generator)
+            self.arrays[f"policy.{i}.weight"] = layer.weight.detach().numpy().copy()
+            self.arrays[f"policy.{i}.bias"] = layer.bias.detach().numpy().copy()
+            layers += [layer.double(), torch.nn.Tanh()]
+        self.network = torch.nn.Sequential(*layers[:-1])
+        self.log_std = torch.linspace(-1, 0.5, actions)
+        if kind == "free":
+            self.arrays["log_std"] = self.log_std.numpy().copy()
+
+    def distribution(self, observation: NDArray[np.float32]) -> torch.distributions.Distribution:
+        outputs = self.network(torch.from_numpy(observation).double())
+        if self.kind == "none":
+            return torch.distributions.Categorical(logits=outputs)
+        if self.kind == "free":
+            mean, log_std = outputs, self.log_std.double()
+        else:
+            mean, log_std = outputs.chunk(2, dim=-1)
+        return torch.distributions.Independent(torch.distributions.Normal(mean, log_std.exp()), 1)
+
+    def log_prob(
+        self, observation: NDArray[np.float32], action: NDArray[np.generic]
+    ) -> NDArray[np.float64]:
+        with torch.no_grad():
+            log_prob = self.distribution(observation).log_prob(torch.from_numpy(action.copy()))
+        return np.asarray(log_prob.numpy(), np.float64)
+
+    def policy(self) -> NumpyPolicy:
+        return load_policy(self.arrays, _metadata(self.kind))
+
+
+def _observations(*leading: int) -> NDArray[np.float32]:
+    return np.random.default_rng(2).standard_normal((*leading, 11), dtype=np.float32)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("hidden", [(256, 256), (8,), ()])
+@pytest.mark.parametrize("leading", [(), (1,), (7,), (5, 3)])
+def test_outputs_modes_and_log_probs_equal_torchs(
+    kind: Kind, hidden: tuple[int, ...], leading: tuple[int, ...]
+) -> None:
+    oracle = _Oracle(kind, hidden=hidden)
+    policy, observation = oracle.policy(), _observations(*leading)
+    with torch.no_grad():
+        outputs = oracle.network(torch.from_numpy(observation).double()).numpy()
+        mode = oracle.distribution(observation).mode.numpy()
+    np.testing.assert_allclose(policy.outputs(observation), outputs, rtol=1e-6, atol=2e-6)
+    np.testing.assert_allclose(policy.mode(observation), mode, rtol=1e-6, atol=2e-6)
+    action, log_prob = policy.sample(observation, np.random.default_rng(0))
+    assert action.shape == (*leading, *policy.action_shape)
+    expected = oracle.log_prob(observation, action)
+    np.testing.assert_allclose(log_prob, expected, rtol=1e-6, atol=1e-5)
+    np.testing.assert_array_equal(log_prob, policy.log_prob(observation, action))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_a_fragments_log_probs_equal_torchs(kind: Kind, num_envs: int) -> None:
+    oracle = _Oracle(kind)
+    observation = _observations(20, num_envs)
+    sampler = oracle.policy().sampler(num_steps=20, num_envs=num_envs, rng=np.random.default_rng(0))
+    for t in range(20):
+        sampler.act(t, observation[t])
+    assert sampler.action.dtype == (np.int64 if kind == "none" else np.float32)
+    expected = oracle.log_prob(observation, sampler.action)
+    np.testing.assert_allclose(sampler.log_prob(), expected, rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_follow_the_distribution(kind: Kind) -> None:
+    oracle = _Oracle(kind)
+    observation = _observations(1)
+    num_samples = 20_000
+    sampler = oracle.policy().sampler(
+        num_steps=num_samples, num_envs=1, rng=np.random.default_rng(3)
+    )
+    for t in range(num_samples):
+        sampler.act(t, observation)
+    actions, distribution = sampler.action[:, 0], oracle.distribution(observation)
+    five_sigma = 5 / math.sqrt(num_samples)
+    with torch.no_grad():
+        if isinstance(distribution, torch.distributions.Categorical):
+            frequencies = np.bincount(actions, minlength=3) / num_samples
+            probabilities = distribution.probs.numpy()[0]
+            np.testing.assert_allclose(frequencies, probabilities, atol=five_sigma)
+            return
+        mean, std = distribution.mean.numpy()[0], distribution.stddev.numpy()[0]
+    z = (actions - mean) / std
+    np.testing.assert_allclose(z.mean(axis=0), 0, atol=five_sigma)
+    np.testing.assert_allclose(z.std(axis=0), 1, atol=five_sigma)
+    np.testing.assert_allclose(np.corrcoef(z.T), np.eye(3), atol=five_sigma)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_generator_gives_the_same_actions(kind: Kind) -> None:
+    policy, observation = _Oracle(kind).policy(), _observations(4)
+    first, _ = policy.sample(observation, np.random.default_rng(5))
+    second, _ = policy.sample(observation, np.random.default_rng(5))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_extreme_logits_do_not_overflow() -> None:
+    arrays: Arrays = {
+        "policy.0.weight": _f32([[1e30], [-1e30]]),
+        "policy.0.bias": np.zeros(2, np.float32),
+    }
+    policy = load_policy(arrays, _metadata("none"))
+    log_prob = policy.log_prob(np.ones((1, 1), np.float32), np.zeros(1, np.int64))
+    np.testing.assert_array_equal(log_prob, [0.0])
+
+
+def test_an_observation_of_the_wrong_length_is_refused() -> None:
+    with pytest.raises(PolicyError, match=r"shape \(2, 10\), expected \(..., 11\)"):
+        _Oracle("free").policy().mode(np.zeros((2, 10), np.float32))
+
+
+def _change(name: str, value: NDArray[np.generic]) -> Callable[[Arrays], object]:
+    return lambda arrays: arrays.update({name: value})
+
+
+def _normalise(size: int = 11, scale: float = 1.0) -> Callable[[Arrays], object]:
+    statistics = {
+        "observation_mean": np.zeros(size, np.float32),
+        "observation_scale": np.full(size, scale, np.float32),
+    }
+    return lambda arrays: arrays.update(statistics)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "message"),
+    [
+        ("none", lambda arrays: arrays.clear(), "holds arrays"),
+        ("none", lambda arrays: arrays.pop("policy.1.bias"), "holds arrays"),
+        ("none", _change("value.0.weight", np.zeros((1, 1), np.float32)), "holds arrays"),
+        ("none", _change("policy.0.weight", np.zeros((8, 11))), "dtype float64"),
+        ("none", _change("policy.1.weight", np.zeros((3, 9), np.float32)), "layer 1 has weight"),
+        ("none", _change("policy.1.weight", np.zeros(3, np.float32)), "layer 1 has weight"),
+        ("none", _change("policy.0.bias", np.zeros(9, np.float32)), "layer 0 has weight"),
+        ("none", _change("policy.0.bias", np.full(8, np.nan, np.float32)), "is not finite"),
+        ("free", lambda arrays: arrays.pop("log_std"), "log_std has shape None"),
+        ("free", _change("log_std", np.zeros(4, np.float32)), r"log_std has shape \(4,\)"),
+        ("free", _change("log_std", np.full(3, np.inf, np.float32)), "'log_std' is not finite"),
+        ("none", _change("log_std", np.zeros(3, np.float32)), "holds arrays"),
+        ("none", _change("observation_mean", np.zeros(11, np.float32)), "holds one of"),
+        ("none", _change("observation_scale", np.ones(11, np.float32)), "holds one of"),
+        ("none", _normalise(size=10), "observation_mean has 10 numbers, the network takes"),
+        ("none", _normalise(scale=0.0), "observation_scale must be above 0"),
+    ],
+)
+def test_arrays_that_make_no_policy_are_refused(
+    kind: Kind, change: Callable[[Arrays], object], message: str
+) -> None:
+    arrays = _Oracle(kind, hidden=(8,)).arrays
+    change(arrays)
+    with pytest.raises(PolicyError, match=message):
+        load_policy(arrays, _metadata(kind) | {"observation_clip": "10.0"})
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("format", "nitro-policy/2", "format is 'nitro-policy/2'"),
+        ("network", "cnn", "network is 'cnn'"),
+        ("activation", "relu", "activation is 'relu'"),
+        ("distribution", "beta", "'beta/free'"),
+        ("log_std", "none", "'gaussian/none'"),
+        ("log_std", "state_dependent", "3 outputs cannot be split"),
+        ("action_mapping", "squash", "action_mapping is 'squash'"),
+    ],
+)
+def test_metadata_of_another_kind_is_refused(field: str, value: str, message: str) -> None:
+    arrays = _Oracle("free", hidden=(8,)).arrays
+    if value == "state_dependent":
+        del arrays["log_std"]
+    with pytest.raises(PolicyError, match=message):
+        load_policy(arrays, _metadata("free") | {field: value})
+
+
+def test_later_changes_of_the_arrays_do_not_reach_the_policy() -> None:
+    oracle, observation = _Oracle("free"), _observations(2)
+    policy = oracle.policy()
+    before = policy.mode(observation)
+    for array in oracle.arrays.values():
+        array[...] = 0
+    np.testing.assert_array_equal(policy.mode(observation), before)
+
+
+@pytest.mark.parametrize("text", ["", "much", "nan", "-1"])
+def test_a_policy_that_normalises_says_within_what_bound(text: str) -> None:
+    arrays = _Oracle("free", hidden=(8,)).arrays
+    _normalise()(arrays)
+    with pytest.raises(PolicyError, match=f"observation_clip '{text}'"):
+        load_policy(arrays, _metadata("free") | {"observation_clip": text})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_a_policy_that_normalises_sees_the_same_observations_everywhere(
+    kind: Kind, num_envs: int
+) -> None:
+    oracle, observation = _Oracle(kind), 5 + 3 * _observations(20, num_envs)
+    mean, scale = np.full(11, 5, np.float32), np.full(11, 1 / 3, np.float32)
+    arrays = oracle.arrays | {"observation_mean": mean, "observation_scale": scale}
+    policy = load_policy(arrays, _metadata(kind) | {"observation_clip": "1.5"})
+    seen = np.clip((observation - mean) * scale, -1.5, 1.5)
+    plain = oracle.policy()
+
+    np.testing.assert_array_equal(policy.outputs(observation), plain.outputs(seen))
+    sampler, expected = (
+        p.sampler(num_steps=20, num_envs=num_envs, rng=np.random.default_rng(0))
+        for p in (policy, plain)
+    )
+    for t in range(20):
+        sampler.act(t, observation[t])
+        expected.act(t, seen[t])
+    np.testing.assert_array_equal(sampler.action, expected.action)
+    np.testing.assert_array_equal(sampler.log_prob(), expected.log_prob())
+
+
+def test_a_policy_says_how_its_actions_reach_the_bounds() -> None:
+    arrays = _Oracle("free", hidden=(8,)).arrays
+    assert load_policy(arrays, _metadata("free")).action_mapping == "rescale"
+    for mapping in ("rescale", "clip"):
+        metadata = _metadata("free") | {"action_mapping": mapping}
+        assert load_policy(arrays, metadata).action_mapping == mapping
+
+
+def test_several_choices_are_loaded_with_how_many_each_has() -> None:
+    arrays = _Oracle("none", hidden=(8,)).arrays
+    metadata = _metadata("none") | {"distribution": "multi_categorical"}
+    num_outputs = len(arrays["policy.1.bias"])
+    policy = load_policy(arrays, metadata | {"num_choices": f"1,{num_outputs - 1}"})
+    assert policy.distribution.num_choices == (1, num_outputs - 1)
+    for text in ("", "2", f"0,{num_outputs}", f"1,{num_outputs}", "1,-1", "1;2", "1" * 400):
+        with pytest.raises(PolicyError, match="num_choices is"):
+            load_policy(arrays, metadata | {"num_choices": text})
+
+
+@pytest.mark.parametrize(("mapping", "first"), [("rescale", -0.096), ("clip", -0.048)])
+def test_acting_maps_to_the_bounds(mapping: str, first: float) -> None:
+    """Pendulum's torque lies between -2 and 2."""
+    arrays: Arrays = {
+        "policy.0.weight": np.zeros((2, 3), np.float32),
+        "policy.0.bias": np.array([-0.048, 7.0], np.float32),
+        "log_std": np.zeros(2, np.float32),
+    }
+    metadata = {**_metadata("free"), "action_mapping": mapping}
+    observation = np.zeros(3, np.float32)
+    unbounded = load_policy(arrays, metadata)
+    with pytest.raises(PolicyError, match="action_low and action_high"):
+        unbounded.act(observation)
+    box = ContinuousActionSpec(low=(-2.0, -2.0), high=(2.0, 2.0))
+    action = load_policy(arrays, with_bounds(metadata, box)).act(observation)
+    np.testing.assert_allclose(action, _f32([first, 2.0]), rtol=1e-6, strict=True)
+
+
+@pytest.mark.parametrize("low", ["", "-2.0", "-2.0,x", "3.0,-2.0", "nan,-2.0"])
+def test_bounds_that_are_none_are_refused(low: str) -> None:
+    arrays: Arrays = {
+        "policy.0.weight": np.zeros((2, 3), np.float32),
+        "policy.0.bias": np.zeros(2, np.float32),
+        "log_std": np.zeros(2, np.float32),
+    }
+    metadata = {**_metadata("free"), "action_low": low, "action_high": "2.0,2.0"}
+    for damaged in (metadata, {**_metadata("free"), "action_low": "-2.0,-2.0"}):
+        with pytest.raises(PolicyError, match="action_"):
+            load_policy(arrays, damaged)
