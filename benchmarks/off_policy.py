@@ -5,8 +5,8 @@
 Every seed of every algorithm is one job on the local system, everything real, with the preset
 `standard`: PPO round by round, IMPACT and IMPALA with two rounds in flight. Returns are means of
 the last 100 training episodes, as in `benchmarks.references`. Wall times are those projected by
-`shared.money.costs` from the measured rollouts and updates, as in every job's bill: on this machine the
-actors share the learner's cores, on AWS they do not.
+`shared.money.costs` from the measured rollouts and updates, as in every job's bill: on this
+machine the actors share the learner's cores, on AWS they do not.
 
 Jobs stay in `--runs-dir`: after Ctrl-C the same command goes on where it was, and skips seeds that
 are done. Some of the algorithms, or other seeds than the first ones, make a result of their own.

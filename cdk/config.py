@@ -122,8 +122,8 @@ class NitroConfig(BaseModel):
     monthly_budget_usd: Annotated[int, Field(ge=1)] = 100
     """Spend of the whole account above which the budget alarm is raised."""
     prices: OwnPrices | None = None
-    """What bills and budgets go by: a whole table as in `shared/money/prices.py`, with name, region, date
-    and source; unset means the list prices of us-east-1."""
+    """What bills and budgets go by: a whole table as in `shared/money/prices.py`, with name,
+    region, date and source; unset means the list prices of us-east-1."""
     build_args: dict[BuildArgument, str] = Field(default_factory=dict)
     """Build arguments of the images, such as another BASE_IMAGE; see the Dockerfiles."""
     retain_runs: bool = False

@@ -86,7 +86,7 @@ class MinionsTrainer:
             choices: Actors drawn, 1 and up.
             rewards: Of each round.
         """
-        # The same bounds as in use: shared.contracts.minions_agent clamps what is far off its scale.
+        # The same bounds as in use: `choice_probabilities` clamps what is far off its scale.
         state = (torch.tensor([s.vector for s in states]) / self._scales).clamp(-50, 50)  # [T, 8]
         action = torch.tensor(choices) - 1  # [T]
         returns = torch.tensor(discounted(rewards))  # [T]

@@ -52,7 +52,7 @@ class Actor:
         self._step_timeout_s = step_timeout_s
         self._close_timeout_s = min(step_timeout_s, CLOSE_TIMEOUT_S)
         self._policy: tuple[tuple[str, str, int], NumpyPolicy] | None = None
-        """What is warm: of which job, published under which tenure, which version."""
+        """What is warm: of which job, published under which lease_hash, which version."""
         self._kind: tuple[str, bool] | None = None
         """Which environments are warm, as JSON, and whether their rewards are raw."""
         self._envs: list[Env] = []
@@ -71,7 +71,7 @@ class Actor:
             RolloutError: The environment or the policy failed.
         """
         started = time.perf_counter()
-        if self._cache.is_cancelled(task.job_id, task.tenure):
+        if self._cache.is_cancelled(task.job_id, task.lease_hash):
             nothing = _Result(
                 payload=b"", steps=0, episode_returns=(), episode_lengths=(), dropped_episodes=0
             )
@@ -105,7 +105,7 @@ class Actor:
         self._drop_envs()
 
     def _fetched_policy(self, task: RolloutTask) -> NumpyPolicy:
-        key = (task.job_id, task.tenure, task.policy_version)
+        key = (task.job_id, task.lease_hash, task.policy_version)
         if self._policy is not None and self._policy[0] == key:
             return self._policy[1]
         name = f"policy version {task.policy_version} of job {task.job_id}"

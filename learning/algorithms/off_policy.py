@@ -31,7 +31,7 @@ from learning.detectors.detector import PolicySamples
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import PolicyPayload, policy_payload
 from learning.returns.gae import standardised
-from learning.updates.network_steps import NetworkSteps, Passes
+from learning.updates.network_steps import NetworkSteps, UpdateSchedule
 from learning.updates.optimiser import AdamRule
 from shared.trajectory.trajectory import Trajectory
 
@@ -86,7 +86,7 @@ class OffPolicyLearner:
                 epsilon=hyperparameters.adam_epsilon,
                 gradient_norm_max=hyperparameters.gradient_norm_max,
             ),
-            passes=Passes(
+            passes=UpdateSchedule(
                 num_epochs=num_epochs,
                 minibatch_size=hyperparameters.minibatch_size,
                 standardise=hyperparameters.advantage_normalisation == "minibatch",

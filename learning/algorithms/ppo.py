@@ -30,7 +30,7 @@ from learning.detectors.detector import PolicySamples
 from learning.losses.ppo import PpoRule
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import PolicyPayload, build_network, policy_payload
-from learning.updates.network_steps import NetworkSteps, Passes
+from learning.updates.network_steps import NetworkSteps, UpdateSchedule
 from learning.updates.optimiser import AdamRule
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.ppo import PpoHyperparameters
@@ -81,7 +81,7 @@ class Ppo:
                 epsilon=hyperparameters.adam_epsilon,
                 gradient_norm_max=hyperparameters.gradient_norm_max,
             ),
-            passes=Passes(
+            passes=UpdateSchedule(
                 num_epochs=hyperparameters.num_epochs,
                 minibatch_size=hyperparameters.minibatch_size,
                 standardise=hyperparameters.advantage_normalisation == "minibatch",

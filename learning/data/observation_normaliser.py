@@ -43,7 +43,7 @@ class ObservationNormaliser:
     def apply(self, observation: Tensor) -> Tensor:
         """Return what the policy sees of `observation` # [..., O] float32.
 
-        The same operations in the same order as `shared.policy.observation_scale`, so the same bits.
+        The same operations in the same order as in `ObservationScale`, so the same bits.
         """
         mean, scale = (torch.from_numpy(a).to(observation.device) for a in self._mean_and_scale())
         return observation.sub(mean).mul_(scale).clamp_(-self.bound, self.bound)

@@ -1,9 +1,9 @@
 """The actor-critic network for images: one convolutional trunk for the policy and the value.
 
 As every published Atari result, and RLlib's own, has it: what is seen is worked out once, and the
-policy and the value are one linear layer each on top of it. The layers are `shared.policy.conv_layers`';
-pixels are divided by 255. Gradients are autograd's: convolutions are large enough that a graph
-costs nothing beside them.
+policy and the value are one linear layer each on top of it. The layers are those of
+`shared.policy.conv_layers`. Pixels are divided by 255. Gradients are autograd's: convolutions are
+large enough that a graph costs nothing beside them.
 
 Images stay uint8 until they enter the network, which takes a quarter of the memory.
 

@@ -34,7 +34,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passes:
+class UpdateSchedule:
     """How a batch is gone through."""
 
     num_epochs: int
@@ -51,7 +51,7 @@ class NetworkSteps:
         network: ActorCritic,
         *,
         adam: AdamRule,
-        passes: Passes,
+        passes: UpdateSchedule,
         process: SecondProcess | None,
     ) -> None:
         """Start without moments.

@@ -15,7 +15,7 @@ from learning.updates.gradient import Gradient
 _BETA1, _BETA2 = 0.9, 0.999
 """Decay of the moments, as everybody has them."""
 
-Whole = Callable[[float], float]
+TotalSquare = Callable[[float], float]
 """Takes the square of our gradient's length, or NaN, and returns that of the whole gradient's, the
 same for whoever steps a part of it."""
 
@@ -132,7 +132,7 @@ class FlatAdam:
         """Take the coming steps with another step size."""
         self._rule = replace(self._rule, learning_rate=learning_rate)
 
-    def apply(self, gradient: Gradient, whole: Whole | None = None) -> list[float] | None:
+    def apply(self, gradient: Gradient, whole: TotalSquare | None = None) -> list[float] | None:
         """Take one step along a gradient, on the CPU.
 
         Args:

@@ -1,7 +1,7 @@
 """AWS signatures of requests, for an API behind API Gateway's IAM authoriser.
 
 The authoriser wants Signature Version 4 in the `Authorization` header; the token travels in a
-header of its own (`nitro.client.client`). The SDK signs and finds the credentials, but is only needed
+header of its own. The SDK signs and finds the credentials, but is only needed
 here, so it is imported here.
 """
 

@@ -23,7 +23,7 @@ from services.scaler.api.routes import router
 from services.scaler.capacity.reconciler import Alarm
 from services.scaler.settings import Settings
 from services.scaler.store.base import StoreError
-from services.scaler.wiring import Parts
+from services.scaler.wiring import Components
 from shared.artifacts.store import ArtifactError
 from shared.cache.client import CacheError
 from shared.service.logs import configure_logging
@@ -52,7 +52,7 @@ def create_app(
         ArtifactError: The place of the artifacts is malformed.
     """
     token = load_token(settings)
-    parts = Parts(settings, now=now, alarm=alarm)
+    parts = Components(settings, now=now, alarm=alarm)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -123,7 +123,7 @@ def main() -> int:
 class _Server(uvicorn.Server):
     """Ends waiting learners' requests as soon as the end is asked for."""
 
-    def __init__(self, config: uvicorn.Config, parts: Parts) -> None:
+    def __init__(self, config: uvicorn.Config, parts: Components) -> None:
         super().__init__(config)
         self._parts = parts
 

@@ -7,13 +7,13 @@ from typing import Literal, get_args
 
 from services.scaler.api.readiness import Readiness
 from services.scaler.capacity.reconciler import Alarm, ThreadAlarm
-from services.scaler.capacity.wiring import build_keeper, longest_job_s
+from services.scaler.capacity.wiring import build_reconciler, longest_job_s
 from services.scaler.jobs.admission import Admission, EnvironmentCatalogue
 from services.scaler.jobs.checking import CheckDesk, CheckParts
-from services.scaler.jobs.finishing import FinishDesk, FinishParts
-from services.scaler.jobs.leases import LeaseDesk, WorkBell
-from services.scaler.jobs.rescaling import ScalingDesk
-from services.scaler.jobs.service import JobBook, JobParts
+from services.scaler.jobs.finishing import FinishParts, FinishService
+from services.scaler.jobs.leases import LeaseService, WorkSignal
+from services.scaler.jobs.rescaling import ScalingService
+from services.scaler.jobs.service import JobParts, JobService
 from services.scaler.launching.invoker import PooledInvoker, RetryRule
 from services.scaler.launching.lambda_function import LambdaFunction
 from services.scaler.launching.launches import Launches
@@ -23,7 +23,7 @@ from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import warm_at_most
 from services.scaler.money.budget import RoundPricing
 from services.scaler.money.spending import Spending
-from services.scaler.rounds.service import RoundDesk, RoundParts
+from services.scaler.rounds.service import RoundParts, RoundService
 from services.scaler.settings import Settings
 from services.scaler.store.base import Store
 from services.scaler.store.dynamodb import DynamoDbStore
@@ -72,10 +72,10 @@ class CacheBoard:
         with self._lock:
             return self._cache.answered(job_id, round)
 
-    def request_cancel(self, job_id: str, tenures: Iterable[str]) -> None:
-        """Ask a job's actors of some tenures, and of no others, not to start any more."""
+    def request_cancel(self, job_id: str, lease_hashes: Iterable[str]) -> None:
+        """Ask a job's actors of some lease_hashes, and of no others, not to start any more."""
         with self._lock:
-            self._cache.request_cancel(job_id, tenures)
+            self._cache.request_cancel(job_id, lease_hashes)
 
     def forget_rounds(self, job_id: str, rounds: Iterable[int]) -> None:
         """Remove every key of these rounds: they are made again."""
@@ -100,7 +100,7 @@ class CacheBoard:
             self._cache.close()
 
 
-class Parts:
+class Components:
     """Everything the routes use, and its beginning and end."""
 
     def __init__(
@@ -123,7 +123,7 @@ class Parts:
         self.board = CacheBoard(_cache(settings))
         self.store = _store(settings)
         self.metrics = Metrics()
-        self.bell = WorkBell()
+        self.bell = WorkSignal()
         self._function = LambdaFunction(settings)
         self._quota = ConcurrencyQuota(
             self._function.concurrency_limit, ttl_s=settings.account_limit_ttl_s
@@ -149,7 +149,7 @@ class Parts:
                 function_timeout_s=settings.lambda_timeout_s,
             )
         )
-        self.capacity = build_keeper(
+        self.capacity = build_reconciler(
             settings,
             store=self.store,
             function=self._function,
@@ -159,7 +159,7 @@ class Parts:
             alarm=alarm or ThreadAlarm(),
             exhausted_at=self._spending.exhausted_at,
         )
-        self.leases = LeaseDesk(
+        self.leases = LeaseService(
             self.store,
             ttl_s=settings.lease_ttl_s,
             heartbeat_every_s=settings.heartbeat_every_s,
@@ -172,10 +172,10 @@ class Parts:
             cache_memory_mb=settings.cache_memory_mb,
         )
         self.checks = CheckDesk(self._check_parts(admission, now))
-        self.jobs = JobBook(self._job_parts(admission, now))
-        self.scaling = ScalingDesk(self.store, now=now)
-        self.rounds = RoundDesk(self._round_parts(now))
-        self.finishing = FinishDesk(self._finish_parts(now))
+        self.jobs = JobService(self._job_parts(admission, now))
+        self.scaling = ScalingService(self.store, now=now)
+        self.rounds = RoundService(self._round_parts(now))
+        self.finishing = FinishService(self._finish_parts(now))
 
     def start(self) -> None:
         """Take up what an earlier process left."""

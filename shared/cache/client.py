@@ -1,7 +1,7 @@
 """The trajectory cache: where policies wait for actors and results wait for the learner.
 
-Redis holds bytes only; what they mean is `shared.trajectory.trajectory`'s and `shared.policy.numpy_policy`'s business, and
-neither NumPy nor anything else beyond redis-py is needed here. Commands are limited to what
+Redis holds bytes only; `shared.trajectory` and `shared.policy` know what they mean. Nothing beyond
+redis-py is needed here. Commands are limited to what
 Redis 7.0 knows.
 
 Invariants: the first result of a (mode, actor index) of a round wins, whoever stores it and however
@@ -299,19 +299,19 @@ class TrajectoryCache:
 
     # --- a job's end ------------------------------------------------------------------------
 
-    def request_cancel(self, job_id: str, tenures: Iterable[str]) -> None:
-        """Ask the job's actors of some tenures, and of no others, not to start any more.
+    def request_cancel(self, job_id: str, lease_hashes: Iterable[str]) -> None:
+        """Ask the job's actors of some leases, and of no others, not to start any more.
 
         Args:
             job_id: The job that has ended.
-            tenures: Under which they were launched, as `RolloutTask.tenure`; without spaces.
+            lease_hashes: Of the leases they were launched under; without spaces.
         """
-        self._run("SET", keys.cancel(job_id), " ".join(tenures), "PX", keys.TTL_MS)
+        self._run("SET", keys.cancel(job_id), " ".join(lease_hashes), "PX", keys.TTL_MS)
 
-    def is_cancelled(self, job_id: str, tenure: str) -> bool:
-        """Return whether the job's actors of a tenure were asked not to start."""
-        tenures = cast("bytes | None", self._run("GET", keys.cancel(job_id)))
-        return tenure.encode() in (tenures or b"").split()
+    def is_cancelled(self, job_id: str, lease_hash: str) -> bool:
+        """Return whether the job's actors of a lease_hash were asked not to start."""
+        lease_hashes = cast("bytes | None", self._run("GET", keys.cancel(job_id)))
+        return lease_hash.encode() in (lease_hashes or b"").split()
 
     def forget_rounds(self, job_id: str, rounds: Iterable[int]) -> None:
         """Remove every key of these rounds: they are made again."""

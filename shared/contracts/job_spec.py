@@ -39,7 +39,7 @@ def _require_plain_texts(kwargs: dict[str, EnvKwarg]) -> dict[str, EnvKwarg]:
 
 
 class WrapperRef(Message):
-    """A Gymnasium wrapper by registered name (see `shared.environments.wrappers`); never an import path."""
+    """A Gymnasium wrapper by registered name; never an import path."""
 
     name: Identifier
     """Registered name, such as `TimeAwareObservation`."""

@@ -28,7 +28,7 @@ class RolloutTask(Message):
     attempt: Count
     actor_index: Count
     policy_version: Count
-    tenure: Annotated[str, Field(max_length=64)] = ""
+    lease_hash: Annotated[str, Field(max_length=64)] = ""
     """Names the learner's hold on the job. One that goes back to an older checkpoint publishes
     versions again, and they need not be the policies they were."""
     env: EnvironmentRef

@@ -1,8 +1,8 @@
 """One game of the Arcade Learning Environment with the whole preprocessing chain in one place.
 
 Drives the emulator itself rather than through a pile of wrappers: each step of the chain can be
-read below in the order it happens, and none can be applied twice. See `shared.environments.atari_options` for
-the chain and its sources.
+read below in the order it happens, and none can be applied twice. See
+`shared.environments.atari_options` for the chain and its sources.
 
 Invariant: after a reset with a seed everything follows from the seed and the actions, whatever was
 played before. The emulator's own randomness is only read when its cartridge is loaded, which takes

@@ -1,7 +1,7 @@
 """Which Gymnasium spaces Nitro can train on, and what a policy sees of them.
 
-A policy sees vectors of float32 or images of uint8 with the channels first; `shared.environments.adapters`
-brings an environment's own observations and actions into that form.
+A policy sees vectors of float32 or images of uint8 with the channels first;
+`shared.environments.adapters` brings an environment's own observations and actions into that form.
 """
 
 from typing import Any

@@ -4,7 +4,7 @@ Actors carry no torch: for the small networks of continuous control a forward pa
 faster than one in torch, and the actor's image stays small.
 
 Networks (the metadata's `network`): `mlp`, tanh layers over vectors; or a network for images out of
-`shared.policy.conv_layers`, by its name, for images of the metadata's `image_shape`, such as `4,84,84`.
+`shared.policy.conv_layers`, by its name, for images of the metadata's `image_shape`.
 
 Arrays: `policy.{i}.weight` [out, in], or [filters, channels, height, width] of a convolution, and
 `policy.{i}.bias` [out] float32 for layers i = 0..L, as torch lays them out. What the last layer's

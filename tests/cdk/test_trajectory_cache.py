@@ -88,8 +88,8 @@ def test_a_role_can_do_all_of_its_work(guarded: ValkeyServer) -> None:
         cache.drop_results(_JOB, 1, mode="sample", actor_indices=[0])
         cache.round_counters(_JOB, 1)
         cache.close_round(_JOB, 1)
-        cache.request_cancel(_JOB, ["tenure"])
-        assert cache.is_cancelled(_JOB, "tenure")
+        cache.request_cancel(_JOB, ["lease_hash"])
+        assert cache.is_cancelled(_JOB, "lease_hash")
         cache.delete_policy(_JOB, 1)
         cache.forget_job(_JOB, rounds=[1], policy_versions=[1])
 

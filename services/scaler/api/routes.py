@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from services.scaler.api.problem import MEDIA_TYPE, invalid, problem_response
 from services.scaler.rounds.service import Answer
-from services.scaler.wiring import Parts
+from services.scaler.wiring import Components
 from shared.contracts.billing import JobCost
 from shared.contracts.field_errors import KEY_FORM, unknown
 from shared.contracts.job_spec import JobSpec
@@ -68,7 +68,7 @@ def _known_parameters(request: Request) -> None:
         raise invalid(*errors)
 
 
-def router(parts: Parts) -> APIRouter:
+def router(parts: Components) -> APIRouter:
     """Return all routes, bound to their parts."""
     guarded = APIRouter(dependencies=[_TOKEN, Depends(_known_parameters)])
     _add_submit_route(guarded, parts)
@@ -83,7 +83,7 @@ def router(parts: Parts) -> APIRouter:
     return routes
 
 
-def _add_submit_route(routes: APIRouter, parts: Parts) -> None:
+def _add_submit_route(routes: APIRouter, parts: Components) -> None:
     @routes.post(
         "/v1/jobs",
         status_code=201,
@@ -107,7 +107,7 @@ def _add_submit_route(routes: APIRouter, parts: Parts) -> None:
         )
 
 
-def _add_job_routes(routes: APIRouter, parts: Parts) -> None:
+def _add_job_routes(routes: APIRouter, parts: Components) -> None:
     @routes.get("/v1/jobs", responses=_problems(), tags=["jobs"])
     def list_jobs(
         status: JobStatus | None = None,
@@ -153,7 +153,7 @@ def _add_job_routes(routes: APIRouter, parts: Parts) -> None:
         parts.jobs.delete(job_id)
 
 
-def _add_record_routes(routes: APIRouter, parts: Parts) -> None:
+def _add_record_routes(routes: APIRouter, parts: Components) -> None:
     @routes.get("/v1/jobs/{job_id}/rounds", responses=_problems(404), tags=["jobs"])
     def list_rounds(
         job_id: JobPath,
@@ -173,7 +173,7 @@ def _add_record_routes(routes: APIRouter, parts: Parts) -> None:
         return parts.finishing.cost(job_id, first=cursor or 0, limit=limit)
 
 
-def _add_lease_routes(routes: APIRouter, parts: Parts) -> None:
+def _add_lease_routes(routes: APIRouter, parts: Components) -> None:
     @routes.post(
         "/v1/leases",
         response_model=Lease,
@@ -203,7 +203,7 @@ def _add_lease_routes(routes: APIRouter, parts: Parts) -> None:
         parts.capacity.reconcile()
 
 
-async def _claim(parts: Parts, body: LeaseRequest, request: Request) -> Lease | None:
+async def _claim(parts: Components, body: LeaseRequest, request: Request) -> Lease | None:
     loop = asyncio.get_running_loop()
     give_up_at = loop.time() + body.wait_s
     while True:
@@ -236,7 +236,7 @@ class _AnswerThenLaunch(Response):
     Of one that was launched before, the actors that cannot answer any more are found.
     """
 
-    def __init__(self, parts: Parts, answer: Answer) -> None:
+    def __init__(self, parts: Components, answer: Answer) -> None:
         super().__init__(answer.plan.model_dump_json(), media_type="application/json")
         self._parts = parts
         self._answer = answer
@@ -251,7 +251,7 @@ class _AnswerThenLaunch(Response):
                 self._parts.lost.watch(self._answer.given_before)
 
 
-def _add_round_routes(routes: APIRouter, parts: Parts) -> None:
+def _add_round_routes(routes: APIRouter, parts: Components) -> None:
     @routes.post(
         "/v1/jobs/{job_id}/rounds/{round_index}",
         response_model=RoundPlan,
@@ -272,7 +272,7 @@ def _add_round_routes(routes: APIRouter, parts: Parts) -> None:
         return parts.finishing.finish(job_id, request)
 
 
-def _add_open_routes(routes: APIRouter, parts: Parts) -> None:
+def _add_open_routes(routes: APIRouter, parts: Components) -> None:
     @routes.get("/healthz", tags=["operator"])
     async def healthz() -> dict[Literal["status"], Literal["alive"]]:
         """Tell that the process answers."""
@@ -294,7 +294,7 @@ def _add_open_routes(routes: APIRouter, parts: Parts) -> None:
         )
 
 
-def _add_metrics_route(routes: APIRouter, parts: Parts) -> None:
+def _add_metrics_route(routes: APIRouter, parts: Components) -> None:
     @routes.get("/metrics", response_class=Response, responses=_described(401), tags=["operator"])
     def metrics() -> Response:
         """Show Prometheus metrics."""

@@ -82,7 +82,7 @@ class ThreadAlarm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeeperParts:
+class ReconcilerParts:
     """What the keeper works with, wired by the application."""
 
     store: Store
@@ -102,10 +102,10 @@ class KeeperParts:
     """Time between two looks when nothing happens."""
 
 
-class CapacityKeeper:
+class CapacityReconciler:
     """Opens and closes provisioned concurrency and learner as jobs come and go."""
 
-    def __init__(self, parts: KeeperParts, alarm: Alarm) -> None:
+    def __init__(self, parts: ReconcilerParts, alarm: Alarm) -> None:
         self._parts = parts
         self._alarm = alarm
         self._closing = False

@@ -9,14 +9,14 @@ from dataclasses import replace
 
 from services.scaler.capacity.kept_warm import keeping, warm_numbers
 from services.scaler.money.accounting import job_basis
-from services.scaler.rounds.decision import Decision, Situation
+from services.scaler.rounds.decision import Decision, RoundContext
 from services.scaler.store.base import JobRecord
 
 
 def decided(
     record: JobRecord,
-    situation: Situation,
-    decide: Callable[[Situation], Decision],
+    context: RoundContext,
+    decide: Callable[[RoundContext], Decision],
     *,
     at: float,
 ) -> tuple[JobRecord, Decision]:
@@ -24,18 +24,18 @@ def decided(
 
     Args:
         record: The job.
-        situation: What is decided about; prices and sizes are the deployment's.
-        decide: Decides about a situation.
+        context: What is decided about; prices and sizes are the deployment's.
+        decide: Decides about a context.
         at: Seconds on the clock that bills the job.
     """
-    basis = situation.pricing.basis
+    basis = context.pricing.basis
 
     def with_warm(num: int) -> tuple[JobRecord, Decision]:
         kept = keeping(record, num, at=at, provisioned=basis.provisioned)
-        pricing = replace(situation.pricing, basis=job_basis(basis, kept))
-        return kept, decide(replace(situation, pricing=pricing))
+        pricing = replace(context.pricing, basis=job_basis(basis, kept))
+        return kept, decide(replace(context, pricing=pricing))
 
-    numbers = warm_numbers(record, situation.standing.round_index, at=at)
+    numbers = warm_numbers(record, context.conditions.round_index, at=at)
     usual = with_warm(numbers.usual)
     if numbers.more is not None:
         more = with_warm(numbers.more)

@@ -7,13 +7,18 @@ from services.scaler.capacity.decision import CapacityRule
 from services.scaler.capacity.heartbeat import TableHeartbeat
 from services.scaler.capacity.learner_service import EcsLearnerService
 from services.scaler.capacity.learner_wait import LearnerWait
-from services.scaler.capacity.reconciler import Alarm, CapacityKeeper, KeeperParts, WarmFunction
+from services.scaler.capacity.reconciler import (
+    Alarm,
+    CapacityReconciler,
+    ReconcilerParts,
+    WarmFunction,
+)
 from services.scaler.metrics import Metrics
 from services.scaler.settings import Settings
 from services.scaler.store.base import JobRecord, Store
 
 
-def build_keeper(
+def build_reconciler(
     settings: Settings,
     *,
     store: Store,
@@ -23,9 +28,9 @@ def build_keeper(
     now: Callable[[], float],
     alarm: Alarm,
     exhausted_at: Callable[[JobRecord], float],
-) -> CapacityKeeper:
+) -> CapacityReconciler:
     """Return a keeper with clients of its own, which it closes at its end."""
-    parts = KeeperParts(
+    parts = ReconcilerParts(
         store=store,
         rule=CapacityRule(
             provisioned=settings.provisioned_concurrency,
@@ -43,7 +48,7 @@ def build_keeper(
         wait=LearnerWait(longest_s=settings.learner_wait_s),
         every_s=settings.reconcile_every_s,
     )
-    return CapacityKeeper(parts, alarm)
+    return CapacityReconciler(parts, alarm)
 
 
 def longest_job_s(settings: Settings) -> float:

@@ -39,7 +39,7 @@ _MAX_ENVIRONMENT_BYTES = 3000
 """What a 4 KB event has left for keyword arguments and wrappers, all else at its longest."""
 _MORE_CONCURRENCY = "raise what the actor function has reserved, or the Lambda quota"
 MAX_TRAJECTORY_BYTES = 256 * _MB
-"""What the learner takes in at most, `shared.trajectory.codec.DEFAULT_MAX_BYTES`, which needs numpy."""
+"""What the learner takes in at most: the codec's own limit, whose module needs NumPy."""
 _SCALARS_PER_STEP = 10
 """Bytes per step of reward, log-probability and the two end marks."""
 _EPISODE_BYTES = 8

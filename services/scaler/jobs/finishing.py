@@ -37,7 +37,7 @@ class FinishParts:
     on_finished: Callable[[], None]
 
 
-class FinishDesk:
+class FinishService:
     """Takes the learner's last word, and shows rounds and bills."""
 
     def __init__(self, parts: FinishParts) -> None:
@@ -54,7 +54,7 @@ class FinishDesk:
         parts = self._parts
         # The last episodes reach the learner a moment before their replies reach us.
         parts.launches.wait_landed(job_id, timeout_s=parts.finish_wait_s)
-        under_way = parts.launches.tenures(job_id)
+        under_way = parts.launches.lease_hashes(job_id)
 
         def decide(record: JobRecord) -> Change | None:
             if record.finished_lease_id == request.lease_id:

@@ -30,7 +30,7 @@ _LEASABLE: tuple[JobStatus, ...] = ("queued", "running", "stopping")
 _HELD: tuple[JobStatus, ...] = ("running", "stopping")
 
 
-class LeaseDesk:
+class LeaseService:
     """Hands out, renews and takes back leases."""
 
     def __init__(
@@ -193,7 +193,7 @@ def held_lease(record: JobRecord, lease_id: str) -> LeaseRecord:
     return lease
 
 
-class WorkBell:
+class WorkSignal:
     """Wakes learners that wait for work; may be rung from any thread."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ _MAX_SWITCH_BYTES = 200_000
 written every round and may have 400 KB in DynamoDB: the rest is for rounds that are open."""
 
 
-class ScalingDesk:
+class ScalingService:
     """Switches scaling policies of jobs."""
 
     def __init__(self, store: Store, *, now: Callable[[], float]) -> None:

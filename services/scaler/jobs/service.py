@@ -76,7 +76,7 @@ class JobParts:
     """Called after a job ended here."""
 
 
-class JobBook:
+class JobService:
     """Creates, shows, stops, resumes and forgets jobs."""
 
     def __init__(self, parts: JobParts) -> None:
@@ -136,7 +136,7 @@ class JobBook:
                 return _job_change(record, status="stopping")
             return None
 
-        under_way = self._parts.launches.tenures(job_id)
+        under_way = self._parts.launches.lease_hashes(job_id)
         job = self._changed(job_id, decide).job
         _LOG.info("job asked to stop", extra={"job": job_id, "status": job.status})
         if job.status in FINISHED:
@@ -164,7 +164,7 @@ class JobBook:
             error = longest if why is None else why
             return ended(record, spending, now, status="failed", stop_reason="error", error=error)
 
-        under_way = self._parts.launches.tenures(job_id)
+        under_way = self._parts.launches.lease_hashes(job_id)
         record = change_job(self._store, job_id, decide)
         if record is not None and record.job.status in FINISHED:
             self._parts.launches.call_off(job_id, under_way)

@@ -45,8 +45,8 @@ class NoticeBoard(Protocol):
     ) -> None:
         """Tell the learner not to wait for an actor."""
 
-    def request_cancel(self, job_id: str, tenures: Iterable[str]) -> None:
-        """Ask a job's actors of some tenures, and of no others, not to start any more."""
+    def request_cancel(self, job_id: str, lease_hashes: Iterable[str]) -> None:
+        """Ask a job's actors of some lease_hashes, and of no others, not to start any more."""
 
     def forget_rounds(self, job_id: str, rounds: Iterable[int]) -> None:
         """Remove every key of these rounds: they are made again."""
@@ -60,7 +60,7 @@ class NoticeBoard(Protocol):
         """Raise `CacheError` unless the cache answers."""
 
 
-def tenure_of(lease_id: str) -> str:
+def hash_of_lease(lease_id: str) -> str:
     """Return what actors know a lease by.
 
     Not by its own name, which lets its holder plan rounds: events are in logs.
@@ -92,16 +92,18 @@ class LaunchOrder:
     def tasks(self) -> list[RolloutTask]:
         """Return the Lambda events, rollouts first: the learner waits for those."""
         env = self.spec.environment_ref  # made once: making it checks it
-        tenure = tenure_of(self.lease_id)
-        rollouts = [self._task("sample", index, env, tenure) for index in self.samples]
-        return rollouts + [self._task("evaluate", index, env, tenure) for index in self.evaluations]
+        lease_hash = hash_of_lease(self.lease_id)
+        rollouts = [self._task("sample", index, env, lease_hash) for index in self.samples]
+        return rollouts + [
+            self._task("evaluate", index, env, lease_hash) for index in self.evaluations
+        ]
 
     def _task(
         self,
         mode: Literal["sample", "evaluate"],
         actor_index: int,
         env: EnvironmentRef,
-        tenure: str,
+        lease_hash: str,
     ) -> RolloutTask:
         spec, plan = self.spec, self.plan
         return RolloutTask(
@@ -111,7 +113,7 @@ class LaunchOrder:
             attempt=plan.attempt,
             actor_index=actor_index,
             policy_version=plan.policy_version,
-            tenure=tenure,
+            lease_hash=lease_hash,
             env=env,
             steps=spec.steps_per_actor,
             num_envs=spec.envs_per_actor if mode == "sample" else 1,
@@ -240,27 +242,27 @@ class Launches:
         with self._changed:
             return any(key[:2] == (job_id, round_index) for key in self._flights)
 
-    def tenures(self, job_id: str) -> set[str]:
-        """Return the tenures under which what is in flight of a job was launched."""
+    def lease_hashes(self, job_id: str) -> set[str]:
+        """Return the lease hashes under which what is in flight of a job was launched."""
         with self._changed:
-            return {tenure_of(lease) for (job, _, _, lease) in self._flights if job == job_id}
+            return {hash_of_lease(lease) for (job, _, _, lease) in self._flights if job == job_id}
 
-    def call_off(self, job_id: str, tenures: Collection[str]) -> None:
-        """Keep actors of these tenures that have not started from doing so: nobody waits for them.
+    def call_off(self, job_id: str, lease_hashes: Collection[str]) -> None:
+        """Keep actors of these leases from starting: nobody waits for them.
 
         Args:
             job_id: A job that has ended.
-            tenures: What was in flight of it before: it may be resumed by now, and what has been
-                launched since is wanted.
+            lease_hashes: Of what was in flight of it before. It may be resumed by now, and what
+                has been launched since is wanted.
         """
-        if not tenures:
+        if not lease_hashes:
             return
         with self._changed:
             for (flying, _, _, lease_id), flight in self._flights.items():
-                if flying == job_id and tenure_of(lease_id) in tenures:
+                if flying == job_id and hash_of_lease(lease_id) in lease_hashes:
                     flight.called_off = True
         try:
-            self._board.request_cancel(job_id, tenures)
+            self._board.request_cancel(job_id, lease_hashes)
         except CacheError as error:
             _LOG.warning("actors not cancelled", extra={"job": job_id, "why": str(error)})
 

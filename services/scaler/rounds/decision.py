@@ -17,7 +17,7 @@ from services.scaler.money.budget import (
     closing_usd,
     final_evaluations,
 )
-from services.scaler.rounds.stopping import Standing, stop_reason
+from services.scaler.rounds.stopping import StopConditions, stop_reason
 from services.scaler.scaling.base import (
     NoiseMemory,
     ScalingDecision,
@@ -45,11 +45,11 @@ class Concurrency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class RoundContext:
     """Everything a decision depends on."""
 
     spec: JobSpec
-    standing: Standing
+    conditions: StopConditions
     curvature: Curvature | None
     gradient_noise: GradientNoise | None
     committed_usd: float
@@ -88,42 +88,42 @@ class Decision:
     """The job ends, but not with this plan: other rounds are open."""
 
 
-def decide_round(situation: Situation) -> Decision:
+def decide_round(context: RoundContext) -> Decision:
     """Return what to do about the round a learner asked for."""
-    stop = situation.ended or stop_reason(situation.spec.stop, situation.standing)
-    scaling = _scaling_decision(situation)
+    stop = context.ended or stop_reason(context.spec.stop, context.conditions)
+    scaling = _scaling_decision(context)
     if stop is not None:
-        return _end(situation, stop[0], stop[1], scaling)
-    concurrency = situation.concurrency
+        return _end(context, stop[0], stop[1], scaling)
+    concurrency = context.concurrency
     allowed = granted(
         scaling.num_actors,
         limit=concurrency.limit,
         running_jobs=concurrency.running_jobs,
         others_in_flight=concurrency.others_in_flight,
         own_in_flight=concurrency.own_in_flight,
-        open_rounds=situation.spec.open_rounds,
+        open_rounds=context.spec.open_rounds,
     )
     affordable = affordable_round(
-        situation.spec,
-        situation.pricing,
+        context.spec,
+        context.pricing,
         requested=allowed,
-        evaluations=evaluations_due(situation.spec.evaluation, situation.standing.round_index),
-        committed_usd=situation.committed_usd,
+        evaluations=evaluations_due(context.spec.evaluation, context.conditions.round_index),
+        committed_usd=context.committed_usd,
     )
     if not affordable.num_actors:
-        return _end(situation, "budget", affordable.note, scaling)
+        return _end(context, "budget", affordable.note, scaling)
     quota_note = ""
     if allowed < scaling.num_actors:
         in_flight = concurrency.others_in_flight + concurrency.own_in_flight
         quota_note = (
             f"concurrency: {scaling.num_actors} actors cut to {allowed} of {concurrency.limit} "
             f"shared by {concurrency.running_jobs} jobs, {in_flight} in flight"
-            f"{_share_note(situation.spec.open_rounds)}"
+            f"{_share_note(context.spec.open_rounds)}"
         )
-    before = situation.history.switched_from
+    before = context.history.switched_from
     switched = f"scaling changed from {before}" if before else ""
     return _decision(
-        situation,
+        context,
         affordable,
         scaling,
         None,
@@ -132,7 +132,7 @@ def decide_round(situation: Situation) -> Decision:
 
 
 def decide_reopening(
-    situation: Situation, plan: RoundPlan, *, num_missing: int, num_episodes: int = 0, attempt: int
+    context: RoundContext, plan: RoundPlan, *, num_missing: int, num_episodes: int = 0, attempt: int
 ) -> Decision:
     """Return what to do about a round of which too little arrived: launch what is missing again.
 
@@ -140,17 +140,17 @@ def decide_reopening(
     job ends without the money for missing rollouts; without that for mere episodes they stay out.
 
     Args:
-        situation: Where the job stands.
+        context: Where the job stands.
         plan: The newest attempt at the round.
         num_missing: Rollouts to launch again.
         num_episodes: Evaluation episodes to launch again.
         attempt: Number of the new attempt.
     """
-    pricing = situation.pricing
+    pricing = context.pricing
     number = num_missing + num_episodes
     reserve_usd = pricing.worst_case_usd(number)
-    closing = 0.0 if plan.stop else closing_usd(situation.spec, pricing)
-    room_usd = situation.spec.stop.budget_usd - situation.committed_usd - closing
+    closing = 0.0 if plan.stop else closing_usd(context.spec, pricing)
+    room_usd = context.spec.stop.budget_usd - context.committed_usd - closing
     again = Decision(
         num_actors=plan.num_actors,
         num_evaluations=plan.num_evaluations,
@@ -175,7 +175,7 @@ def decide_reopening(
         f"${max(0.0, room_usd):.4f} are left"
     )
     if num_missing:
-        return _end(situation, "budget", why, _scaling_decision(situation))
+        return _end(context, "budget", why, _scaling_decision(context))
     return replace(again, num_evaluations=0, deadline_s=0.0, reserve_usd=0.0, reason=why)
 
 
@@ -189,56 +189,56 @@ def _share_note(open_rounds: int) -> str:
     return f", {open_rounds} rounds open" if open_rounds > 1 else ""
 
 
-def _scaling_decision(situation: Situation) -> ScalingDecision:
-    spec, standing, history = situation.spec, situation.standing, situation.history
+def _scaling_decision(context: RoundContext) -> ScalingDecision:
+    spec, conditions, history = context.spec, context.conditions, context.history
     return scaling_policy(history.policy).decide(
         ScalingInput(
-            round_index=standing.round_index,
+            round_index=conditions.round_index,
             actors=spec.actors,
             ratios=history.ratios,
-            ratio=convexity_ratio(situation.curvature),
-            gradient_noise=situation.gradient_noise,
+            ratio=convexity_ratio(context.curvature),
+            gradient_noise=context.gradient_noise,
             seed=spec.seed,
             past=history.past,
-            evaluation_return=standing.latest_return,
-            remaining_usd=max(0.0, spec.stop.budget_usd - situation.settled_usd),
+            evaluation_return=conditions.latest_return,
+            remaining_usd=max(0.0, spec.stop.budget_usd - context.settled_usd),
             memory=history.memory,
         )
     )
 
 
-def _end(situation: Situation, stop: StopReason, why: str, scaling: ScalingDecision) -> Decision:
-    if situation.awaits_others:
+def _end(context: RoundContext, stop: StopReason, why: str, scaling: ScalingDecision) -> Decision:
+    if context.awaits_others:
         nothing = Affordable(num_actors=0, num_evaluations=0, reserve_usd=0.0, note="")
-        waiting = _decision(situation, nothing, scaling, stop, (why,))
+        waiting = _decision(context, nothing, scaling, stop, (why,))
         return replace(waiting, awaits_others=True)
     closing = affordable_closing(
-        situation.spec,
-        situation.pricing,
-        committed_usd=situation.committed_usd,
-        wanted=final_evaluations(situation.spec),
+        context.spec,
+        context.pricing,
+        committed_usd=context.committed_usd,
+        wanted=final_evaluations(context.spec),
     )
-    return _decision(situation, closing, scaling, stop, (why, closing.note))
+    return _decision(context, closing, scaling, stop, (why, closing.note))
 
 
 def _decision(
-    situation: Situation,
+    context: RoundContext,
     affordable: Affordable,
     scaling: ScalingDecision,
     stop: StopReason | None,
     reasons: tuple[str, ...],
 ) -> Decision:
     launched = affordable.num_actors + affordable.num_evaluations
-    share = situation.quorum_share
+    share = context.quorum_share
     return Decision(
         num_actors=affordable.num_actors,
         num_evaluations=affordable.num_evaluations,
         requested=0 if stop else scaling.num_actors,
         score=None if stop else scaling.score,
         ratio=scaling.ratio,
-        measured_ratio=convexity_ratio(situation.curvature).value,
+        measured_ratio=convexity_ratio(context.curvature).value,
         reason="; ".join(reason for reason in reasons if reason),
-        deadline_s=situation.pricing.deadline_s(launched) if launched else 0.0,
+        deadline_s=context.pricing.deadline_s(launched) if launched else 0.0,
         quorum=math.ceil(share * affordable.num_actors),
         stop=stop,
         reserve_usd=affordable.reserve_usd,

@@ -27,7 +27,7 @@ from services.scaler.money.ledger import Clock, worst_outcome
 from services.scaler.rounds.decision import (
     Concurrency,
     Decision,
-    Situation,
+    RoundContext,
     decide_reopening,
     decide_round,
 )
@@ -45,7 +45,7 @@ from services.scaler.rounds.record import (
 )
 from services.scaler.rounds.reservation import reserved
 from services.scaler.rounds.rewinding import rewound
-from services.scaler.rounds.stopping import Standing
+from services.scaler.rounds.stopping import StopConditions
 from services.scaler.scaling.history import scaling_history
 from services.scaler.store.base import (
     AttemptKey,
@@ -97,7 +97,7 @@ class Answer:
     """The plan as it is stored, where it was launched before, maybe by an earlier process."""
 
 
-class RoundDesk:
+class RoundService:
     """Plans rounds, and books what their launches came to."""
 
     def __init__(self, parts: RoundParts) -> None:
@@ -211,10 +211,10 @@ class RoundDesk:
         now = self._parts.now()
         reopened, ended = seen.reopening, seen.ended
         record, lines = self._close_previous(record, request, seen, now)
-        situation = self._situation(record, request, seen, now)
+        context = self._situation(record, request, seen, now)
         record, decision = decided(
             record,
-            situation,
+            context,
             partial(_reopening, reopened, request) if reopened else decide_round,
             at=clock_s(record, now, self._parts.clock),
         )
@@ -227,7 +227,7 @@ class RoundDesk:
             samples=sample_indices(plan, request),
             evaluations=evaluation_indices(plan, request, reopened),
         )
-        busy, ready = situation.concurrency.own_in_flight, self._parts.warm()
+        busy, ready = context.concurrency.own_in_flight, self._parts.warm()
         record = reserved(record, order, decision, now, busy=busy, ready=ready)
         planned = PlannedAttempt(
             plan=plan,
@@ -282,12 +282,12 @@ class RoundDesk:
         request: RoundRequest,
         seen: RoundsBefore,
         now: float,
-    ) -> Situation:
+    ) -> RoundContext:
         parts, job, round_index = self._parts, record.job, seen.round_index
         started = now if record.wall_started_at is None else record.wall_started_at
-        return Situation(
+        return RoundContext(
             spec=job.spec,
-            standing=Standing(
+            conditions=StopConditions(
                 round_index=round_index,
                 asked_to_stop=job.status == "stopping",
                 exhausted=record.exhausted,
@@ -341,11 +341,11 @@ class RoundDesk:
         )
 
 
-def _reopening(reopened: RoundEntry, request: RoundRequest, situation: Situation) -> Decision:
+def _reopening(reopened: RoundEntry, request: RoundRequest, context: RoundContext) -> Decision:
     num_actors = reopened.last.plan.num_actors
     missing = num_actors if request.missing is None else len(request.missing)
     return decide_reopening(
-        situation,
+        context,
         reopened.last.plan,
         num_missing=missing,
         num_episodes=len(request.missing_evaluations),

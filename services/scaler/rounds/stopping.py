@@ -8,7 +8,7 @@ from shared.contracts.jobs import StopReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class StopConditions:
     """Where a job stands when it asks for a round."""
 
     round_index: int
@@ -26,22 +26,25 @@ class Standing:
     """How long this deployment lets a job run at a time."""
 
 
-def stop_reason(rule: StopRule, standing: Standing) -> tuple[StopReason, str] | None:
+def stop_reason(rule: StopRule, conditions: StopConditions) -> tuple[StopReason, str] | None:
     """Return the first condition met and a sentence about it, or None to go on."""
-    if standing.asked_to_stop:
+    if conditions.asked_to_stop:
         return "user", "the job was asked to stop"
-    if standing.exhausted:
+    if conditions.exhausted:
         return "budget", "the time since the last plan has used the budget up"
-    target, latest = rule.target_return, standing.latest_return
+    target, latest = rule.target_return, conditions.latest_return
     if target is not None and latest is not None and latest >= target:
         return "target_return", f"evaluation return {latest:g} reached the target {target:g}"
-    if standing.round_index >= rule.max_rounds:
+    if conditions.round_index >= rule.max_rounds:
         return "max_rounds", f"all {rule.max_rounds} rounds are done"
-    if rule.max_wall_s is not None and standing.wall_s >= rule.max_wall_s:
-        return "max_wall", f"{standing.wall_s:.0f} s have passed, {rule.max_wall_s:g} s are allowed"
-    if standing.since_start_s >= standing.longest_s:
+    if rule.max_wall_s is not None and conditions.wall_s >= rule.max_wall_s:
+        return (
+            "max_wall",
+            f"{conditions.wall_s:.0f} s have passed, {rule.max_wall_s:g} s are allowed",
+        )
+    if conditions.since_start_s >= conditions.longest_s:
         return "max_wall", (
-            f"it ran for {standing.since_start_s:.0f} s, NITRO_LONGEST_JOB_S allows "
-            f"{standing.longest_s:g} s at a time"
+            f"it ran for {conditions.since_start_s:.0f} s, NITRO_LONGEST_JOB_S allows "
+            f"{conditions.longest_s:g} s at a time"
         )
     return None

@@ -1,7 +1,9 @@
 """Actors drawn by a trained agent: MinionsRL's scheduler, as the paper compares with it.
 
-The state, the network and the draw are in `shared.contracts.minions_agent`; here a round's measurements are
-put in order for it. The draw follows the job's seed, but the state holds measured times: equal
+The state, the network and the draw are in `shared.contracts.minions_agent`; here a round's
+measurements are put in order for it.
+
+The draw follows the job's seed, but the state holds measured times: equal
 seeds give equal decisions only for equal times.
 
 | case | outcome |

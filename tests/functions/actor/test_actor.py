@@ -171,8 +171,8 @@ def test_weights_are_fetched_only_when_job_or_version_change(
 def test_a_version_that_another_learner_published_is_fetched_again(
     actor: Actor, cache: TrajectoryCache, job: str, make_task: MakeTask, discrete_policy: MakePolicy
 ) -> None:
-    def log_prob(round_index: int, tenure: str) -> NDArray[np.float32]:
-        task = make_task(job_id=job, round=round_index, tenure=tenure)
+    def log_prob(round_index: int, lease_hash: str) -> NDArray[np.float32]:
+        task = make_task(job_id=job, round=round_index, lease_hash=lease_hash)
         assert actor.run(task, cold_start=False).outcome == "stored"
         (payload,) = cache.load_results(job, round_index, mode="sample", actor_indices=[5])
         assert payload is not None
@@ -328,12 +328,12 @@ def test_a_cancelled_tenure_gets_no_rollout_and_a_later_one_does(
     actor: Actor, cache: TrajectoryCache, job: str, make_task: MakeTask
 ) -> None:
     cache.request_cancel(job, ["first"])
-    report = actor.run(make_task(job_id=job, tenure="first"), cold_start=True)
+    report = actor.run(make_task(job_id=job, lease_hash="first"), cold_start=True)
     assert (report.outcome, report.steps, report.payload_bytes) == ("cancelled", 0, 0)
     assert report.cold_start
     assert report.rollout_s == 0.0 < report.total_s
     assert cache.answered(job, 3) == []
-    again = make_task(job_id=job, tenure="second")
+    again = make_task(job_id=job, lease_hash="second")
     assert actor.run(again, cold_start=False).outcome == "stored"
 
 

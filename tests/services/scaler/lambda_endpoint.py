@@ -60,7 +60,7 @@ class Reply:
 
 Task = dict[str, object]
 Behaviour = Callable[[Task, int], Reply]
-"""Takes the event and how often it was invoked before, under whatever tenure."""
+"""Takes the event and how often it was invoked before, under whatever lease_hash."""
 
 
 def report(task: Task, **changes: object) -> Reply:
@@ -110,7 +110,7 @@ def function_error(message: str, *, kind: str = "ValueError", billed_ms: int | N
 
 def _work(task: Task) -> Task:
     """Return what a task asks for."""
-    return {name: value for name, value in task.items() if name != "tenure"}
+    return {name: value for name, value in task.items() if name != "lease_hash"}
 
 
 def healthy(task: Task, nth: int) -> Reply:

@@ -13,7 +13,7 @@ import httpx
 from services.scaler.api.connection import BoundedConnection
 from services.scaler.app import create_app
 from services.scaler.settings import Settings
-from services.scaler.wiring import Parts
+from services.scaler.wiring import Components
 from shared.artifacts.store import CHECKPOINTS
 from shared.contracts.billing import JobCost
 from shared.contracts.jobs import Job
@@ -40,7 +40,7 @@ class Scaler:
     """A running scaler and a client of it."""
 
     http: httpx.Client
-    parts: Parts
+    parts: Components
     lambdas: LambdaEndpoint
     runs_dir: Path
 

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from services.scaler.jobs.finishing import FinishDesk, FinishParts
-from services.scaler.jobs.leases import LeaseDesk
-from services.scaler.jobs.rescaling import ScalingDesk
+from services.scaler.jobs.finishing import FinishParts, FinishService
+from services.scaler.jobs.leases import LeaseService
+from services.scaler.jobs.rescaling import ScalingService
 from services.scaler.launching.invoker import Awaited, TaskOutcome
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.quota import ConcurrencyQuota
@@ -18,7 +18,7 @@ from services.scaler.metrics import Metrics
 from services.scaler.money.budget import RoundPricing, smallest_budget_usd
 from services.scaler.money.ledger import Clock
 from services.scaler.money.spending import Spending
-from services.scaler.rounds.service import RoundDesk, RoundParts
+from services.scaler.rounds.service import RoundParts, RoundService
 from services.scaler.store.base import JobRecord
 from services.scaler.store.sqlite import SqliteStore
 from shared.cache.arrivals import FailureKind
@@ -54,7 +54,7 @@ class SilentBoard:
     ) -> None:
         pass
 
-    def request_cancel(self, job_id: str, tenures: Iterable[str]) -> None:
+    def request_cancel(self, job_id: str, lease_hashes: Iterable[str]) -> None:
         pass
 
     def forget_rounds(self, job_id: str, rounds: Iterable[int]) -> None:
@@ -201,14 +201,14 @@ class SimulatedScaler:
             timeout_s=TIMEOUT_S,
         )
         self.spending = Spending(basis=self.basis, clock=self.clock)
-        self.leases = LeaseDesk(
+        self.leases = LeaseService(
             self.store,
             ttl_s=1e6,
             heartbeat_every_s=1.0,
             now=lambda: self.now,
             spending=self.spending,
         )
-        self.rounds = RoundDesk(
+        self.rounds = RoundService(
             RoundParts(
                 store=self.store,
                 launches=self.launches,
@@ -227,8 +227,8 @@ class SimulatedScaler:
                 on_rewarmed=lambda: None,
             )
         )
-        self.scaling = ScalingDesk(self.store, now=lambda: self.now)
-        self.finishing = FinishDesk(
+        self.scaling = ScalingService(self.store, now=lambda: self.now)
+        self.finishing = FinishService(
             FinishParts(
                 store=self.store,
                 launches=self.launches,

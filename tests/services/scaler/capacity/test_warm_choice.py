@@ -8,7 +8,7 @@ from services.scaler.capacity.warm_choice import decided
 from services.scaler.money.accounting import warm_at_most
 from services.scaler.money.budget import RoundPricing, closing_usd
 from services.scaler.rounds.decision import Decision, decide_round
-from services.scaler.rounds.stopping import Standing
+from services.scaler.rounds.stopping import StopConditions
 from services.scaler.scaling.base import ScalingHistory
 from services.scaler.store.base import JobRecord
 from shared.contracts.job_spec import JobSpec
@@ -16,7 +16,7 @@ from shared.contracts.jobs import Job
 from shared.contracts.scaling_spec import FixedScaling
 from tests.services.scaler.lambda_endpoint import HOPPER
 from tests.services.scaler.money.test_budget import basis
-from tests.services.scaler.rounds.test_decision import situation
+from tests.services.scaler.rounds.test_decision import context
 
 DEPLOYED = basis(provisioned=64)
 NOW = 5000.0
@@ -58,9 +58,11 @@ def planned(
     wanted = spec(asked, budget_usd, **changes)
     job = Job(job_id="job", spec=wanted, environment=HOPPER, status="running", created_at=0.0)
     shown = replace(
-        situation(),
+        context(),
         spec=wanted,
-        standing=Standing(round_index=7, asked_to_stop=False, latest_return=None, wall_s=0.0),
+        conditions=StopConditions(
+            round_index=7, asked_to_stop=False, latest_return=None, wall_s=0.0
+        ),
         pricing=replace(priced(64), basis=DEPLOYED),
         history=ScalingHistory(policy=FixedScaling(policy="fixed", num_actors=asked)),
     )

@@ -123,7 +123,7 @@ def test_the_largest_environment_fits_into_an_event_of_the_longest_names() -> No
         attempt=2**63 - 1,
         actor_index=2**63 - 1,
         policy_version=2**63 - 1,
-        tenure="t" * 64,
+        lease_hash="t" * 64,
         env=EnvironmentRef(env_id="E" * 128, env_kwargs=dict(kwargs_of(2998))),
         steps=65536,
         num_envs=64,

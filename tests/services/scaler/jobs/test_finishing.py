@@ -205,8 +205,10 @@ def test_finishing_waits_for_replies_that_are_on_their_way(scaler: Scaler) -> No
 
 def _tenure(scaler: Scaler) -> str:
     """Return that of all rollouts so far."""
-    (tenure,) = {task["tenure"] for task in scaler.lambdas.events if task["mode"] == "sample"}
-    return str(tenure)
+    (lease_hash,) = {
+        task["lease_hash"] for task in scaler.lambdas.events if task["mode"] == "sample"
+    }
+    return str(lease_hash)
 
 
 def _hold_rollouts(scaler: Scaler, may_end: threading.Event) -> None:

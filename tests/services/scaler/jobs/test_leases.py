@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from services.scaler.jobs.leases import LeaseDesk, WorkBell
+from services.scaler.jobs.leases import LeaseService, WorkSignal
 from services.scaler.money.accounting import end_round, unbilled_s
 from services.scaler.money.spending import Spending
 from services.scaler.store.base import Change, JobRecord, change_job
@@ -58,8 +58,8 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
 
 
 @pytest.fixture
-def desk(store: SqliteStore, clock: Clock) -> LeaseDesk:
-    return LeaseDesk(store, ttl_s=30.0, heartbeat_every_s=5.0, now=clock, spending=SPENDING)
+def desk(store: SqliteStore, clock: Clock) -> LeaseService:
+    return LeaseService(store, ttl_s=30.0, heartbeat_every_s=5.0, now=clock, spending=SPENDING)
 
 
 def add_job(store: SqliteStore, job_id: str, *, budget_usd: float = 100.0) -> None:
@@ -81,7 +81,7 @@ def claimed(lease: Lease | None) -> Lease:
     return lease
 
 
-def test_jobs_are_leased_oldest_first_and_each_once(store: SqliteStore, desk: LeaseDesk) -> None:
+def test_jobs_are_leased_oldest_first_and_each_once(store: SqliteStore, desk: LeaseService) -> None:
     for job_id in ("b", "a"):
         add_job(store, job_id)
     assert [claimed(desk.claim(name)).job.job_id for name in ("l1", "l2")] == ["b", "a"]
@@ -89,7 +89,7 @@ def test_jobs_are_leased_oldest_first_and_each_once(store: SqliteStore, desk: Le
 
 
 def test_a_silent_learner_loses_its_job_to_the_next(
-    store: SqliteStore, desk: LeaseDesk, clock: Clock
+    store: SqliteStore, desk: LeaseService, clock: Clock
 ) -> None:
     add_job(store, "a")
     first = claimed(desk.claim("one"))
@@ -105,7 +105,7 @@ def test_a_silent_learner_loses_its_job_to_the_next(
 
 
 def test_a_learner_that_was_started_again_has_its_job_at_once(
-    store: SqliteStore, desk: LeaseDesk
+    store: SqliteStore, desk: LeaseService
 ) -> None:
     for job_id in ("a", "b"):
         add_job(store, job_id)
@@ -119,7 +119,7 @@ def test_a_learner_that_was_started_again_has_its_job_at_once(
 
 
 def test_a_clock_that_is_corrected_takes_no_learners_job(
-    store: SqliteStore, desk: LeaseDesk, clock: Clock
+    store: SqliteStore, desk: LeaseService, clock: Clock
 ) -> None:
     add_job(store, "job-a")
     claimed(desk.claim("l1"))
@@ -129,7 +129,7 @@ def test_a_clock_that_is_corrected_takes_no_learners_job(
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_lost_learners_job_does_not_wait_for_a_clock_that_was_set_back(
-    store: SqliteStore, desk: LeaseDesk, clock: Clock, restarted: bool
+    store: SqliteStore, desk: LeaseService, clock: Clock, restarted: bool
 ) -> None:
     add_job(store, "job-a")
     claimed(desk.claim("l1"))
@@ -142,7 +142,7 @@ def test_a_lost_learners_job_does_not_wait_for_a_clock_that_was_set_back(
 
 
 def test_a_job_taken_over_after_the_clock_was_set_back_pays_for_no_time_that_never_was(
-    store: SqliteStore, desk: LeaseDesk, clock: Clock
+    store: SqliteStore, desk: LeaseService, clock: Clock
 ) -> None:
     add_job(store, "job-a")
     claimed(desk.claim("l1"))
@@ -162,7 +162,7 @@ def test_a_job_taken_over_after_the_clock_was_set_back_pays_for_no_time_that_nev
     assert unbilled_s(record, clock.now) == 2
 
 
-def test_heartbeats_keep_a_job(store: SqliteStore, desk: LeaseDesk, clock: Clock) -> None:
+def test_heartbeats_keep_a_job(store: SqliteStore, desk: LeaseService, clock: Clock) -> None:
     add_job(store, "a")
     lease = claimed(desk.claim("one"))
     for _ in range(10):
@@ -172,7 +172,7 @@ def test_heartbeats_keep_a_job(store: SqliteStore, desk: LeaseDesk, clock: Clock
 
 
 def test_time_nobody_trained_is_not_held_against_the_job(
-    store: SqliteStore, desk: LeaseDesk, clock: Clock
+    store: SqliteStore, desk: LeaseService, clock: Clock
 ) -> None:
     add_job(store, "a")
     desk.claim("one")
@@ -185,7 +185,7 @@ def test_time_nobody_trained_is_not_held_against_the_job(
 
 @pytest.mark.parametrize(("away_s", "nobodys_s"), [(500.0, 0.0), (629.0, 0.0), (6 * 3600, 20970.0)])
 def test_while_the_scaler_was_away_time_counts_until_all_was_switched_off(
-    store: SqliteStore, desk: LeaseDesk, clock: Clock, away_s: float, nobodys_s: float
+    store: SqliteStore, desk: LeaseService, clock: Clock, away_s: float, nobodys_s: float
 ) -> None:
     add_job(store, "a")
     lease = claimed(desk.claim("one"))
@@ -200,7 +200,7 @@ def test_while_the_scaler_was_away_time_counts_until_all_was_switched_off(
 
 
 def test_a_learner_that_holds_a_job_beyond_its_budget_is_told_to_stop(
-    store: SqliteStore, desk: LeaseDesk, clock: Clock
+    store: SqliteStore, desk: LeaseService, clock: Clock
 ) -> None:
     add_job(store, "a", budget_usd=2.0)
     lease = claimed(desk.claim("one"))
@@ -212,7 +212,7 @@ def test_a_learner_that_holds_a_job_beyond_its_budget_is_told_to_stop(
 
 
 def test_a_job_that_learner_after_learner_loses_ends_with_its_budget(
-    store: SqliteStore, desk: LeaseDesk, clock: Clock
+    store: SqliteStore, desk: LeaseService, clock: Clock
 ) -> None:
     add_job(store, "a", budget_usd=2.0)
     learners = 0
@@ -264,7 +264,7 @@ def test_a_plan_says_the_same_as_the_heartbeat_before_it_and_a_resume_begins_ane
 
 def test_what_a_projection_bills_does_not_grow_with_time(store: SqliteStore, clock: Clock) -> None:
     spending = replace(SPENDING, clock="projected")
-    desk = LeaseDesk(store, ttl_s=30.0, heartbeat_every_s=5.0, now=clock, spending=spending)
+    desk = LeaseService(store, ttl_s=30.0, heartbeat_every_s=5.0, now=clock, spending=spending)
     add_job(store, "a", budget_usd=2.0)
     lease = claimed(desk.claim("one"))
     for _ in range(200):
@@ -273,7 +273,7 @@ def test_what_a_projection_bills_does_not_grow_with_time(store: SqliteStore, clo
 
 
 def test_a_restarted_scaler_gives_learners_a_full_term(
-    store: SqliteStore, desk: LeaseDesk, clock: Clock
+    store: SqliteStore, desk: LeaseService, clock: Clock
 ) -> None:
     add_job(store, "a")
     lease = claimed(desk.claim("one"))
@@ -294,7 +294,7 @@ def test_a_lease_given_up_frees_the_job_and_may_be_given_up_twice(scaler: Scaler
 
 
 def test_a_stop_outlasts_the_learner_that_was_to_hear_of_it(
-    store: SqliteStore, desk: LeaseDesk, clock: Clock
+    store: SqliteStore, desk: LeaseService, clock: Clock
 ) -> None:
     add_job(store, "a")
     deaf = claimed(desk.claim("one"))
@@ -315,7 +315,7 @@ def test_a_stop_outlasts_the_learner_that_was_to_hear_of_it(
 
 
 def test_a_job_that_has_no_money_left_stops_for_its_user_if_that_asked_before(
-    store: SqliteStore, desk: LeaseDesk, clock: Clock
+    store: SqliteStore, desk: LeaseService, clock: Clock
 ) -> None:
     add_job(store, "a", budget_usd=0.02)  # 20 s
     lease = claimed(desk.claim("one"))
@@ -326,7 +326,7 @@ def test_a_job_that_has_no_money_left_stops_for_its_user_if_that_asked_before(
 
 
 def test_a_job_that_was_taken_or_has_ended_since_it_was_listed_is_not_leased(
-    store: SqliteStore, desk: LeaseDesk, monkeypatch: pytest.MonkeyPatch
+    store: SqliteStore, desk: LeaseService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for job_id in ("taken", "ended", "free"):
         add_job(store, job_id)
@@ -343,7 +343,7 @@ def test_a_job_that_was_taken_or_has_ended_since_it_was_listed_is_not_leased(
 
 def test_the_bell_wakes_everybody_who_listens_and_for_good_when_it_is_closed() -> None:
     async def listen() -> None:
-        bell = WorkBell()
+        bell = WorkSignal()
         bell.ring()  # nobody is there to hear it
         waiting, gone = [bell.listen() for _ in range(3)], bell.listen()
         bell.leave(gone)
@@ -364,7 +364,7 @@ def test_the_bell_wakes_everybody_who_listens_and_for_good_when_it_is_closed() -
 
 
 def test_who_waits_looks_again_when_the_first_of_all_leases_has_run_out(
-    store: SqliteStore, desk: LeaseDesk, clock: Clock
+    store: SqliteStore, desk: LeaseService, clock: Clock
 ) -> None:
     assert desk.next_expiry_s() is None
     for job_id in ("a", "b", "c"):
@@ -380,7 +380,7 @@ def test_who_waits_looks_again_when_the_first_of_all_leases_has_run_out(
 
 
 def test_what_a_learner_that_gave_up_has_cost_counts_with_what_the_next_one_costs(
-    store: SqliteStore, desk: LeaseDesk, clock: Clock
+    store: SqliteStore, desk: LeaseService, clock: Clock
 ) -> None:
     add_job(store, "a", budget_usd=0.05)  # 50 s
     first = claimed(desk.claim("one"))

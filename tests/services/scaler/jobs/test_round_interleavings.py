@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from services.scaler.api.problem import ApiError
 from services.scaler.jobs.admission import Admission, EnvironmentCatalogue
-from services.scaler.jobs.finishing import FinishDesk, FinishParts
-from services.scaler.jobs.leases import LeaseDesk
-from services.scaler.jobs.service import JobBook, JobParts
+from services.scaler.jobs.finishing import FinishParts, FinishService
+from services.scaler.jobs.leases import LeaseService
+from services.scaler.jobs.service import JobParts, JobService
 from services.scaler.launching.invoker import ActorFunction, Awaited, TaskOutcome
 from services.scaler.launching.lambda_function import Execution
 from services.scaler.launching.launches import Launches
@@ -29,7 +29,7 @@ from services.scaler.metrics import Metrics
 from services.scaler.money.budget import RoundPricing, smallest_budget_usd
 from services.scaler.money.ledger import Clock
 from services.scaler.money.spending import Spending
-from services.scaler.rounds.service import RoundDesk, RoundParts
+from services.scaler.rounds.service import RoundParts, RoundService
 from services.scaler.store.base import Change, JobRecord, StoreError
 from services.scaler.store.sqlite import SqliteStore
 from shared.cache.arrivals import FailureKind
@@ -63,7 +63,7 @@ class Board:
         kind: FailureKind,
     ) -> None: ...
 
-    def request_cancel(self, job_id: str, tenures: Iterable[str]) -> None: ...
+    def request_cancel(self, job_id: str, lease_hashes: Iterable[str]) -> None: ...
 
     def forget_rounds(self, job_id: str, rounds: Iterable[int]) -> None: ...
 
@@ -162,7 +162,7 @@ class World:
             memory_mb=1024,
             timeout_s=_TIMEOUT_S,
         )
-        self.rounds = RoundDesk(
+        self.rounds = RoundService(
             RoundParts(
                 store=self.store,
                 launches=self.launches,
@@ -182,7 +182,7 @@ class World:
             )
         )
         spending = Spending(basis=basis(), clock=self.clock)
-        self.leases = LeaseDesk(
+        self.leases = LeaseService(
             self.store,
             ttl_s=_LEASE_S,
             heartbeat_every_s=1.0,
@@ -190,7 +190,7 @@ class World:
             spending=spending,
         )
         function: ActorFunction = Function()
-        self.jobs = JobBook(
+        self.jobs = JobService(
             JobParts(
                 store=self.store,
                 admission=Admission(
@@ -207,7 +207,7 @@ class World:
                 on_finished=lambda: None,
             )
         )
-        self.finishing = FinishDesk(
+        self.finishing = FinishService(
             FinishParts(
                 store=self.store,
                 launches=self.launches,

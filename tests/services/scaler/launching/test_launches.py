@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from services.scaler.launching.invoker import Awaited, TaskOutcome
-from services.scaler.launching.launches import Launches, LaunchOrder, tenure_of
+from services.scaler.launching.launches import Launches, LaunchOrder, hash_of_lease
 from services.scaler.metrics import Metrics
 from services.scaler.money.ledger import Clock
 from services.scaler.store.base import LaunchOutcome, OpenAttempt
@@ -40,9 +40,9 @@ def test_tasks_name_the_tenure_their_policy_was_published_under_and_not_the_leas
     )
     assert [len(tasks) for tasks in (ours, another)] == [3, 3]
     assert ours == again
-    tenures = {task.tenure for task in ours} | {task.tenure for task in another}
-    assert len(tenures) == 2
-    assert not any("lease" in tenure or not tenure for tenure in tenures)
+    lease_hashes = {task.lease_hash for task in ours} | {task.lease_hash for task in another}
+    assert len(lease_hashes) == 2
+    assert not any("lease" in lease_hash or not lease_hash for lease_hash in lease_hashes)
 
 
 class Board(SilentBoard):
@@ -139,9 +139,9 @@ def test_actors_are_awaited_until_the_deadline_or_their_jobs_end_and_tell_of_ret
     assert (counts.failed, counts.reissued, counts.unreached) == (0, 1, 2)
     assert counts.latest_failure == "refused again"
 
-    launches.call_off("job", {tenure_of("another lease")})
+    launches.call_off("job", {hash_of_lease("another lease")})
     assert awaited.after(0.0)
-    launches.call_off("job", {tenure_of("lease")})
+    launches.call_off("job", {hash_of_lease("lease")})
     assert not awaited.after(0.0)
 
 

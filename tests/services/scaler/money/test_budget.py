@@ -16,8 +16,13 @@ from services.scaler.money.budget import (
     smallest_budget_usd,
 )
 from services.scaler.money.ledger import NOTHING_LAUNCHED, Clock
-from services.scaler.rounds.decision import Concurrency, Situation, decide_reopening, decide_round
-from services.scaler.rounds.stopping import Standing
+from services.scaler.rounds.decision import (
+    Concurrency,
+    RoundContext,
+    decide_reopening,
+    decide_round,
+)
+from services.scaler.rounds.stopping import StopConditions
 from services.scaler.scaling.base import ScalingHistory
 from services.scaler.store.base import JobRecord, LaunchOutcome, OpenAttempt
 from shared.contracts.billing import LedgerLine
@@ -165,9 +170,9 @@ class SimulatedJob:
 
     def ask(self, index: int, reopened: RoundPlan | None) -> RoundPlan | None:
         self.book_time()
-        situation = Situation(
+        context = RoundContext(
             spec=self.record.job.spec,
-            standing=Standing(
+            conditions=StopConditions(
                 round_index=index, asked_to_stop=False, latest_return=None, wall_s=0.0
             ),
             curvature=None,
@@ -180,11 +185,11 @@ class SimulatedJob:
             history=ScalingHistory(policy=self.record.job.spec.scaling),
         )
         if reopened is None:
-            decision = decide_round(situation)
+            decision = decide_round(context)
             launched = decision.num_actors + decision.num_evaluations
         else:
             decision = decide_reopening(
-                situation, reopened, num_missing=reopened.num_actors, attempt=1
+                context, reopened, num_missing=reopened.num_actors, attempt=1
             )
             launched = decision.num_evaluations if decision.stop else reopened.num_actors
         attempt = OpenAttempt(

@@ -77,13 +77,13 @@ def test_actors_get_everything_they_need_and_no_two_the_same_seed(scaler: Scaler
         "attempt": 0,
         "actor_index": 2,
         "policy_version": 0,
-        "tenure": (tenure := sample["tenure"]),
+        "lease_hash": (lease_hash := sample["lease_hash"]),
         "env": {"env_id": "Hopper-v5", "env_kwargs": {}, "wrappers": []},
         "steps": 64,
         "num_envs": 2,
         "seed": actor_seed(5, mode="sample", round_index=0, actor_index=2),
     }
-    assert {event["tenure"] for event in events} == {tenure}
+    assert {event["lease_hash"] for event in events} == {lease_hash}
     assert lease.lease_id not in str(events)  # whoever knows it can plan rounds
 
 

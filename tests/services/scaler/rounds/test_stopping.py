@@ -1,10 +1,10 @@
 import pytest
 
-from services.scaler.rounds.stopping import Standing, stop_reason
+from services.scaler.rounds.stopping import StopConditions, stop_reason
 from shared.contracts.job_spec import StopRule
 
 
-def standing(**changes: object) -> Standing:
+def conditions(**changes: object) -> StopConditions:
     fields: dict[str, object] = {
         "round_index": 3,
         "asked_to_stop": False,
@@ -12,14 +12,14 @@ def standing(**changes: object) -> Standing:
         "wall_s": 10.0,
         **changes,
     }
-    return Standing(**fields)  # type: ignore[arg-type]
+    return StopConditions(**fields)  # type: ignore[arg-type]
 
 
 RULE = StopRule(max_rounds=5, target_return=100.0, max_wall_s=60.0)
 
 
 def test_a_job_in_the_middle_goes_on() -> None:
-    assert stop_reason(RULE, standing(latest_return=99.9)) is None
+    assert stop_reason(RULE, conditions(latest_return=99.9)) is None
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_job_in_the_middle_goes_on() -> None:
     ],
 )
 def test_the_first_condition_met_wins(changes: dict[str, object], reason: str) -> None:
-    stopped = stop_reason(RULE, standing(**changes))
+    stopped = stop_reason(RULE, conditions(**changes))
     assert stopped is not None
     assert stopped[0] == reason
     assert stopped[1]
@@ -43,19 +43,19 @@ def test_the_first_condition_met_wins(changes: dict[str, object], reason: str) -
 
 def test_conditions_that_are_not_set_never_stop() -> None:
     rule = StopRule(max_rounds=5)
-    assert stop_reason(rule, standing(latest_return=1e9, wall_s=1e9)) is None
+    assert stop_reason(rule, conditions(latest_return=1e9, wall_s=1e9)) is None
 
 
 def test_a_negative_target_is_a_target() -> None:
     rule = StopRule(target_return=-100.0)
-    assert stop_reason(rule, standing(latest_return=-150.0)) is None
-    assert stop_reason(rule, standing(latest_return=-100.0)) is not None
+    assert stop_reason(rule, conditions(latest_return=-150.0)) is None
+    assert stop_reason(rule, conditions(latest_return=-100.0)) is not None
 
 
 def test_a_deployment_bounds_a_job_that_bounds_itself_not() -> None:
     rule = StopRule(max_rounds=5)
-    assert stop_reason(rule, standing(since_start_s=3599.0, longest_s=3600.0)) is None
-    stopped = stop_reason(rule, standing(since_start_s=3600.0, longest_s=3600.0))
+    assert stop_reason(rule, conditions(since_start_s=3599.0, longest_s=3600.0)) is None
+    stopped = stop_reason(rule, conditions(since_start_s=3600.0, longest_s=3600.0))
     assert stopped is not None
     assert stopped[0] == "max_wall"
     assert "NITRO_LONGEST_JOB_S" in stopped[1]
