@@ -7,7 +7,6 @@ the convention of a function to be maximised and over the policy's parameters on
 
 import time
 from collections.abc import Callable
-from typing import assert_never
 
 import torch
 from torch import Tensor
@@ -18,11 +17,12 @@ from learning.detectors.gradient_noise import trajectory_noise
 from learning.detectors.lanczos import LanczosResult, MatVec, extreme_eigenvalues
 from learning.detectors.sample_choice import chosen_samples
 from learning.detectors.surrogate import Objective, Parameters, surrogate
+from learning.losses.loss_terms import LossRule
 from learning.losses.policy_terms import clipped_objective
 from learning.losses.ppo import PpoRule
 from learning.networks.actor_critic import ActorCritic
 from learning.updates.cuda_graphs import Recorder, Work, recorder
-from shared.contracts.job_spec import DetectorRule
+from shared.contracts.job_spec import DetectorRule, ObjectiveName
 from shared.contracts.rounds import Curvature
 
 FIRST_PROBE_SEED = 0
@@ -53,7 +53,9 @@ class HessianDetector:
         # Of the whole loss the values' part curves without advantages, too.
         if self._rule.objective != "total_loss" and not bool(minibatch.advantage.any()):
             return None
-        function = self._function(policy, minibatch, chosen.weights, samples)
+        function = _objective_function(
+            self._rule.objective, policy, minibatch, chosen.weights, samples.rule
+        )
         try:
             # The objective is made where its products are recorded: autograd goes back on the
             # stream that it came on.
@@ -76,48 +78,6 @@ class HessianDetector:
             ),
             elapsed_s=time.perf_counter() - start,
         )
-
-    def _function(
-        self,
-        policy: ActorCritic,
-        minibatch: Minibatch[Tensor],
-        weights: Tensor,
-        samples: PolicySamples,
-    ) -> Callable[[Parameters], Tensor]:
-        """Return the rule's objective as a function of parameters."""
-        observation, action = minibatch.observation, minibatch.action
-
-        def behaviour(parameters: Parameters) -> Tensor:
-            outputs = policy.outputs_at(parameters, observation)
-            gains = clipped_objective(
-                policy.distribution.log_prob(outputs, action) - minibatch.log_prob,
-                minibatch.advantage,
-                clip=ppo.hyperparameters.clip,
-            )
-            return (weights * gains).mean()
-
-        def negative_loss(parameters: Parameters) -> Tensor:
-            outputs = policy.outputs_at(parameters, observation)
-            values = policy.values_at(parameters, observation)
-            return -ppo.loss(outputs, values, minibatch, policy.distribution)
-
-        name = self._rule.objective
-        if name == "surrogate":
-            advantage = minibatch.advantage * weights
-            return lambda parameters: surrogate(
-                policy, parameters, observation=observation, action=action, advantage=advantage
-            )
-        if not isinstance(samples.rule, PpoRule):
-            raise ValueError(
-                f"detector.objective is {name!r}, which is defined for ppo only: use "
-                "'surrogate' with this algorithm"
-            )
-        ppo = samples.rule
-        if name == "behaviour":
-            return behaviour
-        if name == "total_loss":
-            return negative_loss
-        assert_never(name)
 
     def _widest_spectrum(
         self, objective: Objective, like: Tensor, recording: Recorder | None
@@ -147,6 +107,47 @@ class HessianDetector:
             residual=max(result.residual for result in results),
             matvecs=sum(result.matvecs for result in results),
         )
+
+
+def _objective_function(
+    name: ObjectiveName,
+    policy: ActorCritic,
+    minibatch: Minibatch[Tensor],
+    weights: Tensor,
+    rule: LossRule | None,
+) -> Callable[[Parameters], Tensor]:
+    """Return the objective of that name as a function of the policy's parameters.
+
+    Raises:
+        ValueError: The rule is not PPO's, and the objective needs one that is.
+    """
+    observation, action, advantage = minibatch.observation, minibatch.action, minibatch.advantage
+    if name == "surrogate":
+        return lambda parameters: surrogate(
+            policy,
+            parameters,
+            observation=observation,
+            action=action,
+            advantage=advantage * weights,
+        )
+    if not isinstance(rule, PpoRule):
+        raise ValueError(
+            f"detector.objective is {name!r}, which is defined for ppo only: use 'surrogate' with "
+            "this algorithm"
+        )
+
+    def behaviour(parameters: Parameters) -> Tensor:
+        outputs = policy.outputs_at(parameters, observation)
+        log_ratio = policy.distribution.log_prob(outputs, action) - minibatch.log_prob
+        gains = clipped_objective(log_ratio, advantage, clip=rule.hyperparameters.clip)
+        return (gains * weights).mean()
+
+    def negative_loss(parameters: Parameters) -> Tensor:
+        outputs = policy.outputs_at(parameters, observation)
+        values = policy.values_at(parameters, observation)
+        return -rule.loss(outputs, values, minibatch, policy.distribution)
+
+    return behaviour if name == "behaviour" else negative_loss
 
 
 class _ReplayedProduct:

@@ -32,8 +32,8 @@ class Recorder(Protocol):
 
 
 @functools.cache
-def side_stream(role: str) -> torch.cuda.Stream:
-    """Return the stream of the GPU that is used for one purpose in this process, always the same.
+def _own_stream() -> torch.cuda.Stream:
+    """Return the stream of the GPU that this process records on, always the same.
 
     Libraries keep tens of megabytes for every stream they have seen.
     """
@@ -67,7 +67,7 @@ def recorder(device: torch.device) -> Iterator[Recorder | None]:
     if device.type != "cuda":
         yield None
         return
-    before, stream = torch.cuda.current_stream(), side_stream("recording")
+    before, stream = torch.cuda.current_stream(), _own_stream()
     stream.wait_stream(before)
     try:
         with torch.cuda.stream(stream):

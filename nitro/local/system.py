@@ -180,6 +180,21 @@ class LocalSystem:
         """Kill a process and its group with SIGKILL (for fault tests)."""
         self._members[name].process.kill()
 
+    def end(self, name: str, *, hard: bool, patience_s: float = 0.0) -> None:
+        """Signal a process to end, after so many seconds in which it may (for fault tests).
+
+        Args:
+            name: Which one.
+            hard: Kill it and its group, instead of asking it to end in an orderly way.
+            patience_s: How long it may end by itself before.
+        """
+        process = self._members[name].process
+        process.wait(patience_s)
+        if hard:
+            process.kill()
+        else:
+            process.terminate()
+
     def terminate(self, name: str) -> None:
         """Ask a process to end in an orderly way, and wait until it has (for fault tests).
 

@@ -27,6 +27,7 @@ from services.emulator.invocation import (
     Invocation,
     Outcome,
 )
+from services.emulator.journal import Journal
 from services.emulator.settings import Settings
 
 _CONTENT_TYPES = frozenset(
@@ -51,6 +52,7 @@ class InvokeApi:
         self._settings = settings
         self._function = function
         self._dispatcher = dispatcher
+        self._journal = Journal(settings.journal)
         name = "/2015-03-31/functions/{name}"
         self.routes = [
             Route(f"{name}/invocations", Endpoint(self._invoke), methods=["POST"]),
@@ -84,8 +86,11 @@ class InvokeApi:
         invocation.wants_log = request.headers.get("x-amz-log-type") == "Tail"
         invocation.outcome = asyncio.get_running_loop().create_future()
         self._dispatcher.submit(invocation)
+        self._journal.accepted(invocation)
         # The server does not cancel this when the client leaves: accepted is accepted.
-        return _answer(invocation, await invocation.outcome)
+        outcome = await invocation.outcome
+        self._journal.ended(invocation, outcome)
+        return _answer(invocation, outcome)
 
     def _invocation(self, request: Request, target: Target, payload: bytes) -> Invocation:
         return Invocation(

@@ -73,6 +73,8 @@ class Settings(BaseSettings):
     hosts: tuple[str, ...] = ()
     """Names by which clients reach the emulator, as JSON list; those of loopback, `host` and
     `runtime_host` always count."""
+    journal: Path | None = None
+    """File that synchronous invocations and their ends are appended to, for tests."""
     ports_file: Path | None = None
     """File to write `{"port": …, "runtime_port": …}` to once both ports listen."""
 
@@ -122,7 +124,7 @@ class Settings(BaseSettings):
             raise ValueError(f"{value} is not a folder: name the one the handler lives in")
         return value.resolve()
 
-    @field_validator("ports_file")
+    @field_validator("ports_file", "journal")
     @classmethod
     def _in_a_folder(cls, value: Path | None) -> Path | None:
         if value is not None and not value.parent.is_dir():

@@ -152,7 +152,7 @@ class Worker:
                 lease=held,
                 algorithm=algorithm,
                 detector=build_detector(job.spec.detector),
-                detector_every_rounds=job.spec.detector.every_rounds,
+                detector_every_rounds=job.measures_every_rounds,
                 checkpoints=checkpoints,
                 record=record,
                 observe=observe,

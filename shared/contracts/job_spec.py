@@ -101,6 +101,7 @@ class CheckpointRule(Message):
     """Newest checkpoints kept."""
 
 
+ObjectiveName = Literal["surrogate", "behaviour", "total_loss"]
 Sampling = Literal["proportional", "even"]
 
 
@@ -109,10 +110,11 @@ class DetectorRule(Message):
 
     name: Identifier = "hessian"
     """What measures: `hessian` finds both ends of the spectrum of the objective's Hessian."""
-    every_rounds: PositiveInt = 1
+    every_rounds: PositiveInt | None = None
     """Measure in rounds 0, n, 2n, ...; in those between, the last measured ratio is used again.
-    Raise it where a measurement takes long beside a round, as with images on a CPU."""
-    objective: Literal["surrogate", "behaviour", "total_loss"] = "surrogate"
+    Unset means every round; with images in preset `standard`, where updates are short and one
+    measurement on a CPU takes longer than a round, every fourth."""
+    objective: ObjectiveName = "surrogate"
     """`surrogate`: the policy's objective at ratio 1; `behaviour`: the clipped objective at the
     ratio to the policy that sampled; `total_loss`: minus the whole loss, value function included,
     as the published code has it. The last two are for PPO."""

@@ -15,6 +15,10 @@ StopReason = Literal[
 JobStatus = Literal["checking", "queued", "running", "stopping", "succeeded", "stopped", "failed"]
 """`checking`: an actor has yet to describe the environment; it then is `queued`, or refused."""
 
+_IMAGES_EVERY_ROUNDS = 4
+"""Rounds of preset `standard` from one measurement to the next with images: a third of the time on
+a CPU."""
+
 FINISHED: frozenset[JobStatus] = frozenset({"succeeded", "stopped", "failed"})
 
 
@@ -83,6 +87,15 @@ class Job(Message):
         """Return the name of the policy before, if a round is the first under another one."""
         changed = any(switch.round == round_index for switch in self.switches)
         return self.scaling_of(round_index - 1).policy if changed else ""
+
+    @property
+    def measures_every_rounds(self) -> int:
+        """How many rounds there are from one measurement of the policy to the next."""
+        chosen = self.spec.detector.every_rounds
+        if chosen is not None:
+            return chosen
+        images = self.described_environment.observation.is_image
+        return _IMAGES_EVERY_ROUNDS if images and self.spec.preset == "standard" else 1
 
     @property
     def described_environment(self) -> EnvironmentSpec:

@@ -172,6 +172,8 @@ class JobService:
     def resume(self, job_id: str, request: ResumeRequest) -> Job:
         """Queue a job again that can go on, with more budget or rounds if asked for.
 
+        One that has not ended goes on anyway: it is only given what is asked for.
+
         Raises:
             ApiError: There is no such job, it is in another state, or it could not go on.
         """
@@ -181,8 +183,9 @@ class JobService:
             if record.deleting:
                 raise conflict(f"job {job_id} is being deleted")
             spec = _raised(job.spec, request)
-            if job.status in ("checking", "queued", "running") and spec == job.spec:
-                return None
+            if job.status in ("checking", "queued", "running"):
+                # It goes on by itself, also when its learner has just been killed.
+                return None if spec == job.spec else _job_change(record, spec=spec)
             if not job.can_go_on:
                 raise conflict(
                     f"job {job_id} is {job.status} ({job.stop_reason or 'not ended'}): jobs resume "

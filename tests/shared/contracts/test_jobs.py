@@ -94,3 +94,21 @@ def test_a_bound_that_no_new_job_may_have_is_read_and_trained_with() -> None:
 
 def test_a_job_from_before_they_were_kept_trains_with_its_preset() -> None:
     assert _job(JobSpec(preset="standard")).hyperparameters == PRESETS["ppo", "standard"]
+
+
+@pytest.mark.parametrize(
+    ("preset", "environment", "chosen", "expected"),
+    [
+        ("standard", HOPPER, None, 1),
+        ("paper", QBERT, None, 1),
+        ("standard", QBERT, None, 4),
+        ("standard", QBERT, 1, 1),
+        ("paper", HOPPER, 3, 3),
+    ],
+)
+def test_images_of_short_updates_are_measured_less_often(
+    preset: Preset, environment: EnvironmentSpec, chosen: int | None, expected: int
+) -> None:
+    detector = {"every_rounds": chosen}
+    spec = JobSpec.model_validate({"preset": preset, "detector": detector})
+    assert _job(spec, environment).measures_every_rounds == expected

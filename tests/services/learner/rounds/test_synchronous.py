@@ -61,7 +61,7 @@ class Rig:
             lease=enter(HeldLease(self.scaler.lease(), heartbeats, self.shutdown)),
             algorithm=build_algorithm(made, device=torch.device("cpu")),
             detector=build_detector(made.spec.detector),
-            detector_every_rounds=made.spec.detector.every_rounds,
+            detector_every_rounds=made.measures_every_rounds,
             checkpoints=CheckpointStore(self._artifacts, self.job_id, keep=3),
             record=record,
             observe=self.observed.append,

@@ -664,11 +664,27 @@ def test_a_job_whose_run_folder_is_gone_makes_its_rounds_again_only_if_that_is_s
     assert scaler.http.post(resume, json={"from_scratch": True}).json()["status"] == "queued"
 
 
+def test_a_job_whose_learner_was_killed_resumes_with_more_rounds(scaler: Scaler) -> None:
+    stop = {"max_rounds": 1, "budget_usd": 2}
+    job = scaler.submit(actors={"min": 2, "max": 4}, stop=stop)
+    scaler.round(scaler.lease(learner_id="one"), 0)
+    path = f"/v1/jobs/{job.job_id}/resume"
+    raised = scaler.http.post(path, json={"max_rounds": 2, "budget_usd": 3})
+    assert raised.status_code == 202
+    assert raised.json()["status"] == "running"
+    lease = scaler.lease(learner_id="one")
+    assert lease.job.spec.stop == job.spec.stop.model_copy(
+        update={"max_rounds": 2, "budget_usd": 3.0}
+    )
+    scaler.round(lease, 0)
+    assert scaler.round(lease, 1, previous=result(0)).stop is None
+
+
 def test_jobs_in_other_states_do_not_resume(scaler: Scaler) -> None:
     job = scaler.submit()
     path = f"/v1/jobs/{job.job_id}/resume"
     assert scaler.http.post(path).status_code == 202  # nothing to change: harmless to repeat
-    assert scaler.http.post(path, json={"max_rounds": 99}).status_code == 409
+    assert scaler.http.post(path, json={"max_rounds": 99}).status_code == 202  # given at once
     lease = scaler.lease()
     scaler.finish(lease, stop_reason="target_return")
     refused = scaler.http.post(path, json={"max_rounds": 99})

@@ -1,0 +1,241 @@
+"""Playing one schedule of faults on a local system of its own, and what came of it."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from nitro.client.client import ApiError, ApiUnreachableError, NitroClient
+from nitro.local.system import LocalSystem
+from shared.contracts.jobs import FINISHED, Job
+from shared.contracts.message import Message
+from tests.campaign.checks import (
+    Ends,
+    launched_twice,
+    lost_evaluations,
+    over_budget_usd,
+    used_twice,
+    weights_digest,
+)
+from tests.campaign.schedule import ROUNDS, Schedule, Strike
+from tests.patience import ANSWER_S
+
+PATIENCE_S = 240.0
+"""Longest wait for anything: far below a round's deadline on one machine, which is 720 s."""
+_HOLD_MS = 1500.0
+"""How long actors wait to start while a round is to be found in flight."""
+_MOST_RESUMES = 5
+_ORDERLY_S = 2.0
+"""How long a process that was asked to end may take."""
+_LOOK_S = 0.02
+_TROUBLES: dict[str, dict[str, float]] = {
+    "crash": {"crash_next": 2, "crash_after_ms": 2.0},
+    "duplicate": {"duplicate_rate": 1.0},
+    "throttle": {"throttle_next": 3},
+}
+
+
+class PlayError(Exception):
+    """A schedule could not be played to its end."""
+
+
+class Outcome(Message):
+    """What came of a schedule."""
+
+    seed: int
+    index: int
+    strikes: tuple[str, ...]
+    algorithm: str
+    lost: str | None
+    """Why the job is lost; None when it succeeded."""
+    used_twice: int
+    launched_twice: int
+    over_budget_usd: float
+    equal_weights: bool | None
+    """None where no two runs need be equal."""
+    lost_evaluations: int
+    """0 where rounds overlap: such a round is not launched again."""
+    waits_s: tuple[float, ...]
+    """From all processes being up again to the next progress of the job, for each restart."""
+    resumes: int
+    """How often the job had failed and was resumed."""
+    attempts: tuple[int, ...]
+    """Newest attempt at each round."""
+    took_s: float
+
+    @property
+    def bad(self) -> bool:
+        """Whether something did not hold, waits aside."""
+        return bool(
+            self.lost
+            or self.used_twice
+            or self.launched_twice
+            or self.over_budget_usd
+            or self.equal_weights is False
+            or self.lost_evaluations
+        )
+
+
+@dataclass
+class _Stage:
+    """The system as it is now; another one takes its place when all of it is restarted."""
+
+    folder: Path
+    stack: ExitStack
+    ended_at: dict[str, list[float]] = field(default_factory=dict)
+    waits_s: list[float] = field(default_factory=list)
+    resumes: int = 0
+
+    def __post_init__(self) -> None:
+        self.open()
+
+    def open(self) -> None:
+        """Start a system on the folder."""
+        journal = {"emulator": {"NITRO_EMULATOR_JOURNAL": str(self.journal)}}
+        self.system = self.stack.enter_context(LocalSystem(self.runs_dir, environment=journal))
+        self.client = self.stack.enter_context(NitroClient(self.system.api_url, self.system.token))
+        self.system.wait_ready()
+
+    @property
+    def runs_dir(self) -> Path:
+        return self.folder / "runs"
+
+    @property
+    def journal(self) -> Path:
+        return self.folder / "journal.jsonl"
+
+    @property
+    def _operator(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.system.lambda_token}"}
+
+    def job(self, job_id: str) -> Job | None:
+        """Return the job; None while nobody answers."""
+        with contextlib.suppress(ApiError, ApiUnreachableError):
+            return self.client.get(job_id)
+        return None
+
+    def break_actors(self, **faults: float) -> None:
+        url = f"{self.system.lambda_url}/emulator/faults"
+        httpx.put(url, json=faults, headers=self._operator, timeout=ANSWER_S).raise_for_status()
+
+    def in_flight(self) -> int:
+        url = f"{self.system.lambda_url}/emulator/stats"
+        stats = httpx.get(url, headers=self._operator, timeout=ANSWER_S).json()
+        return int(stats["in_flight"])
+
+
+def play(schedule: Schedule, folder: Path, *, expected: str | None) -> Outcome:
+    """Play a schedule in a folder of its own.
+
+    Args:
+        schedule: What to train and to break.
+        folder: For the run, its logs and the emulator's journal.
+        expected: Digest of the weights of an undisturbed run; None compares nothing.
+    """
+    began, lost = time.monotonic(), None
+    with ExitStack() as stack:
+        stage = _Stage(folder, stack)
+        job_id = stage.client.submit(schedule.job).job_id
+        try:
+            for strike in schedule.strikes:
+                _strike(stage, strike, job_id)
+            _until(stage, job_id, lambda job: job.status == "succeeded")
+        except PlayError as error:
+            lost = str(error)
+        job = stage.client.get(job_id)
+        if lost is None and job.progress.rounds != ROUNDS:
+            lost = f"succeeded after {job.progress.rounds} of {ROUNDS} rounds"
+        over_usd = over_budget_usd(stage.client, job)
+        attempts = tuple(r.plan.attempt for r in stage.client.every_round(job_id))
+    equal = None
+    if lost is None and expected is not None:
+        equal = weights_digest(stage.runs_dir, job_id) == expected
+    ends = Ends(
+        scaler=stage.ended_at.get("scaler", []), emulator=stage.ended_at.get("emulator", [])
+    )
+    return Outcome(
+        seed=schedule.seed,
+        index=schedule.index,
+        strikes=tuple(map(str, schedule.strikes)),
+        algorithm=schedule.job.algorithm,
+        lost=lost,
+        used_twice=used_twice(stage.runs_dir, job_id, schedule.job),
+        launched_twice=launched_twice(stage.journal, ends),
+        over_budget_usd=over_usd,
+        equal_weights=equal,
+        lost_evaluations=lost_evaluations(stage.runs_dir, job_id) if schedule.synchronous else 0,
+        waits_s=tuple(stage.waits_s),
+        resumes=stage.resumes,
+        attempts=attempts,
+        took_s=time.monotonic() - began,
+    )
+
+
+def _strike(stage: _Stage, strike: Strike, job_id: str) -> None:
+    job = _until(stage, job_id, lambda job: _reached(job, strike.round))
+    if job.status == "succeeded":
+        return
+    if strike.trouble is not None:
+        stage.break_actors(**_TROUBLES[strike.trouble])
+        return
+    if strike.moment == "in flight":
+        stage.break_actors(start_delay_ms=_HOLD_MS)
+        _until(stage, job_id, lambda job: job.status == "succeeded" or stage.in_flight() > 0)
+    _end_and_start_again(stage, strike)
+    up = time.monotonic()
+    stage.break_actors()
+    before = job.progress.rounds if (seen := stage.job(job_id)) is None else seen.progress.rounds
+    _until(stage, job_id, lambda job: _reached(job, before + 1))
+    stage.waits_s.append(round(time.monotonic() - up, 3))
+
+
+def _end_and_start_again(stage: _Stage, strike: Strike) -> None:
+    for name, signal in strike.victims:
+        stage.system.end(name, hard=signal == "kill")
+    for name, _ in strike.victims:
+        # Like `docker stop`: whoever cannot end in an orderly way, as others are gone, is killed.
+        stage.system.end(name, hard=True, patience_s=_ORDERLY_S)
+        stage.ended_at.setdefault(name, []).append(time.time())
+    if strike.whole:
+        stage.system.close(at_once=True)
+        stage.open()
+    else:
+        stage.system.restart(*(name for name, _ in strike.victims))
+        stage.system.wait_ready()
+
+
+def _reached(job: Job, rounds: int) -> bool:
+    return job.status == "succeeded" or (job.status != "queued" and job.progress.rounds >= rounds)
+
+
+def _until(stage: _Stage, job_id: str, holds: Callable[[Job], bool]) -> Job:
+    """Return the job once something holds, resuming it when it has failed, as its user would.
+
+    Raises:
+        PlayError: It does not come to hold.
+    """
+    for _ in _looks():
+        job = stage.job(job_id)
+        if job is None:
+            continue
+        if holds(job):
+            return job
+        if job.status == "failed" and stage.resumes < _MOST_RESUMES:
+            stage.resumes += 1
+            stage.client.resume(job_id)
+        elif job.status in FINISHED:
+            raise PlayError(f"the job {job.status}: {job.stop_reason} {job.error or ''}")
+    raise PlayError(f"the job stands still: {job.status if job else 'nobody answers'}")
+
+
+def _looks() -> Iterator[None]:
+    """Yield again and again until patience ends."""
+    pause, give_up_at = threading.Event(), time.monotonic() + PATIENCE_S
+    while time.monotonic() < give_up_at:
+        yield
+        pause.wait(_LOOK_S)

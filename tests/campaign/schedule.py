@@ -1,0 +1,105 @@
+"""Schedules of faults, drawn at random from a seed: what breaks when, and what is trained.
+
+A moment is an event of the job, never a time: a round that is done, or one whose actors are all
+waiting to start. So a schedule is the same wherever it is played, as far as processes let it be.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from nitro.local.plan import NAMES
+from shared.contracts.job_spec import JobSpec
+from tests.e2e.runs import tiny
+
+Signal = Literal["kill", "terminate"]
+Moment = Literal["done", "in flight"]
+Trouble = Literal["crash", "duplicate", "throttle"]
+
+ROUNDS = 6
+BUDGET_USD = 2.0
+NUM_SEEDS = 3
+"""Seeds of the jobs: few, so that few undisturbed runs are needed to compare with."""
+_WHOLE_SHARE = 0.25
+_TROUBLE_SHARE = 0.3
+_OFF_POLICY_SHARE = 0.2
+_MOST_STRIKES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strike:
+    """One fault at one moment."""
+
+    round: int
+    """Rounds that are done before it."""
+    moment: Moment
+    """`in flight`: wait until actors of the round after those are, too."""
+    victims: tuple[tuple[str, Signal], ...] = ()
+    """Processes in the order they end, and how; then they are started again together."""
+    whole: bool = False
+    """Whether the whole system is closed and another one started on its folder instead."""
+    trouble: Trouble | None = None
+    """What goes wrong with actors instead, and no process ends."""
+
+    def __str__(self) -> str:
+        ended = "+".join(f"{name}:{signal}" for name, signal in self.victims)
+        what = self.trouble or (f"whole system ({ended})" if self.whole else ended)
+        return f"{what} at round {self.round} {self.moment}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A job and what is done to it."""
+
+    seed: int
+    index: int
+    job: JobSpec
+    strikes: tuple[Strike, ...]
+
+    @property
+    def synchronous(self) -> bool:
+        """Whether its weights must be those of an undisturbed run."""
+        return self.job.open_rounds == 1
+
+
+def draw(seed: int, index: int) -> Schedule:
+    """Return schedule `index` of a campaign."""
+    dice = random.Random(f"{seed}/{index}")
+    rounds = sorted(dice.choices(range(ROUNDS), k=dice.randint(1, _MOST_STRIKES)))
+    return Schedule(
+        seed=seed,
+        index=index,
+        job=job_spec(dice.randrange(NUM_SEEDS), off_policy=dice.random() < _OFF_POLICY_SHARE),
+        strikes=tuple(_strike(dice, round_index) for round_index in rounds),
+    )
+
+
+def job_spec(seed: int, *, off_policy: bool) -> JobSpec:
+    """Return a small CartPole job."""
+    changes: dict[str, Any] = {
+        "seed": seed,
+        "stop": {"max_rounds": ROUNDS, "budget_usd": BUDGET_USD},
+    }
+    if off_policy:
+        changes |= {"algorithm": "impact", "hyperparameters": {"hidden_sizes": [32, 32]}}
+    return tiny(**changes)
+
+
+def _strike(dice: random.Random, round_index: int) -> Strike:
+    moment: Moment = dice.choice(("done", "in flight"))
+    if dice.random() < _TROUBLE_SHARE:
+        trouble: Trouble = dice.choice(("crash", "duplicate", "throttle"))
+        return Strike(round=round_index, moment="done", trouble=trouble)
+    whole = dice.random() < _WHOLE_SHARE
+    number = len(NAMES) if whole else dice.choice((1, 1, 2, 3, 4))
+    return Strike(
+        round=round_index, moment=moment, victims=_victims(dice, NAMES, number), whole=whole
+    )
+
+
+def _victims(
+    dice: random.Random, names: Sequence[str], number: int
+) -> tuple[tuple[str, Signal], ...]:
+    signals: tuple[Signal, ...] = ("kill", "kill", "terminate")
+    return tuple((name, dice.choice(signals)) for name in dice.sample(names, number))

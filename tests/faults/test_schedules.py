@@ -1,0 +1,60 @@
+"""A dozen random schedules of faults; `python -m tests.campaign` plays hundreds."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.campaign.checks import Ends, launched_twice
+from tests.campaign.play import play
+from tests.campaign.references import reference_digests
+from tests.campaign.schedule import draw
+
+SEED = 2026
+
+
+@pytest.fixture(scope="module")
+def digests(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
+    """Weights of undisturbed runs."""
+    return reference_digests(tmp_path_factory.mktemp("undisturbed"))
+
+
+@pytest.mark.parametrize("index", range(12))
+def test_a_job_survives_whatever_ends_around_it(
+    tmp_path: Path, digests: dict[int, str], index: int
+) -> None:
+    schedule = draw(SEED, index)
+    expected = digests[schedule.job.seed] if schedule.synchronous else None
+    outcome = play(schedule, tmp_path, expected=expected)
+    # No wait is bounded but by patience, which is less than a round's deadline.
+    assert not outcome.bad, outcome.model_dump_json(indent=1)
+
+
+@pytest.mark.parametrize(
+    ("ended", "scaler", "emulator", "number"),
+    [
+        (None, (), (), 1),
+        ("Runtime.ExitError", (), (), 0),
+        ("Runtime.ExitError", (2.0,), (), 1),
+        (None, (), (2.0,), 0),
+        (None, (2.0,), (2.0,), 1),
+        ("Runtime.ExitError", (4.0,), (0.5,), 0),
+    ],
+)
+def test_an_actor_is_launched_again_by_its_own_scaler_once_its_first_launch_failed(
+    tmp_path: Path,
+    ended: str | None,
+    scaler: tuple[float, ...],
+    emulator: tuple[float, ...],
+    number: int,
+) -> None:
+    journal = tmp_path / "journal.jsonl"
+    event = {"mode": "sample", "round": 0, "attempt": 0, "actor_index": 1}
+    lines = [
+        {"at": 1.0, "id": "first", "event": event},
+        {"at": 1.5, "id": "first", "ended": ended},
+        {"at": 3.0, "id": "second", "event": event},
+        {"at": 3.0, "id": "other", "event": {**event, "attempt": 1}},
+    ]
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert launched_twice(journal, Ends(scaler=scaler, emulator=emulator)) == number
