@@ -30,7 +30,7 @@ from learning.data.off_policy_batch import OffPolicyHyperparameters
 from learning.detectors.detector import PolicySamples
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import PolicyPayload, policy_payload
-from learning.returns.gae import standardised
+from learning.returns.gae import normalised
 from learning.updates.network_steps import NetworkSteps, UpdateSchedule
 from learning.updates.optimiser import AdamRule
 from shared.trajectory.trajectory import Trajectory
@@ -89,7 +89,7 @@ class OffPolicyLearner:
             passes=UpdateSchedule(
                 num_epochs=num_epochs,
                 minibatch_size=hyperparameters.minibatch_size,
-                standardise=hyperparameters.advantage_normalisation == "minibatch",
+                normalise=hyperparameters.advantage_normalisation == "minibatch",
             ),
             process=second_process,
         )
@@ -157,8 +157,8 @@ class OffPolicyLearner:
             draw.fragments, replace(self._normalisation, rewards=self._following.rewards)
         )
         if self._hyperparameters.advantage_normalisation != "none":
-            # Minibatches are standardised again; detectors see these, weighted.
-            batch = replace(batch, advantage=standardised(batch.advantage))
+            # Minibatches are normalised again; detectors see these, weighted.
+            batch = replace(batch, advantage=normalised(batch.advantage))
         stats = self._passes(batch) | _batch_stats(batch) | self._draw_stats(draw)
         stats |= self._objective.after_batch(stats)
         if draw.use == 1:

@@ -84,7 +84,7 @@ class Ppo:
             passes=UpdateSchedule(
                 num_epochs=hyperparameters.num_epochs,
                 minibatch_size=hyperparameters.minibatch_size,
-                standardise=hyperparameters.advantage_normalisation == "minibatch",
+                normalise=hyperparameters.advantage_normalisation == "minibatch",
             ),
             process=second_process,
         )

@@ -164,10 +164,10 @@ class _ValueGradients:
         self._into = OneMlp.within(self._flat.numpy(), work.half.mlp)
 
     def gradient(self, samples: _ValueSamples) -> Gradient:
-        """See `GradientSource`."""
+        """Return the gradient over some samples."""
         term: Term[Floats] = self._work.rule.value_term(samples.target, samples.before)
         inputs, value = self._mlp.forward(samples.observation)
-        self._mlp.backward(inputs, term.slope(value[:, 0])[:, np.newaxis], gradients=self._into)
+        self._mlp.backward(inputs, term.gradient(value[:, 0])[:, np.newaxis], gradients=self._into)
         return Gradient(
             flat=self._flat,
             stats=term.stats(),
@@ -190,11 +190,11 @@ class _PolicyGradients:
         )
 
     def gradient(self, samples: Minibatch[Floats]) -> Gradient:
-        """See `GradientSource`."""
+        """Return the gradient over some samples."""
         term: Term[Floats] = self._work.rule.policy_term(samples, self._work.terms)
         inputs, raw = self._mlp.forward(samples.observation)
         delta = policy_delta(
-            raw, term.slope, log_std=self._log_std, log_std_gradient=self._log_std_into
+            raw, term.gradient, log_std=self._log_std, log_std_gradient=self._log_std_into
         )
         self._mlp.backward(inputs, delta, gradients=self._into)
         return Gradient(

@@ -193,9 +193,9 @@ def _hidden_backward(
     """
     ones = _ones(len(inputs[0]))
     for index in range(len(layers) - 1, -1, -1):
-        slope, gradient = inputs[index + 1], gradients[index]
-        np.multiply(slope, slope, out=slope)
-        upstream *= np.subtract(1.0, slope, out=slope)
+        derivative, gradient = inputs[index + 1], gradients[index]
+        np.multiply(derivative, derivative, out=derivative)
+        upstream *= np.subtract(1.0, derivative, out=derivative)
         np.matmul(upstream.swapaxes(-1, -2), inputs[index], out=gradient.weight)
         np.matmul(ones, upstream, out=gradient.bias)
         if index:
@@ -217,7 +217,7 @@ def _few_moving(delta: Floats) -> NDArray[np.intp] | None:
 
 def policy_delta(
     raw: Floats,
-    slope_at: Callable[[Floats], Floats],
+    gradient_at: Callable[[Floats], Floats],
     *,
     log_std: Floats | None,
     log_std_gradient: Floats | None,
@@ -226,19 +226,19 @@ def policy_delta(
 
     Args:
         raw: The last layer's answers. # [N, out]
-        slope_at: Returns the derivative by the distribution's parameters # [N, D] at these.
+        gradient_at: Returns the derivative by the distribution's parameters # [N, D] at these.
         log_std: Free log-standard deviations, which follow `raw` in them. # [A]
         log_std_gradient: Overwritten with the derivative by those. # [A]
     """
     if log_std is None or log_std_gradient is None:
-        return slope_at(raw)
+        return gradient_at(raw)
     width = raw.shape[1]
     outputs = np.empty((2 * width, len(raw)), raw.dtype).T  # as the head's answers lie
     outputs[:, :width] = raw
     outputs[:, width:] = log_std
-    slope = slope_at(outputs)
-    np.sum(slope[:, width:], axis=0, out=log_std_gradient)
-    return slope[:, :width]
+    gradient = gradient_at(outputs)
+    np.sum(gradient[:, width:], axis=0, out=log_std_gradient)
+    return gradient[:, :width]
 
 
 def _view(flat: Floats, place: tuple[int, tuple[int, ...]]) -> Floats:

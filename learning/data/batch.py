@@ -6,7 +6,7 @@ own log-probabilities come from NumPy and differ in the last bits; recomputed in
 probability ratio is exactly 1 before the first step.
 
 Legend: T steps; B environments of all actors together; N = T B samples, one environment after the
-other, each in time order; O numbers per observation; D policy outputs.
+other, each in time order; O numbers per observation; D distribution parameters.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from torch import Tensor
 from learning.data.observation_normaliser import ObservationNormaliser
 from learning.data.reward_scaler import RewardScaler
 from learning.networks.actor_critic import ActorCritic
-from learning.returns.gae import generalised_advantages, standardised
+from learning.returns.gae import generalised_advantages, normalised
 from shared.trajectory.trajectory import Trajectory
 
 
@@ -30,8 +30,8 @@ class TrainingBatch:
 
     observation: Tensor  # [N, O] float32 as the policy saw it, or images [N, C, H, W] uint8
     action: Tensor  # [N, A] float32 or [N] int64
-    advantage: Tensor  # [N] float32, standardised over the batch
-    value_target: Tensor  # [N] float32, advantage before standardising + value
+    advantage: Tensor  # [N] float32, normalised over the batch
+    value_target: Tensor  # [N] float32, advantage before normalising + value
     value: Tensor  # [N] float32, V(s) before the update
     log_prob: Tensor  # [N] float32, of `action` under the policy before the update
     outputs: Tensor  # [N, D] float32, that policy's distribution parameters
@@ -40,7 +40,7 @@ class TrainingBatch:
     """Actors, or off-policy their environments; each has an equal share of the samples, in one
     piece."""
     weight: Tensor | None = None
-    """What advantages are multiplied with after they are standardised # [N] float32; None: 1."""
+    """What advantages are multiplied with after they are normalised # [N] float32; None: 1."""
 
     @property
     def num_samples(self) -> int:
@@ -117,7 +117,7 @@ def build_batch(
     return TrainingBatch(
         observation=flat_observation,
         action=action,
-        advantage=standardised(advantage.flatten()),
+        advantage=normalised(advantage.flatten()),
         value_target=(advantage + value).flatten(),
         value=value.flatten(),
         log_prob=log_prob,

@@ -55,7 +55,7 @@ class ShuffledMinibatches:
         num_epochs: int,
         minibatch_size: int,
         generator: torch.Generator,
-        standardise: bool = False,
+        normalise: bool = False,
     ) -> None:
         """Nothing is drawn until they are asked for.
 
@@ -64,14 +64,14 @@ class ShuffledMinibatches:
             num_epochs: Passes.
             minibatch_size: Most samples of a minibatch.
             generator: On the CPU; one permutation is drawn from it at the start of each pass.
-            standardise: Whether to standardise the advantages of each minibatch by themselves. That
+            normalise: Whether to normalise the advantages of each minibatch by themselves. That
                 the batch's were before makes no difference: it is undone.
         """
         self._batch = batch
         self._num_epochs = num_epochs
         self._count = num_minibatches(batch.num_samples, minibatch_size)
         self._generator = generator
-        self._standardise = standardise
+        self._normalise = normalise
 
     def tensors(self) -> Iterator[Minibatch[Tensor]]:
         """Yield them."""
@@ -106,7 +106,7 @@ class ShuffledMinibatches:
         batch = self._batch
         return (
             batch.action.index_select(0, order),
-            _advantages(batch, order, self._count, standardise=self._standardise),
+            _advantages(batch, order, self._count, normalise=self._normalise),
             batch.value_target.index_select(0, order),
             batch.value.index_select(0, order),
             batch.log_prob.index_select(0, order),
@@ -149,20 +149,20 @@ def _minibatch(observation: Array, others: Sequence[Array]) -> Minibatch[Array]:
     )
 
 
-def _advantages(batch: TrainingBatch, order: Tensor, count: int, *, standardise: bool) -> Tensor:
+def _advantages(batch: TrainingBatch, order: Tensor, count: int, *, normalise: bool) -> Tensor:
     """Return a pass's advantages # [N] in their order, as the loss takes them."""
     advantage = batch.advantage.index_select(0, order)
-    if standardise:
-        advantage = _standardised(advantage, count)
+    if normalise:
+        advantage = _normalised(advantage, count)
     if batch.weight is None:
         return advantage
-    # Weighted last: the mean that standardising takes off must not reach samples of weight 0, which
+    # Weighted last: the mean that normalising takes off must not reach samples of weight 0, which
     # are actions the policy would never take, and where its log-probability is steepest.
     return advantage * batch.weight.index_select(0, order)
 
 
-def _standardised(advantage: Tensor, count: int) -> Tensor:
-    """Return a pass's advantages # [N], those of each of `count` minibatches standardised.
+def _normalised(advantage: Tensor, count: int) -> Tensor:
+    """Return a pass's advantages # [N], those of each of `count` minibatches normalised.
 
     Minibatches of one size are the rows of one matrix; `tensor_split` puts the longer ones first.
     """

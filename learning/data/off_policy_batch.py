@@ -33,7 +33,7 @@ def build_off_policy_batch(
 ) -> TrainingBatch:
     """Return the samples of some fragments, as seen by a policy that did not act there.
 
-    In the batch, `log_prob` and `outputs` are `policy`'s; `advantage`, not standardised,
+    In the batch, `log_prob` and `outputs` are `policy`'s; `advantage`, not normalised,
     `value_target` and `weight`, its rho, are V-trace's; `value` is what `critic` says.
     Every environment's column is a trajectory of its own.
 

@@ -1,8 +1,8 @@
 """Which of a batch's samples the curvature is measured over, and how much each of them counts.
 
 At ratio 1 the Hessian is a mean over samples of A (H + g g^T), taken through the network: A the
-advantage, g and H the slope and the curvature of log pi with respect to the policy's outputs. A few
-samples carry most of it, so samples are drawn in proportion to |A| (|g|^2 + c), without
+advantage, g and H the gradient and Hessian of log pi by the distribution parameters. A few samples
+carry most of it, so samples are drawn in proportion to |A| (|g|^2 + c), without
 replacement, and each counts for the others that it was drawn in place of (Horvitz and Thompson,
 JASA 47, 1952). g is that of the outputs in the batch: of the policy before the update, or what
 stands in its place off-policy. Any outputs would do; near ones draw better. Decision 024.
@@ -53,7 +53,7 @@ def chosen_samples(
     Args:
         batch: The round's samples.
         rule: How many, of how many trajectories, and how.
-        distribution: Of the policy's outputs.
+        distribution: Of the actions.
         start: As in `systematic`; another one draws other samples.
     """
     available = _available(batch, rule)

@@ -25,11 +25,11 @@ class ClippedRule(Generic[H]):
 
     @property
     def policy_stats(self) -> tuple[str, ...]:
-        """See `LossRule`."""
+        """Names of the policy term's stats."""
         return CLIPPED_STATS
 
     def policy_term(self, minibatch: Minibatch[Array], terms: StepTerms[Array]) -> Term[Array]:
-        """See `LossRule`."""
+        """Return the policy's term of the loss."""
         return ClippedPolicy(
             minibatch,
             terms,
@@ -44,7 +44,7 @@ class ClippedRule(Generic[H]):
         *,
         samples_per_step: float,  # noqa: ARG002 - seam: the loss is a mean
     ) -> float:
-        """See `LossRule`."""
+        """Return the loss that these mean stats amount to."""
         total = stats["policy_loss"] + self.hyperparameters.value_coefficient * stats["value_loss"]
         total -= self.hyperparameters.entropy_coefficient * stats["entropy"]
         return total + self.kl_coefficient * stats["kl"]

@@ -61,7 +61,7 @@ def impact_loss(
     """Return the loss of a minibatch, # [].
 
     Args:
-        outputs: The new policy's outputs. # [n, D]
+        outputs: The new policy's distribution parameters. # [n, D]
         value: The new values. # [n]
         minibatch: The samples: `log_prob` is the reference's, `outputs` the target policy's.
         distribution: What `outputs` parametrise.
@@ -90,7 +90,7 @@ class ImpactRule(ClippedRule[ImpactHyperparameters]):
         minibatch: Minibatch[Tensor],
         distribution: Distribution,
     ) -> Tensor:
-        """See `LossRule`."""
+        """Return the loss of a minibatch, # []."""
         return impact_loss(
             outputs,
             value,
@@ -102,10 +102,10 @@ class ImpactRule(ClippedRule[ImpactHyperparameters]):
 
     @property
     def value_stats(self) -> tuple[str, ...]:
-        """See `LossRule`."""
+        """Names of the value term's stats."""
         return SQUARED_STATS
 
     def value_term(self, target: Array, before: Array) -> Term[Array]:  # noqa: ARG002 - seam
-        """See `LossRule`."""
+        """Return the values' term of the loss."""
         weight = self.hyperparameters.value_coefficient / len(target)
         return SquaredError(target, weight=weight)

@@ -38,7 +38,7 @@ def impala_loss(
     """Return the loss of a minibatch, # [].
 
     Args:
-        outputs: The new policy's outputs. # [n, D]
+        outputs: The new policy's distribution parameters. # [n, D]
         value: The new values. # [n]
         minibatch: The samples.
         distribution: What `outputs` parametrise.
@@ -68,21 +68,21 @@ class ImpalaRule:
         minibatch: Minibatch[Tensor],
         distribution: Distribution,
     ) -> Tensor:
-        """See `LossRule`."""
+        """Return the loss of a minibatch, # []."""
         return impala_loss(outputs, value, minibatch, distribution, self.hyperparameters)
 
     @property
     def policy_stats(self) -> tuple[str, ...]:
-        """See `LossRule`."""
+        """Names of the policy term's stats."""
         return LOG_PROB_STATS
 
     @property
     def value_stats(self) -> tuple[str, ...]:
-        """See `LossRule`."""
+        """Names of the value term's stats."""
         return SQUARED_STATS
 
     def policy_term(self, minibatch: Minibatch[Array], terms: StepTerms[Array]) -> Term[Array]:
-        """See `LossRule`."""
+        """Return the policy's term of the loss."""
         return WeightedLogProb(
             minibatch,
             terms,
@@ -91,12 +91,12 @@ class ImpalaRule:
         )
 
     def value_term(self, target: Array, before: Array) -> Term[Array]:  # noqa: ARG002 - seam
-        """See `LossRule`."""
+        """Return the values' term of the loss."""
         weight = self.hyperparameters.value_coefficient * self._weight(len(target))
         return SquaredError(target, weight=weight)
 
     def total(self, stats: Mapping[str, float], *, samples_per_step: float) -> float:
-        """See `LossRule`."""
+        """Return the loss that these mean stats amount to."""
         total = stats["policy_loss"] + self.hyperparameters.value_coefficient * stats["value_loss"]
         total -= self.hyperparameters.entropy_coefficient * stats["entropy"]
         return total * samples_per_step * self._weight(samples_per_step)

@@ -1,7 +1,7 @@
 """What a loss is made of: a term of the policy and a term of the values, for tensors and arrays.
 
-Their slopes are closed forms, so that training keeps no graph. The two terms need nothing of each
-other, and may be asked at the same time, by two threads or in two processes.
+Their gradients are closed forms, so that training keeps no graph. The two terms are independent:
+two threads or two processes may compute them at the same time.
 """
 
 from collections.abc import Mapping
@@ -17,15 +17,15 @@ from learning.networks.distributions import Distribution, StepTerms
 class Term(Protocol[Array]):
     """One term of a minibatch's loss, coefficients included."""
 
-    def slope(self, at: Array) -> Array:
+    def gradient(self, at: Array) -> Array:
         """Return the derivative by the network's answers `at`, of their shape.
 
-        Those are the policy's outputs # [n, D], or the values # [n].
+        Those are the distribution parameters # [n, D], or the values # [n].
         """
         ...
 
     def stats(self) -> Array:
-        """Return the means over the samples of what the term is made of, where `slope` was asked.
+        """Return the means over the samples of the term's parts, where `gradient` was asked.
 
         They are without coefficients. # [S]
         """
@@ -49,7 +49,7 @@ class LossRule(Protocol):
         """Return the loss of a minibatch, # [].
 
         Args:
-            outputs: The new policy's outputs. # [n, D]
+            outputs: The new policy's distribution parameters. # [n, D]
             value: The new values. # [n]
             minibatch: The samples.
             distribution: What `outputs` parametrise.
@@ -82,7 +82,7 @@ class LossRule(Protocol):
 class MinibatchLoss(Generic[Array]):
     """A rule's loss over one minibatch: a `SplitLoss`.
 
-    Its stats are known when both slopes have been asked for.
+    Its stats are known when both gradients have been asked for.
     """
 
     def __init__(
@@ -92,13 +92,13 @@ class MinibatchLoss(Generic[Array]):
         self._policy: Term[Array] = rule.policy_term(minibatch, terms)
         self._value: Term[Array] = rule.value_term(minibatch.value_target, minibatch.value)
 
-    def policy_slope(self, outputs: Array) -> Array:
+    def policy_gradient(self, outputs: Array) -> Array:
         """Return the derivative by the outputs # [n, D], at these."""
-        return self._policy.slope(outputs)
+        return self._policy.gradient(outputs)
 
-    def value_slope(self, value: Array) -> Array:
+    def value_gradient(self, value: Array) -> Array:
         """Return the derivative by the values # [n], at these."""
-        return self._value.slope(value)
+        return self._value.gradient(value)
 
     def stats(self) -> Array:
         """Return the policy's stats and then the values' # [S]."""

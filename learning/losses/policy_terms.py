@@ -18,7 +18,7 @@ LOG_PROB_STATS = ("policy_loss", "kl", "entropy")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Surrogate(Generic[Array]):
     losses: Array  # [n]
-    slope: Array  # [n], derivative of minus the losses by log pi
+    gradient: Array  # [n], derivative of minus the losses by log pi
     clipped: Array  # [n], 1 where the ratio was, else 0
 
 
@@ -56,22 +56,22 @@ class ClippedPolicy(Generic[Array]):
         self._entropy_coefficient = entropy_coefficient
         self._kl_coefficient = kl_coefficient
 
-    def slope(self, at: Array) -> Array:
-        """See `Term`."""
+    def gradient(self, at: Array) -> Array:
+        """Return the derivative at the network's answers `at`."""
         minibatch, xp, n = self._minibatch, namespace(at), len(at)
         new = self._distribution.terms(minibatch.outputs, at, minibatch.action)
         ratio = xp.exp(new.log_prob - minibatch.log_prob)
         surrogate = _clipped_surrogate(ratio, minibatch.advantage, self._clip)
-        slope: Array = new.score * (surrogate.slope * (-1.0 / n))[:, None]
+        gradient: Array = new.score * (surrogate.gradient * (-1.0 / n))[:, None]
         if self._kl_coefficient:
-            slope += new.kl_gradient() * (self._kl_coefficient / n)
+            gradient += new.kl_gradient() * (self._kl_coefficient / n)
         if self._entropy_coefficient:
-            slope -= self._distribution.entropy_gradient(at) * (self._entropy_coefficient / n)
+            gradient -= self._distribution.entropy_gradient(at) * (self._entropy_coefficient / n)
         self._surrogate, self._kl, self._entropy = surrogate, new.kl, new.entropy
-        return slope
+        return gradient
 
     def stats(self) -> Array:
-        """See `Term`."""
+        """Return the mean of each stat # [S]."""
         surrogate = self._surrogate
         return means(surrogate.losses, self._kl, self._entropy, surrogate.clipped)
 
@@ -107,20 +107,20 @@ class WeightedLogProb(Generic[Array]):
         self._weight = weight
         self._entropy_coefficient = entropy_coefficient
 
-    def slope(self, at: Array) -> Array:
-        """See `Term`."""
+    def gradient(self, at: Array) -> Array:
+        """Return the derivative at the network's answers `at`."""
         minibatch, weight = self._minibatch, self._weight
         new = self._distribution.terms(minibatch.outputs, at, minibatch.action)
-        slope: Array = new.score * (minibatch.advantage * -weight)[:, None]
+        gradient: Array = new.score * (minibatch.advantage * -weight)[:, None]
         if self._entropy_coefficient:
             bonus = self._entropy_coefficient * weight
-            slope -= self._distribution.entropy_gradient(at) * bonus
+            gradient -= self._distribution.entropy_gradient(at) * bonus
         self._losses = -(minibatch.advantage * new.log_prob)
         self._kl, self._entropy = new.kl, new.entropy
-        return slope
+        return gradient
 
     def stats(self) -> Array:
-        """See `Term`."""
+        """Return the mean of each stat # [S]."""
         return means(self._losses, self._kl, self._entropy)
 
 
@@ -143,6 +143,6 @@ def _clipped_surrogate(ratio: Array, advantage: Array, clip: float) -> _Surrogat
     return _Surrogate(
         losses=-xp.minimum(unclipped, clipped),
         # Where the clipped branch is the smaller one, the sample does not move the policy.
-        slope=xp.where(unclipped > clipped, 0.0, unclipped),
+        gradient=xp.where(unclipped > clipped, 0.0, unclipped),
         clipped=xp.where(kept == ratio, 0.0, 1.0),
     )

@@ -59,7 +59,7 @@ def ppo_loss(
     """Return the loss of a minibatch.
 
     Args:
-        outputs: The new policy's outputs. # [n, D]
+        outputs: The new policy's distribution parameters. # [n, D]
         value: The new values. # [n]
         minibatch: The samples.
         distribution: What `outputs` parametrise.
@@ -93,7 +93,7 @@ class PpoRule(ClippedRule[PpoHyperparameters]):
         minibatch: Minibatch[Tensor],
         distribution: Distribution,
     ) -> Tensor:
-        """See `LossRule`."""
+        """Return the loss of a minibatch, # []."""
         return ppo_loss(
             outputs,
             value,
@@ -105,11 +105,11 @@ class PpoRule(ClippedRule[PpoHyperparameters]):
 
     @property
     def value_stats(self) -> tuple[str, ...]:
-        """See `LossRule`."""
+        """Names of the value term's stats."""
         return LIMITED_STATS
 
     def value_term(self, target: Array, before: Array) -> Term[Array]:
-        """See `LossRule`."""
+        """Return the values' term of the loss."""
         limit = self.hyperparameters.value_clip
         coefficient = self.hyperparameters.value_coefficient
         if self.hyperparameters.value_loss == "bounded_error":

@@ -24,14 +24,14 @@ class SquaredError(Generic[Array]):
         self._target: Array = target
         self._weight = weight
 
-    def slope(self, at: Array) -> Array:
-        """See `Term`."""
+    def gradient(self, at: Array) -> Array:
+        """Return the derivative at the network's answers `at`."""
         self._error = at - self._target
-        slope: Array = self._error * self._weight
-        return slope
+        gradient: Array = self._error * self._weight
+        return gradient
 
     def stats(self) -> Array:
-        """See `Term`."""
+        """Return the mean of each stat # [S]."""
         return means(0.5 * self._error * self._error)
 
 
@@ -39,7 +39,7 @@ class _Limited(Generic[Array]):
     """A squared error that is limited for each sample. Stats are LIMITED_STATS."""
 
     _losses: Array  # [n]
-    _held: Array  # [n], 1 where the limit left no slope, else 0
+    _held: Array  # [n], 1 where the limit left no gradient, else 0
 
     def __init__(self, target: Array, before: Array, *, limit: float, coefficient: float) -> None:
         """Take a minibatch, whose loss is a mean.
@@ -56,22 +56,22 @@ class _Limited(Generic[Array]):
         self._coefficient = coefficient
 
     def stats(self) -> Array:
-        """See `Term`."""
+        """Return the mean of each stat # [S]."""
         return means(self._losses, self._held)
 
 
 class BoundedError(_Limited[Array]):
     """The squared error, at most `limit`: RLlib's."""
 
-    def slope(self, at: Array) -> Array:
-        """See `Term`."""
+    def gradient(self, at: Array) -> Array:
+        """Return the derivative at the network's answers `at`."""
         xp, error = namespace(at), at - self._target
         squared_error = error * error
         outside = squared_error > self._limit
         self._losses = squared_error.clip(None, self._limit)
         self._held = xp.where(outside, 1.0, 0.0)
-        slope: Array = xp.where(outside, 0.0, error) * (2.0 * self._coefficient / len(at))
-        return slope
+        gradient: Array = xp.where(outside, 0.0, error) * (2.0 * self._coefficient / len(at))
+        return gradient
 
 
 class ClippedStep(_Limited[Array]):
@@ -80,8 +80,8 @@ class ClippedStep(_Limited[Array]):
     OpenAI's PPO2.
     """
 
-    def slope(self, at: Array) -> Array:
-        """See `Term`."""
+    def gradient(self, at: Array) -> Array:
+        """Return the derivative at the network's answers `at`."""
         xp, error = namespace(at), at - self._target
         squared_error = error * error
         # A value within the limit is kept to the last bit, so that both errors are equal then.
@@ -91,5 +91,5 @@ class ClippedStep(_Limited[Array]):
         still = kept_error > squared_error
         self._losses = 0.5 * xp.maximum(squared_error, kept_error)
         self._held = xp.where(still, 1.0, 0.0)
-        slope: Array = xp.where(still, 0.0, error) * (self._coefficient / len(at))
-        return slope
+        gradient: Array = xp.where(still, 0.0, error) * (self._coefficient / len(at))
+        return gradient

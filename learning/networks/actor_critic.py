@@ -3,7 +3,7 @@
 All parameters are views into one flat buffer, so that an optimiser step is one fused operation
 whatever the number of layers, and a gradient is one vector.
 
-Legend: N samples; D policy outputs; P parameters, gaps for alignment included.
+Legend: N samples; D distribution parameters; P parameters, gaps for alignment included.
 """
 
 from abc import abstractmethod
@@ -58,11 +58,11 @@ class NetworkHalf:
 class SplitLoss(Protocol[Array]):
     """A minibatch's loss that is a sum of a term of the policy and a term of the values."""
 
-    def policy_slope(self, outputs: Array) -> Array:
+    def policy_gradient(self, outputs: Array) -> Array:
         """Return the derivative of the mean loss by the outputs # [N, D], at these."""
         ...
 
-    def value_slope(self, value: Array) -> Array:
+    def value_gradient(self, value: Array) -> Array:
         """Return the derivative of the mean loss by the values # [N], at these."""
         ...
 
@@ -76,7 +76,7 @@ class ActorCritic(nn.Module):
 
     flat: Tensor  # [P], every parameter, in `named_parameters` order with gaps for alignment
     distribution: Distribution
-    """What the policy's outputs parametrise."""
+    """The actions' distribution, whose parameters the policy's outputs are."""
     policy: nn.ModuleList
     """Layers with a weight and a bias each, the one that gives the outputs last."""
     value: nn.ModuleList
@@ -120,7 +120,8 @@ class ActorCritic(nn.Module):
             gradient: Made by this network's `new_gradient`; overwritten.
         """
         forward = self.run(observation)
-        d_outputs, d_value = loss.policy_slope(forward.outputs), loss.value_slope(forward.value)
+        d_outputs = loss.policy_gradient(forward.outputs)
+        d_value = loss.value_gradient(forward.value)
         self.backward(forward, d_outputs=d_outputs, d_value=d_value, gradient=gradient)
 
     def array_terms(self) -> StepTerms[Floats] | None:

@@ -7,7 +7,7 @@ large enough that a graph costs nothing beside them.
 
 Images stay uint8 until they enter the network, which takes a quarter of the memory.
 
-Legend: N samples; C, H, W an image's channels, height and width; D policy outputs.
+Legend: N samples; C, H, W an image's channels, height and width; D distribution parameters.
 """
 
 from collections.abc import Callable, Mapping
@@ -59,7 +59,7 @@ class ConvActorCritic(ActorCritic):
         Args:
             layers: What it looks like.
             policy_outputs: Width of the policy's last layer.
-            distribution: What the policy's outputs parametrise.
+            distribution: Of the actions, with the policy's outputs as parameters.
             free_log_std: Size of a free log-standard deviation vector; None without one.
         """
         super().__init__()
@@ -75,7 +75,7 @@ class ConvActorCritic(ActorCritic):
         self.flatten()
 
     def run(self, observation: Tensor) -> ForwardPass:
-        """See `ActorCritic`."""
+        """Run policy and value function forward at `observation`."""
         parameters = {
             name: parameter.detach().requires_grad_() for name, parameter in self.named_parameters()
         }
@@ -93,18 +93,18 @@ class ConvActorCritic(ActorCritic):
         )
 
     def without_graph(self) -> AbstractContextManager[object]:
-        """See `ActorCritic`; here `run` has to be able to turn autograd on again."""
+        """Return a context in which `run` can turn autograd on again."""
         return torch.no_grad()
 
     def new_gradient(self) -> FlatGradient:
-        """See `ActorCritic`."""
+        """Return a gradient of zeros in the parameters' layout."""
         flat = torch.zeros_like(self.flat)
         return _ConvGradient(flat=flat, views=self.views_of(flat))
 
     def backward(
         self, forward: ForwardPass, *, d_outputs: Tensor, d_value: Tensor, gradient: FlatGradient
     ) -> None:
-        """See `ActorCritic`."""
+        """Write the gradient of an objective into `gradient`."""
         if not (isinstance(forward, _ConvForwardPass) and isinstance(gradient, _ConvGradient)):
             raise TypeError("forward pass or gradient of another kind of network")
         width = forward.raw.shape[1]
@@ -119,30 +119,30 @@ class ConvActorCritic(ActorCritic):
             gradient.views[name].copy_(derivative)
 
     def policy_outputs(self, observation: Tensor) -> Tensor:
-        """See `ActorCritic`."""
+        """Return the distribution parameters # [N, D]."""
         parameters = dict(self.named_parameters())
         return self.with_log_std(
             _in_chunks(lambda x: self.head(parameters, self.features(parameters, x)), observation)
         )
 
     def values(self, observation: Tensor) -> Tensor:
-        """See `ActorCritic`."""
+        """Return the state values # [N]."""
         parameters = dict(self.named_parameters())
         return _in_chunks(
             lambda x: self._value(parameters, self.features(parameters, x)), observation
         )
 
     def outputs_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
-        """See `ActorCritic`."""
+        """Return the distribution parameters that these network parameters give."""
         raw = self.head(parameters, self.features(parameters, observation))
         return with_log_std(raw, parameters.get("log_std"))
 
     def values_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
-        """See `ActorCritic`."""
+        """Return the state values that these network parameters give."""
         return self._value(parameters, self.features(parameters, observation))
 
     def payload_metadata(self) -> dict[str, str]:
-        """See `ActorCritic`."""
+        """Return the network's form, for the published policy."""
         shape = ",".join(map(str, self.architecture.image_shape))
         return {"network": self.architecture.name, "activation": "relu", "image_shape": shape}
 

@@ -1,12 +1,11 @@
-"""Action distributions as maths on a policy's raw outputs, with the derivatives training needs.
+"""Action distributions as maths on their parameters, with the derivatives training needs.
 
-A policy maps a state to D numbers, from here on its *outputs*. Gaussian: D = 2A, the A means then
-the A log-standard deviations of independent dimensions. Categorical: D = n logits.
-MultiCategorical: the logits of several choices side by side. All methods
-take a batch and are pure. Closed-form derivatives are with respect to the outputs and are tested
-against autograd.
+A policy network maps a state to D distribution parameters, here called `outputs`. Gaussian: D = 2A,
+the A means, then the A log-standard deviations of independent dimensions. Categorical: D = n
+logits. MultiCategorical: the logits of several choices side by side. All methods take a batch and
+are pure. Derivatives by the distribution parameters are closed forms, tested against autograd.
 
-Legend: N samples; A action dimensions; D outputs.
+Legend: N samples; A action dimensions; D distribution parameters.
 """
 
 import math
@@ -40,7 +39,7 @@ class StepTerms(Protocol[Array]):
     """What a gradient step needs of a family of action distributions."""
 
     def terms(self, old: Array, new: Array, action: Array) -> PolicyTerms[Array]:
-        """Return log-probability, KL and entropy of the new outputs, the first two with slopes."""
+        """Return log-probability and KL with their gradients, and the entropy."""
         ...
 
     def entropy_gradient(self, outputs: Array) -> Array:
@@ -100,7 +99,7 @@ class Gaussian:
         return (shift + 0.5 * (torch.exp(-2.0 * shift) + distance * distance - 1.0)).sum(1)
 
     def terms(self, old: Array, new: Array, action: Array) -> PolicyTerms[Array]:
-        """Return log-probability, KL and entropy of the new outputs, the first two with slopes."""
+        """Return log-probability and KL with their gradients, and the entropy."""
         xp, size = namespace(new), action.shape[1]
         old_mean, old_log_std = old[:, :size], old[:, size:]
         mean, log_std = new[:, :size], new[:, size:]
@@ -154,7 +153,7 @@ class Categorical:
         return (old_log_p.exp() * (old_log_p - torch.log_softmax(new, dim=1))).sum(1)
 
     def terms(self, old: Tensor, new: Tensor, action: Tensor) -> PolicyTerms[Tensor]:
-        """Return log-probability, KL and entropy of the new outputs, the first two with slopes."""
+        """Return log-probability and KL with their gradients, and the entropy."""
         old_log_p = torch.log_softmax(old, dim=1)
         log_p = torch.log_softmax(new, dim=1)
         old_p, p = old_log_p.exp(), log_p.exp()
@@ -201,7 +200,7 @@ class MultiCategorical:
         return _total([self._one.kl(*pair) for pair in pairs])
 
     def terms(self, old: Tensor, new: Tensor, action: Tensor) -> PolicyTerms[Tensor]:
-        """Return log-probability, KL and entropy of the new outputs, the first two with slopes."""
+        """Return log-probability and KL with their gradients, and the entropy."""
         parts = [
             self._one.terms(*part)
             for part in zip(self._split(old), self._split(new), action.unbind(1), strict=True)

@@ -2,7 +2,7 @@
 
 No layers are shared. Derivatives are written by hand, see `learning.networks.mlp`.
 
-Legend: N samples; O numbers of an observation; D policy outputs.
+Legend: N samples; O numbers of an observation; D distribution parameters.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -71,7 +71,7 @@ class MlpActorCritic(ActorCritic):
             observation_size: Numbers per observation.
             policy_outputs: Width of the policy's last layer.
             hidden_sizes: Widths of the tanh layers, of both networks.
-            distribution: What the policy's outputs parametrise.
+            distribution: Of the actions, with the policy's outputs as parameters.
             free_log_std: Size of a free log-standard deviation vector; None without one.
         """
         super().__init__()
@@ -83,7 +83,7 @@ class MlpActorCritic(ActorCritic):
         self.flatten()
 
     def _look_at(self, flat: Tensor) -> None:
-        """See `ActorCritic`."""
+        """Make all parameters, by layer too, views of `flat` # [P]."""
         super()._look_at(flat)
         parameters = self.views_of(flat)
         self._policy_layers = self.layers("policy", parameters)
@@ -91,7 +91,7 @@ class MlpActorCritic(ActorCritic):
         self._pair = _paired(flat, self._policy_layers, self._value_layers)
 
     def run(self, observation: Tensor) -> ForwardPass:
-        """See `ActorCritic`."""
+        """Run policy and value function forward at `observation`."""
         if self._pair is not None and self._pair.is_small(len(observation)):
             if observation.dtype != torch.float32:
                 raise TypeError(f"observations are {observation.dtype}, the network is float32")
@@ -110,7 +110,7 @@ class MlpActorCritic(ActorCritic):
         )
 
     def new_gradient(self) -> FlatGradient:
-        """See `ActorCritic`."""
+        """Return a gradient of zeros in the parameters' layout."""
         flat = torch.zeros_like(self.flat)
         views = self.views_of(flat)
         policy, value = self.layers("policy", views), self.layers("value", views)
@@ -125,7 +125,7 @@ class MlpActorCritic(ActorCritic):
     def backward(
         self, forward: ForwardPass, *, d_outputs: Tensor, d_value: Tensor, gradient: FlatGradient
     ) -> None:
-        """See `ActorCritic`."""
+        """Write the gradient of an objective into `gradient`."""
         if not isinstance(gradient, _MlpGradient):
             raise TypeError("gradient of another kind of network")
         d_values = d_value.unsqueeze(1)
@@ -144,39 +144,39 @@ class MlpActorCritic(ActorCritic):
             raise TypeError("forward pass of another kind of network")
 
     def array_terms(self) -> StepTerms[Floats] | None:
-        """See `ActorCritic`."""
+        """Return the distribution if both networks fit NumPy, else None."""
         return self.distribution if self._pair and isinstance(self.distribution, Gaussian) else None
 
     def differentiate_arrays(
         self, observation: Floats, loss: SplitLoss[Floats], *, gradient: FlatGradient
     ) -> None:
-        """See `ActorCritic`."""
+        """Write the gradient of a loss into `gradient`, in NumPy."""
         if not (isinstance(gradient, _MlpGradient) and self._pair and gradient.pair):
             raise TypeError("gradient of another kind of network")
 
-        def policy_slope(raw: Floats) -> Floats:
+        def policy_delta_at(raw: Floats) -> Floats:
             return policy_delta(
                 raw,
-                loss.policy_slope,
+                loss.policy_gradient,
                 log_std=_as_array(self._free_log_std),
                 log_std_gradient=_as_array(gradient.log_std),
             )
 
-        def value_slope(value: Floats) -> Floats:
-            return loss.value_slope(value[:, 0])[:, np.newaxis]
+        def value_delta_at(value: Floats) -> Floats:
+            return loss.value_gradient(value[:, 0])[:, np.newaxis]
 
         if self._pair.is_small(len(observation)):
             inputs, (raw, value) = self._pair.forward(observation)
-            deltas = (policy_slope(raw), value_slope(value))
+            deltas = (policy_delta_at(raw), value_delta_at(value))
             self._pair.backward(inputs, deltas, gradients=gradient.pair)
             return
-        slopes = (policy_slope, value_slope)
-        for one, slope, part in zip(self._pair.each, slopes, gradient.pair.each, strict=True):
+        deltas_at = (policy_delta_at, value_delta_at)
+        for one, delta_at, part in zip(self._pair.each, deltas_at, gradient.pair.each, strict=True):
             inputs, output = one.forward(observation)
-            one.backward(inputs, slope(output), gradients=part)
+            one.backward(inputs, delta_at(output), gradients=part)
 
     def halves(self) -> tuple[NetworkHalf, NetworkHalf] | None:
-        """See `ActorCritic`."""
+        """Return where policy and value function lie in the flat parameters."""
         if self._pair is None:
             return None
         meet = int(self._value_layers[0].weight.storage_offset())
@@ -198,22 +198,22 @@ class MlpActorCritic(ActorCritic):
 
     @contextmanager
     def without_graph(self) -> Iterator[None]:
-        """See `ActorCritic`; NumPy keeps as quiet about numbers out of range as torch."""
+        """Also silence NumPy about numbers out of range, as torch is silent."""
         with super().without_graph(), np.errstate(all="ignore"):
             yield
 
     @property
     def separate_multiplications(self) -> int:
-        """See `ActorCritic`."""
+        """Multiplications per sample on the value function's way forward."""
         return sum(layer.weight.numel() for layer in self._value_layers)
 
     def outputs_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
-        """See `ActorCritic`."""
+        """Return the distribution parameters that these network parameters give."""
         raw = mlp.differentiable(self.layers("policy", parameters), observation)
         return with_log_std(raw, parameters.get("log_std"))
 
     def values_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
-        """See `ActorCritic`."""
+        """Return the state values that these network parameters give."""
         return mlp.differentiable(self.layers("value", parameters), observation).squeeze(1)
 
     def layers(self, part: str, views: Mapping[str, Tensor]) -> tuple[Layer, ...]:
@@ -225,15 +225,15 @@ class MlpActorCritic(ActorCritic):
         )
 
     def policy_outputs(self, observation: Tensor) -> Tensor:
-        """See `ActorCritic`."""
+        """Return the distribution parameters # [N, D]."""
         return self.with_log_std(mlp.forward(self._policy_layers, observation).output)
 
     def values(self, observation: Tensor) -> Tensor:
-        """See `ActorCritic`."""
+        """Return the state values # [N]."""
         return mlp.forward(self._value_layers, observation).output.squeeze(1)
 
     def payload_metadata(self) -> dict[str, str]:
-        """See `ActorCritic`."""
+        """Return the network's form, for the published policy."""
         return {"network": "mlp", "activation": "tanh"}
 
 

@@ -52,7 +52,7 @@ def generalised_advantages(
     return carried_back(delta_t, carry_t)
 
 
-def standardised(advantage: Tensor) -> Tensor:
+def normalised(advantage: Tensor) -> Tensor:
     """Return `advantage` with mean 0 and (population) standard deviation 1.
 
     The deviation is bounded below by 1e-4 as in RLlib, so equal advantages become zeros.

@@ -44,7 +44,7 @@ class CudaGraphs:
     """Records what is done on the present stream of the GPU, which is not the default one."""
 
     def record(self, work: Work) -> Work:
-        """See `Recorder`."""
+        """Capture `work` in a CUDA graph and return its replay."""
         graph = torch.cuda.CUDAGraph()
         # Other threads may use the GPU meanwhile.
         graph.capture_begin(capture_error_mode="thread_local")

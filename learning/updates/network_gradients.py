@@ -33,7 +33,7 @@ class TorchGradients:
         self._policy_version = policy_version
 
     def gradient(self, samples: Minibatch[Tensor]) -> Gradient:
-        """See `GradientSource`."""
+        """Return the gradient over some samples."""
         loss: MinibatchLoss[Tensor] = MinibatchLoss(self._rule, samples, self._network.distribution)
         self._network.differentiate(samples.observation, loss, gradient=self._into)
         return Gradient(
@@ -64,7 +64,7 @@ class ArrayGradients:
         self._policy_version = policy_version
 
     def gradient(self, samples: Minibatch[Floats]) -> Gradient:
-        """See `GradientSource`."""
+        """Return the gradient over some samples."""
         loss: MinibatchLoss[Floats] = MinibatchLoss(self._rule, samples, self._terms)
         self._network.differentiate_arrays(samples.observation, loss, gradient=self._into)
         return Gradient(

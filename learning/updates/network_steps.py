@@ -39,8 +39,8 @@ class UpdateSchedule:
 
     num_epochs: int
     minibatch_size: int
-    standardise: bool
-    """Whether the advantages of each minibatch are standardised by themselves."""
+    normalise: bool
+    """Whether the advantages of each minibatch are normalised by themselves."""
 
 
 class NetworkSteps:
@@ -114,7 +114,7 @@ class NetworkSteps:
             num_epochs=self._passes.num_epochs,
             minibatch_size=self._passes.minibatch_size,
             generator=generator,
-            standardise=self._passes.standardise,
+            normalise=self._passes.normalise,
         )
         with self._network.without_graph():
             terms = self._network.array_terms()

@@ -66,30 +66,30 @@ class Gaussian:
 
     @property
     def num_outputs(self) -> int:
-        """See `Distribution`."""
+        """Network outputs it needs, H."""
         return 2 * self._size if self._log_std is None else self._size
 
     @property
     def action_shape(self) -> tuple[int, ...]:
-        """See `Distribution`."""
+        """Shape of one action."""
         return (self._size,)
 
     @property
     def num_choices(self) -> None:
-        """See `Distribution`."""
+        """How many discrete actions there are."""
         return None
 
     def new_actions(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
-        """See `Distribution`."""
+        """Return zeros [*shape, *action_shape]."""
         return np.zeros((*shape, self._size), np.float32)
 
     def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float32:
-        """See `Distribution`; already multiplied by the deviation where that is constant."""
+        """Draw normal noise, times the deviation where that is constant."""
         noise = rng.standard_normal((*shape, self._size), dtype=np.float32)
         return noise if self._log_std is None else noise * np.exp(self._log_std)
 
     def sample(self, outputs: Float32, *, noise: Float32, out: Action) -> None:
-        """See `Distribution`."""
+        """Write one action per row into `out`."""
         if self._log_std is not None:
             np.add(outputs, noise, out=out)
             return
@@ -98,11 +98,11 @@ class Gaussian:
         np.add(out, outputs[:, : self._size], out=out)
 
     def mode(self, outputs: Float32) -> NDArray[np.float32]:
-        """See `Distribution`."""
+        """Return the most likely actions."""
         return outputs[..., : self._size].copy()
 
     def log_prob(self, outputs: Float32, action: Action) -> Float32:
-        """See `Distribution`; computed in float64, as the terms are large beside their sum."""
+        """Return log-densities, computed in float64: the terms are large beside their sum."""
         mean = outputs[..., : self._size].astype(np.float64)
         log_std = outputs[..., self._size :] if self._log_std is None else self._log_std
         log_std = log_std.astype(np.float64)
@@ -126,35 +126,35 @@ class MultiCategorical:
 
     @property
     def num_outputs(self) -> int:
-        """See `Distribution`."""
+        """Network outputs it needs, H."""
         return sum(self.num_choices)
 
     @property
     def action_shape(self) -> tuple[int, ...]:
-        """See `Distribution`."""
+        """Shape of one action."""
         return (len(self._parts),)
 
     @property
     def num_choices(self) -> tuple[int, ...]:
-        """See `Distribution`."""
+        """How many discrete actions there are."""
         return tuple(part.num_choices for part in self._parts)
 
     def new_actions(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
-        """See `Distribution`."""
+        """Return zeros [*shape, *action_shape]."""
         return np.zeros((*shape, len(self._parts)), np.int64)
 
     def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float32:
-        """See `Distribution`."""
+        """Draw what `sample` turns into actions, [*shape, noise]."""
         return rng.gumbel(size=(*shape, self.num_outputs)).astype(np.float32)
 
     def sample(self, outputs: Float32, *, noise: Float32, out: Action) -> None:
-        """See `Distribution`."""
+        """Write one action per row into `out`."""
         perturbed = outputs + noise
         for i, logits in enumerate(self._slices):
             out[..., i] = perturbed[..., logits].argmax(axis=-1)
 
     def mode(self, outputs: Float32) -> NDArray[np.int64]:
-        """See `Distribution`."""
+        """Return the most likely actions."""
         chosen = [
             part.mode(outputs[..., logits])
             for part, logits in zip(self._parts, self._slices, strict=True)
@@ -162,7 +162,7 @@ class MultiCategorical:
         return np.stack(chosen, axis=-1)
 
     def log_prob(self, outputs: Float32, action: Action) -> Float32:
-        """See `Distribution`."""
+        """Return the log-probabilities of the actions."""
         log_prob = np.zeros(outputs.shape[:-1], np.float32)
         for i, (part, logits) in enumerate(zip(self._parts, self._slices, strict=True)):
             log_prob += part.log_prob(outputs[..., logits], action[..., i])
@@ -177,37 +177,37 @@ class Categorical:
 
     @property
     def num_outputs(self) -> int:
-        """See `Distribution`."""
+        """Network outputs it needs, H."""
         return self._num_actions
 
     @property
     def action_shape(self) -> tuple[int, ...]:
-        """See `Distribution`."""
+        """Shape of one action."""
         return ()
 
     @property
     def num_choices(self) -> int:
-        """See `Distribution`."""
+        """How many discrete actions there are."""
         return self._num_actions
 
     def new_actions(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
-        """See `Distribution`."""
+        """Return zeros [*shape, *action_shape]."""
         return np.zeros(shape, np.int64)
 
     def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float32:
-        """See `Distribution`: Gumbel noise, as the largest of logit plus Gumbel is a sample."""
+        """Draw Gumbel noise: the largest of logit plus Gumbel is a sample."""
         return rng.gumbel(size=(*shape, self._num_actions)).astype(np.float32)
 
     def sample(self, outputs: Float32, *, noise: Float32, out: Action) -> None:
-        """See `Distribution`."""
+        """Write one action per row into `out`."""
         out[...] = (outputs + noise).argmax(axis=-1)
 
     def mode(self, outputs: Float32) -> NDArray[np.int64]:
-        """See `Distribution`."""
+        """Return the most likely actions."""
         return np.asarray(np.argmax(outputs, axis=-1), np.int64)
 
     def log_prob(self, outputs: Float32, action: Action) -> Float32:
-        """See `Distribution`; a log-softmax shifted by the largest logit, so it cannot overflow."""
+        """Return a log-softmax, shifted by the largest logit so that it cannot overflow."""
         logits = outputs.astype(np.float64)
         logits -= logits.max(axis=-1, keepdims=True)
         log_normaliser = np.log(np.exp(logits).sum(axis=-1))

@@ -270,7 +270,7 @@ def test_batches_of_whole_trajectories_may_hold_several_environments() -> None:
 def test_actions_the_policy_would_never_take_do_not_move_it(
     hyperparameters: OffPolicyHyperparameters,
 ) -> None:
-    """Standardising advantages takes a mean off: it must not reach samples without weight."""
+    """Normalising advantages takes a mean off: it must not reach samples without weight."""
     found = []
     for shift in (0.0, 3.0):
         made = learner(CONTINUOUS, hyperparameters)

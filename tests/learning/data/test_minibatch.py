@@ -76,17 +76,17 @@ def test_the_generator_alone_decides_the_order() -> None:
 @pytest.mark.parametrize("size", [1, 8, 50])
 def test_advantages_can_be_standardised_by_minibatch(size: int) -> None:
     """CleanRL's form: the deviation of a sample of n has n - 1 below it, and 1e-8 beside it."""
-    plain, standardised = (
+    plain, normalised = (
         ShuffledMinibatches(
             batch_of(50),
             num_epochs=2,
             minibatch_size=size,
             generator=torch.Generator().manual_seed(0),
-            standardise=standardise,
+            normalise=normalise,
         ).tensors()
-        for standardise in (False, True)
+        for normalise in (False, True)
     )
-    for raw, found in zip(plain, standardised, strict=True):
+    for raw, found in zip(plain, normalised, strict=True):
         a = raw.advantage.numpy().astype(np.float64)
         deviation = a.std(ddof=1) if len(a) > 1 else 0.0
         expected = (a - a.mean()) / (deviation + 1e-8)
@@ -102,7 +102,7 @@ def test_as_arrays_they_are_the_same(num_samples: int) -> None:
             num_epochs=2,
             minibatch_size=8,
             generator=torch.Generator().manual_seed(0),
-            standardise=True,
+            normalise=True,
         )
 
     for tensors, arrays in zip(shuffled().tensors(), shuffled().arrays(), strict=True):
@@ -114,8 +114,8 @@ def test_as_arrays_they_are_the_same(num_samples: int) -> None:
         assert arrays.outputs[:, 3].flags.c_contiguous
 
 
-def test_weights_come_after_standardising() -> None:
-    """The mean that standardising takes off must not give samples of weight 0 an advantage."""
+def test_weights_come_after_normalising() -> None:
+    """The mean that normalising takes off must not give samples of weight 0 an advantage."""
     weight = torch.linspace(0.0, 1.5, 50)
     weight[::7] = 0.0
     plain, weighted = (
@@ -124,7 +124,7 @@ def test_weights_come_after_standardising() -> None:
             num_epochs=2,
             minibatch_size=8,
             generator=torch.Generator().manual_seed(0),
-            standardise=True,
+            normalise=True,
         ).tensors()
         for batch in (batch_of(50), replace(batch_of(50), weight=weight))
     )

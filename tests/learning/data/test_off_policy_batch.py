@@ -121,7 +121,7 @@ def test_samples_stand_in_order_with_the_double_sum_as_target(environment: Envir
     )
 
 
-def test_on_its_own_data_it_is_the_on_policy_batch_but_for_standardising() -> None:
+def test_on_its_own_data_it_is_the_on_policy_batch_but_for_normalising() -> None:
     actor, _, _ = networks(CONTINUOUS)
     made = trajectories(CONTINUOUS, actor)
     rule = RAW.model_copy(update={"rho_clip": 1.0, "c_clip": 1.0})

@@ -32,7 +32,7 @@ def test_hand_computed_numbers() -> None:
     assert impala_loss(outputs, value, minibatch, Categorical(), SUM).item() == pytest.approx(total)
     rule = ImpalaRule(hyperparameters=SUM)
     gradient = loss_gradient(rule, outputs, value, minibatch, Categorical())
-    # -A times the score (1/2, -1/2); the entropy of a fair coin has no slope.
+    # -A times the score (1/2, -1/2); the entropy of a fair coin has no gradient.
     np.testing.assert_allclose(gradient.outputs.numpy(), [[-1.5, 1.5], [0.5, -0.5]], atol=1e-6)
     np.testing.assert_allclose(gradient.value.numpy(), [-0.5, -1.0])
     assert rule.total(gradient.stats, samples_per_step=2) == pytest.approx(total)

@@ -101,7 +101,7 @@ def test_hand_computed_values_with_a_clipped_step() -> None:
     assert stats["value_clip_fraction"] == 0.25
 
 
-def test_rounding_does_not_decide_over_the_slope_of_a_step_within_the_limit() -> None:
+def test_rounding_does_not_decide_over_the_gradient_of_a_step_within_the_limit() -> None:
     """V - v_old + v_old is not always V in float32: both branches of the maximum are one here."""
     generator = torch.Generator().manual_seed(0)
     outputs = torch.zeros(1000, 2)

@@ -35,7 +35,7 @@ MANY = LARGE_PRODUCT // (16 * 24) + 1
 def network_and_data(
     environment: EnvironmentSpec, hyperparameters: PpoHyperparameters, num_samples: int
 ) -> tuple[ActorCritic, Tensor, Tensor, Tensor]:
-    """Return a network away from its start, observations, and the slopes of some objective."""
+    """Return a network away from its start, observations, and the gradients of some objective."""
     network = build_network(environment, hyperparameters, seed=1)
     generator = torch.Generator().manual_seed(num_samples)
     network.flat.add_(torch.randn(network.flat.shape, generator=generator), alpha=0.3)
@@ -124,18 +124,18 @@ def test_a_copied_learner_learns_as_the_original_does() -> None:
         np.testing.assert_array_equal(theirs[name], array)
 
 
-class FixedSlopes(Generic[Array]):
-    """A loss whose slopes are the same everywhere."""
+class FixedGradients(Generic[Array]):
+    """A loss whose gradients are the same everywhere."""
 
     def __init__(self, d_outputs: Array, d_value: Array) -> None:
         self._d_outputs: Array = d_outputs
         self._d_value: Array = d_value
 
-    def policy_slope(self, outputs: Array) -> Array:
+    def policy_gradient(self, outputs: Array) -> Array:
         assert outputs.shape == self._d_outputs.shape
         return self._d_outputs
 
-    def value_slope(self, value: Array) -> Array:
+    def value_gradient(self, value: Array) -> Array:
         assert value.shape == self._d_value.shape
         return self._d_value
 
@@ -149,11 +149,11 @@ def test_arrays_and_tensors_give_one_gradient(
         CONTINUOUS, hyperparameters, num_samples
     )
     expected = network.new_gradient()
-    network.differentiate(observation, FixedSlopes(d_outputs, d_value), gradient=expected)
+    network.differentiate(observation, FixedGradients(d_outputs, d_value), gradient=expected)
     found = network.new_gradient()
     found.flat.copy_(torch.where(expected.flat == 0.0, 0.0, 7.0))  # gaps are not written to
-    slopes = FixedSlopes(d_outputs.numpy(), d_value.numpy())
-    network.differentiate_arrays(observation.numpy(), slopes, gradient=found)
+    gradients = FixedGradients(d_outputs.numpy(), d_value.numpy())
+    network.differentiate_arrays(observation.numpy(), gradients, gradient=found)
     torch.testing.assert_close(found.flat, expected.flat, rtol=1e-4, atol=1e-5 * num_samples**0.5)
 
 
@@ -162,8 +162,8 @@ def test_samples_without_a_derivative_change_no_gradient(moving: int) -> None:
     """Those of large networks are left out where they are many; autograd walks through all."""
     network, observation, d_outputs, d_value = network_and_data(CONTINUOUS, SMALL, MANY)
     order = torch.randperm(MANY, generator=torch.Generator().manual_seed(moving))
-    for slope in (d_outputs, d_value):
-        slope[order[moving:]] = 0.0
+    for derivative in (d_outputs, d_value):
+        derivative[order[moving:]] = 0.0
     named = {k: v.clone().requires_grad_() for k, v in network.named_parameters()}
     raw = plain(network, named, "policy", observation)
     value = plain(network, named, "value", observation).squeeze(1)
@@ -171,8 +171,8 @@ def test_samples_without_a_derivative_change_no_gradient(moving: int) -> None:
     expected = dict(zip(named, torch.autograd.grad(loss, list(named.values())), strict=True))
     gradient = network.new_gradient()
     gradient.flat.fill_(7.0)  # must be overwritten
-    slopes = FixedSlopes(d_outputs.numpy(), d_value.numpy())
-    network.differentiate_arrays(observation.numpy(), slopes, gradient=gradient)
+    gradients = FixedGradients(d_outputs.numpy(), d_value.numpy())
+    network.differentiate_arrays(observation.numpy(), gradients, gradient=gradient)
     for name, found in network.views_of(gradient.flat).items():
         torch.testing.assert_close(found, expected[name], rtol=1e-4, atol=1e-4)
 

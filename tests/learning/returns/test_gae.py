@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from learning.returns.gae import generalised_advantages, standardised
+from learning.returns.gae import generalised_advantages, normalised
 
 Array = NDArray[np.float64]
 
@@ -114,15 +114,15 @@ def test_refuses_unequal_shapes() -> None:
 
 def test_standardised_advantages_have_mean_zero_and_deviation_one() -> None:
     values = torch.tensor([1.0, 2.0, 3.0, 10.0])
-    result = standardised(values).numpy()
+    result = normalised(values).numpy()
     expected = (values.numpy() - 4.0) / np.std(values.numpy())
     np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
 def test_equal_advantages_become_zeros() -> None:
-    assert not standardised(torch.full((7,), 3.0)).any()
+    assert not normalised(torch.full((7,), 3.0)).any()
 
 
 def test_advantages_that_hardly_differ_are_divided_by_a_ten_thousandth() -> None:
     values = torch.tensor([1e-6, -1e-6, 3e-6, -3e-6])
-    np.testing.assert_allclose(standardised(values).numpy(), values.numpy() / 1e-4, rtol=1e-5)
+    np.testing.assert_allclose(normalised(values).numpy(), values.numpy() / 1e-4, rtol=1e-5)

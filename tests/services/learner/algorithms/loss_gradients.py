@@ -29,7 +29,7 @@ def loss_gradient(
     *,
     as_arrays: bool = False,
 ) -> LossGradient:
-    """Ask for both slopes and the stats, of tensors or of the same numbers as arrays."""
+    """Ask for both gradients and the stats, of tensors or of the same numbers as arrays."""
     if as_arrays:
         assert isinstance(distribution, Gaussian)
         arrays: MinibatchLoss[Floats] = MinibatchLoss(
@@ -37,11 +37,11 @@ def loss_gradient(
             Minibatch(**{f.name: getattr(minibatch, f.name).numpy() for f in fields(Minibatch)}),
             distribution,
         )
-        slopes = arrays.policy_slope(outputs.numpy()), arrays.value_slope(value.numpy())
-        d_outputs, d_value, stats = map(torch.from_numpy, (*slopes, arrays.stats()))
+        gradients = arrays.policy_gradient(outputs.numpy()), arrays.value_gradient(value.numpy())
+        d_outputs, d_value, stats = map(torch.from_numpy, (*gradients, arrays.stats()))
     else:
         loss: MinibatchLoss[Tensor] = MinibatchLoss(rule, minibatch, distribution)
-        d_outputs, d_value = loss.policy_slope(outputs), loss.value_slope(value)
+        d_outputs, d_value = loss.policy_gradient(outputs), loss.value_gradient(value)
         stats = loss.stats()
     named = dict(zip(stat_names(rule), stats.tolist(), strict=True))
     return LossGradient(d_outputs, d_value, named)
