@@ -5,10 +5,10 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from cdk.config import NitroConfig
 from cdk.image import actor_image
 from cdk.log_group import nitro_log_group
 from cdk.roles import lambda_role
+from shared.deployment.config import NitroConfig
 
 ALIAS = "live"
 _MAX_EVENT_AGE = Duration.seconds(60)

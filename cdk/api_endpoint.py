@@ -15,8 +15,8 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_servicediscovery as servicediscovery
 from constructs import Construct
 
-from cdk.config import NitroConfig
 from cdk.log_group import nitro_log_group
+from shared.deployment.config import NitroConfig
 
 _ROUTES = (
     ("/v1/{proxy+}", apigateway.HttpMethod.ANY),

@@ -13,7 +13,9 @@ from aws_cdk import App, Environment, Tags, Validations
 from cdk_nag import AwsSolutionsChecks
 
 from cdk.acknowledged import acknowledge_findings
-from cdk.config import (
+from cdk.image import REPOSITORY
+from cdk.stack import NitroStack
+from shared.deployment.config import (
     ACCOUNT_CONTEXT_KEY,
     CONTEXT_KEY,
     ConfigError,
@@ -23,8 +25,6 @@ from cdk.config import (
     read_account,
     read_config,
 )
-from cdk.image import REPOSITORY
-from cdk.stack import NitroStack
 
 _CANNOT_SYNTHESISE = 2
 

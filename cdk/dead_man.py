@@ -6,10 +6,10 @@ from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from cdk.config import NitroConfig
 from cdk.image import REPOSITORY
 from cdk.log_group import nitro_log_group
 from cdk.roles import lambda_role
+from shared.deployment.config import NitroConfig
 
 _EVERY = Duration.minutes(1)
 

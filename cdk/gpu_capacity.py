@@ -7,8 +7,8 @@ from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from cdk.config import NitroConfig
 from cdk.network import way_out
+from shared.deployment.config import NitroConfig
 
 
 class GpuCapacity(Construct):

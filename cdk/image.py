@@ -6,7 +6,7 @@ from aws_cdk import aws_ecr_assets as assets
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_lambda as lambda_
 
-from cdk.config import NitroConfig
+from shared.deployment.config import NitroConfig
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 _EVERY_IMAGE = ("BASE_IMAGE", "PIP_ARGS")

@@ -6,11 +6,11 @@ from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
-from cdk.config import NitroConfig
 from cdk.container import USER, locked_down, log_to, pulse
-from cdk.gpu_machine import torch_build
 from cdk.image import service_image
 from cdk.log_group import nitro_log_group
+from shared.deployment.config import NitroConfig
+from shared.deployment.machines import torch_build
 
 _PORT = 8081
 SCRATCH = "/tmp"

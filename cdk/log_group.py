@@ -4,7 +4,7 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from cdk.config import NitroConfig
+from shared.deployment.config import NitroConfig
 
 _RETENTION = {
     1: logs.RetentionDays.ONE_DAY,

@@ -10,8 +10,8 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_logs as logs
 from constructs import Construct, IDependable
 
-from cdk.config import NitroConfig
 from cdk.log_group import nitro_log_group
+from shared.deployment.config import NitroConfig
 
 NUM_ZONES = 2
 PUBLIC = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PUBLIC)

@@ -14,8 +14,8 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
-from cdk.config import NitroConfig
 from cdk.dead_man import DeadManSwitch
+from shared.deployment.config import NitroConfig
 
 _MINUTE = Duration.minutes(1)
 _NAMESPACE = "Nitro"

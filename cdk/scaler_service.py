@@ -7,11 +7,11 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from aws_cdk import aws_servicediscovery as servicediscovery
 from constructs import Construct
 
-from cdk.config import NitroConfig
 from cdk.container import USER, locked_down, log_to, pulse
 from cdk.image import service_image
 from cdk.log_group import nitro_log_group
 from cdk.network import way_out
+from shared.deployment.config import NitroConfig
 
 PORT_NUMBER = 8080
 PORT = ec2.Port.tcp(PORT_NUMBER)

@@ -6,8 +6,8 @@ A test compares the names with the settings classes, so that a renamed field can
 from aws_cdk import Duration
 
 from cdk.actor_function import ALIAS
-from cdk.config import NitroConfig
 from cdk.scaler_service import PORT_NUMBER
+from shared.deployment.config import NitroConfig
 from shared.money.prices import RETIRED_INSTANCES, PriceTable
 
 

@@ -12,7 +12,6 @@ from constructs import Construct
 from cdk import scaler_service, trajectory_cache
 from cdk.actor_function import ActorFunction
 from cdk.api_endpoint import ApiEndpoint
-from cdk.config import NitroConfig
 from cdk.dead_man import DeadManSwitch
 from cdk.gpu_capacity import GpuCapacity
 from cdk.learner_service import SCRATCH, LearnerService
@@ -28,6 +27,7 @@ from cdk.service_environment import (
 )
 from cdk.stores import RUNS_PREFIX, Stores
 from cdk.trajectory_cache import TrajectoryCache
+from shared.deployment.config import NitroConfig
 
 ANYWHERE = ec2.Peer.any_ipv4()
 

@@ -6,7 +6,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
-from cdk.config import NitroConfig
+from shared.deployment.config import NitroConfig
 
 RUNS_PREFIX = "runs"
 _TOKEN_CHARS = 43

@@ -13,7 +13,7 @@ from aws_cdk import aws_elasticache as elasticache
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from cdk.config import NitroConfig
+from shared.deployment.config import NitroConfig
 
 Role = Literal["actor", "scaler", "learner"]
 ROLES: tuple[Role, ...] = ("actor", "scaler", "learner")

@@ -2,11 +2,9 @@
 
 from nitro.deploy.account import G_QUOTA, P_QUOTA, Account
 from nitro.deploy.findings import Finding, ok, warning, wrong
-from nitro.deploy.stack_shape import StackShape
 from shared.contracts.scaling_spec import ActorRange
+from shared.deployment.config import UNRESERVED_CONCURRENCY, NitroConfig
 
-ALWAYS_UNRESERVED = 100
-"""Concurrent executions Lambda wants left to functions without any reservation."""
 _QUOTA_NAMES = {
     G_QUOTA: "Running On-Demand G and VT instances",
     P_QUOTA: "Running On-Demand P instances",
@@ -14,20 +12,20 @@ _QUOTA_NAMES = {
 _VCPUS = {"xlarge": 4, "2xlarge": 8, "4xlarge": 16, "8xlarge": 32, "12xlarge": 48, "16xlarge": 64}
 
 
-def check_account(account: Account, shape: StackShape) -> list[Finding]:
-    """Return what the answers mean for a stack of this shape."""
+def check_account(account: Account, config: NitroConfig) -> list[Finding]:
+    """Return what the answers mean for this deployment."""
     findings = [
-        _machines(account, shape),
-        _vcpus(account, shape),
-        _concurrency(account, shape),
-        _prices(account, shape),
+        _machines(account, config),
+        _vcpus(account, config),
+        _concurrency(account, config),
+        _prices(account, config),
     ]
     return [*findings, *_refusals(account)]
 
 
-def learner_instance(account: Account, shape: StackShape) -> str:
+def learner_instance(account: Account, config: NitroConfig) -> str:
     """Return the machine the learner would run on: the first that is offered."""
-    return next(iter(account.offered or shape.learner_instance_types))
+    return next(iter(account.offered or config.learner_instance_types))
 
 
 def quota_of(instance_type: str) -> str:
@@ -40,8 +38,8 @@ def vcpus_of(instance_type: str) -> int:
     return _VCPUS.get(instance_type.rpartition(".")[2], 96)
 
 
-def _machines(account: Account, shape: StackShape) -> Finding:
-    name, wanted = "GPU machines", shape.learner_instance_types
+def _machines(account: Account, config: NitroConfig) -> Finding:
+    name, wanted = "GPU machines", config.learner_instance_types
     if account.offered is None or account.zones is None:
         return _unknown(name)
     where = " and ".join(account.zones)
@@ -58,9 +56,9 @@ def _machines(account: Account, shape: StackShape) -> Finding:
     return ok(name, f"{found}; the first choice {wanted[0]} is not offered")
 
 
-def _vcpus(account: Account, shape: StackShape) -> Finding:
+def _vcpus(account: Account, config: NitroConfig) -> Finding:
     name = "GPU vCPUs"
-    candidates = account.offered or shape.learner_instance_types
+    candidates = account.offered or config.learner_instance_types
     limits = {code: account.vcpus.get(code) for code in map(quota_of, candidates)}
     if all(limit is None for limit in limits.values()):
         return _unknown(name)
@@ -79,47 +77,47 @@ def _vcpus(account: Account, shape: StackShape) -> Finding:
     )
 
 
-def _concurrency(account: Account, shape: StackShape) -> Finding:
+def _concurrency(account: Account, config: NitroConfig) -> Finding:
     name, limit = "Lambda concurrency", account.lambda_concurrency
     if limit is None:
         return _unknown(name)
     unreserved = limit if account.lambda_unreserved is None else account.lambda_unreserved
-    if shape.actor_concurrency is None:
-        return _shared_concurrency(account, shape, limit, unreserved)
-    needed = shape.actor_concurrency + ALWAYS_UNRESERVED
+    if config.actor_concurrency is None:
+        return _shared_concurrency(account, config, limit, unreserved)
+    needed = config.actor_concurrency + UNRESERVED_CONCURRENCY
     if limit >= needed > unreserved:
         # A stack that is there already may itself be who has reserved them.
         return warning(
             name,
             f"{limit} executions at once, {needed} are needed, {limit - unreserved} are reserved",
-            f"unless this stack itself has reserved {shape.actor_concurrency} of them, its "
+            f"unless this stack itself has reserved {config.actor_concurrency} of them, its "
             "deployment will fail: have other functions reserve less, or raise the quota",
         )
     if limit >= needed:
         return ok(name, f"{limit} executions at once, {needed} are needed")
     advice = _raise("lambda", "L-B99A9384", "Concurrent executions", max(1000, needed), account)
-    if limit > ALWAYS_UNRESERVED:
-        left = limit - ALWAYS_UNRESERVED
+    if limit > UNRESERVED_CONCURRENCY:
+        left = limit - UNRESERVED_CONCURRENCY
         advice += f"; or set actor_concurrency in cdk.json to at most {left}"
     return wrong(
         name,
-        f"{limit} executions at once; {shape.actor_concurrency} for actors and "
-        f"{ALWAYS_UNRESERVED} unreserved are needed",
+        f"{limit} executions at once; {config.actor_concurrency} for actors and "
+        f"{UNRESERVED_CONCURRENCY} unreserved are needed",
         advice,
     )
 
 
 def _shared_concurrency(
-    account: Account, shape: StackShape, limit: int, unreserved: int
+    account: Account, config: NitroConfig, limit: int, unreserved: int
 ) -> Finding:
     """Return what actors have that share the account's concurrency with its other functions."""
     name, usual = "Lambda concurrency", ActorRange().max
-    warm = min(shape.provisioned_concurrency, max(0, unreserved - ALWAYS_UNRESERVED))
+    warm = min(config.provisioned_concurrency, max(0, unreserved - UNRESERVED_CONCURRENCY))
     found = (
         f"{limit} executions at once, {unreserved} of them unreserved: at most {unreserved} "
         f"actors, {warm} of them kept warm"
     )
-    if unreserved >= usual and warm == shape.provisioned_concurrency:
+    if unreserved >= usual and warm == config.provisioned_concurrency:
         return ok(name, found)
     advice = _raise("lambda", "L-B99A9384", "Concurrent executions", 1000, account)
     return warning(
@@ -130,18 +128,9 @@ def _shared_concurrency(
     )
 
 
-def _prices(account: Account, shape: StackShape) -> Finding:
-    name, table = "prices", shape.price_table
+def _prices(account: Account, config: NitroConfig) -> Finding:
+    name, table = "prices", config.price_table
     found = f"{table.name}, of {table.region}"
-    unpriced = [t for t in shape.learner_instance_types if t not in table.learner_usd_per_hour]
-    if shape.cache_node_type not in table.cache_usd_per_hour.get(shape.cache_engine, {}):
-        unpriced.append(f"{shape.cache_node_type} ({shape.cache_engine})")
-    if unpriced:
-        return wrong(
-            name,
-            f"{found}: none for {', '.join(unpriced)}",
-            "add them to prices in cdk.json, or take the types out",
-        )
     if account.region == table.region:
         return ok(name, found)
     return warning(

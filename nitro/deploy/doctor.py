@@ -6,7 +6,7 @@ import time
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,13 +15,14 @@ from nitro.cli.options import RUNS, RunsDir
 from nitro.deploy.findings import Finding, any_wrong, findings_table
 from nitro.errors import EXIT_FAILED, CommandError
 
+if TYPE_CHECKING:
+    from shared.deployment.config import NitroConfig
+
 EXAMPLES = examples(
     "nitro doctor",
     "nitro doctor --aws",
     "nitro doctor --aws --region eu-west-1 --json",
 )
-ACCOUNT_KEY = "nitro:account"
-"""Key of the CDK context under which the CDK app looks for the account's answer."""
 CONFIG_FILE = "cdk.json"
 CONTEXT_FILE = "cdk.context.json"
 
@@ -61,11 +62,13 @@ def record_answer(path: Path, answer: dict[str, object]) -> None:
     Raises:
         CommandError: The file holds something else than a context, or cannot be written.
     """
+    from shared.deployment.config import ACCOUNT_CONTEXT_KEY
+
     try:
         context = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         if not isinstance(context, dict):
             raise CommandError(f"{path}: is no CDK context (a JSON object): move it away")
-        context[ACCOUNT_KEY] = answer
+        context[ACCOUNT_CONTEXT_KEY] = answer
         partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
         partial.write_text(json.dumps(context, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         partial.replace(path)
@@ -73,6 +76,19 @@ def record_answer(path: Path, answer: dict[str, object]) -> None:
         raise CommandError(f"{path}: is no JSON ({error}): repair or remove it") from error
     except OSError as error:
         raise CommandError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _read(path: Path) -> "NitroConfig":
+    """Return the deployment `cdk.json` describes; the default one without that file."""
+    from shared.deployment.config import CONTEXT_KEY, ConfigError, read_config
+
+    try:
+        content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        return read_config(content.get("context", {}).get(CONTEXT_KEY, {}))
+    except ConfigError as error:
+        raise CommandError(f"{path}: {error}") from None
+    except (OSError, ValueError, AttributeError) as error:
+        raise CommandError(f"{path}: cannot be read as a CDK configuration: {error}") from error
 
 
 def _examine_machine(runs_dir: Path, *, as_json: bool) -> list[Finding]:
@@ -95,21 +111,15 @@ def _examine_account(folder: Path, *, region: str | None, as_json: bool) -> list
         idle_usd_per_month,
         stack_costs,
     )
-    from nitro.deploy.stack_shape import read_shape
 
-    shape = read_shape(folder / CONFIG_FILE)
+    config = _read(folder / CONFIG_FILE)
     account = ask_account(
-        region=region or shape.region,
-        zones=shape.availability_zones,
-        instance_types=shape.learner_instance_types,
+        region=region or config.region,
+        zones=config.availability_zones,
+        instance_types=config.learner_instance_types,
     )
-    findings = check_account(account, shape)
-    try:
-        costs = stack_costs(
-            shape, learner_instance=learner_instance(account, shape), prices=shape.price_table
-        )
-    except ValueError as error:
-        raise CommandError(f"{folder / CONFIG_FILE}: {error}") from error
+    findings = check_account(account, config)
+    costs = stack_costs(config, learner_instance=learner_instance(account, config))
     answer: dict[str, object] = {
         "offered_instance_types": None if account.offered is None else list(account.offered),
         "lambda_concurrency": account.lambda_concurrency,
@@ -129,5 +139,5 @@ def _examine_account(folder: Path, *, region: str | None, as_json: bool) -> list
         typer.echo(json.dumps(report))
     else:
         show(findings_table(findings, title=f"AWS account, {account.region}"))
-        show(costs_table(costs, prices=shape.price_table))
+        show(costs_table(costs, prices=config.price_table))
     return findings

@@ -7,7 +7,7 @@ storage, logs, data) is left out; the bill of a job names everything it was char
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nitro.deploy.stack_shape import StackShape
+from shared.deployment.config import NitroConfig
 from shared.money.prices import SECONDS_PER_HOUR, PriceTable
 
 if TYPE_CHECKING:
@@ -29,27 +29,26 @@ class CostItem:
     """Billed while a job runs, the idle part included."""
 
 
-def stack_costs(
-    shape: StackShape, *, learner_instance: str, prices: PriceTable
-) -> tuple[CostItem, ...]:
+def stack_costs(config: NitroConfig, *, learner_instance: str) -> tuple[CostItem, ...]:
     """Return what each part costs.
 
     Raises:
-        ValueError: The price table lacks the learner's or the cache's type.
+        ValueError: The price table lacks the learner's type.
     """
+    prices = config.price_table
     scaler = SECONDS_PER_HOUR * prices.scaler_usd_per_s(
-        vcpu=shape.scaler_cpu / _CPU_UNITS, memory_gb=shape.scaler_memory_mb / _MB_PER_GB
+        vcpu=config.scaler_cpu / _CPU_UNITS, memory_gb=config.scaler_memory_mb / _MB_PER_GB
     )
-    cache = SECONDS_PER_HOUR * prices.cache_usd_per_s(shape.cache_node_type, shape.cache_engine)
+    cache = SECONDS_PER_HOUR * prices.cache_usd_per_s(config.cache_node_type, config.cache_engine)
     learner = SECONDS_PER_HOUR * prices.learner_usd_per_s(learner_instance)
-    warm_gb = shape.provisioned_concurrency * shape.actor_memory_mb / _MB_PER_GB
+    warm_gb = config.provisioned_concurrency * config.actor_memory_mb / _MB_PER_GB
     warm = SECONDS_PER_HOUR * warm_gb * prices.provisioned_usd_per_gb_s
     working = SECONDS_PER_HOUR * warm_gb * prices.provisioned_duration_usd_per_gb_s
     address = prices.public_ipv4_usd_per_hour
-    size = f"{shape.provisioned_concurrency} x {shape.actor_memory_mb / _MB_PER_GB:g} GB"
+    size = f"{config.provisioned_concurrency} x {config.actor_memory_mb / _MB_PER_GB:g} GB"
     return (
-        _always(f"scaler, Fargate {shape.scaler_cpu}/{shape.scaler_memory_mb}", scaler),
-        _always(f"cache, {shape.cache_node_type}", cache),
+        _always(f"scaler, Fargate {config.scaler_cpu}/{config.scaler_memory_mb}", scaler),
+        _always(f"cache, {config.cache_node_type}", cache),
         _always("public IPv4 of the scaler", address),
         _always("HTTP API and VPC link", 0.0),
         _while_busy("public IPv4 of the learner", address),

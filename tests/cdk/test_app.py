@@ -11,8 +11,8 @@ import pytest
 from cfnlint.api import ManualArgs, lint
 
 from cdk.app import build_app
-from cdk.config import ConfigError
 from cdk.image import REPOSITORY
+from shared.deployment.config import ConfigError
 from tests.cdk.template import Synthesised, synthesise
 from tests.own_prices import FRANKFURT
 

@@ -9,9 +9,9 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from cdk.config import read_config
 from cdk.empty_bucket import bucket_of, empty, main
 from cdk.image import REPOSITORY
+from shared.deployment.config import read_config
 
 _TEMPLATE = {
     "Resources": {"Runs": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": "runs-to-go"}}},

@@ -3,12 +3,11 @@
 import pytest
 
 from nitro.deploy.stack_costs import busy_usd_per_hour, idle_usd_per_month, stack_costs
-from nitro.deploy.stack_shape import StackShape
-from shared.money.prices import AWS_US_EAST_1_2026_11 as PRICES
+from shared.deployment.config import NitroConfig
 
 
 def test_the_default_stack() -> None:
-    items = stack_costs(StackShape(), learner_instance="g6.2xlarge", prices=PRICES)
+    items = stack_costs(NitroConfig(), learner_instance="g6.2xlarge")
     idle_an_hour = 0.25 * 0.04048 + 0.5 * 0.004445 + 0.065 + 0.005
     assert idle_usd_per_month(items) == pytest.approx(730 * idle_an_hour)
     warm = 64 * 3600 * 0.0000041667
@@ -19,19 +18,13 @@ def test_the_default_stack() -> None:
 
 
 def test_without_provisioned_concurrency_an_idle_stack_costs_the_same() -> None:
-    shape = StackShape(provisioned_concurrency=0)
-    items = stack_costs(shape, learner_instance="g6.2xlarge", prices=PRICES)
-    usual = stack_costs(StackShape(), learner_instance="g6.2xlarge", prices=PRICES)
+    config = NitroConfig(provisioned_concurrency=0)
+    items = stack_costs(config, learner_instance="g6.2xlarge")
+    usual = stack_costs(NitroConfig(), learner_instance="g6.2xlarge")
     assert idle_usd_per_month(items) == idle_usd_per_month(usual)
     assert busy_usd_per_hour(items) < busy_usd_per_hour(usual) - 0.95
 
 
 def test_a_machine_without_a_price_is_named() -> None:
     with pytest.raises(ValueError, match=r"m9\.huge"):
-        stack_costs(StackShape(), learner_instance="m9.huge", prices=PRICES)
-
-
-def test_the_defaults_are_those_of_the_cdk_app() -> None:
-    config = pytest.importorskip("cdk.config", reason="the CDK is not installed").NitroConfig()
-    shape = StackShape()
-    assert {name: getattr(config, name) for name in StackShape.model_fields} == shape.model_dump()
+        stack_costs(NitroConfig(), learner_instance="m9.huge")

@@ -11,8 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from cdk.cache_node import usable_memory_mb
-from cdk.gpu_machine import task_memory_mb
+from shared.deployment.machines import task_memory_mb, usable_memory_mb
 from shared.money.prices import AWS_US_EAST_1_2026_11, CacheEngine, OwnPrices, PriceTable
 
 CONTEXT_KEY = "nitro"

@@ -1,10 +1,10 @@
-"""GPU machines for the learner: how much memory a task can have, and which torch they need."""
+"""Machines on AWS: how much of a GPU machine and of a cache node can be used."""
 
 from collections.abc import Iterable
 
 _LEFT_TO_TASKS = 0.93
 """What kernel and ECS agent leave of the memory a machine is sold with."""
-_MEMORY_GIB = {
+_MACHINE_MEMORY_GIB = {
     "g4dn.xlarge": 16,
     "g4dn.2xlarge": 32,
     "g5.xlarge": 16,
@@ -17,6 +17,15 @@ _MEMORY_GIB = {
 """As published for machines that have a GPU."""
 _VOLTA = frozenset({"p3.2xlarge"})
 """Machines whose GPU is a V100."""
+_RESERVED_SHARE = 0.25
+"""ElastiCache keeps a quarter for replication and backups unless told otherwise."""
+_NODE_MEMORY_GIB = {
+    "cache.t4g.micro": 0.5,
+    "cache.t4g.small": 1.37,
+    "cache.t4g.medium": 3.09,
+    "cache.r7g.large": 13.07,
+}
+"""As published."""
 
 
 def task_memory_mb(instance_type: str) -> int:
@@ -26,9 +35,9 @@ def task_memory_mb(instance_type: str) -> int:
         ValueError: The type is not in the table.
     """
     try:
-        memory_gib = _MEMORY_GIB[instance_type]
+        memory_gib = _MACHINE_MEMORY_GIB[instance_type]
     except KeyError:
-        known = ", ".join(_MEMORY_GIB)
+        known = ", ".join(_MACHINE_MEMORY_GIB)
         raise ValueError(
             f"learner_instance_types: {instance_type!r} is no GPU machine that is known; those are "
             f"{known}"
@@ -43,3 +52,17 @@ def torch_build(instance_types: Iterable[str]) -> str:
     too.
     """
     return "cu126" if _VOLTA.intersection(instance_types) else "cuda"
+
+
+def usable_memory_mb(node_type: str) -> int:
+    """Return what a node can hold.
+
+    Raises:
+        ValueError: The type is not in the table.
+    """
+    try:
+        memory_gib = _NODE_MEMORY_GIB[node_type]
+    except KeyError:
+        known = ", ".join(_NODE_MEMORY_GIB)
+        raise ValueError(f"cache_node_type: {node_type!r} is unknown; known: {known}") from None
+    return int(memory_gib * 1024 * (1 - _RESERVED_SHARE))

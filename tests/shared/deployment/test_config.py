@@ -2,7 +2,7 @@
 
 import pytest
 
-from cdk.config import (
+from shared.deployment.config import (
     AccountAnswer,
     ConfigError,
     NitroConfig,
@@ -10,7 +10,6 @@ from cdk.config import (
     read_account,
     read_config,
 )
-from nitro.deploy.stack_shape import StackShape
 from shared.money.prices import AWS_US_EAST_1_2026_11 as PRICES
 from tests.own_prices import FRANKFURT
 
@@ -28,12 +27,6 @@ def test_nothing_said_is_the_papers_setup() -> None:
     assert config.provisioned_concurrency == 64
     assert config.cache_engine == "redis"
     assert not config.retain_runs
-
-
-def test_the_command_line_prices_the_same_stack() -> None:
-    ours = NitroConfig().model_dump()
-    theirs = StackShape().model_dump()
-    assert {name: ours[name] for name in theirs} == theirs
 
 
 def test_every_field_says_what_it_is() -> None:

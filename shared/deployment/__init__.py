@@ -1,0 +1,1 @@
+"""What a deployment on AWS may be, for whoever makes it and whoever prices it."""
