@@ -1,6 +1,6 @@
 """The seam of what is measured at the new policy after every update, for the scaler to go by.
 
-A new detector is a file with a class of this form, and a line in `detector_registry.py`.
+A new detector is a file with a class of this form, and a line in `registry.py`.
 """
 
 from dataclasses import dataclass
