@@ -1,9 +1,8 @@
 """The scaler's parts, wired once: the only place that constructs clients."""
 
-import threading
 import time
-from collections.abc import Callable, Iterable
-from typing import Literal, get_args
+from collections.abc import Callable
+from typing import get_args
 
 from services.scaler.api.readiness import Readiness
 from services.scaler.capacity.reconciler import Alarm, ThreadAlarm
@@ -18,86 +17,22 @@ from services.scaler.launching.invoker import PooledInvoker, RetryRule
 from services.scaler.launching.lambda_function import LambdaFunction
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.lost_launches import LostLaunches, LostLaunchParts
+from services.scaler.launching.notice_board import CacheBoard
 from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.metrics import Metrics
-from services.scaler.money.accounting import warm_at_most
+from services.scaler.money.accounting import Spending, warm_at_most
 from services.scaler.money.budget import RoundPricing
-from services.scaler.money.spending import Spending
 from services.scaler.rounds.service import RoundParts, RoundService
 from services.scaler.settings import Settings
 from services.scaler.store.base import Store
 from services.scaler.store.dynamodb import DynamoDbStore
 from services.scaler.store.sqlite import SqliteStore
 from shared.artifacts.opening import open_artifacts
-from shared.cache.arrivals import Arrival, FailureKind
 from shared.cache.client import TrajectoryCache
 from shared.contracts.jobs import JobStatus
 from shared.service.aws_credentials import process_credentials
 
 _STATUSES: tuple[JobStatus, ...] = get_args(JobStatus)
-
-
-class CacheBoard:
-    """The `NoticeBoard` in the trajectory cache: one connection, shared by all threads in turn."""
-
-    def __init__(self, cache: TrajectoryCache) -> None:
-        self._cache = cache
-        self._lock = threading.Lock()
-
-    def announce_failure(
-        self,
-        job_id: str,
-        round: int,
-        *,
-        mode: Literal["sample", "evaluate"],
-        actor_index: int,
-        attempt: int,
-        reason: str,
-        kind: FailureKind,
-    ) -> None:
-        """Tell the learner not to wait for an actor."""
-        with self._lock:
-            self._cache.announce_failure(
-                job_id,
-                round,
-                mode=mode,
-                actor_index=actor_index,
-                attempt=attempt,
-                reason=reason,
-                kind=kind,
-            )
-
-    def answered(self, job_id: str, round: int) -> list[Arrival]:
-        """Return every actor of a round that has brought its result, or of which it is told."""
-        with self._lock:
-            return self._cache.answered(job_id, round)
-
-    def request_cancel(self, job_id: str, lease_hashes: Iterable[str]) -> None:
-        """Ask a job's actors of some lease_hashes, and of no others, not to start any more."""
-        with self._lock:
-            self._cache.request_cancel(job_id, lease_hashes)
-
-    def forget_rounds(self, job_id: str, rounds: Iterable[int]) -> None:
-        """Remove every key of these rounds: they are made again."""
-        with self._lock:
-            self._cache.forget_rounds(job_id, rounds)
-
-    def forget_job(
-        self, job_id: str, *, rounds: Iterable[int], policy_versions: Iterable[int]
-    ) -> None:
-        """Remove every key of these rounds and policy versions, and the cancel mark."""
-        with self._lock:
-            self._cache.forget_job(job_id, rounds=rounds, policy_versions=policy_versions)
-
-    def ping(self) -> None:
-        """Raise `CacheError` unless the cache answers."""
-        with self._lock:
-            self._cache.ping()
-
-    def close(self) -> None:
-        """Close the connection."""
-        with self._lock:
-            self._cache.close()
 
 
 class Components:

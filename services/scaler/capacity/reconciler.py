@@ -26,8 +26,7 @@ from services.scaler.capacity.decision import (
     overdue,
 )
 from services.scaler.capacity.heartbeat import Heartbeat, HeartbeatError
-from services.scaler.capacity.learner_service import LearnerCapacity, LearnerCapacityError
-from services.scaler.capacity.learner_wait import LearnerWait
+from services.scaler.capacity.learner import LearnerCapacity, LearnerCapacityError, LearnerWait
 from services.scaler.launching.lambda_function import LambdaApiError, WarmEnvironments
 from services.scaler.metrics import Metrics
 from services.scaler.store.base import JobRecord, Store, StoreError

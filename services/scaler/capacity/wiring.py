@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 from services.scaler.capacity.decision import CapacityRule
 from services.scaler.capacity.heartbeat import TableHeartbeat
-from services.scaler.capacity.learner_service import EcsLearnerService
-from services.scaler.capacity.learner_wait import LearnerWait
+from services.scaler.capacity.learner import EcsLearnerService, LearnerWait
 from services.scaler.capacity.reconciler import (
     Alarm,
     CapacityReconciler,

@@ -17,8 +17,8 @@ from services.scaler.api.problem import ApiError
 from services.scaler.capacity.kept_warm import least_warm
 from services.scaler.jobs.admission import Admission
 from services.scaler.jobs.ending import ended
+from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing
-from services.scaler.money.spending import Spending
 from services.scaler.store.base import Change, JobRecord, Store, StoreError, change_job
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.jobs import resolve_for

@@ -1,7 +1,6 @@
 """The end of a job that nobody trains: by its user, its longest time or its money."""
 
-from services.scaler.money.accounting import end_job
-from services.scaler.money.spending import Spending
+from services.scaler.money.accounting import Spending, end_job
 from services.scaler.store.base import Change, JobRecord
 from shared.contracts.jobs import JobStatus, StopReason
 

@@ -6,13 +6,10 @@ from dataclasses import dataclass, replace
 
 from services.scaler.api.problem import not_found
 from services.scaler.jobs.leases import held_lease
-from services.scaler.jobs.progress import evaluated
 from services.scaler.launching.launches import Launches
-from services.scaler.money.accounting import end_job
-from services.scaler.money.ledger import assumptions
-from services.scaler.money.spending import Spending
-from services.scaler.money.tally import LedgerTally
-from services.scaler.rounds.record import actor_trouble
+from services.scaler.money.accounting import Spending, end_job
+from services.scaler.money.ledger import LedgerTally, assumptions
+from services.scaler.rounds.record import actor_trouble, evaluated
 from services.scaler.store.base import Change, JobRecord, RoundEntry, Store, change_job
 from shared.contracts.billing import JobCost, ServerfulCost
 from shared.contracts.jobs import Job

@@ -11,8 +11,7 @@ from collections.abc import Callable
 
 from services.scaler.api.problem import conflict, not_found
 from services.scaler.jobs.ending import ended
-from services.scaler.money.accounting import begin_holding, stop_holding
-from services.scaler.money.spending import Spending
+from services.scaler.money.accounting import Spending, begin_holding, stop_holding
 from services.scaler.store.base import (
     Change,
     JobRecord,

@@ -9,8 +9,7 @@ import logging
 from collections.abc import Callable
 
 from services.scaler.api.problem import conflict, invalid, not_found
-from services.scaler.rounds.history import rounds_near
-from services.scaler.rounds.order import num_stops
+from services.scaler.rounds.order import num_stops, rounds_near
 from services.scaler.store.base import Change, JobRecord, Store, change_job
 from shared.contracts.jobs import Job, ScalingRequest, ScalingSwitch
 from shared.contracts.problem import FieldError

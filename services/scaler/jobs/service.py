@@ -21,9 +21,10 @@ from services.scaler.api.problem import ApiError, conflict, invalid, not_found
 from services.scaler.capacity.kept_warm import least_warm
 from services.scaler.jobs.admission import Admission, budget_errors
 from services.scaler.jobs.ending import ended
-from services.scaler.launching.launches import Launches, NoticeBoard
+from services.scaler.launching.launches import Launches
+from services.scaler.launching.notice_board import NoticeBoard
+from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing
-from services.scaler.money.spending import Spending
 from services.scaler.store.base import (
     Change,
     IdempotencyEntry,

@@ -2,123 +2,26 @@
 
 A launch that failed for good is announced in the trajectory cache, so that the learner does not
 wait for it. When the last invocation of a (round, attempt) has ended, what they cost and how long
-they took is handed on as one `LaunchOutcome`.
+they took is handed on as one `LaunchOutcome`. `Bookings` writes that into the store.
 """
 
-import hashlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
 
 from services.scaler.launching.invoker import Awaited, Invoker, RetryKind, TaskOutcome
+from services.scaler.launching.notice_board import NoticeBoard
+from services.scaler.launching.orders import LaunchOrder, hash_of_lease
 from services.scaler.metrics import Metrics
 from services.scaler.money.ledger import Clock
-from services.scaler.store.base import AttemptKey, LaunchOutcome
-from shared.cache.arrivals import FailureKind
+from services.scaler.store.base import AttemptKey, LaunchOutcome, StoreError
 from shared.cache.client import CacheError
-from shared.contracts.job_spec import EnvironmentRef, JobSpec
-from shared.contracts.rollouts import RolloutTask
-from shared.contracts.rounds import LaunchCounts, RoundPlan
+from shared.contracts.rounds import LaunchCounts
 from shared.money.costs import lambda_billed_s, projected_duration_s
-from shared.trajectory.seeds import actor_seed
 
 _LOG = logging.getLogger(__name__)
-_TENURE_DIGITS = 12
-
-
-class NoticeBoard(Protocol):
-    """What the scaler writes into the trajectory cache."""
-
-    def announce_failure(
-        self,
-        job_id: str,
-        round: int,
-        *,
-        mode: Literal["sample", "evaluate"],
-        actor_index: int,
-        attempt: int,
-        reason: str,
-        kind: FailureKind,
-    ) -> None:
-        """Tell the learner not to wait for an actor."""
-
-    def request_cancel(self, job_id: str, lease_hashes: Iterable[str]) -> None:
-        """Ask a job's actors of some lease_hashes, and of no others, not to start any more."""
-
-    def forget_rounds(self, job_id: str, rounds: Iterable[int]) -> None:
-        """Remove every key of these rounds: they are made again."""
-
-    def forget_job(
-        self, job_id: str, *, rounds: Iterable[int], policy_versions: Iterable[int]
-    ) -> None:
-        """Remove every key of these rounds and policy versions, and the cancel mark."""
-
-    def ping(self) -> None:
-        """Raise `CacheError` unless the cache answers."""
-
-
-def hash_of_lease(lease_id: str) -> str:
-    """Return what actors know a lease by.
-
-    Not by its own name, which lets its holder plan rounds: events are in logs.
-    """
-    return hashlib.sha256(lease_id.encode()).hexdigest()[:_TENURE_DIGITS]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchOrder:
-    """A planned round, about to be launched."""
-
-    plan: RoundPlan
-    lease_id: str
-    spec: JobSpec
-    samples: tuple[int, ...]
-    """Actor indices to launch."""
-    evaluations: tuple[int, ...]
-
-    @property
-    def key(self) -> AttemptKey:
-        """Identity of the launch."""
-        return self.plan.job_id, self.plan.round, self.plan.attempt, self.lease_id
-
-    @property
-    def size(self) -> int:
-        """Invocations."""
-        return len(self.samples) + len(self.evaluations)
-
-    def tasks(self) -> list[RolloutTask]:
-        """Return the Lambda events, rollouts first: the learner waits for those."""
-        env = self.spec.environment_ref  # made once: making it checks it
-        lease_hash = hash_of_lease(self.lease_id)
-        rollouts = [self._task("sample", index, env, lease_hash) for index in self.samples]
-        return rollouts + [
-            self._task("evaluate", index, env, lease_hash) for index in self.evaluations
-        ]
-
-    def _task(
-        self,
-        mode: Literal["sample", "evaluate"],
-        actor_index: int,
-        env: EnvironmentRef,
-        lease_hash: str,
-    ) -> RolloutTask:
-        spec, plan = self.spec, self.plan
-        return RolloutTask(
-            mode=mode,
-            job_id=plan.job_id,
-            round=plan.round,
-            attempt=plan.attempt,
-            actor_index=actor_index,
-            policy_version=plan.policy_version,
-            lease_hash=lease_hash,
-            env=env,
-            steps=spec.steps_per_actor,
-            num_envs=spec.envs_per_actor if mode == "sample" else 1,
-            seed=actor_seed(spec.seed, mode=mode, round_index=plan.round, actor_index=actor_index),
-        )
 
 
 @dataclass(slots=True)
@@ -345,3 +248,81 @@ class Launches:
         return projected_duration_s(
             measured_s, memory_mb=self._memory_mb, timeout_s=self._timeout_s
         )
+
+
+_LOG = logging.getLogger(__name__)
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 10.0
+
+
+class Bookings:
+    """Books every outcome, however often the store refuses it. Thread-safe.
+
+    An outcome is heard of once. One that is dropped would leave the round's worst case reserved for
+    ever. So it is kept and tried again: by the job's next plan, and after pauses while the process
+    lives.
+    """
+
+    def __init__(self, book: OutcomeSink, pause: Callable[[float], bool]) -> None:
+        """Wire it; nothing is started before it is needed.
+
+        Args:
+            book: Writes an outcome; harmless to repeat.
+            pause: Waits so many seconds; returns False, at once, when the process is to end.
+        """
+        self._book = book
+        self._pause = pause
+        self._lock = threading.Lock()
+        self._kept: dict[AttemptKey, LaunchOutcome] = {}
+        self._trying = False
+
+    def add(self, key: AttemptKey, outcome: LaunchOutcome) -> None:
+        """Book an outcome now or, if the store refuses it, later."""
+        if self._booked(key, outcome):
+            return
+        with self._lock:
+            self._kept[key] = outcome
+            if self._trying:
+                return
+            self._trying = True
+        threading.Thread(target=self._try_again, name="bookings", daemon=True).start()
+
+    def catch_up(self, job_id: str) -> None:
+        """Try again now with what is kept of a job."""
+        with self._lock:
+            kept = [(key, outcome) for key, outcome in self._kept.items() if key[0] == job_id]
+        self._book_kept(kept)
+
+    def _try_again(self) -> None:
+        """Book what is kept, one try after another, until nothing is."""
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            closing = not self._pause(pause_s)
+            with self._lock:
+                kept = list(self._kept.items())
+            self._book_kept(kept)
+            with self._lock:
+                if closing or not self._kept:
+                    self._trying = False
+                    return
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _book_kept(self, kept: Sequence[tuple[AttemptKey, LaunchOutcome]]) -> None:
+        for key, outcome in kept:
+            if self._booked(key, outcome):
+                with self._lock:
+                    self._kept.pop(key, None)
+
+    def _booked(self, key: AttemptKey, outcome: LaunchOutcome) -> bool:
+        try:
+            self._book(key, outcome)
+        except Exception as error:
+            # Whatever went wrong: an outcome that is dropped here is lost.
+            job_id, round_index, attempt, _ = key
+            _LOG.warning(
+                "outcome not booked yet",
+                extra={"job": job_id, "round": round_index, "attempt": attempt, "why": str(error)},
+                exc_info=None if isinstance(error, StoreError) else error,
+            )
+            return False
+        return True

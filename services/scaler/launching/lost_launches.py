@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from services.scaler.launching.lambda_function import LambdaApiError
-from services.scaler.launching.launches import Launches, NoticeBoard
+from services.scaler.launching.launches import Launches
+from services.scaler.launching.notice_board import NoticeBoard
 from services.scaler.store.base import AttemptKey, JobRecord, PlannedAttempt, Store, StoreError
 from shared.cache.arrivals import Arrival, Mode
 from shared.cache.client import CacheError

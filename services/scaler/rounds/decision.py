@@ -1,14 +1,18 @@
 """The decision about one round, as a pure function of what is known before it.
 
-The steps, in order: does the job end here; how many actors does the scaling policy want; how many
-may the account run; how many does the budget allow. Each step that changes the number says so in
-the plan's `reason`.
+The steps, in order: does the job end here; how many actors does the scaling policy ask for; how
+many may the account run; how many does the budget allow. Each step that changes the number says so
+in the plan's `reason`. The number of environments that the job keeps warm is decided with them:
+both have to fit the budget.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from services.scaler.capacity.kept_warm import keeping, warm_numbers
 from services.scaler.launching.quota import granted
+from services.scaler.money.accounting import job_basis
 from services.scaler.money.budget import (
     Affordable,
     RoundPricing,
@@ -17,7 +21,6 @@ from services.scaler.money.budget import (
     closing_usd,
     final_evaluations,
 )
-from services.scaler.rounds.stopping import StopConditions, stop_reason
 from services.scaler.scaling.base import (
     NoiseMemory,
     ScalingDecision,
@@ -26,7 +29,8 @@ from services.scaler.scaling.base import (
 )
 from services.scaler.scaling.boosting import convexity_ratio
 from services.scaler.scaling.registry import scaling_policy
-from shared.contracts.job_spec import EvaluationRule, JobSpec
+from services.scaler.store.base import JobRecord
+from shared.contracts.job_spec import EvaluationRule, JobSpec, StopRule
 from shared.contracts.jobs import StopReason
 from shared.contracts.rounds import Curvature, GradientNoise, RoundPlan
 
@@ -42,6 +46,49 @@ class Concurrency:
     """Invocations of other jobs under way."""
     own_in_flight: int = 0
     """Invocations of the job's other open rounds under way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopConditions:
+    """Where a job stands when it asks for a round."""
+
+    round_index: int
+    """Round asked for: the number of updates made so far."""
+    asked_to_stop: bool
+    exhausted: bool = False
+    """Whether the time it was held without a plan has used the budget up."""
+    latest_return: float | None
+    """Mean return of the newest evaluation."""
+    wall_s: float
+    """Time since the first round, without the time between a stop and a resume."""
+    since_start_s: float = 0.0
+    """Time since the first round after it was last queued."""
+    longest_s: float = math.inf
+    """How long this deployment lets a job run at a time."""
+
+
+def stop_reason(rule: StopRule, conditions: StopConditions) -> tuple[StopReason, str] | None:
+    """Return the first condition met and a sentence about it, or None to go on."""
+    if conditions.asked_to_stop:
+        return "user", "the job was asked to stop"
+    if conditions.exhausted:
+        return "budget", "the time since the last plan has used the budget up"
+    target, latest = rule.target_return, conditions.latest_return
+    if target is not None and latest is not None and latest >= target:
+        return "target_return", f"evaluation return {latest:g} reached the target {target:g}"
+    if conditions.round_index >= rule.max_rounds:
+        return "max_rounds", f"all {rule.max_rounds} rounds are done"
+    if rule.max_wall_s is not None and conditions.wall_s >= rule.max_wall_s:
+        return (
+            "max_wall",
+            f"{conditions.wall_s:.0f} s have passed, {rule.max_wall_s:g} s are allowed",
+        )
+    if conditions.since_start_s >= conditions.longest_s:
+        return "max_wall", (
+            f"it ran for {conditions.since_start_s:.0f} s, NITRO_LONGEST_JOB_S allows "
+            f"{conditions.longest_s:g} s at a time"
+        )
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,10 +226,52 @@ def decide_reopening(
     return replace(again, num_evaluations=0, deadline_s=0.0, reserve_usd=0.0, reason=why)
 
 
+def decide_with_warm(
+    record: JobRecord,
+    context: RoundContext,
+    decide: Callable[[RoundContext], Decision],
+    *,
+    at: float,
+) -> tuple[JobRecord, Decision]:
+    """Return the job's record with what it keeps warm from this round on, and the decision.
+
+    More are kept than before only where that costs the round nothing, and fewer than usual only
+    where there would be no round otherwise, or no final evaluation.
+
+    Args:
+        record: The job.
+        context: What is decided about; prices and sizes are the deployment's.
+        decide: Decides about a context.
+        at: Seconds on the clock that bills the job.
+    """
+    basis = context.pricing.basis
+
+    def with_warm(num: int) -> tuple[JobRecord, Decision]:
+        kept = keeping(record, num, at=at, provisioned=basis.provisioned)
+        pricing = replace(context.pricing, basis=job_basis(basis, kept))
+        return kept, decide(replace(context, pricing=pricing))
+
+    numbers = warm_numbers(record, context.conditions.round_index, at=at)
+    usual = with_warm(numbers.usual)
+    if numbers.more is not None:
+        more = with_warm(numbers.more)
+        if not more[1].stop and _size(more[1]) == _size(usual[1]):
+            return more
+    if usual[1].stop != "budget":
+        return usual
+    tried = (usual, *map(with_warm, numbers.fewer))
+    going_on = (each for each in tried if not each[1].stop)
+    return next(going_on, max(tried, key=lambda each: each[1].num_evaluations))
+
+
 def evaluations_due(rule: EvaluationRule, round_index: int) -> int:
     """Return how many evaluation episodes run beside a round."""
     due = rule.every_rounds > 0 and round_index % rule.every_rounds == 0
     return rule.episodes if due else 0
+
+
+def _size(decision: Decision) -> tuple[int, int]:
+    return decision.num_actors, decision.num_evaluations
 
 
 def _share_note(open_rounds: int) -> str:

@@ -1,17 +1,29 @@
-"""What is answered to and remembered about a round, made from a decision; pure functions."""
+"""What is answered, set aside and remembered about a round and its job; pure functions."""
 
 from collections.abc import Sequence
 
+from services.scaler.capacity.kept_warm import kept_warm
+from services.scaler.launching.orders import LaunchOrder
+from services.scaler.money.ledger import NOTHING_LAUNCHED
 from services.scaler.rounds.decision import Decision
 from services.scaler.store.base import (
     AttemptKey,
     JobRecord,
     LaunchOutcome,
+    OpenAttempt,
     PlannedAttempt,
     RoundEntry,
 )
 from shared.contracts.billing import LedgerLine
-from shared.contracts.rounds import ActorTrouble, LaunchCounts, RoundPlan, RoundRequest, RoundResult
+from shared.contracts.jobs import JobProgress
+from shared.contracts.rounds import (
+    ActorTrouble,
+    EvaluationResult,
+    LaunchCounts,
+    RoundPlan,
+    RoundRequest,
+    RoundResult,
+)
 
 
 def round_plan(
@@ -38,6 +50,56 @@ def round_plan(
         stop=decision.stop,
         spent_usd=record.settled_usd,
         settled=settled,
+    )
+
+
+def reserved(
+    record: JobRecord,
+    order: LaunchOrder,
+    decision: Decision,
+    now: float,
+    *,
+    busy: int,
+    ready: int,
+) -> JobRecord:
+    """Return the job's record with the round's attempt open and its worst case committed.
+
+    Args:
+        record: The job.
+        order: What will be launched.
+        decision: What it may cost and how long the learner waits.
+        now: Unix seconds.
+        busy: Environments that the job's other open rounds keep to themselves.
+        ready: Provisioned environments that are ready.
+    """
+    started = now if record.wall_started_at is None else record.wall_started_at
+    updated = {"reported_lines": record.num_lines, "wall_started_at": started}
+    if decision.awaits_others:
+        # Nothing is launched, and the time until the next request is that of an open round.
+        return record.model_copy(update=updated)
+    kept = kept_warm(record)
+    # Those that are ready may be more for another job's sake, or because some are still let go of.
+    warm = min(max(0, min(ready, kept) - busy), order.size)
+    spec = record.job.spec
+    attempt = OpenAttempt(
+        round=order.plan.round,
+        attempt=order.plan.attempt,
+        lease_id=order.lease_id,
+        num_invocations=order.size,
+        reserved_usd=decision.reserve_usd,
+        warm=warm,
+        kept_warm=kept,
+        cold=max(0, order.size - max(warm, record.environments - busy)),
+        deadline_s=decision.deadline_s,
+        open_rounds=1 if decision.stop else min(spec.open_rounds, spec.stop.max_rounds),
+        outcome=None if order.size else NOTHING_LAUNCHED,
+    )
+    return record.model_copy(
+        update={
+            **updated,
+            "open_attempts": (*record.open_attempts, attempt),
+            "environments": max(record.environments, busy + order.size),
+        }
     )
 
 
@@ -112,3 +174,21 @@ def learner_seconds(result: RoundResult | None, allowance_s: float) -> float:
 def overhead_seconds(result: RoundResult | None) -> float:
     """Return what publishing the policy and asking for the round took; 0 when nobody says."""
     return 0.0 if result is None else result.timing.plan_s
+
+
+def advanced(progress: JobProgress, rounds: int, result: RoundResult | None) -> JobProgress:
+    """Return a job's progress after a round."""
+    if result is None:
+        return progress.model_copy(update={"rounds": rounds})
+    env_steps = progress.env_steps + result.env_steps
+    progress = progress.model_copy(update={"rounds": rounds, "env_steps": env_steps})
+    return evaluated(progress, result.evaluation)
+
+
+def evaluated(progress: JobProgress, evaluation: EvaluationResult | None) -> JobProgress:
+    """Return a job's progress after an evaluation."""
+    mean = None if evaluation is None else evaluation.mean_return
+    if mean is None:
+        return progress
+    best = mean if progress.best_return is None else max(mean, progress.best_return)
+    return progress.model_copy(update={"last_return": mean, "best_return": best})

@@ -9,7 +9,7 @@ import logging
 from http import HTTPStatus
 
 from services.scaler.api.problem import ApiError
-from services.scaler.launching.launches import NoticeBoard
+from services.scaler.launching.notice_board import NoticeBoard
 from services.scaler.store.base import JobRecord, RoundEntry, Store
 from shared.cache.client import CacheError
 

@@ -13,13 +13,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from services.scaler.api.problem import not_found
-from services.scaler.capacity.warm_choice import decided
 from services.scaler.jobs.leases import held_lease
-from services.scaler.jobs.progress import advanced
-from services.scaler.launching.bookings import Bookings
-from services.scaler.launching.launches import Launches, LaunchOrder, NoticeBoard
+from services.scaler.launching.launches import Bookings, Launches
+from services.scaler.launching.notice_board import NoticeBoard
+from services.scaler.launching.orders import LaunchOrder, WaitingOrders
 from services.scaler.launching.quota import ConcurrencyQuota
-from services.scaler.launching.waiting_orders import WaitingOrders
 from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import clock_s, end_round, land, settle_ready
 from services.scaler.money.budget import RoundPricing
@@ -28,24 +26,25 @@ from services.scaler.rounds.decision import (
     Concurrency,
     Decision,
     RoundContext,
+    StopConditions,
     decide_reopening,
     decide_round,
+    decide_with_warm,
 )
-from services.scaler.rounds.history import RoundsBefore, rounds_near
-from services.scaler.rounds.order import place
+from services.scaler.rounds.order import RoundsBefore, place, rounds_near
 from services.scaler.rounds.record import (
+    advanced,
     evaluation_indices,
     learner_seconds,
     overhead_seconds,
+    reserved,
     round_entry,
     round_plan,
     sample_indices,
     with_counts,
     with_result,
 )
-from services.scaler.rounds.reservation import reserved
 from services.scaler.rounds.rewinding import rewound
-from services.scaler.rounds.stopping import StopConditions
 from services.scaler.scaling.history import scaling_history
 from services.scaler.store.base import (
     AttemptKey,
@@ -212,7 +211,7 @@ class RoundService:
         reopened, ended = seen.reopening, seen.ended
         record, lines = self._close_previous(record, request, seen, now)
         context = self._situation(record, request, seen, now)
-        record, decision = decided(
+        record, decision = decide_with_warm(
             record,
             context,
             partial(_reopening, reopened, request) if reopened else decide_round,

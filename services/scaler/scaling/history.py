@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from statistics import fmean
 
-from services.scaler.rounds.history import RoundsBefore
+from services.scaler.rounds.order import RoundsBefore
 from services.scaler.scaling.base import PastRound, ScalingHistory
 from services.scaler.scaling.registry import scaling_policy
 from services.scaler.store.base import RoundEntry, Store

@@ -15,9 +15,9 @@ from services.scaler.launching.invoker import Awaited, TaskOutcome
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.metrics import Metrics
+from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing, smallest_budget_usd
 from services.scaler.money.ledger import Clock
-from services.scaler.money.spending import Spending
 from services.scaler.rounds.service import RoundParts, RoundService
 from services.scaler.store.base import JobRecord
 from services.scaler.store.sqlite import SqliteStore

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from services.scaler.jobs.leases import LeaseService, WorkSignal
-from services.scaler.money.accounting import end_round, unbilled_s
-from services.scaler.money.spending import Spending
+from services.scaler.money.accounting import Spending, end_round, unbilled_s
 from services.scaler.store.base import Change, JobRecord, change_job
 from services.scaler.store.sqlite import SqliteStore
 from shared.contracts.job_spec import JobSpec, StopRule

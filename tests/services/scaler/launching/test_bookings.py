@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from services.scaler.launching.bookings import Bookings
+from services.scaler.launching.launches import Bookings
 from services.scaler.money.ledger import NOTHING_LAUNCHED
 from services.scaler.store.base import AttemptKey, LaunchOutcome, StoreError
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from services.scaler.launching.invoker import Awaited, TaskOutcome
-from services.scaler.launching.launches import Launches, LaunchOrder, hash_of_lease
+from services.scaler.launching.launches import Launches
+from services.scaler.launching.orders import LaunchOrder, hash_of_lease
 from services.scaler.metrics import Metrics
 from services.scaler.money.ledger import Clock
 from services.scaler.store.base import LaunchOutcome, OpenAttempt

@@ -19,10 +19,10 @@ from services.scaler.money.ledger import NOTHING_LAUNCHED, Clock
 from services.scaler.rounds.decision import (
     Concurrency,
     RoundContext,
+    StopConditions,
     decide_reopening,
     decide_round,
 )
-from services.scaler.rounds.stopping import StopConditions
 from services.scaler.scaling.base import ScalingHistory
 from services.scaler.store.base import JobRecord, LaunchOutcome, OpenAttempt
 from shared.contracts.billing import LedgerLine

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from services.scaler.money.accounting import Spending
 from services.scaler.money.ledger import Clock
-from services.scaler.money.spending import Spending
 from services.scaler.store.base import JobRecord, LaunchOutcome, LeaseRecord, OpenAttempt
 from shared.contracts.job_spec import JobSpec, StopRule
 from shared.contracts.jobs import Job

@@ -8,11 +8,11 @@ from services.scaler.money.budget import closing_usd
 from services.scaler.rounds.decision import (
     Concurrency,
     RoundContext,
+    StopConditions,
     decide_reopening,
     decide_round,
     evaluations_due,
 )
-from services.scaler.rounds.stopping import StopConditions
 from services.scaler.scaling.base import ScalingHistory
 from shared.contracts.job_spec import EvaluationRule
 from shared.contracts.rounds import RoundPlan

@@ -1,6 +1,6 @@
 import pytest
 
-from services.scaler.rounds.stopping import StopConditions, stop_reason
+from services.scaler.rounds.decision import StopConditions, stop_reason
 from shared.contracts.job_spec import StopRule
 
 

@@ -3,8 +3,7 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from services.scaler.launching.launches import LaunchOrder
-from services.scaler.launching.waiting_orders import WaitingOrders
+from services.scaler.launching.orders import LaunchOrder, WaitingOrders
 from services.scaler.store.base import PlannedAttempt
 from shared.contracts.job_spec import JobSpec
 from tests.services.scaler.rounds.test_order import planned

@@ -4,11 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from services.scaler.capacity.warm_choice import decided
 from services.scaler.money.accounting import warm_at_most
 from services.scaler.money.budget import RoundPricing, closing_usd
-from services.scaler.rounds.decision import Decision, decide_round
-from services.scaler.rounds.stopping import StopConditions
+from services.scaler.rounds.decision import Decision, StopConditions, decide_round, decide_with_warm
 from services.scaler.scaling.base import ScalingHistory
 from services.scaler.store.base import JobRecord
 from shared.contracts.job_spec import JobSpec
@@ -66,7 +64,9 @@ def planned(
         pricing=replace(priced(64), basis=DEPLOYED),
         history=ScalingHistory(policy=FixedScaling(policy="fixed", num_actors=asked)),
     )
-    return decided(JobRecord(job=job, warm=warm, warm_since=since), shown, decide_round, at=NOW)
+    return decide_with_warm(
+        JobRecord(job=job, warm=warm, warm_since=since), shown, decide_round, at=NOW
+    )
 
 
 def chosen(
