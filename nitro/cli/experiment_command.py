@@ -18,32 +18,33 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+_NEEDED = ("scipy", "matplotlib", "torch")
 _RESULTS = Path("experiments/results")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="As `nitro experiment list` shows it.")]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of all results.")]
 
 
-def _require_source() -> None:
+def require_source(*needed: str) -> None:
+    """Refuse where the source tree, or a package its experiments need, is not installed.
+
+    Raises:
+        CommandError: One is missing; says how to install it.
+    """
     missing = [name for name in ("experiments", "benchmarks") if find_spec(name) is None]
     if missing:
         raise CommandError(
             f"no package {missing[0]!r}: experiments come with the source tree, "
             "not with the installed package; run this in a clone (pip install -e '.[experiments]')"
         )
-
-
-def _require_extra() -> None:
-    _require_source()
-    needed = [name for name in ("scipy", "matplotlib", "torch") if find_spec(name) is None]
-    if needed:
-        raise CommandError(f"this needs {', '.join(needed)}: pip install -e '.[experiments]'")
+    if absent := [name for name in needed if find_spec(name) is None]:
+        raise CommandError(f"this needs {', '.join(absent)}: pip install -e '.[experiments]'")
 
 
 @app.command("list", epilog=examples("nitro experiment list"))
 @reported
 def list_experiments(*, out: Out = _RESULTS) -> None:
     """List the experiments, and which have results."""
-    _require_source()
+    require_source()
     from experiments.listing import experiments_table
 
     show(experiments_table(out))
@@ -72,7 +73,7 @@ def run(
     ] = None,
 ) -> None:
     """Run an experiment, or go on where it was cut short; Ctrl-C loses only the jobs under way."""
-    _require_extra()
+    require_source(*_NEEDED)
     from experiments.command import run_and_draw
 
     run_and_draw(name, seeds=seeds, quick=quick, out=out, parallel=parallel)
@@ -87,7 +88,7 @@ def plot(
     out: Out = _RESULTS,
 ) -> None:
     """Draw an experiment's figure again, from its JSON alone."""
-    _require_extra()
+    require_source(*_NEEDED)
     from experiments.command import draw_again
 
     for path in draw_again(name, quick=quick, out=out):
@@ -104,7 +105,7 @@ def report(
     ),
 ) -> None:
     """Write every experiment's tables and claims into the report."""
-    _require_extra()
+    require_source(*_NEEDED)
     from experiments.report import write_report
 
     typer.echo(f"{document}: {write_report(document, out)} experiments with results")

@@ -189,7 +189,7 @@ def test_the_command_writes_an_agent_and_says_what_it_cost(tmp_path: Path) -> No
     shown = CliRunner().invoke(
         app, ["train", "--scaling", f"minionsrl:{output}", "--actors", "2:16", "--dry-run"]
     )
-    assert json.loads(shown.output)["scaling"]["policy"] == "minionsrl"
+    assert json.loads(shown.stdout)["scaling"]["policy"] == "minionsrl"
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ def test_the_version_is_shown() -> None:
 
 
 def test_experiments_are_listed_without_what_running_them_needs() -> None:
-    without = "import sys; sys.modules['scipy'] = None; from nitro.cli import main; main()"
+    without = "import sys; sys.modules['scipy'] = None; from nitro.cli.main import main; main()"
     command = [sys.executable, "-c", without, "experiment"]
     listed = subprocess.run([*command, "list"], capture_output=True, text=True, check=False)
     assert listed.returncode == 0, listed.stderr
@@ -216,3 +216,13 @@ def test_experiments_are_listed_without_what_running_them_needs() -> None:
     refused = subprocess.run([*command, "run", "gain"], capture_output=True, text=True, check=False)
     assert refused.returncode == EXIT_USAGE
     assert "this needs scipy: pip install" in refused.stderr
+
+
+@pytest.mark.parametrize("command", [["experiment", "list"], ["scheduler", "train", "Hopper-v5"]])
+def test_what_lies_in_the_source_tree_is_missed_by_name(
+    monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "experiments", None)
+    result = nitro(*command)
+    assert result.exit_code == EXIT_USAGE
+    assert "no package 'experiments': experiments come with the source tree" in result.stderr
