@@ -10,7 +10,7 @@ from learning.algorithms.impala import build_impala
 from learning.algorithms.off_policy import OffPolicyLearner
 from learning.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
 from learning.algorithms.ppo import Ppo
-from learning.algorithms.synchronous import SynchronousRounds
+from learning.algorithms.whole_rounds import WholeRounds
 from learning.cpu.second_process import SecondProcess
 from learning.detectors.detector import PolicySamples
 from learning.networks.actor_critic import ActorCritic
@@ -142,7 +142,7 @@ def build_algorithm(
             device=device,
             second_process=second_process,
         )
-    return SynchronousRounds(
+    return WholeRounds(
         _off_policy_learner(job, hyperparameters, device=device, second_process=second_process)
     )
 

@@ -16,8 +16,9 @@ from services.learner.record.checkpoint import CheckpointStore, RunState
 from services.learner.record.run_record import RunRecord
 from services.learner.record.tracking import LearnerMetrics, TensorBoard
 from services.learner.rounds.lost_round import RoundLostError
-from services.learner.rounds.overlapping import AsyncLoop
-from services.learner.rounds.synchronous import LeftEarly, RoundLoop, TrainingParts
+from services.learner.rounds.overlapping import OverlappingRounds
+from services.learner.rounds.session import LeftEarly, RoundSession, TrainingParts
+from services.learner.rounds.synchronous import SynchronousRounds
 from services.learner.scaler.client import LeaseLostError, ScalerClient, ScalerError
 from services.learner.scaler.held_lease import HeldLease
 from shared.artifacts.store import ArtifactError, ArtifactStore
@@ -109,20 +110,20 @@ class Worker:
     ) -> tuple[StopReason, EvaluationResult | None]:
         if job.spec.open_rounds == 1:
             algorithm = self._build_algorithm(job)
-            with self._training(job, held, scaler, algorithm) as (state, parts, _):
-                return RoundLoop(job, state, parts).run()
+            with self._training(job, held, scaler, algorithm) as (session, _):
+                return SynchronousRounds(session).run()
         off_policy = self._build_off_policy(job)
-        with self._training(job, held, scaler, off_policy) as (state, overlapping, policies):
-            return AsyncLoop(job, state, overlapping, earlier_policies=policies).run()
+        with self._training(job, held, scaler, off_policy) as (overlapping, policies):
+            return OverlappingRounds(overlapping, earlier_policies=policies).run()
 
     @contextmanager
     def _training(
         self, job: Job, held: HeldLease, scaler: ScalerClient, algorithm: A
-    ) -> Iterator[tuple[RunState, TrainingParts[A], Mapping[int, bytes]]]:
-        """Bring the algorithm to where the job's newest checkpoint says it is, and wire the loop.
+    ) -> Iterator[tuple[RoundSession[A], Mapping[int, bytes]]]:
+        """Bring the algorithm to where the job's newest checkpoint says; wire its session.
 
         Yields:
-            Where training stands, what it works with, and policies that open rounds fetch.
+            The session, and policies that open rounds fetch.
         """
         with ExitStack() as leaving:
             leaving.callback(self._artifacts.release, job.job_id)
@@ -158,7 +159,7 @@ class Worker:
                 observe=observe,
                 max_reopenings=self._max_reopenings,
             )
-            yield state, parts, policies
+            yield RoundSession(job, state, parts), policies
 
     def _leave(self, job: Job, held: HeldLease, scaler: ScalerClient, reason: LeftEarly) -> None:
         _LOG.info("job left", extra={"job": job.job_id, "why": str(reason)})

@@ -17,65 +17,49 @@ plans asked for when they end say stop too, and the last of these brings the fin
 A checkpoint is written when a round is over. It knows what was used of the rounds still open,
 which a learner that resumes asks for again: their plans and actors are the same, what had been used
 is not used again, and everything that arrived since is in the cache. Updates depend on the order
-trajectories arrive in, so unlike in the synchronous loop no two runs need be equal.
+trajectories arrive in, so unlike in synchronous rounds no two runs need be equal.
 """
 
-import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from learning.algorithms.algorithm import OffPolicyAlgorithm
 from learning.updates.update_tally import UpdateTally
-from services.learner.record.checkpoint import Checkpoint, OpenRound, RunState
+from services.learner.record.checkpoint import OpenRound, RunState
 from services.learner.rounds.lost_round import environment_failed, round_lost
-from services.learner.rounds.synchronous import (
-    LeftEarly,
-    RoundClock,
-    TrainingParts,
-    evaluation_result,
-)
+from services.learner.rounds.session import RoundSession, evaluation_result
 from services.learner.rounds.window import OpenedRound, RoundWindow
-from shared.contracts.jobs import Job, StopReason
-from shared.contracts.rounds import (
-    EvaluationResult,
-    RoundLine,
-    RoundRequest,
-    RoundResult,
-    TrajectoryCounts,
-)
-from shared.trajectory import codec
+from shared.contracts.jobs import StopReason
+from shared.contracts.rounds import EvaluationResult, RoundResult, TrajectoryCounts
 
-_LOG = logging.getLogger(__name__)
 _LONGEST_WAIT_S = 1.0
 """One blocking wait; between two of them the learner looks whether it should leave."""
 
 
-class AsyncLoop:
+class OverlappingRounds:
     """Trains one job from where its state says, until the scaler says stop."""
 
     def __init__(
         self,
-        job: Job,
-        state: RunState,
-        parts: TrainingParts[OffPolicyAlgorithm],
+        session: RoundSession[OffPolicyAlgorithm],
         *,
         earlier_policies: Mapping[int, bytes],
     ) -> None:
         """Begin where the checkpoint was written.
 
         Args:
-            job: What to train.
-            state: Where training stands.
-            parts: What it works with.
+            session: The job, where it stands and what it works with.
             earlier_policies: By version, those that actors of open rounds fetch.
         """
-        self._job = job
-        self._state = state
-        self._parts = parts
+        self._session = session
+        self._job = session.job
+        self._parts = parts = session.parts
+        self._clock = session.clock
         self._policies = dict(earlier_policies)
-        self._version = state.policy_version
-        self._window = RoundWindow(parts.cache, job, must_leave=lambda: parts.lease.must_leave)
+        self._version = session.state.policy_version
+        self._window = RoundWindow(
+            parts.cache, session.job, must_leave=lambda: parts.lease.must_leave
+        )
         self._tally = UpdateTally()
-        self._clock = RoundClock()
 
     def run(self) -> tuple[StopReason, EvaluationResult | None]:
         """Train to the end; return why it ended and the final policy's evaluation.
@@ -86,14 +70,14 @@ class AsyncLoop:
             LeftEarly: The lease was lost, or this process was asked to end.
         """
         self._parts.algorithm.advance(self._version)
-        first, recorded = self._state.next_round, self._state.open_rounds
+        first, recorded = self._session.state.next_round, self._session.state.open_rounds
         for index in range(first, first + self._job.spec.open_rounds):
             at = index - first
             self._open(index, recorded[at] if at < len(recorded) else None)
         while self._window.oldest.plan.stop is None:
             self._learn_until_the_oldest_is_over()
             self._close_oldest()
-            self._open(self._state.next_round - 1 + self._job.spec.open_rounds)
+            self._open(self._session.state.next_round - 1 + self._job.spec.open_rounds)
         return self._finish()
 
     def _open(self, index: int, recorded: OpenRound | None = None) -> None:
@@ -103,42 +87,32 @@ class AsyncLoop:
         are when it goes on, is made anew, and a measurement that came with it counts again.
         """
         self._leave_if_must()
-        previous = self._state.previous
+        previous = self._session.state.previous
         if previous is not None and previous.round != index - self._job.spec.open_rounds:
             # Rounds asked for again after a resume bring no result: it was told before.
             previous = None
         before = recorded or OpenRound(
             round=index,
             policy_version=self._version,
-            curvature=None if previous is None else self._state.curvature,
+            curvature=None if previous is None else self._session.state.curvature,
             taken=(),
             env_steps=0,
             episode_returns=(),
         )
         self._publish(before.policy_version)
-        curvature = before.curvature
-        plan = self._parts.scaler.open_round(
-            self._job.job_id,
+        plan = self._session.ask(
             index,
-            RoundRequest(
-                lease_id=self._parts.lease.lease_id,
-                policy_version=before.policy_version,
-                curvature=curvature,
-                gradient_noise=None if curvature is None else curvature.gradient_noise,
-                previous=previous,
-            ),
+            policy_version=before.policy_version,
+            curvature=before.curvature,
+            previous=previous,
         )
-        if plan.age_s == 0.0:
-            # The bill of a plan that is asked for again was in the record's first lines already.
-            self._parts.record.settle(plan.settled)
         self._window.open(plan, before)
         self._clock.lap("plan_s")
 
     def _publish(self, version: int) -> None:
-        # A version that was there before too: its keys may have been removed since.
         if version == self._version:
-            self._policies[version] = self._policy_payload()
-        self._parts.cache.publish_policy(self._job.job_id, version, self._policies[version])
+            self._policies[version] = self._session.policy_payload()
+        self._session.publish(version, self._policies[version])
 
     def _learn_until_the_oldest_is_over(self) -> None:
         algorithm, oldest = self._parts.algorithm, self._window.oldest
@@ -182,11 +156,10 @@ class AsyncLoop:
     def _close_oldest(self) -> None:
         closed = self._window.close_oldest()
         self._clock.lap("collect_s")
-        curvature = self._parts.measurement(closed.plan.round)
-        self._clock.lap("curvature_s")
+        curvature = self._session.measurement(closed.plan.round)
         evaluation = self._evaluation(closed)
         result = self._result(closed, closed.collector.close(), evaluation)
-        self._state = RunState(
+        state = RunState(
             next_round=closed.plan.round + 1,
             policy_version=self._version,
             curvature=curvature,
@@ -194,10 +167,11 @@ class AsyncLoop:
             open_rounds=tuple(opened.state() for opened in self._window),
             empty_rounds=self._empty_rounds(closed, result),
         )
-        self._save(
-            RoundLine(plan=closed.plan, result=result, curvature=curvature, evaluation=evaluation)
-        )
-        self._forget(closed)
+        fetched = {opened.policy_version for opened in state.open_rounds}
+        policies = {version: self._policies[version] for version in fetched}
+        self._session.save(closed.plan, result, state, policies)
+        self._session.forget_round(closed.plan.round)
+        self._forget_policies(keep=fetched | {self._version})
 
     def _result(
         self, closed: OpenedRound, counts: TrajectoryCounts, evaluation: EvaluationResult | None
@@ -222,7 +196,7 @@ class AsyncLoop:
         """
         if result.trajectories.used:
             return 0
-        empty = self._state.empty_rounds + 1
+        empty = self._session.state.empty_rounds + 1
         # Those open when the first went wrong were launched like it: only one more is news.
         most = self._job.spec.open_rounds
         if empty > most and self._parts.lease.stop is None:
@@ -244,39 +218,9 @@ class AsyncLoop:
             return None
         return evaluation_result(closed.plan, collector.episodes())
 
-    def _save(self, line: RoundLine) -> None:
-        # The record before the checkpoint: a resumed run drops lines its checkpoint knows not of,
-        # but could not make up for a missing one.
-        self._parts.record.append(line)
-        arrays, scalars = self._parts.algorithm.state()
-        versions = {opened.policy_version for opened in self._state.open_rounds}
-        self._parts.checkpoints.save(
-            Checkpoint(
-                run=self._state,
-                arrays=arrays,
-                scalars=scalars,
-                policy=self._policy_payload(),
-                earlier_policies={version: self._policies[version] for version in versions},
-            )
-        )
-        self._clock.lap("checkpoint_s")
-        self._parts.observe(line)
-        _LOG.info(
-            "round done",
-            extra={
-                "job": self._job.job_id,
-                "round": line.plan.round,
-                "actors": line.plan.num_actors,
-                "policy_version": self._version,
-            },
-        )
-
-    def _forget(self, closed: OpenedRound) -> None:
-        """Free what belongs to a round that is over, and policies no open round needs."""
-        self._parts.cache.free_round(self._job.job_id, closed.plan.round)
-        needed = {opened.plan.policy_version for opened in self._window} | {self._version}
-        for version in sorted(self._policies.keys() - needed):
-            self._parts.cache.delete_policy(self._job.job_id, version)
+    def _forget_policies(self, *, keep: Collection[int]) -> None:
+        for version in sorted(self._policies.keys() - set(keep)):
+            self._session.forget_policy(version)
             del self._policies[version]
 
     def _finish(self) -> tuple[StopReason, EvaluationResult | None]:
@@ -289,24 +233,9 @@ class AsyncLoop:
         self._leave_if_must()
         final.collector.close()
         for opened in self._window:
-            line = RoundLine(
-                plan=opened.plan,
-                result=None,
-                curvature=None,
-                evaluation=evaluation if opened is final else None,
-            )
-            self._parts.record.append(line)
-            self._parts.observe(line)
-        while self._policies:
-            version, _ = self._policies.popitem()
-            self._parts.cache.delete_policy(self._job.job_id, version)
-        # The episodes stay until they expire: should we die before the end is reported, the next
-        # learner reports it, and with them.
+            self._session.record_end(opened.plan, evaluation if opened is final else None)
+        self._forget_policies(keep=())
         return plan.stop, evaluation
 
-    def _policy_payload(self) -> bytes:
-        return codec.encode(*self._parts.algorithm.policy_payload())
-
     def _leave_if_must(self) -> None:
-        if self._parts.lease.must_leave:
-            raise LeftEarly("asked to leave while rounds were open")
+        self._session.leave_if_must("while rounds were open")

@@ -6,7 +6,7 @@ import torch
 from learning.algorithms.algorithm import build_algorithm, build_off_policy_algorithm
 from learning.algorithms.off_policy import OffPolicyLearner
 from learning.algorithms.ppo import Ppo
-from learning.algorithms.synchronous import SynchronousRounds
+from learning.algorithms.whole_rounds import WholeRounds
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from tests.services.learner.trajectories import CONTINUOUS
@@ -38,7 +38,7 @@ def test_overrides_reach_the_network_and_the_seed_decides_the_weights() -> None:
 
 @pytest.mark.parametrize(
     ("algorithm", "kind"),
-    [("ppo", Ppo), ("impact", SynchronousRounds), ("impala", SynchronousRounds)],
+    [("ppo", Ppo), ("impact", WholeRounds), ("impala", WholeRounds)],
 )
 @pytest.mark.parametrize("preset", ["paper", "standard"])
 def test_each_algorithm_is_built_for_rounds_one_after_the_other(

@@ -10,7 +10,7 @@ from learning.algorithms.algorithm import Algorithm
 from learning.algorithms.impact import build_impact
 from learning.algorithms.impala import build_impala
 from learning.algorithms.ppo import Ppo
-from learning.algorithms.synchronous import SynchronousRounds
+from learning.algorithms.whole_rounds import WholeRounds
 from learning.data.batch import build_batch
 from learning.detectors.hessian import HessianDetector
 from learning.networks.building import build_network
@@ -60,12 +60,12 @@ def ppo() -> Algorithm:
 
 def impact() -> Algorithm:
     rule = impact_hyperparameters.STANDARD.model_copy(update={**SMALL, "train_batch_size": 16})
-    return SynchronousRounds(build_impact(SPEC, rule, seed=0))
+    return WholeRounds(build_impact(SPEC, rule, seed=0))
 
 
 def impala() -> Algorithm:
     rule = impala_hyperparameters.STANDARD.model_copy(update={**SMALL, "train_batch_size": 16})
-    return SynchronousRounds(build_impala(SPEC, rule, seed=0))
+    return WholeRounds(build_impala(SPEC, rule, seed=0))
 
 
 @pytest.mark.parametrize("build", [ppo, impact, impala])

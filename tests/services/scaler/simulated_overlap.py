@@ -1,4 +1,4 @@
-"""Whole jobs whose rounds overlap, on the simulated clock: the learner's side of `AsyncLoop`."""
+"""Whole jobs whose rounds overlap, on the simulated clock, as `OverlappingRounds` asks for them."""
 
 from collections import deque
 from dataclasses import dataclass

@@ -11,8 +11,8 @@ import pytest
 from services.learner.record.checkpoint import Checkpoint, CheckpointStore, RunState
 from services.learner.record.run_record import RunRecord
 from services.learner.rounds.lost_round import RoundLostError
-from services.learner.rounds.overlapping import AsyncLoop
-from services.learner.rounds.synchronous import LeftEarly, TrainingParts
+from services.learner.rounds.overlapping import OverlappingRounds
+from services.learner.rounds.session import LeftEarly, RoundSession, TrainingParts
 from services.learner.scaler.client import ScalerClient
 from services.learner.scaler.held_lease import HeldLease
 from shared.artifacts.local import LocalArtifacts
@@ -38,7 +38,7 @@ _ACTORS = range(4)
 
 
 class Rig:
-    """A loop of one job, its scaler and what it leaves behind."""
+    """Overlapping rounds of one job, its scaler and what it leaves behind."""
 
     def __init__(self, scaler: ScriptedScaler, runs: Path, cache_url: str) -> None:
         self.scaler = scaler
@@ -83,7 +83,9 @@ class Rig:
                 max_reopenings=0,
             )
             policies = {} if checkpoint is None else checkpoint.earlier_policies
-            loop = AsyncLoop(self.scaler.job, state, parts, earlier_policies=policies)
+            loop = OverlappingRounds(
+                RoundSession(self.scaler.job, state, parts), earlier_policies=policies
+            )
             return algorithm, loop.run()[0]
 
     def lines(self) -> list[RoundLine]:

@@ -1,4 +1,4 @@
-"""The round loop against a real cache and a scaler that answers over HTTP by script."""
+"""Synchronous rounds against a real cache and a scaler that answers over HTTP by script."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +14,8 @@ from learning.detectors.registry import build_detector
 from services.learner.record.checkpoint import CheckpointStore, RunState
 from services.learner.record.run_record import RunRecord
 from services.learner.rounds.lost_round import RoundLostError
-from services.learner.rounds.synchronous import LeftEarly, RoundLoop, TrainingParts
+from services.learner.rounds.session import LeftEarly, RoundSession, TrainingParts
+from services.learner.rounds.synchronous import SynchronousRounds
 from services.learner.scaler.client import LeaseLostError, ScalerClient
 from services.learner.scaler.held_lease import HeldLease
 from shared.artifacts.local import LocalArtifacts
@@ -37,7 +38,7 @@ _JOBS = count()
 
 
 class Rig:
-    """A round loop of one job, its scaler and what it leaves behind."""
+    """Synchronous rounds of one job, its scaler and what it leaves behind."""
 
     def __init__(self, scaler: ScriptedScaler, stack: ExitStack, artifacts: LocalArtifacts) -> None:
         self.scaler = scaler
@@ -47,7 +48,7 @@ class Rig:
         self._stack = stack
         self._artifacts = artifacts
 
-    def loop(self, cache_url: str, *, max_reopenings: int = 1) -> RoundLoop:
+    def loop(self, cache_url: str, *, max_reopenings: int = 1) -> SynchronousRounds:
         made = self.scaler.job
         enter = self._stack.enter_context
         client, heartbeats = (
@@ -68,7 +69,7 @@ class Rig:
             max_reopenings=max_reopenings,
         )
         state = RunState(next_round=0, policy_version=0, curvature=None, previous=None)
-        return RoundLoop(made, state, parts)
+        return SynchronousRounds(RoundSession(made, state, parts))
 
     def lines(self) -> list[RoundLine]:
         data = self._artifacts.read(self.job_id, ROUNDS_FILE) or b""

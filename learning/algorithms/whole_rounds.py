@@ -18,7 +18,7 @@ from learning.updates.update_tally import UpdateTally
 from shared.trajectory.trajectory import Trajectory
 
 
-class SynchronousRounds:
+class WholeRounds:
     """An off-policy learner as an `Algorithm`."""
 
     def __init__(self, algorithm: OffPolicyLearner) -> None:

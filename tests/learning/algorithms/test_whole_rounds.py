@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from learning.algorithms.synchronous import SynchronousRounds
+from learning.algorithms.whole_rounds import WholeRounds
 from tests.services.learner.algorithms.off_policy_rounds import (
     IMPACT,
     IMPACT_STANDARD,
@@ -21,10 +21,10 @@ from tests.services.learner.trajectories import CONTINUOUS
 def test_arrival_order_does_not_change_a_bit(hyperparameters: OffPolicyHyperparameters) -> None:
     expected = learner(CONTINUOUS, hyperparameters)
     trajectories = round_of(expected, CONTINUOUS, 0)
-    SynchronousRounds(expected).update(trajectories)
+    WholeRounds(expected).update(trajectories)
     for order in permutations(range(3)):
         made = learner(CONTINUOUS, hyperparameters)
-        SynchronousRounds(made).update([trajectories[i] for i in order])
+        WholeRounds(made).update([trajectories[i] for i in order])
         assert_same_state(made, expected)
 
 
@@ -35,7 +35,7 @@ def test_a_round_is_used_up_and_its_rest_makes_a_small_batch(
     hyperparameters: OffPolicyHyperparameters, updates: float, replays: float
 ) -> None:
     made = learner(CONTINUOUS, hyperparameters)
-    rounds = SynchronousRounds(made)
+    rounds = WholeRounds(made)
     for k in range(2):
         stats = rounds.update(round_of(made, CONTINUOUS, k)).stats
         assert (stats["updates"], stats["replays"]) == (updates, replays)
@@ -50,16 +50,16 @@ def test_a_resumed_run_ends_with_the_bits_of_an_uninterrupted_one(
     whole = learner(CONTINUOUS, hyperparameters)
     before = learner(CONTINUOUS, hyperparameters)
     for k in range(4):
-        SynchronousRounds(whole).update(round_of(whole, CONTINUOUS, k))
+        WholeRounds(whole).update(round_of(whole, CONTINUOUS, k))
     for k in range(2):
-        SynchronousRounds(before).update(round_of(before, CONTINUOUS, k))
+        WholeRounds(before).update(round_of(before, CONTINUOUS, k))
     resumed = learner(CONTINUOUS, hyperparameters, seed=99)
-    SynchronousRounds(resumed).load_state(*SynchronousRounds(before).state())
+    WholeRounds(resumed).load_state(*WholeRounds(before).state())
     for k in range(2, 4):
-        SynchronousRounds(resumed).update(round_of(resumed, CONTINUOUS, k))
+        WholeRounds(resumed).update(round_of(resumed, CONTINUOUS, k))
     assert_same_state(whole, resumed)
 
 
 def test_an_empty_round_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one trajectory"):
-        SynchronousRounds(learner(CONTINUOUS, IMPALA)).update([])
+        WholeRounds(learner(CONTINUOUS, IMPALA)).update([])

@@ -1,0 +1,246 @@
+"""What training does in a round whether rounds overlap or not: publish, ask, measure, save, forget.
+
+The two ways to order rounds, `SynchronousRounds` and `OverlappingRounds`, differ in when they do
+each of these and in what they wait for. The learner decides nothing about scaling: it reports
+curvature and results, and does what the plan says.
+
+A round counts only once its checkpoint is written; whatever breaks before that costs this round at
+most, because asking for it again returns the same plan and the same seeds. So nothing of a round is
+removed from the cache before its checkpoint.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
+from learning.detectors.detector import Detector, Measurement
+from services.learner.record.checkpoint import Checkpoint, CheckpointStore, RunState
+from services.learner.record.run_record import RunRecord
+from services.learner.scaler.client import ScalerClient
+from services.learner.scaler.held_lease import HeldLease
+from shared.cache.client import TrajectoryCache
+from shared.contracts.jobs import Job, StopReason
+from shared.contracts.rounds import (
+    Curvature,
+    EvaluationResult,
+    RoundLine,
+    RoundPlan,
+    RoundRequest,
+    RoundResult,
+    RoundTiming,
+)
+from shared.trajectory import codec
+from shared.trajectory.trajectory import Episode
+
+_LOG = logging.getLogger(__name__)
+
+
+class LeftEarly(Exception):  # noqa: N818 - not an error: the job goes on elsewhere, or later
+    """The learner has to let go of the job before a round was done."""
+
+    def __init__(self, why: str, *, stop: StopReason | None = None) -> None:
+        super().__init__(why)
+        self.stop = stop
+        """Why the job itself ends here; None when it goes on elsewhere."""
+
+
+A_co = TypeVar("A_co", bound=Algorithm | OffPolicyAlgorithm, covariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingParts(Generic[A_co]):
+    """What training a job works with, wired by the worker."""
+
+    scaler: ScalerClient
+    cache: TrajectoryCache
+    lease: HeldLease
+    algorithm: A_co
+    detector: Detector
+    detector_every_rounds: int
+    checkpoints: CheckpointStore
+    record: RunRecord
+    observe: Callable[[RoundLine], None]
+    max_reopenings: int
+
+
+class RoundSession(Generic[A_co]):
+    """One job's training: what it works with, where it stands, and the steps of a round."""
+
+    def __init__(self, job: Job, state: RunState, parts: TrainingParts[A_co]) -> None:
+        self.job = job
+        self.state = state
+        """Where training stands: as the newest checkpoint has it."""
+        self.parts = parts
+        self.clock = RoundClock()
+
+    def leave_if_must(self, where: str) -> None:
+        """Raise `LeftEarly` if the lease was lost or this process was asked to end."""
+        if self.parts.lease.must_leave:
+            raise LeftEarly(f"asked to leave {where}")
+
+    def policy_payload(self) -> bytes:
+        """Return the present policy as the actors fetch it."""
+        return codec.encode(*self.parts.algorithm.policy_payload())
+
+    def publish(self, version: int, policy: bytes) -> None:
+        """Put a policy where actors fetch it, also one that was there before: keys expire."""
+        self.parts.cache.publish_policy(self.job.job_id, version, policy)
+
+    def ask(
+        self,
+        round_index: int,
+        *,
+        policy_version: int,
+        curvature: Curvature | None,
+        previous: RoundResult | None,
+        attempt: int = 0,
+        missing: tuple[int, ...] | None = None,
+        missing_evaluations: tuple[int, ...] = (),
+    ) -> RoundPlan:
+        """Ask the scaler for a round; asked for again, it returns the same plan.
+
+        Args:
+            round_index: Which.
+            policy_version: Of the policy its actors fetch.
+            curvature: Of the newest policy that was measured.
+            previous: The result it is asked for with.
+            attempt: Above 0, the round is opened again for what is missing.
+            missing: Actors to launch again.
+            missing_evaluations: Evaluation episodes to launch again.
+        """
+        request = RoundRequest(
+            lease_id=self.parts.lease.lease_id,
+            policy_version=policy_version,
+            attempt=attempt,
+            missing=missing,
+            missing_evaluations=missing_evaluations,
+            curvature=curvature,
+            gradient_noise=None if curvature is None else curvature.gradient_noise,
+            previous=previous,
+        )
+        plan = self.parts.scaler.open_round(self.job.job_id, round_index, request)
+        if attempt == 0 and plan.age_s == 0.0:
+            # The bill of a plan that is asked for again was in the record's first lines already.
+            self.parts.record.settle(plan.settled)
+        return plan
+
+    def measurement(self, round_index: int) -> Measurement | None:
+        """Return what the detector says of the policy after a round; None in rounds between."""
+        # Asked for in every round, so that no round's samples are kept for the next.
+        samples = self.parts.algorithm.samples()
+        measured = None
+        if samples is not None and round_index % self.parts.detector_every_rounds == 0:
+            measured = self.parts.detector.measure(self.parts.algorithm.network, samples)
+        self.clock.lap("curvature_s")
+        return measured
+
+    def save(
+        self,
+        plan: RoundPlan,
+        result: RoundResult,
+        state: RunState,
+        earlier_policies: Mapping[int, bytes] | None = None,
+    ) -> None:
+        """Record a round that is over and write the checkpoint that makes it count.
+
+        Args:
+            plan: The round's.
+            result: What it came to.
+            state: Where training stands now.
+            earlier_policies: By version, those that actors of open rounds fetch.
+        """
+        line = RoundLine(
+            plan=plan, result=result, curvature=state.curvature, evaluation=result.evaluation
+        )
+        # The record before the checkpoint: a resumed run drops lines its checkpoint knows not of,
+        # but could not make up for a missing one.
+        self.parts.record.append(line)
+        arrays, scalars = self.parts.algorithm.state()
+        self.parts.checkpoints.save(
+            Checkpoint(
+                run=state,
+                arrays=arrays,
+                scalars=scalars,
+                policy=self.policy_payload(),
+                earlier_policies=dict(earlier_policies or {}),
+            )
+        )
+        self.state = state
+        self.clock.lap("checkpoint_s")
+        self.parts.observe(line)
+        _LOG.info(
+            "round done",
+            extra={
+                "job": self.job.job_id,
+                "round": plan.round,
+                "actors": plan.num_actors,
+                "policy_version": state.policy_version,
+                "total_s": result.timing.total_s,
+            },
+        )
+
+    def record_end(self, plan: RoundPlan, evaluation: EvaluationResult | None) -> None:
+        """Record a plan that ended the job, and the final policy's evaluation.
+
+        The episodes, some hundred bytes, stay in the cache until they expire: should we die before
+        the end is reported, the next learner reports it, and with them.
+        """
+        line = RoundLine(plan=plan, result=None, curvature=None, evaluation=evaluation)
+        self.parts.record.append(line)
+        self.parts.observe(line)
+
+    def forget_round(self, round_index: int) -> None:
+        """Free what the cache holds of a round; call it once its checkpoint is written."""
+        self.parts.cache.free_round(self.job.job_id, round_index)
+
+    def forget_policy(self, version: int) -> None:
+        """Remove a policy that no actor fetches any more."""
+        self.parts.cache.delete_policy(self.job.job_id, version)
+
+
+def evaluation_result(plan: RoundPlan, episodes: tuple[Episode, ...]) -> EvaluationResult | None:
+    """Return what the episodes launched beside a round came to; None when there are none.
+
+    Where some did not come it is the mean of the others, which may be the shorter ones: the log
+    tells of it.
+    """
+    if len(episodes) < plan.num_evaluations:
+        _LOG.warning(
+            "evaluation lacks episodes",
+            extra={
+                "job": plan.job_id,
+                "round": plan.round,
+                "episodes": len(episodes),
+                "asked": plan.num_evaluations,
+            },
+        )
+    if not episodes:
+        return None
+    return EvaluationResult(
+        policy_version=plan.policy_version,
+        returns=tuple(e.episode_return for e in episodes),
+        lengths=tuple(e.length for e in episodes),
+    )
+
+
+class RoundClock:
+    """Stop-watch that runs through all rounds."""
+
+    def __init__(self) -> None:
+        self._last = time.perf_counter()
+        self._laps: dict[str, float] = {}
+
+    def lap(self, stage: str) -> None:
+        """Book the time since the last lap to a stage."""
+        now = time.perf_counter()
+        self._laps[stage] = self._laps.get(stage, 0.0) + now - self._last
+        self._last = now
+
+    def take(self) -> RoundTiming:
+        """Return the laps since the last take."""
+        laps, self._laps = self._laps, {}
+        stages = dict.fromkeys(RoundTiming.model_fields, 0.0) | laps
+        return RoundTiming.model_validate({**stages, "total_s": sum(laps.values())})
