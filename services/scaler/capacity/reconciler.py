@@ -80,9 +80,9 @@ class ThreadAlarm:
         self._rung.clear()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReconcilerParts:
-    """What the keeper works with, wired by the application."""
+@dataclass(kw_only=True, eq=False)
+class CapacityReconciler:
+    """Opens and closes provisioned concurrency and learner as jobs come and go."""
 
     store: Store
     rule: CapacityRule
@@ -99,14 +99,9 @@ class ReconcilerParts:
     """Tells which jobs have waited for a learner for too long."""
     every_s: float
     """Time between two looks when nothing happens."""
+    alarm: Alarm
 
-
-class CapacityReconciler:
-    """Opens and closes provisioned concurrency and learner as jobs come and go."""
-
-    def __init__(self, parts: ReconcilerParts, alarm: Alarm) -> None:
-        self._parts = parts
-        self._alarm = alarm
+    def __post_init__(self) -> None:
         self._closing = False
         self._announced = True
         self._learner_seen_at = -math.inf
@@ -131,21 +126,21 @@ class CapacityReconciler:
 
     def reconcile(self) -> None:
         """Look again soon: jobs have come or ended, or keep another number warm."""
-        self._alarm.ring()
+        self.alarm.ring()
 
     def close(self, *, wait_s: float) -> None:
         """End; what is configured stays for the next process to reconcile."""
         self._closing = True
-        self._alarm.ring()
+        self.alarm.ring()
         if self._thread.is_alive():
             self._thread.join(wait_s)
-        for client in (self._parts.learner, self._parts.heartbeat):
+        for client in (self.learner, self.heartbeat):
             if client is not None:
                 client.close()
 
     def _run(self) -> None:
         while not self._closing:
-            self._alarm.sleep(self._look())
+            self.alarm.sleep(self._look())
 
     def _look(self) -> float:
         """Make one round of all steps; return after how long to look again."""
@@ -158,7 +153,7 @@ class CapacityReconciler:
             "learner_starts": self._wait,
         }
         try:
-            jobs = self._parts.store.with_status(LIVE)
+            jobs = self.store.with_status(LIVE)
         except Exception as error:
             problems["jobs"] = self._failed("jobs", error)
         else:
@@ -171,31 +166,30 @@ class CapacityReconciler:
                 if problem is not None:
                     problems[name] = problem
         for name in ("jobs", *steps):
-            self._parts.metrics.capacity_degraded.labels(part=name).set(name in problems)
+            self.metrics.capacity_degraded.labels(part=name).set(name in problems)
         self._problems = problems
         warming = self._ready < self._asked
-        return min(_POLL_S, self._parts.every_s) if warming else self._parts.every_s
+        return min(_POLL_S, self.every_s) if warming else self.every_s
 
     def _beat(self, jobs: Sequence[JobRecord]) -> None:
-        if self._parts.heartbeat is not None:
+        if self.heartbeat is not None:
             self._announced = False
-            now = self._parts.now()
-            until = allowed_until(jobs, self._parts.rule, now)
-            self._parts.heartbeat.beat(at=now, until=until)
+            now = self.now()
+            until = allowed_until(jobs, self.rule, now)
+            self.heartbeat.beat(at=now, until=until)
             self._announced = True
 
     def _warm(self, jobs: Sequence[JobRecord]) -> str | None:
         """Bring provisioned concurrency to what is wanted; say if the account leaves less."""
-        parts = self._parts
-        found = parts.function.provisioned()
+        found = self.function.provisioned()
         configured, ready = found.asked, min(found.ready, found.asked)
         # Of those that failed nothing comes by itself: the next look is early enough.
         self._asked, self._ready = ready if found.failed else configured, ready
-        now = parts.now()
+        now = self.now()
         if any(is_held(record, now) for record in jobs):
             self._learner_seen_at = now
         decide = partial(
-            desired_capacity, jobs, parts.rule, now=now, learner_seen_at=self._learner_seen_at
+            desired_capacity, jobs, self.rule, now=now, learner_seen_at=self._learner_seen_at
         )
         wanted = decide(room=None)
         if wanted.provisioned > configured and not self._announced:
@@ -203,7 +197,7 @@ class CapacityReconciler:
         if wanted.provisioned > configured:
             # Only growth needs the account's leave, so a quiet minute does not ask for it.
             room = ConcurrencyRoom(
-                unreserved=parts.function.unreserved_concurrency(), configured=configured
+                unreserved=self.function.unreserved_concurrency(), configured=configured
             )
             wanted = decide(room=room)
         if wanted.provisioned != configured or found.failed:
@@ -216,11 +210,11 @@ class CapacityReconciler:
                     "failed": found.failed,
                 },
             )
-            parts.function.provision(wanted.provisioned)
+            self.function.provision(wanted.provisioned)
             self._ready = min(ready, wanted.provisioned)
             self._asked = self._ready if found.failed else wanted.provisioned
-        parts.metrics.provisioned.set(wanted.provisioned)
-        parts.metrics.provisioned_clipped.set(wanted.clipped)
+        self.metrics.provisioned.set(wanted.provisioned)
+        self.metrics.provisioned_clipped.set(wanted.clipped)
         if found.failed:
             return f"{configured - ready} environments did not start, tried again: {found.failed}"
         if not wanted.clipped:
@@ -232,48 +226,46 @@ class CapacityReconciler:
         )
 
     def _staff(self, jobs: Sequence[JobRecord]) -> None:
-        parts = self._parts
-        if parts.learner is None:
+        if self.learner is None:
             return
-        wanted = desired_capacity(jobs, parts.rule, None, parts.now()).learners
-        desired = parts.learner.desired()
+        wanted = desired_capacity(jobs, self.rule, None, self.now()).learners
+        desired = self.learner.desired()
         if wanted > desired and not self._announced:
             raise HeartbeatError(_UNANNOUNCED)
         if desired != wanted:
             _LOG.info("learner's desired count changes", extra={"from": desired, "to": wanted})
-            parts.learner.set_desired(wanted)
-        parts.metrics.learners.set(wanted)
+            self.learner.set_desired(wanted)
+        self.metrics.learners.set(wanted)
 
     def _watch(self, jobs: Sequence[JobRecord]) -> str | None:
-        late = overdue(jobs, self._parts.rule, self._parts.now())
+        late = overdue(jobs, self.rule, self.now())
         for job_id in late:
             _LOG.warning("job had its time or money and keeps nothing on", extra={"job": job_id})
-            self._parts.expire(job_id, None)
+            self.expire(job_id, None)
         if not late:
             return None
         return f"{len(late)} had their longest time (NITRO_LONGEST_JOB_S) or their budget, and end"
 
     def _wait(self, jobs: Sequence[JobRecord]) -> None:
         """End jobs for which learners are started in vain, and look again without them."""
-        parts = self._parts
-        if parts.learner is None:
+        if self.learner is None:
             return
         ended, refused = None, None
         try:
-            ended = parts.learner.ended() if jobs else frozenset()
+            ended = self.learner.ended() if jobs else frozenset()
         except LearnerCapacityError as error:
             refused = error
-        given_up = parts.wait.given_up(jobs, ended, parts.now())
+        given_up = self.wait.given_up(jobs, ended, self.now())
         for job_id, why in given_up.items():
             _LOG.warning("job waited for a learner in vain", extra={"job": job_id, "why": why})
-            parts.expire(job_id, why)
+            self.expire(job_id, why)
         if given_up:
-            self._alarm.ring()
+            self.alarm.ring()
         if refused is not None:
             raise refused
 
     def _failed(self, name: str, error: Exception) -> str:
-        self._parts.metrics.capacity_failures.labels(part=name).inc()
+        self.metrics.capacity_failures.labels(part=name).inc()
         _LOG.warning(
             "capacity not adjusted",
             extra={"part": name, "why": str(error)},

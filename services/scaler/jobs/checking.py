@@ -31,31 +31,26 @@ _AGAIN_S = 5.0
 """Pause before a check is repeated that the store kept from being written."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckParts:
-    """What checks work with, wired by the application."""
+@dataclass(kw_only=True, eq=False)
+class CheckDesk:
+    """Checks jobs in the background, a few at a time."""
 
     store: Store
     admission: Admission
-    pricing: Callable[[int], RoundPricing]
+    pricing: RoundPricing
     now: Callable[[], float]
     spending: Spending
     on_queued: Callable[[], None]
     """Called after a job became claimable."""
 
-
-class CheckDesk:
-    """Checks jobs in the background, a few at a time."""
-
-    def __init__(self, parts: CheckParts) -> None:
-        self._parts = parts
+    def __post_init__(self) -> None:
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="check")
         self._closing = threading.Event()
         self._under_way: set[Future[None]] = set()
 
     def start(self) -> None:
         """Take up what an earlier process left."""
-        for record in self._parts.store.with_status(("checking",)):
+        for record in self.store.with_status(("checking",)):
             self.take_up(record.job.job_id)
 
     def take_up(self, job_id: str) -> None:
@@ -81,12 +76,12 @@ class CheckDesk:
                 return
 
     def _decide(self, job_id: str) -> None:
-        record = self._parts.store.job(job_id)
+        record = self.store.job(job_id)
         if record is None or not _waits(record):
             return
         spec = record.job.spec
         try:
-            environment = self._parts.admission.admit(spec, self._parts.pricing(least_warm(spec)))
+            environment = self.admission.admit(spec, self.pricing.with_warm(least_warm(spec)))
         except ApiError as error:
             self._write(job_id, partial(self._refused, error))
         except Exception:
@@ -98,13 +93,13 @@ class CheckDesk:
 
     def _write(self, job_id: str, decide: Callable[[JobRecord], Change]) -> None:
         record = change_job(
-            self._parts.store, job_id, lambda record: decide(record) if _waits(record) else None
+            self.store, job_id, lambda record: decide(record) if _waits(record) else None
         )
         if record is None:
             return
         _LOG.info("job checked", extra={"job": job_id, "status": record.job.status})
         if record.job.status == "queued":
-            self._parts.on_queued()
+            self.on_queued()
 
     def _admitted(self, environment: EnvironmentSpec, record: JobRecord) -> Change:
         updated = {
@@ -113,13 +108,13 @@ class CheckDesk:
             "full_hyperparameters": resolve_for(record.job.spec, environment).model_dump(),
         }
         job = record.job.model_copy(update=updated)
-        return Change(record=record.model_copy(update={"job": job, "queued_at": self._parts.now()}))
+        return Change(record=record.model_copy(update={"job": job, "queued_at": self.now()}))
 
     def _refused(self, error: ApiError, record: JobRecord) -> Change:
         return ended(
             record,
-            self._parts.spending,
-            self._parts.now(),
+            self.spending,
+            self.now(),
             status="failed",
             # What the job cannot be blamed for may go well when it is resumed.
             stop_reason="refused" if error.status < HTTPStatus.INTERNAL_SERVER_ERROR else "error",
@@ -129,8 +124,8 @@ class CheckDesk:
     def _broken(self, record: JobRecord) -> Change:
         return ended(
             record,
-            self._parts.spending,
-            self._parts.now(),
+            self.spending,
+            self.now(),
             status="failed",
             stop_reason="error",
             error="the check of the job broke; the scaler's log says where",

@@ -21,9 +21,9 @@ from shared.money.round_costs import PAPER_SERVERS, serverful_cost
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinishParts:
-    """What ends and bills a job, wired by the application."""
+@dataclass(kw_only=True, eq=False)
+class FinishService:
+    """Takes the learner's last word, and shows rounds and bills."""
 
     store: Store
     launches: Launches
@@ -33,14 +33,8 @@ class FinishParts:
     finish_wait_s: float
     on_finished: Callable[[], None]
 
-
-class FinishService:
-    """Takes the learner's last word, and shows rounds and bills."""
-
-    def __init__(self, parts: FinishParts) -> None:
-        self._parts = parts
-        self._store = parts.store
-        self._tally = LedgerTally(parts.store)
+    def __post_init__(self) -> None:
+        self._tally = LedgerTally(self.store)
 
     def finish(self, job_id: str, request: FinishRequest) -> Job:
         """End a job. Harmless to repeat.
@@ -48,10 +42,9 @@ class FinishService:
         Raises:
             ApiError: There is no such job, or the lease is lost.
         """
-        parts = self._parts
         # The last episodes reach the learner a moment before their replies reach us.
-        parts.launches.wait_landed(job_id, timeout_s=parts.finish_wait_s)
-        under_way = parts.launches.lease_hashes(job_id)
+        self.launches.wait_landed(job_id, timeout_s=self.finish_wait_s)
+        under_way = self.launches.lease_hashes(job_id)
 
         def decide(record: JobRecord) -> Change | None:
             if record.finished_lease_id == request.lease_id:
@@ -59,25 +52,25 @@ class FinishService:
             held_lease(record, request.lease_id)
             return self._finished(record, request)
 
-        record = change_job(self._store, job_id, decide)
+        record = change_job(self.store, job_id, decide)
         if record is None:
             raise not_found("job", job_id)
-        parts.launches.call_off(job_id, under_way)
+        self.launches.call_off(job_id, under_way)
         _LOG.info(
             "job finished",
             extra={"job": job_id, "status": record.job.status, "why": record.job.stop_reason},
         )
-        parts.on_finished()
+        self.on_finished()
         return record.job
 
     def cost(self, job_id: str, *, first: int, limit: int) -> JobCost:
         """Return a job's bill so far, with one page of its lines."""
         record = self._record(job_id)
-        spending, now = self._parts.spending, self._parts.now()
+        spending, now = self.spending, self.now()
         basis = spending.basis
         reserved_usd = max(record.reserved_usd, spending.owed_usd(record, now))
         sums = self._tally.of(job_id)
-        lines = tuple(self._store.lines(job_id, skip=first, limit=limit)) if limit else ()
+        lines = tuple(self.store.lines(job_id, skip=first, limit=limit)) if limit else ()
         upto = first + len(lines)
         serverful = self._serverful(record, basis)
         spec = record.job.spec
@@ -94,7 +87,7 @@ class FinishService:
             assumptions=assumptions(
                 basis,
                 spending.clock,
-                self._parts.learner_instance,
+                self.learner_instance,
                 open_rounds=min(spec.open_rounds, spec.stop.max_rounds),
                 compared=bool(serverful),
             ),
@@ -105,7 +98,7 @@ class FinishService:
 
         Those that the price table does not know are left out.
         """
-        own = replace(PAPER_SERVERS, learner_instance=self._parts.learner_instance)
+        own = replace(PAPER_SERVERS, learner_instance=self.learner_instance)
         return tuple(
             serverful_cost(record.serverful_wall_s, servers, basis.prices)
             for servers in dict.fromkeys((PAPER_SERVERS, own))
@@ -115,7 +108,7 @@ class FinishService:
     def rounds(self, job_id: str, *, first: int, limit: int) -> RoundPage:
         """Return rounds in order, and apart from them the plans that ended the job."""
         record = self._record(job_id)
-        entries = self._store.rounds(job_id, first=first, limit=limit + 1)
+        entries = self.store.rounds(job_id, first=first, limit=limit + 1)
         costs = self._tally.of(job_id).by_round
         reserved: dict[int, float] = {}
         for attempt in record.open_attempts:
@@ -131,7 +124,7 @@ class FinishService:
         )
 
     def _finished(self, record: JobRecord, request: FinishRequest) -> Change:
-        spending, now = self._parts.spending, self._parts.now()
+        spending, now = self.spending, self.now()
         record, lines = end_job(record, now=now, basis=spending.basis, clock=spending.clock)
         job = record.job.model_copy(
             update={
@@ -152,13 +145,13 @@ class FinishService:
         return Change(record=record.model_copy(update=ended), lines=lines)
 
     def _record(self, job_id: str) -> JobRecord:
-        record = self._store.job(job_id)
+        record = self.store.job(job_id)
         if record is None:
             raise not_found("job", job_id)
         return record
 
     def _shown(self, entry: RoundEntry, cost_usd: float, reserved_usd: float) -> RoundRecord:
-        newest, so_far = entry.last, self._parts.launches.so_far
+        newest, so_far = entry.last, self.launches.so_far
         launches = [attempt.launches or so_far(attempt.key) for attempt in entry.attempts]
         return RoundRecord(
             plan=newest.plan,

@@ -56,17 +56,16 @@ class RunFiles(Protocol):
         """Remove everything of a job; nothing happens if there is nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobParts:
-    """What the job book works with, wired by the application."""
+@dataclass(kw_only=True, eq=False)
+class JobService:
+    """Creates, shows, stops, resumes and forgets jobs."""
 
     store: Store
     admission: Admission
     board: NoticeBoard
     launches: Launches
     files: RunFiles
-    pricing: Callable[[int], RoundPricing]
-    """Worst-case pricing of rounds with so many environments kept warm."""
+    pricing: RoundPricing
     now: Callable[[], float]
     spending: Spending
     on_checking: Callable[[str], None]
@@ -75,14 +74,6 @@ class JobParts:
     """Called after a job became claimable."""
     on_finished: Callable[[], None]
     """Called after a job ended here."""
-
-
-class JobService:
-    """Creates, shows, stops, resumes and forgets jobs."""
-
-    def __init__(self, parts: JobParts) -> None:
-        self._parts = parts
-        self._store = parts.store
 
     def create(self, spec: JobSpec, key: str | None) -> tuple[Job, bool]:
         """Queue a job, or check it first; return it and whether it is new.
@@ -101,7 +92,7 @@ class JobService:
             else IdempotencyEntry(key=key, body_digest=digest, job_id=job.job_id)
         )
         try:
-            self._store.create(JobRecord(job=job, queued_at=job.created_at), entry)
+            self.store.create(JobRecord(job=job, queued_at=job.created_at), entry)
         except VersionConflictError:
             # The same key, at the same time.
             known = self._job_of_key(key, digest)
@@ -118,7 +109,7 @@ class JobService:
 
     def page(self, *, status: JobStatus | None, limit: int, cursor: int | None) -> JobPage:
         """Return jobs, newest first."""
-        found = self._store.jobs(status=status, limit=limit + 1, before=cursor)
+        found = self.store.jobs(status=status, limit=limit + 1, before=cursor)
         more = len(found) > limit
         found = found[:limit]
         return JobPage(
@@ -131,18 +122,18 @@ class JobService:
 
         def decide(record: JobRecord) -> Change | None:
             if record.job.status in ("checking", "queued"):
-                spending, now = self._parts.spending, self._parts.now()
+                spending, now = self.spending, self.now()
                 return ended(record, spending, now, status="stopped", stop_reason="user")
             if record.job.status == "running":
                 return _job_change(record, status="stopping")
             return None
 
-        under_way = self._parts.launches.lease_hashes(job_id)
+        under_way = self.launches.lease_hashes(job_id)
         job = self._changed(job_id, decide).job
         _LOG.info("job asked to stop", extra={"job": job_id, "status": job.status})
         if job.status in FINISHED:
-            self._parts.launches.call_off(job_id, under_way)
-            self._parts.on_finished()
+            self.launches.call_off(job_id, under_way)
+            self.on_finished()
         return job
 
     def expire(self, job_id: str, why: str | None = None) -> None:
@@ -156,7 +147,7 @@ class JobService:
         """
 
         def decide(record: JobRecord) -> Change | None:
-            lease, now, spending = record.lease, self._parts.now(), self._parts.spending
+            lease, now, spending = record.lease, self.now(), self.spending
             if record.job.status in FINISHED or (lease is not None and lease.expires_at > now):
                 return None
             if spending.exhausted_at(record) <= now:
@@ -165,10 +156,10 @@ class JobService:
             error = longest if why is None else why
             return ended(record, spending, now, status="failed", stop_reason="error", error=error)
 
-        under_way = self._parts.launches.lease_hashes(job_id)
-        record = change_job(self._store, job_id, decide)
+        under_way = self.launches.lease_hashes(job_id)
+        record = change_job(self.store, job_id, decide)
         if record is not None and record.job.status in FINISHED:
-            self._parts.launches.call_off(job_id, under_way)
+            self.launches.call_off(job_id, under_way)
 
     def resume(self, job_id: str, request: ResumeRequest) -> Job:
         """Queue a job again that can go on, with more budget or rounds if asked for.
@@ -218,7 +209,7 @@ class JobService:
         entries = self._newest_rounds(job_id, record.job.spec.open_rounds + 1)
         versions = {entry.last.plan.policy_version for entry in entries} or {0}
         try:
-            self._parts.board.forget_job(
+            self.board.forget_job(
                 job_id,
                 # All: late results are told by what earlier rounds note, which stays an hour.
                 rounds=range(entries[-1].round + 1 if entries else 0),
@@ -226,18 +217,18 @@ class JobService:
             )
         except CacheError as error:  # they expire by themselves
             _LOG.warning("cache keys not removed", extra={"job": job_id, "why": str(error)})
-        self._parts.files.delete_job(job_id)
-        delete_job(self._store, job_id)
+        self.files.delete_job(job_id)
+        delete_job(self.store, job_id)
         _LOG.info("job deleted", extra={"job": job_id})
 
     def _new_job(self, spec: JobSpec) -> Job:
         """Return a job to be stored: admitted, unless an actor has to be asked first."""
-        admission, pricing = self._parts.admission, self._parts.pricing(least_warm(spec))
+        admission, pricing = self.admission, self.pricing.with_warm(least_warm(spec))
         job = Job(
             job_id=new_job_id(spec.env_id),
             spec=spec,
             status="checking",
-            created_at=self._parts.now(),
+            created_at=self.now(),
         )
         if admission.waits_for_an_actor(spec):
             admission.refuse_at_once(spec, pricing)
@@ -253,9 +244,9 @@ class JobService:
     def _go_on(self, job: Job) -> None:
         """Tell whoever takes a job from here."""
         if job.status == "checking":
-            self._parts.on_checking(job.job_id)
+            self.on_checking(job.job_id)
         else:
-            self._parts.on_queued()
+            self.on_queued()
 
     def _resumed(self, record: JobRecord, spec: JobSpec) -> Change:
         """Return the change that queues a job again.
@@ -283,16 +274,16 @@ class JobService:
             "finished_lease_id": None,
             "wall_started_at": None,
             "exhausted": False,
-            "queued_at": self._parts.now(),
+            "queued_at": self.now(),
         }
         return Change(record=record.model_copy(update=updated), rounds=marked)
 
     def _newest_rounds(self, job_id: str, number: int) -> list[RoundEntry]:
         """Return the newest rounds, in order."""
-        last = self._store.last_round(job_id)
+        last = self.store.last_round(job_id)
         if last is None or number == 1:
             return [] if last is None else [last]
-        return self._store.rounds(job_id, first=max(0, last.round + 1 - number), limit=number)
+        return self.store.rounds(job_id, first=max(0, last.round + 1 - number), limit=number)
 
     def _check_resumable(self, record: JobRecord, spec: JobSpec) -> None:
         errors = []
@@ -304,7 +295,7 @@ class JobService:
         if max_wall_s is not None and record.wall_used_s >= max_wall_s:
             message = f"{record.wall_used_s:.0f} s have passed already; ask for more than that"
             errors.append(FieldError(field="max_wall_s", message=message))
-        pricing = self._parts.pricing(least_warm(spec)).after(record.longest_learner_s)
+        pricing = self.pricing.with_warm(least_warm(spec)).after(record.longest_learner_s)
         for error in budget_errors(spec, pricing, committed_usd=record.committed_usd):
             errors.append(FieldError(field="budget_usd", message=error.message))
         if errors:
@@ -314,7 +305,7 @@ class JobService:
         """Refuse to pay for rounds a second time, unless that is asked for."""
         if not job.progress.rounds:
             return
-        kept = bool(self._parts.files.names(job.job_id, CHECKPOINTS))
+        kept = bool(self.files.names(job.job_id, CHECKPOINTS))
         if not kept and not from_scratch:
             raise conflict(
                 f"job {job.job_id} has no checkpoint any more: its run folder was removed. Its "
@@ -328,7 +319,7 @@ class JobService:
             )
 
     def _job_of_key(self, key: str | None, digest: str) -> Job | None:
-        entry = None if key is None else self._store.idempotency(key)
+        entry = None if key is None else self.store.idempotency(key)
         if entry is None:
             return None
         if entry.body_digest != digest:
@@ -340,13 +331,13 @@ class JobService:
         return self._record(entry.job_id).job
 
     def _record(self, job_id: str) -> JobRecord:
-        record = self._store.job(job_id)
+        record = self.store.job(job_id)
         if record is None:
             raise not_found("job", job_id)
         return record
 
     def _changed(self, job_id: str, decide: Callable[[JobRecord], Change | None]) -> JobRecord:
-        record = change_job(self._store, job_id, decide)
+        record = change_job(self.store, job_id, decide)
         if record is None:
             raise not_found("job", job_id)
         return record

@@ -50,7 +50,7 @@ class _Flight:
         """Return what has become of the invocations so far."""
         ended = self.ended
         return LaunchCounts(
-            requested=self.order.size,
+            requested=self.order.num_invocations,
             succeeded=sum(o.report is not None for o in ended),
             failed=sum(o.report is None for o in ended),
             reissued=self.retries["failed"],
@@ -90,7 +90,7 @@ class Launches:
         """Count a plan's actors as in flight from the moment it is decided."""
         with self._changed:
             self._flights[order.key] = _Flight(order, time.perf_counter())
-        self._metrics.in_flight.inc(order.size)
+        self._metrics.in_flight.inc(order.num_invocations)
 
     def launch(self, order: LaunchOrder, on_complete: OutcomeSink) -> None:
         """Invoke every actor of an expected plan.
@@ -135,7 +135,7 @@ class Launches:
         """Return invocations under way: of all jobs, of all `but` one, or of `only` one."""
         with self._changed:
             return sum(
-                flight.order.size - len(flight.ended)
+                flight.order.num_invocations - len(flight.ended)
                 for (job_id, *_), flight in self._flights.items()
                 if job_id != but and only in (None, job_id)
             )
@@ -193,7 +193,7 @@ class Launches:
         with self._changed:
             flight.ended.append(outcome)
             flight.latest_failure = outcome.reason or flight.latest_failure
-            complete = len(flight.ended) == flight.order.size
+            complete = len(flight.ended) == flight.order.num_invocations
         if not complete:
             return
         try:

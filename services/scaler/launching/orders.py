@@ -44,8 +44,8 @@ class LaunchOrder:
         return self.plan.job_id, self.plan.round, self.plan.attempt, self.lease_id
 
     @property
-    def size(self) -> int:
-        """Invocations."""
+    def num_invocations(self) -> int:
+        """Actors and evaluation episodes together."""
         return len(self.samples) + len(self.evaluations)
 
     def tasks(self) -> list[RolloutTask]:

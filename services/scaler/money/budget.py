@@ -12,6 +12,7 @@ order, with its final evaluation.
 from dataclasses import dataclass, replace
 from typing import Self
 
+from services.scaler.money.accounting import warm_at_most
 from shared.contracts.job_spec import JobSpec
 from shared.money.costs import CostBasis, deadline_s, worst_case_round_usd
 
@@ -31,6 +32,10 @@ class RoundPricing:
         """
         allowance_s = max(self.learner_allowance_s, 2.0 * longest_learner_s)
         return replace(self, learner_allowance_s=allowance_s)
+
+    def with_warm(self, num_environments: int) -> Self:
+        """Return the pricing of a job that keeps no more than so many environments warm."""
+        return replace(self, basis=warm_at_most(self.basis, num_environments))
 
     def deadline_s(self, num_invocations: int) -> float:
         """Return the deadline of a round with that many invocations."""

@@ -10,9 +10,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from services.scaler.capacity.kept_warm import keeping, warm_numbers
+from services.scaler.capacity.kept_warm import keeping, kept_warm, warm_numbers
 from services.scaler.launching.quota import granted
-from services.scaler.money.accounting import job_basis
 from services.scaler.money.budget import (
     Affordable,
     RoundPricing,
@@ -244,12 +243,11 @@ def decide_with_warm(
         decide: Decides about a context.
         at: Seconds on the clock that bills the job.
     """
-    basis = context.pricing.basis
 
     def with_warm(num: int) -> tuple[JobRecord, Decision]:
-        kept = keeping(record, num, at=at, provisioned=basis.provisioned)
-        pricing = replace(context.pricing, basis=job_basis(basis, kept))
-        return kept, decide(replace(context, pricing=pricing))
+        pricing = context.pricing
+        kept = keeping(record, num, at=at, provisioned=pricing.basis.provisioned)
+        return kept, decide(replace(context, pricing=pricing.with_warm(kept_warm(kept))))
 
     numbers = warm_numbers(record, context.conditions.round_index, at=at)
     usual = with_warm(numbers.usual)

@@ -79,26 +79,26 @@ def reserved(
         return record.model_copy(update=updated)
     kept = kept_warm(record)
     # Those that are ready may be more for another job's sake, or because some are still let go of.
-    warm = min(max(0, min(ready, kept) - busy), order.size)
+    warm = min(max(0, min(ready, kept) - busy), order.num_invocations)
     spec = record.job.spec
     attempt = OpenAttempt(
         round=order.plan.round,
         attempt=order.plan.attempt,
         lease_id=order.lease_id,
-        num_invocations=order.size,
+        num_invocations=order.num_invocations,
         reserved_usd=decision.reserve_usd,
         warm=warm,
         kept_warm=kept,
-        cold=max(0, order.size - max(warm, record.environments - busy)),
+        cold=max(0, order.num_invocations - max(warm, record.environments - busy)),
         deadline_s=decision.deadline_s,
         open_rounds=1 if decision.stop else min(spec.open_rounds, spec.stop.max_rounds),
-        outcome=None if order.size else NOTHING_LAUNCHED,
+        outcome=None if order.num_invocations else NOTHING_LAUNCHED,
     )
     return record.model_copy(
         update={
             **updated,
             "open_attempts": (*record.open_attempts, attempt),
-            "environments": max(record.environments, busy + order.size),
+            "environments": max(record.environments, busy + order.num_invocations),
         }
     )
 

@@ -19,9 +19,9 @@ from services.scaler.launching.notice_board import NoticeBoard
 from services.scaler.launching.orders import LaunchOrder, WaitingOrders
 from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.metrics import Metrics
-from services.scaler.money.accounting import clock_s, end_round, land, settle_ready
+from services.scaler.money.accounting import Spending, clock_s, end_round, land, settle_ready
 from services.scaler.money.budget import RoundPricing
-from services.scaler.money.ledger import Clock, worst_outcome
+from services.scaler.money.ledger import worst_outcome
 from services.scaler.rounds.decision import (
     Concurrency,
     Decision,
@@ -58,32 +58,8 @@ from services.scaler.store.base import (
 )
 from shared.contracts.billing import LedgerLine
 from shared.contracts.rounds import RoundPlan, RoundRequest
-from shared.money.costs import CostBasis
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundParts:
-    """What the round desk works with, wired by the application."""
-
-    store: Store
-    launches: Launches
-    board: NoticeBoard
-    quota: ConcurrencyQuota
-    metrics: Metrics
-    warm: Callable[[], int]
-    """Provisioned environments that are ready."""
-    now: Callable[[], float]
-    basis: CostBasis
-    clock: Clock
-    deadline_slack_s: float
-    learner_allowance_s: float
-    quorum_share: float
-    max_attempts: int
-    longest_job_s: float
-    on_rewarmed: Callable[[], None]
-    """Called when a job keeps another number of environments warm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +72,39 @@ class Answer:
     """The plan as it is stored, where it was launched before, maybe by an earlier process."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Decided:
+    """The plan that answers a request."""
+
+    planned: PlannedAttempt
+    change: Change | None
+    """What it has to be written with; None when it is stored already."""
+    rewarmed: bool = False
+    """Whether the job keeps another number of environments warm."""
+
+
+@dataclass(kw_only=True, eq=False)
 class RoundService:
     """Plans rounds, and books what their launches came to."""
 
-    def __init__(self, parts: RoundParts) -> None:
-        self._parts = parts
-        self._store = parts.store
-        self._bookings = Bookings(self.landed, parts.launches.pause)
+    store: Store
+    launches: Launches
+    board: NoticeBoard
+    quota: ConcurrencyQuota
+    metrics: Metrics
+    warm: Callable[[], int]
+    """Provisioned environments that are ready."""
+    now: Callable[[], float]
+    spending: Spending
+    pricing: RoundPricing
+    quorum_share: float
+    max_attempts: int
+    longest_job_s: float
+    on_rewarmed: Callable[[], None]
+    """Called when a job keeps another number of environments warm."""
+
+    def __post_init__(self) -> None:
+        self._bookings = Bookings(self.landed, self.launches.pause)
         self._orders = WaitingOrders()
 
     def plan(self, job_id: str, round_index: int, request: RoundRequest) -> Answer:
@@ -111,71 +113,32 @@ class RoundService:
         Raises:
             ApiError: There is no such job, the lease is lost, or the round is out of order.
         """
-        start, parts = time.perf_counter(), self._parts
-        decided: list[tuple[PlannedAttempt, RoundPlan]] = []
-        rewarmed = repeated = False
+        start = time.perf_counter()
         self._bookings.catch_up(job_id)
+        decided: list[_Decided] = []
 
         def decide(record: JobRecord) -> Change | None:
-            nonlocal rewarmed, repeated
-            decided.clear()
-            rewarmed = repeated = False
             held_lease(record, request.lease_id)
-            open_rounds = record.job.spec.open_rounds
-            last = self._store.last_round(job_id)
-            near = rounds_near(self._store, job_id, round_index, open_rounds)
-            where = place(
-                last,
-                round_index,
-                request,
-                max_attempts=parts.max_attempts,
-                open_rounds=open_rounds,
-                near=near,
-            )
-            if where.stored is not None:
-                repeated = True
-                decided.append((where.stored, self._aged(where.stored)))
-                return None
-            back = where.kind == "rewind"
-            if back and last is not None:
-                parts.launches.supersede(job_id, from_round=round_index, lease_id=request.lease_id)
-                record, last = rewound(
-                    self._store, parts.board, record, newest=last.round, round_index=round_index
-                )
-            seen = RoundsBefore(
-                round_index=round_index,
-                open_rounds=open_rounds,
-                last=last,
-                near=near,
-                reopened=where.kind == "reopen",
-            )
-            change, planned = self._planned(record, round_index, request, seen)
-            decided.append((planned, planned.plan))
-            rewarmed = change.record.warm != record.warm
-            return replace(change, forget_rounds_from=round_index) if back else change
+            decided.append(self._decided(record, round_index, request))
+            return decided[-1].change
 
-        if change_job(self._store, job_id, decide) is None:
+        if change_job(self.store, job_id, decide) is None:
             raise not_found("job", job_id)
-        written, plan = decided[-1]
-        order = self._orders.take(written)
-        # Whatever time has passed since it was written: its actors start now.
-        answer = Answer(
-            plan=plan if order is None else written.plan,
-            order=order,
-            given_before=written if repeated and order is None else None,
-        )
-        if answer.order is not None:
-            parts.launches.expect(answer.order)
-        if rewarmed:
-            parts.on_rewarmed()
+        written = decided[-1]
+        order = self._orders.take(written.planned)
+        if order is not None:
+            self.launches.expect(order)
+        if written.rewarmed:
+            self.on_rewarmed()
+        answer = self._answer(written, order)
         self._observe(answer, time.perf_counter() - start)
         return answer
 
     def launch(self, order: LaunchOrder) -> None:
         """Start a plan's actors."""
-        self._parts.launches.launch(order, self._bookings.add)
+        self.launches.launch(order, self._bookings.add)
         # Here because the answer is out already: a call to AWS has no place before it.
-        self._parts.quota.refresh()
+        self.quota.refresh()
 
     def landed(self, key: AttemptKey, outcome: LaunchOutcome) -> None:
         """Book a launch of which every invocation has ended; without effect when it is booked."""
@@ -183,42 +146,75 @@ class RoundService:
 
         def decide(record: JobRecord) -> Change:
             record = land(record, key, outcome)
-            record, lines = settle_ready(record, self._parts.basis, self._parts.clock)
-            entry = self._store.round(job_id, round_index)
+            record, lines = settle_ready(record, self.spending.basis, self.spending.clock)
+            entry = self.store.round(job_id, round_index)
             rounds = () if entry is None else (with_counts(entry, key, outcome),)
             return Change(record=record, rounds=rounds, lines=lines)
 
-        if change_job(self._store, job_id, decide) is None:
+        if change_job(self.store, job_id, decide) is None:
             _LOG.info("launch of a deleted job ended", extra={"job": job_id})
 
     def adopt_orphans(self) -> None:
         """Book launches of an earlier process at their worst: nobody will hear of their end."""
-        for record in self._store.with_open_attempts():
+        for record in self.store.with_open_attempts():
             for attempt in record.open_attempts:
                 if attempt.outcome is None:
                     key = (record.job.job_id, attempt.round, attempt.attempt, attempt.lease_id)
-                    timeout_s = self._parts.basis.function_timeout_s
+                    timeout_s = self.spending.basis.function_timeout_s
                     self.landed(key, worst_outcome(attempt.num_invocations, timeout_s=timeout_s))
 
+    def _decided(self, record: JobRecord, round_index: int, request: RoundRequest) -> _Decided:
+        """Return the plan that is stored for a request, or a new one and the change it needs."""
+        job_id, open_rounds = record.job.job_id, record.job.spec.open_rounds
+        last = self.store.last_round(job_id)
+        near = rounds_near(self.store, job_id, round_index, open_rounds)
+        where = place(
+            last,
+            round_index,
+            request,
+            max_attempts=self.max_attempts,
+            open_rounds=open_rounds,
+            near=near,
+        )
+        if where.stored is not None:
+            return _Decided(planned=where.stored, change=None)
+        forget_from = None
+        if where.kind == "rewind" and last is not None:
+            forget_from = round_index
+            self.launches.supersede(job_id, from_round=round_index, lease_id=request.lease_id)
+            record, last = rewound(
+                self.store, self.board, record, newest=last.round, round_index=round_index
+            )
+        seen = RoundsBefore(
+            round_index=round_index,
+            open_rounds=open_rounds,
+            last=last,
+            near=near,
+            reopened=where.kind == "reopen",
+        )
+        change, planned = self._planned(record, request, seen)
+        return _Decided(
+            planned=planned,
+            change=replace(change, forget_rounds_from=forget_from),
+            rewarmed=change.record.warm != record.warm,
+        )
+
     def _planned(
-        self,
-        record: JobRecord,
-        round_index: int,
-        request: RoundRequest,
-        seen: RoundsBefore,
+        self, record: JobRecord, request: RoundRequest, seen: RoundsBefore
     ) -> tuple[Change, PlannedAttempt]:
-        now = self._parts.now()
+        """Close the round before, decide about this one, and set its money aside."""
+        now = self.now()
         reopened, ended = seen.reopening, seen.ended
         record, lines = self._close_previous(record, request, seen, now)
-        context = self._situation(record, request, seen, now)
+        context = self._context(record, request, seen, now)
         record, decision = decide_with_warm(
             record,
             context,
             partial(_reopening, reopened, request) if reopened else decide_round,
-            at=clock_s(record, now, self._parts.clock),
+            at=clock_s(record, now, self.spending.clock),
         )
-        settled = (*self._store.lines(record.job.job_id, skip=record.reported_lines), *lines)
-        plan = round_plan(record, round_index, request, decision, settled)
+        settled = (*self.store.lines(record.job.job_id, skip=record.reported_lines), *lines)
+        plan = round_plan(record, seen.round_index, request, decision, settled)
         order = LaunchOrder(
             plan=plan,
             lease_id=request.lease_id,
@@ -226,22 +222,27 @@ class RoundService:
             samples=sample_indices(plan, request),
             evaluations=evaluation_indices(plan, request, reopened),
         )
-        busy, ready = context.concurrency.own_in_flight, self._parts.warm()
+        busy, ready = context.concurrency.own_in_flight, self.warm()
         record = reserved(record, order, decision, now, busy=busy, ready=ready)
         planned = PlannedAttempt(
             plan=plan,
             lease_id=request.lease_id,
             planned_at=now,
-            order_name=self._orders.add(order) if order.size else None,
+            order_name=self._orders.add(order) if order.num_invocations else None,
         )
         entry = round_entry(reopened, planned, decision)
         entries = (entry,) if ended is None else (with_result(ended, request.previous), entry)
         return Change(record=record, rounds=entries, lines=lines), planned
 
-    def _aged(self, stored: PlannedAttempt) -> RoundPlan:
-        """Return a plan as it was, but for how long ago that is."""
-        age_s = max(0.0, self._parts.now() - stored.planned_at)
-        return stored.plan.model_copy(update={"age_s": age_s})
+    def _answer(self, written: _Decided, order: LaunchOrder | None) -> Answer:
+        """Return what the learner is told."""
+        planned = written.planned
+        if order is not None or written.change is not None:
+            # Whatever time has passed since it was written: its actors start now.
+            return Answer(plan=planned.plan, order=order)
+        age_s = max(0.0, self.now() - planned.planned_at)
+        aged = planned.plan.model_copy(update={"age_s": age_s})
+        return Answer(plan=aged, order=None, given_before=planned)
 
     def _close_previous(
         self,
@@ -253,9 +254,9 @@ class RoundService:
         """Book the time of the attempt that ends with this request, and what it achieved."""
         learner_s, overhead_s, ended = 0.0, 0.0, seen.ended
         if ended is not None:
-            learner_s = learner_seconds(request.previous, self._parts.learner_allowance_s)
+            learner_s = learner_seconds(request.previous, self.pricing.learner_allowance_s)
             overhead_s = overhead_seconds(request.previous)
-        basis, clock = self._parts.basis, self._parts.clock
+        basis, clock = self.spending.basis, self.spending.clock
         record, held = end_round(
             record,
             learner_s=learner_s,
@@ -275,14 +276,14 @@ class RoundService:
             record = record.model_copy(update={"job": job, "longest_learner_s": longest_s})
         return record, (*held, *settled)
 
-    def _situation(
+    def _context(
         self,
         record: JobRecord,
         request: RoundRequest,
         seen: RoundsBefore,
         now: float,
     ) -> RoundContext:
-        parts, job, round_index = self._parts, record.job, seen.round_index
+        job, round_index = record.job, seen.round_index
         started = now if record.wall_started_at is None else record.wall_started_at
         return RoundContext(
             spec=job.spec,
@@ -293,33 +294,29 @@ class RoundService:
                 latest_return=job.progress.last_return,
                 wall_s=record.wall_used_s + now - started,
                 since_start_s=now - started,
-                longest_s=parts.longest_job_s,
+                longest_s=self.longest_job_s,
             ),
             curvature=request.curvature,
             gradient_noise=request.gradient_noise,
             committed_usd=record.committed_usd,
             settled_usd=record.settled_usd,
             concurrency=Concurrency(
-                limit=parts.quota.known,
-                running_jobs=self._store.count(("running", "stopping")),
-                others_in_flight=parts.launches.in_flight(but=job.job_id),
+                limit=self.quota.known,
+                running_jobs=self.store.count(("running", "stopping")),
+                others_in_flight=self.launches.in_flight(but=job.job_id),
                 own_in_flight=(
-                    parts.launches.in_flight(only=job.job_id) if seen.open_rounds > 1 else 0
+                    self.launches.in_flight(only=job.job_id) if seen.open_rounds > 1 else 0
                 ),
             ),
-            pricing=RoundPricing(
-                basis=parts.basis,
-                deadline_slack_s=parts.deadline_slack_s,
-                learner_allowance_s=parts.learner_allowance_s,
-            ).after(record.longest_learner_s),
-            quorum_share=parts.quorum_share,
-            history=scaling_history(self._store, job, seen, request),
+            pricing=self.pricing.after(record.longest_learner_s),
+            quorum_share=self.quorum_share,
+            history=scaling_history(self.store, job, seen, request),
             ended=seen.stop,
             awaits_others=seen.num_stops < seen.open_rounds - 1,
         )
 
     def _observe(self, answer: Answer, elapsed_s: float) -> None:
-        plan, metrics = answer.plan, self._parts.metrics
+        plan, metrics = answer.plan, self.metrics
         metrics.decisions.observe(elapsed_s)
         if answer.order is None and plan.stop is None:
             return

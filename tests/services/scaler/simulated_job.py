@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from services.scaler.jobs.finishing import FinishParts, FinishService
+from services.scaler.jobs.finishing import FinishService
 from services.scaler.jobs.leases import LeaseService
 from services.scaler.jobs.rescaling import ScalingService
 from services.scaler.launching.invoker import Awaited, TaskOutcome
@@ -18,7 +18,7 @@ from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing, smallest_budget_usd
 from services.scaler.money.ledger import Clock
-from services.scaler.rounds.service import RoundParts, RoundService
+from services.scaler.rounds.service import RoundService
 from services.scaler.store.base import JobRecord
 from services.scaler.store.sqlite import SqliteStore
 from shared.cache.arrivals import FailureKind
@@ -209,35 +209,31 @@ class SimulatedScaler:
             spending=self.spending,
         )
         self.rounds = RoundService(
-            RoundParts(
-                store=self.store,
-                launches=self.launches,
-                board=self.board,
-                quota=ConcurrencyQuota(lambda: 1000, ttl_s=1e9),
-                metrics=metrics,
-                warm=lambda: self.chance.choice((0, self.basis.provisioned)),
-                now=lambda: self.now,
-                basis=self.basis,
-                clock=self.clock,
-                deadline_slack_s=SLACK_S,
-                learner_allowance_s=ALLOWANCE_S,
-                quorum_share=0.5,
-                max_attempts=2,
-                longest_job_s=1e9,
-                on_rewarmed=lambda: None,
-            )
+            store=self.store,
+            launches=self.launches,
+            board=self.board,
+            quota=ConcurrencyQuota(lambda: 1000, ttl_s=1e9),
+            metrics=metrics,
+            warm=lambda: self.chance.choice((0, self.basis.provisioned)),
+            now=lambda: self.now,
+            spending=self.spending,
+            pricing=RoundPricing(
+                basis=self.basis, deadline_slack_s=SLACK_S, learner_allowance_s=ALLOWANCE_S
+            ),
+            quorum_share=0.5,
+            max_attempts=2,
+            longest_job_s=1e9,
+            on_rewarmed=lambda: None,
         )
         self.scaling = ScalingService(self.store, now=lambda: self.now)
         self.finishing = FinishService(
-            FinishParts(
-                store=self.store,
-                launches=self.launches,
-                now=lambda: self.now,
-                spending=self.spending,
-                learner_instance="g6.2xlarge",
-                finish_wait_s=0.0,
-                on_finished=lambda: None,
-            )
+            store=self.store,
+            launches=self.launches,
+            now=lambda: self.now,
+            spending=self.spending,
+            learner_instance="g6.2xlarge",
+            finish_wait_s=0.0,
+            on_finished=lambda: None,
         )
 
     def fewest_warm(self, spec: JobSpec) -> int:

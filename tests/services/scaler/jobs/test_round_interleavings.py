@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from services.scaler.api.problem import ApiError
 from services.scaler.jobs.admission import Admission, EnvironmentCatalogue
-from services.scaler.jobs.finishing import FinishParts, FinishService
+from services.scaler.jobs.finishing import FinishService
 from services.scaler.jobs.leases import LeaseService
-from services.scaler.jobs.service import JobParts, JobService
+from services.scaler.jobs.service import JobService
 from services.scaler.launching.invoker import ActorFunction, Awaited, TaskOutcome
 from services.scaler.launching.lambda_function import Execution
 from services.scaler.launching.launches import Launches
@@ -29,7 +29,7 @@ from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing, smallest_budget_usd
 from services.scaler.money.ledger import Clock
-from services.scaler.rounds.service import RoundParts, RoundService
+from services.scaler.rounds.service import RoundService
 from services.scaler.store.base import Change, JobRecord, StoreError
 from services.scaler.store.sqlite import SqliteStore
 from shared.cache.arrivals import FailureKind
@@ -162,26 +162,22 @@ class World:
             memory_mb=1024,
             timeout_s=_TIMEOUT_S,
         )
-        self.rounds = RoundService(
-            RoundParts(
-                store=self.store,
-                launches=self.launches,
-                board=board,
-                quota=quota,
-                metrics=metrics,
-                warm=lambda: 0,
-                now=lambda: self.now,
-                basis=basis(),
-                clock=self.clock,
-                deadline_slack_s=10.0,
-                learner_allowance_s=_ALLOWANCE_S,
-                quorum_share=0.5,
-                max_attempts=2,
-                longest_job_s=1e9,
-                on_rewarmed=lambda: None,
-            )
-        )
         spending = Spending(basis=basis(), clock=self.clock)
+        self.rounds = RoundService(
+            store=self.store,
+            launches=self.launches,
+            board=board,
+            quota=quota,
+            metrics=metrics,
+            warm=lambda: 0,
+            now=lambda: self.now,
+            spending=spending,
+            pricing=self.pricing,
+            quorum_share=0.5,
+            max_attempts=2,
+            longest_job_s=1e9,
+            on_rewarmed=lambda: None,
+        )
         self.leases = LeaseService(
             self.store,
             ttl_s=_LEASE_S,
@@ -191,32 +187,28 @@ class World:
         )
         function: ActorFunction = Function()
         self.jobs = JobService(
-            JobParts(
-                store=self.store,
-                admission=Admission(
-                    EnvironmentCatalogue(function, ttl_s=300.0), quota, cache_memory_mb=1000
-                ),
-                board=board,
-                launches=self.launches,
-                files=Files(),
-                pricing=lambda _: self.pricing,
-                now=lambda: self.now,
-                spending=spending,
-                on_checking=lambda _: None,
-                on_queued=lambda: None,
-                on_finished=lambda: None,
-            )
+            store=self.store,
+            admission=Admission(
+                EnvironmentCatalogue(function, ttl_s=300.0), quota, cache_memory_mb=1000
+            ),
+            board=board,
+            launches=self.launches,
+            files=Files(),
+            pricing=self.pricing,
+            now=lambda: self.now,
+            spending=spending,
+            on_checking=lambda _: None,
+            on_queued=lambda: None,
+            on_finished=lambda: None,
         )
         self.finishing = FinishService(
-            FinishParts(
-                store=self.store,
-                launches=self.launches,
-                now=lambda: self.now,
-                spending=spending,
-                learner_instance="g6.2xlarge",
-                finish_wait_s=0.0,
-                on_finished=lambda: None,
-            )
+            store=self.store,
+            launches=self.launches,
+            now=lambda: self.now,
+            spending=spending,
+            learner_instance="g6.2xlarge",
+            finish_wait_s=0.0,
+            on_finished=lambda: None,
         )
 
     @property
