@@ -31,7 +31,7 @@ from nitro.local.ports import LOOPBACK, free_ports, require_free
 from nitro.local.processes import ManagedProcess
 from nitro.local.state_folder import StateFolder
 
-_PACKAGES = Path(__file__).resolve().parent.parent
+_PACKAGES = Path(__file__).resolve().parents[2]
 """Folder our packages lie in."""
 _POLL_S = 0.02
 _START_S = 120.0

@@ -1,18 +1,5 @@
-from collections.abc import Iterator
-from pathlib import Path
+"""A local system and its jobs, as the command line's tests have them."""
 
-import pytest
+from tests.nitro.conftest import client, endless_job, runs_dir, system, tiny_job
 
-from nitro.local.system import LocalSystem
-
-
-@pytest.fixture(scope="package")
-def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("local") / "runs"
-
-
-@pytest.fixture(scope="package")
-def system(runs_dir: Path) -> Iterator[LocalSystem]:
-    with LocalSystem(runs_dir, processes=1) as running:
-        running.wait_ready()
-        yield running
+__all__ = ["client", "endless_job", "runs_dir", "system", "tiny_job"]

@@ -18,7 +18,7 @@ from shared.contracts.job_spec import JobSpec
 from tests.nitro.local.test_system import a_plan, variables
 from tests.nitro.synthetic_run import write_run
 
-README = Path(__file__).parents[2] / "README.md"
+README = Path(__file__).parents[3] / "README.md"
 MAKE = re.findall(r"make train ARGS=(.+)", README.read_text(encoding="utf-8"))
 HELP = re.findall(r"\$ nitro train *(.*)", EXAMPLES)
 

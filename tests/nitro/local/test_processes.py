@@ -121,7 +121,7 @@ def test_a_child_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
     script = (
         "import os, sys, time\n"
         "from pathlib import Path\n"
-        "from nitro.processes import ManagedProcess\n"
+        "from nitro.local.processes import ManagedProcess\n"
         f"p = ManagedProcess('s', {SLEEP!r}, env=dict(os.environ),"
         f" log_path=Path({str(tmp_path / 'log')!r}), folder=Path({str(tmp_path)!r}))\n"
         "p.start()\n"

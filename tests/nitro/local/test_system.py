@@ -213,7 +213,7 @@ def test_nothing_is_left_when_its_owner_is_killed(tmp_path: Path) -> None:
     script = (
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from nitro.local import LocalSystem\n"
+        "from nitro.local.system import LocalSystem\n"
         f"with LocalSystem(Path({str(tmp_path)!r}), processes=2) as system:\n"
         "    print('up', flush=True)\n"
         "    time.sleep(600)\n"

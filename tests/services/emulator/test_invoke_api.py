@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.services.emulator.conftest import RunningEmulator, wait_until
+from tests.services.emulator.conftest import TOKEN, RunningEmulator, wait_until
 
 ARN = "arn:aws:lambda:us-east-1:123456789012:function:probe"
 INVOKE = "/2015-03-31/functions/probe/invocations"
@@ -200,7 +200,10 @@ def test_a_client_that_leaves_does_not_cancel_its_invocation(
     before = emulator.stats()
     started, release = tmp_path / "started", tmp_path / "release"
     event = json.dumps({"touch": str(started), "await_file": str(release)}).encode()
-    head = f"POST {INVOKE} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(event)}\r\n\r\n".encode()
+    head = (
+        f"POST {INVOKE} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n"
+        f"Content-Length: {len(event)}\r\n\r\n"
+    ).encode()
     with socket.create_connection(("127.0.0.1", emulator.port)) as leaver:
         leaver.sendall(head + event)
         wait_until(started.exists, what="invocation to start")

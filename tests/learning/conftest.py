@@ -1,4 +1,4 @@
-"""A second process, and networks that count as large, for tests of gradient steps."""
+"""Torch as the learner sets it, a second process, and networks that count as large."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,13 @@ import pytest
 
 from learning.cpu import numpy_mlp, second_process
 from learning.cpu.second_process import SecondProcess
+from learning.cpu.torch_settings import configure_torch
 from learning.updates import network_steps
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _torch_as_in_the_learner() -> None:
+    configure_torch()
 
 
 @pytest.fixture
