@@ -80,12 +80,12 @@ def _tell(report: TrainingReport, output: Path, *, as_json: bool) -> None:
         typer.echo(report.model_dump_json())
     else:
         show(_report_table(report))
-        typer.echo(f"use it by: nitro train --scaling minionsrl:{output}")
+        typer.echo(f"use it with: nitro train --scaling minionsrl:{output}")
 
 
 def _require_place(output: Path) -> None:
     if output.is_dir() or not output.parent.is_dir():
-        raise CommandError(f"--output {output}: must be a file in a folder that is there")
+        raise CommandError(f"--output {output}: must be a file in a folder that exists")
 
 
 def _write(agent: MinionsAgent, output: Path) -> None:
@@ -98,8 +98,8 @@ def _write(agent: MinionsAgent, output: Path) -> None:
 def _checked(spec: JobSpec) -> JobSpec:
     if spec.actors.max > MAX_CHOICES:
         raise CommandError(
-            f"actors.max: {spec.actors.max} are more than the {MAX_CHOICES} numbers an agent can "
-            "choose among; give --actors"
+            f"actors.max: {spec.actors.max} exceeds {MAX_CHOICES}, the most an agent can choose; "
+            "give --actors"
         )
     return spec
 

@@ -1,6 +1,6 @@
 """Episodes that are dropped because an observation or a reward in them was not finite.
 
-Their steps are rolled out again: the environment is reset, the action noise is drawn anew, and the
+Their steps are sampled again: the environment is reset, the action noise is drawn anew, and the
 trajectory keeps its size. Everything follows from the task's seed, so a repeated rollout drops and
 repeats the same. An environment that keeps breaking its episodes is given up.
 """
@@ -68,8 +68,8 @@ class DroppedEpisodes:
         self.count += 1
         if self.count > MAX_DROPPED_EPISODES + len(self._fragment.episode_returns):
             raise RolloutError(
-                f"{self._env_id}: {why}, and so it was in {self.count - 1} episodes of this "
-                "rollout that were dropped and rolled out again; rollout dropped"
+                f"{self._env_id}: {why}, as in {self.count - 1} episodes of this rollout that were "
+                "dropped and sampled again; rollout dropped"
             )
         _LOG.warning("episode dropped", extra={"env_id": self._env_id, "env_index": b, "why": why})
 

@@ -51,7 +51,7 @@ class Fragment:
         self.num_done = 0
         """Steps taken so far, counted along T."""
         self.broken: list[int] = []
-        """Environments whose latest episode is to be rolled out again, each named once."""
+        """Environments whose latest episode is to be sampled again, each named once."""
         self._num_steps = num_steps
         self._num_resets = 0
         self._envs = envs

@@ -44,7 +44,7 @@ def sample_fragment(
     """Take `task.steps` sampled steps, shared equally among the environments.
 
     Every fragment starts with fresh episodes. An episode that ends inside is followed by another;
-    one in which something is not finite is dropped, and its steps are rolled out again.
+    one in which something is not finite is dropped, and its steps are sampled again.
 
     Args:
         task: What to do; its seed decides everything random.
@@ -130,8 +130,8 @@ def evaluate_episode(
             raise _failure(task, play.length, error) from error
     if play.broken is not None:
         raise RolloutError(
-            f"{task.env.env_id}: {play.broken}, and so it was in {play.num_dropped} episodes "
-            "before; evaluation dropped"
+            f"{task.env.env_id}: {play.broken}, as in {play.num_dropped} episodes before; "
+            "evaluation dropped"
         )
     return Episode(
         job_id=task.job_id,

@@ -65,14 +65,14 @@ def run(
         int | None, typer.Option(help="Runs of each condition; default: the experiment's.", min=1)
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A few tiny runs: it works, numbers mean nothing.")
+        bool, typer.Option("--quick", help="A few tiny runs, to see that it works.")
     ] = False,
     out: Out = _RESULTS,
     parallel: Annotated[
         int | None, typer.Option(help="Jobs at once; default: one per core.", min=1)
     ] = None,
 ) -> None:
-    """Run an experiment, or go on where it was cut short; Ctrl-C loses only the jobs under way."""
+    """Run an experiment, or continue it; Ctrl-C loses only the jobs that are running."""
     require_source(*_NEEDED)
     from experiments.command import run_and_draw
 
@@ -84,7 +84,7 @@ def run(
 def plot(
     name: Name,
     *,
-    quick: Annotated[bool, typer.Option("--quick", help="Of the quick run.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Of the --quick run.")] = False,
     out: Out = _RESULTS,
 ) -> None:
     """Draw an experiment's figure again, from its JSON alone."""

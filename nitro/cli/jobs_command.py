@@ -73,7 +73,7 @@ def show_job(
 @app.command(epilog=examples("nitro jobs stop hopper-v5-3f2a"))
 @reported
 def stop(job_id: JobName, *, api_url: ApiUrl = None, runs_dir: RunsDir = RUNS) -> None:
-    """Ask a job to end after the update in hand; its checkpoint is kept."""
+    """Ask a job to stop after the current update; its checkpoint is kept."""
     with _client(api_url, runs_dir) as client:
         typer.echo(f"{job_id}: {client.stop(job_id).status}")
 
@@ -103,7 +103,7 @@ def resume(
 ) -> None:
     """Continue a job from its last checkpoint.
 
-    One that was stopped or failed, or, with more --rounds, one that made all of them.
+    To continue a job that finished all its rounds, add --rounds.
     """
     with _client(api_url, runs_dir) as client:
         job = client.resume(
@@ -132,7 +132,7 @@ def scale(
         typer.Option(metavar="POLICY[:ARG]", help="As for `nitro train --scaling`."),
     ] = None,
     actors: Annotated[
-        int | None, typer.Option(help="Pin the number of actors to this.", min=1)
+        int | None, typer.Option(help="Fix the number of actors at this.", min=1)
     ] = None,
     assignments: Annotated[
         list[str] | None,
@@ -141,7 +141,7 @@ def scale(
     api_url: ApiUrl = None,
     runs_dir: RunsDir = RUNS,
 ) -> None:
-    """Decide a job's rounds by another policy, or pin their size, from the next round on."""
+    """Switch to another scaling policy, or a fixed number of actors, from the next round on."""
     from nitro.spec.scaling_option import build_scaling
 
     scaling = build_scaling(
@@ -156,7 +156,7 @@ def scale(
 @app.command(epilog=examples("nitro jobs delete hopper-v5-3f2a"))
 @reported
 def delete(job_id: JobName, *, api_url: ApiUrl = None, runs_dir: RunsDir = RUNS) -> None:
-    """Forget a finished job and delete its run folder."""
+    """Delete a finished job and its run folder."""
     with _client(api_url, runs_dir) as client:
         client.delete(job_id)
         typer.echo(f"{job_id}: deleted")
@@ -172,7 +172,7 @@ def _jobs(api_url: str | None, runs_dir: Path) -> Iterator["NitroClient | RunFol
         with _client(api_url, runs_dir) as client:
             yield client
         return
-    typer.echo(f"no local system is up: as the run folders in {runs_dir} have it", err=True)
+    typer.echo(f"no local system is up: read from the run folders in {runs_dir}", err=True)
     yield RunFolders(runs_dir)
 
 

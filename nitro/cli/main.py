@@ -87,7 +87,7 @@ def fields(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON list on stdout.")] = False,
 ) -> None:
-    """List what can be said of a job: in a --spec file, by --set, over REST."""
+    """List every field of a job: for a --spec file, --set and REST."""
     import json
 
     from nitro.spec.fields import field_rows, field_table
@@ -218,7 +218,7 @@ def export(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     runs_dir: RunsDir = RUNS,
 ) -> None:
-    """Write a run's newest policy as safetensors, JSON and ONNX, checked to act the same."""
+    """Write a run's newest policy as safetensors, JSON and ONNX."""
     from nitro.runs.export import export_run
     from nitro.runs.reading import find_run
 

@@ -23,14 +23,14 @@ FromScratch = Annotated[
     bool,
     typer.Option(
         "--from-scratch",
-        help="Of a job whose checkpoints are gone: make, and pay for, all its rounds again.",
+        help="If the checkpoints are gone, run, and pay for, all rounds again.",
     ),
 ]
 ApiUrl = Annotated[
     str | None,
     typer.Option(
         "--api-url",
-        help="REST API; default: NITRO_API_URL, or the local system that is up on --runs-dir.",
+        help="REST API; default: NITRO_API_URL, or the local system that uses --runs-dir.",
         show_default=False,
     ),
 ]

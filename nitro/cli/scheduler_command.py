@@ -25,21 +25,17 @@ app = typer.Typer(
 
 Env = Annotated[
     str | None,
-    typer.Argument(
-        help="Environment of real runs, or whose recorded ones are meant.", show_default=False
-    ),
+    typer.Argument(help="Environment of the real or recorded runs.", show_default=False),
 ]
 Runs = Annotated[
     Path | None,
-    typer.Option(help="Practise on a model of these recorded runs: one, or a folder of them."),
+    typer.Option(help="Practise on recorded runs: one run folder, or a folder of them."),
 ]
 Rounds = Annotated[int | None, typer.Option(help="Rounds of a run.", min=1)]
 Actors = Annotated[str | None, typer.Option(metavar="MIN:MAX", help="Actors one round may have.")]
 TargetReturn = Annotated[
     float | None,
-    typer.Option(
-        "--target-return", help="Mean return of an evaluation that a run is meant to reach."
-    ),
+    typer.Option("--target-return", help="Mean evaluation return that a run should reach."),
 ]
 Budget = Annotated[float | None, typer.Option("--budget-usd", help="What one run may cost.")]
 Assignments = Annotated[
@@ -81,7 +77,7 @@ def train(
     api_url: ApiUrl = None,
     runs_dir: RunsDir = RUNS,
 ) -> None:
-    """Train a scheduler on recorded runs (--runs), or on real ones, and say what that cost.
+    """Train a scheduler on recorded runs (--runs) or real ones, and report the cost.
 
     Ctrl-C ends it with the best agent so far.
     """
@@ -91,7 +87,7 @@ def train(
 
     if env is None and runs is None and spec is None:
         raise CommandError(
-            "ENV: name the environment of the real runs, or give --spec, or recorded ones by --runs"
+            "ENV: name an environment for real runs, or give --spec, or recorded runs with --runs"
         )
     options: dict[str, JsonValue] = {
         "env_id": env,

@@ -84,8 +84,8 @@ def make_request(choices: Choices, *, runs_dir: Path, as_json: bool) -> TrainReq
         spec = build_spec(file=choices.spec_file, options=given, assignments=choices.assignments)
     elif given or choices.spec_file or choices.assignments or choices.idempotency_key:
         raise CommandError(
-            "--resume: the job goes on as it was specified; only --rounds, --budget-usd and "
-            "--max-wall-s may be given beside it"
+            "--resume: the job continues as it was specified; only --rounds, --budget-usd and "
+            "--max-wall-s can be added"
         )
     return TrainRequest(
         spec=spec,
@@ -158,10 +158,10 @@ def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: Te
 def _left(job_id: str, api: Api) -> str:
     """Say what becomes of a job that nobody follows any more."""
     if api.system is not None:
-        return f"cut short; go on with it by: nitro train --resume {job_id}"
+        return f"cut short; continue with: nitro train --resume {job_id}"
     return (
-        "unless it was told to stop, the job goes on without this command and is paid for; look "
-        f"at it by: nitro jobs show {job_id}; end it by: nitro jobs stop {job_id}"
+        "unless it was told to stop, the job runs on without this command, and costs money; see it "
+        f"with: nitro jobs show {job_id}; end it with: nitro jobs stop {job_id}"
     )
 
 
@@ -217,7 +217,7 @@ def _stop_left_over(
     for job in stopped:
         console.print(
             f"stopped {job.job_id}, left unfinished earlier; "
-            f"go on with it by: nitro train --resume {job.job_id}",
+            f"continue with: nitro train --resume {job.job_id}",
             style="yellow",
             soft_wrap=True,
         )
@@ -290,8 +290,8 @@ def _conclude(
         summary_table(summary, error=job.error, picture=picture, expected=expected, logs=logs)
     )
     if command := going_on(job, wall_s=summary.wall_s):
-        when = "once the error is mended, " if job.fails_again else ""
-        text = f"{when}go on with it by: {command}"
+        when = "once the error is fixed, " if job.fails_again else ""
+        text = f"{when}continue with: {command}"
         console.print(text, soft_wrap=True, markup=False, highlight=False)
     if request.as_json:
         stdout.write(summary.model_dump_json() + "\n")

@@ -54,7 +54,7 @@ Scaling = Annotated[
     str | None,
     typer.Option(
         metavar="POLICY[:ARG]",
-        help="Who decides how many actors; `nitro policies` lists them.",
+        help="Decides the number of actors; `nitro policies` lists them.",
         rich_help_panel=_JOB,
     ),
 ]
@@ -105,7 +105,7 @@ Resume = Annotated[
     str | None,
     typer.Option(
         metavar="JOB_ID",
-        help="Go on with a job; --rounds, --budget-usd and --max-wall-s raise its limits.",
+        help="Continue a job; --rounds, --budget-usd and --max-wall-s raise its limits.",
         rich_help_panel=_JOB,
     ),
 ]
@@ -187,7 +187,7 @@ def train(
 ) -> None:
     """Train an agent and follow it; without an API everything runs on this machine.
 
-    Ctrl-C stops after the update in hand and keeps the checkpoint; twice kills everything.
+    Ctrl-C stops after the current update and keeps the checkpoint; twice kills everything.
     """
     from nitro.cli.train import Choices, make_request
     from nitro.spec.scaling_option import parse_scaling

@@ -61,8 +61,8 @@ def free_ports(count: int) -> list[int]:
             port = next(candidates, None)
             if port is None:
                 raise CommandError(
-                    f"{count} free ports are needed, there are only {len(found)} among the "
-                    f"{_CANDIDATES.count} from {_LOWEST} on; end what listens there"
+                    f"{count} free ports are needed, only {len(found)} of {_CANDIDATES.count} from "
+                    f"{_LOWEST} on are free; stop programs that listen there"
                 )
             listener = socket.socket()
             try:

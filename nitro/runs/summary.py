@@ -14,7 +14,7 @@ from shared.contracts.billing import JobCost, ServerfulCost
 from shared.contracts.jobs import Job, JobStatus, StopReason, Wait
 from shared.contracts.rounds import RoundRecord
 
-_BROKEN = "were dropped and rolled out again: an observation or a reward was not finite"
+_BROKEN = "were dropped and sampled again: an observation or a reward was not finite"
 
 
 class Projection(BaseModel):
@@ -55,7 +55,7 @@ class Summary(BaseModel):
     serverful: list[OnServers]
     actors_per_round: list[int]
     dropped_episodes: int = 0
-    """Training episodes in which something was not finite; they were rolled out again."""
+    """Training episodes in which something was not finite; they were sampled again."""
     run_dir: str | None
     """Run folder, if it is on this machine."""
 

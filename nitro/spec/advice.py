@@ -49,14 +49,14 @@ def advice(
     if limit is not None and limit > taken:
         lines.append(
             f"episodes may last {limit:,} steps, but a rollout begins with a reset and takes "
-            f"{taken:,}: nothing is learned from what comes later (--steps-per-actor)"
+            f"{taken:,}: later steps are never learned from (raise --steps-per-actor)"
         )
     if cpu_cores is not None:
         takes = time_on_cpu(spec, environment, hyperparameters, rounds=rounds, cores=cpu_cores)
         if takes is not None:
             lines.append(_told(takes, spec, rounds))
             if takes.most_s > _LONG_S and spec.preset == "paper":
-                lines.append(f"quicker, with the published settings for Atari: {_QUICKER}")
+                lines.append(f"faster, with the published settings for Atari: {_QUICKER}")
     return lines
 
 

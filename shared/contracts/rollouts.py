@@ -66,7 +66,7 @@ class ActorReport(Message):
     """Undiscounted returns of the episodes that ended in this rollout."""
     episode_lengths: tuple[PositiveInt, ...]
     dropped_episodes: Count = 0
-    """Episodes rolled out again because something in them was not finite."""
+    """Episodes sampled again because something in them was not finite."""
     rollout_s: NonNegativeFloat
     total_s: NonNegativeFloat
     """Handler time: fetching the policy, rolling out, pushing the result."""

@@ -118,7 +118,7 @@ class RoundResult(Message):
     episode_returns: tuple[Number, ...]
     """Training episodes that ended inside the round's trajectories."""
     dropped_episodes: Count = 0
-    """Training episodes that actors rolled out again: something in them was not finite."""
+    """Training episodes that actors sampled again: something in them was not finite."""
     evaluation: EvaluationResult | None
     stats: dict[Identifier, Number]
     """Scalars of the update: losses, KL, entropy, clip fraction. Where rounds overlap, of all

@@ -68,7 +68,7 @@ class Trajectory:
     where episodes are lives."""
     episode_lengths: NDArray[np.int32]  # [E]
     dropped_episodes: int = 0
-    """Episodes that were rolled out again because something in them was not finite."""
+    """Episodes that were sampled again because something in them was not finite."""
 
     @property
     def num_steps(self) -> int:

@@ -48,7 +48,7 @@ class OpenRound(Message):
     episode_returns: tuple[FiniteFloat, ...]
     """Training episodes that ended inside those."""
     dropped_episodes: Count = 0
-    """Episodes of those that were rolled out again: something in them was not finite."""
+    """Episodes of those that were sampled again: something in them was not finite."""
 
 
 class RunState(Message):

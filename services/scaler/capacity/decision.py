@@ -3,7 +3,7 @@
 Both are billed while they are on, used or not, so both exist exactly as long as a job does, and no
 more environments are warm than one of its rounds can still need. A job counts from the moment it is
 queued where the learner has to be started first (that takes minutes, in which actors warm up too),
-and from its lease where a learner is always there. A job that has had its longest allowed time, or
+and from its lease where a learner is always there. A job that has reached its time limit, or
 all its money, counts no more: a stuck one costs a bounded sum.
 """
 
@@ -20,7 +20,7 @@ LIVE: tuple[JobStatus, ...] = ("queued", "running", "stopping")
 ALWAYS_UNRESERVED = 100
 """Concurrent executions Lambda wants left to functions without any reservation."""
 GRACE_S = 600.0
-"""After its longest time, or without money, a job is told to stop; then capacity ends anyway."""
+"""Past its time limit or budget a job is told to stop; this much later capacity ends anyway."""
 WARM_BEFORE_LEASE_S = 900.0
 """How long environments are kept warm for a queued job: as long as a learner takes to start. Where
 none is to be had they would wait for days, at no job's expense."""

@@ -162,10 +162,7 @@ class LearnerWait:
     def _why(self, wait: _Wait, ended: frozenset[str] | None, now: float) -> str | None:
         starts = len((ended or frozenset()) - (wait.ended_before or frozenset()))
         if starts >= MOST_STARTS:
-            return (
-                f"{starts} learners were started and ended before one of them took the job: the "
-                "learner's log says why"
-            )
+            return f"{starts} learners ended before they took the job: the learner's log says why"
         if now - wait.since < self._longest_s:
             return None
         return (

@@ -240,11 +240,11 @@ class CapacityReconciler:
     def _watch(self, jobs: Sequence[JobRecord]) -> str | None:
         late = overdue(jobs, self.rule, self.now())
         for job_id in late:
-            _LOG.warning("job had its time or money and keeps nothing on", extra={"job": job_id})
+            _LOG.warning("job reached a limit and keeps nothing on", extra={"job": job_id})
             self.expire(job_id, None)
         if not late:
             return None
-        return f"{len(late)} had their longest time (NITRO_LONGEST_JOB_S) or their budget, and end"
+        return f"{len(late)} reached their time limit (NITRO_LONGEST_JOB_S) or budget, and end"
 
     def _wait(self, jobs: Sequence[JobRecord]) -> None:
         """End jobs for which learners are started in vain, and look again without them."""

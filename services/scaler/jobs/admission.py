@@ -227,12 +227,12 @@ def budget_errors(
 
 
 def target_errors(spec: JobSpec) -> list[FieldError]:
-    """Return the error of a target that nothing is ever held against."""
+    """Return the error of a target return without evaluations."""
     if spec.stop.target_return is None or spec.evaluation.every_rounds:
         return []
     message = (
-        f"{spec.stop.target_return:g} is held against the mean return of evaluations, and "
-        "evaluation.every_rounds is 0, which means none; raise that, or leave the target out"
+        f"{spec.stop.target_return:g} needs evaluations to compare with, but "
+        "evaluation.every_rounds is 0; raise it, or leave the target out"
     )
     return [FieldError(field="stop.target_return", message=message)]
 
@@ -293,7 +293,7 @@ def trajectory_errors(spec: JobSpec, environment: EnvironmentSpec) -> list[Field
         return []
     message = (
         f"a trajectory of {spec.steps_per_actor} steps may have {needed / _MB:.1f} MB, the learner "
-        f"takes in {MAX_TRAJECTORY_BYTES / _MB:.0f} MB; lower steps_per_actor"
+        f"accepts {MAX_TRAJECTORY_BYTES / _MB:.0f} MB; lower steps_per_actor"
     )
     return [FieldError(field="steps_per_actor", message=message)]
 

@@ -1,4 +1,4 @@
-"""The end of a job that nobody trains: by its user, its longest time or its money."""
+"""The end of a job that nobody trains: by its user, its time limit or its budget."""
 
 from services.scaler.money.accounting import Spending, end_job
 from services.scaler.store.base import Change, JobRecord

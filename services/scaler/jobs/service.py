@@ -143,7 +143,7 @@ class JobService:
 
         Args:
             job_id: Which.
-            why: What it has failed for; None if it had its longest time.
+            why: What it has failed for; None if it reached its time limit.
         """
 
         def decide(record: JobRecord) -> Change | None:
@@ -152,7 +152,7 @@ class JobService:
                 return None
             if spending.exhausted_at(record) <= now:
                 return ended(record, spending, now, status="stopped", stop_reason="budget")
-            longest = f"it had its longest time (NITRO_LONGEST_JOB_S) while {record.job.status}"
+            longest = f"reached its time limit (NITRO_LONGEST_JOB_S) while {record.job.status}"
             error = longest if why is None else why
             return ended(record, spending, now, status="failed", stop_reason="error", error=error)
 
@@ -180,8 +180,8 @@ class JobService:
                 return None if spec == job.spec else _job_change(record, spec=spec)
             if not job.can_go_on:
                 raise conflict(
-                    f"job {job_id} is {job.status} ({job.stop_reason or 'not ended'}): jobs resume "
-                    "that were stopped, failed or made all their rounds short of their target"
+                    f"job {job_id} is {job.status} ({job.stop_reason or 'not ended'}): only a job "
+                    "that was stopped, failed, or finished its rounds below its target can resume"
                 )
             self._check_resumable(record, spec)
             self._check_checkpoint(job, from_scratch=request.from_scratch)
@@ -308,13 +308,13 @@ class JobService:
         kept = bool(self.files.names(job.job_id, CHECKPOINTS))
         if not kept and not from_scratch:
             raise conflict(
-                f"job {job.job_id} has no checkpoint any more: its run folder was removed. Its "
-                f"{job.progress.rounds} rounds would be made, and paid for, again; put the folder "
-                "back, or ask for that with from_scratch (--from-scratch)"
+                f"job {job.job_id} has no checkpoint any more: its run folder was removed. Restore "
+                "the folder, or set from_scratch (--from-scratch): that would run, and bill, its "
+                f"{job.progress.rounds} rounds again"
             )
         if kept and from_scratch:
             raise conflict(
-                f"job {job.job_id} has a checkpoint and goes on from it: leave from_scratch out, "
+                f"job {job.job_id} has a checkpoint and continues from it: leave from_scratch out, "
                 "or submit a new job"
             )
 

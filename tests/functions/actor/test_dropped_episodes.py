@@ -1,4 +1,4 @@
-"""Episodes in which something is not finite: dropped, counted, and rolled out again."""
+"""Episodes in which something is not finite: dropped, counted, and sampled again."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -163,7 +163,7 @@ def test_a_command_that_leaves_another_machines_job_says_that_it_goes_on(
         read_until(process, "round 1/")
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=120)
-    assert f"end it by: nitro jobs stop {job_id}" in errors
+    assert f"end it with: nitro jobs stop {job_id}" in errors
     assert client.get(job_id).status == "running"
     client.stop(job_id)
     eventually(lambda: client.get(job_id).status == "stopped")
@@ -258,7 +258,7 @@ def test_a_terminated_command_leaves_nothing_behind(tmp_path: Path, spec_file: P
         output, errors = process.communicate(timeout=120)
     assert process.returncode == 143
     assert output == ""
-    assert "cut short; go on with it by: nitro train --resume cartpole-v1-" in errors
+    assert "cut short; continue with: nitro train --resume cartpole-v1-" in errors
     eventually(lambda: not any(alive(pid) for pid in family))
 
 

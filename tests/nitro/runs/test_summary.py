@@ -87,7 +87,7 @@ def test_dropped_episodes_are_warned_about() -> None:
     console = Console(file=io.StringIO(), width=200)
     console.print(summary_table(summary, error=None, picture=None))
     assert isinstance(console.file, io.StringIO)
-    assert "3 episodes were dropped and rolled out again" in console.file.getvalue()
+    assert "3 episodes were dropped and sampled again" in console.file.getvalue()
 
 
 def test_json_has_exactly_the_documented_keys() -> None:

@@ -182,7 +182,7 @@ def test_a_job_whose_trajectories_no_learner_would_take_in_is_refused(
     spec = {"env_id": "ALE/Qbert-v5", "preset": "standard", "steps_per_actor": 9510}
     told = refused(admission(catalogue), JobSpec.model_validate(spec))
     assert told.keys() == {"steps_per_actor"}
-    assert "the learner takes in 256 MB" in told["steps_per_actor"]
+    assert "the learner accepts 256 MB" in told["steps_per_actor"]
 
 
 @pytest.mark.parametrize("size", [2000, 2004])

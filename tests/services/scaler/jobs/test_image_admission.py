@@ -36,7 +36,7 @@ def test_a_fragment_that_no_learner_would_take_in_is_refused() -> None:
     larger = SPEC.model_copy(update={"steps_per_actor": most + 1})
     (error,) = trajectory_errors(larger, environment(4))
     assert error.field == "steps_per_actor"
-    assert "of 9510 steps may have 256.0 MB, the learner takes in 256 MB" in error.message
+    assert "of 9510 steps may have 256.0 MB, the learner accepts 256 MB" in error.message
     # Every tenth step ends an episode, and brings its final observation.
     limited = environment(4).model_copy(update={"max_episode_steps": 10})
     (error,) = trajectory_errors(fits, limited)

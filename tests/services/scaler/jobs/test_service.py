@@ -110,7 +110,7 @@ def test_a_target_without_evaluations_is_refused_but_a_job_that_has_one_is_read(
     spec = {"stop": {"target_return": 300.0}, "evaluation": {"every_rounds": 0}}
     (error,) = problem(scaler, spec).errors
     assert error.field == "stop.target_return"
-    assert error.message.startswith("300 is held against the mean return of evaluations, and ")
+    assert error.message.startswith("300 needs evaluations to compare with, but ")
     assert "evaluation.every_rounds is 0" in error.message
     assert JobSpec.model_validate(spec).stop.target_return == 300.0
     scaler.submit(stop=spec["stop"], evaluation={"every_rounds": 1})
@@ -658,7 +658,7 @@ def test_a_job_whose_run_folder_is_gone_makes_its_rounds_again_only_if_that_is_s
     shutil.rmtree(scaler.runs_dir / job.job_id)
     refused = scaler.http.post(resume)
     assert refused.status_code == 409
-    assert "Its 1 rounds would be made, and paid for, again" in refused.json()["detail"]
+    assert "would run, and bill, its 1 rounds again" in refused.json()["detail"]
     assert "--from-scratch" in refused.json()["detail"]
     assert scaler.job(job.job_id).status == "stopped"
     assert scaler.http.post(resume, json={"from_scratch": True}).json()["status"] == "queued"
