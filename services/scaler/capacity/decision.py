@@ -87,11 +87,11 @@ def desired_capacity(
         kept_warm(record) for record in counting if not (learner_late and _waits_long(record, now))
     ]
     wanted = min(rule.provisioned, max(warm, default=0))
-    granted = min(wanted, _most_provisioned(rule, room, wanted))
+    provisioned = min(wanted, _most_provisioned(rule, room, wanted))
     return Capacity(
-        provisioned=granted,
+        provisioned=provisioned,
         learners=1 if counting and rule.starts_learner else 0,
-        clipped=wanted - granted,
+        clipped=wanted - provisioned,
     )
 
 

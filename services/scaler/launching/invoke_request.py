@@ -1,11 +1,14 @@
 """Invoke requests: boto3 makes the first, every other is a copy of it with another event.
 
 A round is up to a thousand requests that differ in nothing but their body. boto3 would build each
-from its model of the API, check it, resolve the endpoint and call some thirty hooks, which is a
-third of what an invocation costs. Here it does so once, when the scaler starts, and the request it
-would have sent is kept. From then on an invocation is a body, a signature and a send, each by the
-part of botocore that boto3 itself would use: its signer, its HTTP session with the environment's
-proxies and certificates, its parser of errors.
+from its model of the API, check it, resolve the endpoint and call some thirty hooks. Measured with
+a server that answers at once, an invocation would cost 0.67 ms of CPU instead of 0.46 ms. On
+0.25 vCPU a round of 64 would be launched in 0.20 s instead of 0.13 s; the target is 0.15 s.
+
+Here boto3 builds one when the scaler starts, and the request it would have sent is kept. From then
+on an invocation is a body, a signature and a send, each by the part of botocore that boto3 itself
+would use: its signer, its HTTP session with the environment's proxies and certificates, its parser
+of errors.
 
 Invariant: but for the headers in which boto3 counts its own attempts, what is sent is what boto3
 would send.

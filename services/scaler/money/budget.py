@@ -85,25 +85,25 @@ def affordable_round(
     spec: JobSpec,
     pricing: RoundPricing,
     *,
-    requested: int,
-    evaluations: int,
+    num_actors: int,
+    num_evaluations: int,
     committed_usd: float,
 ) -> Affordable:
-    """Return the largest round within the budget, between the job's fewest actors and `requested`.
+    """Return the largest round within the budget, between the job's fewest actors and `num_actors`.
 
-    Evaluation episodes are given up before the smallest number of actors is. That is `requested`
+    Evaluation episodes are given up before the smallest number of actors is. That is `num_actors`
     when the account's concurrency allows even less than the job's fewest.
     """
-    fewest = min(spec.actors.min, requested)
+    fewest = min(spec.actors.min, num_actors)
     room_usd = spec.stop.budget_usd - committed_usd - closing_usd(spec, pricing)
-    for episodes in dict.fromkeys((evaluations, 0)):
-        actors = _most_actors(fewest, requested, episodes, room_usd, pricing)
+    for episodes in dict.fromkeys((num_evaluations, 0)):
+        actors = _most_actors(fewest, num_actors, episodes, room_usd, pricing)
         if actors:
             return Affordable(
                 num_actors=actors,
                 num_evaluations=episodes,
                 reserve_usd=pricing.worst_case_usd(actors + episodes),
-                note=_note(requested, actors, evaluations, episodes, room_usd),
+                note=_note(num_actors, actors, num_evaluations, episodes, room_usd),
             )
     least_usd = pricing.worst_case_usd(fewest)
     return Affordable(
@@ -117,14 +117,14 @@ def affordable_round(
 
 
 def affordable_closing(
-    spec: JobSpec, pricing: RoundPricing, *, committed_usd: float, wanted: int
+    spec: JobSpec, pricing: RoundPricing, *, committed_usd: float, num_evaluations: int
 ) -> Affordable:
     """Return the final evaluation, or none when the budget does not allow it whole."""
     room_usd = spec.stop.budget_usd - committed_usd
-    for episodes in dict.fromkeys((wanted, 0)):
+    for episodes in dict.fromkeys((num_evaluations, 0)):
         reserve_usd = pricing.worst_case_usd(episodes)
         if reserve_usd <= room_usd:
-            note = "" if episodes == wanted else "budget: no final evaluation"
+            note = "" if episodes == num_evaluations else "budget: no final evaluation"
             return Affordable(
                 num_actors=0, num_evaluations=episodes, reserve_usd=reserve_usd, note=note
             )
@@ -134,23 +134,25 @@ def affordable_closing(
 
 
 def _most_actors(
-    fewest: int, most: int, evaluations: int, room_usd: float, pricing: RoundPricing
+    fewest: int, most: int, episodes: int, room_usd: float, pricing: RoundPricing
 ) -> int:
     """Return the largest affordable number in [fewest, most], 0 when there is none."""
     low, high = fewest - 1, most
     while low < high:  # the price grows with the number of actors
         middle = (low + high + 1) // 2
-        if pricing.worst_case_usd(middle + evaluations) <= room_usd:
+        if pricing.worst_case_usd(middle + episodes) <= room_usd:
             low = middle
         else:
             high = middle - 1
     return low if low >= fewest else 0
 
 
-def _note(requested: int, actors: int, evaluations: int, episodes: int, room_usd: float) -> str:
+def _note(
+    num_actors: int, actors: int, num_evaluations: int, episodes: int, room_usd: float
+) -> str:
     cuts = []
-    if actors < requested:
-        cuts.append(f"{requested} actors cut to {actors}")
-    if episodes < evaluations:
+    if actors < num_actors:
+        cuts.append(f"{num_actors} actors cut to {actors}")
+    if episodes < num_evaluations:
         cuts.append("evaluation left out")
     return f"budget: {', '.join(cuts)}, ${room_usd:.4f} are left" if cuts else ""

@@ -141,8 +141,8 @@ def decide_round(context: RoundContext) -> Decision:
     if stop is not None:
         return _end(context, stop[0], stop[1], scaling)
     concurrency = context.concurrency
-    allowed = granted(
-        scaling.num_actors,
+    num_actors = granted(
+        scaling.requested,
         limit=concurrency.limit,
         running_jobs=concurrency.running_jobs,
         others_in_flight=concurrency.others_in_flight,
@@ -152,17 +152,17 @@ def decide_round(context: RoundContext) -> Decision:
     affordable = affordable_round(
         context.spec,
         context.pricing,
-        requested=allowed,
-        evaluations=evaluations_due(context.spec.evaluation, context.conditions.round_index),
+        num_actors=num_actors,
+        num_evaluations=evaluations_due(context.spec.evaluation, context.conditions.round_index),
         committed_usd=context.committed_usd,
     )
     if not affordable.num_actors:
         return _end(context, "budget", affordable.note, scaling)
     quota_note = ""
-    if allowed < scaling.num_actors:
+    if num_actors < scaling.requested:
         in_flight = concurrency.others_in_flight + concurrency.own_in_flight
         quota_note = (
-            f"concurrency: {scaling.num_actors} actors cut to {allowed} of {concurrency.limit} "
+            f"concurrency: {scaling.requested} actors cut to {num_actors} of {concurrency.limit} "
             f"shared by {concurrency.running_jobs} jobs, {in_flight} in flight"
             f"{_share_note(context.spec.open_rounds)}"
         )
@@ -193,8 +193,8 @@ def decide_reopening(
         attempt: Number of the new attempt.
     """
     pricing = context.pricing
-    number = num_missing + num_episodes
-    reserve_usd = pricing.worst_case_usd(number)
+    num_invocations = num_missing + num_episodes
+    reserve_usd = pricing.worst_case_usd(num_invocations)
     closing = 0.0 if plan.stop else closing_usd(context.spec, pricing)
     room_usd = context.spec.stop.budget_usd - context.committed_usd - closing
     again = Decision(
@@ -208,7 +208,7 @@ def decide_reopening(
             f"attempt {attempt}: {num_missing} of {plan.num_actors} actors launched again"
             + (f", {num_episodes} of {plan.num_evaluations} episodes" if num_episodes else "")
         ),
-        deadline_s=pricing.deadline_s(number),
+        deadline_s=pricing.deadline_s(num_invocations),
         quorum=plan.quorum,
         stop=plan.stop,
         reserve_usd=reserve_usd,
@@ -217,7 +217,7 @@ def decide_reopening(
     if reserve_usd <= room_usd:
         return again
     why = (
-        f"budget: launching {number} actors again may cost ${reserve_usd:.4f}, "
+        f"budget: launching {num_invocations} actors again may cost ${reserve_usd:.4f}, "
         f"${max(0.0, room_usd):.4f} are left"
     )
     if num_missing:
@@ -303,7 +303,7 @@ def _end(context: RoundContext, stop: StopReason, why: str, scaling: ScalingDeci
         context.spec,
         context.pricing,
         committed_usd=context.committed_usd,
-        wanted=final_evaluations(context.spec),
+        num_evaluations=final_evaluations(context.spec),
     )
     return _decision(context, closing, scaling, stop, (why, closing.note))
 
@@ -315,17 +315,17 @@ def _decision(
     stop: StopReason | None,
     reasons: tuple[str, ...],
 ) -> Decision:
-    launched = affordable.num_actors + affordable.num_evaluations
+    num_invocations = affordable.num_actors + affordable.num_evaluations
     share = context.quorum_share
     return Decision(
         num_actors=affordable.num_actors,
         num_evaluations=affordable.num_evaluations,
-        requested=0 if stop else scaling.num_actors,
+        requested=0 if stop else scaling.requested,
         score=None if stop else scaling.score,
         ratio=scaling.ratio,
         measured_ratio=convexity_ratio(context.curvature).value,
         reason="; ".join(reason for reason in reasons if reason),
-        deadline_s=context.pricing.deadline_s(launched) if launched else 0.0,
+        deadline_s=context.pricing.deadline_s(num_invocations) if num_invocations else 0.0,
         quorum=math.ceil(share * affordable.num_actors),
         stop=stop,
         reserve_usd=affordable.reserve_usd,

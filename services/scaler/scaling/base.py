@@ -86,8 +86,8 @@ class ScalingInput:
 class ScalingDecision:
     """What a policy asks for, before budget and concurrency."""
 
-    num_actors: int
-    """Inside the job's actor range."""
+    requested: int
+    """Number of actors, inside the job's range."""
     score: float | None
     """Boosting score in [0, 1], for policies that have one."""
     ratio: float | None

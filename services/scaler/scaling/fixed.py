@@ -13,7 +13,7 @@ class FixedPolicy(Memoryless):
     def decide(self, seen: ScalingInput) -> ScalingDecision:
         """Return the constant."""
         return ScalingDecision(
-            num_actors=self._num_actors,
+            requested=self._num_actors,
             score=None,
             ratio=seen.ratio.value,
             reason=f"fixed: {self._num_actors} actors",

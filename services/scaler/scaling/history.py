@@ -29,11 +29,11 @@ def scaling_history(
     policy = scaling_policy(in_force)
     # The newest rounds but for the one that has just ended are open: their returns are not known.
     still_open = seen.open_rounds - 1 if policy.num_rounds > 1 else 0
-    wanted = policy.num_rounds + still_open
+    num_past = policy.num_rounds + still_open
     return ScalingHistory(
         policy=in_force,
         ratios=tuple(store.ratios(job.job_id, before=round_index, limit=policy.num_ratios)),
-        past=_past(store, job.job_id, round_index, wanted, ended, request),
+        past=_past(store, job.job_id, round_index, num_past, ended, request),
         memory=None if newest is None else newest.memory,
         switched_from=job.switched_from(round_index),
     )
@@ -43,11 +43,11 @@ def _past(
     store: Store,
     job_id: str,
     round_index: int,
-    wanted: int,
+    num_past: int,
     ended: RoundEntry | None,
     request: RoundRequest,
 ) -> tuple[PastRound, ...]:
-    count = min(wanted, round_index)
+    count = min(num_past, round_index)
     if not count:
         return ()
     entries: Iterable[RoundEntry]

@@ -18,12 +18,12 @@ class HydrozoaPolicy(Memoryless):
         """Return the schedule's number."""
         doublings = seen.round_index // self._every
         # No range spans more than 12 doublings; a long job must not compute a huge power.
-        wanted = seen.actors.clip(seen.actors.min << min(doublings, 12))
+        requested = seen.actors.clip(seen.actors.min << min(doublings, 12))
         return ScalingDecision(
-            num_actors=wanted,
+            requested=requested,
             score=None,
             ratio=seen.ratio.value,
-            reason=f"hydrozoa: {doublings} doublings of {seen.actors.min}: {wanted} actors",
+            reason=f"hydrozoa: {doublings} doublings of {seen.actors.min}: {requested} actors",
         )
 
     def most_from(self, round_index: int, actors: ActorRange) -> int:

@@ -52,13 +52,13 @@ class KungFuPolicy:
             why = "noise scale undefined: an average is not positive"
             return _decision(seen, seen.actors.clip(before), memory, why)
         first = memory.first_scale or scale
-        wanted, why = before, f"noise scale {scale:.3g}, {first:.3g} at first"
+        requested, why = before, f"noise scale {scale:.3g}, {first:.3g} at first"
         if seen.round_index % self._parameters.every_rounds == 0:
-            wanted = max(before, _proportional(scale / first, seen.actors))
+            requested = max(before, _proportional(scale / first, seen.actors))
         else:
             why += ", not looked at in this round"
         memory = memory.model_copy(update={"first_scale": first})
-        return _decision(seen, seen.actors.clip(wanted), memory, why)
+        return _decision(seen, seen.actors.clip(requested), memory, why)
 
     def _averaged(
         self, memory: NoiseMemory | None, noise: GradientNoise | None
@@ -93,18 +93,18 @@ def noise_scale(memory: NoiseMemory) -> float | None:
 
 
 def _proportional(growth: float, actors: ActorRange) -> int:
-    wanted = actors.min * growth
-    return actors.max if wanted >= actors.max else actors.clip(math.floor(wanted + 0.5))
+    exact = actors.min * growth
+    return actors.max if exact >= actors.max else actors.clip(math.floor(exact + 0.5))
 
 
 def _decision(
-    seen: ScalingInput, wanted: int, memory: NoiseMemory | None, why: str
+    seen: ScalingInput, requested: int, memory: NoiseMemory | None, why: str
 ) -> ScalingDecision:
-    kept = None if memory is None else memory.model_copy(update={"num_actors": wanted})
+    kept = None if memory is None else memory.model_copy(update={"num_actors": requested})
     return ScalingDecision(
-        num_actors=wanted,
+        requested=requested,
         score=None,
         ratio=seen.ratio.value,
-        reason=f"kungfu: {why}: {wanted} actors",
+        reason=f"kungfu: {why}: {requested} actors",
         memory=kept,
     )

@@ -40,14 +40,14 @@ class MinionsPolicy:
         probabilities = choice_probabilities(self._agent, scheduler_state(seen))
         uniform = round_uniform(seen.seed, purpose="minionsrl", round_index=seen.round_index)
         drawn = drawn_count(probabilities, uniform)
-        wanted = seen.actors.clip(drawn)
+        requested = seen.actors.clip(drawn)
         chance = probabilities[drawn - 1]
-        clipped = "" if wanted == drawn else f", {drawn} drawn"
+        clipped = "" if requested == drawn else f", {drawn} drawn"
         return ScalingDecision(
-            num_actors=wanted,
+            requested=requested,
             score=None,
             ratio=seen.ratio.value,
-            reason=f"minionsrl: {wanted} actors{clipped} with probability {chance:.3f}",
+            reason=f"minionsrl: {requested} actors{clipped} with probability {chance:.3f}",
         )
 
     def most_from(self, round_index: int, actors: ActorRange) -> int:

@@ -34,20 +34,20 @@ class NitroPolicy:
             decay=parameters.decay,
         )
         if published:
-            wanted = published_num_actors(
+            requested = published_num_actors(
                 boosting.score,
                 round_index=seen.round_index,
                 decay=parameters.decay,
                 actors=seen.actors,
             )
         else:
-            wanted = num_actors(boosting.score, minimum=seen.actors.min, maximum=seen.actors.max)
+            requested = num_actors(boosting.score, minimum=seen.actors.min, maximum=seen.actors.max)
         name = "published score" if published else "boosting score"
         return ScalingDecision(
-            num_actors=wanted,
+            requested=requested,
             score=boosting.score,
             ratio=boosting.ratio,
-            reason=f"{name} {boosting.score:.3f} ({boosting.note}): {wanted} actors",
+            reason=f"{name} {boosting.score:.3f} ({boosting.note}): {requested} actors",
         )
 
     def most_from(self, round_index: int, actors: ActorRange) -> int:

@@ -28,12 +28,12 @@ class RandomPolicy(Memoryless):
             return self._around(self._mean, seen)
         uniform = round_uniform(seen.seed, purpose="score", round_index=seen.round_index)
         score = uniform * self._decay**seen.round_index
-        wanted = num_actors(score, minimum=seen.actors.min, maximum=seen.actors.max)
+        requested = num_actors(score, minimum=seen.actors.min, maximum=seen.actors.max)
         return ScalingDecision(
-            num_actors=wanted,
+            requested=requested,
             score=score,
             ratio=seen.ratio.value,
-            reason=f"random score {score:.3f}: {wanted} actors",
+            reason=f"random score {score:.3f}: {requested} actors",
         )
 
     def most_from(self, round_index: int, actors: ActorRange) -> int:
@@ -50,12 +50,12 @@ class RandomPolicy(Memoryless):
         if second:
             place, lift = 1.0 - place, 1.0 - lift
         drawn = mean + _reach(mean, seen.actors) * (2.0 * place - 1.0)
-        wanted = seen.actors.clip(math.floor(drawn + lift))
+        requested = seen.actors.clip(math.floor(drawn + lift))
         return ScalingDecision(
-            num_actors=wanted,
+            requested=requested,
             score=None,
             ratio=seen.ratio.value,
-            reason=f"random: {wanted} actors, {mean:g} on average",
+            reason=f"random: {requested} actors, {mean:g} on average",
         )
 
 

@@ -36,12 +36,12 @@ class RewardWindowPolicy:
         returns = known[-self._parameters.window :]
         before = seen.past[-1].requested if seen.past else seen.actors.max
         step, why = self._step(returns)
-        wanted = seen.actors.clip(before + step)
+        requested = seen.actors.clip(before + step)
         return ScalingDecision(
-            num_actors=wanted,
+            requested=requested,
             score=None,
             ratio=seen.ratio.value,
-            reason=f"reward_window: {why}: {wanted} actors",
+            reason=f"reward_window: {why}: {requested} actors",
         )
 
     def most_from(self, round_index: int, actors: ActorRange) -> int:

@@ -13,13 +13,13 @@ class SchedulePolicy(Memoryless):
     def decide(self, seen: ScalingInput) -> ScalingDecision:
         """Return the round's entry."""
         last = len(self._counts) - 1
-        wanted = self._counts[min(seen.round_index, last)]
+        requested = self._counts[min(seen.round_index, last)]
         past_end = " (past the end of the schedule: its last entry)"
         return ScalingDecision(
-            num_actors=wanted,
+            requested=requested,
             score=None,
             ratio=seen.ratio.value,
-            reason=f"schedule: {wanted} actors{past_end if seen.round_index > last else ''}",
+            reason=f"schedule: {requested} actors{past_end if seen.round_index > last else ''}",
         )
 
     def most_from(self, round_index: int, actors: ActorRange) -> int:

@@ -161,14 +161,8 @@ class DynamoDbTable:
                 raise self._unusable("writes are throttled")
 
     def _pages(self, request: dict[str, Any]) -> Iterator[Any]:
-        start: Any = {}
-        while True:
-            with self._errors():
-                reply = self._client.query(TableName=self._name, **request, **start)
-            yield reply
-            if "LastEvaluatedKey" not in reply:
-                return
-            start = {"ExclusiveStartKey": reply["LastEvaluatedKey"]}
+        with self._errors():
+            yield from self._client.get_paginator("query").paginate(TableName=self._name, **request)
 
     def _named(self, action: Item) -> Item:
         ((kind, request),) = action.items()

@@ -85,19 +85,23 @@ def test_only_a_job_that_evaluates_leaves_money_for_its_final_evaluation() -> No
 
 def test_a_quota_below_the_fewest_actors_is_no_lack_of_money() -> None:
     spec = with_budget(SPEC, PRICING.worst_case_usd(1) + closing_usd(SPEC, PRICING) + 1e-9)
-    got = affordable_round(spec, PRICING, requested=1, evaluations=0, committed_usd=0.0)
+    got = affordable_round(spec, PRICING, num_actors=1, num_evaluations=0, committed_usd=0.0)
     assert (got.num_actors, got.note) == (1, "")
 
 
 def test_the_smallest_budget_buys_exactly_the_smallest_round() -> None:
     least = smallest_budget_usd(SPEC, PRICING)
     got = affordable_round(
-        with_budget(SPEC, least), PRICING, requested=16, evaluations=3, committed_usd=0.0
+        with_budget(SPEC, least), PRICING, num_actors=16, num_evaluations=3, committed_usd=0.0
     )
     assert (got.num_actors, got.num_evaluations) == (2, 0)
     assert "evaluation left out" in got.note
     below = affordable_round(
-        with_budget(SPEC, least * 0.999), PRICING, requested=16, evaluations=3, committed_usd=0.0
+        with_budget(SPEC, least * 0.999),
+        PRICING,
+        num_actors=16,
+        num_evaluations=3,
+        committed_usd=0.0,
     )
     assert (below.num_actors, below.num_evaluations, below.reserve_usd) == (0, 0, 0.0)
     assert below.note.startswith("budget: 2 actors may cost")
@@ -106,7 +110,11 @@ def test_the_smallest_budget_buys_exactly_the_smallest_round() -> None:
 def test_a_round_shrinks_before_it_is_given_up() -> None:
     wanted = PRICING.worst_case_usd(7 + 3) + closing_usd(SPEC, PRICING)
     got = affordable_round(
-        with_budget(SPEC, wanted + 1e-9), PRICING, requested=16, evaluations=3, committed_usd=0.0
+        with_budget(SPEC, wanted + 1e-9),
+        PRICING,
+        num_actors=16,
+        num_evaluations=3,
+        committed_usd=0.0,
     )
     assert (got.num_actors, got.num_evaluations) == (7, 3)
     assert "16 actors cut to 7" in got.note
@@ -117,25 +125,27 @@ def test_a_round_shrinks_before_it_is_given_up() -> None:
 def test_a_round_has_all_the_actors_there_is_money_for(affordable: int) -> None:
     budget_usd = PRICING.worst_case_usd(affordable) + closing_usd(SPEC, PRICING) + 1e-9
     got = affordable_round(
-        with_budget(SPEC, budget_usd), PRICING, requested=16, evaluations=0, committed_usd=0.0
+        with_budget(SPEC, budget_usd), PRICING, num_actors=16, num_evaluations=0, committed_usd=0.0
     )
     assert got.num_actors == affordable
 
 
 def test_plenty_of_money_changes_nothing() -> None:
-    got = affordable_round(SPEC, PRICING, requested=16, evaluations=3, committed_usd=0.0)
+    got = affordable_round(SPEC, PRICING, num_actors=16, num_evaluations=3, committed_usd=0.0)
     assert (got.num_actors, got.num_evaluations, got.note) == (16, 3, "")
 
 
 def test_the_final_evaluation_is_launched_whole_or_not_at_all() -> None:
     price = PRICING.worst_case_usd(3)
     spec = with_budget(SPEC, 1.0)
-    enough = affordable_closing(spec, PRICING, committed_usd=1.0 - price - 1e-9, wanted=3)
-    short = affordable_closing(spec, PRICING, committed_usd=1.0 - price + 1e-6, wanted=3)
+    enough = affordable_closing(spec, PRICING, committed_usd=1.0 - price - 1e-9, num_evaluations=3)
+    short = affordable_closing(spec, PRICING, committed_usd=1.0 - price + 1e-6, num_evaluations=3)
     assert (enough.num_evaluations, short.num_evaluations) == (3, 0)
     assert short.note == "budget: no final evaluation"
-    exact = affordable_closing(with_budget(SPEC, price), PRICING, committed_usd=0.0, wanted=3)
-    spent = affordable_closing(spec, PRICING, committed_usd=1.0, wanted=3)
+    exact = affordable_closing(
+        with_budget(SPEC, price), PRICING, committed_usd=0.0, num_evaluations=3
+    )
+    spent = affordable_closing(spec, PRICING, committed_usd=1.0, num_evaluations=3)
     assert (exact.num_evaluations, exact.reserve_usd) == (3, price)
     assert (spent.num_actors, spent.num_evaluations, spent.reserve_usd) == (0, 0, 0.0)
 

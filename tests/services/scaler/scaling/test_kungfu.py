@@ -28,7 +28,7 @@ def run(
         noise = pair and GradientNoise(squared_norm=pair[0], variance=pair[1])
         decision = policy.decide(seen(k, gradient_noise=noise, memory=memory))
         memory = decision.memory
-        counts.append(decision.num_actors)
+        counts.append(decision.requested)
     return counts, memory
 
 

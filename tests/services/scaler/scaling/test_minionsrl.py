@@ -45,7 +45,7 @@ def test_draws_follow_the_agents_distribution() -> None:
     policy = MinionsPolicy(MinionsScaling(policy="minionsrl", agent=agent))
     actors = ActorRange(min=1, max=64)
     drawn = Counter(
-        policy.decide(seen(k, actors=actors, seed=seed)).num_actors
+        policy.decide(seen(k, actors=actors, seed=seed)).requested
         for seed in range(40)
         for k in range(50)
     )
@@ -59,7 +59,7 @@ def test_a_choice_outside_the_range_gets_its_nearer_end(low: int, high: int, exp
     agent = biased_agent(-99.0, -99.0, 99.0)
     policy = MinionsPolicy(MinionsScaling(policy="minionsrl", agent=agent))
     decision = policy.decide(seen(actors=ActorRange(min=low, max=high)))
-    assert decision.num_actors == expected
+    assert decision.requested == expected
     assert ("3 drawn" in decision.reason) == (expected != 3)
 
 
@@ -70,8 +70,6 @@ def test_the_reason_tells_how_likely_the_draw_was() -> None:
     actors = ActorRange(min=1, max=3)
     decisions = [policy.decide(seen(k, actors=actors)) for k in range(50)]
     told = {1: "0.125", 2: "0.250", 3: "0.625"}
-    assert {d.num_actors for d in decisions} == {1, 2, 3}
+    assert {d.requested for d in decisions} == {1, 2, 3}
     for d in decisions:
-        assert d.reason == (
-            f"minionsrl: {d.num_actors} actors with probability {told[d.num_actors]}"
-        )
+        assert d.reason == (f"minionsrl: {d.requested} actors with probability {told[d.requested]}")

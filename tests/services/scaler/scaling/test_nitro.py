@@ -47,7 +47,7 @@ def test_the_count_is_the_formula_in_exact_arithmetic(
     scaled = 64 * position * Fraction(hundredths, 100) ** k
     got = decide([float(r) for r in ratios], k=k, window=window, decay=hundredths / 100)
     if abs(scaled % 1 - Fraction(1, 2)) > Fraction(1, 10**9):  # where rounding is not a tie
-        assert got.num_actors == min(64, max(8, round(scaled)))
+        assert got.requested == min(64, max(8, round(scaled)))
 
 
 @given(ratios=WINDOWS, others=st.tuples(WHOLE, WHOLE))
@@ -55,7 +55,7 @@ def test_a_larger_ratio_never_gets_more_actors(ratios: list[int], others: tuple[
     low, high = min(ratios), max(ratios)
     a, b = sorted(min(high, max(low, other)) for other in others)
     earlier = [float(r) for r in ratios]
-    fewer, more = (decide([*earlier, float(r)], window=99).num_actors for r in (b, a))
+    fewer, more = (decide([*earlier, float(r)], window=99).requested for r in (b, a))
     assert low == high or fewer <= more
 
 
@@ -66,7 +66,7 @@ def test_the_count_is_the_same_on_any_linear_scale(
     plain = decide([float(r) for r in ratios], k=k, decay=0.96)
     moved = decide([float(scale * r + shift) for r in ratios], k=k, decay=0.96)
     assert moved.score == pytest.approx(plain.score, abs=1e-12)
-    assert abs(moved.num_actors - plain.num_actors) <= 1  # a tie may be rounded the other way
+    assert abs(moved.requested - plain.requested) <= 1  # a tie may be rounded the other way
 
 
 @given(ratios=WINDOWS, k=st.integers(0, 100))
@@ -91,7 +91,7 @@ def test_every_degenerate_case_has_its_outcome(
     earlier: tuple[float, ...], ratio: ConvexityRatio, actors: int, says: str
 ) -> None:
     decision = NitroPolicy(NitroScaling(decay=1.0)).decide(seen(5, ratios=earlier, ratio=ratio))
-    assert decision.num_actors == actors
+    assert decision.requested == actors
     assert says in decision.reason
 
 
@@ -102,5 +102,5 @@ def test_the_published_convention_is_another_score_from_the_same_ratios() -> Non
     # Loss ratios 1/4, 1, 1/2; slots 1/2 * d^2, then 1, d, 1/4, 1/4 behind them.
     newest = 0.5 * 0.96**2
     assert decision.score == pytest.approx((newest - 0.25) / (1.0 - 0.25))
-    assert decision.num_actors == int(64 * 0.96**4), "the floor of the published code"
+    assert decision.requested == int(64 * 0.96**4), "the floor of the published code"
     assert decision.reason.startswith("published score")

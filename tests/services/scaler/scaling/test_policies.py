@@ -35,9 +35,9 @@ def test_every_policy_keeps_to_the_range_says_why_and_repeats_itself(
     shown = data.draw(inputs(actors))
     require_fit(scaling, actors)
     decision = scaling_policy(scaling).decide(shown)
-    assert actors.min <= decision.num_actors <= actors.max
+    assert actors.min <= decision.requested <= actors.max
     assert decision.score is None or 0.0 <= decision.score <= 1.0
-    assert f"{decision.num_actors} actors" in decision.reason
+    assert f"{decision.requested} actors" in decision.reason
     assert scaling_policy(scaling).decide(shown) == decision
 
 
@@ -48,7 +48,7 @@ def test_no_policy_asks_for_more_than_it_said_it_could(data: st.DataObject) -> N
     policy = scaling_policy(data.draw(policies(actors)))
     shown = data.draw(inputs(actors))
     said = data.draw(st.integers(0, shown.round_index))
-    assert policy.decide(shown).num_actors <= policy.most_from(said, actors) <= actors.max
+    assert policy.decide(shown).requested <= policy.most_from(said, actors) <= actors.max
     assert policy.most_from(shown.round_index, actors) <= policy.most_from(said, actors)
 
 

@@ -53,7 +53,7 @@ def test_the_change_has_no_unit(returns: list[float], scale: float) -> None:
 def test_up_while_returns_move_and_down_while_they_stand_still(
     returns: tuple[float | None, ...], expected: int
 ) -> None:
-    assert POLICY.decide(after(*returns)).num_actors == expected
+    assert POLICY.decide(after(*returns)).requested == expected
 
 
 @pytest.mark.parametrize(("returns", "expected"), [((7.0, 7.0), 24), ((7.0, 7.001), 40)])
@@ -61,13 +61,13 @@ def test_returns_that_change_by_no_more_than_the_bound_stand_still(
     returns: tuple[float, ...], expected: int
 ) -> None:
     policy = RewardWindowPolicy(RewardWindowScaling(policy="reward_window", step=8, flat=0.0))
-    assert policy.decide(after(*returns)).num_actors == expected
+    assert policy.decide(after(*returns)).requested == expected
 
 
 def test_it_starts_at_the_top_and_stays_within_the_range() -> None:
-    assert POLICY.decide(seen()).num_actors == 64
-    assert POLICY.decide(after(1.0, 9.0, requested=64)).num_actors == 64
-    assert POLICY.decide(after(9.0, 9.0, requested=8)).num_actors == 8
+    assert POLICY.decide(seen()).requested == 64
+    assert POLICY.decide(after(1.0, 9.0, requested=64)).requested == 64
+    assert POLICY.decide(after(9.0, 9.0, requested=8)).requested == 8
 
 
 def test_huge_returns_do_not_overflow() -> None:
@@ -79,5 +79,5 @@ def test_steps_are_taken_from_what_the_newest_round_asked_for_whatever_it_was_gr
         PastRound(round_index=0, requested=16, num_actors=16, training_return=100.0),
         PastRound(round_index=1, requested=40, num_actors=24, training_return=200.0),
     )
-    assert POLICY.decide(seen(2, past=past)).num_actors == 48
+    assert POLICY.decide(seen(2, past=past)).requested == 48
     assert POLICY.num_rounds == 3
