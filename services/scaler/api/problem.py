@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from typing import TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -21,6 +22,7 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.problem import FieldError, Problem
 
 MEDIA_TYPE = "application/problem+json"
+T = TypeVar("T")
 _NAMED_FIELD = re.compile(r"^([a-z_][a-z0-9_.]*) \((.*?)\) ")
 _NOWHERE = "there is nothing at this address"
 _TAGGED = frozenset({"scaling"})
@@ -41,9 +43,15 @@ class ApiError(Exception):
         self.errors = errors
 
 
-def not_found(what: str, name: str) -> ApiError:
-    """Return a 404."""
-    return ApiError(HTTPStatus.NOT_FOUND, f"there is no {what} {name!r}")
+def found(what: T | None, kind: str, name: str) -> T:
+    """Return what was looked for.
+
+    Raises:
+        ApiError: 404, there is none.
+    """
+    if what is None:
+        raise ApiError(HTTPStatus.NOT_FOUND, f"there is no {kind} {name!r}")
+    return what
 
 
 def conflict(detail: str) -> ApiError:

@@ -28,7 +28,7 @@ from shared.contracts.environment_spec import (
     EnvironmentSpec,
 )
 from shared.contracts.job_spec import EnvironmentRef, JobSpec
-from shared.contracts.jobs import resolve_for
+from shared.contracts.jobs import Job, resolve_for
 from shared.contracts.problem import FieldError
 from shared.contracts.rollouts import DescribeTask
 
@@ -168,6 +168,17 @@ class Admission:
         if errors:
             raise invalid(*errors)
         return environment
+
+
+def admitted(job: Job, environment: EnvironmentSpec) -> Job:
+    """Return a job as it is queued, with what its environment decides."""
+    return job.model_copy(
+        update={
+            "status": "queued",
+            "environment": environment,
+            "full_hyperparameters": resolve_for(job.spec, environment).model_dump(),
+        }
+    )
 
 
 def hyperparameter_errors(spec: JobSpec, environment: EnvironmentSpec) -> list[FieldError]:

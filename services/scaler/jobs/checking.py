@@ -15,13 +15,12 @@ from http import HTTPStatus
 
 from services.scaler.api.problem import ApiError
 from services.scaler.capacity.kept_warm import least_warm
-from services.scaler.jobs.admission import Admission
+from services.scaler.jobs.admission import Admission, admitted
 from services.scaler.jobs.ending import ended
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing
 from services.scaler.store.base import Change, JobRecord, Store, StoreError, change_job
 from shared.contracts.environment_spec import EnvironmentSpec
-from shared.contracts.jobs import resolve_for
 from shared.contracts.problem import FieldError
 
 _LOG = logging.getLogger(__name__)
@@ -102,13 +101,8 @@ class CheckDesk:
             self.on_queued()
 
     def _admitted(self, environment: EnvironmentSpec, record: JobRecord) -> Change:
-        updated = {
-            "status": "queued",
-            "environment": environment,
-            "full_hyperparameters": resolve_for(record.job.spec, environment).model_dump(),
-        }
-        job = record.job.model_copy(update=updated)
-        return Change(record=record.model_copy(update={"job": job, "queued_at": self.now()}))
+        updated = {"job": admitted(record.job, environment), "queued_at": self.now()}
+        return Change(record=record.model_copy(update=updated))
 
     def _refused(self, error: ApiError, record: JobRecord) -> Change:
         return ended(

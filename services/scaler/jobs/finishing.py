@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from services.scaler.api.problem import not_found
+from services.scaler.api.problem import found
 from services.scaler.jobs.leases import held_lease
 from services.scaler.launching.launches import Launches
 from services.scaler.money.accounting import Spending, end_job
@@ -52,9 +52,7 @@ class FinishService:
             held_lease(record, request.lease_id)
             return self._finished(record, request)
 
-        record = change_job(self.store, job_id, decide)
-        if record is None:
-            raise not_found("job", job_id)
+        record = found(change_job(self.store, job_id, decide), "job", job_id)
         self.launches.call_off(job_id, under_way)
         _LOG.info(
             "job finished",
@@ -65,7 +63,7 @@ class FinishService:
 
     def cost(self, job_id: str, *, first: int, limit: int) -> JobCost:
         """Return a job's bill so far, with one page of its lines."""
-        record = self._record(job_id)
+        record = found(self.store.job(job_id), "job", job_id)
         spending, now = self.spending, self.now()
         basis = spending.basis
         reserved_usd = max(record.reserved_usd, spending.owed_usd(record, now))
@@ -107,7 +105,7 @@ class FinishService:
 
     def rounds(self, job_id: str, *, first: int, limit: int) -> RoundPage:
         """Return rounds in order, and apart from them the plans that ended the job."""
-        record = self._record(job_id)
+        record = found(self.store.job(job_id), "job", job_id)
         entries = self.store.rounds(job_id, first=first, limit=limit + 1)
         costs = self._tally.of(job_id).by_round
         reserved: dict[int, float] = {}
@@ -143,12 +141,6 @@ class FinishService:
             "final_evaluation": request.final_evaluation,
         }
         return Change(record=record.model_copy(update=ended), lines=lines)
-
-    def _record(self, job_id: str) -> JobRecord:
-        record = self.store.job(job_id)
-        if record is None:
-            raise not_found("job", job_id)
-        return record
 
     def _shown(self, entry: RoundEntry, cost_usd: float, reserved_usd: float) -> RoundRecord:
         newest, so_far = entry.last, self.launches.so_far

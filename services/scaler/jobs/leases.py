@@ -9,7 +9,7 @@ import logging
 import secrets
 from collections.abc import Callable
 
-from services.scaler.api.problem import conflict, not_found
+from services.scaler.api.problem import conflict, found
 from services.scaler.jobs.ending import ended
 from services.scaler.money.accounting import Spending, begin_holding, stop_holding
 from services.scaler.store.base import (
@@ -86,10 +86,8 @@ class LeaseService:
             updated = {"lease": renewed, "exhausted": exhausted}
             return Change(record=record.model_copy(update=updated))
 
-        record = self._of(lease_id)
-        changed = change_job(self._store, record.job.job_id, decide)
-        if changed is None:
-            raise not_found("lease", lease_id)
+        record = found(self._store.job_of_lease(lease_id), "lease", lease_id)
+        changed = found(change_job(self._store, record.job.job_id, decide), "lease", lease_id)
         stop: StopReason | None = "budget" if changed.exhausted else None
         if changed.job.status == "stopping":
             stop = "user"
@@ -135,12 +133,6 @@ class LeaseService:
                 return Change(record=record.model_copy(update={"lease": renewed}))
 
             change_job(self._store, held.job.job_id, decide)
-
-    def _of(self, lease_id: str) -> JobRecord:
-        record = self._store.job_of_lease(lease_id)
-        if record is None:
-            raise not_found("lease", lease_id)
-        return record
 
     def _free(self, record: JobRecord, learner_id: str) -> bool:
         if record.job.status not in _LEASABLE:

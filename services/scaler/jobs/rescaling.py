@@ -8,7 +8,7 @@ ends as one that was not.
 import logging
 from collections.abc import Callable
 
-from services.scaler.api.problem import conflict, invalid, not_found
+from services.scaler.api.problem import conflict, found, invalid
 from services.scaler.rounds.order import num_stops, rounds_near
 from services.scaler.store.base import Change, JobRecord, Store, change_job
 from shared.contracts.jobs import Job, ScalingRequest, ScalingSwitch
@@ -56,9 +56,7 @@ class ScalingService:
             updated = job.model_copy(update={"switches": switches})
             return Change(record=record.model_copy(update={"job": updated}))
 
-        record = change_job(self._store, job_id, decide)
-        if record is None:
-            raise not_found("job", job_id)
+        record = found(change_job(self._store, job_id, decide), "job", job_id)
         _LOG.info("scaling asked for", extra={"job": job_id, "policy": request.scaling.policy})
         return record.job
 

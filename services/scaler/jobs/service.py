@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Protocol
 
-from services.scaler.api.problem import ApiError, conflict, invalid, not_found
+from services.scaler.api.problem import ApiError, conflict, found, invalid
 from services.scaler.capacity.kept_warm import least_warm
-from services.scaler.jobs.admission import Admission, budget_errors
+from services.scaler.jobs.admission import Admission, admitted, budget_errors
 from services.scaler.jobs.ending import ended
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.notice_board import NoticeBoard
@@ -38,7 +38,7 @@ from services.scaler.store.base import (
 from shared.artifacts.store import CHECKPOINTS
 from shared.cache.client import CacheError
 from shared.contracts.job_spec import JobSpec
-from shared.contracts.jobs import FINISHED, Job, JobPage, JobStatus, ResumeRequest, resolve_for
+from shared.contracts.jobs import FINISHED, Job, JobPage, JobStatus, ResumeRequest
 from shared.contracts.problem import FieldError
 
 _LOG = logging.getLogger(__name__)
@@ -109,12 +109,11 @@ class JobService:
 
     def page(self, *, status: JobStatus | None, limit: int, cursor: int | None) -> JobPage:
         """Return jobs, newest first."""
-        found = self.store.jobs(status=status, limit=limit + 1, before=cursor)
-        more = len(found) > limit
-        found = found[:limit]
+        listed = self.store.jobs(status=status, limit=limit + 1, before=cursor)
+        shown = listed[:limit]
         return JobPage(
-            jobs=tuple(record.job for _, record in found if record is not None),
-            next_cursor=str(found[-1][0]) if more else None,
+            jobs=tuple(record.job for _, record in shown if record is not None),
+            next_cursor=str(shown[-1][0]) if len(listed) > limit else None,
         )
 
     def stop(self, job_id: str) -> Job:
@@ -233,13 +232,7 @@ class JobService:
         if admission.waits_for_an_actor(spec):
             admission.refuse_at_once(spec, pricing)
             return job
-        environment = admission.admit(spec, pricing)
-        admitted = {
-            "status": "queued",
-            "environment": environment,
-            "full_hyperparameters": resolve_for(spec, environment).model_dump(),
-        }
-        return job.model_copy(update=admitted)
+        return admitted(job, admission.admit(spec, pricing))
 
     def _go_on(self, job: Job) -> None:
         """Tell whoever takes a job from here."""
@@ -331,16 +324,10 @@ class JobService:
         return self._record(entry.job_id).job
 
     def _record(self, job_id: str) -> JobRecord:
-        record = self.store.job(job_id)
-        if record is None:
-            raise not_found("job", job_id)
-        return record
+        return found(self.store.job(job_id), "job", job_id)
 
     def _changed(self, job_id: str, decide: Callable[[JobRecord], Change | None]) -> JobRecord:
-        record = change_job(self.store, job_id, decide)
-        if record is None:
-            raise not_found("job", job_id)
-        return record
+        return found(change_job(self.store, job_id, decide), "job", job_id)
 
 
 def new_job_id(env_id: str) -> str:

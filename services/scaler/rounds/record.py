@@ -163,19 +163,6 @@ def actor_trouble(launches: Sequence[LaunchCounts]) -> ActorTrouble:
     )
 
 
-def learner_seconds(result: RoundResult | None, allowance_s: float) -> float:
-    """Return the learner's own time in a round; what it was allowed when it does not say."""
-    if result is None:
-        return allowance_s
-    timing = result.timing
-    return timing.learner_s
-
-
-def overhead_seconds(result: RoundResult | None) -> float:
-    """Return what publishing the policy and asking for the round took; 0 when nobody says."""
-    return 0.0 if result is None else result.timing.plan_s
-
-
 def advanced(progress: JobProgress, rounds: int, result: RoundResult | None) -> JobProgress:
     """Return a job's progress after a round."""
     if result is None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from services.scaler.api.problem import not_found
+from services.scaler.api.problem import found
 from services.scaler.jobs.leases import held_lease
 from services.scaler.launching.launches import Bookings, Launches
 from services.scaler.launching.notice_board import NoticeBoard
@@ -35,8 +35,6 @@ from services.scaler.rounds.order import RoundsBefore, place, rounds_near
 from services.scaler.rounds.record import (
     advanced,
     evaluation_indices,
-    learner_seconds,
-    overhead_seconds,
     reserved,
     round_entry,
     round_plan,
@@ -122,8 +120,7 @@ class RoundService:
             decided.append(self._decided(record, round_index, request))
             return decided[-1].change
 
-        if change_job(self.store, job_id, decide) is None:
-            raise not_found("job", job_id)
+        found(change_job(self.store, job_id, decide), "job", job_id)
         written = decided[-1]
         order = self._orders.take(written.planned)
         if order is not None:
@@ -252,10 +249,12 @@ class RoundService:
         now: float,
     ) -> tuple[JobRecord, tuple[LedgerLine, ...]]:
         """Book the time of the attempt that ends with this request, and what it achieved."""
-        learner_s, overhead_s, ended = 0.0, 0.0, seen.ended
+        ended, result = seen.ended, request.previous
+        learner_s = overhead_s = 0.0
         if ended is not None:
-            learner_s = learner_seconds(request.previous, self.pricing.learner_allowance_s)
-            overhead_s = overhead_seconds(request.previous)
+            allowance_s = self.pricing.learner_allowance_s
+            learner_s = allowance_s if result is None else result.timing.learner_s
+            overhead_s = 0.0 if result is None else result.timing.plan_s
         basis, clock = self.spending.basis, self.spending.clock
         record, held = end_round(
             record,
@@ -269,9 +268,9 @@ class RoundService:
         record, settled = settle_ready(record, basis, clock)
         if ended is not None and ended.result is None:
             job = record.job
-            progress = advanced(job.progress, ended.round + 1, request.previous)
+            progress = advanced(job.progress, ended.round + 1, result)
             job = job.model_copy(update={"progress": progress})
-            measured_s = 0.0 if request.previous is None else learner_s
+            measured_s = 0.0 if result is None else learner_s
             longest_s = max(record.longest_learner_s, measured_s)
             record = record.model_copy(update={"job": job, "longest_learner_s": longest_s})
         return record, (*held, *settled)
