@@ -8,6 +8,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 
 from services.scaler.api.problem import conflict, found
 from services.scaler.jobs.ending import ended
@@ -29,23 +30,16 @@ _LEASABLE: tuple[JobStatus, ...] = ("queued", "running", "stopping")
 _HELD: tuple[JobStatus, ...] = ("running", "stopping")
 
 
+@dataclass(eq=False)
 class LeaseService:
     """Hands out, renews and takes back leases."""
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        ttl_s: float,
-        heartbeat_every_s: float,
-        now: Callable[[], float],
-        spending: Spending,
-    ) -> None:
-        self._store = store
-        self._spending = spending
-        self._ttl_s = ttl_s
-        self._heartbeat_every_s = heartbeat_every_s
-        self._now = now
+    store: Store
+    _: KW_ONLY
+    ttl_s: float
+    heartbeat_every_s: float
+    now: Callable[[], float]
+    spending: Spending
 
     def claim(self, learner_id: str) -> Lease | None:
         """Lease the oldest job nobody trains, or return None.
@@ -53,7 +47,7 @@ class LeaseService:
         A learner that asks for work has none. A lease in its name is that of a process before it,
         or of an answer that never reached it: that job is free at once.
         """
-        for candidate in self._store.with_status(_LEASABLE):
+        for candidate in self.store.with_status(_LEASABLE):
             if not self._free(candidate, learner_id):
                 continue
             lease_id = f"lease-{secrets.token_hex(8)}"
@@ -66,8 +60,8 @@ class LeaseService:
                 return Lease(
                     lease_id=lease_id,
                     job=job,
-                    expires_in_s=self._ttl_s,
-                    heartbeat_every_s=self._heartbeat_every_s,
+                    expires_in_s=self.ttl_s,
+                    heartbeat_every_s=self.heartbeat_every_s,
                 )
         return None
 
@@ -79,19 +73,19 @@ class LeaseService:
         """
 
         def decide(record: JobRecord) -> Change:
-            held, now = held_lease(record, lease_id), self._now()
-            renewed = held.model_copy(update={"expires_at": now + self._ttl_s})
+            held, now = held_lease(record, lease_id), self.now()
+            renewed = held.model_copy(update={"expires_at": now + self.ttl_s})
             # Once said it stays so: the next plan has to say it, too.
-            exhausted = record.exhausted or self._spending.exhausted_at(record) <= now
+            exhausted = record.exhausted or self.spending.exhausted_at(record) <= now
             updated = {"lease": renewed, "exhausted": exhausted}
             return Change(record=record.model_copy(update=updated))
 
-        record = found(self._store.job_of_lease(lease_id), "lease", lease_id)
-        changed = found(change_job(self._store, record.job.job_id, decide), "lease", lease_id)
+        record = found(self.store.job_of_lease(lease_id), "lease", lease_id)
+        changed = found(change_job(self.store, record.job.job_id, decide), "lease", lease_id)
         stop: StopReason | None = "budget" if changed.exhausted else None
         if changed.job.status == "stopping":
             stop = "user"
-        return LeaseState(expires_in_s=self._ttl_s, stop=stop)
+        return LeaseState(expires_in_s=self.ttl_s, stop=stop)
 
     def give_up(self, lease_id: str) -> None:
         """Take a lease back: the job waits for another learner. Harmless to repeat."""
@@ -99,50 +93,50 @@ class LeaseService:
         def decide(record: JobRecord) -> Change | None:
             if record.lease is None or record.lease.lease_id != lease_id:
                 return None
-            freed = stop_holding(record, self._now())
+            freed = stop_holding(record, self.now())
             status = "queued" if record.job.status == "running" else record.job.status
             job = record.job.model_copy(update={"status": status})
             return Change(record=freed.model_copy(update={"lease": None, "job": job}))
 
-        record = self._store.job_of_lease(lease_id)
+        record = self.store.job_of_lease(lease_id)
         if record is not None:
-            change_job(self._store, record.job.job_id, decide)
+            change_job(self.store, record.job.job_id, decide)
             _LOG.info("lease given up", extra={"job": record.job.job_id, "lease": lease_id})
 
     def next_expiry_s(self) -> float | None:
         """Return in how many seconds the next lease runs out; None without leases."""
-        leases = [r.lease for r in self._store.with_status(_HELD) if r.lease is not None]
+        leases = [r.lease for r in self.store.with_status(_HELD) if r.lease is not None]
         if not leases:
             return None
-        return max(0.0, min(lease.expires_at for lease in leases) - self._now())
+        return max(0.0, min(lease.expires_at for lease in leases) - self.now())
 
     def extend_all(self) -> None:
         """Give every learner a full term: this scaler was away and could not hear them."""
-        for held in self._store.with_status(_HELD):
+        for held in self.store.with_status(_HELD):
 
             def decide(record: JobRecord) -> Change | None:
                 if record.lease is None:
                     return None
-                now = self._now()
+                now = self.now()
                 if record.lease.expires_at + SWITCHED_OFF_AFTER_S < now:
                     # Longer ago than anything was left on: that time is nobody's.
                     until = record.lease.expires_at + SWITCHED_OFF_AFTER_S
                     record = stop_holding(record, until).model_copy(update={"accounted_until": now})
                 assert record.lease is not None
-                renewed = record.lease.model_copy(update={"expires_at": now + self._ttl_s})
+                renewed = record.lease.model_copy(update={"expires_at": now + self.ttl_s})
                 return Change(record=record.model_copy(update={"lease": renewed}))
 
-            change_job(self._store, held.job.job_id, decide)
+            change_job(self.store, held.job.job_id, decide)
 
     def _free(self, record: JobRecord, learner_id: str) -> bool:
         if record.job.status not in _LEASABLE:
             return False
         if record.lease is None or record.lease.learner_id == learner_id:
             return True
-        left_s = record.lease.expires_at - self._now()
+        left_s = record.lease.expires_at - self.now()
         # No term is longer: one that seems far longer is of before the clock was set back. One that
         # seems a little longer is of a clock that was corrected, or of another scaler's.
-        return not 0 < left_s <= 2 * self._ttl_s
+        return not 0 < left_s <= 2 * self.ttl_s
 
     def _take(self, job_id: str, lease_id: str, learner_id: str) -> Job | None:
         taken: list[str] = []
@@ -151,21 +145,21 @@ class LeaseService:
             taken.clear()
             if not self._free(record, learner_id):
                 return None
-            now = self._now()
-            if self._spending.exhausted_at(record) <= now:
+            now = self.now()
+            if self.spending.exhausted_at(record) <= now:
                 # Lost by one learner after the other, it has cost all it may without a plan.
-                return ended(record, self._spending, now, status="stopped", stop_reason="budget")
+                return ended(record, self.spending, now, status="stopped", stop_reason="budget")
             taken.append(lease_id)
             lease = LeaseRecord(
-                lease_id=lease_id, learner_id=learner_id, expires_at=now + self._ttl_s
+                lease_id=lease_id, learner_id=learner_id, expires_at=now + self.ttl_s
             )
             job = record.job
             status = "running" if job.status == "queued" else job.status
             job = job.model_copy(update={"status": status, "started_at": job.started_at or now})
-            held = begin_holding(record, now, self._spending.clock)
+            held = begin_holding(record, now, self.spending.clock)
             return Change(record=held.model_copy(update={"lease": lease, "job": job}))
 
-        record = change_job(self._store, job_id, decide)
+        record = change_job(self.store, job_id, decide)
         return record.job if record is not None and taken else None
 
 

@@ -7,6 +7,7 @@ ends as one that was not.
 
 import logging
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 
 from services.scaler.api.problem import conflict, found, invalid
 from services.scaler.rounds.order import num_stops, rounds_near
@@ -21,12 +22,13 @@ _MAX_SWITCH_BYTES = 200_000
 written every round and may have 400 KB in DynamoDB: the rest is for rounds that are open."""
 
 
+@dataclass(eq=False)
 class ScalingService:
     """Switches scaling policies of jobs."""
 
-    def __init__(self, store: Store, *, now: Callable[[], float]) -> None:
-        self._store = store
-        self._now = now
+    store: Store
+    _: KW_ONLY
+    now: Callable[[], float]
 
     def switch(self, job_id: str, request: ScalingRequest) -> Job:
         """Decide a job's next rounds by another policy; without effect if it is in force already.
@@ -43,8 +45,8 @@ class ScalingService:
             if job.status == "succeeded" and not job.can_go_on:
                 raise conflict(f"job {job_id} has reached its target: it has no next round")
             _require_choice(request.scaling, job.spec.actors)
-            first = next_round(self._store, job)
-            switches = switched(job, request.scaling, first_round=first, now=self._now())
+            first = next_round(self.store, job)
+            switches = switched(job, request.scaling, first_round=first, now=self.now())
             if switches == job.switches:
                 return None
             size = sum(len(part.model_dump_json().encode()) for part in (job.spec, *switches))
@@ -56,7 +58,7 @@ class ScalingService:
             updated = job.model_copy(update={"switches": switches})
             return Change(record=record.model_copy(update={"job": updated}))
 
-        record = found(change_job(self._store, job_id, decide), "job", job_id)
+        record = found(change_job(self.store, job_id, decide), "job", job_id)
         _LOG.info("scaling asked for", extra={"job": job_id, "policy": request.scaling.policy})
         return record.job
 

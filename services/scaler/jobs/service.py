@@ -337,26 +337,23 @@ def new_job_id(env_id: str) -> str:
 
 
 def _raised(spec: JobSpec, request: ResumeRequest) -> JobSpec:
-    stop = spec.stop
-    errors = []
-    if request.budget_usd is not None and request.budget_usd < stop.budget_usd:
-        message = f"{request.budget_usd:g} is below the job's {stop.budget_usd:g}; it can only rise"
-        errors.append(FieldError(field="budget_usd", message=message))
-    if request.max_rounds is not None and request.max_rounds < stop.max_rounds:
-        message = f"{request.max_rounds} is below the job's {stop.max_rounds}; it can only rise"
-        errors.append(FieldError(field="max_rounds", message=message))
-    if request.max_wall_s is not None and request.max_wall_s < (stop.max_wall_s or math.inf):
-        own = "no limit" if stop.max_wall_s is None else f"{stop.max_wall_s:g}"
-        message = f"{request.max_wall_s:g} is below the job's {own}; it can only rise"
-        errors.append(FieldError(field="max_wall_s", message=message))
+    """Return a job with the limits it is to go on with.
+
+    Raises:
+        ApiError: One of them is below the job's.
+    """
+    errors: list[FieldError] = []
+    limits: dict[str, float | None] = {}
+    for name in ("budget_usd", "max_rounds", "max_wall_s"):
+        own, asked = getattr(spec.stop, name), getattr(request, name)
+        if asked is not None and asked < (math.inf if own is None else own):
+            limit = "no limit" if own is None else f"{own:.12g}"
+            message = f"{asked:.12g} is below the job's {limit}; it can only rise"
+            errors.append(FieldError(field=name, message=message))
+        limits[name] = own if asked is None else asked
     if errors:
         raise invalid(*errors)
-    raised = {
-        "budget_usd": request.budget_usd or stop.budget_usd,
-        "max_rounds": request.max_rounds or stop.max_rounds,
-        "max_wall_s": request.max_wall_s or stop.max_wall_s,
-    }
-    return spec.model_copy(update={"stop": stop.model_copy(update=raised)})
+    return spec.model_copy(update={"stop": spec.stop.model_copy(update=limits)})
 
 
 def _job_change(record: JobRecord, **updated: object) -> Change:

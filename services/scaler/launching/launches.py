@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 from services.scaler.launching.invoker import Awaited, Invoker, RetryKind, TaskOutcome
 from services.scaler.launching.notice_board import NoticeBoard
@@ -64,25 +64,19 @@ class _Flight:
 OutcomeSink = Callable[[AttemptKey, LaunchOutcome], None]
 
 
+@dataclass(eq=False)
 class Launches:
     """All rounds in flight. Thread-safe."""
 
-    def __init__(
-        self,
-        invoker: Invoker,
-        board: NoticeBoard,
-        metrics: Metrics,
-        *,
-        clock: Clock,
-        memory_mb: int,
-        timeout_s: float,
-    ) -> None:
-        self._invoker = invoker
-        self._board = board
-        self._metrics = metrics
-        self._clock = clock
-        self._memory_mb = memory_mb
-        self._timeout_s = timeout_s
+    invoker: Invoker
+    board: NoticeBoard
+    metrics: Metrics
+    _: KW_ONLY
+    clock: Clock
+    memory_mb: int
+    timeout_s: float
+
+    def __post_init__(self) -> None:
         self._changed = threading.Condition()
         self._flights: dict[AttemptKey, _Flight] = {}
 
@@ -90,7 +84,7 @@ class Launches:
         """Count a plan's actors as in flight from the moment it is decided."""
         with self._changed:
             self._flights[order.key] = _Flight(order, time.perf_counter())
-        self._metrics.in_flight.inc(order.num_invocations)
+        self.metrics.in_flight.inc(order.num_invocations)
 
     def launch(self, order: LaunchOrder, on_complete: OutcomeSink) -> None:
         """Invoke every actor of an expected plan.
@@ -107,7 +101,7 @@ class Launches:
                 flight.retries[kind] += 1
                 flight.latest_failure = why
 
-        self._invoker.submit(
+        self.invoker.submit(
             order.tasks(),
             lambda outcome: self._ended(flight, outcome, on_complete),
             Awaited(
@@ -165,7 +159,7 @@ class Launches:
                 if flying == job_id and hash_of_lease(lease_id) in lease_hashes:
                     flight.called_off = True
         try:
-            self._board.request_cancel(job_id, lease_hashes)
+            self.board.request_cancel(job_id, lease_hashes)
         except CacheError as error:
             _LOG.warning("actors not cancelled", extra={"job": job_id, "why": str(error)})
 
@@ -178,16 +172,16 @@ class Launches:
 
     def pause(self, seconds: float) -> bool:
         """Wait; return False, and at once, when nothing is launched any more."""
-        return self._invoker.pause(seconds)
+        return self.invoker.pause(seconds)
 
     def _ended(self, flight: _Flight, outcome: TaskOutcome, on_complete: OutcomeSink) -> None:
-        self._metrics.in_flight.dec()
-        self._metrics.throttles.inc(outcome.throttled)
+        self.metrics.in_flight.dec()
+        self.metrics.throttles.inc(outcome.throttled)
         kind = "failed" if outcome.report is None else outcome.report.outcome
-        self._metrics.invocations.labels(outcome=kind).inc()
+        self.metrics.invocations.labels(outcome=kind).inc()
         if outcome.report is not None:
-            self._metrics.actor_seconds.labels(stage="rollout").inc(outcome.report.rollout_s)
-            self._metrics.actor_seconds.labels(stage="handler").inc(outcome.report.total_s)
+            self.metrics.actor_seconds.labels(stage="rollout").inc(outcome.report.rollout_s)
+            self.metrics.actor_seconds.labels(stage="handler").inc(outcome.report.total_s)
         if not flight.superseded:
             self._announce(outcome)
         with self._changed:
@@ -211,7 +205,7 @@ class Launches:
         identity = {"job": task.job_id, "round": task.round, "actor": task.actor_index}
         _LOG.warning("actor lost", extra={**identity, "mode": task.mode, "why": reason})
         try:
-            self._board.announce_failure(
+            self.board.announce_failure(
                 task.job_id,
                 task.round,
                 mode=task.mode,
@@ -231,7 +225,7 @@ class Launches:
         sent_at = [o.sent_at for o in ended if o.sent_at is not None]
         launch_s = max(sent_at) - flight.decided_at if sent_at else None
         if launch_s is not None:
-            self._metrics.launches.observe(launch_s)
+            self.metrics.launches.observe(launch_s)
         return LaunchOutcome(
             counts=flight.counts(launch_s),
             requests=sum(o.requests for o in ended),
@@ -243,11 +237,9 @@ class Launches:
         )
 
     def _on_aws(self, measured_s: float) -> float:
-        if self._clock == "wall":
+        if self.clock == "wall":
             return measured_s
-        return projected_duration_s(
-            measured_s, memory_mb=self._memory_mb, timeout_s=self._timeout_s
-        )
+        return projected_duration_s(measured_s, memory_mb=self.memory_mb, timeout_s=self.timeout_s)
 
 
 _LOG = logging.getLogger(__name__)

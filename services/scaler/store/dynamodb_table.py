@@ -5,10 +5,9 @@ carries a token, so that the SDK may send it again when the answer was lost. A p
 write sent twice would fail on its own first copy, and the change would be decided and made again.
 """
 
-import itertools
 import random
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -51,19 +50,14 @@ class DynamoDbTable:
     def get_many(self, keys: Sequence[Item]) -> list[Item]:
         """Return the items there are, in any order."""
         found: list[Item] = []
-        for start in range(0, len(keys), _BATCH_READ):
-            wanted = list(keys[start : start + _BATCH_READ])
-            for pause in _pauses():
-                request: Any = {self._name: {"Keys": wanted, "ConsistentRead": True}}
-                with self._errors():
-                    reply = self._client.batch_get_item(RequestItems=request)
-                found += reply["Responses"].get(self._name, [])
-                wanted = list(reply["UnprocessedKeys"].get(self._name, {"Keys": []})["Keys"])
-                if not wanted:
-                    break
-                time.sleep(pause)
-            else:
-                raise self._unusable("reads are throttled")
+
+        def read(batch: list[Item]) -> list[Item]:
+            request: Any = {self._name: {"Keys": batch, "ConsistentRead": True}}
+            reply = self._client.batch_get_item(RequestItems=request)
+            found.extend(reply["Responses"].get(self._name, []))
+            return list(reply["UnprocessedKeys"].get(self._name, {"Keys": []})["Keys"])
+
+        self._in_batches(keys, _BATCH_READ, read, "reads")
         return found
 
     def query(
@@ -146,19 +140,34 @@ class DynamoDbTable:
 
     def delete_many(self, keys: Iterable[Item]) -> None:
         """Delete items, each for itself."""
-        requests = iter([{"DeleteRequest": {"Key": key_of(item)}} for item in keys])
-        while wanted := list(itertools.islice(requests, _BATCH_WRITE)):
-            for pause in _pauses():
-                batch: Any = {self._name: wanted}
+
+        def write(batch: list[Item]) -> list[Item]:
+            request: Any = {self._name: batch}
+            reply = self._client.batch_write_item(RequestItems=request)
+            rest: Any = reply["UnprocessedItems"].get(self._name, [])
+            return list(rest)
+
+        deletions = [{"DeleteRequest": {"Key": key_of(item)}} for item in keys]
+        self._in_batches(deletions, _BATCH_WRITE, write, "writes")
+
+    def _in_batches(
+        self,
+        items: Sequence[Item],
+        size: int,
+        send: Callable[[list[Item]], list[Item]],
+        what: str,
+    ) -> None:
+        """Send items in batches; of each batch, what is left over is sent again after a pause."""
+        for start in range(0, len(items), size):
+            batch = list(items[start : start + size])
+            for pause_s in _pauses():
                 with self._errors():
-                    reply = self._client.batch_write_item(RequestItems=batch)
-                rest: Any = reply["UnprocessedItems"].get(self._name, [])
-                wanted = list(rest)
-                if not wanted:
+                    batch = send(batch)
+                if not batch:
                     break
-                time.sleep(pause)
+                time.sleep(pause_s)
             else:
-                raise self._unusable("writes are throttled")
+                raise self._unusable(f"{what} are throttled")
 
     def _pages(self, request: dict[str, Any]) -> Iterator[Any]:
         with self._errors():
