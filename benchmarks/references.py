@@ -40,7 +40,7 @@ from nitro.local.system import LocalSystem
 from nitro.runs.reading import read_run
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
-from shared.hyperparameters.presets import PRESETS, resolve
+from shared.hyperparameters.presets import complete_sets, resolve
 
 _RESULTS = Path(__file__).with_name("results") / "references"
 _RUNS = Path("runs/references")
@@ -207,7 +207,7 @@ def parser() -> argparse.ArgumentParser:
         epilog="example: python -m benchmarks.references Hopper-v4 --seeds 3 --steps 1000000",
     )
     arguments.add_argument("env_id", metavar="ENV")
-    algorithms, presets = ([*dict.fromkeys(names)] for names in zip(*PRESETS, strict=True))
+    algorithms, presets = ([*dict.fromkeys(names)] for names in zip(*complete_sets(), strict=True))
     arguments.add_argument("--algorithm", default="ppo", choices=algorithms)
     arguments.add_argument(
         "--preset", default="standard", choices=presets, help="see: nitro presets"

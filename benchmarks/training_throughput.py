@@ -39,7 +39,7 @@ from shared.contracts.job_spec import EnvironmentRef, JobSpec
 from shared.contracts.rounds import RoundResult
 from shared.environments.building import describe
 from shared.hyperparameters.ppo import PpoHyperparameters
-from shared.hyperparameters.presets import PRESETS, Preset
+from shared.hyperparameters.presets import Preset, complete_sets
 
 TITLE = "Training throughput, Hopper, end to end"
 _ENVIRONMENT = "Hopper-v5"
@@ -237,7 +237,7 @@ def _learning(training: LocalTraining) -> dict[str, str]:
 
 def _arithmetic_row(setting: _Setting, results: list[RoundResult], peak: float) -> Row:
     """Return how much of one core's peak the updates reach."""
-    hyperparameters = PRESETS[("ppo", setting.preset)]
+    hyperparameters = complete_sets()[("ppo", setting.preset)]
     assert isinstance(hyperparameters, PpoHyperparameters)
     flops = flops_per_step(describe(EnvironmentRef(env_id=_ENVIRONMENT)), hyperparameters)
     shares = [100 * r.env_steps * flops / r.timing.update_s / peak for r in results]

@@ -1,24 +1,12 @@
-"""The seam between the round loop and a learning algorithm."""
+"""The seam between rounds and a learning algorithm, on-policy or off-policy."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
-import torch
-
-from learning.algorithms.impact import build_impact
-from learning.algorithms.impala import build_impala
-from learning.algorithms.off_policy import OffPolicyLearner
 from learning.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
-from learning.algorithms.ppo import Ppo
-from learning.algorithms.whole_rounds import WholeRounds
-from learning.cpu.second_process import SecondProcess
 from learning.detectors.detector import PolicySamples
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import PolicyPayload
-from shared.contracts.jobs import Job
-from shared.hyperparameters.impact import ImpactHyperparameters
-from shared.hyperparameters.impala import ImpalaHyperparameters
-from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.trajectory.trajectory import Trajectory
 
 
@@ -125,64 +113,3 @@ class OffPolicyAlgorithm(Protocol):
     def load_state(self, arrays: StateArrays, scalars: StateScalars) -> None:
         """Continue from what `state` returned."""
         ...
-
-
-def build_algorithm(
-    job: Job, *, device: torch.device, second_process: SecondProcess | None = None
-) -> Algorithm:
-    """Return the algorithm a job asks for, freshly initialised from the job's seed."""
-    spec = job.spec
-    hyperparameters = job.hyperparameters
-    if isinstance(hyperparameters, PpoHyperparameters):
-        return Ppo(
-            job.described_environment,
-            hyperparameters,
-            seed=spec.seed,
-            max_rounds=spec.stop.max_rounds,
-            device=device,
-            second_process=second_process,
-        )
-    return WholeRounds(
-        _off_policy_learner(job, hyperparameters, device=device, second_process=second_process)
-    )
-
-
-def build_off_policy_algorithm(job: Job, *, device: torch.device) -> OffPolicyAlgorithm:
-    """Return the algorithm of a job whose rounds overlap, freshly initialised from its seed.
-
-    Raises:
-        ValueError: The job's algorithm learns on-policy.
-    """
-    spec = job.spec
-    hyperparameters = job.hyperparameters
-    if isinstance(hyperparameters, PpoHyperparameters):
-        raise ValueError(f"{spec.algorithm} learns on-policy: its rounds cannot overlap")
-    # Its actors work at the same time: there is no core to spare.
-    return _off_policy_learner(job, hyperparameters, device=device, second_process=None)
-
-
-def _off_policy_learner(
-    job: Job,
-    hyperparameters: ImpactHyperparameters | ImpalaHyperparameters,
-    *,
-    device: torch.device,
-    second_process: SecondProcess | None,
-) -> OffPolicyLearner:
-    seed, max_rounds = job.spec.seed, job.spec.stop.max_rounds
-    if isinstance(hyperparameters, ImpactHyperparameters):
-        return build_impact(
-            job.described_environment,
-            hyperparameters,
-            seed=seed,
-            max_rounds=max_rounds,
-            device=device,
-            second_process=second_process,
-        )
-    return build_impala(
-        job.described_environment,
-        hyperparameters,
-        seed=seed,
-        max_rounds=max_rounds,
-        device=device,
-        second_process=second_process,
-    )

@@ -7,14 +7,14 @@ Equal state and equal calls give equal bits on one CPU type and thread count: th
 generator of its own, and `state` holds everything the next update depends on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from learning.algorithms.objective import Objective
 from learning.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
 from learning.algorithms.ppo import decayed_learning_rate
 from learning.algorithms.replay_buffer import Draw, ReplayBuffer
@@ -25,9 +25,11 @@ from learning.algorithms.saved_state import (
 )
 from learning.cpu.second_process import SecondProcess
 from learning.data.batch import TrainingBatch, joined
+from learning.data.fragments import Fragments
 from learning.data.normalisation import Normalisation
 from learning.data.off_policy_batch import OffPolicyHyperparameters
 from learning.detectors.detector import PolicySamples
+from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import PolicyPayload, policy_payload
 from learning.returns.gae import normalised
@@ -41,6 +43,41 @@ be one step, so one bad batch must not end a job."""
 
 _BUFFER = "buffer."
 _PRESENT, _FOLLOWING = "normalisation.", "following."
+
+
+class Objective(Protocol):
+    """What an algorithm makes of a batch; may have parameters and state of its own."""
+
+    def batch(self, fragments: Fragments, normalisation: Normalisation) -> TrainingBatch:
+        """Return the samples of some fragments with their advantages and value targets."""
+        ...
+
+    @property
+    def rule(self) -> LossRule:
+        """The loss that a batch is learned from with, now."""
+        ...
+
+    def after_batch(self, stats: Mapping[str, float]) -> dict[str, float]:
+        """Take note that a batch was learned from; return stats to add to its means `stats`."""
+        ...
+
+    @property
+    def step_scale(self) -> float:
+        """What the step size is multiplied with, now."""
+        ...
+
+    @property
+    def flats(self) -> dict[str, Tensor]:
+        """Further parameters to save, in the layout of the network's: # [P] each."""
+        ...
+
+    def scalars(self) -> StateScalars:
+        """Return the rest of its state."""
+        ...
+
+    def load_scalars(self, scalars: StateScalars) -> None:
+        """Continue from what `scalars` returned, among others."""
+        ...
 
 
 class OffPolicyLearner:

@@ -1,4 +1,4 @@
-"""The outcome of one policy update, and the types an algorithm's state is saved in."""
+"""What policy updates come to, one or all between two rounds, and how state is saved."""
 
 from dataclasses import dataclass
 
@@ -9,6 +9,8 @@ StateArrays = dict[str, NDArray[np.generic]]
 """Weights, optimiser moments, random states by name: what a checkpoint stores as arrays."""
 StateScalars = dict[str, bool | int | float | str]
 """The rest of the state by name: what a checkpoint stores as JSON."""
+_LARGEST = "policy_lag_max"
+_FRESH = "fresh"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,3 +19,31 @@ class PolicyUpdate:
 
     stats: dict[str, float]
     """Finite scalars by name: losses, KL, entropy, clip fractions."""
+
+
+class UpdateTally:
+    """Sums up updates until it is taken."""
+
+    def __init__(self) -> None:
+        self._updates: list[dict[str, float]] = []
+
+    def add(self, update: PolicyUpdate) -> None:
+        """Count one update."""
+        self._updates.append(update.stats)
+
+    def take(self) -> dict[str, float]:
+        """Return what the updates since the last take come to.
+
+        Returns:
+            `updates`, `replays` (updates with a batch that was used before), `policy_lag_max` (the
+            largest), and the mean of everything else an update tells; only the counts when there
+            was no update.
+        """
+        updates, self._updates = self._updates, []
+        stats: dict[str, float] = {}
+        for name in dict.fromkeys(name for update in updates for name in update):
+            values = [update[name] for update in updates if name in update]
+            stats[name] = max(values) if name == _LARGEST else sum(values) / len(values)
+        replays = sum(update.get(_FRESH, 1.0) == 0.0 for update in updates)
+        stats.pop(_FRESH, None)
+        return stats | {"updates": float(len(updates)), "replays": float(replays)}

@@ -8,20 +8,19 @@ batches puts the oldest out of IMPACT's buffer after their first use.
 
 from collections.abc import Sequence
 
-from learning.algorithms.off_policy import OffPolicyLearner
-from learning.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
+from learning.algorithms.algorithm import OffPolicyAlgorithm
+from learning.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars, UpdateTally
 from learning.data.batch import in_actor_order
 from learning.detectors.detector import PolicySamples
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import PolicyPayload
-from learning.updates.update_tally import UpdateTally
 from shared.trajectory.trajectory import Trajectory
 
 
 class WholeRounds:
     """An off-policy learner as an `Algorithm`."""
 
-    def __init__(self, algorithm: OffPolicyLearner) -> None:
+    def __init__(self, algorithm: OffPolicyAlgorithm) -> None:
         self._algorithm = algorithm
 
     @property

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from nitro.runs.summary import duration
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import JobSpec
+from shared.hyperparameters.common import CommonHyperparameters
 from shared.hyperparameters.ppo import PpoHyperparameters
-from shared.hyperparameters.presets import Hyperparameters
 
 _SAMPLES_PER_S = {"paper_cnn": 1_700, "nature_cnn": 1_300}
 """Samples of PPO's update on one processor core, by the network for images."""
@@ -30,7 +30,7 @@ class TimeRange:
 def advice(
     spec: JobSpec,
     environment: EnvironmentSpec,
-    hyperparameters: Hyperparameters,
+    hyperparameters: CommonHyperparameters,
     *,
     rounds: int,
     cpu_cores: int | None,
@@ -63,7 +63,7 @@ def advice(
 def time_on_cpu(
     spec: JobSpec,
     environment: EnvironmentSpec,
-    hyperparameters: Hyperparameters,
+    hyperparameters: CommonHyperparameters,
     *,
     rounds: int,
     cores: int,

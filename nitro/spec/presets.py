@@ -6,13 +6,13 @@ All of it is read from the models: a field's text is its meaning, then `Paper: S
 
 import json
 import re
-from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 from rich.table import Table
 
 from nitro.errors import CommandError
-from shared.hyperparameters.presets import IMAGE_PRESETS, PRESETS, Hyperparameters, Preset
+from shared.hyperparameters.common import CommonHyperparameters
+from shared.hyperparameters.presets import Preset, complete_sets
 
 _SOURCE = re.compile(r"\b(Paper|Standard): (.+?)\.(?= Paper:| Standard:|$)")
 
@@ -47,28 +47,24 @@ def preset_reports(algorithm: str | None = None, preset: str | None = None) -> l
     Raises:
         CommandError: There is no such algorithm or preset.
     """
-    algorithms, names = ([*dict.fromkeys(part)] for part in zip(*PRESETS, strict=True))
+    algorithms, names = ([*dict.fromkeys(part)] for part in zip(*complete_sets(), strict=True))
     for option, given, known in (
         ("ALGORITHM", algorithm, algorithms),
         ("--preset", preset, names),
     ):
         if given is not None and given not in known:
             raise CommandError(f"{option}: must be one of {', '.join(known)}, got {given!r}")
-    sets: list[tuple[Mapping[tuple[str, Preset], Hyperparameters], bool]] = [
-        (PRESETS, False),
-        (IMAGE_PRESETS, True),
-    ]
     return [
         PresetReport(
             algorithm=of, preset=name, images=images, hyperparameters=_rows(values, preset=name)
         )
-        for group, images in sets
-        for (of, name), values in group.items()
+        for images in (False, True)
+        for (of, name), values in complete_sets(images=images).items()
         if algorithm in (None, of) and preset in (None, name)
     ]
 
 
-def _rows(values: Hyperparameters, *, preset: Preset) -> tuple[HyperparameterRow, ...]:
+def _rows(values: CommonHyperparameters, *, preset: Preset) -> tuple[HyperparameterRow, ...]:
     shown = values.model_dump(mode="json")
     rows = []
     for name, field in type(values).model_fields.items():

@@ -12,12 +12,8 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import ValidationError
 
-from learning.algorithms.algorithm import (
-    Algorithm,
-    OffPolicyAlgorithm,
-    build_algorithm,
-    build_off_policy_algorithm,
-)
+from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
+from learning.algorithms.registry import build_algorithm, build_off_policy_algorithm
 from learning.cpu.second_process import SecondProcess, second_process
 from learning.cpu.torch_settings import configure_thread, configure_torch
 from services.learner.device import DeviceError, training_device

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from shared.contracts.job_spec import ENV_ID_FORM, JobSpec
 from shared.contracts.message import IDENTIFIER_FORM, JOB_ID_FORM
 from shared.contracts.scaling_spec import POLICIES
-from shared.hyperparameters.presets import KINDS
+from shared.hyperparameters.presets import ALGORITHMS
 
 KEY_FORM = r"^[\x21-\x7e]{1,128}$"
 """What an idempotency key looks like."""
@@ -57,13 +57,14 @@ def known_fields(*, algorithm: str, policy: str) -> list[str]:
 
     Where one of them is none there is, everything that any of its kind has.
     """
-    algorithms = [algorithm] if algorithm in KINDS else [*KINDS]
+    algorithms = [algorithm] if algorithm in ALGORITHMS else [*ALGORITHMS]
+    models = [ALGORITHMS[name].model for name in algorithms]
     policies = [policy] if policy in POLICIES else [*POLICIES]
     return sorted(
         {
             *fields_of(JobSpec),
             *(name for key in policies for name in fields_of(POLICIES[key], "scaling.")),
-            *(name for key in algorithms for name in fields_of(KINDS[key], "hyperparameters.")),
+            *(name for model in models for name in fields_of(model, "hyperparameters.")),
         }
     )
 

@@ -7,7 +7,14 @@ train equal policies. Defaults are the paper's settings (section 8.1) where it s
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from shared.contracts.message import (
     READ_BACK,
@@ -20,7 +27,7 @@ from shared.contracts.message import (
     plain,
 )
 from shared.contracts.scaling_spec import ActorRange, NitroScaling, Scaling, require_fit
-from shared.hyperparameters.presets import KINDS, HyperparameterValue, Preset
+from shared.hyperparameters.presets import ALGORITHMS, HyperparameterValue, Preset
 
 EnvKwarg = Annotated[bool | int | float | str, BeforeValidator(plain)]
 ENV_ID_FORM = r"^[A-Za-z0-9][A-Za-z0-9_./-]*$"
@@ -101,6 +108,17 @@ class CheckpointRule(Message):
     """Newest checkpoints kept."""
 
 
+def _require_algorithm(name: str) -> str:
+    if name not in ALGORITHMS:
+        raise ValueError(f"must be one of {', '.join(ALGORITHMS)}, got {name!r:.80}")
+    return name
+
+
+AlgorithmName = Annotated[
+    str,
+    AfterValidator(_require_algorithm),
+    Field(json_schema_extra=lambda schema: schema.update(enum=[*ALGORITHMS])),
+]
 ObjectiveName = Literal["surrogate", "behaviour", "total_loss"]
 Sampling = Literal["proportional", "even"]
 
@@ -139,7 +157,7 @@ class DetectorRule(Message):
 class JobSpec(EnvironmentRef):
     """One training job."""
 
-    algorithm: Literal["ppo", "impact", "impala"] = "ppo"
+    algorithm: AlgorithmName = "ppo"
     """How the policy is updated."""
     preset: Preset = "paper"
     """Hyper-parameters to begin with: those of the paper, or of the field's reference code."""
@@ -169,7 +187,7 @@ class JobSpec(EnvironmentRef):
         # Whether they go together with the preset is for whoever takes a new job in to say: presets
         # change, and jobs that were submitted before must still be read.
         if "algorithm" in info.data:
-            kind = KINDS[info.data["algorithm"]]
+            kind = ALGORITHMS[info.data["algorithm"]].model
             kind.model_validate(overrides, extra="ignore" if info.context == READ_BACK else None)
         return overrides
 
@@ -183,7 +201,7 @@ class JobSpec(EnvironmentRef):
     @property
     def open_rounds(self) -> int:
         """How many rounds this job keeps open at a time, its algorithm considered."""
-        return 1 if self.algorithm == "ppo" else self.rounds_in_flight
+        return 1 if ALGORITHMS[self.algorithm].on_policy else self.rounds_in_flight
 
     def rounds_behind(self, round_index: int) -> int:
         """Return how many rounds the policy of a round has learned from.
@@ -199,10 +217,12 @@ class JobSpec(EnvironmentRef):
                 f"steps_per_actor ({self.steps_per_actor}) must be a multiple of "
                 f"envs_per_actor ({self.envs_per_actor})"
             )
-        if self.algorithm != "ppo" and self.detector.objective != "surrogate":
+        objective, defined = self.detector.objective, ALGORITHMS[self.algorithm].objectives
+        if objective not in defined:
+            having = [name for name, of in ALGORITHMS.items() if objective in of.objectives]
             raise ValueError(
-                f"detector.objective ({self.detector.objective}) is defined for ppo only: use "
-                f"surrogate with {self.algorithm}"
+                f"detector.objective ({objective}) is defined for {', '.join(having)} only: use "
+                f"{' or '.join(sorted(defined))} with {self.algorithm}"
             )
         require_fit(self.scaling, self.actors)
         return self

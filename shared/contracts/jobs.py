@@ -6,7 +6,8 @@ from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import JobSpec, RoundLimit
 from shared.contracts.message import Count, JobId, Message, NonNegativeFloat, Number, PositiveFloat
 from shared.contracts.scaling_spec import Policy, Scaling
-from shared.hyperparameters.presets import KINDS, Hyperparameters, HyperparameterValue, resolve
+from shared.hyperparameters.common import CommonHyperparameters
+from shared.hyperparameters.presets import ALGORITHMS, HyperparameterValue, resolve
 
 StopReason = Literal[
     "max_rounds", "target_return", "budget", "max_wall", "user", "error", "refused"
@@ -118,16 +119,16 @@ class Job(Message):
         return self.stop_reason == "max_rounds" and not reached
 
     @property
-    def hyperparameters(self) -> Hyperparameters:
+    def hyperparameters(self) -> CommonHyperparameters:
         """The full set the job trains with."""
         if self.full_hyperparameters:
             # Kept, and maybe by a newer version: it may have names that this one does not know.
-            kind = KINDS[self.spec.algorithm]
+            kind = ALGORITHMS[self.spec.algorithm].model
             return kind.model_validate(self.full_hyperparameters, extra="ignore")
         return resolve_for(self.spec, self.described_environment)
 
 
-def resolve_for(spec: JobSpec, environment: EnvironmentSpec) -> Hyperparameters:
+def resolve_for(spec: JobSpec, environment: EnvironmentSpec) -> CommonHyperparameters:
     """Return the full set of hyper-parameters a new job would train with.
 
     Raises:

@@ -1,11 +1,14 @@
-"""Which presets there are, and the full set of hyper-parameters a job trains with.
+"""Which algorithms and presets there are, and the full set of hyper-parameters a job trains with.
 
 Both the scaler (which refuses unknown names at submit) and the learner (which uses the values)
 read this module, so it needs nothing but pydantic. A *preset* is a complete set of values for one
 algorithm; a job names a preset and overrides single fields of it.
+
+A new algorithm is one entry of `ALGORITHMS` here and one of `learning.algorithms.registry`.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
@@ -14,14 +17,9 @@ from shared.contracts.message import NEW, plain
 from shared.hyperparameters import impact as impact_hyperparameters
 from shared.hyperparameters import impala as impala_hyperparameters
 from shared.hyperparameters import ppo as ppo_hyperparameters
-from shared.hyperparameters.impact import ImpactHyperparameters
-from shared.hyperparameters.impala import ImpalaHyperparameters
-from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.hyperparameters.common import CommonHyperparameters
 
 Preset = Literal["paper", "standard"]
-
-Hyperparameters = PpoHyperparameters | ImpactHyperparameters | ImpalaHyperparameters
-"""Any algorithm's full set; which algorithm it is for, its type says."""
 
 
 def _plain_or_row(value: object) -> object:
@@ -36,30 +34,60 @@ HyperparameterValue = Annotated[
     bool | int | float | str | tuple[int, ...], BeforeValidator(_plain_or_row)
 ]
 
-KINDS: Mapping[str, type[Hyperparameters]] = {
-    "ppo": PpoHyperparameters,
-    "impact": ImpactHyperparameters,
-    "impala": ImpalaHyperparameters,
-}
-"""The model that a full set is of, by algorithm."""
 
-PRESETS: Mapping[tuple[str, Preset], Hyperparameters] = {
-    ("ppo", "paper"): ppo_hyperparameters.PAPER,
-    ("ppo", "standard"): ppo_hyperparameters.STANDARD,
-    ("impact", "paper"): impact_hyperparameters.PAPER,
-    ("impact", "standard"): impact_hyperparameters.STANDARD,
-    ("impala", "paper"): impala_hyperparameters.PAPER,
-    ("impala", "standard"): impala_hyperparameters.STANDARD,
-}
-"""Every complete set, by algorithm and preset."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlgorithmTraits:
+    """What everybody but the learner has to know of an algorithm."""
+
+    presets: Mapping[Preset, CommonHyperparameters]
+    """Complete sets by name, all of one model; there is always `paper`."""
+    image_presets: Mapping[Preset, CommonHyperparameters] = field(default_factory=dict)
+    """What a preset is where observations are images, if that is another set."""
+    on_policy: bool
+    """Whether it learns from its newest policy's trajectories alone: then rounds never overlap."""
+    objectives: frozenset[str] = frozenset({"surrogate"})
+    """Values of `detector.objective` that are defined for it."""
+
+    @property
+    def model(self) -> type[CommonHyperparameters]:
+        """The model that its full sets are of."""
+        return type(self.presets["paper"])
 
 
-IMAGE_PRESETS: Mapping[tuple[str, Preset], Hyperparameters] = {
-    ("ppo", "standard"): ppo_hyperparameters.STANDARD_IMAGES,
-    ("impact", "standard"): impact_hyperparameters.STANDARD_IMAGES,
-    ("impala", "standard"): impala_hyperparameters.STANDARD_IMAGES,
+ALGORITHMS: dict[str, AlgorithmTraits] = {
+    "ppo": AlgorithmTraits(
+        presets={"paper": ppo_hyperparameters.PAPER, "standard": ppo_hyperparameters.STANDARD},
+        image_presets={"standard": ppo_hyperparameters.STANDARD_IMAGES},
+        on_policy=True,
+        objectives=frozenset({"surrogate", "behaviour", "total_loss"}),
+    ),
+    "impact": AlgorithmTraits(
+        presets={
+            "paper": impact_hyperparameters.PAPER,
+            "standard": impact_hyperparameters.STANDARD,
+        },
+        image_presets={"standard": impact_hyperparameters.STANDARD_IMAGES},
+        on_policy=False,
+    ),
+    "impala": AlgorithmTraits(
+        presets={
+            "paper": impala_hyperparameters.PAPER,
+            "standard": impala_hyperparameters.STANDARD,
+        },
+        image_presets={"standard": impala_hyperparameters.STANDARD_IMAGES},
+        on_policy=False,
+    ),
 }
-"""What a preset is where observations are images, if that is another set."""
+"""Every algorithm by its name."""
+
+
+def complete_sets(*, images: bool = False) -> dict[tuple[str, Preset], CommonHyperparameters]:
+    """Return every complete set by algorithm and preset; with `images` those that images have."""
+    return {
+        (name, preset): values
+        for name, traits in ALGORITHMS.items()
+        for preset, values in (traits.image_presets if images else traits.presets).items()
+    }
 
 
 def resolve(
@@ -68,7 +96,7 @@ def resolve(
     overrides: Mapping[str, HyperparameterValue],
     *,
     images: bool = False,
-) -> Hyperparameters:
+) -> CommonHyperparameters:
     """Return the full set of hyper-parameters a job trains with.
 
     Args:
@@ -81,9 +109,12 @@ def resolve(
         ValueError: The algorithm has no such preset.
         pydantic.ValidationError: An override has an unknown name or a value out of range.
     """
-    presets = {**PRESETS, **IMAGE_PRESETS} if images else PRESETS
-    values = presets.get((algorithm, preset))
+    traits = ALGORITHMS.get(algorithm)
+    sets = {} if traits is None else dict(traits.presets)
+    if traits is not None and images:
+        sets |= traits.image_presets
+    values = sets.get(preset)
     if values is None:
-        known = ", ".join("/".join(key) for key in PRESETS)
+        known = ", ".join("/".join(key) for key in complete_sets())
         raise ValueError(f"no preset {preset!r} for algorithm {algorithm!r}; known: {known}")
     return type(values).model_validate({**values.model_dump(), **overrides}, context=NEW)

@@ -13,7 +13,7 @@ from nitro.runs.reading import Run, read_run
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.rounds import RoundLine
 from shared.hyperparameters.ppo import STANDARD
-from shared.hyperparameters.presets import PRESETS
+from shared.hyperparameters.presets import complete_sets
 from tests.nitro.synthetic_run import job, plan, result, write_run
 
 
@@ -118,6 +118,6 @@ def test_a_seed_is_trained_again_once_its_preset_has_changed(
     before = spec_digest(spec)
     assert spec_digest(spec.model_copy()) == before
     assert spec_digest(spec.model_copy(update={"seed": 2})) != before
-    changed = PRESETS["impact", "standard"].model_copy(update={"num_epochs": 3})
-    monkeypatch.setitem(PRESETS, ("impact", "standard"), changed)
+    changed = complete_sets()["impact", "standard"].model_copy(update={"num_epochs": 3})
+    monkeypatch.setitem(complete_sets(), ("impact", "standard"), changed)
     assert spec_digest(spec) != before

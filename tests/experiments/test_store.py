@@ -1,7 +1,7 @@
 """Outcomes on disk: read back as they were, never of another task, never half."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -10,7 +10,7 @@ from experiments.grid import Cell, CellId, Grid
 from experiments.store import Store
 from nitro.errors import CommandError
 from shared.contracts.job_spec import JobSpec
-from shared.hyperparameters.presets import PRESETS, Hyperparameters
+from shared.hyperparameters.presets import ALGORITHMS
 from tests.experiments.made_up import outcome
 
 CELL = Cell(id=CellId("fixed at Nitro's mean", "ALE/Pong-v5", 3), task=JobSpec(seed=3))
@@ -47,8 +47,9 @@ def test_an_outcome_of_another_preset_is_not_used(
     store = Store(tmp_path, load("policies"), quick=False)
     store.write(planned(), outcome([0, 1]))
     assert store.read(planned()) is not None
-    changed = PRESETS["ppo", "paper"].model_copy(update={"learning_rate": 1e-3})
-    monkeypatch.setitem(cast("dict[object, Hyperparameters]", PRESETS), ("ppo", "paper"), changed)
+    ppo = ALGORITHMS["ppo"]
+    changed = ppo.presets["paper"].model_copy(update={"learning_rate": 1e-3})
+    monkeypatch.setitem(ALGORITHMS, "ppo", replace(ppo, presets={**ppo.presets, "paper": changed}))
     assert store.read(planned()) is None
 
 

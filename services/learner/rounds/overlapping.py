@@ -23,7 +23,7 @@ trajectories arrive in, so unlike in synchronous rounds no two runs need be equa
 from collections.abc import Collection, Mapping
 
 from learning.algorithms.algorithm import OffPolicyAlgorithm
-from learning.updates.update_tally import UpdateTally
+from learning.algorithms.policy_update import UpdateTally
 from services.learner.record.checkpoint import OpenRound, RunState
 from services.learner.rounds.lost_round import environment_failed, round_lost
 from services.learner.rounds.session import RoundSession, evaluation_result

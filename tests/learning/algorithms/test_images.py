@@ -19,7 +19,7 @@ from shared.contracts.job_spec import DetectorRule
 from shared.hyperparameters import impact as impact_hyperparameters
 from shared.hyperparameters import impala as impala_hyperparameters
 from shared.hyperparameters.ppo import PAPER, STANDARD, STANDARD_IMAGES
-from shared.hyperparameters.presets import IMAGE_PRESETS, PRESETS, resolve
+from shared.hyperparameters.presets import complete_sets, resolve
 from shared.trajectory.trajectory import Trajectory
 
 SPEC = EnvironmentSpec(
@@ -129,7 +129,7 @@ def test_standard_is_cleanrls_atari_agent_for_images() -> None:
 
 
 def test_presets_for_images_are_presets() -> None:
-    assert IMAGE_PRESETS.keys() <= PRESETS.keys()
+    assert complete_sets(images=True).keys() <= complete_sets().keys()
     assert resolve("ppo", "paper", {}, images=True) == PAPER
     wider = STANDARD_IMAGES.model_copy(update={"clip": 0.2})
     assert resolve("ppo", "standard", {"clip": 0.2}, images=True) == wider

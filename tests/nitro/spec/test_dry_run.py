@@ -6,7 +6,7 @@ from nitro.errors import CommandError
 from nitro.spec.dry_run import described
 from shared.contracts.job_spec import JobSpec
 from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
-from shared.hyperparameters.presets import IMAGE_PRESETS
+from shared.hyperparameters.presets import complete_sets
 
 
 def shown(spec: JobSpec) -> dict[str, object]:
@@ -26,7 +26,8 @@ def test_a_preset_that_is_another_one_for_images_is_shown_as_such(algorithm: str
     spec = JobSpec.model_validate(
         {"env_id": "ALE/Qbert-v5", "algorithm": algorithm, "preset": "standard"}
     )
-    assert shown(spec) == IMAGE_PRESETS[spec.algorithm, "standard"].model_dump(mode="json")
+    expected = complete_sets(images=True)[spec.algorithm, "standard"]
+    assert shown(spec) == expected.model_dump(mode="json")
 
 
 def test_an_environment_that_is_not_here_is_told_apart(capsys: pytest.CaptureFixture[str]) -> None:

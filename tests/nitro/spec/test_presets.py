@@ -8,15 +8,15 @@ from rich.console import Console
 from nitro.errors import CommandError
 from nitro.spec.presets import PresetReport, preset_reports, preset_table
 from shared.hyperparameters.ppo import PpoHyperparameters
-from shared.hyperparameters.presets import IMAGE_PRESETS, PRESETS
+from shared.hyperparameters.presets import complete_sets
 
 REPORTS = preset_reports()
 
 
 def test_every_preset_is_shown_once_with_all_its_values() -> None:
     shown = {(r.algorithm, r.preset, r.images): r for r in REPORTS}
-    assert len(shown) == len(REPORTS) == len(PRESETS) + len(IMAGE_PRESETS)
-    for sets, images in ((PRESETS, False), (IMAGE_PRESETS, True)):
+    assert len(shown) == len(REPORTS) == len(complete_sets()) + len(complete_sets(images=True))
+    for sets, images in ((complete_sets(), False), (complete_sets(images=True), True)):
         for (algorithm, preset), values in sets.items():
             rows = shown[algorithm, preset, images].hyperparameters
             assert {row.name: row.value for row in rows} == values.model_dump(mode="json")

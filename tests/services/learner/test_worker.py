@@ -15,12 +15,8 @@ import pytest
 import torch
 from prometheus_client import CollectorRegistry
 
-from learning.algorithms.algorithm import (
-    Algorithm,
-    OffPolicyAlgorithm,
-    build_algorithm,
-    build_off_policy_algorithm,
-)
+from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
+from learning.algorithms.registry import build_algorithm, build_off_policy_algorithm
 from services.learner.record.tracking import LearnerMetrics, TensorBoard
 from services.learner.scaler.client import ScalerClient
 from services.learner.worker import Worker

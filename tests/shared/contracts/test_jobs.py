@@ -13,7 +13,7 @@ from shared.contracts.environment_spec import (
 )
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, resolve_for
-from shared.hyperparameters.presets import IMAGE_PRESETS, PRESETS, Preset
+from shared.hyperparameters.presets import Preset, complete_sets
 
 HOPPER = EnvironmentSpec(
     env_id="Hopper-v5",
@@ -50,7 +50,9 @@ def _job(spec: JobSpec, environment: EnvironmentSpec = HOPPER, **more: object) -
 def test_what_was_resolved_survives_storing(
     algorithm: Literal["ppo", "impact", "impala"], preset: Preset, environment: EnvironmentSpec
 ) -> None:
-    presets = {**PRESETS, **IMAGE_PRESETS} if environment is QBERT else PRESETS
+    presets = complete_sets()
+    if environment is QBERT:
+        presets |= complete_sets(images=True)
     spec = JobSpec(algorithm=algorithm, preset=preset, hyperparameters={"hidden_sizes": (8, 8)})
     resolved = resolve_for(spec, environment)
     assert resolved == presets[algorithm, preset].model_copy(update={"hidden_sizes": (8, 8)})
@@ -64,7 +66,7 @@ def test_what_was_resolved_survives_storing(
 
 def test_a_preset_that_has_changed_since_changes_no_job() -> None:
     spec = JobSpec(algorithm="impala", preset="standard")
-    before = PRESETS["impala", "standard"].model_copy(update={"learning_rate": 7e-4})
+    before = complete_sets()["impala", "standard"].model_copy(update={"learning_rate": 7e-4})
     job = _job(spec, full_hyperparameters=before.model_dump())
     assert job.hyperparameters == before
 
@@ -76,7 +78,7 @@ def test_a_job_whose_values_the_present_preset_forbids_is_read_and_trains() -> N
     )
     with pytest.raises(ValueError, match="kl_target would undo"):
         resolve_for(spec, HOPPER)
-    before = PRESETS["impala", "standard"].model_copy(
+    before = complete_sets()["impala", "standard"].model_copy(
         update={"learning_rate_decay": "linear", "kl_target": 0.0}
     )
     stored = _job(spec, full_hyperparameters=before.model_dump()).model_dump_json()
@@ -87,13 +89,13 @@ def test_a_bound_that_no_new_job_may_have_is_read_and_trained_with() -> None:
     spec = JobSpec(hyperparameters={"reward_clip": 1e39})
     with pytest.raises(ValidationError, match="reward_clip"):
         resolve_for(spec, HOPPER)
-    before = PRESETS["ppo", "paper"].model_copy(update={"reward_clip": 1e39})
+    before = complete_sets()["ppo", "paper"].model_copy(update={"reward_clip": 1e39})
     stored = _job(spec, full_hyperparameters=before.model_dump()).model_dump_json()
     assert Job.model_validate_json(stored).hyperparameters == before
 
 
 def test_a_job_from_before_they_were_kept_trains_with_its_preset() -> None:
-    assert _job(JobSpec(preset="standard")).hyperparameters == PRESETS["ppo", "standard"]
+    assert _job(JobSpec(preset="standard")).hyperparameters == complete_sets()["ppo", "standard"]
 
 
 @pytest.mark.parametrize(

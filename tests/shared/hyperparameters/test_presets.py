@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from shared.hyperparameters.presets import PRESETS, HyperparameterValue, Preset, resolve
+from shared.hyperparameters.presets import HyperparameterValue, Preset, complete_sets, resolve
 
 
 def test_the_paper_preset_is_table_1_filled_up_with_rllibs_defaults() -> None:
@@ -70,7 +70,7 @@ def test_the_standard_preset_is_cleanrls_for_continuous_control() -> None:
     assert resolve("ppo", "standard", {}).model_dump() == cleanrl | unused
 
 
-@pytest.mark.parametrize(("algorithm", "preset"), PRESETS)
+@pytest.mark.parametrize(("algorithm", "preset"), complete_sets())
 def test_an_override_changes_its_field_only(algorithm: str, preset: Preset) -> None:
     overrides: dict[str, HyperparameterValue] = {"discount": 0.5, "hidden_sizes": (32, 16)}
     usual = resolve(algorithm, preset, {})

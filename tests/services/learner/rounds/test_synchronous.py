@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from learning.algorithms.algorithm import build_algorithm
+from learning.algorithms.registry import build_algorithm
 from learning.detectors.registry import build_detector
 from services.learner.record.checkpoint import CheckpointStore, RunState
 from services.learner.record.run_record import RunRecord

@@ -17,7 +17,7 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, JobPage
 from shared.contracts.problem import Problem
 from shared.contracts.rounds import EvaluationResult
-from shared.hyperparameters.presets import PRESETS
+from shared.hyperparameters.presets import complete_sets
 from tests.services.scaler.lambda_endpoint import (
     HOPPER,
     IMAGES,
@@ -43,7 +43,7 @@ def test_a_job_is_queued_with_its_environment_and_a_readable_id(scaler: Scaler) 
     job = scaler.checked(job.job_id)
     assert job.job_id.startswith("hopper-v5-")
     assert (job.status, job.spec.seed, job.environment) == ("queued", 3, HOPPER)
-    assert job.full_hyperparameters == PRESETS["ppo", "paper"].model_dump()
+    assert job.full_hyperparameters == complete_sets()["ppo", "paper"].model_dump()
     assert scaler.job(job.job_id) == job
 
 

@@ -1,5 +1,4 @@
-from learning.algorithms.policy_update import PolicyUpdate
-from learning.updates.update_tally import UpdateTally
+from learning.algorithms.policy_update import PolicyUpdate, UpdateTally
 
 
 def test_updates_are_counted_and_averaged_but_for_the_largest_lag() -> None:

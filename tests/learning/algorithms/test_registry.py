@@ -3,12 +3,18 @@
 import pytest
 import torch
 
-from learning.algorithms.algorithm import build_algorithm, build_off_policy_algorithm
 from learning.algorithms.off_policy import OffPolicyLearner
 from learning.algorithms.ppo import Ppo
+from learning.algorithms.registry import (
+    OFF_POLICY,
+    ON_POLICY,
+    build_algorithm,
+    build_off_policy_algorithm,
+)
 from learning.algorithms.whole_rounds import WholeRounds
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
+from shared.hyperparameters.presets import ALGORITHMS
 from tests.services.learner.trajectories import CONTINUOUS
 
 
@@ -57,3 +63,8 @@ def test_off_policy_algorithms_are_built_for_overlapping_rounds(algorithm: str) 
 def test_ppo_cannot_learn_from_overlapping_rounds() -> None:
     with pytest.raises(ValueError, match="ppo learns on-policy"):
         build_off_policy_algorithm(job(algorithm="ppo"), device=torch.device("cpu"))
+
+
+def test_what_is_declared_of_an_algorithm_is_what_it_is() -> None:
+    declared = {name: traits.on_policy for name, traits in ALGORITHMS.items()}
+    assert declared == dict.fromkeys(ON_POLICY, True) | dict.fromkeys(OFF_POLICY, False)
