@@ -1,1 +1,1 @@
-"""One module per performance claim, each measured beside its peer in the same run."""
+"""Performance and returns, measured beside other people's software."""

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from benchmarks.environment import describe_environment
 from benchmarks.measurement import Effort, progress
-from benchmarks.record import Result, Row
-from benchmarks.table import result_table
+from benchmarks.records.result import Result, Row
+from benchmarks.records.table import result_table
 
 NAMES = (
     "actor_rollout",
@@ -27,7 +27,7 @@ NAMES = (
     "many_actors",
     "overhead",
 )
-"""Modules of this package, in the order they are run."""
+"""Modules of `benchmarks.claims`, in the order they are run."""
 _WITH_GPU = ("gpu",)
 """Further ones, run where they are named: most machines have no GPU."""
 _RESULTS = Path(__file__).with_name("results")
@@ -91,7 +91,7 @@ def run(name: str, effort: Effort) -> Result:
     start = time.monotonic()
     progress(f"{name} ...")
     environment = describe_environment()
-    benchmark = cast("Benchmark", importlib.import_module(f"benchmarks.{name}"))
+    benchmark = cast("Benchmark", importlib.import_module(f"benchmarks.claims.{name}"))
     rows = tuple(benchmark.measure(effort))
     progress(f"{name} took {time.monotonic() - start:.0f} s")
     quick = " --quick" if effort.quick else ""

@@ -27,11 +27,10 @@ from pydantic import computed_field
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.arguments import positive
 from benchmarks.environment import Environment, describe_environment
 from benchmarks.measurement import progress
-from benchmarks.peers import PeerSettings, peer_python
-from benchmarks.references import SeedTrainer
+from benchmarks.peers.interpreters import PeerSettings, peer_python
+from benchmarks.references import SeedTrainer, positive
 from nitro.client.client import NitroClient
 from nitro.errors import EXIT_INTERRUPTED
 from nitro.local.system import LocalSystem
@@ -45,7 +44,7 @@ from shared.policy.numpy_policy import NumpyPolicy
 GAMES = ("QbertNoFrameskip-v4", "SpaceInvadersNoFrameskip-v4")
 STEPS_PER_ROUND = 1024
 Contestant = Literal["ours", "stable-baselines3"]
-_SCRIPT = Path(__file__).with_name("stable_baselines3_atari.py")
+_SCRIPT = Path(__file__).with_name("peers") / "stable_baselines3_atari.py"
 _RESULTS = Path(__file__).with_name("results") / "atari"
 _RUNS = Path("runs/atari")
 _BUDGET_USD = 1000.0

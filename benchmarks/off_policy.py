@@ -20,10 +20,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.arguments import positive
 from benchmarks.environment import describe_environment
 from benchmarks.measurement import progress
-from benchmarks.off_policy_record import (
+from benchmarks.records.off_policy import (
     AlgorithmResult,
     StudyResult,
     algorithm_result,
@@ -31,7 +30,7 @@ from benchmarks.off_policy_record import (
     study_seed,
     study_table,
 )
-from benchmarks.references import SeedTrainer
+from benchmarks.references import SeedTrainer, positive
 from nitro.client.client import NitroClient
 from nitro.errors import EXIT_INTERRUPTED
 from nitro.local.system import LocalSystem

@@ -22,11 +22,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.arguments import positive
 from benchmarks.environment import describe_environment
 from benchmarks.measurement import progress
-from benchmarks.reference_peer import train_peer
-from benchmarks.reference_record import (
+from benchmarks.peers.reference_peer import train_peer
+from benchmarks.records.reference import (
     PeerSeed,
     SeedResult,
     reference_table,
@@ -126,6 +125,21 @@ def _described(snapshot: Snapshot) -> str:
         + (f", return {training:.0f}" if training is not None else "")
         + (f", {rate:,.0f} steps/s" if rate is not None else "")
     )
+
+
+def positive(text: str) -> int:
+    """Return a whole number above 0; argparse names the option beside what is wrong.
+
+    Raises:
+        argparse.ArgumentTypeError: It is none.
+    """
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return number
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

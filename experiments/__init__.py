@@ -1,1 +1,1 @@
-"""One module per study, figure or table; each writes JSON and a picture drawn from it."""
+"""The paper's evaluation, and ours: each study writes JSON and a picture drawn from it."""

@@ -1,10 +1,15 @@
-"""All experiments by name."""
+"""All experiments by name, and which have results."""
 
 import importlib
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 
+from rich.table import Table
+from rich.text import Text
+
 from experiments.experiment import Experiment
+from experiments.store import read_summary
 from nitro.errors import CommandError
 
 NAMES: Mapping[str, str] = MappingProxyType(
@@ -25,7 +30,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "detector_subsampling": "how much sub-sampling the detector changes decisions",
     }
 )
-"""Modules of this package and what each is about, in the order of the report."""
+"""Modules of `experiments.studies` and what each is about, in the order of the report."""
 STUDIES = frozenset({"detector_subsampling"})
 """Modules with a `main` of their own in place of a grid."""
 
@@ -40,7 +45,28 @@ def load(name: str) -> Experiment:
         raise CommandError(f"NAME: no experiment {name!r}; known: {', '.join(NAMES)}")
     if name in STUDIES:
         raise CommandError(f"NAME: {name} is a study of its own and cannot be taken apart")
-    found = importlib.import_module(f"experiments.{name}").EXPERIMENT
+    found = importlib.import_module(f"experiments.studies.{name}").EXPERIMENT
     if not isinstance(found, Experiment):
-        raise TypeError(f"experiments.{name}.EXPERIMENT is no experiment")
+        raise TypeError(f"experiments.studies.{name}.EXPERIMENT is no experiment")
     return found
+
+
+def experiments_table(out: Path) -> Table:
+    """List every experiment with the results it has.
+
+    Raises:
+        CommandError: Results are damaged, or cannot be read.
+    """
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in ("name", "what", "results"):
+        table.add_column(heading, no_wrap=heading == "name")
+    for name, about in NAMES.items():
+        table.add_row(name, Text(about), Text(_results(name, out)))
+    return table
+
+
+def _results(name: str, out: Path) -> str:
+    if name in STUDIES:
+        return "made" if (out / f"{name}.json").is_file() else "–"
+    summary = read_summary(out / name / f"{name}.json", name)
+    return "–" if summary is None else summary.made

@@ -10,13 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments.catalogue import STUDIES, load
-from experiments.detector_subsampling import main as subsampling
 from experiments.experiment import Experiment
-from experiments.figure import draw
-from experiments.findings import Summary
 from experiments.grid import Scale
+from experiments.reporting.figure import draw
+from experiments.reporting.findings import Summary
 from experiments.runner import Run, run_experiment
 from experiments.store import Store
+from experiments.studies.detector_subsampling import main as subsampling
 from nitro.cli.interrupts import Interrupts
 from nitro.errors import EXIT_FAILED, CommandError
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.findings import Findings
 from experiments.grid import Cell, CellId, Grid, Scale
 from experiments.outcome import JobOutcome, Outcome
+from experiments.reporting.findings import Findings
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.message import Message
 

@@ -20,10 +20,10 @@ from rich.progress import (
 
 from benchmarks.environment import describe_environment
 from experiments.experiment import Experiment
-from experiments.findings import Summary
 from experiments.grid import Cell, CellId, Grid, LeftOut, Scale
 from experiments.lab import Lab
 from experiments.outcome import Outcome
+from experiments.reporting.findings import Summary
 from experiments.store import Store
 from shared.contracts.job_spec import JobSpec
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from pydantic import JsonValue, ValidationError
 
 from experiments.experiment import Experiment
-from experiments.findings import Summary
 from experiments.grid import Cell, CellId
 from experiments.outcome import Outcome
+from experiments.reporting.findings import Summary
 from nitro.errors import CommandError
 from shared.contracts.message import Count, Message
 

@@ -45,7 +45,7 @@ def require_source(*needed: str) -> None:
 def list_experiments(*, out: Out = _RESULTS) -> None:
     """List the experiments, and which have results."""
     require_source()
-    from experiments.listing import experiments_table
+    from experiments.catalogue import experiments_table
 
     show(experiments_table(out))
 
@@ -106,6 +106,6 @@ def report(
 ) -> None:
     """Write every experiment's tables and claims into the report."""
     require_source(*_NEEDED)
-    from experiments.report import write_report
+    from experiments.reporting.report import write_report
 
     typer.echo(f"{document}: {write_report(document, out)} experiments with results")

@@ -138,7 +138,7 @@ class DetectorRule(Message):
     as the published code has it. The last two are for PPO."""
     num_samples: Annotated[int, Field(strict=True, ge=1)] = 256
     """Steps of the round that enter the Hessian. Time grows with them, and so does how well the
-    ratio stands for the whole round (`experiments.detector_subsampling`)."""
+    ratio stands for the whole round (`experiments.studies.detector_subsampling`)."""
     sampling: Sampling = "proportional"
     """How they are taken: `proportional` draws steps in proportion to about how large their part of
     the Hessian is; `even` spreads them over the trajectories, as it is always done for

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from experiments.findings import Summary
+from experiments.reporting.findings import Summary
 from nitro.cli.experiment_command import app
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ from experiments.catalogue import load
 from experiments.grid import Scale
 from experiments.runner import Run, run_experiment
 from experiments.store import Store
-from experiments.surface import SurfaceOutcome
+from experiments.studies.surface import SurfaceOutcome
 from tests.experiments.made_up import MACHINE
 
 

@@ -1,0 +1,1 @@
+"""Actors and what they bring back, as subjects of benchmarks."""

@@ -1,0 +1,51 @@
+"""An actor that only pushes a trajectory: a Lambda handler for measuring rounds of many actors.
+
+Its trajectories are as large as the real actor's on Hopper and pass every check of the learner's,
+but nothing was simulated for them.
+"""
+
+import time
+from dataclasses import replace
+
+from benchmarks.actors.trajectory import ENVIRONMENT, made_up_trajectory
+from functions.actor.settings import Settings
+from shared.cache.client import TrajectoryCache
+from shared.contracts.rollouts import ACTOR_TASK, ActorReport, DescribeTask
+from shared.trajectory.trajectory import encode_trajectory
+
+_cache = TrajectoryCache.connect(Settings().cache_url.get_secret_value())
+_trajectory = made_up_trajectory()
+
+
+def handler(event: object, context: object) -> dict[str, object]:
+    """Push a trajectory with the task's identity."""
+    start = time.perf_counter()
+    task = ACTOR_TASK.validate_python(event, strict=False)
+    if isinstance(task, DescribeTask):
+        return ENVIRONMENT.model_dump(mode="json")
+    payload = encode_trajectory(
+        replace(
+            _trajectory,
+            job_id=task.job_id,
+            round=task.round,
+            actor_index=task.actor_index,
+            policy_version=task.policy_version,
+        )
+    )
+    outcome = _cache.store_result(
+        task.job_id, task.round, mode=task.mode, actor_index=task.actor_index, payload=payload
+    )
+    return ActorReport(
+        job_id=task.job_id,
+        round=task.round,
+        actor_index=task.actor_index,
+        mode=task.mode,
+        outcome=outcome,
+        steps=task.steps,
+        episode_returns=(),
+        episode_lengths=(),
+        rollout_s=0.0,
+        total_s=time.perf_counter() - start,
+        cold_start=False,
+        payload_bytes=len(payload),
+    ).model_dump(mode="json")

@@ -1,0 +1,1 @@
+"""Other people's software, and how it is asked to measure."""

@@ -1,0 +1,1 @@
+"""What benchmarks and studies leave behind, and how it is shown."""

@@ -1,0 +1,1 @@
+"""From outcomes to statistics, claims, figures and the report."""

@@ -1,0 +1,115 @@
+"""docs/results.md: every experiment's tables and claims, written between markers from its JSON.
+
+    <!-- begin policies --> ... <!-- end policies -->
+
+Text outside of the markers is left as it is, so that people can write there.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from experiments.catalogue import NAMES, STUDIES, load
+from experiments.reporting.findings import Summary, Table, Value
+from experiments.store import Store, write_whole
+from nitro.errors import CommandError
+
+_NOT_RUN = "Not run yet: `nitro experiment run {name}`."
+_STUDY = "A study of its own: `nitro experiment run {name}`; see [its results]({path})."
+
+
+def write_report(document: Path, out: Path) -> int:
+    """Fill a document's marked sections, and return how many experiments had results.
+
+    Raises:
+        CommandError: There are no results, or the document cannot be read or lacks a section's
+            markers; it is left as it was.
+    """
+    try:
+        text = document.read_text(encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"--doc {document}: cannot be read: {error.strerror}") from error
+    found = 0
+    for name in (*NAMES, "overview"):
+        body, made = (_overview(out), 0) if name == "overview" else section(name, out, document)
+        found += made
+        pattern = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
+        found_at = pattern.search(text)
+        if found_at is None:
+            raise CommandError(f"--doc {document}: has no <!-- begin {name} --> ... <!-- end -->")
+        begin, end = found_at.span(1)[1], found_at.span(2)[0]
+        text = f"{text[:begin]}{body}\n{text[end:]}"
+    if not found:
+        why = "holds no results" if out.is_dir() else "is no folder"
+        raise CommandError(f"--out {out}: {why}; {document} is left as it was")
+    write_whole(document, text)
+    return found
+
+
+def section(name: str, out: Path, document: Path) -> tuple[str, int]:
+    """Return an experiment's section of a document, and 1 if it has results."""
+    if name in STUDIES:
+        path = out / f"{name}.json"
+        known = path.is_file()
+        text = _NOT_RUN.format(name=name)
+        if known:
+            text = _STUDY.format(name=name, path=_link(path, document))
+        return text, int(known)
+    store = Store(out, load(name), quick=False)
+    summary = store.summary()
+    if summary is None:
+        return _NOT_RUN.format(name=name), 0
+    picture = _link(store.summary_path.with_suffix(".png"), document)
+    return "\n\n".join(_parts(summary, picture)), 1
+
+
+def _overview(out: Path) -> str:
+    rows: list[tuple[Value, ...]] = []
+    for name, about in NAMES.items():
+        summary = None if name in STUDIES else Store(out, load(name), quick=False).summary()
+        if summary is not None:
+            rows.append((f"`{name}`", about, summary.made))
+        else:
+            made = name in STUDIES and (out / f"{name}.json").is_file()
+            rows.append((f"`{name}`", about, "made" if made else "not run yet"))
+    return table(Table(title="", columns=("name", "what", "runs made so far"), rows=tuple(rows)))
+
+
+def _parts(summary: Summary, picture: str) -> Iterator[str]:
+    where = "; ".join(summary.measured_on)
+    yield (
+        f"Paper: {summary.paper}. Made by `{summary.command}`: {summary.made}. Measured on {where}."
+    )
+    yield f"![{summary.title}]({picture})"
+    if summary.claims:
+        rows = tuple((claim.paper, claim.ours, claim.verdict) for claim in summary.claims)
+        yield table(Table(title="", columns=("the paper says", "here", "does it hold"), rows=rows))
+    for entry in summary.tables:
+        yield f"**{entry.title}**\n\n{table(entry)}"
+    yield from summary.notes
+    if summary.left_out:
+        lines = [f"- {left.what}: {left.why}" for left in summary.left_out]
+        yield "\n".join(("Left out:", "", *lines))
+
+
+def table(entry: Table) -> str:
+    """Return a table as Markdown."""
+    lines = [_line(entry.columns), _line(["---"] * len(entry.columns))]
+    return "\n".join((*lines, *(_line(row) for row in entry.rows)))
+
+
+def _line(cells: tuple[Value, ...] | tuple[str, ...] | list[str]) -> str:
+    return f"| {' | '.join(_cell(cell) for cell in cells)} |"
+
+
+def _cell(value: Value) -> str:
+    if value is None:
+        return "–"
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return text.replace("|", "\\|")
+
+
+def _link(path: Path, document: Path) -> str:
+    """Return a path as a document links to it: from its own folder."""
+    return Path(os.path.relpath(path.resolve(), document.resolve().parent)).as_posix()

@@ -1,0 +1,1 @@
+"""One module per study, figure or table of the paper."""

@@ -1,0 +1,144 @@
+"""The report holds what the JSON says, and leaves people's words alone."""
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from experiments.catalogue import NAMES, load
+from experiments.grid import LeftOut
+from experiments.reporting.figure import draw, num_columns, series_colours
+from experiments.reporting.findings import Claim, Panel, Series, Summary, Surface, Table
+from experiments.reporting.report import write_report
+from experiments.store import Store
+from nitro.cli.main import app
+from nitro.errors import EXIT_USAGE, CommandError
+from tests.experiments.made_up import MACHINE
+
+SUMMARY = Summary(
+    name="policies",
+    title="Policies",
+    paper="Figure 15",
+    command="nitro experiment run policies --seeds 2",
+    quick=False,
+    seeds=2,
+    cells=4,
+    left_out=(LeftOut(what="impact on Hopper-v4", why="not there"),),
+    environment=MACHINE,
+    measured_on=("2 x one, commit abc",),
+    panels=(
+        Panel(
+            title="lines",
+            x_label="x",
+            y_label="y",
+            series=(Series(label="a", x=(0, 1), y=(1, 2), low=(0, 1), high=(2, 3)),),
+        ),
+        Panel(
+            title="bars",
+            x_label="",
+            y_label="y",
+            kind="bar",
+            series=(Series(label="a", x=(0,), y=(1,), low=(0.5,), high=(2,)),),
+            categories=("Hopper",),
+        ),
+        Surface(title="s", x_label="", y_label="", z_label="z", axis=(-1, 1), z=((0, 1), (1, 2))),
+    ),
+    tables=(Table(title="T", columns=("a", "b"), rows=(("x|y", 0.123456), (None, 3))),),
+    claims=(Claim(paper="P", ours="O", verdict="holds"),),
+)
+
+
+def document(path: Path) -> Path:
+    names = (*NAMES, "overview")
+    parts = [f"words\n<!-- begin {name} -->\nold\n<!-- end {name} -->\n" for name in names]
+    path.write_text("".join(parts))
+    return path
+
+
+def test_sections_are_filled_and_filled_again_alike(tmp_path: Path) -> None:
+    Store(tmp_path, load("policies"), quick=False).write_summary(SUMMARY)
+    path = document(tmp_path / "results.md")
+    assert write_report(path, tmp_path) == 1
+    text = path.read_text()
+    assert "| P | O | holds |" in text
+    assert "| x\\|y | 0.1235 |" in text
+    assert "impact on Hopper-v4: not there" in text
+    assert "| `policies` | " in text
+    assert "4 runs, 2 seeds" in text
+    assert "nitro experiment run actors`" in text  # what to do about one that was not run
+    assert text.count("words\n") == len(NAMES) + 1
+    assert "\nold\n" not in text
+    write_report(path, tmp_path)
+    assert path.read_text() == text
+
+
+def test_links_lead_from_the_document_to_the_results_wherever_both_are(tmp_path: Path) -> None:
+    out = tmp_path / "results"
+    store = Store(out, load("policies"), quick=False)
+    store.write_summary(SUMMARY)
+    draw(SUMMARY, store.summary_path)
+    (out / "detector_subsampling.json").write_text("{}")
+    for folder in (tmp_path, tmp_path / "docs" / "deep"):
+        folder.mkdir(parents=True, exist_ok=True)
+        path = document(folder / "results.md")
+        write_report(path, out)
+        links = re.findall(r"\]\((.+?)\)", path.read_text())
+        assert len(links) == 2
+        assert all((folder / link).is_file() for link in links), links
+
+
+def test_a_document_without_markers_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "results.md"
+    path.write_text("nothing here")
+    with pytest.raises(CommandError, match="begin actors"):
+        write_report(path, tmp_path)
+    assert path.read_text() == "nothing here"
+
+
+@pytest.mark.parametrize(("name", "why"), [("missing", "is no folder"), ("", "holds no results")])
+def test_without_results_the_document_is_left_alone(tmp_path: Path, name: str, why: str) -> None:
+    path = document(tmp_path / "results.md")
+    before = path.read_text()
+    arguments = ["experiment", "report", "--out", str(tmp_path / name), "--doc", str(path)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == EXIT_USAGE
+    assert f"--out {tmp_path / name}: {why}" in result.output
+    assert path.read_text() == before
+
+
+def test_a_picture_follows_from_the_json_alone(tmp_path: Path) -> None:
+    again = Summary.model_validate_json(SUMMARY.model_dump_json())
+    assert again == SUMMARY
+    first = [path.read_bytes() for path in draw(SUMMARY, tmp_path / "a.json")]
+    second = [path.read_bytes() for path in draw(again, tmp_path / "b.json")]
+    assert first == second
+    assert first[0].startswith(b"\x89PNG")
+
+
+def test_a_label_has_one_colour_in_all_panels_and_its_own_in_each() -> None:
+    def panel(labels: str) -> Panel:
+        series = tuple(Series(label=label, x=(0.0,), y=(1.0,)) for label in labels)
+        return Panel(title="T", x_label="x", y_label="y", series=series)
+
+    shown = ["abc", "cd", "efad", "g", "hijklmno"]
+    panels = (*map(panel, shown[:2]), SUMMARY.panels[-1], *map(panel, shown[2:]))
+    colours = series_colours(SUMMARY.model_copy(update={"panels": panels}))
+    assert sorted(colours) == sorted(set("".join(shown)))
+    for labels in shown:
+        assert len({colours[label] for label in labels}) == len(labels)
+
+
+@pytest.mark.parametrize(
+    ("cells", "seeds", "made"), [(1, 1, "1 run, 1 seed"), (12, 3, "12 runs, 3 seeds")]
+)
+def test_how_many_runs_there_are_is_said_in_words(cells: int, seeds: int, made: str) -> None:
+    assert SUMMARY.model_copy(update={"cells": cells, "seeds": seeds}).made == made
+
+
+@pytest.mark.parametrize(
+    ("titles", "columns"),
+    [("aabbcc", 4), ("aaabbb", 3), ("abc", 3), ("aab", 3), ("aa", 3), ("", 3)],
+)
+def test_two_panels_of_one_title_share_a_row(titles: str, columns: int) -> None:
+    assert num_columns([*titles]) == columns
