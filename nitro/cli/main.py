@@ -68,7 +68,7 @@ app.command("doctor", epilog=DOCTOR_EXAMPLES)(doctor)
 @reported
 def policies() -> None:
     """List the scaling policies and their parameters."""
-    from nitro.spec.policies import policies_table
+    from nitro.spec.scaling_option import policies_table
 
     show(policies_table())
 

@@ -2,6 +2,7 @@
 
 Everything an actor does is inside: normalisation, network, the most likely action, and its mapping
 to the environment's bounds. The layers are those that `shared.policy.numpy_policy` describes.
+`torch.onnx` would need torch, onnxscript and the whole policy once more as a torch module.
 
 Legend: `N` observations at a time.
 """

@@ -1,10 +1,14 @@
 """`--scaling POLICY[:ARGUMENT]`: the short way to name a scaling policy and its main parameter."""
 
 from collections.abc import Callable
+from inspect import cleandoc
 from pathlib import Path
 from statistics import fmean
 
 from pydantic import JsonValue, ValidationError
+from pydantic.fields import FieldInfo
+from rich.table import Table
+from rich.text import Text
 
 from nitro.errors import CommandError
 from nitro.runs.reading import find_run, read_run
@@ -145,3 +149,26 @@ _ARGUMENTS: dict[str, tuple[Callable[[str, Path], JsonValue], str]] = {
     "reward_window": (_whole, "window"),
     "schedule": (_counts, "num_actors"),
 }
+
+
+def policies_table() -> Table:
+    """Return what `nitro policies` shows: of each policy its use, its form and its parameters."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("policy", style="bold", no_wrap=True)
+    table.add_column("default", no_wrap=True)
+    table.add_column("", overflow="fold")
+    forms = {form.split("[")[0].split(":")[0]: form for form in FORMS}
+    for name, model in POLICIES.items():
+        table.add_row(name, "", Text(cleandoc(model.__doc__ or "").replace("\n", " ")))
+        table.add_row("", "", Text(f"--scaling {forms[name]}", style="dim"))
+        for field, info in model.model_fields.items():
+            if field != "policy":
+                description = " ".join((info.description or "").split())
+                table.add_row(f"  {field}", _default(info), Text(description))
+    return table
+
+
+def _default(info: FieldInfo) -> str:
+    if info.is_required():
+        return "required"
+    return "none" if info.default is None else str(info.default)

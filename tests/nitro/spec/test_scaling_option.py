@@ -12,8 +12,7 @@ from nitro.client.follow import follow
 from nitro.errors import EXIT_USAGE, CommandError
 from nitro.local.system import LocalSystem
 from nitro.runs.reading import read_run
-from nitro.spec.policies import policies_table
-from nitro.spec.scaling_option import FORMS, build_scaling, parse_scaling
+from nitro.spec.scaling_option import FORMS, build_scaling, parse_scaling, policies_table
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.scaling_spec import POLICIES, FixedScaling, HydrozoaScaling
 from tests.nitro.synthetic_run import JOB_ID, write_run
