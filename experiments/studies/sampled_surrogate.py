@@ -36,7 +36,7 @@ class SampledSurrogate:
         (self._gradient,) = torch.autograd.grad(self.value(), self._point, create_graph=True)
 
     def value(self) -> Tensor:
-        """Return the mean of A r, whose ratio r is 1 in value and not in slope # []."""
+        """Return the mean of A r, whose ratio r has value 1 and a gradient # []."""
         action, advantage = self.batch.action, self.batch.advantage
         sizes = [int(np.prod(shape)) for shape in self._shapes]
         layers = torch.split(self._point, sizes)

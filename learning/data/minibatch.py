@@ -11,7 +11,7 @@ from torch import Tensor
 
 from learning.data.arrays import Array, Floats
 from learning.data.batch import TrainingBatch
-from learning.returns.gae import standardised_minibatch
+from learning.returns.gae import normalised_minibatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +169,7 @@ def _normalised(advantage: Tensor, count: int) -> Tensor:
     size, num_longer = divmod(len(advantage), count)
     longer, shorter = advantage.tensor_split((num_longer * (size + 1),))
     rows = (longer.view(num_longer, size + 1), shorter.view(count - num_longer, size))
-    return torch.cat([standardised_minibatch(part).flatten() for part in rows if len(part)])
+    return torch.cat([normalised_minibatch(part).flatten() for part in rows if len(part)])
 
 
 def _gathered_observations(observation: Tensor, order: Tensor, count: int) -> Iterable[Tensor]:

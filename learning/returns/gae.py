@@ -61,7 +61,7 @@ def normalised(advantage: Tensor) -> Tensor:
     return centred / centred.square().mean().sqrt().clamp_(min=1e-4)
 
 
-def standardised_minibatch(advantage: Tensor) -> Tensor:
+def normalised_minibatch(advantage: Tensor) -> Tensor:
     """Return `advantage` # [..., n] with mean 0 and sample standard deviation 1 over each row.
 
     CleanRL's form: the deviation has n - 1 below it (n where that is 0) and 1e-8 beside it.

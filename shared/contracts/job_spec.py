@@ -89,7 +89,7 @@ class StopRule(Message):
     budget_usd: PositiveFloat = 5.0
     """Hard cap on what the job may cost; the next round is priced at its worst before launch."""
     max_wall_s: PositiveFloat | None = None
-    """Longest time from the first round to the start of the last."""
+    """Longest time from the first round to the start of the last, in seconds."""
 
 
 class EvaluationRule(Message):
@@ -127,7 +127,7 @@ class DetectorRule(Message):
     """What is measured of the policy after an update, and how."""
 
     name: Identifier = "hessian"
-    """What measures: `hessian` finds both ends of the spectrum of the objective's Hessian."""
+    """Which detector: `hessian` finds the largest and smallest eigenvalue of the Hessian."""
     every_rounds: PositiveInt | None = None
     """Measure in rounds 0, n, 2n, ...; in those between, the last measured ratio is used again.
     Unset means every round; with images in preset `standard`, where updates are short and one
@@ -140,14 +140,13 @@ class DetectorRule(Message):
     """Steps of the round that enter the Hessian. Time grows with them, and so does how well the
     ratio stands for the whole round (`experiments.studies.detector_subsampling`)."""
     sampling: Sampling = "proportional"
-    """How they are taken: `proportional` draws steps in proportion to about how large their part of
-    the Hessian is; `even` spreads them over the trajectories, as it is always done for
-    `total_loss`."""
+    """How they are chosen: `proportional` draws steps in proportion to their estimated part of the
+    Hessian; `even` spreads them over the trajectories. `total_loss` always uses `even`."""
     num_trajectories: PositiveInt | None = None
     """Trajectories of the round those steps are taken from, spread evenly; unset means all."""
     probes: Annotated[int, Field(strict=True, ge=1, le=4)] = 1
-    """Starting vectors, random with a fixed seed each, but for a part along the gradient; the
-    widest spectrum found counts."""
+    """Lanczos runs, each from its own seeded random vector with a part along the gradient. The
+    widest spectrum counts."""
     max_matvecs: Annotated[int, Field(strict=True, ge=2, le=1000)] = 40
     """Most Hessian-vector products per probe."""
     tolerance: PositiveFloat = 0.01
@@ -160,11 +159,11 @@ class JobSpec(EnvironmentRef):
     algorithm: AlgorithmName = "ppo"
     """How the policy is updated."""
     preset: Preset = "paper"
-    """Hyper-parameters to begin with: those of the paper, or of the field's reference code."""
+    """Hyper-parameters to start from: the paper's, or those of the field's reference code."""
     hyperparameters: dict[Identifier, HyperparameterValue] = {}
     """Overrides of single fields of the preset."""
     seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] = 0
-    """Of everything that is random in the job."""
+    """Seed of everything that is random in the job."""
     steps_per_actor: Annotated[int, Field(strict=True, ge=1, le=65536)] = 256
     """Environment steps per actor, counted over all its environments together."""
     envs_per_actor: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
@@ -173,7 +172,7 @@ class JobSpec(EnvironmentRef):
     """Rounds open at a time for off-policy algorithms; 1 waits for each round. PPO always does."""
     actors: ActorRange = ActorRange()
     scaling: Scaling = NitroScaling()
-    """What decides the number of actors of a round: `policy`, and its parameters beside it."""
+    """What decides the number of actors of a round: a `policy` and its parameters."""
     stop: StopRule = StopRule()
     evaluation: EvaluationRule = EvaluationRule()
     checkpoint: CheckpointRule = CheckpointRule()

@@ -40,7 +40,7 @@ class ActorRange(Message):
 
 
 class NitroScaling(Message):
-    """Actors by boosting score: the more the surrogate's curvature says data is worth, the more."""
+    """Actors by boosting score, which is computed from the surrogate's curvature."""
 
     policy: Literal["nitro"] = "nitro"
     window: _Window = 6
@@ -60,15 +60,14 @@ class FixedScaling(Message):
 
 
 class RandomScaling(Message):
-    """A uniform random score in place of the detected one: what is left of `nitro` without it."""
+    """A uniform random score in place of the boosting score: `nitro` without its detector."""
 
     policy: Literal["random"]
     decay: _Decay = 0.96
     """Per-round decay of the score, as for `nitro`; not used with `mean_actors`."""
     mean_actors: Annotated[Number, Field(ge=1, le=MAX_ACTORS)] | None = None
-    """Draw counts with this mean instead, inside the job's range and without decay: the same
-    spending as a run whose mean it is. Two consecutive rounds have exactly this mean when twice
-    of it is a whole number, and miss it by less than half an actor otherwise."""
+    """Draw numbers with this mean instead, inside the job's range and without decay. The
+    mean of two consecutive rounds is within half an actor of it."""
 
 
 class KungFuScaling(Message):
@@ -78,7 +77,7 @@ class KungFuScaling(Message):
     smoothing: Annotated[Number, Field(ge=0, lt=1)] = 0.9
     """Weight of the past in both moving averages; KungFu's optimiser uses 0.9."""
     every_rounds: PositiveInt = 1
-    """Rounds between two looks at the number."""
+    """Rounds between two changes of the number."""
 
 
 class HydrozoaScaling(Message):
@@ -106,8 +105,7 @@ class RewardWindowScaling(Message):
     step: PositiveInt = 8
     """Actors added or removed per round."""
     flat: NonNegativeFloat = 0.01
-    """Mean change per round, relative to the mean size of the returns, up to which they stand
-    still."""
+    """Returns stand still up to this mean change per round, relative to their mean size."""
 
 
 class ScheduleScaling(Message):

@@ -47,8 +47,8 @@ class ImpactHyperparameters(OffPolicyHyperparameters):
     """Mean KL from the target policy that the coefficient is steered towards at each target update;
     without a meaning where that is 0. Paper: Table 1. Standard: as paper."""
     kl_coefficient_max: PositiveFloat = 100.0
-    """Upper bound of the adapted coefficient; RLlib has none and can run away to infinity.
-    Paper: ours. Standard: as paper."""
+    """Upper bound of the adapted coefficient; RLlib has none, and its coefficient can
+    grow without limit. Paper: ours. Standard: as paper."""
     entropy_coefficient: NonNegativeFloat = 0.01
     """Weight of the entropy bonus. Paper: RLlib. Standard: CleanRL."""
     value_coefficient: NonNegativeFloat = 1.0

@@ -74,7 +74,7 @@ def test_the_generator_alone_decides_the_order() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 8, 50])
-def test_advantages_can_be_standardised_by_minibatch(size: int) -> None:
+def test_advantages_can_be_normalised_by_minibatch(size: int) -> None:
     """CleanRL's form: the deviation of a sample of n has n - 1 below it, and 1e-8 beside it."""
     plain, normalised = (
         ShuffledMinibatches(

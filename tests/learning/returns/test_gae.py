@@ -112,7 +112,7 @@ def test_refuses_unequal_shapes() -> None:
         generalised_advantages(ones, ones, torch.ones(3), flag, flag, discount=0.9, gae_lambda=0.9)
 
 
-def test_standardised_advantages_have_mean_zero_and_deviation_one() -> None:
+def test_normalised_advantages_have_mean_zero_and_deviation_one() -> None:
     values = torch.tensor([1.0, 2.0, 3.0, 10.0])
     result = normalised(values).numpy()
     expected = (values.numpy() - 4.0) / np.std(values.numpy())
