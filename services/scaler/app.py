@@ -43,7 +43,7 @@ def create_app(
     Args:
         settings: All of it.
         now: The clock jobs and leases go by, in Unix seconds.
-        alarm: What the capacity keeper sleeps on; by default real time.
+        alarm: What the capacity reconciler sleeps on; by default real time.
 
     Raises:
         TokenError: Authentication is on and there is no token.

@@ -55,7 +55,7 @@ class WarmFunction(Protocol):
 
 
 class Alarm(Protocol):
-    """What the keeper sleeps on."""
+    """What the reconciler sleeps on."""
 
     def ring(self) -> None:
         """Wake the sleeper, or whoever sleeps next."""
