@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.conv_network import ConvActorCritic
@@ -21,13 +21,27 @@ from learning.networks.distributions import (
     MultiCategorical,
     discrete_distribution,
 )
-from learning.networks.initialisation import Initialisation, Place, initialise
 from learning.networks.mlp_network import MlpActorCritic
 from shared.contracts.environment_spec import ContinuousActionSpec, EnvironmentSpec
 from shared.policy.conv_layers import ConvNetworkName, conv_layers
 
 PolicyPayload = tuple[dict[str, NDArray[np.float32]], dict[str, str]]
 """Named arrays and metadata, as `policy_payload` returns them."""
+
+Initialisation = Literal["normc", "orthogonal"]
+Place = Literal["hidden", "policy_output", "value_output"]
+"""Which layer of a network a weight belongs to."""
+
+NORMC_NORMS: dict[Place, float] = {"hidden": 1.0, "policy_output": 0.01, "value_output": 0.01}
+"""Lengths of a unit's incoming weights. RLlib `normc_initializer`; the outputs are small, so that
+the first policy is nearly the same in every state."""
+ORTHOGONAL_GAINS: dict[Place, float] = {
+    "hidden": math.sqrt(2.0),
+    "policy_output": 0.01,
+    "value_output": 1.0,
+}
+"""Gains of orthogonal weights. Huang et al., "The 37 implementation details of proximal policy
+optimization", ICLR blog track 2022, detail 2."""
 
 
 class NetworkRule(Protocol):
@@ -131,3 +145,20 @@ def policy_payload(network: ActorCritic) -> PolicyPayload:
         "distribution": network.distribution.name,
         "log_std": log_std,
     }
+
+
+def initialise(
+    weight: Tensor, form: Initialisation, place: Place, *, generator: torch.Generator
+) -> None:
+    """Overwrite a weight # [out, ...], on the CPU, with a first value."""
+    if form == "normc":
+        weight.copy_(normc(weight, norm=NORMC_NORMS[place], generator=generator))
+    else:
+        nn.init.orthogonal_(weight, ORTHOGONAL_GAINS[place], generator=generator)
+
+
+def normc(like: Tensor, *, norm: float, generator: torch.Generator) -> Tensor:
+    """Return weights # [out, ...] of Gaussian direction, each unit's scaled to length `norm`."""
+    weight = torch.randn(like.shape, generator=generator)
+    lengths = weight.flatten(1).square().sum(1).sqrt()
+    return weight * (norm / lengths).view(-1, *[1] * (weight.ndim - 1))
