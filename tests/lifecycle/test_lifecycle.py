@@ -216,7 +216,7 @@ def test_a_job_whose_learners_end_before_they_take_it_fails(
         job = scaler.job(job_id)
         assert (account.on(), job.status, job.can_go_on) == (OFF, "failed", True)
         assert job.error is not None
-        assert job.error.startswith("3 learners were started and ended before")
+        assert job.error.startswith("3 learners ended before")
         # Queued again by its user it has three more.
         assert scaler.http.post(f"/v1/jobs/{job_id}/resume").status_code == 202
         fake_time.settle()

@@ -195,7 +195,7 @@ def test_the_command_writes_an_agent_and_says_what_it_cost(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--actors", "8:81"], "actors.max: 81 are more than the 80 numbers an agent can choose"),
+        (["--actors", "8:81"], "actors.max: 81 exceeds 80, the most an agent can choose"),
         (["-o", "none/agent.json"], "--output none/agent.json: must be a file in a folder"),
         (["--runs", "none"], "--runs none: holds no run with a finished round"),
         (["--set", "seed"], "--set: must look like path=value"),
@@ -216,7 +216,7 @@ def test_real_runs_are_made_of_a_named_environment_only(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     result = CliRunner().invoke(app, ["scheduler", "train", "--runs-dir", str(runs)])
     assert result.exit_code == EXIT_USAGE
-    assert "ENV: name the environment of the real runs" in result.output
+    assert "ENV: name an environment for real runs" in result.output
     assert not runs.exists()
 
 

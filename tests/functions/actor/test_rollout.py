@@ -255,7 +255,7 @@ def test_several_choices_start_where_the_environment_counts_each_from(
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        ("r", "Scripted-v0: reward is not finite at step 0, and so it was in 10 episodes of this"),
+        ("r", "Scripted-v0: reward is not finite at step 0, as in 10 episodes of this"),
         ("i", "Scripted-v0: reward is not finite at step 0"),
         ("o", "Scripted-v0: observation is not finite at step 1"),
         ("..ro", "Scripted-v0: reward is not finite at step 2"),
@@ -303,8 +303,8 @@ def test_what_an_environment_raises_is_told_with_its_own_file_and_line(
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        ("..r", "reward is not finite at step 2, and so it was in 10 episodes before"),
-        (".o", "observation is not finite at step 2, and so it was in 10 episodes before"),
+        ("..r", "reward is not finite at step 2, as in 10 episodes before"),
+        (".o", "observation is not finite at step 2, as in 10 episodes before"),
         (".r.!", r"failed at step 1: OSError\('the simulator fell over'\)"),
     ],
 )

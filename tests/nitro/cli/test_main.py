@@ -115,7 +115,7 @@ def test_a_dry_run_prints_the_job_and_starts_nothing(tmp_path: Path) -> None:
         (["module:Env-v0"], "env_id: "),
         (["--set", "sede=1"], "sede: no such field; did you mean seed?"),
         (["--spec", "missing.yaml"], "--spec missing.yaml: cannot be read"),
-        (["--resume", "job", "--seed", "1"], "--resume: the job goes on as it was specified"),
+        (["--resume", "job", "--seed", "1"], "--resume: the job continues as it was specified"),
         (["--api-url", "example.com"], "--api-url: must start with http"),
         (["--api-url", "https://example.com", "--processes", "2"], "--processes: is for a local"),
         (["--api-url", "https://example.com"], "no token for https://example.com"),
@@ -155,7 +155,7 @@ def test_jobs_without_a_local_system_are_those_of_the_run_folders(tmp_path: Path
     listed = nitro("jobs", "list", *where)
     assert listed.exit_code == 0
     assert JOB_ID in listed.stdout
-    assert "no local system is up: as the run folders" in listed.stderr
+    assert "no local system is up: read from the run folders" in listed.stderr
     assert str(tmp_path / "broken" / JOB_FILE) in listed.stderr
     assert nitro("jobs", "list", "--status", "running", *where).stdout == "no jobs\n"
     assert "12 of 12" in nitro("jobs", "show", JOB_ID, *where).stdout

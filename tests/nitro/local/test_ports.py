@@ -57,7 +57,7 @@ def test_that_there_are_not_so_many_is_said(monkeypatch: pytest.MonkeyPatch) -> 
             yield from itertools.islice(super().__iter__(), 2)
 
     monkeypatch.setattr(ports, "_CANDIDATES", Two())
-    with pytest.raises(CommandError, match="3 free ports are needed, there are only"):
+    with pytest.raises(CommandError, match="3 free ports are needed, only"):
         free_ports(3)
 
 
