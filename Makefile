@@ -11,9 +11,12 @@ VENV ?= .venv
 # More than the cores of a small machine: many tests wait for processes they started.
 TEST_PROCESSES ?= 3
 BIN := $(VENV)/bin
+# Files go out in the order of their folders, as whole systems (benchmarks, e2e, faults) come first then:
+# the default order, most tests first, leaves the slowest files, of few tests, for one process at the end.
+PYTEST = $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help train test check format bench audit clean compose-env compose-test
+.PHONY: help train test coverage check format bench audit clean compose-env compose-test
 .PHONY: synth bootstrap deploy destroy deploy-emulated
 
 help: ## Show the verbs
@@ -23,7 +26,11 @@ train: $(VENV)/.local ## Train on this machine (default: PPO on Hopper-v5, 50 ro
 	@$(BIN)/nitro train $(ARGS)
 
 test: $(VENV)/.dev ## Run the tests
-	@$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(ARGS)
+	@$(PYTEST) $(ARGS)
+
+coverage: $(VENV)/.dev ## Run the tests and show the lines covered: the total, and the least covered files
+	@$(PYTEST) --cov --cov-report= $(ARGS)
+	@$(BIN)/coverage report --sort=cover --skip-covered | sed -n '1,22p;/^TOTAL/p'
 
 check: $(VENV)/.dev ## Lint, formatting, types, import contracts
 	@$(BIN)/ruff check .
