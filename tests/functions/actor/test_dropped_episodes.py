@@ -39,6 +39,34 @@ SCRIPTS = [
 ]
 
 
+Answer = tuple[Any, Any, Any, Any, Any]
+
+
+@dataclass
+class Pendulum:
+    """How every pendulum of a test behaves."""
+
+    num_steps: int = 0
+    strict: bool = False  # raises at an action that is not finite
+    answer: Callable[[int, Answer], Answer] = lambda n, answer: answer
+    """What step number `n`, from 1, gives instead."""
+
+
+@pytest.fixture
+def pendulum(monkeypatch: pytest.MonkeyPatch) -> Pendulum:
+    behaviour = Pendulum()
+    step = cast("Any", PendulumEnv.step)
+
+    def altered(self: PendulumEnv, action: Any) -> Answer:
+        behaviour.num_steps += 1
+        if behaviour.strict and not np.isfinite(action).all():
+            raise ValueError("no such torque")
+        return behaviour.answer(behaviour.num_steps, step(self, action))
+
+    monkeypatch.setattr(PendulumEnv, "step", altered)
+    return behaviour
+
+
 @dataclass
 class Kept:
     """What a plain loop keeps that drops every broken episode."""
@@ -199,44 +227,15 @@ def test_an_evaluation_drops_what_is_broken_and_plays_another(
     assert (episode.length, episode.episode_return) == (4, 5 + 6 + 7 + 8)
 
 
-def test_an_evaluation_drops_what_is_beyond_float32_as_a_fragment_does(
-    make_task: MakeTask, continuous_policy: MakePolicy, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("broken", [np.full(3, 1e200), [1.0, 0.0, np.inf]], ids=["float32", "one"])
+def test_an_evaluation_drops_an_observation_that_a_fragment_would_drop(
+    broken: Any, make_task: MakeTask, continuous_policy: MakePolicy, pendulum: Pendulum
 ) -> None:
-    step = cast("Any", PendulumEnv.step)
-    num_steps = 0
-
-    def blows_up(self: PendulumEnv, action: Any) -> Any:
-        nonlocal num_steps
-        num_steps += 1
-        observation, *rest = step(self, action)
-        return (np.full(3, 1e200) if num_steps == 5 else observation, *rest)
-
-    monkeypatch.setattr(PendulumEnv, "step", blows_up)
+    pendulum.answer = lambda n, answer: (np.asarray(broken) if n == 5 else answer[0], *answer[1:])
     task = make_task("Pendulum-v1", mode="evaluate")
     policy = load_policy(*continuous_policy(3, 1))
     episode = evaluate_episode(task, make_environment(task.env), policy)
-    assert (episode.dropped_episodes, episode.length) == (1, 200)
-
-
-def test_an_evaluation_drops_an_episode_for_a_single_number(
-    make_task: MakeTask, continuous_policy: MakePolicy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    step = cast("Any", PendulumEnv.step)
-    num_steps = 0
-
-    def blows_up(self: PendulumEnv, action: Any) -> Any:
-        nonlocal num_steps
-        num_steps += 1
-        observation, *rest = step(self, action)
-        if num_steps == 5:
-            observation[2] = np.inf
-        return (observation, *rest)
-
-    monkeypatch.setattr(PendulumEnv, "step", blows_up)
-    task = make_task("Pendulum-v1", mode="evaluate")
-    policy = load_policy(*continuous_policy(3, 1))
-    episode = evaluate_episode(task, make_environment(task.env), policy)
-    assert (episode.dropped_episodes, episode.length, num_steps) == (1, 200, 5 + 200)
+    assert (episode.dropped_episodes, episode.length, pendulum.num_steps) == (1, 200, 5 + 200)
 
 
 def test_a_policy_that_gives_no_numbers_is_refused_where_the_environment_does_not_mind(
@@ -258,20 +257,13 @@ def test_a_policy_that_gives_no_numbers_is_refused_where_the_environment_does_no
 
 
 def test_the_step_at_which_a_policy_diverged_counts_from_the_fragments_start(
-    make_task: MakeTask, continuous_policy: MakePolicy, monkeypatch: pytest.MonkeyPatch
+    make_task: MakeTask, continuous_policy: MakePolicy, pendulum: Pendulum
 ) -> None:
-    step = cast("Any", PendulumEnv.step)
-    num_steps = 0
+    def far_away(n: int, answer: Answer) -> Answer:
+        observation = np.full(3, 3e38, np.float32) if n == 6 else answer[0]
+        return observation, np.nan if n == 8 else answer[1], False, n == 3, {}
 
-    def far_away(self: PendulumEnv, action: Any) -> Any:
-        nonlocal num_steps
-        num_steps += 1
-        observation, reward, *_ = step(self, action)
-        if num_steps == 6:
-            observation = np.full(3, 3e38, np.float32)
-        return observation, np.nan if num_steps == 8 else reward, False, num_steps == 3, {}
-
-    monkeypatch.setattr(PendulumEnv, "step", far_away)
+    pendulum.answer = far_away
     arrays, metadata = continuous_policy(3, 1)
     arrays["policy.0.weight"] = np.full((16, 3), 1e-30, np.float32)
     arrays["policy.1.weight"] = np.zeros((2, 16), np.float32)
@@ -282,20 +274,13 @@ def test_the_step_at_which_a_policy_diverged_counts_from_the_fragments_start(
 
 
 def test_a_policy_that_diverged_in_one_environment_is_blamed_for_what_that_one_raises(
-    make_task: MakeTask, continuous_policy: MakePolicy, monkeypatch: pytest.MonkeyPatch
+    make_task: MakeTask, continuous_policy: MakePolicy, pendulum: Pendulum
 ) -> None:
-    step = cast("Any", PendulumEnv.step)
-    num_steps = 0
-
-    def strict(self: PendulumEnv, action: Any) -> Any:
-        nonlocal num_steps
-        num_steps += 1
-        if not np.isfinite(action).all():
-            raise ValueError("no such torque")
-        observation, *rest = step(self, action)
-        return (np.full(3, 3e38, np.float32) if num_steps == 4 else observation, *rest)
-
-    monkeypatch.setattr(PendulumEnv, "step", strict)
+    pendulum.strict = True
+    pendulum.answer = lambda n, answer: (
+        np.full(3, 3e38, np.float32) if n == 4 else answer[0],
+        *answer[1:],
+    )
     arrays, metadata = continuous_policy(3, 1)
     arrays["policy.0.weight"] = np.full((16, 3), 1e-30, np.float32)
     arrays["policy.1.weight"] = np.full((2, 16), 3e38, np.float32)  # overflow from far away only
@@ -306,20 +291,14 @@ def test_a_policy_that_diverged_in_one_environment_is_blamed_for_what_that_one_r
 
 
 def test_an_environment_that_raises_is_named_though_another_one_is_broken(
-    make_task: MakeTask, continuous_policy: MakePolicy, monkeypatch: pytest.MonkeyPatch
+    make_task: MakeTask, continuous_policy: MakePolicy, pendulum: Pendulum
 ) -> None:
-    step = cast("Any", PendulumEnv.step)
-    num_steps = 0
-
-    def fails(self: PendulumEnv, action: Any) -> Any:
-        nonlocal num_steps
-        num_steps += 1
-        if num_steps == 6:  # the third of the second environment
+    def fails(n: int, answer: Answer) -> Answer:
+        if n == 6:  # the third of the second environment
             raise OSError("the simulator fell over")
-        observation, *rest = step(self, action)
-        return (np.full(3, np.nan) if num_steps == 3 else observation, *rest)
+        return (np.full(3, np.nan) if n == 3 else answer[0], *answer[1:])
 
-    monkeypatch.setattr(PendulumEnv, "step", fails)
+    pendulum.answer = fails
     task = make_task("Pendulum-v1", steps=32, num_envs=2)
     envs = [make_environment(task.env) for _ in range(2)]
     with pytest.raises(RolloutError, match=r"Pendulum-v1 failed at step 2: OSError"):
@@ -331,21 +310,13 @@ def test_a_policy_that_has_diverged_is_blamed_and_not_the_environment(
     env_raises: bool,
     make_task: MakeTask,
     continuous_policy: MakePolicy,
-    monkeypatch: pytest.MonkeyPatch,
+    pendulum: Pendulum,
 ) -> None:
     arrays, metadata = continuous_policy(3, 1)
     arrays["policy.0.bias"] = np.full(16, 9, np.float32)  # all hidden units saturate,
     arrays["policy.1.weight"] = np.full((2, 16), 3e38, np.float32)  # and the mean overflows
     policy = load_policy(arrays, metadata)
-    step = cast("Any", PendulumEnv.step)
-
-    def strict(self: PendulumEnv, action: Any) -> Any:
-        if not np.isfinite(action).all():
-            raise ValueError("no such torque")
-        return step(self, action)
-
-    if env_raises:
-        monkeypatch.setattr(PendulumEnv, "step", strict)
+    pendulum.strict = env_raises
     task = make_task("Pendulum-v1", steps=32)
     env = make_environment(task.env)
     message = r"Pendulum-v1: action is not finite at step \d+ \(policy diverged\)"
@@ -361,27 +332,22 @@ def test_an_environment_that_breaks_is_not_excused_by_what_the_policy_makes_of_i
     breaks: str,
     make_task: MakeTask,
     continuous_policy: MakePolicy,
-    monkeypatch: pytest.MonkeyPatch,
+    pendulum: Pendulum,
 ) -> None:
-    step = cast("Any", PendulumEnv.step)
-    num_steps = 0
-
-    def blows_up(self: PendulumEnv, action: Any) -> Any:
-        nonlocal num_steps
-        num_steps += 1
-        observation, reward, *rest = step(self, action)
-        if num_steps == 9:  # the fifth of the first environment
+    def blows_up(n: int, answer: Answer) -> Answer:
+        observation, reward, *rest = answer
+        if n == 9:  # the fifth of the first environment
             observation, reward = (
                 (np.full(3, np.nan), reward) if breaks == "observation" else (observation, np.nan)
             )
         return (observation, reward, *rest)
 
-    monkeypatch.setattr(PendulumEnv, "step", blows_up)
+    pendulum.answer = blows_up
     task = make_task("Pendulum-v1", steps=32, num_envs=2)
     policy = load_policy(*continuous_policy(3, 1))
     trajectory = sample_fragment(task, [make_environment(task.env) for _ in range(2)], policy)
     assert trajectory.dropped_episodes == 1
-    assert num_steps == 32 + 16  # one environment's were taken again
+    assert pendulum.num_steps == 32 + 16  # one environment's were taken again
     expected = policy.log_prob(trajectory.observation[:-1], trajectory.action)
     np.testing.assert_allclose(trajectory.log_prob, expected, atol=1e-4)
     assert encode_trajectory(trajectory)

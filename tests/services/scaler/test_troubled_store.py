@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from services.scaler.store.base import Change, JobRecord, Store, StoreError
+from shared.contracts.jobs import Job
+from shared.contracts.leases import Lease
 from tests.services.scaler.rounds.test_service import SMALL, samples
 from tests.services.scaler.running import Scaler, StartScaler, result
 
@@ -36,9 +38,10 @@ class RefusingStore:
         monkeypatch.setattr(store, "commit", refuse_outcomes)
 
 
-def test_an_outcome_the_store_refused_is_billed_with_the_next_plan(
+def _outcome_refused(
     scaler: Scaler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> tuple[RefusingStore, Job, Lease]:
+    """Round 0 of a small job, launched, whose outcome the store has refused to book."""
     store = RefusingStore()
     store.refusing.set()
     store.stand_before(scaler.parts.store, monkeypatch)
@@ -46,6 +49,13 @@ def test_an_outcome_the_store_refused_is_billed_with_the_next_plan(
     lease = scaler.lease()
     scaler.round(lease, 0)
     assert store.refused.wait(10)
+    return store, job, lease
+
+
+def test_an_outcome_the_store_refused_is_billed_with_the_next_plan(
+    scaler: Scaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, job, lease = _outcome_refused(scaler, monkeypatch)
     scaler.landed(job.job_id)
     store.refusing.clear()
     plan = scaler.round(lease, 1, previous=result(0))
@@ -58,13 +68,7 @@ def test_an_outcome_the_store_refused_is_billed_with_the_next_plan(
 def test_an_outcome_the_store_refused_is_billed_though_no_plan_follows(
     scaler: Scaler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = RefusingStore()
-    store.refusing.set()
-    store.stand_before(scaler.parts.store, monkeypatch)
-    job = scaler.submit(**SMALL)
-    lease = scaler.lease()
-    scaler.round(lease, 0)
-    assert store.refused.wait(10)
+    store, job, lease = _outcome_refused(scaler, monkeypatch)
     scaler.finish(lease)
     assert scaler.cost(job.job_id).reserved_usd > 0
     store.refusing.clear()
@@ -98,15 +102,21 @@ class ForgetfulStore:
         monkeypatch.setattr(store, "commit", write_and_forget)
 
 
-def test_a_plan_that_was_written_but_not_answered_is_launched_when_it_is_asked_for_again(
-    scaler: Scaler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _plan_not_answered(scaler: Scaler, monkeypatch: pytest.MonkeyPatch) -> tuple[Job, Lease]:
+    """Round 0 of a small job, whose plan is written while the answer is an error."""
     store = ForgetfulStore()
     store.may_answer.set()
     job = scaler.submit(**SMALL)
     lease = scaler.lease()
     store.stand_before(scaler.parts.store, monkeypatch)
     assert scaler.round_response(lease, 0).status_code == 503
+    return job, lease
+
+
+def test_a_plan_that_was_written_but_not_answered_is_launched_when_it_is_asked_for_again(
+    scaler: Scaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, lease = _plan_not_answered(scaler, monkeypatch)
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         plans = [f.result() for f in [pool.submit(scaler.round, lease, 0) for _ in range(8)]]
     assert len({plan.model_copy(update={"age_s": 0.0}) for plan in plans}) == 1
@@ -124,12 +134,7 @@ def test_a_plan_that_is_launched_late_is_as_young_as_its_actors(
 ) -> None:
     now = [1_800_000_000.0]
     with start_scaler(now=lambda: now[0]) as scaler:
-        store = ForgetfulStore()
-        store.may_answer.set()
-        job = scaler.submit(**SMALL)
-        lease = scaler.lease()
-        store.stand_before(scaler.parts.store, monkeypatch)
-        assert scaler.round_response(lease, 0).status_code == 503
+        job, lease = _plan_not_answered(scaler, monkeypatch)
         now[0] += 20.0
         assert scaler.round(lease, 0).age_s == 0.0
         scaler.landed(job.job_id)
@@ -176,13 +181,8 @@ def test_a_reopened_round_whose_answer_was_lost_launches_what_was_missing(
 def test_a_plan_an_earlier_process_did_not_answer_is_not_launched_by_the_next(
     start_scaler: StartScaler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = ForgetfulStore()
-    store.may_answer.set()
     with start_scaler() as scaler:
-        job = scaler.submit(**SMALL)
-        lease = scaler.lease()
-        store.stand_before(scaler.parts.store, monkeypatch)
-        assert scaler.round_response(lease, 0).status_code == 503
+        job, lease = _plan_not_answered(scaler, monkeypatch)
     with start_scaler() as scaler:
         assert scaler.round(lease, 0).num_actors == 4
         launches = scaler.rounds(job.job_id).rounds[0].launches
