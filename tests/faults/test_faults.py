@@ -1,27 +1,43 @@
 """What breaks in practice, broken on purpose in the real processes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from nitro.local.system import LocalSystem
 from tests.e2e.runs import final_weights, tiny, train, wait_finished, wait_until
-from tests.faults.rig import rig
+from tests.faults.rig import Rig, rig
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """A system for every test that breaks nothing but actors; CartPole is described already."""
+    with rig(tmp_path_factory.mktemp("runs")) as running:
+        train(running.client, tiny(stop={"max_rounds": 1}))
+        yield running
+
+
+@pytest.fixture
+def broken(system: Rig) -> Iterator[Rig]:
+    yield system
+    system.break_actors()
 
 
 def test_actors_killed_mid_rollout_are_started_again_and_the_weights_are_the_same(
-    runs_dir: Path,
+    broken: Rig,
 ) -> None:
     spec = tiny(seed=2, stop={"max_rounds": 3}, steps_per_actor=2048)
-    with rig(runs_dir) as broken:
-        whole = train(broken.client, spec)
-        broken.break_actors(crash_next=3, crash_after_ms=5.0)
-        job = train(broken.client, spec)
-        assert job.status == "succeeded"
-        assert broken.stats()["crashes_on_purpose"] >= 1
-        assert all(c["used"] == c["launched"] and c["lost"] == 0 for c in broken.counts(job))
-        assert final_weights(runs_dir, job.job_id) == final_weights(runs_dir, whole.job_id)
+    whole = train(broken.client, spec)
+    before = broken.stats()["crashes_on_purpose"]
+    broken.break_actors(crash_next=3, crash_after_ms=5.0)
+    job = train(broken.client, spec)
+    assert job.status == "succeeded"
+    assert broken.stats()["crashes_on_purpose"] > before
+    assert all(c["used"] == c["launched"] and c["lost"] == 0 for c in broken.counts(job))
+    assert final_weights(broken.runs_dir, job.job_id) == final_weights(
+        broken.runs_dir, whole.job_id
+    )
 
 
 def test_throttled_actors_are_recorded_and_the_round_goes_on_with_what_was_granted(
@@ -47,53 +63,47 @@ def test_throttled_actors_are_recorded_and_the_round_goes_on_with_what_was_grant
         assert counts.throttled >= 3
 
 
-def test_a_round_that_lost_every_actor_is_reopened(runs_dir: Path) -> None:
-    with rig(runs_dir) as broken:
-        spec = tiny(
-            scaling={"policy": "fixed", "num_actors": 4},
-            evaluation={"every_rounds": 0},
-            stop={"max_rounds": 2},
-        )
-        train(broken.client, spec)
-        # Every actor and its one re-issue.
-        broken.break_actors(crash_next=8)
-        job = train(broken.client, spec)
-        assert job.status == "succeeded"
-        assert [c["used"] for c in broken.counts(job)] == [4, 4]
-        plans = [record.plan for record in broken.client.every_round(job.job_id)]
-        assert plans[0].attempt == 1
-        assert "reopened" in (broken.system.logs / "learner.log").read_text()
+def test_a_round_that_lost_every_actor_is_reopened(broken: Rig) -> None:
+    spec = tiny(
+        scaling={"policy": "fixed", "num_actors": 4},
+        evaluation={"every_rounds": 0},
+        stop={"max_rounds": 2},
+    )
+    # Every actor and its one re-issue.
+    broken.break_actors(crash_next=8)
+    job = train(broken.client, spec)
+    assert job.status == "succeeded"
+    assert [c["used"] for c in broken.counts(job)] == [4, 4]
+    plans = [record.plan for record in broken.client.every_round(job.job_id)]
+    assert plans[0].attempt == 1
+    assert "reopened" in (broken.system.logs / "learner.log").read_text()
 
 
 def test_a_round_that_is_lost_again_fails_the_job_with_a_reason_and_can_be_resumed(
-    runs_dir: Path,
+    broken: Rig,
 ) -> None:
-    with rig(runs_dir) as broken:
-        spec = tiny(evaluation={"every_rounds": 0}, stop={"max_rounds": 2})
-        train(broken.client, spec)
-        broken.break_actors(crash_rate=1.0)
-        job = train(broken.client, spec)
-        assert (job.status, job.stop_reason) == ("failed", "error")
-        assert job.error is not None
-        assert "only 0 of 8 trajectories arrived" in job.error
-        assert "reopening it did not help" in job.error
-        broken.break_actors()
-        broken.client.resume(job.job_id)
-        assert wait_finished(broken.client, job.job_id).status == "succeeded"
+    spec = tiny(evaluation={"every_rounds": 0}, stop={"max_rounds": 2})
+    broken.break_actors(crash_rate=1.0)
+    job = train(broken.client, spec)
+    assert (job.status, job.stop_reason) == ("failed", "error")
+    assert job.error is not None
+    assert "only 0 of 8 trajectories arrived" in job.error
+    assert "reopening it did not help" in job.error
+    broken.break_actors()
+    broken.client.resume(job.job_id)
+    assert wait_finished(broken.client, job.job_id).status == "succeeded"
 
 
-def test_a_duplicate_delivery_is_counted_and_used_once(runs_dir: Path) -> None:
-    with rig(runs_dir) as broken:
-        spec = tiny(evaluation={"every_rounds": 0}, stop={"max_rounds": 4})
-        train(broken.client, spec)
-        broken.break_actors(duplicate_rate=1.0)
-        job = train(broken.client, spec)
-        counts = broken.counts(job)
-        assert all(c["used"] == c["launched"] for c in counts)
-        # A second delivery that comes after its round is closed is in no record.
-        assert broken.stats()["duplicates"] > 0
-        assert sum(c["duplicate"] for c in counts) > 0
-        assert all(c["late"] == 0 for c in counts)
+def test_a_duplicate_delivery_is_counted_and_used_once(broken: Rig) -> None:
+    spec = tiny(evaluation={"every_rounds": 0}, stop={"max_rounds": 4})
+    broken.break_actors(duplicate_rate=1.0)
+    job = train(broken.client, spec)
+    counts = broken.counts(job)
+    assert all(c["used"] == c["launched"] for c in counts)
+    # A second delivery that comes after its round is closed is in no record.
+    assert broken.stats()["duplicates"] > 0
+    assert sum(c["duplicate"] for c in counts) > 0
+    assert all(c["late"] == 0 for c in counts)
 
 
 def test_a_scaler_killed_mid_round_launches_nothing_twice(runs_dir: Path) -> None:
