@@ -11,6 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from nitro.client.client import NitroClient
 from nitro.local.system import LocalSystem
 from shared.contracts.billing import JobCost
+from shared.contracts.jobs import Job
 from tests.e2e.runs import (
     assert_equal_rounds,
     final_weights,
@@ -86,13 +87,17 @@ def test_equal_seeds_give_equal_records_and_equal_bytes(
     assert final_weights(runs_dir, one.job_id)[2] != final_weights(runs_dir, other.job_id)[2]
 
 
+@pytest.fixture(scope="module")
+def whole(client: NitroClient) -> Job:
+    """A run that nobody interrupts."""
+    return train(client, tiny(seed=3, stop={"max_rounds": 10}))
+
+
 @pytest.mark.parametrize("killed_at", [7, 8])  # usually rounds of 2 and of 6 actors
 def test_a_learner_killed_and_started_again_ends_with_the_same_weights(
-    killed_at: int, client: NitroClient, system: LocalSystem, runs_dir: Path
+    killed_at: int, whole: Job, client: NitroClient, system: LocalSystem, runs_dir: Path
 ) -> None:
-    spec = tiny(seed=3, stop={"max_rounds": 10})
-    whole = train(client, spec)
-    job_id = client.submit(spec).job_id
+    job_id = client.submit(whole.spec).job_id
     wait_until(client, job_id, lambda job: job.progress.rounds >= killed_at, system)
     system.kill("learner")
     system.restart("learner")
