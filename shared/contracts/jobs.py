@@ -47,7 +47,7 @@ class Wait(Message):
     """What a job waits for before it goes on."""
 
     reason: str
-    until: float
+    until: NonNegativeFloat
     """When it goes on at the latest, in Unix seconds."""
 
 
