@@ -222,6 +222,8 @@ class PooledInvoker:
         outcome = TaskOutcome(
             task=task, report=None, reason="", billed_s=(), requests=0, throttled=0
         )
+        if not awaited.after(0.0):
+            return replace(outcome, reason="nobody waited for it any more when its turn came")
         for tries_left in reversed(range(EXECUTIONS_PER_TASK)):
             execution, throttled = self._execute(payload, awaited)
             report, reason = _read_report(task, execution)

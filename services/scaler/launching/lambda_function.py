@@ -90,6 +90,7 @@ class LambdaFunction:
         self._name = settings.lambda_function
         self._qualifier = settings.lambda_qualifier
         self._reserved = settings.lambda_reserved_concurrency
+        self._emulated = settings.lambda_endpoint_url is not None
         self._where = settings.lambda_endpoint_url or f"AWS Lambda in {settings.lambda_region}"
         session = botocore.session.get_session()
         self._client = _client(session, settings)
@@ -158,14 +159,19 @@ class LambdaFunction:
         """Return the age of the oldest invocation in flight, 0 without any.
 
         Returns:
-            None from AWS, which does not tell.
+            None from AWS, which does not tell and is not asked.
 
         Raises:
             LambdaApiError: The API cannot be reached or refuses.
         """
+        if not self._emulated:
+            return None
         headers = self._account_settings()["ResponseMetadata"]["HTTPHeaders"]
         told = headers.get(_OLDEST_HEADER)
-        return None if told is None else float(told)
+        try:
+            return None if told is None else float(told)
+        except ValueError as error:
+            raise self._not_lambda(error) from error
 
     def provision(self, num_environments: int) -> None:
         """Keep that many environments warm on the alias; 0 ends it.

@@ -22,12 +22,15 @@ from services.scaler.launching.lambda_function import LambdaApiError
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.notice_board import NoticeBoard
 from services.scaler.store.base import AttemptKey, JobRecord, PlannedAttempt, Store, StoreError
+from services.scaler.store.reading import UnreadableError, left_aside
 from shared.cache.arrivals import Arrival, Mode
 from shared.cache.client import CacheError
 from shared.contracts.jobs import Job, Wait
 
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 0.2
+_LONGEST_PAUSE_S = 5.0
+"""Between two looks that fail."""
 _LONGEST_INIT_S = 10.0
 """How long Lambda lets a new environment initialise before the function's time-out counts."""
 
@@ -70,8 +73,11 @@ class LostLaunches:
     def watch_open_rounds(self) -> None:
         """Watch every round that an earlier process has left open."""
         for record in self._parts.store.with_status(("queued", "running", "stopping")):
-            for planned in self._open_rounds(record):
-                self.watch(planned)
+            try:
+                for planned in self._open_rounds(record):
+                    self.watch(planned)
+            except UnreadableError as error:
+                left_aside(record.job.job_id, error)
 
     def watch(self, planned: PlannedAttempt) -> None:
         """Announce a plan's actors as lost once they cannot answer any more; harmless to repeat."""
@@ -121,34 +127,51 @@ class LostLaunches:
         return self._parts.function_timeout_s + _LONGEST_INIT_S
 
     def _watch(self) -> None:
+        """Look again and again until nothing is watched; while looks fail, ever more rarely."""
         told: set[AttemptKey] = set()
+        pause_s = _LOOK_S
         while True:
-            ended = self._earlier_launches_ended()
-            with self._lock:
-                watched = list(self._watched.values())
-            for planned in watched:
-                if not ended and planned.key not in told:
-                    told.add(planned.key)
-                    self._tell(planned)
-                if ended and self._settled(planned):
-                    with self._lock:
-                        self._watched.pop(planned.key, None)
+            try:
+                self._look(told)
+                pause_s = _LOOK_S
+            except Exception as error:
+                # Whatever went wrong: without this thread learners wait to their deadlines.
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                expected = isinstance(error, LambdaApiError | CacheError | StoreError)
+                _LOG.warning(
+                    "lost launches not found out yet",
+                    extra={"why": str(error), "again_in_s": pause_s},
+                    exc_info=None if expected else error,
+                )
             with self._lock:
                 if not self._watched:
                     self._watching = False
                     return
-            if not self._parts.launches.pause(_LOOK_S):
+            if not self._parts.launches.pause(pause_s):
                 return
 
+    def _look(self, told: set[AttemptKey]) -> None:
+        ended = self._earlier_launches_ended()
+        with self._lock:
+            watched = list(self._watched.values())
+        for planned in watched:
+            if not ended and planned.key not in told:
+                told.add(planned.key)
+                self._tell(planned)
+            if ended and self._settled(planned):
+                with self._lock:
+                    self._watched.pop(planned.key, None)
+
     def _earlier_launches_ended(self) -> bool:
-        """Whether nothing runs any more that was launched before this process began."""
+        """Whether nothing runs any more that was launched before this process began.
+
+        Raises:
+            LambdaApiError: The API cannot be reached or refuses.
+        """
         if self._earlier_ended:
             return True
         age_s = self._parts.monotonic_s() - self._began
-        try:
-            oldest_s = self._parts.oldest_invocation_s() if self._tells else None
-        except LambdaApiError:
-            return False
+        oldest_s = self._parts.oldest_invocation_s() if self._tells else None
         self._tells = oldest_s is not None
         ended = age_s > self._longest_s if oldest_s is None else oldest_s < age_s
         with self._lock:
@@ -171,12 +194,18 @@ class LostLaunches:
         return True
 
     def _announce(self, planned: PlannedAttempt) -> None:
-        """Announce the actors of a plan that have neither brought a result nor failed."""
+        """Announce the actors of a plan that have neither brought a result nor failed.
+
+        One that this attempt launched again has not failed in it because it failed before. One that
+        it did not may have failed for good, or have lost its result with the cache.
+        """
         plan, board = planned.plan, self._parts.board
         known = {
             (arrival.mode, arrival.actor_index)
             for arrival in board.answered(plan.job_id, plan.round)
-            if arrival.failed is None or arrival.attempt >= plan.attempt
+            if arrival.failed is None
+            or arrival.attempt >= plan.attempt
+            or not planned.launched(arrival.mode, arrival.actor_index)
         }
         # Episodes first: the last rollout makes the learner ask for all that vanished.
         asked: list[tuple[Mode, int]] = [("evaluate", i) for i in range(plan.num_evaluations)]

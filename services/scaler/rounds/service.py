@@ -54,6 +54,7 @@ from services.scaler.store.base import (
     Store,
     change_job,
 )
+from services.scaler.store.reading import UnreadableError, left_aside
 from shared.contracts.billing import LedgerLine
 from shared.contracts.rounds import RoundPlan, RoundRequest
 
@@ -154,11 +155,17 @@ class RoundService:
     def adopt_orphans(self) -> None:
         """Book launches of an earlier process at their worst: nobody will hear of their end."""
         for record in self.store.with_open_attempts():
-            for attempt in record.open_attempts:
-                if attempt.outcome is None:
-                    key = (record.job.job_id, attempt.round, attempt.attempt, attempt.lease_id)
-                    timeout_s = self.spending.basis.function_timeout_s
-                    self.landed(key, worst_outcome(attempt.num_invocations, timeout_s=timeout_s))
+            try:
+                self._adopt(record)
+            except UnreadableError as error:
+                left_aside(record.job.job_id, error)
+
+    def _adopt(self, record: JobRecord) -> None:
+        for attempt in record.open_attempts:
+            if attempt.outcome is None:
+                key = (record.job.job_id, attempt.round, attempt.attempt, attempt.lease_id)
+                timeout_s = self.spending.basis.function_timeout_s
+                self.landed(key, worst_outcome(attempt.num_invocations, timeout_s=timeout_s))
 
     def _decided(self, record: JobRecord, round_index: int, request: RoundRequest) -> _Decided:
         """Return the plan that is stored for a request, or a new one and the change it needs."""
@@ -226,6 +233,9 @@ class RoundService:
             lease_id=request.lease_id,
             planned_at=now,
             order_name=self._orders.add(order) if order.num_invocations else None,
+            # Thousands of indices are long to write, and a first attempt launches all.
+            samples=order.samples if reopened else None,
+            evaluations=order.evaluations if reopened else None,
         )
         entry = round_entry(reopened, planned, decision)
         entries = (entry,) if ended is None else (with_result(ended, request.previous), entry)

@@ -12,6 +12,7 @@ from typing import Protocol
 from pydantic import FiniteFloat
 
 from services.scaler.scaling.base import NoiseMemory
+from shared.cache.arrivals import Mode
 from shared.contracts.billing import LedgerLine
 from shared.contracts.jobs import Job, JobStatus
 from shared.contracts.message import Count, Identifier, Message, NonNegativeFloat, PositiveInt
@@ -137,6 +138,11 @@ class PlannedAttempt(Message):
     order_name: Identifier | None = None
     """Names what is to be launched for it; None when that is nothing, and in records of earlier
     versions."""
+    samples: tuple[Count, ...] | None = None
+    """Actors it launched; None where that is all of the plan's, and in records of earlier
+    versions."""
+    evaluations: tuple[Count, ...] | None = None
+    """Evaluation episodes it launched; None like `samples`."""
     launches: LaunchCounts | None = None
     """None while invocations are in flight."""
 
@@ -144,6 +150,11 @@ class PlannedAttempt(Message):
     def key(self) -> AttemptKey:
         """Identity of the launch."""
         return self.plan.job_id, self.plan.round, self.plan.attempt, self.lease_id
+
+    def launched(self, mode: Mode, actor_index: int) -> bool:
+        """Whether it launched this actor or episode."""
+        indices = self.samples if mode == "sample" else self.evaluations
+        return indices is None or actor_index in indices
 
 
 class RoundEntry(Message):

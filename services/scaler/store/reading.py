@@ -38,6 +38,11 @@ def parsed(kind: type[M], text: str, job_id: str) -> M:
         ) from error
 
 
+def left_aside(job_id: str, error: UnreadableError) -> None:
+    """Name a job in the log that is gone on without."""
+    _LOG.error("job left aside", extra={"job": job_id, "why": str(error)})
+
+
 class JobReader:
     """Reads jobs among others; each one that cannot be read is named in the log once."""
 
@@ -54,5 +59,5 @@ class JobReader:
                 new = job_id not in self._told
                 self._told.add(job_id)
             if new:
-                _LOG.error("job left aside", extra={"job": job_id, "why": str(error)})
+                left_aside(job_id, error)
             return None

@@ -135,8 +135,8 @@ class LambdaEndpoint:
     provision_calls: list[int] = field(default_factory=list)
     provisioned_reads: int = 0
     account_reads: int = 0
-    oldest_invocation_s: float | None = None
-    """Told as the emulator does; None tells nothing, like AWS."""
+    oldest_invocation_s: float | str | None = None
+    """Told as the emulator does, or as it never would; None tells nothing, like AWS."""
     account_answer: bytes | None = None
     """What is answered, with status 200, instead of the account's limits."""
     reserved_by_others: int = 0
@@ -174,6 +174,12 @@ class LambdaEndpoint:
         with self.changed:
             assert self.changed.wait_for(lambda: self.provisioned_reads >= provisioned_reads, 10)
 
+    def wait_account_reads(self, more: int) -> None:
+        """Wait until the account's limits were asked for so many more times."""
+        with self.changed:
+            wanted = self.account_reads + more
+            assert self.changed.wait_for(lambda: self.account_reads >= wanted, 10)
+
     async def invoke(self, request: Request) -> Response:
         task: Task = json.loads(await request.body())
         with self.changed:
@@ -190,6 +196,7 @@ class LambdaEndpoint:
     async def account(self, request: Request) -> Response:
         with self.changed:
             self.account_reads += 1
+            self.changed.notify_all()
         if self.account_answer is not None:
             return Response(self.account_answer)
         limit = {"ConcurrentExecutions": self.concurrency_limit}

@@ -337,6 +337,28 @@ def test_an_endpoint_that_is_away_is_not_tried_for_a_task_that_nobody_wants(
     assert (outcome.report, outcome.requests) == (None, 0)
 
 
+def test_a_task_whose_turn_comes_after_its_deadline_is_not_invoked(
+    function: LambdaFunction, lambdas: LambdaEndpoint
+) -> None:
+    gate = threading.Event()
+    lambdas.behave = lambda t, nth: Reply(body=report(t).body, gate=gate)
+    rule = RetryRule(throttle_retries=0, first_pause_s=0.001, timeout_s=60.0)
+    invoker = PooledInvoker(function, rule, pool_size=2, limit=lambda: 1, seed=0)
+    sink, unwanted = Sink(), threading.Event()
+    awaited = Awaited(wanted=lambda: not unwanted.is_set())
+    invoker.submit([task(i) for i in range(3)], sink, awaited)
+    lambdas.wait_events("sample", 1)
+    unwanted.set()
+    gate.set()
+    first, *others = sorted(sink.wait(3), key=lambda outcome: -outcome.requests)
+    assert first.report is not None
+    for late in others:
+        assert (late.report, late.requests, late.billed_s) == (None, 0, ())
+        assert "nobody waited" in late.reason
+    assert len(lambdas.events) == 1
+    assert invoker.close(wait_s=10)
+
+
 def test_an_event_that_does_not_fit_is_refused_before_anything_is_launched(
     invoker: PooledInvoker, lambdas: LambdaEndpoint
 ) -> None:

@@ -4,13 +4,30 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
+from services.scaler.launching.lambda_function import LambdaApiError, LambdaFunction
+from services.scaler.launching.launches import Launches
+from services.scaler.launching.lost_launches import LostLaunches, LostLaunchParts
+from services.scaler.metrics import Metrics
+from services.scaler.settings import Settings
+from services.scaler.store.sqlite import SqliteStore
 from shared.cache.arrivals import Arrival
 from shared.cache.client import TrajectoryCache
 from shared.contracts.jobs import Job
 from shared.contracts.leases import Lease
-from tests.services.scaler.lambda_endpoint import LambdaEndpoint, Reply, Task, healthy, report
+from tests.services.scaler.lambda_endpoint import (
+    LambdaEndpoint,
+    Reply,
+    Task,
+    function_error,
+    healthy,
+    report,
+)
+from tests.services.scaler.launching.test_launches import Waiting
+from tests.services.scaler.rounds.test_order import planned
 from tests.services.scaler.running import Scaler, StartScaler
+from tests.services.scaler.simulated_job import SilentBoard
 
 SMALL = {"actors": {"min": 2, "max": 4}, "evaluation": {"every_rounds": 2, "episodes": 1}}
 PATIENCE_S = 10.0
@@ -115,3 +132,84 @@ def test_a_round_that_was_launched_again_is_not_taken_for_lost(
         scaler.round(lease, 0, attempt=1)
         # The fake actors bring nothing: of the second attempt all are lost, of the first none.
         assert {arrival.attempt for arrival in announced(cache, job, 5)} == {1}
+
+
+def test_an_actor_that_a_reopening_did_not_launch_stays_as_its_own_attempt_left_it(
+    scaler: Scaler, cache: TrajectoryCache
+) -> None:
+    scaler.lambdas.oldest_invocation_s = 0.0
+
+    def behave(task: Task, nth: int) -> Reply:
+        played = task["mode"] == "evaluate"
+        return function_error("boom", kind="RolloutError") if played else healthy(task, nth)
+
+    scaler.lambdas.behave = behave
+    job = scaler.submit(**SMALL)
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    scaler.landed(job.job_id)
+    store(cache, job, 0)
+    store(cache, job, 2)
+    scaler.round(lease, 0, attempt=1, missing=(1, 3))
+    scaler.landed(job.job_id)
+    cache.drop_results(job.job_id, 0, mode="sample", actor_indices=[2])
+    scaler.round(lease, 0, attempt=1, missing=(1, 3))
+    told = announced(cache, job, 5)
+    lost = [(a.mode, a.actor_index) for a in told if a.kind == "vanished"]
+    # Also an actor of the first attempt whose result is gone, and not the episode that failed.
+    assert lost == [("sample", 1), ("sample", 2), ("sample", 3)]
+    assert [(a.mode, a.kind) for a in told if a.mode == "evaluate"] == [("evaluate", "environment")]
+
+
+def test_an_answer_that_cannot_be_understood_does_not_end_the_watch(
+    start_scaler: StartScaler, lambdas: LambdaEndpoint, cache: TrajectoryCache
+) -> None:
+    with left_behind(start_scaler) as (job, _):
+        lambdas.oldest_invocation_s = "soon"
+        with start_scaler():
+            lambdas.wait_account_reads(2)
+            lambdas.oldest_invocation_s = 0.0
+            assert len(announced(cache, job, 5)) == 5
+
+
+class Pauses(Waiting):
+    """An invoker that remembers how long it was to pause, and closes after some pauses."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.seconds: list[float] = []
+        self.closed = threading.Event()
+        self._number = number
+
+    def pause(self, seconds: float) -> bool:
+        self.seconds.append(seconds)
+        if len(self.seconds) < self._number:
+            return True
+        self.closed.set()
+        return False
+
+
+def test_an_api_that_refuses_is_asked_ever_more_rarely(tmp_path: Path) -> None:
+    def refuse() -> float:
+        raise LambdaApiError("AccessDeniedException")
+
+    pauses, board = Pauses(7), SilentBoard()
+    launches = Launches(pauses, board, Metrics(), clock="wall", memory_mb=1024, timeout_s=60.0)
+    parts = LostLaunchParts(
+        store=SqliteStore(tmp_path / "nitro.sqlite3"),
+        launches=launches,
+        board=board,
+        oldest_invocation_s=refuse,
+        now=time.time,
+        function_timeout_s=60.0,
+    )
+    LostLaunches(parts).watch(planned(0, 0))
+    assert pauses.closed.wait(PATIENCE_S)
+    assert pauses.seconds == [0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
+    parts.store.close()
+
+
+def test_aws_is_not_asked_what_it_never_tells() -> None:
+    function = LambdaFunction(Settings(auth="disabled"))
+    assert function.oldest_invocation_s() is None
+    function.close()

@@ -3,15 +3,18 @@
 import json
 import logging
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 
-from services.scaler.store.dynamodb_items import job_key
+from services.scaler.store.dynamodb_items import job_key, round_name
+from tests.services.scaler.lambda_endpoint import healthy
 from tests.services.scaler.running import StartScaler, result
 from tests.services.scaler.store.records import REGION, make_table
 
@@ -105,3 +108,55 @@ def test_a_job_that_cannot_be_read_is_named_and_left_aside(
     assert asked.json()["detail"].startswith(wanted)
     named = [vars(told)["job"] for told in caplog.records if told.message == "job left aside"]
     assert named == [bad]
+
+
+def damage_round_sqlite(path: Path, job_id: str) -> None:
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("UPDATE rounds SET document = '{}' WHERE job_id = ?", (job_id,))
+
+
+def damage_round_in_table(table: str, job_id: str) -> None:
+    with closing(boto3.client("dynamodb", region_name=REGION)) as client:
+        found = client.query(
+            TableName=table,
+            KeyConditionExpression="pk = :pk AND begins_with(sk, :round)",
+            ExpressionAttributeValues={
+                ":pk": job_key(job_id)["pk"],
+                ":round": {"S": round_name(0)},
+            },
+        )
+        for item in found["Items"]:
+            client.put_item(TableName=table, Item={**item, "document": {"S": "{}"}})
+
+
+def test_a_round_that_cannot_be_read_keeps_no_scaler_from_starting(
+    kept: tuple[dict[str, str], Rewrite],
+    start_scaler: StartScaler,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings, _ = kept
+    gate = threading.Event()
+    with start_scaler(**settings, shutdown_wait_s=0.01) as scaler:
+        scaler.lambdas.behave = lambda task, nth: (
+            healthy(task, nth)
+            if task["mode"] == "describe"
+            else replace(healthy(task, nth), gate=gate)
+        )
+        scaler.lambdas.oldest_invocation_s = 3600.0
+        bad, good = (scaler.submit(**SPEC).job_id for _ in range(2))
+        for _ in range(2):
+            scaler.round(scaler.lease(), 0)
+    if settings:
+        damage_round_in_table(settings["table"], bad)
+    else:
+        damage_round_sqlite(tmp_path / "nitro.sqlite3", bad)
+    with caplog.at_level(logging.ERROR), start_scaler(**settings) as scaler:
+        waits = [scaler.job(job_id).waits_for is not None for job_id in (bad, good)]
+        assert waits == [False, True]
+        booked = [scaler.parts.store.job(job_id) for job_id in (bad, good)]
+        open_now = [record.open_attempts[0].outcome for record in booked if record]
+        assert [outcome is not None for outcome in open_now] == [False, True]
+        gate.set()
+    named = {vars(told)["job"] for told in caplog.records if told.message == "job left aside"}
+    assert named == {bad}
