@@ -154,6 +154,14 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    def hang_up(self) -> None:
+        """Accept no more connections, and close those there are without an answer."""
+        if self.started:
+            for server in self.servers:
+                server.close()
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+
 
 def _server(app: ASGIApp, *, http: type[asyncio.Protocol]) -> _Server:
     return _Server(
@@ -174,7 +182,7 @@ def _server(app: ASGIApp, *, http: type[asyncio.Protocol]) -> _Server:
 
 
 async def serve(emulator: Emulator, front: socket.socket, runtime: Sequence[socket.socket]) -> None:
-    """Serve until SIGTERM or SIGINT, then end all environments and return.
+    """Serve until SIGTERM or SIGINT, then hang up, end all environments and return.
 
     Args:
         emulator: The wired parts.
@@ -200,6 +208,9 @@ async def serve(emulator: Emulator, front: socket.socket, runtime: Sequence[sock
         await asyncio.wait([stopped, *serving], return_when=asyncio.FIRST_COMPLETED)
     finally:
         stopped.cancel()
+        # First, and whatever runs: an answer now would pass for the function's own, and a request
+        # that is still taken would be lost. So callers see what they see of a machine that fails.
+        servers[0].hang_up()
         emulator.dispatcher.close()
         await emulator.environments.close()
         for server in servers:

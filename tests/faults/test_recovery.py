@@ -55,3 +55,18 @@ def test_what_was_in_flight_is_launched_again_and_the_record_is_the_same(
         for made, wanted in zip(found, expected, strict=True):
             assert (made["result"], made["evaluation"]) == (wanted["result"], wanted["evaluation"])
         assert final_weights(runs_dir, job_id) == final_weights(runs_dir, whole.job_id)
+
+
+def test_an_emulator_that_is_asked_to_end_costs_no_trajectory(runs_dir: Path) -> None:
+    with rig(runs_dir) as broken:
+        whole = train(broken.client, SPEC)
+        job_id = broken.client.submit(SPEC).job_id
+        wait_until(broken.client, job_id, lambda job: job.progress.rounds >= 1, broken.system)
+        broken.break_actors(start_delay_ms=500.0)
+        wait_until(broken.client, job_id, lambda _: broken.stats()["in_flight"] >= 8, broken.system)
+        broken.system.terminate("emulator")
+        broken.system.restart("emulator")
+        assert wait_finished(broken.client, job_id).status == "succeeded"
+        counts = broken.counts(broken.client.get(job_id))
+        assert [(c["used"], c["launched"]) for c in counts] == 6 * [(8, 8)]
+        assert final_weights(runs_dir, job_id) == final_weights(runs_dir, whole.job_id)

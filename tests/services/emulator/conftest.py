@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 from botocore.config import Config
+from botocore.exceptions import BotoCoreError
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
@@ -128,15 +130,17 @@ class Caller(threading.Thread):
     def __init__(self, emulator: RunningEmulator, event: dict[str, object]) -> None:
         super().__init__()
         self._emulator, self._event = emulator, event
-        self.answer: Invoked | None = None
+        self._answer: Future[Invoked] = Future()
 
     def run(self) -> None:
-        self.answer = self._emulator.invoke(self._event)
+        try:
+            self._answer.set_result(self._emulator.invoke(self._event))
+        except BotoCoreError as error:
+            self._answer.set_exception(error)
 
     def result(self) -> Invoked:
         self.join()
-        assert self.answer is not None
-        return self.answer
+        return self._answer.result()
 
 
 def call(emulator: RunningEmulator, event: dict[str, object], *, in_flight: int) -> Caller:

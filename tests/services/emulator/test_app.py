@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from botocore.exceptions import ConnectionClosedError
 
 from services.emulator.app import main
 from tests.services.emulator.conftest import (
@@ -84,7 +85,9 @@ def test_a_signal_ends_everything(start_emulator: StartEmulator, number: signal.
     emulator.process.send_signal(number)
     assert emulator.process.wait(PATIENCE_S) == 0
     assert not alive(environment)
-    assert busy.result().payload["errorType"] == "Runtime.ExitError"
+    # No answer: one would say that the function failed, and nobody knows how far it came.
+    with pytest.raises(ConnectionClosedError):
+        busy.result()
     assert "Traceback" not in emulator.log()
 
 
