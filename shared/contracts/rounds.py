@@ -196,6 +196,8 @@ class LaunchCounts(Message):
     """Why the latest execution or connection failed; empty when none did."""
     unknown: Count = 0
     """Launched, or about to be, when the scaler stopped: billed at their worst case."""
+    vanished: Count = 0
+    """Of those that failed: they had no fair chance, as a part of the system ended."""
     launch_s: NonNegativeFloat | None = None
     """From the decision to the last task's request; None when none was sent, or nobody knows."""
 

@@ -27,6 +27,8 @@ from shared.contracts.jobs import StopReason
 from shared.contracts.rounds import EvaluationResult, RoundPlan, RoundResult
 
 _LOG = logging.getLogger(__name__)
+_MOST_RELAUNCHES = 3
+"""How often what vanished of a round is launched again: a part that ends each time needs repair."""
 
 
 class SynchronousRounds:
@@ -39,6 +41,8 @@ class SynchronousRounds:
         self._clock = session.clock
         self._published = b""
         """The policy of the round in hand, also while the next one is made of it."""
+        self._relaunches_left = _MOST_RELAUNCHES
+        """Of the round in hand."""
 
     def run(self) -> tuple[StopReason, EvaluationResult | None]:
         """Train to the end; return why it ended and the final policy's evaluation.
@@ -121,6 +125,7 @@ class SynchronousRounds:
         )
 
     def _collector(self, plan: RoundPlan) -> RoundCollector:
+        self._relaunches_left = _MOST_RELAUNCHES
         return RoundCollector(
             self._parts.cache,
             plan,
@@ -134,11 +139,14 @@ class SynchronousRounds:
     def _collect(self, plan: RoundPlan, collector: RoundCollector) -> CollectedRound | RoundPlan:
         """Collect a usable round, opening it again for what is missing if it must be.
 
-        Actors that vanished have not failed: they are launched again each time, so that a restart
-        does not change what is learned from.
+        Actors that vanished have not failed: they are launched again, so that a restart does not
+        change what is learned from.
 
         Returns:
             The round, or the plan that ends the job where it may not be opened again.
+
+        Raises:
+            RoundLostError: Too little came, or actors vanished time after time.
         """
         collected = collector.trajectories()
         left = self._parts.max_reopenings
@@ -146,7 +154,10 @@ class SynchronousRounds:
             self._leave_if_asked(collected)
             if collector.doomed:
                 raise environment_failed(plan, collector)
-            left -= not collected.vanished
+            if collected.vanished:
+                self._relaunch(plan, collector, collected)
+            else:
+                left -= 1
             again = self._reopen(collector, collected.missing, collected.failures)
             if again.stop is not None:
                 _LOG.warning(
@@ -167,6 +178,20 @@ class SynchronousRounds:
             env_id=self._job.spec.env_id,
             history=f"{max(1, plan.quorum)} are needed{and_yet}",
         )
+
+    def _relaunch(
+        self, plan: RoundPlan, collector: RoundCollector, collected: CollectedRound
+    ) -> None:
+        """Count a launch of what vanished."""
+        if self._relaunches_left == 0:
+            raise round_lost(
+                plan,
+                collector,
+                failures=collected.failures,
+                env_id=self._job.spec.env_id,
+                history=f"although what vanished was launched again {_MOST_RELAUNCHES} times",
+            )
+        self._relaunches_left -= 1
 
     def _reopen(
         self, collector: RoundCollector, missing: tuple[int, ...], why: Sequence[str]
@@ -212,7 +237,9 @@ class SynchronousRounds:
     def _evaluated(self, plan: RoundPlan, collector: RoundCollector) -> EvaluationResult | None:
         episodes = collector.episodes()
         lease = self._parts.lease
-        while collector.vanished_episodes and not lease.must_leave:
+        # Without them the round goes on: they are not learned from.
+        while collector.vanished_episodes and self._relaunches_left and not lease.must_leave:
+            self._relaunches_left -= 1
             self._reopen(collector, (), ("evaluation episodes vanished",))
             episodes = collector.episodes()
         if lease.lost or (lease.interrupted and not collector.all_episodes_answered):

@@ -53,6 +53,7 @@ class _Flight:
             requested=self.order.num_invocations,
             succeeded=sum(o.report is not None for o in ended),
             failed=sum(o.report is None for o in ended),
+            vanished=sum(o.report is None and o.failure == "vanished" for o in ended),
             reissued=self.retries["failed"],
             throttled=sum(o.throttled for o in ended),
             unreached=self.retries["unreachable"],

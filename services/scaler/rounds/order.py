@@ -176,15 +176,14 @@ def _same_round(last: RoundEntry, request: RoundRequest, max_attempts: int) -> P
         raise _wrong("attempt", f"{where} is out of order: the newest is {newest.attempt}")
     if newest.stop is not None and request.missing != ():
         raise _wrong("attempt", f"{where}: the round ended the job ({newest.stop})")
-    # Counted per lease: a learner that took over a round may reopen it once more. A launch that an
-    # earlier process left is not counted: what became of it says nothing about the actors.
-    reopened = sum(
-        attempt.plan.attempt > 0
-        and attempt.lease_id == request.lease_id
-        and not (attempt.launches and attempt.launches.unknown)
+    # Counted per lease: a learner that took over a round may reopen it once more. A launch that
+    # went with a part of the system is not counted: it says nothing about the actors.
+    fair = sum(
+        (attempt.plan.attempt == 0 or attempt.lease_id == request.lease_id)
+        and not (attempt.launches and (attempt.launches.unknown or attempt.launches.vanished))
         for attempt in last.attempts
     )
-    if reopened + 2 > max_attempts:
+    if fair >= max_attempts:
         raise _wrong(
             "attempt",
             f"{where}: a round is launched at most {max_attempts} times (NITRO_MAX_ATTEMPTS); too "

@@ -194,6 +194,44 @@ def test_lost_episodes_are_played_again_with_the_policy_they_were_to_evaluate(
         assert len(evaluation.returns) == 2
 
 
+def test_actors_that_vanish_time_after_time_end_the_job_with_the_reason(
+    rig: Rig, cache_url: str
+) -> None:
+    def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+        if made.attempt == 0:
+            for index in (0, 1, 3):
+                deliver(scaler.cache, made.job_id, index, round_index=made.round)
+        fail_actors(scaler, made, 2, reason="the emulator ended", kind="vanished")
+
+    rig.scaler.launch = launch
+    with pytest.raises(RoundLostError, match=r"the emulator ended\n.*3 of 4.*again 3 times"):
+        rig.loop(cache_url).run()
+    assert [asked.attempt for _, asked in rig.scaler.asked] == [0, 1, 2, 3]
+
+
+def test_a_round_goes_on_without_episodes_that_vanish_time_after_time(
+    rig: Rig, cache_url: str
+) -> None:
+    def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+        deliver_all(scaler, made.model_copy(update={"num_evaluations": 0}), request)
+        scaler.cache.announce_failure(
+            made.job_id,
+            made.round,
+            mode="evaluate",
+            actor_index=0,
+            attempt=made.attempt,
+            reason="gone",
+            kind="vanished",
+        )
+
+    rig.scaler.changes = {"num_evaluations": 1}
+    rig.scaler.launch = launch
+    stop, evaluation = rig.loop(cache_url).run()
+    assert (stop, evaluation) == ("max_rounds", None)
+    asked = [(number, request.attempt) for number, request in rig.scaler.asked]
+    assert asked == [(number, attempt) for number in range(4) for attempt in range(4)]
+
+
 def test_each_request_reports_the_round_before_it(rig: Rig, cache_url: str) -> None:
     rig.loop(cache_url).run()
     lines = rig.lines()

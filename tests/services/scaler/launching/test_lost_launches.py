@@ -9,6 +9,7 @@ from pathlib import Path
 from services.scaler.launching.lambda_function import LambdaApiError, LambdaFunction
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.lost_launches import LostLaunches, LostLaunchParts
+from services.scaler.launching.notice_board import CacheBoard
 from services.scaler.metrics import Metrics
 from services.scaler.settings import Settings
 from services.scaler.store.sqlite import SqliteStore
@@ -27,7 +28,6 @@ from tests.services.scaler.lambda_endpoint import (
 from tests.services.scaler.launching.test_launches import Waiting
 from tests.services.scaler.rounds.test_order import planned
 from tests.services.scaler.running import Scaler, StartScaler
-from tests.services.scaler.simulated_job import SilentBoard
 
 SMALL = {"actors": {"min": 2, "max": 4}, "evaluation": {"every_rounds": 2, "episodes": 1}}
 PATIENCE_S = 10.0
@@ -189,11 +189,13 @@ class Pauses(Waiting):
         return False
 
 
-def test_an_api_that_refuses_is_asked_ever_more_rarely(tmp_path: Path) -> None:
+def test_an_api_that_refuses_is_asked_ever_more_rarely(
+    tmp_path: Path, cache: TrajectoryCache
+) -> None:
     def refuse() -> float:
         raise LambdaApiError("AccessDeniedException")
 
-    pauses, board = Pauses(7), SilentBoard()
+    pauses, board = Pauses(7), CacheBoard(cache)
     launches = Launches(pauses, board, Metrics(), clock="wall", memory_mb=1024, timeout_s=60.0)
     parts = LostLaunchParts(
         store=SqliteStore(tmp_path / "nitro.sqlite3"),

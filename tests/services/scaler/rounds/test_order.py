@@ -6,7 +6,7 @@ from services.scaler.api.problem import ApiError
 from services.scaler.rounds.order import place
 from services.scaler.store.base import PlannedAttempt, RoundEntry
 from shared.contracts.jobs import StopReason
-from shared.contracts.rounds import RoundPlan, RoundRequest
+from shared.contracts.rounds import LaunchCounts, RoundPlan, RoundRequest
 from tests.services.scaler.running import result
 
 
@@ -120,6 +120,16 @@ def test_one_reopening_too_many_is_refused_with_the_setting() -> None:
         place(entry(planned(3, 0), planned(3, 1)), 3, request(attempt=2), max_attempts=2)
     assert refused.value.errors[0].field == "attempt"
     assert "NITRO_MAX_ATTEMPTS" in refused.value.errors[0].message
+
+
+@pytest.mark.parametrize("how", ["unknown", "vanished"])
+def test_a_launch_that_went_with_a_part_of_the_system_does_not_count(how: str) -> None:
+    counts = {"requested": 4, "succeeded": 0, "failed": 4, "reissued": 0, "throttled": 0, how: 4}
+    gone = planned(3, 0).model_copy(update={"launches": LaunchCounts.model_validate(counts)})
+    second, third = planned(3, 1), planned(3, 2)
+    assert place(entry(gone, second), 3, request(attempt=2), max_attempts=2).kind == "reopen"
+    with pytest.raises(ApiError):
+        place(entry(gone, second, third), 3, request(attempt=3), max_attempts=2)
 
 
 @pytest.mark.parametrize(("round_index", "attempt"), [(4, 0), (3, 1)])
