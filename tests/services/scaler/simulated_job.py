@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 from services.scaler.jobs.finishing import FinishService
@@ -185,7 +186,8 @@ class SimulatedScaler:
         self.now = 1000.0
         self.held_s = 0.0
         """For how long learners have held the job."""
-        self.store = SqliteStore(Path(":memory:"))
+        self._folder = TemporaryDirectory(prefix="nitro-simulated-")
+        self.store = SqliteStore(Path(self._folder.name) / "nitro.db")
         self.basis = random_basis(self.chance)
         self.clock: Clock = self.chance.choice(("wall", "projected"))
         self.cruel = self.chance.random() < 0.3
