@@ -24,7 +24,7 @@ from services.learner.worker import Worker
 from shared.artifacts.local import LocalArtifacts
 from shared.artifacts.opening import open_artifacts
 from shared.artifacts.store import ArtifactError, ArtifactStore
-from shared.cache.client import TrajectoryCache
+from shared.cache.client import CacheError, TrajectoryCache
 from shared.contracts.jobs import Job
 from shared.service.aws_credentials import process_credentials
 from shared.service.logs import configure_logging
@@ -38,18 +38,18 @@ def build_worker(
     device: torch.device,
     second_process: SecondProcess | None,
 ) -> Worker:
-    """Wire the worker: the only place that decides what it talks to."""
+    """Wire the worker: the only place that decides what it talks to.
+
+    Raises:
+        CacheError: The cache URL is malformed.
+    """
     token = settings.bearer_token()
 
     def connect_scaler() -> ScalerClient:
         return ScalerClient(settings.scaler_url, token, patience_s=settings.scaler_patience_s)
 
     credentials = settings.cache_credentials(process_credentials())
-
-    def connect_cache() -> TrajectoryCache:
-        return TrajectoryCache.connect(
-            settings.cache_url.get_secret_value(), credentials=credentials
-        )
+    cache = TrajectoryCache.connect(settings.cache_url.get_secret_value(), credentials=credentials)
 
     def algorithm(job: Job) -> Algorithm:
         return build_algorithm(job, device=device, second_process=second_process)
@@ -60,7 +60,7 @@ def build_worker(
     return Worker(
         learner_id=settings.learner_id,
         connect_scaler=connect_scaler,
-        connect_cache=connect_cache,
+        cache=cache,
         build_algorithm=algorithm,
         build_off_policy=off_policy,
         artifacts=artifacts,
@@ -136,7 +136,10 @@ def main() -> int:
         )
     registry = CollectorRegistry()
     with listener:
-        worker = build_worker(settings, artifacts, LearnerMetrics(registry), device, forked)
+        try:
+            worker = build_worker(settings, artifacts, LearnerMetrics(registry), device, forked)
+        except CacheError as error:
+            return _refuse(str(error))
         config = uvicorn.Config(create_app(worker, registry), log_config=None, log_level="warning")
         keep_exit_code()
         uvicorn.Server(config).run(sockets=[listener])

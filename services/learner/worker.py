@@ -1,7 +1,8 @@
 """The learner's work: lease a job, train it, report how it ended, look for the next.
 
 Whatever goes wrong with one job ends that job with a message, never the learner. A learner that is
-asked to end hands its job back, so that another can go on from the last checkpoint.
+asked to end, or that loses the cache, hands its job back: it goes on from the last checkpoint. No
+job is leased while the cache does not answer.
 """
 
 import logging
@@ -22,7 +23,7 @@ from services.learner.rounds.synchronous import SynchronousRounds
 from services.learner.scaler.client import LeaseLostError, ScalerClient, ScalerError
 from services.learner.scaler.held_lease import HeldLease
 from shared.artifacts.store import ArtifactError, ArtifactStore
-from shared.cache.client import TrajectoryCache
+from shared.cache.client import CacheError, CacheUnreachableError, TrajectoryCache
 from shared.contracts.jobs import Job, JobStatus, StopReason
 from shared.contracts.leases import FinishRequest, Lease
 from shared.contracts.rounds import EvaluationResult, RoundLine
@@ -32,6 +33,8 @@ A = TypeVar("A", bound=Algorithm | OffPolicyAlgorithm)
 _LOG = logging.getLogger(__name__)
 _LEASE_WAIT_S = 1.0
 """One long poll for a job; short, because a request to end is noticed between two of them."""
+_CACHE_WAIT_S = 1.0
+"""Pause between two tries to reach the cache."""
 _LONGEST_ERROR = 4000
 """Characters: a reason with its traceback, and what follows from it."""
 _COMPLETED: frozenset[StopReason] = frozenset({"max_rounds", "target_return"})
@@ -45,7 +48,7 @@ class Worker:
         *,
         learner_id: str,
         connect_scaler: Callable[[], ScalerClient],
-        connect_cache: Callable[[], TrajectoryCache],
+        cache: TrajectoryCache,
         build_algorithm: Callable[[Job], Algorithm],
         build_off_policy: Callable[[Job], OffPolicyAlgorithm],
         artifacts: ArtifactStore,
@@ -55,7 +58,7 @@ class Worker:
     ) -> None:
         self._learner_id = learner_id
         self._connect_scaler = connect_scaler
-        self._connect_cache = connect_cache
+        self._cache = cache
         self._build_algorithm = build_algorithm
         self._build_off_policy = build_off_policy
         self._artifacts = artifacts
@@ -70,8 +73,8 @@ class Worker:
 
     def run(self) -> None:
         """Work until `stop`."""
-        with self._connect_scaler() as scaler:
-            while not self._shutdown.is_set():
+        with self._connect_scaler() as scaler, self._cache:
+            while self._await_cache():
                 try:
                     lease = scaler.lease(self._learner_id, wait_s=_LEASE_WAIT_S)
                 except ScalerError as error:
@@ -82,6 +85,26 @@ class Worker:
                     self._metrics.busy.set(1)
                     self._train(lease)
                     self._metrics.busy.set(0)
+
+    def _await_cache(self) -> bool:
+        """Wait until the cache answers; return False if `stop` came first.
+
+        Without a lease a job costs nothing and can be stopped, so the wait has no bound.
+        """
+        told = False
+        while not self._shutdown.is_set():
+            try:
+                self._cache.ping()
+            except CacheError as error:
+                if not told:
+                    _LOG.warning("no job until the cache answers", extra={"why": str(error)})
+                told = True
+                self._shutdown.wait(_CACHE_WAIT_S)
+            else:
+                if told:
+                    _LOG.info("cache answers again")
+                return True
+        return False
 
     def _train(self, lease: Lease) -> None:
         job = lease.job
@@ -97,6 +120,9 @@ class Worker:
                 self._end(job, held, scaler, status, stop_reason, evaluation=evaluation)
             except LeftEarly as reason:
                 self._leave(job, held, scaler, reason)
+            except CacheUnreachableError as error:
+                # The job goes on from its checkpoint as soon as the cache is back.
+                self._leave(job, held, scaler, LeftEarly(str(error), stop=held.stop))
             except LeaseLostError as error:
                 _LOG.warning("job left", extra={"job": job.job_id, "why": str(error)})
             except Exception as error:
@@ -149,7 +175,7 @@ class Worker:
 
             parts = TrainingParts(
                 scaler=scaler,
-                cache=leaving.enter_context(self._connect_cache()),
+                cache=self._cache,
                 lease=held,
                 algorithm=algorithm,
                 detector=build_detector(job.spec.detector),

@@ -51,6 +51,10 @@ class CacheError(Exception):
     """The cache cannot be reached or refused a command; the message names its address."""
 
 
+class CacheUnreachableError(CacheError):
+    """No connection, or no answer in time: the same command may succeed later."""
+
+
 @dataclass(frozen=True, slots=True)
 class RoundCounters:
     """Trajectories of a round that were not stored."""
@@ -356,7 +360,9 @@ class TrajectoryCache:
             self._log_in_anew_when_due()
             yield
         except redis.RedisError as error:
-            raise CacheError(
+            lost = isinstance(error, redis.ConnectionError | redis.TimeoutError)
+            kind = CacheUnreachableError if lost else CacheError
+            raise kind(
                 f"trajectory cache at {self._address}: {doing} failed: {error}; "
                 "check that the server runs and that NITRO_CACHE_URL is right"
             ) from error

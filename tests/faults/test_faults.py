@@ -1,12 +1,14 @@
 """What breaks in practice, broken on purpose in the real processes."""
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from nitro.local.system import LocalSystem
-from tests.e2e.runs import final_weights, tiny, train, wait_finished, wait_until
+from tests.e2e.runs import PATIENCE_S, final_weights, tiny, train, wait_finished, wait_until
 from tests.faults.rig import Rig, rig
 
 
@@ -130,21 +132,30 @@ def test_a_scaler_killed_mid_round_launches_nothing_twice(runs_dir: Path) -> Non
         assert final_weights(runs_dir, job_id) == final_weights(runs_dir, whole.job_id)
 
 
-def test_a_cache_that_dies_fails_the_job_clearly_and_the_job_resumes(runs_dir: Path) -> None:
+def test_a_job_waits_for_a_cache_that_dies_without_cost_and_goes_on_by_itself(
+    runs_dir: Path,
+) -> None:
     with rig(runs_dir) as broken:
         spec = tiny(seed=6, stop={"max_rounds": 8})
         whole = train(broken.client, spec)
         job_id = broken.client.submit(spec).job_id
         wait_until(broken.client, job_id, lambda job: job.progress.rounds >= 3, broken.system)
         broken.system.kill("cache")
-        job = wait_finished(broken.client, job_id)
-        assert job.status == "failed"
-        assert job.error is not None
-        assert "trajectory cache at redis://" in job.error
+        log = broken.system.logs / "learner.log"
+        _wait_for(lambda: "no job until the cache answers" in log.read_text())
+        assert "trajectory cache at redis://" in log.read_text()
+        leases = log.read_text().count("job leased")
+        billed = broken.client.cost(job_id).by_item.get("learner")
+        assert billed
+        # Longer than a lease lasts and than several tries to reach the cache.
+        threading.Event().wait(4.0)
+        assert broken.client.get(job_id).status == "queued"
+        assert log.read_text().count("job leased") == leases
+        assert log.read_text().count("no job until the cache answers") == 1
+        assert broken.client.cost(job_id).by_item.get("learner") == billed
         broken.system.restart("cache")
-        broken.client.resume(job_id)
-        resumed = wait_finished(broken.client, job_id)
-        assert resumed.status == "succeeded"
+        job = wait_finished(broken.client, job_id)
+        assert (job.status, job.error) == ("succeeded", None)
         assert final_weights(runs_dir, job_id) == final_weights(runs_dir, whole.job_id)
 
 
@@ -175,3 +186,10 @@ def test_a_learner_that_ends_is_followed_by_the_next(
         broken.system.restart("learner")
         job = wait_finished(broken.client, job_id)
         assert (job.status, job.progress.rounds) == ("succeeded", 12)
+
+
+def _wait_for(condition: Callable[[], bool]) -> None:
+    give_up_at, pause = time.monotonic() + PATIENCE_S, threading.Event()
+    while not condition():
+        assert time.monotonic() < give_up_at
+        pause.wait(0.02)

@@ -110,10 +110,8 @@ class Learner:
     ) -> None:
         fuse = fuse or Fuse()
 
-        def connect_cache() -> TrajectoryCache:
-            cache = FusedCache.connect(cache_url)
-            cache.fuse = fuse
-            return cache
+        cache = FusedCache.connect(cache_url)
+        cache.fuse = fuse
 
         def algorithm(made: Job) -> Algorithm:
             return build_algorithm(made, device=torch.device("cpu"))
@@ -125,7 +123,7 @@ class Learner:
         self.worker = Worker(
             learner_id="learner-1",
             connect_scaler=lambda: ScalerClient(scaler.url, None, patience_s=1.0),
-            connect_cache=connect_cache,
+            cache=cache,
             build_algorithm=algorithm,
             build_off_policy=off_policy,
             artifacts=artifacts or FusedArtifacts(runs, fuse),
