@@ -1,7 +1,8 @@
 """One client's connection: uvicorn's, with a bound on what it holds and for how long.
 
 uvicorn's fast parser takes in all that is sent before anybody has seen a token: a head without end,
-or thousands of requests back to back. And it waits for ever for a client to read its answers.
+or thousands of requests back to back. And it waits for ever for a client to send a request, or to
+read its answers.
 Bodies have their own bound, in `services.scaler.api.guard`; docs/decisions/025 has the reasons.
 """
 
@@ -18,6 +19,8 @@ MAX_AHEAD_BYTES = 512 * 1024
 """Most that a client may send while it waits for an answer; twice what one read takes in."""
 READ_WITHIN_S = 30.0
 """How long a client may leave an answer unread that its connection cannot hold."""
+SENT_WITHIN_S = 30.0
+"""How long a client may take to send a request, and a new one to begin."""
 _PIECE_BYTES = 2048
 """What the parser gets at a time: all requests in it are taken on, of which the shortest has 18."""
 _AT_ONCE = struct.pack("ii", 1, 0)
@@ -31,15 +34,19 @@ class BoundedConnection(HttpToolsProtocol):
     """Whether the piece at hand began inside a head, and is still inside it."""
     _in_head = False
     _unread: asyncio.TimerHandle | None = None
+    _unsent: asyncio.TimerHandle | None = None
     _answering: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take up a connection."""
         super().connection_made(transport)
         self._ahead = bytearray()
+        self._expect_request()
 
     def data_received(self, data: bytes) -> None:
         """Take in what a client sent; what comes while it waits for an answer is kept for later."""
+        if self._unsent is None and not self._waited_for:
+            self._expect_request()  # even an empty line has ended uvicorn's own time-out
         self._ahead += data
         self._parse()
         if len(self._ahead) > MAX_AHEAD_BYTES:
@@ -48,12 +55,18 @@ class BoundedConnection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Begin a request."""
         self._head_bytes, self._in_head = 0, True
+        self._expect_request()
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         """End a request's head."""
         self._in_head = self._head_goes_on = False
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """End a request; between two of them uvicorn's own time-out holds."""
+        self._forget_unsent()
+        super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """Go on to what was sent meanwhile."""
@@ -73,6 +86,7 @@ class BoundedConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the client."""
         self._forget_unread()
+        self._forget_unsent()
         self._answer_nobody()
         super().connection_lost(exc)
 
@@ -125,3 +139,18 @@ class BoundedConnection(HttpToolsProtocol):
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
+
+    def _expect_request(self) -> None:
+        self._forget_unsent()
+        self._unsent = self.loop.call_later(SENT_WITHIN_S, self._hang_up_unless_answering)
+
+    def _hang_up_unless_answering(self) -> None:
+        if self._waited_for:
+            self._expect_request()  # the rest may have come, and is taken up after the answer
+        else:
+            self._hang_up()
+
+    def _forget_unsent(self) -> None:
+        if self._unsent is not None:
+            self._unsent.cancel()
+            self._unsent = None

@@ -2,11 +2,13 @@
 
 import math
 import random
+import shutil
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Literal
 
 from services.scaler.jobs.finishing import FinishService
@@ -186,8 +188,9 @@ class SimulatedScaler:
         self.now = 1000.0
         self.held_s = 0.0
         """For how long learners have held the job."""
-        self._folder = TemporaryDirectory(prefix="nitro-simulated-")
-        self.store = SqliteStore(Path(self._folder.name) / "nitro.db")
+        folder = mkdtemp(prefix="nitro-simulated-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self.store = SqliteStore(Path(folder) / "nitro.db")
         self.basis = random_basis(self.chance)
         self.clock: Clock = self.chance.choice(("wall", "projected"))
         self.cruel = self.chance.random() < 0.3

@@ -1,10 +1,12 @@
 """The process: how it refuses to start, and how it ends."""
 
 import os
+import resource
 import signal
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -94,6 +96,25 @@ def test_it_ends_in_order_while_a_learner_waits(tmp_path: Path, lambdas: LambdaE
                 assert learner.recv(1000).startswith(b"HTTP/1.1 204 ")
             assert process.wait(30) == 0
         assert "Traceback" not in log.read()
+
+
+def test_silent_connections_do_not_keep_others_out(tmp_path: Path) -> None:
+    """The usual soft limit of descriptors is no limit of clients: it is raised at the start."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        process = start(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with process, ExitStack() as silent:
+        assert process.stderr is not None
+        url = next(line for line in process.stderr if "scaler listens" in line)
+        url = url.split("url='")[1].split("'")[0]
+        host, port = url.removeprefix("http://").split(":")
+        for _ in range(300):
+            silent.enter_context(socket.create_connection((host, int(port)), timeout=20))
+        assert httpx.get(f"{url}/healthz", timeout=20).json() == {"status": "alive"}
+        process.kill()
 
 
 def test_it_imports_neither_simulator_nor_arrays() -> None:

@@ -2,6 +2,7 @@
 
 import select
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,10 @@ from tests.services.scaler.lambda_endpoint import LambdaEndpoint
 from tests.services.scaler.running import TOKEN, Scaler, run_scaler
 
 PIECE = b"x" * 8192
+
+
+def _json(body: bytes) -> tuple[str, str]:
+    return f"Content-Length: {len(body)}", "Content-Type: application/json"
 
 
 def piecewise(count: int) -> list[bytes]:
@@ -61,3 +66,50 @@ def test_a_client_that_reads_gets_every_answer(lasting_scaler: Scaler) -> None:
         client.sendall(request("GET", "/openapi.json") * 200 + last)
         received = b"".join(iter(lambda: client.recv(1 << 20), b""))
     assert received.count(b"HTTP/1.1 200 ") == 201
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET /healthz HTTP/1.1\r\nHost: sca",
+        request("POST", "/v1/jobs", "Content-Length: 9", token=TOKEN, body=b"{"),
+        request("GET", "/healthz") + b"\r\n",
+    ],
+    ids=["nothing", "half a head", "half a body", "an empty line after a request"],
+)
+def test_a_client_that_does_not_send_its_request_is_hung_up_on(
+    tmp_path: Path,
+    lambdas: LambdaEndpoint,
+    cache_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    sent: bytes,
+) -> None:
+    monkeypatch.setattr(connection, "SENT_WITHIN_S", 0.2)
+    with run_scaler(tmp_path, lambdas, cache_url) as scaler, socket.socket() as client:
+        url = scaler.http.base_url
+        client.settimeout(20)
+        client.connect((url.host, url.port))
+        client.sendall(sent)
+        with suppress(ConnectionResetError):
+            while client.recv(65536):
+                pass
+
+
+def test_a_client_that_waits_for_an_answer_is_not_hung_up_on(
+    tmp_path: Path, lambdas: LambdaEndpoint, cache_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "SENT_WITHIN_S", 0.2)
+    body = b'{"learner_id": "learner", "wait_s": 1}'
+    wait = request("POST", "/v1/leases", *_json(body), token=TOKEN, body=body)
+    last = request("GET", "/healthz", "Connection: close")
+    with run_scaler(tmp_path, lambdas, cache_url) as scaler, socket.socket() as client:
+        url = scaler.http.base_url
+        client.settimeout(20)
+        client.connect((url.host, url.port))
+        # A part of the next request comes with the first: the rest only after a while.
+        client.sendall(wait + last[:10])
+        client.sendall(last[10:])
+        received = b"".join(iter(lambda: client.recv(65536), b""))
+    assert received.startswith(b"HTTP/1.1 204 ")
+    assert b"HTTP/1.1 200 " in received
