@@ -23,7 +23,7 @@ _EPILOG = """examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Play schedules and tell what came of them; return 0 when everything held, else 1."""
     options = _parser().parse_args(argv)
-    folder: Path = options.out or Path("runs") / f"campaign-{options.seed}"
+    folder: Path = (options.out or Path("runs") / f"campaign-{options.seed}").resolve()
     if folder.exists() and not options.resume and options.only is None:
         sys.stderr.write(f"{folder} exists: add --resume to go on with it, or name another --out\n")
         return 2
