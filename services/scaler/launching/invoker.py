@@ -231,7 +231,7 @@ class PooledInvoker:
                 outcome,
                 report=report,
                 reason=reason,
-                failure=execution.failure,
+                failure=self._failure(execution),
                 billed_s=(*outcome.billed_s, *self._billed(execution, report)),
                 requests=outcome.requests + execution.requests,
                 throttled=outcome.throttled + throttled,
@@ -245,6 +245,11 @@ class PooledInvoker:
             if tries_left:
                 awaited.on_retry("failed", reason)
         return outcome
+
+    def _failure(self, execution: Execution) -> FailureKind:
+        """Return how it failed; what a closing scaler gave up before it ran has had no chance."""
+        given_up = execution.kind in ("throttled", "waking", "unreachable")
+        return "vanished" if given_up and self._closing.is_set() else execution.failure
 
     def _execute(self, payload: bytes, awaited: Awaited) -> tuple[Execution, int]:
         """Run once, waiting out throttles; return how it ended and how often it was throttled."""

@@ -337,6 +337,17 @@ def test_an_endpoint_that_is_away_is_not_tried_for_a_task_that_nobody_wants(
     assert (outcome.report, outcome.requests) == (None, 0)
 
 
+def test_a_task_that_a_closing_invoker_could_not_start_has_vanished(
+    behind_front: PooledInvoker,
+) -> None:
+    sink, retries = Sink(), Retries()
+    behind_front.submit([task()], sink, Awaited(on_retry=retries))
+    retries.wait(2)
+    assert behind_front.close(wait_s=10)
+    (outcome,) = sink.outcomes
+    assert (outcome.report, outcome.requests, outcome.failure) == (None, 0, "vanished")
+
+
 def test_a_task_whose_turn_comes_after_its_deadline_is_not_invoked(
     function: LambdaFunction, lambdas: LambdaEndpoint
 ) -> None:
