@@ -158,8 +158,9 @@ class Components:
         pricing: RoundPricing,
         now: Callable[[], float],
     ) -> None:
+        self._catalogue = EnvironmentCatalogue(self._function, ttl_s=settings.environment_ttl_s)
         admission = Admission(
-            EnvironmentCatalogue(self._function, ttl_s=settings.environment_ttl_s),
+            self._catalogue,
             quota,
             cache_memory_mb=settings.cache_memory_mb,
         )
@@ -212,6 +213,7 @@ class Components:
 
     def close(self) -> bool:
         """Wait for what is in flight, then let go of everything; return whether all of it ended."""
+        self._catalogue.close()
         landed = self._invoker.close(wait_s=self._shutdown_wait_s)
         landed = self.checks.close() and landed
         self.capacity.close(wait_s=self._connect_timeout_s)

@@ -34,6 +34,12 @@ from shared.contracts.rollouts import DescribeTask
 
 _MAX_KNOWN = 256
 _TRIES = 3
+"""How often an actor may break before it has described an environment."""
+_NOT_STARTED = frozenset({"throttled", "waking", "unreachable"})
+PATIENCE_S = 180.0
+"""How long a function that cannot start is tried again: one that wakes takes about a minute."""
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 3.0
 _MB = 1024 * 1024
 _MAX_ENVIRONMENT_BYTES = 3000
 """What a 4 KB event has left for keyword arguments and wrappers, all else at its longest."""
@@ -69,6 +75,7 @@ class EnvironmentCatalogue:
 
     def __init__(self, function: ActorFunction, *, ttl_s: float) -> None:
         self._function = function
+        self._closing = threading.Event()
         self._ttl_s = ttl_s
         self._lock = threading.Lock()
         self._known: dict[str, _Described] = {}
@@ -104,11 +111,23 @@ class EnvironmentCatalogue:
 
     def _ask(self, task: DescribeTask) -> Execution:
         payload = task.model_dump_json().encode()
-        for _ in range(_TRIES):
+        give_up_at = time.monotonic() + PATIENCE_S
+        failed, pause_s = 0, _FIRST_PAUSE_S
+        while True:
             execution = self._function.invoke(payload)
-            if execution.kind == "done" or _refused_field(execution) is not None:
-                break
-        return execution
+            if execution.kind in _NOT_STARTED:
+                # Nothing has started: Lambda is busy, wakes the function, or is out of reach.
+                if time.monotonic() + pause_s >= give_up_at or self._closing.wait(pause_s):
+                    return execution
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                continue
+            failed += 1
+            if execution.kind == "done" or _is_final(execution) or failed == _TRIES:
+                return execution
+
+    def close(self) -> None:
+        """Wait no more for an actor that cannot start."""
+        self._closing.set()
 
 
 class Admission:
@@ -342,6 +361,12 @@ def _refused_field(execution: Execution) -> FieldError | None:
     return FieldError(field=named.group(1), message=named.group(2).lstrip(": "))
 
 
+def _is_final(execution: Execution) -> bool:
+    """Whether another actor would say the same: the environment is refused, broke or hung."""
+    refused = _refused_field(execution) is not None
+    return refused or execution.kind == "refused" or execution.failure != "lost"
+
+
 def _spec_of(env_id: str, execution: Execution) -> EnvironmentSpec:
     if execution.kind == "done":
         try:
@@ -354,6 +379,8 @@ def _spec_of(env_id: str, execution: Execution) -> EnvironmentSpec:
     refused = _refused_field(execution)
     if refused is not None:
         raise invalid(refused)
+    if execution.failure != "lost":
+        raise invalid(FieldError(field="env_id", message=f"{env_id!r}: {execution.reason}"))
     if execution.kind == "failed" and _PROCESS_ENDED in execution.reason:
         message = f"{env_id!r} ended the actor's process each time: {execution.reason}"
         raise invalid(FieldError(field="env_id", message=message))

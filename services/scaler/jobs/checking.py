@@ -20,6 +20,7 @@ from services.scaler.jobs.ending import ended
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing
 from services.scaler.store.base import Change, JobRecord, Store, StoreError, change_job
+from services.scaler.store.reading import UnreadableError
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.problem import FieldError
 
@@ -45,7 +46,10 @@ class CheckDesk:
     def __post_init__(self) -> None:
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="check")
         self._closing = threading.Event()
-        self._under_way: set[Future[None]] = set()
+        self._lock = threading.Lock()
+        self._under_way: dict[str, Future[None]] = {}
+        """By job: one check at a time, and one more where it was taken up again meanwhile."""
+        self._again: set[str] = set()
 
     def start(self) -> None:
         """Take up what an earlier process left."""
@@ -54,25 +58,38 @@ class CheckDesk:
 
     def take_up(self, job_id: str) -> None:
         """Check a job soon; harmless to repeat."""
-        future = self._pool.submit(self._check, job_id)
-        self._under_way.add(future)
-        future.add_done_callback(self._under_way.discard)
+        with self._lock:
+            if job_id in self._under_way:
+                self._again.add(job_id)
+            else:
+                self._under_way[job_id] = self._pool.submit(self._check, job_id)
 
     def close(self) -> bool:
         """Start no further check; return whether none is under way."""
         self._closing.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
-        return not wait(set(self._under_way), timeout=0).not_done
+        with self._lock:
+            return not wait(self._under_way.values(), timeout=0).not_done
 
     def _check(self, job_id: str) -> None:
+        self._again.discard(job_id)
         while not self._closing.is_set():
             try:
                 self._decide(job_id)
+            except UnreadableError as error:
+                # Reading it again would not help: the next start takes it up.
+                _LOG.error("job not checked", extra={"job": job_id, "why": str(error)})
+                break
             except StoreError as error:
                 _LOG.warning("job not checked yet", extra={"job": job_id, "why": str(error)})
                 self._closing.wait(_AGAIN_S)
             else:
-                return
+                break
+        with self._lock:
+            del self._under_way[job_id]
+            again = job_id in self._again
+        if again and not self._closing.is_set():
+            self.take_up(job_id)
 
     def _decide(self, job_id: str) -> None:
         record = self.store.job(job_id)

@@ -4,7 +4,13 @@ import threading
 import time
 from dataclasses import replace
 
-from tests.services.scaler.lambda_endpoint import LambdaEndpoint, Reply, function_error, healthy
+from tests.services.scaler.lambda_endpoint import (
+    LambdaEndpoint,
+    Reply,
+    function_error,
+    healthy,
+    waking,
+)
 from tests.services.scaler.running import Scaler, StartScaler
 
 ANSWERED_S = 10.0
@@ -85,3 +91,44 @@ def test_a_scaler_takes_up_what_the_one_before_was_checking(
     with start_scaler() as scaler:
         assert scaler.checked(job_id).status == "queued"
     gate.set()
+
+
+def test_a_job_is_checked_once_the_function_has_woken(scaler: Scaler) -> None:
+    scaler.lambdas.behave = lambda task, nth: waking() if nth < 4 else healthy(task, nth)
+    job_id = scaler.http.post("/v1/jobs", json={}).json()["job_id"]
+    assert scaler.checked(job_id).status == "queued"
+
+
+def test_an_environment_that_hangs_is_tried_once(scaler: Scaler) -> None:
+    tried: list[int] = []
+
+    def behave(task: dict[str, object], nth: int) -> Reply:
+        tried.append(nth)
+        return function_error("reset did not end", kind="EnvironmentHungError")
+
+    scaler.lambdas.behave = behave
+    refused = scaler.checked(scaler.http.post("/v1/jobs", json={}).json()["job_id"])
+    assert (refused.stop_reason, len(tried)) == ("refused", 1)
+    assert refused.error is not None
+    assert refused.error.startswith("env_id: ")
+    assert "reset did not end" in refused.error
+
+
+def test_resuming_a_job_that_is_checked_does_not_check_it_beside_itself(scaler: Scaler) -> None:
+    gate = threading.Event()
+    asked: list[int] = []
+
+    def behave(task: dict[str, object], nth: int) -> Reply:
+        asked.append(nth)
+        return replace(healthy(task, nth), gate=gate)
+
+    scaler.lambdas.behave = behave
+    job_id = scaler.http.post("/v1/jobs", json={}).json()["job_id"]
+    for _ in range(10):
+        assert scaler.http.post(f"/v1/jobs/{job_id}/resume").json()["status"] == "checking"
+    # Eight checks go on at a time: with one for each call there would be no place for this one.
+    other = scaler.http.post("/v1/jobs", json={"env_id": "Walker2d-v5"}).json()["job_id"]
+    scaler.lambdas.wait_events("describe", 2)
+    gate.set()
+    assert {scaler.checked(job).status for job in (job_id, other)} == {"queued"}
+    assert len(asked) == 2

@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from services.scaler.api.guard import OPEN_PATHS
+from services.scaler.jobs import admission
 from shared.artifacts.local import LocalArtifacts
 from shared.cache.client import TrajectoryCache
 from shared.contracts.job_spec import JobSpec
@@ -233,7 +234,10 @@ def test_what_the_actor_refuses_is_refused_in_its_words(
     assert len(scaler.lambdas.events) == 1
 
 
-def test_an_actor_that_cannot_be_asked_is_no_fault_of_the_job(scaler: Scaler) -> None:
+def test_an_actor_that_cannot_be_asked_is_no_fault_of_the_job(
+    scaler: Scaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "PATIENCE_S", 0.2)
     for behave in (
         lambda t, n: throttle(),
         lambda t, n: function_error("Task timed out", kind="Sandbox.Timedout"),
@@ -245,9 +249,9 @@ def test_an_actor_that_cannot_be_asked_is_no_fault_of_the_job(scaler: Scaler) ->
 
 
 def test_an_actor_is_asked_three_times_about_an_environment(scaler: Scaler) -> None:
-    scaler.lambdas.behave = lambda t, n: healthy(t, n) if n == 2 else throttle()
+    scaler.lambdas.behave = lambda t, n: healthy(t, n) if n == 2 else function_error("broke")
     scaler.submit()
-    scaler.lambdas.behave = lambda t, n: throttle()
+    scaler.lambdas.behave = lambda t, n: function_error("broke")
     problem(scaler, {"env_kwargs": {"a": 1}}, status=503)
     assert len(scaler.lambdas.events) == 6
 
