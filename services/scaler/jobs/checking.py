@@ -83,6 +83,9 @@ class CheckDesk:
             except StoreError as error:
                 _LOG.warning("job not checked yet", extra={"job": job_id, "why": str(error)})
                 self._closing.wait(_AGAIN_S)
+            except Exception:
+                _LOG.exception("job not checked", extra={"job": job_id})
+                break
             else:
                 break
         with self._lock:

@@ -26,6 +26,8 @@ from shared.contracts.leases import Lease, LeaseState
 _LOG = logging.getLogger(__name__)
 SWITCHED_OFF_AFTER_S = 600.0
 """Without a scaler the dead-man switch turns learner and warm environments off after so long."""
+MOST_LOST = 5
+"""Learners that may be lost with a job in hand, one after the other, before a round is done."""
 _LEASABLE: tuple[JobStatus, ...] = ("queued", "running", "stopping")
 _HELD: tuple[JobStatus, ...] = ("running", "stopping")
 
@@ -149,6 +151,18 @@ class LeaseService:
             if self.spending.exhausted_at(record) <= now:
                 # Lost by one learner after the other, it has cost all it may without a plan.
                 return ended(record, self.spending, now, status="stopped", stop_reason="budget")
+            lost = record.lost_leases + (record.lease is not None)
+            if lost >= MOST_LOST:
+                # Each was started anew and paid for: a learner that dies of the job dies again.
+                return ended(
+                    record,
+                    self.spending,
+                    now,
+                    status="failed",
+                    stop_reason="error",
+                    error=f"{lost} learners in a row took the job and were lost before a round was "
+                    "done; look into the learner's log, mend the cause, then resume the job",
+                )
             taken.append(lease_id)
             lease = LeaseRecord(
                 lease_id=lease_id, learner_id=learner_id, expires_at=now + self.ttl_s
@@ -157,7 +171,8 @@ class LeaseService:
             status = "running" if job.status == "queued" else job.status
             job = job.model_copy(update={"status": status, "started_at": job.started_at or now})
             held = begin_holding(record, now, self.spending.clock)
-            return Change(record=held.model_copy(update={"lease": lease, "job": job}))
+            updated = {"lease": lease, "job": job, "lost_leases": lost}
+            return Change(record=held.model_copy(update=updated))
 
         record = change_job(self.store, job_id, decide)
         return record.job if record is not None and taken else None

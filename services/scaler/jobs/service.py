@@ -267,6 +267,7 @@ class JobService:
             "finished_lease_id": None,
             "wall_started_at": None,
             "exhausted": False,
+            "lost_leases": 0,
             "queued_at": self.now(),
         }
         return Change(record=record.model_copy(update=updated), rounds=marked)

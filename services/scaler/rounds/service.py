@@ -282,7 +282,8 @@ class RoundService:
             job = job.model_copy(update={"progress": progress})
             measured_s = 0.0 if result is None else learner_s
             longest_s = max(record.longest_learner_s, measured_s)
-            record = record.model_copy(update={"job": job, "longest_learner_s": longest_s})
+            updated = {"job": job, "longest_learner_s": longest_s, "lost_leases": 0}
+            record = record.model_copy(update=updated)
         return record, (*held, *settled)
 
     def _context(

@@ -100,6 +100,8 @@ class JobRecord(Message):
     wall_used_s: NonNegativeFloat = 0.0
     """Wall time of earlier starts."""
     longest_learner_s: NonNegativeFloat = 0.0
+    lost_leases: Count = 0
+    """Leases that learners let expire since a round last ended."""
     projected_wall_s: NonNegativeFloat = 0.0
     serverful_wall_s: NonNegativeFloat = 0.0
     """How long the rounds settled so far would have taken on the paper's servers."""

@@ -213,18 +213,36 @@ def test_a_learner_that_holds_a_job_beyond_its_budget_is_told_to_stop(
 def test_a_job_that_learner_after_learner_loses_ends_with_its_budget(
     store: SqliteStore, desk: LeaseService, clock: Clock
 ) -> None:
-    add_job(store, "a", budget_usd=2.0)
+    add_job(store, "a", budget_usd=0.2)
     learners = 0
     while (lease := desk.claim("one")) is not None:
         learners += 1
         clock.now += 20
         desk.heartbeat(lease.lease_id)
         clock.now += 1000  # dead; its lease ran out after 30
-    assert learners == 40
+    assert learners == 4
     record = store.job("a")
     assert record is not None
     assert (record.job.status, record.job.stop_reason) == ("stopped", "budget")
-    assert record.settled_usd == pytest.approx(2.0)
+    assert record.settled_usd == pytest.approx(0.2)
+    assert record.lease is None
+
+
+def test_a_job_that_loses_learner_after_learner_without_a_round_fails(
+    store: SqliteStore, desk: LeaseService, clock: Clock
+) -> None:
+    add_job(store, "a")
+    handed_back = claimed(desk.claim("one"))
+    desk.give_up(handed_back.lease_id)  # that learner was not lost
+    learners = 0
+    while desk.claim("one") is not None:
+        learners += 1
+        clock.now += 100
+    assert learners == 5
+    record = store.job("a")
+    assert record is not None
+    assert (record.job.status, record.job.stop_reason) == ("failed", "error")
+    assert "5 learners in a row" in str(record.job.error)
     assert record.lease is None
 
 

@@ -658,7 +658,7 @@ def test_a_job_whose_run_folder_is_gone_makes_its_rounds_again_only_if_that_is_s
     resume = f"/v1/jobs/{job.job_id}/resume"
     needless = scaler.http.post(resume, json={"from_scratch": True})
     assert needless.status_code == 409
-    assert "goes on from it" in needless.json()["detail"]
+    assert "continues from it" in needless.json()["detail"]
     shutil.rmtree(scaler.runs_dir / job.job_id)
     refused = scaler.http.post(resume)
     assert refused.status_code == 409
