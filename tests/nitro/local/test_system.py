@@ -269,3 +269,13 @@ def test_a_disk_that_fills_up_while_a_job_runs_is_told_at_once_with_the_folder(
     assert caught.value.exit_code == EXIT_FAILED
     for words in (str(runs_dir), "No space left on device"):
         assert words in str(caught.value)
+
+
+def test_packages_of_ones_own_that_are_called_like_ours_hide_none_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("services", "shared", "functions", "settings"):
+        (tmp_path / f"{name}.py").write_text(f"raise RuntimeError('the user\\'s {name}')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with LocalSystem(tmp_path / "runs", processes=1) as system:
+        system.wait_ready()
