@@ -1,5 +1,6 @@
 """Reference runs summed up, against the run's own record."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from nitro.runs.reading import Run, read_run
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.rounds import RoundLine
 from shared.hyperparameters.ppo import STANDARD
-from shared.hyperparameters.presets import complete_sets
+from shared.hyperparameters.presets import ALGORITHMS
 from tests.nitro.synthetic_run import job, plan, result, write_run
 
 
@@ -118,6 +119,8 @@ def test_a_seed_is_trained_again_once_its_preset_has_changed(
     before = spec_digest(spec)
     assert spec_digest(spec.model_copy()) == before
     assert spec_digest(spec.model_copy(update={"seed": 2})) != before
-    changed = complete_sets()["impact", "standard"].model_copy(update={"num_epochs": 3})
-    monkeypatch.setitem(complete_sets(), ("impact", "standard"), changed)
+    traits = ALGORITHMS["impact"]
+    changed = traits.presets["standard"].model_copy(update={"num_epochs": 3})
+    presets = {**traits.presets, "standard": changed}
+    monkeypatch.setitem(ALGORITHMS, "impact", replace(traits, presets=presets))
     assert spec_digest(spec) != before

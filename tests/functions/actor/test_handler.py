@@ -145,7 +145,9 @@ def test_an_unreachable_cache_is_named_without_its_password(make_task: MakeTask)
         [make_task("Pendulum-v1").model_dump(mode="json")],
         NITRO_CACHE_URL="redis://actor:hunter2@127.0.0.1:1",
     )
-    assert reply["error"].startswith("CacheError: trajectory cache at redis://127.0.0.1:1")
+    assert reply["error"].startswith(
+        "CacheUnreachableError: trajectory cache at redis://127.0.0.1:1"
+    )
     assert "hunter2" not in reply["error"]
 
 

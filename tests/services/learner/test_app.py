@@ -87,7 +87,14 @@ def _refused(tmp_path: Path, **variables: str) -> str:
 def test_health_readiness_and_metrics(cache_url: str, tmp_path: Path) -> None:
     registry = CollectorRegistry()
     with _idle_scaler(cache_url) as scaler:
-        settings = LearnerSettings(scaler_url=scaler.url, runs_dir=tmp_path, device="cpu")
+        settings = LearnerSettings.model_validate(
+            {
+                "scaler_url": scaler.url,
+                "cache_url": cache_url,
+                "runs_dir": tmp_path,
+                "device": "cpu",
+            }
+        )
         app = create_app(
             build_worker(
                 settings,
@@ -118,6 +125,7 @@ def test_it_has_a_second_process_for_one_thread_and_leaves_none_behind(
         variables = {
             "RUNS_DIR": str(tmp_path),
             "SCALER_URL": scaler.url,
+            "CACHE_URL": cache_url,
             "LEARNER_PORT": str(_free_port()),
             "TORCH_THREADS": str(threads),
         }
