@@ -154,6 +154,8 @@ class LeaseService:
             lost = record.lost_leases + (record.lease is not None)
             if lost >= MOST_LOST:
                 # Each was started anew and paid for: a learner that dies of the job dies again.
+                if record.job.status == "stopping":
+                    return ended(record, self.spending, now, status="stopped", stop_reason="user")
                 return ended(
                     record,
                     self.spending,

@@ -246,6 +246,19 @@ def test_a_job_that_loses_learner_after_learner_without_a_round_fails(
     assert record.lease is None
 
 
+def test_a_job_that_was_told_to_stop_and_loses_all_its_learners_is_stopped(
+    store: SqliteStore, desk: LeaseService, clock: Clock
+) -> None:
+    add_job(store, "a")
+    claimed(desk.claim("one"))
+    set_status(store, "a", "stopping")
+    while desk.claim("one") is not None:
+        clock.now += 100
+    record = store.job("a")
+    assert record is not None
+    assert (record.job.status, record.job.stop_reason) == ("stopped", "user")
+
+
 def test_a_plan_says_the_same_as_the_heartbeat_before_it_and_a_resume_begins_anew(
     start_scaler: StartScaler, clock: Clock
 ) -> None:
