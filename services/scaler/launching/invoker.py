@@ -4,7 +4,7 @@ Retries are ours, and bounded. A throttled invocation never ran, so it is tried 
 pause, and one of a function that wakes after idle weeks until that is awake. One that found no
 connection is tried again as long as somebody waits for it. A failed one is issued once more, unless
 the environment is to blame: a rollout depends on its task and its policy alone. What fails after
-that has failed for good.
+that has failed for good, or vanished if its connection broke: that says nothing of the actor.
 """
 
 import logging
@@ -244,12 +244,19 @@ class PooledInvoker:
                 break  # the same seed would come to the same end
             if tries_left:
                 awaited.on_retry("failed", reason)
+                if execution.kind == "broken":
+                    # Whoever closed it may be ending, and would close the next one, too.
+                    self.pause(self._random.uniform(0.0, self._rule.first_pause_s))
         return outcome
 
     def _failure(self, execution: Execution) -> FailureKind:
-        """Return how it failed; what a closing scaler gave up before it ran has had no chance."""
+        """Return how it failed; it vanished if it had no chance to say why, or to run.
+
+        The first when its connection broke, the second when a closing scaler gave it up.
+        """
         given_up = execution.kind in ("throttled", "waking", "unreachable")
-        return "vanished" if given_up and self._closing.is_set() else execution.failure
+        vanished = execution.kind == "broken" or (given_up and self._closing.is_set())
+        return "vanished" if vanished else execution.failure
 
     def _execute(self, payload: bytes, awaited: Awaited) -> tuple[Execution, int]:
         """Run once, waiting out throttles; return how it ended and how often it was throttled."""

@@ -18,8 +18,10 @@ from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    ConnectionClosedError,
     ConnectTimeoutError,
     EndpointConnectionError,
+    IncompleteReadError,
 )
 
 from services.scaler.launching.invoke_request import InvokeRequests
@@ -39,13 +41,14 @@ _WAKING = frozenset(
 """Nothing ran: after idle weeks Lambda takes a function's network away, and the first call makes it
 connect the function again, which takes about a minute."""
 _NEVER_STARTED = (EndpointConnectionError, ConnectTimeoutError)
+_BROKEN = (ConnectionClosedError, IncompleteReadError, OSError)
 _NOT_LAMBDA = (AttributeError, KeyError, TypeError, ValueError)
 """What the SDK's parser, or a look at what it made, raises on an answer that is not Lambda's."""
 _MAX_REASON = 300
 _OLDEST_HEADER = "x-nitro-oldest-invocation-s"
 """What the emulator tells with the account's settings."""
 
-ExecutionKind = Literal["done", "failed", "throttled", "waking", "refused", "unreachable"]
+ExecutionKind = Literal["done", "failed", "broken", "throttled", "waking", "refused", "unreachable"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +56,9 @@ class Execution:
     """How one invocation ended."""
 
     kind: ExecutionKind
-    """`failed`: worth one more try; `waking`: Lambda readies a function that was idle for weeks;
-    `refused`: the request itself is wrong; `unreachable`: no connection, so nothing started."""
+    """`failed`: worth one more try; `broken`: likewise, but the connection broke, which tells
+    nothing of the actor; `waking`: Lambda readies a function that was idle for weeks; `refused`:
+    the request itself is wrong; `unreachable`: no connection, so nothing started."""
     payload: bytes
     """The function's reply or, with an error, Lambda's description of it."""
     reason: str
@@ -116,7 +120,11 @@ class LambdaFunction:
         except (BotoCoreError, OSError) as error:
             # The connection broke or timed out while the function may have been running.
             return Execution(
-                kind="failed", payload=b"", reason=_short(error), billed_s=None, requests=1
+                kind="broken" if isinstance(error, _BROKEN) else "failed",
+                payload=b"",
+                reason=_short(error),
+                billed_s=None,
+                requests=1,
             )
         reply, headers = response.content, response.headers
         billed_s = _billed_s(headers.get("X-Amz-Log-Result"))

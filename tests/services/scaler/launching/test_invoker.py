@@ -142,6 +142,15 @@ def test_a_connection_that_breaks_is_billed_to_the_timeout_and_issued_again(
     assert outcome.billed_s == (60.0, 0.1)
 
 
+def test_an_actor_whose_connections_break_has_vanished(
+    invoker: PooledInvoker, lambdas: LambdaEndpoint
+) -> None:
+    lambdas.behave = lambda t, nth: Reply(cut_short=True, billed_ms=None)
+    outcome = run_one(invoker)
+    assert (outcome.report, outcome.failure) == (None, "vanished")
+    assert outcome.billed_s == (60.0, 60.0)
+
+
 def test_throttles_are_waited_out_and_counted_but_not_billed(
     invoker: PooledInvoker, lambdas: LambdaEndpoint
 ) -> None:
