@@ -16,11 +16,10 @@ from services.scaler.jobs.finishing import FinishService
 from services.scaler.jobs.leases import LeaseService, WorkSignal
 from services.scaler.jobs.rescaling import ScalingService
 from services.scaler.jobs.service import JobService
-from services.scaler.launching.invoker import PooledInvoker, RetryRule
+from services.scaler.launching.invoker import Invoker, RetryRule
 from services.scaler.launching.lambda_function import LambdaFunction
 from services.scaler.launching.launches import Launches
-from services.scaler.launching.lost_launches import LostLaunches, LostLaunchParts
-from services.scaler.launching.notice_board import CacheBoard
+from services.scaler.launching.lost_launches import LostLaunches
 from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import Spending
@@ -57,7 +56,7 @@ class Components:
         """
         self._shutdown_wait_s = settings.shutdown_wait_s
         self._connect_timeout_s = settings.lambda_connect_timeout_s
-        self.board = CacheBoard(_cache(settings))
+        self.cache = _cache(settings)
         self.store = _store(settings)
         self.metrics = Metrics()
         self.bell = WorkSignal()
@@ -67,7 +66,7 @@ class Components:
         )
         self.readiness = Readiness(
             {
-                "cache": self.board.ping,
+                "cache": self.cache.ping,
                 "lambda_endpoint": self._function.concurrency_limit,
                 "store": self.store.check,
             },
@@ -105,7 +104,7 @@ class Components:
         self.rounds = RoundService(
             store=self.store,
             launches=self.launches,
-            board=self.board,
+            cache=self.cache,
             quota=quota,
             metrics=self.metrics,
             warm=lambda: self.capacity.ready,
@@ -121,7 +120,7 @@ class Components:
     def _wire_launching(
         self, settings: Settings, quota: ConcurrencyQuota, now: Callable[[], float]
     ) -> None:
-        self._invoker = PooledInvoker(
+        self._invoker = Invoker(
             self._function,
             RetryRule(
                 throttle_retries=settings.throttle_retries,
@@ -133,21 +132,19 @@ class Components:
         )
         self.launches = Launches(
             self._invoker,
-            self.board,
+            self.cache,
             self.metrics,
             clock=settings.ledger_clock,
             memory_mb=settings.lambda_memory_mb,
             timeout_s=settings.lambda_timeout_s,
         )
         self.lost = LostLaunches(
-            LostLaunchParts(
-                store=self.store,
-                launches=self.launches,
-                board=self.board,
-                oldest_invocation_s=self._function.oldest_invocation_s,
-                now=now,
-                function_timeout_s=settings.lambda_timeout_s,
-            )
+            store=self.store,
+            launches=self.launches,
+            cache=self.cache,
+            oldest_invocation_s=self._function.oldest_invocation_s,
+            now=now,
+            function_timeout_s=settings.lambda_timeout_s,
         )
 
     def _wire_jobs(
@@ -182,7 +179,7 @@ class Components:
         self.jobs = JobService(
             store=self.store,
             admission=admission,
-            board=self.board,
+            cache=self.cache,
             launches=self.launches,
             files=open_artifacts(settings.artifact_location, region=settings.lambda_region),
             pricing=pricing,
@@ -219,7 +216,7 @@ class Components:
         self.capacity.close(wait_s=self._connect_timeout_s)
         if landed:
             self._function.close()
-        self.board.close()
+        self.cache.close()
         self.store.close()
         return landed
 

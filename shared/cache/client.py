@@ -11,6 +11,7 @@ dropped; every key has a lifetime; no operation reads more keys than it is told 
 
 import itertools
 import os
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -66,7 +67,10 @@ class RoundCounters:
 
 
 class TrajectoryCache:
-    """A client of the cache with one connection, opened at the first command and kept."""
+    """A client of the cache with one connection, opened at the first command and kept.
+
+    Threads take turns on it, so one that blocks for arrivals keeps the others waiting.
+    """
 
     def __init__(
         self, client: redis.Redis, *, address: str, timeout_s: float, max_age_s: float = MAX_AGE_S
@@ -74,6 +78,7 @@ class TrajectoryCache:
         self._client = client
         self._address = address
         self._max_age_s = max_age_s
+        self._turn = threading.Lock()
         self._opened_at = time.time()  # the wall clock goes on while a Lambda environment is frozen
         # Blocking is done in slices well below the socket time-out, so that a server that is
         # gone is noticed after one of them and not at the end of the round.
@@ -357,8 +362,9 @@ class TrajectoryCache:
     @contextmanager
     def _errors(self, doing: str) -> Iterator[None]:
         try:
-            self._log_in_anew_when_due()
-            yield
+            with self._turn:
+                self._log_in_anew_when_due()
+                yield
         except redis.RedisError as error:
             lost = isinstance(error, redis.ConnectionError | redis.TimeoutError)
             kind = CacheUnreachableError if lost else CacheError

@@ -17,8 +17,12 @@ from pydantic import ValidationError
 
 from services.scaler.api.problem import ApiError, field_errors, invalid
 from services.scaler.jobs.network_size import network_errors, network_weights
-from services.scaler.launching.invoker import ActorFunction
-from services.scaler.launching.lambda_function import Execution, LambdaApiError, error_message
+from services.scaler.launching.lambda_function import (
+    Execution,
+    LambdaApiError,
+    LambdaFunction,
+    error_message,
+)
 from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.money.budget import RoundPricing, smallest_budget_usd
 from shared.contracts.environment_spec import (
@@ -73,7 +77,7 @@ class EnvironmentCatalogue:
     A deployment replaces the image while the scaler runs, and with it what an environment is.
     """
 
-    def __init__(self, function: ActorFunction, *, ttl_s: float) -> None:
+    def __init__(self, function: LambdaFunction, *, ttl_s: float) -> None:
         self._function = function
         self._closing = threading.Event()
         self._ttl_s = ttl_s

@@ -22,7 +22,6 @@ from services.scaler.capacity.kept_warm import least_warm
 from services.scaler.jobs.admission import Admission, admitted, budget_errors
 from services.scaler.jobs.ending import ended
 from services.scaler.launching.launches import Launches
-from services.scaler.launching.notice_board import NoticeBoard
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing
 from services.scaler.store.base import (
@@ -36,7 +35,7 @@ from services.scaler.store.base import (
     delete_job,
 )
 from shared.artifacts.store import CHECKPOINTS
-from shared.cache.client import CacheError
+from shared.cache.client import CacheError, TrajectoryCache
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import FINISHED, Job, JobPage, JobStatus, ResumeRequest
 from shared.contracts.problem import FieldError
@@ -62,7 +61,7 @@ class JobService:
 
     store: Store
     admission: Admission
-    board: NoticeBoard
+    cache: TrajectoryCache
     launches: Launches
     files: RunFiles
     pricing: RoundPricing
@@ -208,7 +207,7 @@ class JobService:
         entries = self._newest_rounds(job_id, record.job.spec.open_rounds + 1)
         versions = {entry.last.plan.policy_version for entry in entries} or {0}
         try:
-            self.board.forget_job(
+            self.cache.forget_job(
                 job_id,
                 # All: late results are told by what earlier rounds note, which stays an hour.
                 rounds=range(entries[-1].round + 1 if entries else 0),

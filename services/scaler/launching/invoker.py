@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal
 
 from pydantic import ValidationError
 
-from services.scaler.launching.lambda_function import Execution
+from services.scaler.launching.lambda_function import Execution, LambdaFunction
 from shared.cache.arrivals import FailureKind
 from shared.contracts.rollouts import ActorReport, RolloutTask
 from shared.money.costs import EXECUTIONS_PER_TASK
@@ -72,31 +72,6 @@ class Awaited:
 _ALWAYS = Awaited()
 
 
-class Invoker(Protocol):
-    """Launches actors."""
-
-    def submit(
-        self,
-        tasks: Sequence[RolloutTask],
-        on_outcome: Callable[[TaskOutcome], None],
-        awaited: Awaited,
-    ) -> None:
-        """Run every task; call back once per task, from any thread, in any order."""
-
-    def pause(self, seconds: float) -> bool:
-        """Wait; return False, and at once, when the invoker is closed."""
-
-    def close(self, *, wait_s: float) -> bool:
-        """Start nothing more and wait for what runs; return whether all of it ended."""
-
-
-class ActorFunction(Protocol):
-    """One execution of the actor function."""
-
-    def invoke(self, payload: bytes) -> Execution:
-        """Run the function once and wait for its end."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryRule:
     """How patient an invocation is."""
@@ -110,12 +85,12 @@ class RetryRule:
     waking_pause_s: float = 3.0
 
 
-class PooledInvoker:
-    """An `Invoker` on a fixed number of threads."""
+class Invoker:
+    """Launches actors, on a fixed number of threads."""
 
     def __init__(
         self,
-        function: ActorFunction,
+        function: LambdaFunction,
         rule: RetryRule,
         *,
         pool_size: int,
@@ -148,7 +123,10 @@ class PooledInvoker:
         on_outcome: Callable[[TaskOutcome], None],
         awaited: Awaited = _ALWAYS,
     ) -> None:
-        """Queue every task; nothing happens once closed."""
+        """Run every task, calling back once per task, from any thread, in any order.
+
+        Once closed, nothing happens.
+        """
         payloads = [_event(task) for task in tasks]
         for task, payload in zip(tasks, payloads, strict=True):
             if self._closing.is_set():
@@ -160,7 +138,7 @@ class PooledInvoker:
         return not self._closing.wait(seconds)
 
     def close(self, *, wait_s: float) -> bool:
-        """Drop what has not started, wait for the rest."""
+        """Drop what has not started, wait for the rest; return whether all of it ended."""
         self._closing.set()
         with self._room:
             self._room.notify_all()

@@ -12,12 +12,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 from services.scaler.launching.invoker import Awaited, Invoker, RetryKind, TaskOutcome
-from services.scaler.launching.notice_board import NoticeBoard
 from services.scaler.launching.orders import LaunchOrder, hash_of_lease
 from services.scaler.metrics import Metrics
 from services.scaler.money.ledger import Clock
 from services.scaler.store.base import AttemptKey, LaunchOutcome, StoreError
-from shared.cache.client import CacheError
+from shared.cache.client import CacheError, TrajectoryCache
 from shared.contracts.rounds import LaunchCounts
 from shared.money.costs import lambda_billed_s, projected_duration_s
 
@@ -70,7 +69,7 @@ class Launches:
     """All rounds in flight. Thread-safe."""
 
     invoker: Invoker
-    board: NoticeBoard
+    cache: TrajectoryCache
     metrics: Metrics
     _: KW_ONLY
     clock: Clock
@@ -160,7 +159,7 @@ class Launches:
                 if flying == job_id and hash_of_lease(lease_id) in lease_hashes:
                     flight.called_off = True
         try:
-            self.board.request_cancel(job_id, lease_hashes)
+            self.cache.request_cancel(job_id, lease_hashes)
         except CacheError as error:
             _LOG.warning("actors not cancelled", extra={"job": job_id, "why": str(error)})
 
@@ -206,7 +205,7 @@ class Launches:
         identity = {"job": task.job_id, "round": task.round, "actor": task.actor_index}
         _LOG.warning("actor lost", extra={**identity, "mode": task.mode, "why": reason})
         try:
-            self.board.announce_failure(
+            self.cache.announce_failure(
                 task.job_id,
                 task.round,
                 mode=task.mode,

@@ -16,15 +16,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 from services.scaler.launching.lambda_function import LambdaApiError
 from services.scaler.launching.launches import Launches
-from services.scaler.launching.notice_board import NoticeBoard
 from services.scaler.store.base import AttemptKey, JobRecord, PlannedAttempt, Store, StoreError
 from services.scaler.store.reading import UnreadableError, left_aside
-from shared.cache.arrivals import Arrival, Mode
-from shared.cache.client import CacheError
+from shared.cache.arrivals import Mode
+from shared.cache.client import CacheError, TrajectoryCache
 from shared.contracts.jobs import Job, Wait
 
 _LOG = logging.getLogger(__name__)
@@ -35,35 +33,23 @@ _LONGEST_INIT_S = 10.0
 """How long Lambda lets a new environment initialise before the function's time-out counts."""
 
 
-class AnswerBoard(NoticeBoard, Protocol):
-    """A `NoticeBoard` that is read, too."""
-
-    def answered(self, job_id: str, round: int) -> list[Arrival]:
-        """Return every actor of a round that brought its result, or of which it is told."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostLaunchParts:
-    """What finding lost launches takes, wired by the application."""
+@dataclass(kw_only=True, eq=False)
+class LostLaunches:
+    """Watches open rounds until what was launched for them has ended. Thread-safe."""
 
     store: Store
     launches: Launches
-    board: AnswerBoard
+    cache: TrajectoryCache
     oldest_invocation_s: Callable[[], float | None]
     """Age of the oldest invocation in flight; None where nobody tells."""
     now: Callable[[], float]
     function_timeout_s: float
     monotonic_s: Callable[[], float] = time.monotonic
 
-
-class LostLaunches:
-    """Watches open rounds until what was launched for them has ended. Thread-safe."""
-
-    def __init__(self, parts: LostLaunchParts) -> None:
-        """Note the time: what is launched from here on is ours."""
-        self._parts = parts
-        self._began = parts.monotonic_s()
-        self._began_at = parts.now()
+    def __post_init__(self) -> None:
+        # What is launched from here on is ours.
+        self._began = self.monotonic_s()
+        self._began_at = self.now()
         self._earlier_ended = False
         self._tells = True
         self._lock = threading.Lock()
@@ -72,7 +58,7 @@ class LostLaunches:
 
     def watch_open_rounds(self) -> None:
         """Watch every round that an earlier process has left open."""
-        for record in self._parts.store.with_status(("queued", "running", "stopping")):
+        for record in self.store.with_status(("queued", "running", "stopping")):
             try:
                 for planned in self._open_rounds(record):
                     self.watch(planned)
@@ -108,7 +94,7 @@ class LostLaunches:
         return job.model_copy(update={"waits_for": Wait(reason=reason, until=until)})
 
     def _open_rounds(self, record: JobRecord) -> Iterable[PlannedAttempt]:
-        store, job_id = self._parts.store, record.job.job_id
+        store, job_id = self.store, record.job.job_id
         last = store.last_round(job_id)
         if last is None:
             return []
@@ -124,7 +110,7 @@ class LostLaunches:
 
     @property
     def _longest_s(self) -> float:
-        return self._parts.function_timeout_s + _LONGEST_INIT_S
+        return self.function_timeout_s + _LONGEST_INIT_S
 
     def _watch(self) -> None:
         """Look again and again until nothing is watched; while looks fail, ever more rarely."""
@@ -147,7 +133,7 @@ class LostLaunches:
                 if not self._watched:
                     self._watching = False
                     return
-            if not self._parts.launches.pause(pause_s):
+            if not self.launches.pause(pause_s):
                 return
 
     def _look(self, told: set[AttemptKey]) -> None:
@@ -170,8 +156,8 @@ class LostLaunches:
         """
         if self._earlier_ended:
             return True
-        age_s = self._parts.monotonic_s() - self._began
-        oldest_s = self._parts.oldest_invocation_s() if self._tells else None
+        age_s = self.monotonic_s() - self._began
+        oldest_s = self.oldest_invocation_s() if self._tells else None
         self._tells = oldest_s is not None
         ended = age_s > self._longest_s if oldest_s is None else oldest_s < age_s
         with self._lock:
@@ -181,10 +167,10 @@ class LostLaunches:
     def _settled(self, planned: PlannedAttempt) -> bool:
         """Announce a launch that has ended; return whether there is nothing more to do about it."""
         plan = planned.plan
-        if self._parts.launches.flying(plan.job_id, plan.round):
+        if self.launches.flying(plan.job_id, plan.round):
             return False
         try:
-            entry = self._parts.store.round(plan.job_id, plan.round)
+            entry = self.store.round(plan.job_id, plan.round)
             if entry is None or entry.result is not None or entry.last.key != planned.key:
                 return True
             self._announce(planned)
@@ -199,10 +185,10 @@ class LostLaunches:
         One that this attempt launched again has not failed in it because it failed before. One that
         it did not may have failed for good, or have lost its result with the cache.
         """
-        plan, board = planned.plan, self._parts.board
+        plan = planned.plan
         known = {
             (arrival.mode, arrival.actor_index)
-            for arrival in board.answered(plan.job_id, plan.round)
+            for arrival in self.cache.answered(plan.job_id, plan.round)
             if arrival.failed is None
             or arrival.attempt >= plan.attempt
             or not planned.launched(arrival.mode, arrival.actor_index)
@@ -212,7 +198,7 @@ class LostLaunches:
         asked += [("sample", index) for index in range(plan.num_actors)]
         vanished = [actor for actor in asked if actor not in known]
         for mode, actor_index in vanished:
-            board.announce_failure(
+            self.cache.announce_failure(
                 plan.job_id,
                 plan.round,
                 mode=mode,
@@ -232,7 +218,7 @@ class LostLaunches:
             "actors of an earlier process may still run: waiting for them",
             extra={
                 **_identity(planned),
-                "at_most_s": round(max(0.0, self._until(planned) - self._parts.now()), 1),
+                "at_most_s": round(max(0.0, self._until(planned) - self.now()), 1),
             },
         )
 

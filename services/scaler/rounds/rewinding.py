@@ -9,15 +9,14 @@ import logging
 from http import HTTPStatus
 
 from services.scaler.api.problem import ApiError
-from services.scaler.launching.notice_board import NoticeBoard
 from services.scaler.store.base import JobRecord, RoundEntry, Store
-from shared.cache.client import CacheError
+from shared.cache.client import CacheError, TrajectoryCache
 
 _LOG = logging.getLogger(__name__)
 
 
 def rewound(
-    store: Store, board: NoticeBoard, record: JobRecord, *, newest: int, round_index: int
+    store: Store, cache: TrajectoryCache, record: JobRecord, *, newest: int, round_index: int
 ) -> tuple[JobRecord, RoundEntry | None]:
     """Return the job and its newest round as they are without `round_index` and later ones.
 
@@ -29,7 +28,7 @@ def rewound(
     job = record.job
     again = store.rounds(job.job_id, first=round_index, limit=newest - round_index + 1)
     try:
-        board.forget_rounds(job.job_id, [entry.round for entry in again])
+        cache.forget_rounds(job.job_id, [entry.round for entry in again])
     except CacheError as error:
         raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
     _LOG.warning(

@@ -15,7 +15,6 @@ from functools import partial
 from services.scaler.api.problem import found
 from services.scaler.jobs.leases import held_lease
 from services.scaler.launching.launches import Bookings, Launches
-from services.scaler.launching.notice_board import NoticeBoard
 from services.scaler.launching.orders import LaunchOrder, WaitingOrders
 from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.metrics import Metrics
@@ -55,6 +54,7 @@ from services.scaler.store.base import (
     change_job,
 )
 from services.scaler.store.reading import UnreadableError, left_aside
+from shared.cache.client import TrajectoryCache
 from shared.contracts.billing import LedgerLine
 from shared.contracts.rounds import RoundPlan, RoundRequest
 
@@ -88,7 +88,7 @@ class RoundService:
 
     store: Store
     launches: Launches
-    board: NoticeBoard
+    cache: TrajectoryCache
     quota: ConcurrencyQuota
     metrics: Metrics
     warm: Callable[[], int]
@@ -187,7 +187,7 @@ class RoundService:
             forget_from = round_index
             self.launches.supersede(job_id, from_round=round_index, lease_id=request.lease_id)
             record, last = rewound(
-                self.store, self.board, record, newest=last.round, round_index=round_index
+                self.store, self.cache, record, newest=last.round, round_index=round_index
             )
         seen = RoundsBefore(
             round_index=round_index,

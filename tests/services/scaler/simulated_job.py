@@ -4,17 +4,16 @@ import math
 import random
 import shutil
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Literal
 
 from services.scaler.jobs.finishing import FinishService
 from services.scaler.jobs.leases import LeaseService
 from services.scaler.jobs.rescaling import ScalingService
-from services.scaler.launching.invoker import Awaited, TaskOutcome
+from services.scaler.launching.invoker import Awaited, Invoker, TaskOutcome
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.metrics import Metrics
@@ -24,7 +23,7 @@ from services.scaler.money.ledger import Clock
 from services.scaler.rounds.service import RoundService
 from services.scaler.store.base import JobRecord
 from services.scaler.store.sqlite import SqliteStore
-from shared.cache.arrivals import FailureKind
+from shared.cache.client import TrajectoryCache
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, ScalingRequest, StopReason
 from shared.contracts.leases import FinishRequest
@@ -41,39 +40,20 @@ SLACK_S = 10.0
 ALLOWANCE_S = 60.0
 
 
-class SilentBoard:
-    """A notice board nobody reads."""
+class SilentCache(TrajectoryCache):
+    """A trajectory cache that nobody reads, and that is nowhere."""
 
-    def announce_failure(
-        self,
-        job_id: str,
-        round: int,
-        *,
-        mode: Literal["sample", "evaluate"],
-        actor_index: int,
-        attempt: int,
-        reason: str,
-        kind: FailureKind,
-    ) -> None:
-        pass
+    def __init__(self) -> None: ...
 
-    def request_cancel(self, job_id: str, lease_hashes: Iterable[str]) -> None:
-        pass
+    def announce_failure(self, *_: object, **__: object) -> None: ...
 
-    def forget_rounds(self, job_id: str, rounds: Iterable[int]) -> None:
-        pass
+    def request_cancel(self, *_: object, **__: object) -> None: ...
 
-    def forget_job(
-        self, job_id: str, *, rounds: Iterable[int], policy_versions: Iterable[int]
-    ) -> None:
-        pass
-
-    def ping(self) -> None:
-        pass
+    def forget_rounds(self, *_: object, **__: object) -> None: ...
 
 
 @dataclass
-class ChanceInvoker:
+class ChanceInvoker(Invoker):
     """Actors that take random times and fail at random; the scaler hears of them when told to."""
 
     chance: random.Random
@@ -195,11 +175,11 @@ class SimulatedScaler:
         self.clock: Clock = self.chance.choice(("wall", "projected"))
         self.cruel = self.chance.random() < 0.3
         self.invoker = ChanceInvoker(self.chance, cruel=self.cruel, now=lambda: self.now)
-        self.board = SilentBoard()
+        self.cache = SilentCache()
         metrics = Metrics()
         self.launches = Launches(
             self.invoker,
-            self.board,
+            self.cache,
             metrics,
             clock=self.clock,
             memory_mb=self.basis.memory_mb,
@@ -216,7 +196,7 @@ class SimulatedScaler:
         self.rounds = RoundService(
             store=self.store,
             launches=self.launches,
-            board=self.board,
+            cache=self.cache,
             quota=ConcurrencyQuota(lambda: 1000, ttl_s=1e9),
             metrics=metrics,
             warm=lambda: self.chance.choice((0, self.basis.provisioned)),

@@ -7,10 +7,9 @@ happens once.
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -21,8 +20,8 @@ from services.scaler.jobs.admission import Admission, EnvironmentCatalogue
 from services.scaler.jobs.finishing import FinishService
 from services.scaler.jobs.leases import LeaseService
 from services.scaler.jobs.service import JobService
-from services.scaler.launching.invoker import ActorFunction, Awaited, TaskOutcome
-from services.scaler.launching.lambda_function import Execution
+from services.scaler.launching.invoker import Awaited, Invoker, TaskOutcome
+from services.scaler.launching.lambda_function import Execution, LambdaFunction
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.metrics import Metrics
@@ -32,7 +31,6 @@ from services.scaler.money.ledger import Clock
 from services.scaler.rounds.service import RoundService
 from services.scaler.store.base import Change, JobRecord, StoreError
 from services.scaler.store.sqlite import SqliteStore
-from shared.cache.arrivals import FailureKind
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, ResumeRequest
 from shared.contracts.leases import FinishRequest
@@ -41,37 +39,12 @@ from shared.contracts.rounds import RoundPlan, RoundRequest
 from tests.services.scaler.lambda_endpoint import HOPPER
 from tests.services.scaler.money.test_budget import basis, with_budget
 from tests.services.scaler.running import curvature, result
+from tests.services.scaler.simulated_job import SilentCache
 
 _TIMEOUT_S = 60.0
 _ALLOWANCE_S = 60.0
 _LEASE_S = 5.0
 _STEPS = 80
-
-
-class Board:
-    """A cache nobody reads."""
-
-    def announce_failure(
-        self,
-        job_id: str,
-        round: int,  # noqa: A002 - named by the seam
-        *,
-        mode: Literal["sample", "evaluate"],
-        actor_index: int,
-        attempt: int,
-        reason: str,
-        kind: FailureKind,
-    ) -> None: ...
-
-    def request_cancel(self, job_id: str, lease_hashes: Iterable[str]) -> None: ...
-
-    def forget_rounds(self, job_id: str, rounds: Iterable[int]) -> None: ...
-
-    def forget_job(
-        self, job_id: str, *, rounds: Iterable[int], policy_versions: Iterable[int]
-    ) -> None: ...
-
-    def ping(self) -> None: ...
 
 
 class Files:
@@ -81,12 +54,14 @@ class Files:
         return ["000001"]
 
 
-class Function:
+class Function(LambdaFunction):
+    def __init__(self) -> None: ...
+
     def invoke(self, payload: bytes) -> Execution:
         raise AssertionError("nobody asks the actor image")
 
 
-class Played:
+class Played(Invoker):
     """Invocations that end when, and after as long as, the simulation says."""
 
     def __init__(self) -> None:
@@ -96,11 +71,11 @@ class Played:
     def submit(
         self,
         tasks: Sequence[RolloutTask],
-        on_end: Callable[[TaskOutcome], None],
+        on_outcome: Callable[[TaskOutcome], None],
         awaited: Awaited | None = None,
     ) -> None:
         for task in tasks:
-            self.flying.append((task, on_end))
+            self.flying.append((task, on_outcome))
             self.launched[(task.round, task.attempt, task.mode, task.actor_index)] += 1
 
     def pause(self, seconds: float) -> bool:
@@ -152,11 +127,11 @@ class World:
         """Start a scaler on the database; what is in flight ends unheard."""
         self.played = Played()
         self.store = ForgetfulStore(self._folder / "nitro.sqlite3")
-        board, metrics = Board(), Metrics()
+        cache, metrics = SilentCache(), Metrics()
         quota = ConcurrencyQuota(lambda: 1000, ttl_s=1e9)
         self.launches = Launches(
             self.played,
-            board,
+            cache,
             metrics,
             clock=self.clock,
             memory_mb=1024,
@@ -166,7 +141,7 @@ class World:
         self.rounds = RoundService(
             store=self.store,
             launches=self.launches,
-            board=board,
+            cache=cache,
             quota=quota,
             metrics=metrics,
             warm=lambda: 0,
@@ -185,13 +160,12 @@ class World:
             now=lambda: self.now,
             spending=spending,
         )
-        function: ActorFunction = Function()
         self.jobs = JobService(
             store=self.store,
             admission=Admission(
-                EnvironmentCatalogue(function, ttl_s=300.0), quota, cache_memory_mb=1000
+                EnvironmentCatalogue(Function(), ttl_s=300.0), quota, cache_memory_mb=1000
             ),
-            board=board,
+            cache=cache,
             launches=self.launches,
             files=Files(),
             pricing=self.pricing,

@@ -13,7 +13,7 @@ from typing import NoReturn
 import pytest
 
 from nitro.local.ports import free_ports
-from services.scaler.launching.invoker import Awaited, PooledInvoker, RetryRule, TaskOutcome
+from services.scaler.launching.invoker import Awaited, Invoker, RetryRule, TaskOutcome
 from services.scaler.launching.lambda_function import LambdaFunction
 from services.scaler.settings import Settings
 from shared.contracts.job_spec import EnvironmentRef
@@ -73,21 +73,21 @@ def function(lambdas: LambdaEndpoint) -> Iterator[LambdaFunction]:
 
 
 @pytest.fixture
-def invoker(function: LambdaFunction) -> Iterator[PooledInvoker]:
+def invoker(function: LambdaFunction) -> Iterator[Invoker]:
     rule = RetryRule(throttle_retries=RETRIES, first_pause_s=0.001, timeout_s=60.0)
-    pool = PooledInvoker(function, rule, pool_size=8, seed=0)
+    pool = Invoker(function, rule, pool_size=8, seed=0)
     yield pool
     assert pool.close(wait_s=10)
 
 
-def run_one(invoker: PooledInvoker) -> TaskOutcome:
+def run_one(invoker: Invoker) -> TaskOutcome:
     sink = Sink()
     invoker.submit([task()], sink)
     return sink.wait(1)[0]
 
 
 def test_every_task_is_invoked_once_on_the_alias_and_reports(
-    invoker: PooledInvoker, lambdas: LambdaEndpoint
+    invoker: Invoker, lambdas: LambdaEndpoint
 ) -> None:
     sink = Sink()
     invoker.submit([task(i) for i in range(20)], sink)
@@ -99,9 +99,7 @@ def test_every_task_is_invoked_once_on_the_alias_and_reports(
     assert lambdas.qualifiers == {"live"}
 
 
-def test_a_failed_actor_is_issued_once_more(
-    invoker: PooledInvoker, lambdas: LambdaEndpoint
-) -> None:
+def test_a_failed_actor_is_issued_once_more(invoker: Invoker, lambdas: LambdaEndpoint) -> None:
     lambdas.behave = lambda t, nth: report(t) if nth else function_error("boom")
     outcome = run_one(invoker)
     assert outcome.report is not None
@@ -109,7 +107,7 @@ def test_a_failed_actor_is_issued_once_more(
 
 
 def test_an_actor_that_fails_twice_has_failed_for_good_with_its_reason(
-    invoker: PooledInvoker, lambdas: LambdaEndpoint
+    invoker: Invoker, lambdas: LambdaEndpoint
 ) -> None:
     lambdas.behave = lambda t, nth: function_error("the simulator broke")
     outcome = run_one(invoker)
@@ -122,7 +120,7 @@ def test_an_actor_that_fails_twice_has_failed_for_good_with_its_reason(
     ("error", "failure"), [("RolloutError", "environment"), ("EnvironmentHungError", "hung")]
 )
 def test_what_the_environment_did_is_not_issued_again_and_told_as_the_actor_said_it(
-    invoker: PooledInvoker, lambdas: LambdaEndpoint, error: str, failure: str
+    invoker: Invoker, lambdas: LambdaEndpoint, error: str, failure: str
 ) -> None:
     said = (
         'Mine-v0 failed at step 2: OSError()\n  File "mine.py", line 3, in step\n    ' + "x" * 400
@@ -134,7 +132,7 @@ def test_what_the_environment_did_is_not_issued_again_and_told_as_the_actor_said
 
 
 def test_a_connection_that_breaks_is_billed_to_the_timeout_and_issued_again(
-    invoker: PooledInvoker, lambdas: LambdaEndpoint
+    invoker: Invoker, lambdas: LambdaEndpoint
 ) -> None:
     lambdas.behave = lambda t, nth: report(t) if nth else Reply(cut_short=True, billed_ms=None)
     outcome = run_one(invoker)
@@ -143,7 +141,7 @@ def test_a_connection_that_breaks_is_billed_to_the_timeout_and_issued_again(
 
 
 def test_an_actor_whose_connections_break_has_vanished(
-    invoker: PooledInvoker, lambdas: LambdaEndpoint
+    invoker: Invoker, lambdas: LambdaEndpoint
 ) -> None:
     lambdas.behave = lambda t, nth: Reply(cut_short=True, billed_ms=None)
     outcome = run_one(invoker)
@@ -152,7 +150,7 @@ def test_an_actor_whose_connections_break_has_vanished(
 
 
 def test_throttles_are_waited_out_and_counted_but_not_billed(
-    invoker: PooledInvoker, lambdas: LambdaEndpoint
+    invoker: Invoker, lambdas: LambdaEndpoint
 ) -> None:
     lambdas.behave = lambda t, nth: throttle() if nth < RETRIES else report(t)
     outcome = run_one(invoker)
@@ -161,7 +159,7 @@ def test_throttles_are_waited_out_and_counted_but_not_billed(
 
 
 def test_throttled_too_often_is_failed_for_good_at_no_cost(
-    invoker: PooledInvoker, lambdas: LambdaEndpoint
+    invoker: Invoker, lambdas: LambdaEndpoint
 ) -> None:
     lambdas.behave = lambda t, nth: throttle()
     outcome = run_one(invoker)
@@ -177,7 +175,7 @@ def test_a_function_that_was_idle_for_weeks_is_waited_for_and_nothing_of_it_bill
     rule = RetryRule(
         throttle_retries=0, first_pause_s=0.0, timeout_s=60.0, waking_tries=3, waking_pause_s=0.001
     )
-    invoker = PooledInvoker(function, rule, pool_size=1)
+    invoker = Invoker(function, rule, pool_size=1)
 
     lambdas.behave = lambda t, nth: waking() if nth < 3 else report(t)
     outcome = run_one(invoker)
@@ -192,7 +190,7 @@ def test_a_function_that_was_idle_for_weeks_is_waited_for_and_nothing_of_it_bill
 
 
 def test_a_request_lambda_refuses_is_not_repeated(
-    invoker: PooledInvoker, lambdas: LambdaEndpoint
+    invoker: Invoker, lambdas: LambdaEndpoint
 ) -> None:
     lambdas.behave = lambda t, nth: Reply(
         status=404,
@@ -206,7 +204,7 @@ def test_a_request_lambda_refuses_is_not_repeated(
 
 
 def test_a_reply_about_another_actor_is_not_believed(
-    invoker: PooledInvoker, lambdas: LambdaEndpoint
+    invoker: Invoker, lambdas: LambdaEndpoint
 ) -> None:
     lambdas.behave = lambda t, nth: report(t, actor_index=5)
     outcome = run_one(invoker)
@@ -214,13 +212,13 @@ def test_a_reply_about_another_actor_is_not_believed(
     assert "not ('job', 1, 0, 'sample')" in outcome.reason
 
 
-def test_a_reply_that_is_no_report_says_so(invoker: PooledInvoker, lambdas: LambdaEndpoint) -> None:
+def test_a_reply_that_is_no_report_says_so(invoker: Invoker, lambdas: LambdaEndpoint) -> None:
     lambdas.behave = lambda t, nth: Reply(body={"hello": 1})
     assert "no report" in run_one(invoker).reason
 
 
 def test_without_lambdas_number_the_handlers_own_time_is_billed(
-    invoker: PooledInvoker, lambdas: LambdaEndpoint
+    invoker: Invoker, lambdas: LambdaEndpoint
 ) -> None:
     def behave(event: Task, nth: int) -> Reply:
         return Reply(body=report(event, total_s=0.25).body, billed_ms=None)
@@ -294,18 +292,18 @@ def front(lambdas: LambdaEndpoint) -> Front:
 
 
 @pytest.fixture
-def behind_front(front: Front) -> Iterator[PooledInvoker]:
+def behind_front(front: Front) -> Iterator[Invoker]:
     settings = Settings(auth="disabled", lambda_endpoint_url=f"http://127.0.0.1:{front.port}")
     function = LambdaFunction(settings)
     rule = RetryRule(throttle_retries=0, first_pause_s=0.001, timeout_s=60.0)
-    invoker = PooledInvoker(function, rule, pool_size=2, seed=0)
+    invoker = Invoker(function, rule, pool_size=2, seed=0)
     yield invoker
     assert invoker.close(wait_s=10)
     function.close()
 
 
 def test_an_endpoint_that_is_away_is_tried_until_it_is_back_and_counts_as_no_execution(
-    front: Front, behind_front: PooledInvoker, lambdas: LambdaEndpoint
+    front: Front, behind_front: Invoker, lambdas: LambdaEndpoint
 ) -> None:
     lambdas.behave = lambda t, nth: report(t) if nth else function_error("boom")
     sink, retries = Sink(), Retries()
@@ -323,7 +321,7 @@ def test_an_endpoint_that_is_away_is_tried_until_it_is_back_and_counts_as_no_exe
 
 
 def test_an_endpoint_that_stays_away_fails_the_task_at_its_deadline_at_no_cost(
-    behind_front: PooledInvoker,
+    behind_front: Invoker,
 ) -> None:
     sink, retries = Sink(), Retries()
     until = time.perf_counter() + 0.2
@@ -335,7 +333,7 @@ def test_an_endpoint_that_stays_away_fails_the_task_at_its_deadline_at_no_cost(
 
 
 def test_an_endpoint_that_is_away_is_not_tried_for_a_task_that_nobody_wants(
-    behind_front: PooledInvoker,
+    behind_front: Invoker,
 ) -> None:
     sink, retries, unwanted = Sink(), Retries(), threading.Event()
     awaited = Awaited(wanted=lambda: not unwanted.is_set(), on_retry=retries)
@@ -347,7 +345,7 @@ def test_an_endpoint_that_is_away_is_not_tried_for_a_task_that_nobody_wants(
 
 
 def test_a_task_that_a_closing_invoker_could_not_start_has_vanished(
-    behind_front: PooledInvoker,
+    behind_front: Invoker,
 ) -> None:
     sink, retries = Sink(), Retries()
     behind_front.submit([task()], sink, Awaited(on_retry=retries))
@@ -363,7 +361,7 @@ def test_a_task_whose_turn_comes_after_its_deadline_is_not_invoked(
     gate = threading.Event()
     lambdas.behave = lambda t, nth: Reply(body=report(t).body, gate=gate)
     rule = RetryRule(throttle_retries=0, first_pause_s=0.001, timeout_s=60.0)
-    invoker = PooledInvoker(function, rule, pool_size=2, limit=lambda: 1, seed=0)
+    invoker = Invoker(function, rule, pool_size=2, limit=lambda: 1, seed=0)
     sink, unwanted = Sink(), threading.Event()
     awaited = Awaited(wanted=lambda: not unwanted.is_set())
     invoker.submit([task(i) for i in range(3)], sink, awaited)
@@ -380,7 +378,7 @@ def test_a_task_whose_turn_comes_after_its_deadline_is_not_invoked(
 
 
 def test_an_event_that_does_not_fit_is_refused_before_anything_is_launched(
-    invoker: PooledInvoker, lambdas: LambdaEndpoint
+    invoker: Invoker, lambdas: LambdaEndpoint
 ) -> None:
     with pytest.raises(ValueError, match=r"at most 4096 fit.*env_kwargs"):
         invoker.submit([task(0, **{f"text{i}": "x" * 250 for i in range(20)})], Sink())
@@ -396,7 +394,7 @@ def test_an_invocation_that_breaks_unexpectedly_is_an_outcome_billed_at_its_wors
     monkeypatch.setattr(function, "invoke", breaks)
     sink = Sink()
     rule = RetryRule(throttle_retries=0, first_pause_s=0.0, timeout_s=60.0)
-    invoker = PooledInvoker(function, rule, pool_size=2)
+    invoker = Invoker(function, rule, pool_size=2)
     invoker.submit([task(0), task(1)], sink)
     for outcome in sink.wait(2):
         assert (outcome.report, outcome.billed_s, outcome.requests) == (None, (60.0,), 1)
@@ -410,7 +408,7 @@ def test_closing_drops_what_has_not_started_and_waits_for_the_rest(
     gate = threading.Event()
     lambdas.behave = lambda t, nth: Reply(body=report(t).body, gate=gate)
     rule = RetryRule(throttle_retries=0, first_pause_s=0.001, timeout_s=60.0)
-    invoker = PooledInvoker(function, rule, pool_size=2)
+    invoker = Invoker(function, rule, pool_size=2)
     sink = Sink()
     invoker.submit([task(i) for i in range(6)], sink)
     lambdas.wait_events("sample", 2)
@@ -421,7 +419,7 @@ def test_closing_drops_what_has_not_started_and_waits_for_the_rest(
     assert len(lambdas.events) == 2
 
 
-def test_a_pause_ends_with_the_invoker(invoker: PooledInvoker) -> None:
+def test_a_pause_ends_with_the_invoker(invoker: Invoker) -> None:
     assert invoker.pause(0.001)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         pausing = pool.submit(invoker.pause, 60.0)
@@ -442,7 +440,7 @@ def test_no_more_are_in_flight_than_the_account_allows(
 
     lambdas.behave = behave
     rule = RetryRule(throttle_retries=0, first_pause_s=0.001, timeout_s=60.0)
-    invoker = PooledInvoker(function, rule, pool_size=6, limit=lambda: 2)
+    invoker = Invoker(function, rule, pool_size=6, limit=lambda: 2)
     sink = Sink()
     invoker.submit([task(i) for i in range(6)], sink)
     for done in range(6):
@@ -470,7 +468,7 @@ def test_those_that_wait_start_together_once_the_account_allows_more(
     lambdas.behave = behave
     limits = [1]
     rule = RetryRule(throttle_retries=0, first_pause_s=0.001, timeout_s=60.0)
-    invoker = PooledInvoker(function, rule, pool_size=6, limit=lambda: limits[-1])
+    invoker = Invoker(function, rule, pool_size=6, limit=lambda: limits[-1])
     sink = Sink()
     invoker.submit([task(i) for i in range(6)], sink)
     lambdas.wait_events("sample", 1)
@@ -486,7 +484,7 @@ def test_those_that_wait_start_together_once_the_account_allows_more(
 
 
 def test_an_outcome_says_when_its_first_request_went_out(
-    invoker: PooledInvoker, lambdas: LambdaEndpoint
+    invoker: Invoker, lambdas: LambdaEndpoint
 ) -> None:
     seconds: list[float] = []
 
@@ -507,7 +505,7 @@ def test_closing_ends_the_pause_after_a_throttle_at_once(
 ) -> None:
     lambdas.behave = lambda t, nth: throttle()
     rule = RetryRule(throttle_retries=20, first_pause_s=3600.0, timeout_s=60.0)
-    invoker = PooledInvoker(function, rule, pool_size=1)
+    invoker = Invoker(function, rule, pool_size=1)
     invoker.submit([task()], Sink())
     lambdas.wait_events("sample", 1)
     assert invoker.close(wait_s=10)

@@ -4,10 +4,11 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from services.scaler.launching.invoker import Awaited, TaskOutcome
+from services.scaler.launching.invoker import Awaited, Invoker, TaskOutcome
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.orders import LaunchOrder, hash_of_lease
 from services.scaler.metrics import Metrics
@@ -18,7 +19,7 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.rollouts import RolloutTask
 from shared.money.costs import lambda_gb_seconds
 from tests.services.scaler.rounds.test_order import planned
-from tests.services.scaler.simulated_job import TIMEOUT_S, ChanceInvoker, SilentBoard
+from tests.services.scaler.simulated_job import TIMEOUT_S, ChanceInvoker, SilentCache
 from tests.services.scaler.store.records import REGION, make_table, record
 
 MEMORY_MB = 1024
@@ -46,21 +47,21 @@ def test_tasks_name_the_tenure_their_policy_was_published_under_and_not_the_leas
     assert not any("lease" in lease_hash or not lease_hash for lease_hash in lease_hashes)
 
 
-class Board(SilentBoard):
+class ToldCache(SilentCache):
     """Remembers whose failures were announced."""
 
     def __init__(self) -> None:
         self.announced: list[int] = []
 
-    def announce_failure(self, *_: object, actor_index: int, **__: object) -> None:
-        self.announced.append(actor_index)
+    def announce_failure(self, *_: object, **named: Any) -> None:
+        self.announced.append(named["actor_index"])
 
 
 def landed(num_actors: int, *, clock: Clock = "wall", seed: int = 2) -> LaunchOutcome:
     """Launch actors that take random times and fail at random; return what it came to."""
     invoker = ChanceInvoker(random.Random(seed), cruel=False)
     launches = Launches(
-        invoker, SilentBoard(), Metrics(), clock=clock, memory_mb=MEMORY_MB, timeout_s=TIMEOUT_S
+        invoker, SilentCache(), Metrics(), clock=clock, memory_mb=MEMORY_MB, timeout_s=TIMEOUT_S
     )
     outcomes: list[LaunchOutcome] = []
     launches.expect(order(num_actors))
@@ -86,18 +87,18 @@ def test_durations_are_remembered_as_lambda_bills_them(clock: Clock) -> None:
 def test_only_launches_of_earlier_leases_keep_quiet_where_rounds_are_made_again(
     lease_id: str, from_round: int, told: bool
 ) -> None:
-    invoker, board = ChanceInvoker(random.Random(2), cruel=True), Board()
+    invoker, cache = ChanceInvoker(random.Random(2), cruel=True), ToldCache()
     launches = Launches(
-        invoker, board, Metrics(), clock="wall", memory_mb=MEMORY_MB, timeout_s=TIMEOUT_S
+        invoker, cache, Metrics(), clock="wall", memory_mb=MEMORY_MB, timeout_s=TIMEOUT_S
     )
     launches.expect(order(3))
     launches.launch(order(3), lambda _key, _outcome: None)
     launches.supersede("job", from_round=from_round, lease_id=lease_id)
     invoker.hear()
-    assert board.announced == ([0, 1, 2] if told else [])
+    assert cache.announced == ([0, 1, 2] if told else [])
 
 
-class Waiting:
+class Waiting(Invoker):
     """Actors that never end."""
 
     def __init__(self) -> None:
@@ -107,8 +108,9 @@ class Waiting:
         self,
         tasks: Sequence[RolloutTask],
         on_outcome: Callable[[TaskOutcome], None],
-        awaited: Awaited,
+        awaited: Awaited | None = None,
     ) -> None:
+        assert awaited is not None
         self.awaited.append(awaited)
 
     def pause(self, seconds: float) -> bool:
@@ -121,7 +123,7 @@ class Waiting:
 def test_actors_are_awaited_until_the_deadline_or_their_jobs_end_and_tell_of_retries() -> None:
     invoker = Waiting()
     launches = Launches(
-        invoker, SilentBoard(), Metrics(), clock="wall", memory_mb=MEMORY_MB, timeout_s=TIMEOUT_S
+        invoker, SilentCache(), Metrics(), clock="wall", memory_mb=MEMORY_MB, timeout_s=TIMEOUT_S
     )
     made = order(3)
     before = time.perf_counter()

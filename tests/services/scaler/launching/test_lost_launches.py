@@ -8,8 +8,7 @@ from pathlib import Path
 
 from services.scaler.launching.lambda_function import LambdaApiError, LambdaFunction
 from services.scaler.launching.launches import Launches
-from services.scaler.launching.lost_launches import LostLaunches, LostLaunchParts
-from services.scaler.launching.notice_board import CacheBoard
+from services.scaler.launching.lost_launches import LostLaunches
 from services.scaler.metrics import Metrics
 from services.scaler.settings import Settings
 from services.scaler.store.sqlite import SqliteStore
@@ -195,20 +194,20 @@ def test_an_api_that_refuses_is_asked_ever_more_rarely(
     def refuse() -> float:
         raise LambdaApiError("AccessDeniedException")
 
-    pauses, board = Pauses(7), CacheBoard(cache)
-    launches = Launches(pauses, board, Metrics(), clock="wall", memory_mb=1024, timeout_s=60.0)
-    parts = LostLaunchParts(
+    pauses = Pauses(7)
+    launches = Launches(pauses, cache, Metrics(), clock="wall", memory_mb=1024, timeout_s=60.0)
+    lost = LostLaunches(
         store=SqliteStore(tmp_path / "nitro.sqlite3"),
         launches=launches,
-        board=board,
+        cache=cache,
         oldest_invocation_s=refuse,
         now=time.time,
         function_timeout_s=60.0,
     )
-    LostLaunches(parts).watch(planned(0, 0))
+    lost.watch(planned(0, 0))
     assert pauses.closed.wait(PATIENCE_S)
     assert pauses.seconds == [0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
-    parts.store.close()
+    lost.store.close()
 
 
 def test_aws_is_not_asked_what_it_never_tells() -> None:
