@@ -21,7 +21,8 @@ from benchmarks.peers import pyhessian_kind
 from benchmarks.records.result import Row, Series, Target
 from learning.algorithms.ppo import Ppo
 from learning.cpu.torch_settings import configure_torch
-from learning.data.batch import TrainingBatch, build_batch
+from learning.data.batch import TrainingBatch
+from learning.data.batch_building import on_policy_batch
 from learning.detectors.detector import PolicySamples
 from learning.detectors.hessian import HessianDetector
 from learning.detectors.sample_choice import chosen_samples
@@ -77,7 +78,7 @@ class Subject:
         algorithm = Ppo(actor.environment, hyperparameters, seed=0)
         actor.policy = load_policy(*policy_payload(algorithm.network))
         trajectories = actor.fragments(self.num_actors)
-        batch = build_batch(
+        batch = on_policy_batch(
             trajectories,
             algorithm.network,
             discount=hyperparameters.discount,

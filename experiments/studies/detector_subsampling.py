@@ -28,7 +28,8 @@ from benchmarks.measurement import progress
 from functions.actor.rollout import sample_fragment
 from learning.algorithms.ppo import Ppo
 from learning.cpu.torch_settings import configure_torch
-from learning.data.batch import TrainingBatch, build_batch
+from learning.data.batch import TrainingBatch
+from learning.data.batch_building import on_policy_batch
 from learning.detectors.detector import PolicySamples
 from learning.detectors.hessian import HessianDetector
 from learning.detectors.sample_choice import chosen_samples, evenly_spread
@@ -202,7 +203,7 @@ def _training(scale: Scale) -> Iterator[tuple[ActorCritic, TrainingBatch]]:
         policy = load_policy(*algorithm.policy_payload())
         tasks = [_task(ref, index, actor) for actor in range(scale.actors)]
         trajectories = [sample_fragment(task, [env], policy) for task in tasks]
-        batch = build_batch(
+        batch = on_policy_batch(
             trajectories,
             algorithm.network,
             discount=hyperparameters.discount,

@@ -26,7 +26,7 @@ from experiments.studies.sampled_surrogate import SampledSurrogate
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from learning.algorithms.ppo import Ppo
 from learning.cpu.torch_settings import configure_torch
-from learning.data.batch import build_batch
+from learning.data.batch_building import on_policy_batch
 from learning.detectors.hessian import HessianDetector
 from shared.contracts.job_spec import DetectorRule, EnvironmentRef
 from shared.contracts.message import Count, Message, PositiveInt
@@ -202,7 +202,7 @@ def surrogate(task: SurfaceTask, ref: EnvironmentRef, policy: PolicyOnTheWay) ->
         for actor in range(task.actors)
     ]
     env.close()
-    batch = build_batch(fragments, policy.algorithm.network, discount=0.99, gae_lambda=1.0)
+    batch = on_policy_batch(fragments, policy.algorithm.network, discount=0.99, gae_lambda=1.0)
     return SampledSurrogate(batch, tuple(policy.arrays.values()))
 
 

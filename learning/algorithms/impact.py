@@ -16,12 +16,12 @@ from torch import Tensor
 from learning.algorithms.off_policy import OffPolicyLearner
 from learning.algorithms.policy_update import StateScalars
 from learning.algorithms.ppo import adapted_kl_coefficient
-from learning.algorithms.replay_buffer import ReplayBuffer
 from learning.cpu.second_process import SecondProcess
 from learning.data.batch import TrainingBatch
+from learning.data.batch_building import off_policy_batch
 from learning.data.fragments import Fragments
 from learning.data.normalisation import Normalisation
-from learning.data.off_policy_batch import build_off_policy_batch
+from learning.data.replay_buffer import ReplayBuffer
 from learning.losses.impact import ImpactRule, reference_log_prob
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
@@ -55,7 +55,7 @@ class ImpactObjective:
 
     def batch(self, fragments: Fragments, normalisation: Normalisation) -> TrainingBatch:
         """Return the samples of some fragments; `log_prob` is the ratio's reference."""
-        batch = build_off_policy_batch(
+        batch = off_policy_batch(
             fragments,
             policy=self._target,
             critic=self._network,

@@ -14,13 +14,13 @@ from torch import Tensor
 
 from learning.algorithms.off_policy import OffPolicyLearner
 from learning.algorithms.policy_update import StateScalars
-from learning.algorithms.replay_buffer import ReplayBuffer
 from learning.cpu.second_process import SecondProcess
 from learning.data.batch import TrainingBatch
+from learning.data.batch_building import off_policy_batch
 from learning.data.fragments import Fragments
 from learning.data.minibatch import num_minibatches
 from learning.data.normalisation import Normalisation
-from learning.data.off_policy_batch import build_off_policy_batch
+from learning.data.replay_buffer import ReplayBuffer
 from learning.losses.impala import ImpalaRule
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
@@ -45,7 +45,7 @@ class ImpalaObjective:
 
     def batch(self, fragments: Fragments, normalisation: Normalisation) -> TrainingBatch:
         """Return the samples of some fragments, V-trace being the present policy's."""
-        return build_off_policy_batch(
+        return off_policy_batch(
             fragments,
             policy=self._network,
             critic=self._network,

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from learning.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
 from learning.algorithms.ppo import decayed_learning_rate
-from learning.algorithms.replay_buffer import Draw, ReplayBuffer
 from learning.algorithms.saved_state import (
     generator_from,
     require_same_form,
@@ -27,7 +26,7 @@ from learning.cpu.second_process import SecondProcess
 from learning.data.batch import TrainingBatch, joined
 from learning.data.fragments import Fragments
 from learning.data.normalisation import Normalisation
-from learning.data.off_policy_batch import OffPolicyHyperparameters
+from learning.data.replay_buffer import BufferedBatch, ReplayBuffer
 from learning.detectors.detector import PolicySamples
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
@@ -35,7 +34,11 @@ from learning.networks.building import PolicyPayload, policy_payload
 from learning.returns.gae import normalised
 from learning.updates.network_steps import NetworkSteps, UpdateSchedule
 from learning.updates.optimiser import AdamRule
+from shared.hyperparameters.impact import ImpactHyperparameters
+from shared.hyperparameters.impala import ImpalaHyperparameters
 from shared.trajectory.trajectory import Trajectory
+
+OffPolicyHyperparameters = ImpactHyperparameters | ImpalaHyperparameters
 
 BARREN_BATCHES_MAX = 10
 """Batches in a row without a single finite gradient step after which the job gives up. A batch may
@@ -198,7 +201,7 @@ class OffPolicyLearner:
             batch = replace(batch, advantage=normalised(batch.advantage))
         stats = self._passes(batch) | _batch_stats(batch) | self._draw_stats(draw)
         stats |= self._objective.after_batch(stats)
-        if draw.use == 1:
+        if draw.uses == 1:
             self._remember(batch)
         return PolicyUpdate(stats=stats)
 
@@ -232,8 +235,7 @@ class OffPolicyLearner:
         normalisation = self._normalisation.restored(_within(_PRESENT, arrays))
         following = self._following.restored(_within(_FOLLOWING, arrays))
         generator = generator_from(fixed["generator"])
-        # The last that can fail, and as a whole: nothing was changed before it.
-        self._buffer.load_state(_within(_BUFFER, arrays))
+        self._buffer = self._buffer.restored(_within(_BUFFER, arrays))
         self._normalisation, self._following = normalisation, following
         self._generator = generator
         for prefix, flat in self._flats().items():
@@ -298,12 +300,12 @@ class OffPolicyLearner:
             return scaled
         return decayed_learning_rate(scaled, self._newest_round, num_rounds=self._max_rounds)
 
-    def _draw_stats(self, draw: Draw) -> dict[str, float]:
+    def _draw_stats(self, draw: BufferedBatch) -> dict[str, float]:
         lag = self._policy_version - draw.fragments.policy_version
         return {
             "policy_lag_mean": float(lag.mean()),
             "policy_lag_max": float(lag.max()),
-            "fresh": float(draw.use == 1),
+            "fresh": float(draw.uses == 1),
         }
 
 

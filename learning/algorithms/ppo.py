@@ -12,6 +12,7 @@ has a generator of its own, and `state` holds everything the next update depends
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -24,7 +25,9 @@ from learning.algorithms.saved_state import (
     require_scalars,
 )
 from learning.cpu.second_process import SecondProcess
-from learning.data.batch import TrainingBatch, build_batch, in_actor_order
+from learning.data.batch import TrainingBatch
+from learning.data.batch_building import on_policy_batch
+from learning.data.fragments import in_actor_order
 from learning.data.normalisation import Normalisation
 from learning.detectors.detector import PolicySamples
 from learning.losses.ppo import PpoRule
@@ -118,13 +121,13 @@ class Ppo:
         """
         ordered = in_actor_order(trajectories)
         following = self._normalisation.after(ordered)
-        batch = build_batch(
+        batch = on_policy_batch(
             ordered,
             self._network,
             discount=self._hyperparameters.discount,
             gae_lambda=self._hyperparameters.gae_lambda,
-            observations=self._normalisation.observations,  # as the actors saw them
-            rewards=following.rewards,
+            # Observations as the actors saw them.
+            normalisation=replace(self._normalisation, rewards=following.rewards),
         )
         learning_rate = self._learning_rate()
         self._adam.set_learning_rate(learning_rate)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from learning.algorithms.algorithm import OffPolicyAlgorithm
 from learning.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars, UpdateTally
-from learning.data.batch import in_actor_order
+from learning.data.fragments import in_actor_order
 from learning.detectors.detector import PolicySamples
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import PolicyPayload

@@ -18,13 +18,8 @@ from torch import Tensor
 from learning.cpu.numpy_mlp import OneMlp, policy_delta
 from learning.cpu.second_process import SecondProcess, Side
 from learning.data.arrays import Floats
-from learning.data.batch import TrainingBatch
-from learning.data.minibatch import (
-    Minibatch,
-    ShuffledMinibatches,
-    bounds,
-    num_minibatches,
-)
+from learning.data.batch import Minibatch, TrainingBatch
+from learning.data.minibatch import ShuffledMinibatches, bounds, num_minibatches
 from learning.losses.loss_terms import LossRule, Term
 from learning.networks.actor_critic import NetworkHalf
 from learning.networks.distributions import StepTerms

@@ -69,13 +69,56 @@ class Fragments:
 _STEPWISE = ("observation", "action", "reward", "terminated", "truncated", "log_prob")
 
 
+def in_actor_order(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+    """Return a round's trajectories in an order that does not depend on when they arrived.
+
+    Raises:
+        ValueError: There is no trajectory, an actor index occurs twice, or lengths differ.
+    """
+    if not trajectories:
+        raise ValueError("an update needs at least one trajectory, got none")
+    ordered = sorted(trajectories, key=lambda trajectory: trajectory.actor_index)
+    indices = [trajectory.actor_index for trajectory in ordered]
+    if len(set(indices)) != len(indices):
+        raise ValueError(f"actor indices must be distinct, got {indices}")
+    lengths = {trajectory.reward.shape[0] for trajectory in ordered}
+    if len(lengths) != 1:
+        raise ValueError(f"all trajectories of a round must have one length, got {sorted(lengths)}")
+    return ordered
+
+
 def fragments_of(trajectory: Trajectory) -> Fragments:
-    """Return one trajectory as fragments; the arrays are its own."""
+    """Return one trajectory as fragments; the arrays are its own.
+
+    Raises:
+        ValueError: It has not one final observation for each step that was truncated.
+    """
+    num_final = len(trajectory.final_observation)
+    num_cut = int((trajectory.truncated & ~trajectory.terminated).sum())
+    if num_final != num_cut:
+        raise ValueError(
+            f"actor {trajectory.actor_index}: {num_final} final observations for {num_cut} "
+            "truncated steps"
+        )
     return Fragments(
         final_observation=trajectory.final_observation,
         policy_version=np.full(trajectory.num_envs, trajectory.policy_version, np.int64),
         **{name: getattr(trajectory, name) for name in _STEPWISE},
     )
+
+
+def final_rows(parts: Sequence[Fragments]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return where the parts' final observations belong, part by part: their t and b, # [F] each.
+
+    b counts over the environments of all parts.
+    """
+    rows, first_env = [], 0
+    for part in parts:
+        t, b = part.final_rows
+        rows.append((t, b + first_env))
+        first_env += part.num_envs
+    t, b = np.concatenate(rows, axis=1)
+    return t, b
 
 
 def side_by_side(parts: Sequence[Fragments]) -> Fragments:
@@ -87,12 +130,7 @@ def side_by_side(parts: Sequence[Fragments]) -> Fragments:
     lengths = {part.reward.shape[0] for part in parts}
     if len(lengths) != 1:
         raise ValueError(f"fragments of a batch must have one length, got {sorted(lengths)}")
-    rows, first_env = [], 0
-    for part in parts:
-        t, b = part.final_rows
-        rows.append(np.stack((t, b + first_env)))
-        first_env += part.num_envs
-    t, b = np.concatenate(rows, axis=1)
+    t, b = final_rows(parts)
     final = np.concatenate([part.final_observation for part in parts])
     return Fragments(
         final_observation=final[np.lexsort((b, t))],

@@ -1,44 +1,17 @@
 """A batch cut into the samples of single gradient steps, reshuffled for every pass."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Generic
 
 import torch
 from torch import Tensor
 
-from learning.data.arrays import Array, Floats
-from learning.data.batch import TrainingBatch
+from learning.data.arrays import Floats
+from learning.data.batch import SAMPLE_FIELDS, Minibatch, TrainingBatch
 from learning.returns.gae import normalised_minibatch
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Minibatch(Generic[Array]):
-    """Samples of one gradient step; fields as in `TrainingBatch`."""
-
-    observation: Array  # [n, O] or [n, C, H, W]
-    action: Array  # [n, A] or [n] int64
-    advantage: Array  # [n], with the batch's weights in it
-    value_target: Array  # [n]
-    value: Array  # [n], V(s) before the update
-    log_prob: Array  # [n]
-    outputs: Array  # [n, D]
-
-
-def picked(batch: TrainingBatch, indices: Tensor) -> Minibatch[Tensor]:
-    """Return some of a batch's samples, with their weights in the advantages."""
-    weighted = batch.weighted()
-    return Minibatch(
-        observation=weighted.observation[indices],
-        action=weighted.action[indices],
-        advantage=weighted.advantage[indices],
-        value_target=weighted.value_target[indices],
-        value=weighted.value[indices],
-        log_prob=weighted.log_prob[indices],
-        outputs=weighted.outputs[indices],
-    )
+_NAMES = [name for name in SAMPLE_FIELDS if name != "observation"]
 
 
 class ShuffledMinibatches:
@@ -80,7 +53,7 @@ class ShuffledMinibatches:
             parts = [field.tensor_split(self._count) for field in self._gathered(order)]
             observations = _gathered_observations(self._batch.observation, order, self._count)
             for observation, *others in zip(observations, *parts, strict=True):
-                yield _minibatch(observation, others)
+                yield Minibatch(observation=observation, **dict(zip(_NAMES, others, strict=True)))
 
     def arrays(self, orders: Iterable[Tensor] | None = None) -> Iterator[Minibatch[Floats]]:
         """Yield them as NumPy arrays, from a batch on the CPU.
@@ -90,10 +63,10 @@ class ShuffledMinibatches:
         """
         for order in self.orders() if orders is None else orders:
             observation = self._batch.observation.index_select(0, order)
-            whole = [observation.numpy(), *map(_by_column, self._gathered(order))]
+            whole = {"observation": observation.numpy()}
+            whole |= zip(_NAMES, map(_by_column, self._gathered(order)), strict=True)
             for start, end in bounds(len(order), self._count):
-                first, *others = (field[start:end] for field in whole)
-                yield _minibatch(first, others)
+                yield Minibatch(**{name: field[start:end] for name, field in whole.items()})
 
     def orders(self) -> Iterator[Tensor]:
         """Draw the order of the samples # [N] int64 in each pass, and yield it."""
@@ -101,17 +74,14 @@ class ShuffledMinibatches:
             order = torch.randperm(self._batch.num_samples, generator=self._generator)
             yield order.to(self._batch.observation.device)
 
-    def _gathered(self, order: Tensor) -> tuple[Tensor, ...]:
-        """Return a pass's samples in their order, all fields but the observations."""
-        batch = self._batch
-        return (
-            batch.action.index_select(0, order),
-            _advantages(batch, order, self._count, normalise=self._normalise),
-            batch.value_target.index_select(0, order),
-            batch.value.index_select(0, order),
-            batch.log_prob.index_select(0, order),
-            batch.outputs.index_select(0, order),
-        )
+    def _gathered(self, order: Tensor) -> list[Tensor]:
+        """Return a pass's samples in their order: the fields of `_NAMES`."""
+        return [
+            _advantages(self._batch, order, self._count, normalise=self._normalise)
+            if name == "advantage"
+            else getattr(self._batch, name).index_select(0, order)
+            for name in _NAMES
+        ]
 
 
 def num_minibatches(num_samples: int, minibatch_size: int) -> int:
@@ -134,19 +104,6 @@ def _by_column(field: Tensor) -> Floats:
     """Return a field with each of its columns in a row: rows of a few numbers are slow to NumPy."""
     array: Floats = field.t().contiguous().t().numpy() if field.ndim == 2 else field.numpy()
     return array
-
-
-def _minibatch(observation: Array, others: Sequence[Array]) -> Minibatch[Array]:
-    action, advantage, value_target, value, log_prob, outputs = others
-    return Minibatch(
-        observation=observation,
-        action=action,
-        advantage=advantage,
-        value_target=value_target,
-        value=value,
-        log_prob=log_prob,
-        outputs=outputs,
-    )
 
 
 def _advantages(batch: TrainingBatch, order: Tensor, count: int, *, normalise: bool) -> Tensor:

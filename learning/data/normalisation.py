@@ -1,57 +1,127 @@
 """The running statistics that belong to one policy version: of observations and of returns.
 
 They are learned like the weights and travel with them: a version is published with the statistics
-of all rounds before it, acts with these, and is updated with these.
+of all rounds before it, acts with these, and is updated with these. What is never changed in place
+can be shared by versions.
+
+Legend: O numbers per observation; T steps; B environments.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol, Self
+from dataclasses import dataclass, replace
+from typing import Self, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from learning.data.observation_normaliser import ObservationNormaliser
-from learning.data.reward_scaler import RewardScaler
 from learning.data.running_moments import RunningMoments
+from learning.returns.scan import carried_back
 from shared.contracts.environment_spec import EnvironmentSpec
+from shared.hyperparameters.common import CommonHyperparameters
 from shared.trajectory.trajectory import Trajectory
 
+VARIANCE_FLOOR = 1e-8
+"""Added to each variance, as in Gymnasium's `NormalizeObservation` and `NormalizeReward`, which
+CleanRL uses."""
+_OBSERVATIONS, _RETURNS = "observation_moments.", "return_moments."
+"""What saved moments' names begin with."""
 
-class NormalisationRule(Protocol):
-    """The hyper-parameters that say what is normalised."""
 
-    @property
-    def discount(self) -> float:
-        """Gamma, in [0, 1]."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ObservationNormaliser:
+    """What a policy sees of the raw observations; before the first round they are only bounded."""
 
-    @property
-    def observation_normalisation(self) -> bool:
-        """Whether observations are."""
+    moments: RunningMoments  # of [O]
+    bound: float
+    """Largest absolute value of a normalised number."""
 
-    @property
-    def observation_clip(self) -> float:
-        """Largest absolute value of a normalised number."""
+    def after(self, trajectories: Sequence[Trajectory]) -> Self:
+        """Return the statistics with every observation of `trajectories` that was acted on."""
+        rows = [t.observation[:-1].reshape(t.num_steps, -1) for t in trajectories]
+        return replace(self, moments=self.moments.including(np.concatenate(rows)))
 
-    @property
-    def reward_scaling(self) -> bool:
-        """Whether rewards are."""
+    def apply(self, observation: Tensor) -> Tensor:
+        """Return what the policy sees of `observation` # [..., O] float32.
 
-    @property
-    def reward_clip(self) -> float:
-        """Largest absolute value of a scaled reward."""
+        The same operations in the same order as in `ObservationScale`, so the same bits.
+        """
+        mean, scale = (torch.from_numpy(a).to(observation.device) for a in self.mean_and_scale())
+        return observation.sub(mean).mul_(scale).clamp_(-self.bound, self.bound)
+
+    def mean_and_scale(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return what is taken off observations and what they are then multiplied with # [O]."""
+        scale = 1.0 / np.sqrt(self.moments.variance + VARIANCE_FLOOR)
+        if not self.moments.count:
+            scale = np.ones_like(scale)
+        return self.moments.mean.astype(np.float32), scale.astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RewardScaler:
+    """Rewards over the running standard deviation of the discounted return.
+
+    The scale belongs to the learner alone: actors report raw rewards, and so does the run's record.
+    A round's own returns count before its rewards are scaled, as in Gymnasium's `NormalizeReward`.
+    Unlike there a return starts at 0 with every fragment, since a fragment starts with a reset.
+    """
+
+    moments: RunningMoments  # of [1]
+    discount: float
+    bound: float
+    """Largest absolute value of a scaled reward."""
+
+    def after(self, trajectories: Sequence[Trajectory]) -> Self:
+        """Return the statistics with the return of every step of `trajectories`, equally long."""
+        returns = discounted_returns(
+            np.concatenate([t.reward for t in trajectories], axis=1),
+            np.concatenate([t.terminated | t.truncated for t in trajectories], axis=1),
+            discount=self.discount,
+        )
+        ends = np.cumsum([t.num_envs for t in trajectories])
+        parts = np.split(returns, ends[:-1], axis=1)
+        rows = np.concatenate([part.reshape(-1, 1) for part in parts])
+        return replace(self, moments=self.moments.including(rows))
+
+    def apply(self, reward: Tensor) -> Tensor:
+        """Return the scaled rewards, in the shape and type of `reward`."""
+        scale = 1.0 / float(np.sqrt(self.moments.variance[0] + VARIANCE_FLOOR))
+        return reward.mul(scale).clamp_(-self.bound, self.bound)
+
+
+def discounted_returns(
+    reward: NDArray[np.float32], ended: NDArray[np.bool_], *, discount: float
+) -> NDArray[np.float64]:
+    """Return the discounted sum of the rewards since the episode's start, # [T, B].
+
+    For t from 0 to T - 1: R_t = r_t + discount * (1 - ended_{t-1}) * R_{t-1}, with R_{-1} = 0.
+
+    Args:
+        reward: r_t. # [T, B]
+        ended: Whether the episode ended with step t, however. # [T, B]
+        discount: Gamma, in [0, 1].
+    """
+    carry = np.zeros(reward.shape)
+    carry[1:] = np.where(ended[:-1], 0.0, discount)
+    # Backwards in time: the recurrence of the steps in reversed order.
+    returns: NDArray[np.float64] = carried_back(reward[::-1].astype(np.float64), carry[::-1])[::-1]
+    return returns
+
+
+S = TypeVar("S", ObservationNormaliser, RewardScaler)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Normalisation:
-    """The statistics of one version, None for what is left as it is; never changed in place."""
+    """The statistics of one version, None for what is left as it is."""
 
-    observations: ObservationNormaliser | None
-    rewards: RewardScaler | None
+    observations: ObservationNormaliser | None = None
+    rewards: RewardScaler | None = None
 
     @classmethod
-    def initial(cls, environment: EnvironmentSpec, rule: NormalisationRule) -> Self:
+    def initial(cls, environment: EnvironmentSpec, rule: CommonHyperparameters) -> Self:
         """Return what a job starts with: statistics of nothing, and none at all of images."""
         size = math.prod(environment.observation.shape)
         return cls(
@@ -77,16 +147,30 @@ class Normalisation:
             rewards=self.rewards and self.rewards.after(trajectories),
         )
 
+    def seen(self, observation: Tensor) -> Tensor:
+        """Return what the policy sees of `observation`."""
+        return self.observations.apply(observation) if self.observations else observation
+
+    def scaled(self, reward: Tensor) -> Tensor:
+        """Return what the learner makes of `reward`."""
+        return self.rewards.apply(reward) if self.rewards else reward
+
     def payload(self) -> tuple[dict[str, NDArray[np.float32]], dict[str, str]]:
         """Return the arrays and metadata that a published policy carries."""
-        return self.observations.payload() if self.observations else ({}, {})
+        if self.observations is None:
+            return {}, {}
+        mean, scale = self.observations.mean_and_scale()
+        arrays = {"observation_mean": mean, "observation_scale": scale}
+        return arrays, {"observation_clip": repr(self.observations.bound)}
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return a copy of everything needed to go on exactly, by name."""
+        parts = {_OBSERVATIONS: self.observations, _RETURNS: self.rewards}
         return {
-            f"{part}.{name}": array
-            for part, moments in self._moments().items()
-            for name, array in moments.arrays().items()
+            prefix + name: array
+            for prefix, part in parts.items()
+            if part is not None
+            for name, array in part.moments.arrays().items()
         }
 
     def restored(self, arrays: Mapping[str, NDArray[np.generic]]) -> Self:
@@ -98,18 +182,11 @@ class Normalisation:
         Raises:
             ValueError: The numbers are not those of moments.
         """
-        moments = {
-            part: RunningMoments.from_arrays(
-                {name: arrays[f"{part}.{name}"] for name in own.arrays()}
-            )
-            for part, own in self._moments().items()
-        }
         return type(self)(
-            observations=self.observations
-            and self.observations.having(moments["observation_moments"]),
-            rewards=self.rewards and self.rewards.having(moments["return_moments"]),
+            observations=_restored(self.observations, arrays, _OBSERVATIONS),
+            rewards=_restored(self.rewards, arrays, _RETURNS),
         )
 
-    def _moments(self) -> dict[str, RunningMoments]:
-        parts = {"observation_moments": self.observations, "return_moments": self.rewards}
-        return {name: part.moments for name, part in parts.items() if part is not None}
+
+def _restored(part: S | None, arrays: Mapping[str, NDArray[np.generic]], prefix: str) -> S | None:
+    return part and replace(part, moments=RunningMoments.from_arrays(arrays, prefix=prefix))

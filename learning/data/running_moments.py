@@ -14,8 +14,6 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-_FIELDS = ("count", "mean", "m2")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RunningMoments:
@@ -31,14 +29,14 @@ class RunningMoments:
         return cls(count=np.zeros((), np.int64), mean=np.zeros(size), m2=np.zeros(size))
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[np.generic]]) -> Self:
-        """Return what `arrays` returned.
+    def from_arrays(cls, arrays: Mapping[str, NDArray[np.generic]], *, prefix: str = "") -> Self:
+        """Return what `arrays` returned; in `arrays` names begin with `prefix`.
 
         Raises:
             ValueError: The count or a squared distance is negative, or a number is not finite.
         """
-        count = np.array(arrays["count"], np.int64)
-        mean, m2 = (np.array(arrays[name], np.float64) for name in ("mean", "m2"))
+        count = np.array(arrays[f"{prefix}count"], np.int64)
+        mean, m2 = (np.array(arrays[prefix + name], np.float64) for name in ("mean", "m2"))
         if count < 0 or not np.isfinite(mean).all() or not np.isfinite(m2).all() or (m2 < 0).any():
             raise ValueError("running moments must be finite, with count and m2 not negative")
         return cls(count=count, mean=mean, m2=m2)
@@ -50,7 +48,7 @@ class RunningMoments:
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return copies of the three fields by name."""
-        return {name: getattr(self, name).copy() for name in _FIELDS}
+        return {"count": self.count.copy(), "mean": self.mean.copy(), "m2": self.m2.copy()}
 
     def including(self, rows: NDArray[np.floating]) -> Self:
         """Return the moments of the rows so far and these # [N, F] together."""

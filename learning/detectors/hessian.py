@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from learning.data.minibatch import Minibatch, picked
+from learning.data.batch import Minibatch
 from learning.detectors.detector import PolicySamples
 from learning.detectors.gradient_noise import trajectory_noise
 from learning.detectors.lanczos import LanczosResult, MatVec, extreme_eigenvalues
@@ -49,7 +49,7 @@ class HessianDetector:
         start, batch = time.perf_counter(), samples.batch
         choice = chosen_samples(batch, self._rule, policy.distribution)
         chosen = choice.on(batch.observation.device)
-        minibatch = picked(batch, chosen.indices)
+        minibatch = batch.picked(chosen.indices)
         # Of the whole loss the values' part curves without advantages, too.
         if self._rule.objective != "total_loss" and not bool(minibatch.advantage.any()):
             return None

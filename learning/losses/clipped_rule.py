@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from learning.data.arrays import Array
-from learning.data.minibatch import Minibatch
+from learning.data.batch import Minibatch
 from learning.losses.loss_terms import Term
 from learning.losses.policy_terms import CLIPPED_STATS, ClippedPolicy
 from learning.networks.distributions import StepTerms

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from learning.data.arrays import Array
-from learning.data.minibatch import Minibatch
+from learning.data.batch import Minibatch
 from learning.losses.clipped_rule import ClippedRule
 from learning.losses.loss_terms import Term
 from learning.losses.policy_terms import clipped_objective

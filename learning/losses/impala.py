@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from learning.data.arrays import Array
-from learning.data.minibatch import Minibatch
+from learning.data.batch import Minibatch
 from learning.losses.loss_terms import Term
 from learning.losses.policy_terms import LOG_PROB_STATS, WeightedLogProb
 from learning.losses.value_terms import SQUARED_STATS, SquaredError

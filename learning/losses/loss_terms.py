@@ -10,7 +10,7 @@ from typing import Generic, Protocol
 from torch import Tensor
 
 from learning.data.arrays import Array, namespace
-from learning.data.minibatch import Minibatch
+from learning.data.batch import Minibatch
 from learning.networks.distributions import Distribution, StepTerms
 
 

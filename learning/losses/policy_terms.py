@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from learning.data.arrays import Array, namespace
-from learning.data.minibatch import Minibatch
+from learning.data.batch import Minibatch
 from learning.losses.loss_terms import means
 from learning.networks.distributions import StepTerms
 

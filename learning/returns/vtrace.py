@@ -14,12 +14,12 @@ from learning.returns.scan import carried_back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VTrace:
+class Returns:
     """Targets and advantages of the steps of some fragments."""
 
     target: Tensor  # [T, B], v_t: what V(s_t) is to become
     advantage: Tensor  # [T, B], q_t - V(s_t); the policy gradient weighs it with rho
-    rho: Tensor  # [T, B], min(rho_clip, pi / mu)
+    rho: Tensor | None = None  # [T, B], min(rho_clip, pi / mu); None on-policy, where it is 1
 
 
 def vtrace(
@@ -34,7 +34,7 @@ def vtrace(
     trace_lambda: float = 1.0,
     rho_clip: float = 1.0,
     c_clip: float = 1.0,
-) -> VTrace:
+) -> Returns:
     """Return the V-trace targets and advantages of every step.
 
     With ratio_t = pi(a_t|s_t) / mu(a_t|s_t), for t from T - 1 down to 0::
@@ -79,7 +79,7 @@ def vtrace(
     q_t = reward + bootstrap
     # At the end of an episode and of the fragment there is no v_{t+1}: V stays.
     q_t[:-1] += (discount * trace_lambda) * goes_on[:-1] * correction[1:]
-    return VTrace(target=value + correction, advantage=q_t - value, rho=rho_t)
+    return Returns(target=value + correction, advantage=q_t - value, rho=rho_t)
 
 
 def _require_equal_shapes(log_ratio: Tensor, *others: Tensor) -> None:

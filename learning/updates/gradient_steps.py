@@ -13,7 +13,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from learning.data.minibatch import Minibatch
+from learning.data.batch import Minibatch
 from learning.updates.cuda_graphs import Recorder, Work
 from learning.updates.gradient import GradientSource
 from learning.updates.optimiser import FlatAdam

@@ -6,7 +6,7 @@
 from torch import Tensor
 
 from learning.data.arrays import Floats
-from learning.data.minibatch import Minibatch
+from learning.data.batch import Minibatch
 from learning.losses.loss_terms import LossRule, MinibatchLoss
 from learning.networks.actor_critic import ActorCritic, FlatGradient
 from learning.networks.distributions import StepTerms

@@ -15,7 +15,8 @@ from functions.actor.rollout import sample_fragment
 from learning.algorithms.algorithm import Algorithm
 from learning.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
 from learning.algorithms.registry import ON_POLICY, build_algorithm
-from learning.data.batch import TrainingBatch, build_batch
+from learning.data.batch import TrainingBatch
+from learning.data.batch_building import on_policy_batch
 from learning.detectors.detector import Measurement, PolicySamples
 from learning.detectors.registry import DETECTORS, build_detector
 from learning.detectors.surrogate import leaves
@@ -67,7 +68,7 @@ class Reinforce:
 
     def update(self, trajectories: Sequence[Trajectory]) -> PolicyUpdate:
         # With lambda 1 advantages are discounted returns, less a value that never changes.
-        batch = build_batch(
+        batch = on_policy_batch(
             trajectories,
             self._network,
             discount=self._hyperparameters.discount,

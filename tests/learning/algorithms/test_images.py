@@ -11,7 +11,7 @@ from learning.algorithms.impact import build_impact
 from learning.algorithms.impala import build_impala
 from learning.algorithms.ppo import Ppo
 from learning.algorithms.whole_rounds import WholeRounds
-from learning.data.batch import build_batch
+from learning.data.batch_building import on_policy_batch
 from learning.detectors.hessian import HessianDetector
 from learning.networks.building import build_network
 from shared.contracts.environment_spec import DiscreteActionSpec, EnvironmentSpec, ObservationSpec
@@ -93,7 +93,7 @@ def test_updates_repeat_and_resume_bit_for_bit(build: Callable[[], Algorithm]) -
 def test_a_batch_of_images_stays_bytes() -> None:
     network = build_network(SPEC, PAPER, seed=0)
     rounds = [trajectory(0), trajectory(1)]
-    batch = build_batch(rounds, network, discount=0.99, gae_lambda=0.95)
+    batch = on_policy_batch(rounds, network, discount=0.99, gae_lambda=0.95)
     assert batch.observation.dtype == torch.uint8
     assert batch.observation.shape == (32, 2, 36, 36)
     expected = np.concatenate([t.observation[:-1, b] for t in rounds for b in range(2)])

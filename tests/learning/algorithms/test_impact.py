@@ -8,10 +8,10 @@ import torch
 
 from learning.algorithms.impact import build_impact
 from learning.algorithms.off_policy import OffPolicyLearner
+from learning.data.batch import Minibatch
+from learning.data.batch_building import off_policy_batch
 from learning.data.fragments import fragments_of, side_by_side
-from learning.data.minibatch import Minibatch
 from learning.data.normalisation import Normalisation
-from learning.data.off_policy_batch import build_off_policy_batch
 from learning.losses.impact import impact_loss, reference_log_prob
 from learning.networks.building import build_network
 from shared.contracts.environment_spec import EnvironmentSpec
@@ -94,7 +94,7 @@ def test_a_step_agrees_with_a_plain_autograd_version(environment: EnvironmentSpe
     made.network.flat.add_(0.1 * acted.flat)
     reference = build_network(environment, hyperparameters, seed=0)
     reference.flat.copy_(made.network.flat)
-    batch = build_off_policy_batch(
+    batch = off_policy_batch(
         side_by_side([fragments_of(t) for t in trajectories]),
         policy=target,
         critic=reference,

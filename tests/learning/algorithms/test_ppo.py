@@ -11,8 +11,8 @@ from torch import Tensor
 
 from learning.algorithms.policy_update import StateArrays
 from learning.algorithms.ppo import KL_COEFFICIENT_MIN, Ppo, adapted_kl_coefficient
-from learning.data.batch import build_batch
-from learning.data.minibatch import Minibatch
+from learning.data.batch import Minibatch
+from learning.data.batch_building import on_policy_batch
 from learning.data.normalisation import Normalisation
 from learning.detectors.hessian import HessianDetector
 from learning.losses.ppo import ppo_loss
@@ -139,13 +139,12 @@ def test_an_update_agrees_with_a_plain_autograd_version(
     )
     trajectories = round_of(ppo, environment, 0)
     start = Normalisation.initial(environment, hyperparameters)
-    batch = build_batch(
+    batch = on_policy_batch(
         trajectories,
         reference.network,
         discount=hyperparameters.discount,
         gae_lambda=hyperparameters.gae_lambda,
-        observations=start.observations,
-        rewards=start.after(trajectories).rewards,
+        normalisation=replace(start, rewards=start.after(trajectories).rewards),
     )
     generator = torch.Generator()
     generator.set_state(torch.from_numpy(np.asarray(reference.state()[0]["generator"])))

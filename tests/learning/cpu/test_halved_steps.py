@@ -17,7 +17,8 @@ from learning.algorithms.off_policy import OffPolicyLearner
 from learning.algorithms.ppo import Ppo
 from learning.cpu.halved_steps import MIN_MULTIPLICATIONS, take_halved_steps
 from learning.cpu.second_process import SecondProcess
-from learning.data.batch import TrainingBatch, build_batch
+from learning.data.batch import TrainingBatch
+from learning.data.batch_building import on_policy_batch
 from learning.updates import network_steps
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import STANDARD as IMPACT
@@ -121,7 +122,7 @@ def test_so_they_are_of_off_policy_learners(
 
 
 def with_a_target_that_is_no_number(*args: Any, **kwargs: Any) -> TrainingBatch:
-    batch = build_batch(*args, **kwargs)
+    batch = on_policy_batch(*args, **kwargs)
     batch.value_target[3] = math.nan
     return batch
 
@@ -136,7 +137,7 @@ def assert_spoilt_steps_are_left_out(
     if which == "policy":
         trajectories[0].action[3, 0] = 1e30  # squares to infinity in the normal density
     else:
-        monkeypatch.setattr(ppo, "build_batch", with_a_target_that_is_no_number)
+        monkeypatch.setattr(ppo, "on_policy_batch", with_a_target_that_is_no_number)
     stats = alone.update(trajectories).stats
     assert stats["skipped_steps"] == 2
     assert beside.update(trajectories).stats == stats

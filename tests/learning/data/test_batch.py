@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from learning.data.batch import TrainingBatch, build_batch, joined, network_input
+from learning.data.batch import TrainingBatch, joined
+from learning.data.batch_building import network_input, on_policy_batch
 from learning.data.normalisation import Normalisation
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import build_network
@@ -24,7 +25,7 @@ def network_for(environment: EnvironmentSpec) -> ActorCritic:
 
 
 def batch_of(trajectories: list[Trajectory], network: ActorCritic) -> TrainingBatch:
-    return build_batch(trajectories, network, discount=0.9, gae_lambda=0.8)
+    return on_policy_batch(trajectories, network, discount=0.9, gae_lambda=0.8)
 
 
 @pytest.mark.parametrize("environment", [CONTINUOUS, DISCRETE])
@@ -193,13 +194,12 @@ def test_a_normalised_batch_is_that_of_normalised_trajectories(
     statistics = Normalisation.initial(environment, rule).after(trajectories)
     assert statistics.observations is not None
     assert statistics.rewards is not None
-    batch = build_batch(
+    batch = on_policy_batch(
         trajectories,
         network,
         discount=0.9,
         gae_lambda=0.8,
-        observations=statistics.observations,
-        rewards=statistics.rewards,
+        normalisation=statistics,
     )
 
     size = int(np.prod(environment.observation.shape))

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from learning.data.batch import TrainingBatch, joined
-from learning.data.minibatch import Minibatch, ShuffledMinibatches
+from learning.data.batch import Minibatch, TrainingBatch, joined
+from learning.data.minibatch import ShuffledMinibatches
 
 
 def batch_of(num_samples: int) -> TrainingBatch:

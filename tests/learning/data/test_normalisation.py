@@ -8,8 +8,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from learning.data.normalisation import Normalisation
-from learning.data.reward_scaler import discounted_returns
+from learning.data.normalisation import Normalisation, discounted_returns
 from learning.networks.building import build_network
 from shared.hyperparameters.ppo import PAPER, STANDARD
 from shared.policy.observation_scale import ObservationScale

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from learning.data.batch import TrainingBatch, build_batch
+from learning.data.batch import TrainingBatch
+from learning.data.batch_building import off_policy_batch, on_policy_batch
 from learning.data.fragments import Fragments, fragments_of, side_by_side
 from learning.data.normalisation import Normalisation
-from learning.data.off_policy_batch import build_off_policy_batch
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import build_network
 from shared.contracts.environment_spec import EnvironmentSpec
@@ -50,7 +50,7 @@ def batch_of(
 ) -> TrainingBatch:
     if normalisation is None:
         normalisation = Normalisation(observations=None, rewards=None)
-    return build_off_policy_batch(
+    return off_policy_batch(
         fragments, policy=policy, critic=critic, rule=rule, normalisation=normalisation
     )
 
@@ -126,7 +126,7 @@ def test_on_its_own_data_it_is_the_on_policy_batch_but_for_normalising() -> None
     made = trajectories(CONTINUOUS, actor)
     rule = RAW.model_copy(update={"rho_clip": 1.0, "c_clip": 1.0})
     batch = batch_of(side_by_side([fragments_of(t) for t in made]), actor, actor, rule=rule)
-    on_policy = build_batch(made, actor, discount=0.9, gae_lambda=0.8)
+    on_policy = on_policy_batch(made, actor, discount=0.9, gae_lambda=0.8)
     for name in ("observation", "action", "value", "log_prob", "outputs", "behaviour_log_prob"):
         torch.testing.assert_close(getattr(batch, name), getattr(on_policy, name))
     # Rounding makes ratios of about 1 +- 1e-6.

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Categorical, Distribution, Independent, Normal, kl_divergence
 
-from learning.data.batch import TrainingBatch, build_batch
+from learning.data.batch import TrainingBatch
+from learning.data.batch_building import on_policy_batch
 from learning.detectors import hessian as hessian_detector
 from learning.detectors.detector import PolicySamples
 from learning.detectors.gradient_noise import trajectory_noise
@@ -117,7 +118,7 @@ def round_of(
 ) -> tuple[MlpActorCritic, TrainingBatch]:
     network = network_of(environment, hyperparameters, torch.float32)
     trajectories = [make_trajectory(environment, network, actor_index=i) for i in range(3)]
-    return network, build_batch(trajectories, network, discount=0.99, gae_lambda=1.0)
+    return network, on_policy_batch(trajectories, network, discount=0.99, gae_lambda=1.0)
 
 
 @pytest.mark.parametrize(("environment", "hyperparameters"), CASES)
@@ -278,12 +279,14 @@ def test_more_actors_do_not_change_how_many_steps_of_each_are_compared() -> None
     network = network_of(CONTINUOUS, HYPERPARAMETERS, torch.float32)
     trajectories = [make_trajectory(CONTINUOUS, network, actor_index=i) for i in range(40)]
     few, many = (
-        build_batch(some, network, discount=0.99, gae_lambda=1.0)
+        on_policy_batch(some, network, discount=0.99, gae_lambda=1.0)
         for some in (trajectories[:16], trajectories)
     )
     # Trajectories 0, 2, 5, ... of 40: as if the round had been of these 16 alone.
     chosen = evenly_spread(40, 16).tolist()
-    alone = build_batch([trajectories[i] for i in chosen], network, discount=0.99, gae_lambda=1.0)
+    alone = on_policy_batch(
+        [trajectories[i] for i in chosen], network, discount=0.99, gae_lambda=1.0
+    )
     alone = replace(alone, advantage=many.advantage.view(40, 48)[chosen].flatten())
     noise, of_these, of_others = (trajectory_noise(network, b) for b in (many, alone, few))
     assert noise == of_these == trajectory_noise(network, many, num_trajectories=40)

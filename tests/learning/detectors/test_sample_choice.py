@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from learning.data.batch import TrainingBatch, build_batch
+from learning.data.batch import TrainingBatch
+from learning.data.batch_building import on_policy_batch
 from learning.detectors.sample_choice import (
     chosen_samples,
     evenly_spread,
@@ -35,7 +36,7 @@ SIZES = st.lists(
 def round_of(environment: EnvironmentSpec) -> tuple[MlpActorCritic, TrainingBatch]:
     network = network_of(environment, HYPERPARAMETERS, torch.float32)
     trajectories = [make_trajectory(environment, network, actor_index=i) for i in range(3)]
-    return network, build_batch(trajectories, network, discount=0.99, gae_lambda=1.0)
+    return network, on_policy_batch(trajectories, network, discount=0.99, gae_lambda=1.0)
 
 
 @given(sizes=SIZES, wanted=st.integers(1, 50))

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from learning.data.minibatch import Minibatch
+from learning.data.batch import Minibatch
 from learning.losses.impact import ImpactRule, impact_loss, reference_log_prob
 from learning.networks.distributions import Categorical, Distribution, Gaussian
 from shared.hyperparameters.impact import ImpactHyperparameters

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from learning.data.minibatch import Minibatch
+from learning.data.batch import Minibatch
 from learning.losses.ppo import PpoLoss, PpoRule, ppo_loss
 from learning.networks.distributions import Categorical, Distribution, Gaussian
 from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters

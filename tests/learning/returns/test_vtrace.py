@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from learning.returns.gae import generalised_advantages
-from learning.returns.vtrace import VTrace, vtrace
+from learning.returns.vtrace import Returns, vtrace
 
 Array = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ class Case:
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
 
-    def run(self, **options: float) -> VTrace:
+    def run(self, **options: float) -> Returns:
         return vtrace(
             torch.from_numpy(self.log_ratio),
             torch.from_numpy(self.reward),
@@ -85,6 +85,7 @@ def test_targets_are_the_double_sum_of_the_definition(
     result = case.run(discount=discount, trace_lambda=lam, rho_clip=rho_clip, c_clip=c_clip)
     expected = double_sum(case, discount=discount, lam=lam, rho_clip=rho_clip, c_clip=c_clip)
     np.testing.assert_allclose(result.target.numpy(), expected, rtol=1e-9, atol=1e-9)
+    assert result.rho is not None
     np.testing.assert_allclose(
         result.rho.numpy(), np.minimum(rho_clip, np.exp(case.log_ratio)), rtol=1e-12
     )
@@ -165,6 +166,7 @@ def test_a_hand_computed_table() -> None:
     # v_1 = 5 + 0.5 (2 + 3.5 - 5) = 5.25; v_0 = 3 + (1 + 2.5 - 3) + 0.5 (5.25 - 5) = 3.625.
     np.testing.assert_allclose(result.target.numpy(), [[3.625], [5.25]])
     np.testing.assert_allclose(result.advantage.numpy(), [[1 + 2.625 - 3], [2 + 3.5 - 5]])
+    assert result.rho is not None
     np.testing.assert_allclose(result.rho.numpy(), [[1.0], [0.5]])
 
 

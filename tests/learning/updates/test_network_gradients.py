@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from learning.data.batch import TrainingBatch, build_batch
-from learning.data.minibatch import Minibatch, picked
+from learning.data.batch import Minibatch, TrainingBatch
+from learning.data.batch_building import on_policy_batch
 from learning.detectors.surrogate import leaves
 from learning.losses.impact import ImpactRule
 from learning.losses.impala import ImpalaRule
@@ -72,9 +72,9 @@ def dense(environment: EnvironmentSpec, log_std: str) -> tuple[ActorCritic, Mini
     settings = PpoHyperparameters.model_validate({"hidden_sizes": (8, 7), "log_std": log_std})
     network = build_network(environment, settings, seed=0)
     trajectories = [make_trajectory(environment, network, actor_index=i) for i in range(2)]
-    batch = build_batch(trajectories, network, discount=0.99, gae_lambda=0.95)
+    batch = on_policy_batch(trajectories, network, discount=0.99, gae_lambda=0.95)
     moved(network)
-    return network, picked(batch, torch.arange(0, batch.num_samples, 2))
+    return network, batch.picked(torch.arange(0, batch.num_samples, 2))
 
 
 def expect_the_definition(
@@ -129,7 +129,7 @@ def test_convolutional_gradients_are_those_of_the_loss(name: str) -> None:
         behaviour_log_prob=log_prob,
     )
     moved(network)
-    rule, minibatch = RULES[name], picked(batch, torch.arange(batch.num_samples))
+    rule, minibatch = RULES[name], batch.picked(torch.arange(batch.num_samples))
     with network.without_graph():
         source = TorchGradients(network, rule, into=network.new_gradient(), policy_version=4)
         found = source.gradient(minibatch)

@@ -10,7 +10,9 @@ at all: a fresh batch is not lost however many there are.
 """
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,18 +33,12 @@ _WAITING = -1
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Batch:
-    fragments: Fragments
-    uses: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draw:
+class BufferedBatch:
     """A batch to learn from."""
 
     fragments: Fragments
-    use: int
-    """How often the batch has been drawn, with this time: 1 if it is fresh."""
+    uses: int
+    """How often it has been drawn; 1 says that it was fresh when it was drawn last."""
 
 
 class ReplayBuffer:
@@ -60,7 +56,7 @@ class ReplayBuffer:
         self._num_batches = num_batches
         self._max_uses = max_uses
         self._waiting: list[Fragments] = []
-        self._batches: list[_Batch] = []  # in the order they were made
+        self._batches: list[BufferedBatch] = []  # in the order they were made
 
     @property
     def has_fresh(self) -> bool:
@@ -82,10 +78,10 @@ class ReplayBuffer:
     def flush(self) -> None:
         """Make a batch of what waits, however little; of nothing, none."""
         if self._waiting:
-            self._batches.append(_Batch(fragments=side_by_side(self._waiting), uses=0))
+            self._batches.append(BufferedBatch(fragments=side_by_side(self._waiting), uses=0))
             self._waiting = []
 
-    def draw(self) -> Draw:
+    def draw(self) -> BufferedBatch:
         """Return the batch that was used least, the oldest of these: fresh ones come first.
 
         The K-th draw of a batch is its last. A fresh batch that finds N others in the buffer puts
@@ -102,7 +98,7 @@ class ReplayBuffer:
         spent = [batch] if batch.uses >= self._max_uses else []
         spent += kept[: max(0, len(kept) - self._num_batches)]
         self._batches = [candidate for candidate in self._batches if candidate not in spent]
-        return Draw(fragments=batch.fragments, use=batch.uses)
+        return batch
 
     def state(self) -> dict[str, Array]:
         """Return a copy of all it holds, as arrays by name; observations of bytes compressed."""
@@ -113,22 +109,25 @@ class ReplayBuffer:
         held = _compressed if fragments and fragments[0].observation.dtype == np.uint8 else _plain
         return {"uses": np.array([uses for _, uses in parts], np.int64), **held(fragments)}
 
-    def load_state(self, arrays: Mapping[str, Array]) -> None:
-        """Continue from what `state` returned.
+    def restored(self, arrays: Mapping[str, Array]) -> Self:
+        """Return a buffer of these sizes that goes on from what `state` returned.
 
         Raises:
-            ValueError: The arrays are not such; nothing has been changed then.
+            ValueError: The arrays are not such.
         """
         rest = dict(arrays)
         uses = _counts("uses", rest)
         parts = _from_compressed(rest) if "encoded" in rest else _from_plain(rest)
         if len(parts) != len(uses) or (uses[:-1] < 0).any():
             raise ValueError(f"replay buffer: {len(parts)} batches and uses {uses} do not match")
-        batches = [
-            _Batch(fragments=part, uses=int(used)) for part, used in zip(parts, uses, strict=True)
+        other = copy(self)
+        other._batches = [
+            BufferedBatch(fragments=part, uses=int(used))
+            for part, used in zip(parts, uses, strict=True)
         ]
-        self._waiting = [batches.pop().fragments] if len(uses) and uses[-1] == _WAITING else []
-        self._batches = batches
+        waits = len(uses) and uses[-1] == _WAITING
+        other._waiting = [other._batches.pop().fragments] if waits else []
+        return other
 
 
 def _plain(parts: Sequence[Fragments]) -> dict[str, Array]:

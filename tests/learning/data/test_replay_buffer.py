@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from numpy.typing import NDArray
 
-from learning.algorithms.replay_buffer import ReplayBuffer
 from learning.data.fragments import fragments_of
+from learning.data.replay_buffer import ReplayBuffer
 from shared.trajectory.trajectory import Trajectory
 
 STEPS = 4
@@ -40,7 +40,7 @@ def trajectory(number: int, *, num_envs: int = 1) -> Trajectory:
 
 def drawn(buffer: ReplayBuffer) -> tuple[tuple[int, ...], int]:
     draw = buffer.draw()
-    return tuple(draw.fragments.policy_version.tolist()), draw.use
+    return tuple(draw.fragments.policy_version.tolist()), draw.uses
 
 
 def test_trajectories_wait_until_they_fill_a_batch() -> None:
@@ -134,11 +134,9 @@ class Rules(RuleBasedStateMachine):
 
     @rule()
     def resume(self) -> None:
-        state = self.buffer.state()
         other = self.new_buffer()
         other.add([trajectory(999)])
-        other.load_state(state)
-        self.buffer = other
+        self.buffer = other.restored(self.buffer.state())
 
     @invariant()
     def nothing_is_lost(self) -> None:
@@ -160,7 +158,7 @@ def test_a_buffer_that_was_saved_goes_on_the_same(data: st.DataObject) -> None:
         one.add([trajectory(number, num_envs=data.draw(st.integers(1, 2)))])
         if one.ready and data.draw(st.booleans()):
             one.draw()
-    other.load_state(one.state())
+    other = other.restored(one.state())
     for buffer in (one, other):
         buffer.flush()
     while one.ready:
@@ -175,10 +173,10 @@ def test_a_damaged_state_is_refused_and_changes_nothing(name: str) -> None:
     state = buffer.state()
     damaged = {**state, name: state[name][:-1]}
     with pytest.raises(ValueError, match="shape|do not match|1 columns for parts of"):
-        buffer.load_state(damaged)
+        buffer.restored(damaged)
     del damaged[name]
     with pytest.raises(ValueError, match="is None|fragments hold"):
-        buffer.load_state(damaged)
+        buffer.restored(damaged)
     assert drawn(buffer) == ((0,), 1)
 
 
@@ -187,7 +185,7 @@ def test_widths_that_do_not_cover_the_columns_are_refused() -> None:
     buffer.add([trajectory(0)])
     state = buffer.state()
     with pytest.raises(ValueError, match="1 columns for parts of"):
-        buffer.load_state({**state, "widths": np.array([2], np.int64)})
+        buffer.restored({**state, "widths": np.array([2], np.int64)})
 
 
 def images(number: int, *, stacked: bool) -> Trajectory:
@@ -228,14 +226,14 @@ def everything(buffer: ReplayBuffer) -> list[tuple[int, dict[str, bytes]]]:
         draw = buffer.draw()
         arrays = draw.fragments.arrays()
         assert all(array.flags.writeable for array in arrays.values())
-        found.append((draw.use, {name: array.tobytes() for name, array in arrays.items()}))
+        found.append((draw.uses, {name: array.tobytes() for name, array in arrays.items()}))
     return found
 
 
 @pytest.mark.parametrize("stacked", [False, True])
 def test_images_come_back_to_the_last_bit(*, stacked: bool) -> None:
     one, other = filled(stacked=stacked), ReplayBuffer(batch_size=1, num_batches=2, max_uses=3)
-    other.load_state(one.state())
+    other = other.restored(one.state())
     assert everything(other) == everything(one)
 
 
@@ -256,8 +254,8 @@ def test_images_saved_by_an_earlier_version_are_read() -> None:
     one, other = filled(stacked=True), ReplayBuffer(batch_size=1, num_batches=2, max_uses=3)
     plain = fragments_of(images(7, stacked=True))
     earlier = {"widths": np.array([2], np.int64), "uses": np.array([2], np.int64)}
-    other.load_state({**earlier, **plain.arrays()})
-    one.load_state(other.state())
+    other = other.restored({**earlier, **plain.arrays()})
+    one = one.restored(other.state())
     expected = {name: array.tobytes() for name, array in plain.arrays().items()}
     assert everything(one) == everything(other) == [(3, expected)]
 
@@ -279,5 +277,5 @@ def test_damaged_images_are_refused_and_change_nothing(
     change(state)
     kept = filled(stacked=False)
     with pytest.raises(ValueError, match=message):
-        kept.load_state(state)
+        kept.restored(state)
     assert everything(kept) == everything(filled(stacked=False))

@@ -1,0 +1,183 @@
+"""From fragments to a batch: what the learner needs and the actors do not know.
+
+Values, advantages and distribution parameters are computed with the networks of the learner. The
+actors' own log-probabilities come from NumPy and differ in the last bits; recomputed in torch the
+probability ratio is exactly 1 before the first step.
+
+Legend: T steps; B environments of all fragments together; N = T B samples.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from learning.data.batch import TrainingBatch
+from learning.data.fragments import Fragments, final_rows, fragments_of, in_actor_order
+from learning.data.normalisation import Normalisation
+from learning.networks.actor_critic import ActorCritic
+from learning.returns.gae import generalised_advantages, normalised
+from learning.returns.vtrace import Returns, vtrace
+from shared.hyperparameters.impact import ImpactHyperparameters
+from shared.hyperparameters.impala import ImpalaHyperparameters
+from shared.trajectory.trajectory import Trajectory
+
+Estimator = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], Returns]
+"""Targets and advantages from log(pi / mu), rewards, values, next values, `terminated` and
+`truncated` # [T, B] each."""
+
+RAW = Normalisation()
+"""Leaves observations and rewards as they are."""
+
+
+def build_batch(
+    parts: Sequence[Fragments],
+    estimator: Estimator,
+    *,
+    policy: ActorCritic,
+    critic: ActorCritic,
+    normalisation: Normalisation,
+) -> TrainingBatch:
+    """Return the samples of some fragments, equally long, in their order.
+
+    `log_prob` and `outputs` are the policy's, `value` is the critic's. Each part counts as a
+    trajectory.
+
+    Args:
+        parts: The data.
+        estimator: Makes value targets, advantages and weights of them.
+        policy: Of this network only the policy is read.
+        critic: Of this network only the values are read.
+        normalisation: Of observations, as the policy saw them, and of rewards.
+    """
+    device = critic.flat.device
+
+    def columns(name: str) -> Tensor:
+        rows = np.concatenate([getattr(part, name) for part in parts], axis=1)
+        return torch.from_numpy(rows).to(device).transpose(0, 1)  # [B, T or T + 1, ...]
+
+    observation = normalisation.seen(network_input(columns("observation"), keep=2))
+    action = columns("action").flatten(0, 1)
+    behaviour = columns("log_prob")
+    samples = observation[:, :-1].flatten(0, 1)
+    with torch.no_grad():
+        outputs = policy.policy_outputs(samples)
+        log_prob = policy.distribution.log_prob(outputs, action)
+        value, next_value = _values(critic, observation, parts, normalisation)
+        returns = estimator(
+            (log_prob.view(behaviour.shape) - behaviour).t(),
+            normalisation.scaled(columns("reward")).t().contiguous(),
+            value.t().contiguous(),
+            next_value.t().contiguous(),
+            columns("terminated").t(),
+            columns("truncated").t(),
+        )
+    return TrainingBatch(
+        observation=samples,
+        action=action,
+        advantage=returns.advantage.t().flatten(),
+        value_target=returns.target.t().flatten(),
+        value=value.flatten(),
+        log_prob=log_prob,
+        outputs=outputs,
+        behaviour_log_prob=behaviour.flatten(),
+        num_trajectories=len(parts),
+        weight=None if returns.rho is None else returns.rho.t().flatten(),
+    )
+
+
+def on_policy_batch(
+    trajectories: Sequence[Trajectory],
+    network: ActorCritic,
+    *,
+    discount: float,
+    gae_lambda: float,
+    normalisation: Normalisation = RAW,
+) -> TrainingBatch:
+    """Return the batch of a round, with normalised generalised advantages.
+
+    Args:
+        trajectories: In any order; actor indices are distinct and all have the same T.
+        network: The policy all of them were made by, and its value function.
+        discount: Gamma.
+        gae_lambda: Lambda.
+        normalisation: Of observations, as the policy saw them, and of rewards.
+
+    Raises:
+        ValueError: There is no trajectory, an actor index occurs twice, or lengths differ.
+    """
+
+    def estimator(_log_ratio: Tensor, reward: Tensor, value: Tensor, *others: Tensor) -> Returns:
+        advantage = generalised_advantages(
+            reward, value, *others, discount=discount, gae_lambda=gae_lambda
+        )
+        return Returns(target=advantage + value, advantage=advantage)
+
+    parts = [fragments_of(trajectory) for trajectory in in_actor_order(trajectories)]
+    batch = build_batch(
+        parts, estimator, policy=network, critic=network, normalisation=normalisation
+    )
+    return replace(batch, advantage=normalised(batch.advantage))
+
+
+def off_policy_batch(
+    fragments: Fragments,
+    *,
+    policy: ActorCritic,
+    critic: ActorCritic,
+    rule: ImpactHyperparameters | ImpalaHyperparameters,
+    normalisation: Normalisation,
+) -> TrainingBatch:
+    """Return the samples of some fragments, as seen by a policy that did not act there.
+
+    Advantages, not normalised, value targets and weights, rho, are V-trace's, of `policy` versus
+    the one that acted. Every environment's column is a trajectory of its own.
+    """
+    estimator = partial(
+        vtrace,
+        discount=rule.discount,
+        trace_lambda=rule.trace_lambda,
+        rho_clip=rule.rho_clip,
+        c_clip=rule.c_clip,
+    )
+    batch = build_batch(
+        [fragments], estimator, policy=policy, critic=critic, normalisation=normalisation
+    )
+    return replace(batch, num_trajectories=fragments.num_envs)
+
+
+def _values(
+    critic: ActorCritic,
+    observation: Tensor,
+    parts: Sequence[Fragments],
+    normalisation: Normalisation,
+) -> tuple[Tensor, Tensor]:
+    """Return V of each step's state and of the state it led to, both # [B, T].
+
+    Args:
+        critic: Has the value function.
+        observation: As the network sees it. # [B, T + 1, O]
+        parts: For the final observations of truncated episodes, which `observation` lacks.
+        normalisation: Of those.
+    """
+    value = critic.values(observation.flatten(0, 1)).view(observation.shape[:2])
+    next_value = value[:, 1:].clone()
+    t, b = (torch.from_numpy(index).to(value.device) for index in final_rows(parts))
+    if len(t):
+        final = torch.from_numpy(np.concatenate([part.final_observation for part in parts]))
+        seen = normalisation.seen(network_input(final.to(value.device), keep=1))
+        next_value[b, t] = critic.values(seen)
+    return value[:, :-1], next_value
+
+
+def network_input(observation: Tensor, *, keep: int) -> Tensor:
+    """Return observations as networks take them, with `keep` leading dimensions as they are.
+
+    Images # [..., C, H, W] stay uint8, anything else becomes # [..., O] float32.
+    """
+    if observation.dtype == torch.uint8 and observation.ndim == keep + 3:
+        return observation.contiguous()
+    return observation.flatten(start_dim=keep).float().contiguous()
