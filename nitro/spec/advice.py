@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from nitro.runs.summary import duration
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import JobSpec
+from shared.contracts.scaling_spec import FixedScaling
 from shared.hyperparameters.common import CommonHyperparameters
 from shared.hyperparameters.ppo import PpoHyperparameters
 
@@ -77,7 +78,7 @@ def time_on_cpu(
     update_s = hyperparameters.num_epochs / _SAMPLES_PER_S[hyperparameters.image_network]
     step_s = spec.steps_per_actor * (update_s + 1 / (_STEPS_PER_S * cores))
     fewest, most = spec.actors.min, spec.actors.max
-    if spec.scaling.policy == "fixed":
+    if isinstance(spec.scaling, FixedScaling):
         fewest = most = spec.scaling.num_actors
     return TimeRange(rounds * fewest * step_s, rounds * most * step_s)
 

@@ -47,6 +47,8 @@ def parse_scaling(text: str, *, runs_dir: Path, option: str = "--scaling") -> Js
         raise CommandError(f"{option}: must be one of {', '.join(FORMS)}, got {text!r}")
     if not argument:
         return {"policy": policy}
+    if policy not in _ARGUMENTS:
+        raise CommandError(f"{option} {policy}: takes no argument; set its fields with --set")
     read, field = _ARGUMENTS[policy]
     try:
         return {"policy": policy, field: read(argument, runs_dir)}
@@ -160,7 +162,7 @@ def policies_table() -> Table:
     forms = {form.split("[")[0].split(":")[0]: form for form in FORMS}
     for name, model in POLICIES.items():
         table.add_row(name, "", Text(cleandoc(model.__doc__ or "").replace("\n", " ")))
-        table.add_row("", "", Text(f"--scaling {forms[name]}", style="dim"))
+        table.add_row("", "", Text(f"--scaling {forms.get(name, name)}", style="dim"))
         for field, info in model.model_fields.items():
             if field != "policy":
                 description = " ".join((info.description or "").split())

@@ -15,7 +15,6 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.problem import FieldError
 from shared.contracts.scaling_spec import (
     MAX_ACTORS,
-    POLICIES,
     ActorRange,
     FixedScaling,
     NitroScaling,
@@ -33,7 +32,9 @@ SCALING: TypeAdapter[Policy] = TypeAdapter(Scaling)
 _GROUPS = frozenset(
     name
     for name, field in JobSpec.model_fields.items()
-    if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+    if isinstance(field.annotation, type)
+    and issubclass(field.annotation, BaseModel)
+    and field.annotation is not Policy  # that comes whole
 )
 """Fields with fields of their own: a file that names one of those leaves the others as they are."""
 _LONGEST_VALUE = 60
@@ -151,11 +152,7 @@ def field_errors(
     """Return each wrong field with the value and, for an unknown name, the nearest known one."""
     found: list[FieldError] = []
     for details in error.errors(include_url=False):
-        field = prefix + ".".join(
-            str(part)
-            for position, part in enumerate(details["loc"])
-            if not (position < 2 and part in POLICIES)  # the tag of the union, not a field
-        )
+        field = prefix + ".".join(map(str, details["loc"]))
         cause = details.get("ctx", {}).get("error")
         if isinstance(cause, ValidationError):
             found += field_errors(cause, prefix=f"{field}.", known=known)

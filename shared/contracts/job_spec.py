@@ -26,7 +26,7 @@ from shared.contracts.message import (
     PositiveInt,
     plain,
 )
-from shared.contracts.scaling_spec import ActorRange, NitroScaling, Scaling, require_fit
+from shared.contracts.scaling_spec import ActorRange, NitroScaling, Scaling
 from shared.hyperparameters.presets import ALGORITHMS, HyperparameterValue, Preset
 
 EnvKwarg = Annotated[bool | int | float | str, BeforeValidator(plain)]
@@ -223,5 +223,5 @@ class JobSpec(EnvironmentRef):
                 f"detector.objective ({objective}) is defined for {', '.join(having)} only: use "
                 f"{' or '.join(sorted(defined))} with {self.algorithm}"
             )
-        require_fit(self.scaling, self.actors)
+        self.scaling.require_fit(self.actors)
         return self

@@ -4,11 +4,20 @@ A policy is chosen and set up in the job; what it computes is in `services/scale
 here computes, so that the command line and the API can list, check and explain policies.
 """
 
-from typing import Annotated, Literal, Self, get_args
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import (
+    Field,
+    GetCoreSchemaHandler,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    model_validator,
+)
+from pydantic_core import CoreSchema, core_schema
 
-from shared.contracts.message import Message, NonNegativeFloat, Number, PositiveInt
+from shared.contracts.message import READ_BACK, Message, NonNegativeFloat, Number, PositiveInt
 from shared.contracts.minions_agent import MinionsAgent
 
 _Window = Annotated[int, Field(strict=True, ge=2, le=1000)]
@@ -39,7 +48,40 @@ class ActorRange(Message):
         return max(self.min, min(self.max, num_actors))
 
 
-class NitroScaling(Message):
+class Policy(Message):
+    """Parameters of a scaling policy; a class that derives from this one is one more of them."""
+
+    policy: str
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: object) -> None:
+        """Enter the policy under the only name that its `policy` can have."""
+        (name,) = get_args(cls.model_fields["policy"].annotation)
+        POLICIES[name] = cls
+
+    def asked_for(self) -> dict[str, float]:
+        """Return the numbers of actors that are written in the parameters, by their field."""
+        return {}
+
+    def require_fit(self, actors: ActorRange) -> None:
+        """Make sure that the policy can keep to a job's range.
+
+        Raises:
+            ValueError: It cannot; names the field and its value.
+        """
+        for field, number in self.asked_for().items():
+            if not actors.min <= number <= actors.max:
+                raise ValueError(
+                    f"scaling.{field} ({number:g}) must lie inside actors "
+                    f"[{actors.min}, {actors.max}]"
+                )
+
+
+POLICIES: dict[str, type[Policy]] = {}
+"""Every policy's parameters by its name."""
+
+
+class NitroScaling(Policy):
     """Actors by boosting score, which is computed from the surrogate's curvature."""
 
     policy: Literal["nitro"] = "nitro"
@@ -51,15 +93,19 @@ class NitroScaling(Message):
     """`paper`: section 5.3's score; `artifact`: sign, window and floor of the published code."""
 
 
-class FixedScaling(Message):
+class FixedScaling(Policy):
     """The same number of actors every round."""
 
     policy: Literal["fixed"]
     num_actors: _Actors = 16
     """Actors per round, inside the job's `actors` range."""
 
+    def asked_for(self) -> dict[str, float]:
+        """Return the constant."""
+        return {"num_actors": self.num_actors}
 
-class RandomScaling(Message):
+
+class RandomScaling(Policy):
     """A uniform random score in place of the boosting score: `nitro` without its detector."""
 
     policy: Literal["random"]
@@ -69,8 +115,12 @@ class RandomScaling(Message):
     """Draw numbers with this mean instead, inside the job's range and without decay. The
     mean of two consecutive rounds is within half an actor of it."""
 
+    def asked_for(self) -> dict[str, float]:
+        """Return the mean, where there is one."""
+        return {} if self.mean_actors is None else {"mean_actors": self.mean_actors}
 
-class KungFuScaling(Message):
+
+class KungFuScaling(Policy):
     """Actors by gradient noise scale, never fewer than before (Mai et al., KungFu, OSDI 2020)."""
 
     policy: Literal["kungfu"]
@@ -80,7 +130,7 @@ class KungFuScaling(Message):
     """Rounds between two changes of the number."""
 
 
-class HydrozoaScaling(Message):
+class HydrozoaScaling(Policy):
     """From the fewest actors, twice as many every n rounds (Guo et al., Hydrozoa, MLSys 2022)."""
 
     policy: Literal["hydrozoa"]
@@ -88,15 +138,23 @@ class HydrozoaScaling(Message):
     """Rounds between two doublings; the paper's comparison uses 10."""
 
 
-class MinionsScaling(Message):
+class MinionsScaling(Policy):
     """Actors drawn by a trained agent (MinionsRL); `nitro scheduler train` makes one."""
 
     policy: Literal["minionsrl"]
     agent: MinionsAgent
     """Weights of its network."""
 
+    def require_fit(self, actors: ActorRange) -> None:
+        """Make sure that the agent can choose a number of a job's range."""
+        if self.agent.num_choices < actors.min:
+            raise ValueError(
+                f"scaling.agent ({self.agent.num_choices} choices) must be able to choose "
+                f"actors.min ({actors.min})"
+            )
 
-class RewardWindowScaling(Message):
+
+class RewardWindowScaling(Policy):
     """More actors while returns are changing, fewer while they stand still."""
 
     policy: Literal["reward_window"]
@@ -108,52 +166,39 @@ class RewardWindowScaling(Message):
     """Returns stand still up to this mean change per round, relative to their mean size."""
 
 
-class ScheduleScaling(Message):
+class ScheduleScaling(Policy):
     """A given list of counts, round by round: replays any run."""
 
     policy: Literal["schedule"]
     num_actors: Annotated[tuple[_Actors, ...], Field(min_length=1, max_length=10_000)]
     """Actors of rounds 0, 1, 2, ...; after its end the last one holds."""
 
-
-Policy = (
-    NitroScaling
-    | FixedScaling
-    | RandomScaling
-    | KungFuScaling
-    | HydrozoaScaling
-    | MinionsScaling
-    | RewardWindowScaling
-    | ScheduleScaling
-)
-Scaling = Annotated[Policy, Field(discriminator="policy")]
-
-POLICIES: dict[str, type[Policy]] = {
-    get_args(model.model_fields["policy"].annotation)[0]: model for model in get_args(Policy)
-}
-"""Every policy's parameters by its name."""
+    def asked_for(self) -> dict[str, float]:
+        """Return every entry."""
+        return {f"num_actors.{index}": number for index, number in enumerate(self.num_actors)}
 
 
-def require_fit(scaling: Policy, actors: ActorRange) -> None:
-    """Make sure that a policy can keep to a job's range.
+class _AnyPolicy:
+    """Reads a policy's parameters by the class that its name stands for; describes them all."""
 
-    Raises:
-        ValueError: It cannot; names the field and its value.
-    """
-    numbers: dict[str, float] = {}
-    if isinstance(scaling, FixedScaling):
-        numbers["scaling.num_actors"] = scaling.num_actors
-    elif isinstance(scaling, ScheduleScaling):
-        numbers |= {f"scaling.num_actors.{i}": n for i, n in enumerate(scaling.num_actors)}
-    elif isinstance(scaling, RandomScaling) and scaling.mean_actors is not None:
-        numbers["scaling.mean_actors"] = scaling.mean_actors
-    for field, number in numbers.items():
-        if not actors.min <= number <= actors.max:
-            raise ValueError(
-                f"{field} ({number:g}) must lie inside actors [{actors.min}, {actors.max}]"
-            )
-    if isinstance(scaling, MinionsScaling) and scaling.agent.num_choices < actors.min:
-        raise ValueError(
-            f"scaling.agent ({scaling.agent.num_choices} choices) must be able to choose "
-            f"actors.min ({actors.min})"
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        every: Any = reduce(or_, POLICIES.values())
+        described = handler.generate_schema(Annotated[every, Field(discriminator="policy")])
+        return core_schema.with_info_wrap_validator_function(
+            cls._read, described, serialization=core_schema.simple_ser_schema("any")
         )
+
+    @staticmethod
+    def _read(value: object, _: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Policy:
+        if isinstance(value, Policy):
+            return value
+        name = value.get("policy") if isinstance(value, dict) else None
+        if not isinstance(name, str) or name not in POLICIES:
+            raise ValueError(f"must have a policy, one of {', '.join(POLICIES)}; got {name!r:.80}")
+        return POLICIES[name].model_validate(
+            value, extra="ignore" if info.context == READ_BACK else None, context=info.context
+        )
+
+
+Scaling = Annotated[Policy, _AnyPolicy]

@@ -25,8 +25,6 @@ MEDIA_TYPE = "application/problem+json"
 T = TypeVar("T")
 _NAMED_FIELD = re.compile(r"^([a-z_][a-z0-9_.]*) \((.*?)\) ")
 _NOWHERE = "there is nothing at this address"
-_TAGGED = frozenset({"scaling"})
-"""Fields whose next path element is the name of a variant."""
 _FREE_FORM = frozenset({"hyperparameters", "env_kwargs"})
 """Fields whose path ends one below them; the rest names the type that was tried."""
 
@@ -203,13 +201,5 @@ def _one_error(error: Mapping[str, object], known: Sequence[str]) -> list[tuple[
 
 def _field_path(location: tuple[object, ...]) -> list[str]:
     """Return a dotted path's parts without pydantic's own names in it."""
-    path: list[str] = []
-    parts = [str(part) for part in location[1:] if part != "[key]"]
-    for index, part in enumerate(parts):
-        before = parts[index - 1] if index else ""
-        if before in _TAGGED and index == 1:
-            continue
-        path.append(part)
-        if before in _FREE_FORM and index == 1:
-            break
-    return path
+    path = [str(part) for part in location[1:] if part != "[key]"]
+    return path[:2] if path[:1] and path[0] in _FREE_FORM else path

@@ -14,7 +14,7 @@ from services.scaler.rounds.order import num_stops, rounds_near
 from services.scaler.store.base import Change, JobRecord, Store, change_job
 from shared.contracts.jobs import Job, ScalingRequest, ScalingSwitch
 from shared.contracts.problem import FieldError
-from shared.contracts.scaling_spec import ActorRange, FixedScaling, Policy, require_fit
+from shared.contracts.scaling_spec import ActorRange, FixedScaling, Policy
 
 _LOG = logging.getLogger(__name__)
 _MAX_SWITCH_BYTES = 200_000
@@ -70,7 +70,7 @@ def _require_choice(scaling: Policy, actors: ActorRange) -> None:
         ApiError: It is so.
     """
     try:
-        require_fit(scaling, actors)
+        scaling.require_fit(actors)
     except ValueError as error:
         field = str(error).partition(" ")[0]
         message = f"{error}; a job keeps the range of actors it was submitted with"

@@ -7,8 +7,8 @@ both have to fit the budget.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from services.scaler.capacity.kept_warm import keeping, kept_warm, warm_numbers
 from services.scaler.launching.quota import granted
@@ -20,18 +20,12 @@ from services.scaler.money.budget import (
     closing_usd,
     final_evaluations,
 )
-from services.scaler.scaling.base import (
-    NoiseMemory,
-    ScalingDecision,
-    ScalingHistory,
-    ScalingInput,
-)
-from services.scaler.scaling.boosting import convexity_ratio
-from services.scaler.scaling.registry import scaling_policy
+from services.scaler.scaling.base import NoiseMemory, ScalingDecision, ScalingInput, ScalingPolicy
 from services.scaler.store.base import JobRecord
-from shared.contracts.job_spec import EvaluationRule, JobSpec, StopRule
+from shared.contracts.billing import LedgerLine
+from shared.contracts.job_spec import EvaluationRule, JobSpec
 from shared.contracts.jobs import StopReason
-from shared.contracts.rounds import Curvature, GradientNoise, RoundPlan
+from shared.contracts.rounds import RoundPlan, RoundRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,98 +42,115 @@ class Concurrency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopConditions:
-    """Where a job stands when it asks for a round."""
-
-    round_index: int
-    """Round asked for: the number of updates made so far."""
-    asked_to_stop: bool
-    exhausted: bool = False
-    """Whether the time it was held without a plan has used the budget up."""
-    latest_return: float | None
-    """Mean return of the newest evaluation."""
-    wall_s: float
-    """Time since the first round, without the time between a stop and a resume."""
-    since_start_s: float = 0.0
-    """Time since the first round after it was last queued."""
-    longest_s: float = math.inf
-    """How long this deployment lets a job run at a time."""
-
-
-def stop_reason(rule: StopRule, conditions: StopConditions) -> tuple[StopReason, str] | None:
-    """Return the first condition met and a sentence about it, or None to go on."""
-    if conditions.asked_to_stop:
-        return "user", "the job was asked to stop"
-    if conditions.exhausted:
-        return "budget", "the time since the last plan has used the budget up"
-    target, latest = rule.target_return, conditions.latest_return
-    if target is not None and latest is not None and latest >= target:
-        return "target_return", f"evaluation return {latest:g} reached the target {target:g}"
-    if conditions.round_index >= rule.max_rounds:
-        return "max_rounds", f"all {rule.max_rounds} rounds are done"
-    if rule.max_wall_s is not None and conditions.wall_s >= rule.max_wall_s:
-        return (
-            "max_wall",
-            f"{conditions.wall_s:.0f} s have passed, {rule.max_wall_s:g} s are allowed",
-        )
-    if conditions.since_start_s >= conditions.longest_s:
-        return "max_wall", (
-            f"it ran for {conditions.since_start_s:.0f} s, NITRO_LONGEST_JOB_S allows "
-            f"{conditions.longest_s:g} s at a time"
-        )
-    return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RoundContext:
     """Everything a decision depends on."""
 
-    spec: JobSpec
-    conditions: StopConditions
-    curvature: Curvature | None
-    gradient_noise: GradientNoise | None
-    committed_usd: float
-    settled_usd: float
-    """The part of it that is spent."""
+    record: JobRecord
+    request: RoundRequest
+    now: float
+    """Unix seconds."""
+    policy: ScalingPolicy[Any]
+    """The scaling policy in force in the round."""
+    seen: ScalingInput
+    """What it looks at."""
     concurrency: Concurrency
     pricing: RoundPricing
     quorum_share: float
-    history: ScalingHistory
+    longest_s: float = math.inf
+    """How long this deployment lets a job run at a time."""
+    settled: tuple[LedgerLine, ...] = ()
+    """What the learner has not been told of the bill."""
+    again: RoundPlan | None = None
+    """The newest attempt's plan, where the round is launched again."""
     ended: tuple[StopReason, str] | None = None
     """Why the job ends, where an earlier plan has said so already."""
     awaits_others: bool = False
     """Whether other rounds are open: should the job end, its final evaluation comes after them."""
+
+    @property
+    def spec(self) -> JobSpec:
+        """What the user asked for."""
+        return self.record.job.spec
+
+    @property
+    def round_index(self) -> int:
+        """Round asked for: the number of updates made so far."""
+        return self.seen.round_index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """A round to launch, or the end of the job."""
 
-    num_actors: int
-    num_evaluations: int
-    requested: int
-    score: float | None
-    ratio: float | None
-    """Ratio the score was made of."""
-    measured_ratio: float | None
-    """Ratio of this round's own curvature; the next rounds look back at it."""
-    reason: str
-    deadline_s: float
-    quorum: int
-    stop: StopReason | None
+    plan: RoundPlan
     reserve_usd: float
-    memory: NoiseMemory | None
+    memory: NoiseMemory | None = None
     """For the next round's decision."""
     awaits_others: bool = False
     """The job ends, but not with this plan: other rounds are open."""
 
 
+def stop_reason(context: RoundContext) -> tuple[StopReason, str] | None:
+    """Return the first condition met and a sentence about it, or None to go on."""
+    record, rule = context.record, context.spec.stop
+    if record.job.status == "stopping":
+        return "user", "the job was asked to stop"
+    if record.exhausted:
+        return "budget", "the time since the last plan has used the budget up"
+    target, latest = rule.target_return, record.job.progress.last_return
+    if target is not None and latest is not None and latest >= target:
+        return "target_return", f"evaluation return {latest:g} reached the target {target:g}"
+    if context.round_index >= rule.max_rounds:
+        return "max_rounds", f"all {rule.max_rounds} rounds are done"
+    ran_s = 0.0 if record.wall_started_at is None else context.now - record.wall_started_at
+    wall_s = record.wall_used_s + ran_s
+    if rule.max_wall_s is not None and wall_s >= rule.max_wall_s:
+        return "max_wall", f"{wall_s:.0f} s have passed, {rule.max_wall_s:g} s are allowed"
+    if ran_s >= context.longest_s:
+        return "max_wall", (
+            f"it ran for {ran_s:.0f} s, NITRO_LONGEST_JOB_S allows {context.longest_s:g} s at a "
+            "time"
+        )
+    return None
+
+
+def decide_with_warm(context: RoundContext, *, at: float) -> tuple[JobRecord, Decision]:
+    """Return the job's record with what it keeps warm from this round on, and the decision.
+
+    More are kept than before only where that costs the round nothing, and fewer than usual only
+    where there would be no round otherwise, or no final evaluation.
+
+    Args:
+        context: What is decided about; prices and sizes are the deployment's.
+        at: Seconds on the clock that bills the job.
+    """
+    record, pricing = context.record, context.pricing
+
+    def with_warm(num: int) -> tuple[JobRecord, Decision]:
+        kept = keeping(record, num, at=at, provisioned=pricing.basis.provisioned)
+        return kept, decide_round(replace(context, pricing=pricing.with_warm(kept_warm(kept))))
+
+    numbers = warm_numbers(record, context.round_index, at=at)
+    usual = with_warm(numbers.usual)
+    if numbers.more is not None:
+        more = with_warm(numbers.more)
+        if not more[1].plan.stop and _size(more[1].plan) == _size(usual[1].plan):
+            return more
+    if usual[1].plan.stop != "budget":
+        return usual
+    tried = (usual, *map(with_warm, numbers.fewer))
+    going_on = (each for each in tried if not each[1].plan.stop)
+    return next(going_on, max(tried, key=lambda each: each[1].plan.num_evaluations))
+
+
 def decide_round(context: RoundContext) -> Decision:
     """Return what to do about the round a learner asked for."""
-    stop = context.ended or stop_reason(context.spec.stop, context.conditions)
-    scaling = _scaling_decision(context)
+    if context.again is not None:
+        return _decide_reopening(context, context.again)
+    stop = context.ended or stop_reason(context)
+    scaling = context.policy.decide(context.seen)
     if stop is not None:
-        return _end(context, stop[0], stop[1], scaling)
+        return _end(context, *stop, scaling)
     concurrency = context.concurrency
     num_actors = granted(
         scaling.requested,
@@ -153,113 +164,24 @@ def decide_round(context: RoundContext) -> Decision:
         context.spec,
         context.pricing,
         num_actors=num_actors,
-        num_evaluations=evaluations_due(context.spec.evaluation, context.conditions.round_index),
-        committed_usd=context.committed_usd,
+        num_evaluations=evaluations_due(context.spec.evaluation, context.round_index),
+        committed_usd=context.record.committed_usd,
     )
     if not affordable.num_actors:
         return _end(context, "budget", affordable.note, scaling)
     quota_note = ""
     if num_actors < scaling.requested:
         in_flight = concurrency.others_in_flight + concurrency.own_in_flight
+        open_rounds = context.spec.open_rounds
         quota_note = (
             f"concurrency: {scaling.requested} actors cut to {num_actors} of {concurrency.limit} "
             f"shared by {concurrency.running_jobs} jobs, {in_flight} in flight"
-            f"{_share_note(context.spec.open_rounds)}"
+            + (f", {open_rounds} rounds open" if open_rounds > 1 else "")
         )
-    before = context.history.switched_from
+    before = context.record.job.switched_from(context.round_index)
     switched = f"scaling changed from {before}" if before else ""
-    return _decision(
-        context,
-        affordable,
-        scaling,
-        None,
-        (switched, scaling.reason, quota_note, affordable.note),
-    )
-
-
-def decide_reopening(
-    context: RoundContext, plan: RoundPlan, *, num_missing: int, num_episodes: int = 0, attempt: int
-) -> Decision:
-    """Return what to do about a round of which too little arrived: launch what is missing again.
-
-    The round keeps its size, its score and its evaluation; only what is missing is launched. The
-    job ends without the money for missing rollouts; without that for mere episodes they stay out.
-
-    Args:
-        context: Where the job stands.
-        plan: The newest attempt at the round.
-        num_missing: Rollouts to launch again.
-        num_episodes: Evaluation episodes to launch again.
-        attempt: Number of the new attempt.
-    """
-    pricing = context.pricing
-    num_invocations = num_missing + num_episodes
-    reserve_usd = pricing.worst_case_usd(num_invocations)
-    closing = 0.0 if plan.stop else closing_usd(context.spec, pricing)
-    room_usd = context.spec.stop.budget_usd - context.committed_usd - closing
-    again = Decision(
-        num_actors=plan.num_actors,
-        num_evaluations=plan.num_evaluations,
-        requested=plan.requested,
-        score=plan.boosting_score,
-        ratio=plan.ratio,
-        measured_ratio=None,
-        reason=(
-            f"attempt {attempt}: {num_missing} of {plan.num_actors} actors launched again"
-            + (f", {num_episodes} of {plan.num_evaluations} episodes" if num_episodes else "")
-        ),
-        deadline_s=pricing.deadline_s(num_invocations),
-        quorum=plan.quorum,
-        stop=plan.stop,
-        reserve_usd=reserve_usd,
-        memory=None,  # the round keeps what its first attempt left behind
-    )
-    if reserve_usd <= room_usd:
-        return again
-    why = (
-        f"budget: launching {num_invocations} actors again may cost ${reserve_usd:.4f}, "
-        f"${max(0.0, room_usd):.4f} are left"
-    )
-    if num_missing:
-        return _end(context, "budget", why, _scaling_decision(context))
-    return replace(again, num_evaluations=0, deadline_s=0.0, reserve_usd=0.0, reason=why)
-
-
-def decide_with_warm(
-    record: JobRecord,
-    context: RoundContext,
-    decide: Callable[[RoundContext], Decision],
-    *,
-    at: float,
-) -> tuple[JobRecord, Decision]:
-    """Return the job's record with what it keeps warm from this round on, and the decision.
-
-    More are kept than before only where that costs the round nothing, and fewer than usual only
-    where there would be no round otherwise, or no final evaluation.
-
-    Args:
-        record: The job.
-        context: What is decided about; prices and sizes are the deployment's.
-        decide: Decides about a context.
-        at: Seconds on the clock that bills the job.
-    """
-
-    def with_warm(num: int) -> tuple[JobRecord, Decision]:
-        pricing = context.pricing
-        kept = keeping(record, num, at=at, provisioned=pricing.basis.provisioned)
-        return kept, decide(replace(context, pricing=pricing.with_warm(kept_warm(kept))))
-
-    numbers = warm_numbers(record, context.conditions.round_index, at=at)
-    usual = with_warm(numbers.usual)
-    if numbers.more is not None:
-        more = with_warm(numbers.more)
-        if not more[1].stop and _size(more[1]) == _size(usual[1]):
-            return more
-    if usual[1].stop != "budget":
-        return usual
-    tried = (usual, *map(with_warm, numbers.fewer))
-    going_on = (each for each in tried if not each[1].stop)
-    return next(going_on, max(tried, key=lambda each: each[1].num_evaluations))
+    reasons = (switched, scaling.reason, quota_note, affordable.note)
+    return _decision(context, affordable, scaling, None, reasons)
 
 
 def evaluations_due(rule: EvaluationRule, round_index: int) -> int:
@@ -268,30 +190,43 @@ def evaluations_due(rule: EvaluationRule, round_index: int) -> int:
     return rule.episodes if due else 0
 
 
-def _size(decision: Decision) -> tuple[int, int]:
-    return decision.num_actors, decision.num_evaluations
+def _decide_reopening(context: RoundContext, plan: RoundPlan) -> Decision:
+    """Return what to do about a round of which too little arrived: launch what is missing again.
 
-
-def _share_note(open_rounds: int) -> str:
-    return f", {open_rounds} rounds open" if open_rounds > 1 else ""
-
-
-def _scaling_decision(context: RoundContext) -> ScalingDecision:
-    spec, conditions, history = context.spec, context.conditions, context.history
-    return scaling_policy(history.policy).decide(
-        ScalingInput(
-            round_index=conditions.round_index,
-            actors=spec.actors,
-            ratios=history.ratios,
-            ratio=convexity_ratio(context.curvature),
-            gradient_noise=context.gradient_noise,
-            seed=spec.seed,
-            past=history.past,
-            evaluation_return=conditions.latest_return,
-            remaining_usd=max(0.0, spec.stop.budget_usd - context.settled_usd),
-            memory=history.memory,
+    The round keeps its size, its score and its evaluation; only what is missing is launched. The
+    job ends without the money for missing rollouts; without that for mere episodes they stay out.
+    """
+    pricing, request = context.pricing, context.request
+    num_missing = plan.num_actors if request.missing is None else len(request.missing)
+    num_episodes = len(request.missing_evaluations)
+    num_invocations = num_missing + num_episodes
+    reserve_usd = pricing.worst_case_usd(num_invocations)
+    closing = 0.0 if plan.stop else closing_usd(context.spec, pricing)
+    room_usd = context.spec.stop.budget_usd - context.record.committed_usd - closing
+    told: dict[str, object] = {
+        "attempt": request.attempt,
+        "spent_usd": context.record.settled_usd,
+        "settled": context.settled,
+    }
+    if reserve_usd <= room_usd:
+        told["deadline_s"] = pricing.deadline_s(num_invocations)
+        told["reason"] = (
+            f"attempt {request.attempt}: {num_missing} of {plan.num_actors} actors launched again"
+            + (f", {num_episodes} of {plan.num_evaluations} episodes" if num_episodes else "")
         )
+        return Decision(plan=plan.model_copy(update=told), reserve_usd=reserve_usd)
+    why = (
+        f"budget: launching {num_invocations} actors again may cost ${reserve_usd:.4f}, "
+        f"${max(0.0, room_usd):.4f} are left"
     )
+    if num_missing:
+        return _end(context, "budget", why, context.policy.decide(context.seen))
+    told |= {"num_evaluations": 0, "deadline_s": 0.0, "reason": why}
+    return Decision(plan=plan.model_copy(update=told), reserve_usd=0.0)
+
+
+def _size(plan: RoundPlan) -> tuple[int, int]:
+    return plan.num_actors, plan.num_evaluations
 
 
 def _end(context: RoundContext, stop: StopReason, why: str, scaling: ScalingDecision) -> Decision:
@@ -302,7 +237,7 @@ def _end(context: RoundContext, stop: StopReason, why: str, scaling: ScalingDeci
     closing = affordable_closing(
         context.spec,
         context.pricing,
-        committed_usd=context.committed_usd,
+        committed_usd=context.record.committed_usd,
         num_evaluations=final_evaluations(context.spec),
     )
     return _decision(context, closing, scaling, stop, (why, closing.note))
@@ -316,18 +251,21 @@ def _decision(
     reasons: tuple[str, ...],
 ) -> Decision:
     num_invocations = affordable.num_actors + affordable.num_evaluations
-    share = context.quorum_share
-    return Decision(
+    plan = RoundPlan(
+        job_id=context.record.job.job_id,
+        round=context.round_index,
+        attempt=context.request.attempt,
+        policy_version=context.request.policy_version,
         num_actors=affordable.num_actors,
         num_evaluations=affordable.num_evaluations,
         requested=0 if stop else scaling.requested,
-        score=None if stop else scaling.score,
-        ratio=scaling.ratio,
-        measured_ratio=convexity_ratio(context.curvature).value,
+        boosting_score=None if stop else scaling.score,
+        ratio=context.seen.ratio.value if scaling.ratio is None else scaling.ratio,
         reason="; ".join(reason for reason in reasons if reason),
         deadline_s=context.pricing.deadline_s(num_invocations) if num_invocations else 0.0,
-        quorum=math.ceil(share * affordable.num_actors),
+        quorum=math.ceil(context.quorum_share * affordable.num_actors),
         stop=stop,
-        reserve_usd=affordable.reserve_usd,
-        memory=scaling.memory,
+        spent_usd=context.record.settled_usd,
+        settled=context.settled,
     )
+    return Decision(plan=plan, reserve_usd=affordable.reserve_usd, memory=scaling.memory)

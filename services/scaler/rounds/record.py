@@ -6,6 +6,7 @@ from services.scaler.capacity.kept_warm import kept_warm
 from services.scaler.launching.orders import LaunchOrder
 from services.scaler.money.ledger import NOTHING_LAUNCHED
 from services.scaler.rounds.decision import Decision
+from services.scaler.scaling.base import NoiseMemory
 from services.scaler.store.base import (
     AttemptKey,
     JobRecord,
@@ -14,7 +15,6 @@ from services.scaler.store.base import (
     PlannedAttempt,
     RoundEntry,
 )
-from shared.contracts.billing import LedgerLine
 from shared.contracts.jobs import JobProgress
 from shared.contracts.rounds import (
     ActorTrouble,
@@ -24,33 +24,6 @@ from shared.contracts.rounds import (
     RoundRequest,
     RoundResult,
 )
-
-
-def round_plan(
-    record: JobRecord,
-    round_index: int,
-    request: RoundRequest,
-    decision: Decision,
-    settled: tuple[LedgerLine, ...],
-) -> RoundPlan:
-    """Return the answer to a round request."""
-    return RoundPlan(
-        job_id=record.job.job_id,
-        round=round_index,
-        attempt=request.attempt,
-        policy_version=request.policy_version,
-        num_actors=decision.num_actors,
-        num_evaluations=decision.num_evaluations,
-        requested=decision.requested,
-        boosting_score=decision.score,
-        ratio=decision.ratio,
-        reason=decision.reason,
-        deadline_s=decision.deadline_s,
-        quorum=decision.quorum,
-        stop=decision.stop,
-        spent_usd=record.settled_usd,
-        settled=settled,
-    )
 
 
 def reserved(
@@ -67,7 +40,7 @@ def reserved(
     Args:
         record: The job.
         order: What will be launched.
-        decision: What it may cost and how long the learner waits.
+        decision: What it may cost.
         now: Unix seconds.
         busy: Environments that the job's other open rounds keep to themselves.
         ready: Provisioned environments that are ready.
@@ -90,8 +63,8 @@ def reserved(
         warm=warm,
         kept_warm=kept,
         cold=max(0, order.num_invocations - max(warm, record.environments - busy)),
-        deadline_s=decision.deadline_s,
-        open_rounds=1 if decision.stop else min(spec.open_rounds, spec.stop.max_rounds),
+        deadline_s=order.plan.deadline_s,
+        open_rounds=1 if order.plan.stop else min(spec.open_rounds, spec.stop.max_rounds),
         outcome=None if order.num_invocations else NOTHING_LAUNCHED,
     )
     return record.model_copy(
@@ -126,16 +99,15 @@ def evaluation_indices(
 
 
 def round_entry(
-    reopened: RoundEntry | None, planned: PlannedAttempt, decision: Decision
+    reopened: RoundEntry | None,
+    planned: PlannedAttempt,
+    *,
+    ratio: float | None,
+    memory: NoiseMemory | None,
 ) -> RoundEntry:
     """Return the round as it is remembered: a new one, or one with another attempt."""
     if reopened is None:
-        return RoundEntry(
-            round=planned.plan.round,
-            attempts=(planned,),
-            ratio=decision.measured_ratio,
-            memory=decision.memory,
-        )
+        return RoundEntry(round=planned.plan.round, attempts=(planned,), ratio=ratio, memory=memory)
     return reopened.model_copy(update={"attempts": (*reopened.attempts, planned)})
 
 

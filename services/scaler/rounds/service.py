@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 from services.scaler.api.problem import found
 from services.scaler.jobs.leases import held_lease
@@ -23,11 +22,7 @@ from services.scaler.money.budget import RoundPricing
 from services.scaler.money.ledger import worst_outcome
 from services.scaler.rounds.decision import (
     Concurrency,
-    Decision,
     RoundContext,
-    StopConditions,
-    decide_reopening,
-    decide_round,
     decide_with_warm,
 )
 from services.scaler.rounds.order import RoundsBefore, place, rounds_near
@@ -36,20 +31,19 @@ from services.scaler.rounds.record import (
     evaluation_indices,
     reserved,
     round_entry,
-    round_plan,
     sample_indices,
     with_counts,
     with_result,
 )
 from services.scaler.rounds.rewinding import rewound
-from services.scaler.scaling.history import scaling_history
+from services.scaler.scaling.history import scaling_input
+from services.scaler.scaling.registry import scaling_policy
 from services.scaler.store.base import (
     AttemptKey,
     Change,
     JobRecord,
     LaunchOutcome,
     PlannedAttempt,
-    RoundEntry,
     Store,
     change_job,
 )
@@ -210,15 +204,9 @@ class RoundService:
         now = self.now()
         reopened, ended = seen.reopening, seen.ended
         record, lines = self._close_previous(record, request, seen, now)
-        context = self._context(record, request, seen, now)
-        record, decision = decide_with_warm(
-            record,
-            context,
-            partial(_reopening, reopened, request) if reopened else decide_round,
-            at=clock_s(record, now, self.spending.clock),
-        )
-        settled = (*self.store.lines(record.job.job_id, skip=record.reported_lines), *lines)
-        plan = round_plan(record, seen.round_index, request, decision, settled)
+        context = self._context(record, request, seen, now, lines)
+        record, decision = decide_with_warm(context, at=clock_s(record, now, self.spending.clock))
+        plan = decision.plan
         order = LaunchOrder(
             plan=plan,
             lease_id=request.lease_id,
@@ -237,7 +225,9 @@ class RoundService:
             samples=order.samples if reopened else None,
             evaluations=order.evaluations if reopened else None,
         )
-        entry = round_entry(reopened, planned, decision)
+        entry = round_entry(
+            reopened, planned, ratio=context.seen.ratio.value, memory=decision.memory
+        )
         entries = (entry,) if ended is None else (with_result(ended, request.previous), entry)
         return Change(record=record, rounds=entries, lines=lines), planned
 
@@ -292,35 +282,27 @@ class RoundService:
         request: RoundRequest,
         seen: RoundsBefore,
         now: float,
+        lines: tuple[LedgerLine, ...],
     ) -> RoundContext:
-        job, round_index = record.job, seen.round_index
-        started = now if record.wall_started_at is None else record.wall_started_at
+        job_id, reopened = record.job.job_id, seen.reopening
+        policy = scaling_policy(record.job.scaling_of(seen.round_index))
         return RoundContext(
-            spec=job.spec,
-            conditions=StopConditions(
-                round_index=round_index,
-                asked_to_stop=job.status == "stopping",
-                exhausted=record.exhausted,
-                latest_return=job.progress.last_return,
-                wall_s=record.wall_used_s + now - started,
-                since_start_s=now - started,
-                longest_s=self.longest_job_s,
-            ),
-            curvature=request.curvature,
-            gradient_noise=request.gradient_noise,
-            committed_usd=record.committed_usd,
-            settled_usd=record.settled_usd,
+            record=record,
+            request=request,
+            now=now,
+            policy=policy,
+            seen=scaling_input(self.store, record, seen, request, policy),
             concurrency=Concurrency(
                 limit=self.quota.known,
                 running_jobs=self.store.count(("running", "stopping")),
-                others_in_flight=self.launches.in_flight(but=job.job_id),
-                own_in_flight=(
-                    self.launches.in_flight(only=job.job_id) if seen.open_rounds > 1 else 0
-                ),
+                others_in_flight=self.launches.in_flight(but=job_id),
+                own_in_flight=(self.launches.in_flight(only=job_id) if seen.open_rounds > 1 else 0),
             ),
             pricing=self.pricing.after(record.longest_learner_s),
             quorum_share=self.quorum_share,
-            history=scaling_history(self.store, job, seen, request),
+            longest_s=self.longest_job_s,
+            settled=(*self.store.lines(job_id, skip=record.reported_lines), *lines),
+            again=None if reopened is None else reopened.last.plan,
             ended=seen.stop,
             awaits_others=seen.num_stops < seen.open_rounds - 1,
         )
@@ -345,15 +327,3 @@ class RoundService:
                 "why": plan.reason,
             },
         )
-
-
-def _reopening(reopened: RoundEntry, request: RoundRequest, context: RoundContext) -> Decision:
-    num_actors = reopened.last.plan.num_actors
-    missing = num_actors if request.missing is None else len(request.missing)
-    return decide_reopening(
-        context,
-        reopened.last.plan,
-        num_missing=missing,
-        num_episodes=len(request.missing_evaluations),
-        attempt=request.attempt,
-    )

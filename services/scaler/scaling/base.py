@@ -1,7 +1,8 @@
 """The seam between a round's measurements and its number of actors."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, TypeVar
 
 from pydantic import FiniteFloat
 
@@ -9,6 +10,8 @@ from services.scaler.scaling.boosting import ConvexityRatio
 from shared.contracts.message import Message, PositiveFloat, PositiveInt
 from shared.contracts.rounds import GradientNoise
 from shared.contracts.scaling_spec import ActorRange, Policy
+
+P = TypeVar("P", bound=Policy)
 
 
 class NoiseMemory(Message):
@@ -44,30 +47,15 @@ class PastRound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScalingHistory:
-    """The policy in force in a round, and as much of the past as it looks at."""
-
-    policy: Policy
-    ratios: tuple[float, ...] = ()
-    """Defined convexity ratios of earlier rounds, oldest first."""
-    past: tuple[PastRound, ...] = ()
-    """The newest earlier rounds, oldest first."""
-    memory: NoiseMemory | None = None
-    """What the decision about the round before left behind."""
-    switched_from: str = ""
-    """Name of the policy before, in the round that is the first under this one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingInput:
     """What a policy may look at."""
 
     round_index: int
     actors: ActorRange
-    ratios: tuple[float, ...]
-    """Defined convexity ratios of earlier rounds, oldest first."""
     ratio: ConvexityRatio
     """This round's."""
+    ratios: tuple[float, ...] = ()
+    """Defined convexity ratios of earlier rounds, oldest first."""
     gradient_noise: GradientNoise | None = None
     """This round's."""
     seed: int = 0
@@ -88,42 +76,36 @@ class ScalingDecision:
 
     requested: int
     """Number of actors, inside the job's range."""
-    score: float | None
-    """Boosting score in [0, 1], for policies that have one."""
-    ratio: float | None
     reason: str
     """Why this number, for people."""
+    score: float | None = None
+    """Boosting score in [0, 1], for policies that have one."""
+    ratio: float | None = None
+    """The ratio the score was made of, where that may be another than the round's own."""
     memory: NoiseMemory | None = None
     """What the next round's decision is given."""
 
 
-class ScalingPolicy(Protocol):
+class ScalingPolicy(ABC, Generic[P]):
     """Decides a round's number of actors; a pure function with parameters."""
 
-    @property
-    def num_ratios(self) -> int:
-        """How many earlier ratios it wants to see."""
+    def __init__(self, parameters: P) -> None:
+        self.parameters = parameters
 
-    @property
-    def num_rounds(self) -> int:
-        """How many earlier rounds it wants to see; if more than one, open ones come on top."""
-
+    @abstractmethod
     def decide(self, seen: ScalingInput) -> ScalingDecision:
         """Return the number of actors worth launching."""
 
     def most_from(self, round_index: int, actors: ActorRange) -> int:
         """Return the most it can ask for in a round or any later one, whatever is measured."""
-
-
-class Memoryless:
-    """A policy that looks at nothing before this round."""
+        return actors.max
 
     @property
     def num_ratios(self) -> int:
-        """None of them."""
+        """How many earlier ratios it looks at."""
         return 0
 
     @property
     def num_rounds(self) -> int:
-        """None of them."""
+        """How many earlier rounds it looks at; if more than one, open ones come on top."""
         return 0

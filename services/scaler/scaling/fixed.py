@@ -1,24 +1,17 @@
 """The plainest control: the same number of actors every round."""
 
-from services.scaler.scaling.base import Memoryless, ScalingDecision, ScalingInput
+from services.scaler.scaling.base import ScalingDecision, ScalingInput, ScalingPolicy
 from shared.contracts.scaling_spec import ActorRange, FixedScaling
 
 
-class FixedPolicy(Memoryless):
+class FixedPolicy(ScalingPolicy[FixedScaling]):
     """A constant; curvature is recorded and ignored."""
-
-    def __init__(self, parameters: FixedScaling) -> None:
-        self._num_actors = parameters.num_actors
 
     def decide(self, seen: ScalingInput) -> ScalingDecision:
         """Return the constant."""
-        return ScalingDecision(
-            requested=self._num_actors,
-            score=None,
-            ratio=seen.ratio.value,
-            reason=f"fixed: {self._num_actors} actors",
-        )
+        requested = self.parameters.num_actors
+        return ScalingDecision(requested=requested, reason=f"fixed: {requested} actors")
 
     def most_from(self, round_index: int, actors: ActorRange) -> int:
         """Return the constant."""
-        return self._num_actors
+        return self.parameters.num_actors

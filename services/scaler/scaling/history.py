@@ -1,69 +1,64 @@
-"""What a scaling policy is shown of a job's earlier rounds, read from the store."""
+"""What a scaling policy is shown of a round and of those before it, read from the store."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from statistics import fmean
+from typing import Any
 
 from services.scaler.rounds.order import RoundsBefore
-from services.scaler.scaling.base import PastRound, ScalingHistory
-from services.scaler.scaling.registry import scaling_policy
-from services.scaler.store.base import RoundEntry, Store
-from shared.contracts.jobs import Job
+from services.scaler.rounds.record import with_result
+from services.scaler.scaling.base import PastRound, ScalingInput, ScalingPolicy
+from services.scaler.scaling.boosting import convexity_ratio
+from services.scaler.store.base import JobRecord, Store
 from shared.contracts.rounds import RoundPlan, RoundRequest, RoundResult
 
 
-def scaling_history(
-    store: Store, job: Job, seen: RoundsBefore, request: RoundRequest
-) -> ScalingHistory:
-    """Return the policy in force in a round, and what it looks at.
+def scaling_input(
+    store: Store,
+    record: JobRecord,
+    before: RoundsBefore,
+    request: RoundRequest,
+    policy: ScalingPolicy[Any],
+) -> ScalingInput:
+    """Return what a policy looks at.
 
     Args:
         store: Where the rounds are.
-        job: Whose.
-        seen: The round to decide about, and those before it.
+        record: The job.
+        before: The round to decide about, and those before it.
         request: Brings the result of the round that ends with it, which is not stored yet.
+        policy: The policy in force in the round.
     """
-    round_index, ended = seen.round_index, seen.ended
-    newest = None if seen.reopened else seen.last
-    in_force = job.scaling_of(round_index)
-    policy = scaling_policy(in_force)
-    # The newest rounds but for the one that has just ended are open: their returns are not known.
-    still_open = seen.open_rounds - 1 if policy.num_rounds > 1 else 0
-    num_past = policy.num_rounds + still_open
-    return ScalingHistory(
-        policy=in_force,
-        ratios=tuple(store.ratios(job.job_id, before=round_index, limit=policy.num_ratios)),
-        past=_past(store, job.job_id, round_index, num_past, ended, request),
+    job, newest = record.job, None if before.reopened else before.last
+    ratios = store.ratios(job.job_id, before=before.round_index, limit=policy.num_ratios)
+    return ScalingInput(
+        round_index=before.round_index,
+        actors=job.spec.actors,
+        ratio=convexity_ratio(request.curvature),
+        ratios=tuple(ratios),
+        gradient_noise=request.gradient_noise,
+        seed=job.spec.seed,
+        past=_past(store, job.job_id, before, request, policy.num_rounds),
+        evaluation_return=job.progress.last_return,
+        remaining_usd=max(0.0, job.spec.stop.budget_usd - record.settled_usd),
         memory=None if newest is None else newest.memory,
-        switched_from=job.switched_from(round_index),
     )
 
 
 def _past(
-    store: Store,
-    job_id: str,
-    round_index: int,
-    num_past: int,
-    ended: RoundEntry | None,
-    request: RoundRequest,
+    store: Store, job_id: str, before: RoundsBefore, request: RoundRequest, num_rounds: int
 ) -> tuple[PastRound, ...]:
-    count = min(num_past, round_index)
+    # The newest rounds but for the one that has just ended are open: their returns are not known.
+    still_open = before.open_rounds - 1 if num_rounds > 1 else 0
+    count = min(num_rounds + still_open, before.round_index)
     if not count:
         return ()
-    entries: Iterable[RoundEntry]
+    ended = None if before.ended is None else with_result(before.ended, request.previous)
     if count == 1 and ended is not None:
         entries = [ended]
     else:
-        entries = store.rounds(job_id, first=round_index - count, limit=count)
-    newest = None if ended is None else ended.round
-    return tuple(
-        past_of(entry.last.plan, request.previous if _is_news(entry, newest) else entry.result)
-        for entry in entries
-    )
-
-
-def _is_news(entry: RoundEntry, newest: int | None) -> bool:
-    return entry.round == newest and entry.result is None
+        stored = store.rounds(job_id, first=before.round_index - count, limit=count)
+        entries = [ended if ended and e.round == ended.round else e for e in stored]
+    return tuple(past_of(entry.last.plan, entry.result) for entry in entries)
 
 
 def past_of(plan: RoundPlan, result: RoundResult | None) -> PastRound:

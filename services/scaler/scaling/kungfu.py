@@ -20,45 +20,32 @@ above 1, which compounds and runs into I_max within a few rounds whatever is mea
 
 import math
 
-from services.scaler.scaling.base import NoiseMemory, ScalingDecision, ScalingInput
+from services.scaler.scaling.base import NoiseMemory, ScalingDecision, ScalingInput, ScalingPolicy
 from shared.contracts.rounds import GradientNoise
 from shared.contracts.scaling_spec import ActorRange, KungFuScaling
 
 
-class KungFuPolicy:
+class KungFuPolicy(ScalingPolicy[KungFuScaling]):
     """Actors in proportion to the noise scale; what it needs of earlier rounds is its memory."""
-
-    def __init__(self, parameters: KungFuScaling) -> None:
-        self._parameters = parameters
-
-    @property
-    def num_ratios(self) -> int:
-        """None of them."""
-        return 0
-
-    @property
-    def num_rounds(self) -> int:
-        """None of them."""
-        return 0
 
     def decide(self, seen: ScalingInput) -> ScalingDecision:
         """Average, divide, compare with the first scale."""
         memory = self._averaged(seen.memory, seen.gradient_noise)
         before = seen.actors.min if seen.memory is None else seen.memory.num_actors
         if memory is None:
-            return _decision(seen, seen.actors.clip(before), None, "nothing measured yet")
+            return _decision(seen.actors.clip(before), None, "nothing measured yet")
         scale = noise_scale(memory)
         if scale is None:
             why = "noise scale undefined: an average is not positive"
-            return _decision(seen, seen.actors.clip(before), memory, why)
+            return _decision(seen.actors.clip(before), memory, why)
         first = memory.first_scale or scale
         requested, why = before, f"noise scale {scale:.3g}, {first:.3g} at first"
-        if seen.round_index % self._parameters.every_rounds == 0:
+        if seen.round_index % self.parameters.every_rounds == 0:
             requested = max(before, _proportional(scale / first, seen.actors))
         else:
             why += ", not looked at in this round"
         memory = memory.model_copy(update={"first_scale": first})
-        return _decision(seen, seen.actors.clip(requested), memory, why)
+        return _decision(seen.actors.clip(requested), memory, why)
 
     def _averaged(
         self, memory: NoiseMemory | None, noise: GradientNoise | None
@@ -72,16 +59,12 @@ class KungFuPolicy:
                 first_scale=None,
                 num_actors=1,
             )
-        old = self._parameters.smoothing
+        old = self.parameters.smoothing
         averages = {
             "squared_norm": old * memory.squared_norm + (1 - old) * noise.squared_norm,
             "variance": old * memory.variance + (1 - old) * noise.variance,
         }
         return memory.model_copy(update=averages)
-
-    def most_from(self, round_index: int, actors: ActorRange) -> int:
-        """Return the range's end: the noise scale has no bound."""
-        return actors.max
 
 
 def noise_scale(memory: NoiseMemory) -> float | None:
@@ -97,14 +80,7 @@ def _proportional(growth: float, actors: ActorRange) -> int:
     return actors.max if exact >= actors.max else actors.clip(math.floor(exact + 0.5))
 
 
-def _decision(
-    seen: ScalingInput, requested: int, memory: NoiseMemory | None, why: str
-) -> ScalingDecision:
+def _decision(requested: int, memory: NoiseMemory | None, why: str) -> ScalingDecision:
     kept = None if memory is None else memory.model_copy(update={"num_actors": requested})
-    return ScalingDecision(
-        requested=requested,
-        score=None,
-        ratio=seen.ratio.value,
-        reason=f"kungfu: {why}: {requested} actors",
-        memory=kept,
-    )
+    reason = f"kungfu: {why}: {requested} actors"
+    return ScalingDecision(requested=requested, reason=reason, memory=kept)

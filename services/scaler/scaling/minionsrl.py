@@ -13,31 +13,18 @@ seeds give equal decisions only for equal times.
 | the choice lies outside the job's range | the range's nearer end |
 """
 
-from services.scaler.scaling.base import PastRound, ScalingDecision, ScalingInput
+from services.scaler.scaling.base import PastRound, ScalingDecision, ScalingInput, ScalingPolicy
 from shared.contracts.minions_agent import SchedulerState, choice_probabilities, drawn_count
 from shared.contracts.scaling_spec import ActorRange, MinionsScaling
 from shared.trajectory.seeds import round_uniform
 
 
-class MinionsPolicy:
+class MinionsPolicy(ScalingPolicy[MinionsScaling]):
     """A draw from the agent's distribution over counts."""
-
-    def __init__(self, parameters: MinionsScaling) -> None:
-        self._agent = parameters.agent
-
-    @property
-    def num_ratios(self) -> int:
-        """None of them."""
-        return 0
-
-    @property
-    def num_rounds(self) -> int:
-        """The one before."""
-        return 1
 
     def decide(self, seen: ScalingInput) -> ScalingDecision:
         """Draw a number of actors."""
-        probabilities = choice_probabilities(self._agent, scheduler_state(seen))
+        probabilities = choice_probabilities(self.parameters.agent, scheduler_state(seen))
         uniform = round_uniform(seen.seed, purpose="minionsrl", round_index=seen.round_index)
         drawn = drawn_count(probabilities, uniform)
         requested = seen.actors.clip(drawn)
@@ -45,14 +32,17 @@ class MinionsPolicy:
         clipped = "" if requested == drawn else f", {drawn} drawn"
         return ScalingDecision(
             requested=requested,
-            score=None,
-            ratio=seen.ratio.value,
             reason=f"minionsrl: {requested} actors{clipped} with probability {chance:.3f}",
         )
 
     def most_from(self, round_index: int, actors: ActorRange) -> int:
         """Return the agent's largest choice."""
-        return actors.clip(self._agent.num_choices)
+        return actors.clip(self.parameters.agent.num_choices)
+
+    @property
+    def num_rounds(self) -> int:
+        """The one before."""
+        return 1
 
 
 def scheduler_state(seen: ScalingInput) -> SchedulerState:

@@ -1,30 +1,17 @@
 """The paper's policy: as many actors as the boosting score says a round is worth."""
 
-from services.scaler.scaling.base import ScalingDecision, ScalingInput
+from services.scaler.scaling.base import ScalingDecision, ScalingInput, ScalingPolicy
 from services.scaler.scaling.boosting import boosting_score, num_actors
 from services.scaler.scaling.published_score import published_num_actors, published_score
 from shared.contracts.scaling_spec import ActorRange, NitroScaling
 
 
-class NitroPolicy:
+class NitroPolicy(ScalingPolicy[NitroScaling]):
     """Actors by boosting score (section 5.3), or as the published code has it."""
-
-    def __init__(self, parameters: NitroScaling) -> None:
-        self._parameters = parameters
-
-    @property
-    def num_ratios(self) -> int:
-        """One window."""
-        return self._parameters.window
-
-    @property
-    def num_rounds(self) -> int:
-        """None of them."""
-        return 0
 
     def decide(self, seen: ScalingInput) -> ScalingDecision:
         """Score the round and scale the largest number of actors by the score."""
-        parameters, published = self._parameters, self._parameters.convention == "artifact"
+        parameters, published = self.parameters, self.parameters.convention == "artifact"
         score_of = published_score if published else boosting_score
         boosting = score_of(
             seen.ratios,
@@ -52,7 +39,12 @@ class NitroPolicy:
 
     def most_from(self, round_index: int, actors: ActorRange) -> int:
         """Return what the largest score would come to; the published one does not decay."""
-        if self._parameters.convention == "artifact":
+        if self.parameters.convention == "artifact":
             return actors.max
-        largest = self._parameters.decay**round_index
+        largest = self.parameters.decay**round_index
         return num_actors(largest, minimum=actors.min, maximum=actors.max)
+
+    @property
+    def num_ratios(self) -> int:
+        """One window."""
+        return self.parameters.window

@@ -1,6 +1,6 @@
-"""Which policy implements which `scaling` of a job."""
+"""Which class decides for which `scaling` of a job: a line a policy."""
 
-from typing import assert_never
+from typing import Any
 
 from services.scaler.scaling.base import ScalingPolicy
 from services.scaler.scaling.fixed import FixedPolicy
@@ -11,37 +11,20 @@ from services.scaler.scaling.nitro import NitroPolicy
 from services.scaler.scaling.random_score import RandomPolicy
 from services.scaler.scaling.reward_window import RewardWindowPolicy
 from services.scaler.scaling.schedule import SchedulePolicy
-from shared.contracts.scaling_spec import (
-    FixedScaling,
-    HydrozoaScaling,
-    KungFuScaling,
-    MinionsScaling,
-    NitroScaling,
-    Policy,
-    RandomScaling,
-    RewardWindowScaling,
-    ScheduleScaling,
-)
+from shared.contracts.scaling_spec import Policy
+
+SCALING_POLICIES: dict[str, type[ScalingPolicy[Any]]] = {
+    "nitro": NitroPolicy,
+    "fixed": FixedPolicy,
+    "random": RandomPolicy,
+    "kungfu": KungFuPolicy,
+    "hydrozoa": HydrozoaPolicy,
+    "minionsrl": MinionsPolicy,
+    "reward_window": RewardWindowPolicy,
+    "schedule": SchedulePolicy,
+}
 
 
-def scaling_policy(scaling: Policy) -> ScalingPolicy:  # noqa: C901 - one line per policy
+def scaling_policy(scaling: Policy) -> ScalingPolicy[Any]:
     """Return the policy a job asked for."""
-    match scaling:
-        case NitroScaling():
-            return NitroPolicy(scaling)
-        case FixedScaling():
-            return FixedPolicy(scaling)
-        case RandomScaling():
-            return RandomPolicy(scaling)
-        case KungFuScaling():
-            return KungFuPolicy(scaling)
-        case HydrozoaScaling():
-            return HydrozoaPolicy(scaling)
-        case MinionsScaling():
-            return MinionsPolicy(scaling)
-        case RewardWindowScaling():
-            return RewardWindowPolicy(scaling)
-        case ScheduleScaling():
-            return SchedulePolicy(scaling)
-        case _:
-            assert_never(scaling)
+    return SCALING_POLICIES[scaling.policy](scaling)

@@ -10,51 +10,35 @@ import statistics
 from collections.abc import Sequence
 from itertools import pairwise
 
-from services.scaler.scaling.base import ScalingDecision, ScalingInput
-from shared.contracts.scaling_spec import ActorRange, RewardWindowScaling
+from services.scaler.scaling.base import ScalingDecision, ScalingInput, ScalingPolicy
+from shared.contracts.scaling_spec import RewardWindowScaling
 
 
-class RewardWindowPolicy:
+class RewardWindowPolicy(ScalingPolicy[RewardWindowScaling]):
     """The number of the round before, a step up or down."""
-
-    def __init__(self, parameters: RewardWindowScaling) -> None:
-        self._parameters = parameters
-
-    @property
-    def num_ratios(self) -> int:
-        """None of them."""
-        return 0
-
-    @property
-    def num_rounds(self) -> int:
-        """One window."""
-        return self._parameters.window
 
     def decide(self, seen: ScalingInput) -> ScalingDecision:
         """Take a step from the round before."""
         known = [r.training_return for r in seen.past if r.training_return is not None]
-        returns = known[-self._parameters.window :]
+        returns = known[-self.parameters.window :]
         before = seen.past[-1].requested if seen.past else seen.actors.max
         step, why = self._step(returns)
         requested = seen.actors.clip(before + step)
-        return ScalingDecision(
-            requested=requested,
-            score=None,
-            ratio=seen.ratio.value,
-            reason=f"reward_window: {why}: {requested} actors",
-        )
+        reason = f"reward_window: {why}: {requested} actors"
+        return ScalingDecision(requested=requested, reason=reason)
 
-    def most_from(self, round_index: int, actors: ActorRange) -> int:
-        """Return the range's end: returns may start to change at any time."""
-        return actors.max
+    @property
+    def num_rounds(self) -> int:
+        """One window."""
+        return self.parameters.window
 
     def _step(self, returns: Sequence[float]) -> tuple[int, str]:
         if len(returns) < 2:
             return 0, f"{len(returns)} rounds with returns, 2 are needed: no change"
         change = relative_change(returns)
-        moving = change > self._parameters.flat
+        moving = change > self.parameters.flat
         how = "still moving" if moving else "standing still"
-        step = self._parameters.step if moving else -self._parameters.step
+        step = self.parameters.step if moving else -self.parameters.step
         return step, f"returns change by {change:.3g} of their size per round, {how}"
 
 

@@ -44,7 +44,7 @@ def test_every_policy_is_part_of_a_job_and_survives_json(scaling: dict[str, obje
         ({"policy": "reward_window", "window": 1}, "greater than or equal to 2"),
         ({"policy": "nitro", "convention": "code"}, "'paper' or 'artifact'"),
         ({"policy": "minionsrl"}, "agent"),
-        ({"policy": "guess"}, "does not match any of the expected tags"),
+        ({"policy": "guess"}, "must have a policy, one of nitro, fixed, .*; got 'guess'"),
     ],
     ids=str,
 )

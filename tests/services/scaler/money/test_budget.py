@@ -1,13 +1,7 @@
-"""The hard cap, by simulation: random jobs through the real decisions and the real account."""
-
-import random
-from decimal import Decimal
+"""What a round is priced at before it is launched, and what of it a budget allows."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from services.scaler.money.accounting import end_round, land, settle_ready
 from services.scaler.money.budget import (
     RoundPricing,
     affordable_closing,
@@ -15,23 +9,9 @@ from services.scaler.money.budget import (
     closing_usd,
     smallest_budget_usd,
 )
-from services.scaler.money.ledger import NOTHING_LAUNCHED, Clock
-from services.scaler.rounds.decision import (
-    Concurrency,
-    RoundContext,
-    StopConditions,
-    decide_reopening,
-    decide_round,
-)
-from services.scaler.scaling.base import ScalingHistory
-from services.scaler.store.base import JobRecord, LaunchOutcome, OpenAttempt
-from shared.contracts.billing import LedgerLine
 from shared.contracts.job_spec import EvaluationRule, JobSpec
-from shared.contracts.jobs import Job
-from shared.contracts.rounds import LaunchCounts, RoundPlan
 from shared.money.costs import CostBasis
 from shared.money.prices import AWS_US_EAST_1_2026_11
-from tests.services.scaler.lambda_endpoint import HOPPER
 
 TABLE = AWS_US_EAST_1_2026_11
 SPEC = JobSpec.model_validate({"actors": {"min": 2, "max": 16}, "evaluation": {"episodes": 3}})
@@ -148,174 +128,3 @@ def test_the_final_evaluation_is_launched_whole_or_not_at_all() -> None:
     spent = affordable_closing(spec, PRICING, committed_usd=1.0, num_evaluations=3)
     assert (exact.num_evaluations, exact.reserve_usd) == (3, price)
     assert (spent.num_actors, spent.num_evaluations, spent.reserve_usd) == (0, 0, 0.0)
-
-
-class SimulatedJob:
-    """A job whose actors and learner take random times up to their worst case."""
-
-    def __init__(self, spec: JobSpec, *, clock: Clock, provisioned: int, seed: int) -> None:
-        job = Job(job_id="job", spec=spec, environment=HOPPER, status="running", created_at=0.0)
-        self.basis = basis(provisioned=provisioned)
-        self.pricing = RoundPricing(
-            basis=self.basis, deadline_slack_s=10.0, learner_allowance_s=60.0
-        )
-        self.record = JobRecord(job=job, accounted_until=0.0)
-        self.clock: Clock = clock
-        self.random = random.Random(seed)
-        self.now = 0.0
-        self.lines: list[LedgerLine] = []
-        self.stopped: str | None = None
-        self.always_extreme = False
-        self.learner_s = 0.0
-
-    def run(self) -> None:
-        for index in range(1000):
-            plan = self.ask(index, None)
-            if plan is not None and plan.stop is None and self.random.random() < 0.3:
-                plan = self.ask(index, plan)
-            if plan is None or plan.stop is not None:
-                self.end()
-                self.stopped = "" if plan is None else plan.stop
-                return
-
-    def ask(self, index: int, reopened: RoundPlan | None) -> RoundPlan | None:
-        self.book_time()
-        context = RoundContext(
-            spec=self.record.job.spec,
-            conditions=StopConditions(
-                round_index=index, asked_to_stop=False, latest_return=None, wall_s=0.0
-            ),
-            curvature=None,
-            gradient_noise=None,
-            committed_usd=self.record.committed_usd,
-            settled_usd=self.record.settled_usd,
-            concurrency=Concurrency(limit=1000, running_jobs=1, others_in_flight=0),
-            pricing=self.pricing,
-            quorum_share=0.5,
-            history=ScalingHistory(policy=self.record.job.spec.scaling),
-        )
-        if reopened is None:
-            decision = decide_round(context)
-            launched = decision.num_actors + decision.num_evaluations
-        else:
-            decision = decide_reopening(
-                context, reopened, num_missing=reopened.num_actors, attempt=1
-            )
-            launched = decision.num_evaluations if decision.stop else reopened.num_actors
-        attempt = OpenAttempt(
-            round=index,
-            attempt=int(reopened is not None),
-            lease_id="lease",
-            num_invocations=launched,
-            reserved_usd=decision.reserve_usd,
-            warm=self.random.choice((0, launched)),
-            outcome=None if launched else NOTHING_LAUNCHED,
-        )
-        attempts = (*self.record.open_attempts, attempt)
-        self.record = self.record.model_copy(update={"open_attempts": attempts})
-        assert self.record.committed_usd <= self.record.job.spec.stop.budget_usd * (1 + 1e-9)
-        self.play(attempt, decision.deadline_s)
-        return RoundPlan(
-            job_id="job",
-            round=index,
-            attempt=attempt.attempt,
-            policy_version=index,
-            num_actors=decision.num_actors,
-            num_evaluations=decision.num_evaluations,
-            requested=decision.requested,
-            boosting_score=decision.score,
-            ratio=decision.ratio,
-            reason=decision.reason,
-            deadline_s=decision.deadline_s,
-            quorum=decision.quorum,
-            stop=decision.stop,
-            spent_usd=self.record.settled_usd,
-            settled=(),
-        )
-
-    def play(self, attempt: OpenAttempt, deadline_s: float) -> None:
-        """Let actors and learner take their time; sometimes all of it."""
-        extreme = self.always_extreme or self.random.random() < 0.3
-        self.learner_s = 60.0 if extreme else self.random.uniform(0, 60)
-        waiting_s = deadline_s if extreme else self.random.uniform(0, deadline_s)
-        self.now += waiting_s + self.learner_s
-        if not attempt.num_invocations:
-            return
-        executions = [
-            [60.0, 60.0]
-            if extreme
-            else [self.random.uniform(0, 60) for _ in range(self.random.choice((1, 1, 2)))]
-            for _ in range(attempt.num_invocations)
-        ]
-        outcome = LaunchOutcome(
-            counts=LaunchCounts(requested=0, succeeded=0, failed=0, reissued=0, throttled=0),
-            requests=sum(len(task) for task in executions),
-            durations_s=tuple(d for task in executions for d in task),
-            slowest_sample_s=max(sum(task) for task in executions),
-            slowest_evaluation_s=0.0,
-        )
-        self.record = land(self.record, ("job", attempt.round, attempt.attempt, "lease"), outcome)
-
-    def book_time(self) -> None:
-        self.record, held = end_round(
-            self.record, learner_s=self.learner_s, now=self.now, basis=self.basis, clock=self.clock
-        )
-        self.record, settled = settle_ready(self.record, self.basis, self.clock)
-        self.lines += [*held, *settled]
-
-    def end(self) -> None:
-        self.book_time()
-        assert self.record.open_attempts == ()
-
-
-@settings(max_examples=60)
-@given(
-    seed=st.integers(0, 2**32),
-    clock=st.sampled_from(("wall", "projected")),
-    provisioned=st.sampled_from((0, 8, 64)),
-    actors=st.tuples(st.integers(1, 40), st.integers(0, 40)),
-    episodes=st.integers(1, 20),
-    every=st.integers(0, 3),
-    headroom=st.floats(1.0, 20.0),
-)
-def test_spend_never_exceeds_the_budget(
-    seed: int,
-    clock: Clock,
-    provisioned: int,
-    actors: tuple[int, int],
-    episodes: int,
-    every: int,
-    headroom: float,
-) -> None:
-    fewest, more = actors
-    spec = JobSpec.model_validate(
-        {
-            "actors": {"min": fewest, "max": fewest + more},
-            "evaluation": {"every_rounds": every, "episodes": episodes},
-            "stop": {"max_rounds": 30},
-        }
-    )
-    pricing = RoundPricing(
-        basis=basis(provisioned=provisioned), deadline_slack_s=10.0, learner_allowance_s=60.0
-    )
-    spec = with_budget(spec, smallest_budget_usd(spec, pricing) * headroom)
-    job = SimulatedJob(spec, clock=clock, provisioned=provisioned, seed=seed)
-    job.run()
-    spent = sum(Decimal(line.quantity) * Decimal(line.unit_price_usd) for line in job.lines)
-    assert float(spent) == pytest.approx(job.record.settled_usd, rel=1e-9)
-    assert float(spent) <= spec.stop.budget_usd * (1 + 1e-9)
-    assert job.stopped in ("budget", "max_rounds")
-
-
-def test_a_job_out_of_money_still_gets_its_final_evaluation() -> None:
-    least = smallest_budget_usd(SPEC, PRICING) * (1 + 1e-9)
-    job = SimulatedJob(with_budget(SPEC, least), clock="wall", provisioned=0, seed=1)
-    job.always_extreme = True
-    first = job.ask(0, None)
-    second = job.ask(1, None)
-    assert first is not None
-    assert second is not None
-    assert (first.stop, first.num_actors) == (None, 2)
-    assert (second.stop, second.num_actors, second.num_evaluations) == ("budget", 0, 3)
-    job.end()
-    assert least * 0.8 < job.record.settled_usd <= least

@@ -8,34 +8,48 @@ from services.scaler.money.budget import closing_usd
 from services.scaler.rounds.decision import (
     Concurrency,
     RoundContext,
-    StopConditions,
-    decide_reopening,
     decide_round,
     evaluations_due,
+    stop_reason,
 )
-from services.scaler.scaling.base import ScalingHistory
-from shared.contracts.job_spec import EvaluationRule
-from shared.contracts.rounds import RoundPlan
-from shared.contracts.scaling_spec import FixedScaling, NitroScaling
+from services.scaler.scaling.registry import scaling_policy
+from services.scaler.store.base import JobRecord
+from shared.contracts.job_spec import EvaluationRule, JobSpec, StopRule
+from shared.contracts.jobs import Job, JobProgress, ScalingSwitch
+from shared.contracts.rounds import RoundPlan, RoundRequest
+from shared.contracts.scaling_spec import FixedScaling, NitroScaling, Policy
+from tests.services.scaler.lambda_endpoint import HOPPER
 from tests.services.scaler.money.test_budget import PRICING, SPEC, with_budget
-from tests.services.scaler.running import curvature
+from tests.services.scaler.scaling.seen import seen
+
+FIVE = FixedScaling(policy="fixed", num_actors=5)
 
 
-def context(round_index: int = 1, **changes: object) -> RoundContext:
-    conditions = StopConditions(
-        round_index=round_index, asked_to_stop=False, latest_return=None, wall_s=0.0
-    )
+def running(spec: JobSpec = SPEC, *, spent_usd: float = 0.0, **changes: object) -> JobRecord:
+    """A job's record; `changes` are of the job."""
+    fields = {"job_id": "job", "environment": HOPPER, "status": "running", "created_at": 0.0}
+    job = Job.model_validate({"spec": spec, **fields, **changes})
+    return JobRecord(job=job, settled_usd=spent_usd)
+
+
+def context(
+    round_index: int = 1,
+    *,
+    record: JobRecord | None = None,
+    scaling: Policy = FIVE,
+    ratios: tuple[float, ...] = (),
+    **changes: object,
+) -> RoundContext:
+    record = record or running()
     known = RoundContext(
-        spec=SPEC,
-        conditions=conditions,
-        curvature=None,
-        gradient_noise=None,
-        committed_usd=0.0,
-        settled_usd=0.0,
+        record=record,
+        request=RoundRequest(lease_id="lease", policy_version=round_index),
+        now=1000.0,
+        policy=scaling_policy(scaling),
+        seen=seen(round_index, actors=record.job.spec.actors, ratios=ratios),
         concurrency=Concurrency(limit=1000, running_jobs=1, others_in_flight=0),
         pricing=PRICING,
         quorum_share=0.5,
-        history=ScalingHistory(policy=FixedScaling(policy="fixed", num_actors=5)),
     )
     return replace(known, **changes)  # type: ignore[arg-type]
 
@@ -59,35 +73,39 @@ PLAN = RoundPlan(
 )
 
 
+def reopened(spec: JobSpec, spent_usd: float, *, num_missing: int = 2) -> RoundContext:
+    asked = RoundRequest(
+        lease_id="lease", policy_version=1, attempt=1, missing=tuple(range(num_missing))
+    )
+    return context(record=running(spec, spent_usd=spent_usd), request=asked, again=PLAN)
+
+
 def test_a_reopened_round_keeps_its_plan_and_pays_for_what_is_missing() -> None:
-    shown = context(curvature=curvature(2.0, -1.0), settled_usd=0.1, committed_usd=0.1)
-    plan = PLAN.model_copy(update={"num_actors": 2500})
-    again = decide_reopening(shown, plan, num_missing=2, attempt=1)
-    assert (again.num_actors, again.num_evaluations, again.requested) == (2500, 3, 16)
-    assert (again.score, again.ratio, again.quorum, again.stop) == (0.75, 4.0, 3, None)
+    many = PLAN.model_copy(update={"num_actors": 2500})
+    again = decide_round(replace(reopened(SPEC, 0.1), again=many))
+    changed = {"attempt": 1, "spent_usd": 0.1, "deadline_s": PRICING.deadline_s(2)}
+    reason = "attempt 1: 2 of 2500 actors launched again"
+    assert again.plan == many.model_copy(update={**changed, "reason": reason})
     assert again.reserve_usd == PRICING.worst_case_usd(2)
-    assert again.deadline_s == PRICING.deadline_s(2) < PRICING.deadline_s(2500)
+    assert again.plan.deadline_s < PRICING.deadline_s(2500)
 
 
 def test_a_round_is_reopened_as_long_as_the_end_of_the_job_stays_paid() -> None:
-    budget_usd = 1.0
-    room_usd = PRICING.worst_case_usd(2) + closing_usd(SPEC, PRICING)
-    spec = with_budget(SPEC, budget_usd)
-    enough = context(spec=spec, committed_usd=budget_usd - room_usd - 1e-9)
-    assert decide_reopening(enough, PLAN, num_missing=2, attempt=1).stop is None
-    short = context(spec=spec, committed_usd=budget_usd - room_usd + 1e-6, settled_usd=0.0)
-    ended = decide_reopening(short, PLAN, num_missing=2, attempt=1)
-    assert (ended.stop, ended.num_actors, ended.num_evaluations) == ("budget", 0, 3)
-    assert ended.requested == 0
+    spec = with_budget(SPEC, 1.0)
+    most_usd = 1.0 - PRICING.worst_case_usd(2) - closing_usd(SPEC, PRICING)
+    assert decide_round(reopened(spec, most_usd - 1e-9)).plan.stop is None
+    ended = decide_round(reopened(spec, most_usd + 1e-6))
+    plan = ended.plan
+    assert (plan.stop, plan.num_actors, plan.num_evaluations) == ("budget", 0, 3)
+    assert plan.requested == 0
     assert ended.reserve_usd == closing_usd(SPEC, PRICING)
-    over = context(spec=spec, committed_usd=budget_usd)
-    assert "$0.0000 are left" in decide_reopening(over, PLAN, num_missing=2, attempt=1).reason
+    assert "$0.0000 are left" in decide_round(reopened(spec, 1.0)).plan.reason
 
 
 def test_a_round_is_paid_from_what_is_neither_spent_nor_set_aside() -> None:
     room_usd = PRICING.worst_case_usd(3) + closing_usd(SPEC, PRICING)
-    shown = context(spec=with_budget(SPEC, 1.0), committed_usd=1.0 - room_usd - 1e-9)
-    got = decide_round(shown)
+    record = running(with_budget(SPEC, 1.0), spent_usd=1.0 - room_usd - 1e-9)
+    got = decide_round(context(record=record)).plan
     assert (got.num_actors, got.requested, got.quorum) == (3, 5, 2)
     assert got.deadline_s == PRICING.deadline_s(3)
     assert "concurrency" not in got.reason
@@ -96,33 +114,37 @@ def test_a_round_is_paid_from_what_is_neither_spent_nor_set_aside() -> None:
 
 def test_the_deadline_is_for_actors_and_episodes_and_the_quorum_for_actors() -> None:
     spec = SPEC.model_copy(update={"evaluation": EvaluationRule(every_rounds=1, episodes=9)})
-    got = decide_round(context(spec=spec))
-    assert (got.num_actors, got.num_evaluations, got.quorum) == (5, 9, 3)
-    assert got.deadline_s == PRICING.deadline_s(14)
-    assert got.reserve_usd == PRICING.worst_case_usd(14)
+    decision = decide_round(context(record=running(spec)))
+    plan = decision.plan
+    assert (plan.num_actors, plan.num_evaluations, plan.quorum) == (5, 9, 3)
+    assert plan.deadline_s == PRICING.deadline_s(14)
+    assert decision.reserve_usd == PRICING.worst_case_usd(14)
 
 
 def test_a_job_that_has_ended_waits_for_its_other_rounds_and_then_plays_its_last_episodes() -> None:
-    ended = context(ended=("user", "asked to stop"), spec=with_budget(SPEC, 1.0))
+    ended = context(record=running(with_budget(SPEC, 1.0)), ended=("user", "asked to stop"))
     waiting = decide_round(replace(ended, awaits_others=True))
-    assert (waiting.stop, waiting.awaits_others, waiting.reserve_usd) == ("user", True, 0.0)
-    assert (waiting.num_actors, waiting.num_evaluations, waiting.deadline_s) == (0, 0, 0.0)
+    plan = waiting.plan
+    assert (plan.stop, waiting.awaits_others, waiting.reserve_usd) == ("user", True, 0.0)
+    assert (plan.num_actors, plan.num_evaluations, plan.deadline_s) == (0, 0, 0.0)
     last = decide_round(ended)
-    assert (last.stop, last.awaits_others, last.num_evaluations) == ("user", False, 3)
-    assert (last.requested, last.score, last.reason) == (0, None, "asked to stop")
-    poor = decide_round(replace(ended, committed_usd=1.0))
-    assert poor.reason == "asked to stop; budget: no final evaluation"
+    plan = last.plan
+    assert (plan.stop, last.awaits_others, plan.num_evaluations) == ("user", False, 3)
+    assert (plan.requested, plan.boosting_score, plan.reason) == (0, None, "asked to stop")
+    poor = replace(ended, record=running(with_budget(SPEC, 1.0), spent_usd=1.0))
+    assert decide_round(poor).plan.reason == "asked to stop; budget: no final evaluation"
 
 
 def test_the_reason_a_job_ended_for_first_stays() -> None:
     last = SPEC.stop.max_rounds
-    assert decide_round(context(last)).stop == "max_rounds"
-    assert decide_round(context(last, ended=("user", "asked to stop"))).stop == "user"
+    assert decide_round(context(last)).plan.stop == "max_rounds"
+    assert decide_round(context(last, ended=("user", "asked to stop"))).plan.stop == "user"
 
 
 def test_the_policy_in_force_decides_and_a_change_is_told() -> None:
     policy = FixedScaling(policy="fixed", num_actors=7)
-    got = decide_round(context(history=ScalingHistory(policy=policy, switched_from="nitro")))
+    record = running(switches=(ScalingSwitch(round=1, at=0.0, scaling=policy),))
+    got = decide_round(context(record=record, scaling=policy)).plan
     assert got.num_actors == 7
     assert got.reason == "scaling changed from nitro; fixed: 7 actors"
 
@@ -141,7 +163,7 @@ def test_open_rounds_and_other_jobs_leave_a_round_less_and_it_says_so(
 ) -> None:
     busy = Concurrency(limit=8, running_jobs=2, others_in_flight=6, own_in_flight=own)
     spec = SPEC.model_copy(update={"algorithm": "impact", "rounds_in_flight": 2})
-    got = decide_round(context(spec=spec, concurrency=busy))
+    got = decide_round(context(record=running(spec), concurrency=busy)).plan
     assert (got.num_actors, got.requested) == (granted, 5)
     assert got.reason == (
         f"fixed: 5 actors; concurrency: 5 actors cut to {granted} of 8 shared by 2 jobs, "
@@ -151,7 +173,61 @@ def test_open_rounds_and_other_jobs_leave_a_round_less_and_it_says_so(
 
 def test_a_job_that_never_evaluates_ends_without_episodes_and_keeps_its_last_ratio() -> None:
     blind = SPEC.model_copy(update={"evaluation": EvaluationRule(every_rounds=0, episodes=3)})
-    history = ScalingHistory(policy=NitroScaling(), ratios=(3.0,))
-    last = decide_round(context(spec=blind, ended=("user", "asked to stop"), history=history))
-    assert (last.num_evaluations, last.reserve_usd) == (0, PRICING.worst_case_usd(0))
-    assert (last.score, last.ratio, last.measured_ratio) == (None, 3.0, None)
+    ended = context(
+        record=running(blind), ended=("user", "stop"), scaling=NitroScaling(), ratios=(3.0,)
+    )
+    last = decide_round(ended)
+    assert (last.plan.num_evaluations, last.reserve_usd) == (0, PRICING.worst_case_usd(0))
+    assert (last.plan.boosting_score, last.plan.ratio) == (None, 3.0)
+
+
+RULE = StopRule(max_rounds=5, target_return=100.0, max_wall_s=60.0)
+
+
+def stopped_by(
+    rule: StopRule,
+    *,
+    round_index: int = 3,
+    status: str = "running",
+    latest: float | None = None,
+    ran_s: float = 10.0,
+    longest_s: float = 3600.0,
+) -> str | None:
+    """Why a job stops that has run for so long, half of it before it was resumed."""
+    spec = SPEC.model_copy(update={"stop": rule})
+    record = running(spec, status=status, progress=JobProgress(last_return=latest))
+    times = {"wall_started_at": 1000.0 - ran_s / 2, "wall_used_s": ran_s / 2}
+    stopped = stop_reason(
+        context(round_index, record=record.model_copy(update=times), longest_s=longest_s)
+    )
+    assert stopped is None or stopped[1]
+    return None if stopped is None else stopped[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"latest": 99.9}, None),
+        ({"round_index": 5}, "max_rounds"),
+        ({"latest": 100.0}, "target_return"),
+        ({"ran_s": 60.0}, "max_wall"),
+        ({"status": "stopping"}, "user"),
+        ({"status": "stopping", "round_index": 5, "latest": 200.0}, "user"),
+        ({"round_index": 5, "latest": 200.0, "ran_s": 99.0}, "target_return"),
+        ({"round_index": 5, "ran_s": 99.0}, "max_rounds"),
+    ],
+)
+def test_the_first_condition_met_stops_a_job(changes: dict[str, object], reason: str) -> None:
+    assert stopped_by(RULE, **changes) == reason  # type: ignore[arg-type]
+
+
+def test_conditions_that_are_not_set_never_stop_and_a_negative_target_is_a_target() -> None:
+    assert stopped_by(StopRule(max_rounds=5), latest=1e9, ran_s=1000.0) is None
+    assert stopped_by(StopRule(target_return=-100.0), latest=-150.0) is None
+    assert stopped_by(StopRule(target_return=-100.0), latest=-100.0) == "target_return"
+
+
+def test_a_deployment_bounds_how_long_a_job_runs_at_a_time() -> None:
+    rule = StopRule(max_rounds=5)
+    assert stopped_by(rule, ran_s=998.0, longest_s=500.0) is None
+    assert stopped_by(rule, ran_s=1000.0, longest_s=500.0) == "max_wall"

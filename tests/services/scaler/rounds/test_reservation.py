@@ -13,25 +13,9 @@ from shared.contracts.rounds import RoundPlan
 from tests.services.scaler.money.test_spending import NOW, attempt, held
 
 
-def decision(*, stop: StopReason | None = None, awaits_others: bool = False) -> Decision:
-    return Decision(
-        num_actors=4,
-        num_evaluations=2,
-        requested=4,
-        score=None,
-        ratio=None,
-        measured_ratio=None,
-        reason="",
-        deadline_s=130.0,
-        quorum=2,
-        stop=stop,
-        reserve_usd=0.25,
-        memory=None,
-        awaits_others=awaits_others,
-    )
-
-
-def order(num_samples: int, num_evaluations: int = 0) -> LaunchOrder:
+def order(
+    num_samples: int, num_evaluations: int = 0, *, stop: StopReason | None = None
+) -> LaunchOrder:
     plan = RoundPlan(
         job_id="job",
         round=7,
@@ -45,7 +29,7 @@ def order(num_samples: int, num_evaluations: int = 0) -> LaunchOrder:
         reason="",
         deadline_s=130.0,
         quorum=0,
-        stop=None,
+        stop=stop,
         spent_usd=0.0,
         settled=(),
     )
@@ -58,6 +42,19 @@ def order(num_samples: int, num_evaluations: int = 0) -> LaunchOrder:
     )
 
 
+def setting_aside(
+    record: JobRecord,
+    launched: LaunchOrder,
+    now: float = NOW,
+    *,
+    awaits_others: bool = False,
+    busy: int = 0,
+    ready: int = 0,
+) -> JobRecord:
+    decision = Decision(plan=launched.plan, reserve_usd=0.25, awaits_others=awaits_others)
+    return reserved(record, launched, decision, now, busy=busy, ready=ready)
+
+
 def opened(
     record: JobRecord,
     size: int = 6,
@@ -67,14 +64,14 @@ def opened(
     ready: int = 0,
 ) -> OpenAttempt:
     """The attempt that setting aside adds to the record's."""
-    after = reserved(record, order(size), decision(stop=stop), NOW, busy=busy, ready=ready)
+    after = setting_aside(record, order(size, stop=stop), busy=busy, ready=ready)
     assert after.open_attempts[:-1] == record.open_attempts
     return after.open_attempts[-1]
 
 
 def test_a_planned_round_commits_its_worst_case() -> None:
     before = held(attempt(None)).model_copy(update={"num_lines": 9, "reported_lines": 4})
-    after = reserved(before, order(4, 2), decision(), NOW, busy=4, ready=0)
+    after = setting_aside(before, order(4, 2), busy=4)
     assert after.committed_usd == pytest.approx(before.committed_usd + 0.25)
     assert after.open_attempts[1] == OpenAttempt(
         round=7,
@@ -88,7 +85,7 @@ def test_a_planned_round_commits_its_worst_case() -> None:
         deadline_s=130.0,
     )
     assert (after.wall_started_at, after.reported_lines) == (NOW, 9)
-    later = reserved(after, order(4), decision(), NOW + 60, busy=0, ready=0)
+    later = setting_aside(after, order(4), NOW + 60)
     assert later.wall_started_at == NOW
 
 
@@ -127,7 +124,7 @@ def test_as_many_environments_are_warm_as_ran_at_a_time(
     earlier: int, busy: int, after: int
 ) -> None:
     record = held().model_copy(update={"environments": earlier})
-    got = reserved(record, order(6), decision(), NOW, busy=busy, ready=0)
+    got = setting_aside(record, order(6), busy=busy)
     assert got.environments == after
 
 
@@ -158,6 +155,5 @@ def test_the_end_of_a_job_without_evaluation_has_nothing_to_wait_for() -> None:
 
 def test_a_job_that_waits_for_its_other_rounds_opens_none() -> None:
     record = held(attempt(None)).model_copy(update={"num_lines": 9})
-    waiting = decision(stop="user", awaits_others=True)
-    after = reserved(record, order(0), waiting, NOW, busy=4, ready=0)
+    after = setting_aside(record, order(0, stop="user"), awaits_others=True, busy=4)
     assert after == record.model_copy(update={"reported_lines": 9, "wall_started_at": NOW})

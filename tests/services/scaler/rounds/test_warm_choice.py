@@ -6,15 +6,12 @@ import pytest
 
 from services.scaler.money.accounting import warm_at_most
 from services.scaler.money.budget import RoundPricing, closing_usd
-from services.scaler.rounds.decision import Decision, StopConditions, decide_round, decide_with_warm
-from services.scaler.scaling.base import ScalingHistory
+from services.scaler.rounds.decision import decide_with_warm
 from services.scaler.store.base import JobRecord
 from shared.contracts.job_spec import JobSpec
-from shared.contracts.jobs import Job
-from shared.contracts.scaling_spec import FixedScaling
-from tests.services.scaler.lambda_endpoint import HOPPER
+from shared.contracts.rounds import RoundPlan
 from tests.services.scaler.money.test_budget import basis
-from tests.services.scaler.rounds.test_decision import context
+from tests.services.scaler.rounds.test_decision import context, running
 
 DEPLOYED = basis(provisioned=64)
 NOW = 5000.0
@@ -51,30 +48,22 @@ def planned(
     warm: int | None,
     since: float = NOW - 1000,
     **changes: object,
-) -> tuple[JobRecord, Decision]:
+) -> tuple[JobRecord, RoundPlan]:
     """Round 7 of a job, and its record from then on."""
     wanted = spec(asked, budget_usd, **changes)
-    job = Job(job_id="job", spec=wanted, environment=HOPPER, status="running", created_at=0.0)
-    shown = replace(
-        context(),
-        spec=wanted,
-        conditions=StopConditions(
-            round_index=7, asked_to_stop=False, latest_return=None, wall_s=0.0
-        ),
-        pricing=replace(priced(64), basis=DEPLOYED),
-        history=ScalingHistory(policy=FixedScaling(policy="fixed", num_actors=asked)),
-    )
-    return decide_with_warm(
-        JobRecord(job=job, warm=warm, warm_since=since), shown, decide_round, at=NOW
-    )
+    record = running(wanted).model_copy(update={"warm": warm, "warm_since": since})
+    deployed = replace(priced(64), basis=DEPLOYED)
+    shown = context(7, record=record, scaling=wanted.scaling, pricing=deployed)
+    kept, decision = decide_with_warm(shown, at=NOW)
+    return kept, decision.plan
 
 
 def chosen(
     asked: int, budget_usd: float, *, warm: int | None, since: float = NOW - 1000
 ) -> tuple[int | None, int, str | None]:
     """How many are kept warm, how many actors are launched, and whether the job ends."""
-    record, decision = planned(asked, budget_usd, warm=warm, since=since)
-    return record.warm, decision.num_actors, decision.stop
+    record, plan = planned(asked, budget_usd, warm=warm, since=since)
+    return record.warm, plan.num_actors, plan.stop
 
 
 @pytest.mark.parametrize(
@@ -125,15 +114,15 @@ def test_more_are_not_kept_warm_at_the_expense_of_an_evaluation() -> None:
 def test_a_job_that_can_afford_no_round_may_afford_its_final_evaluation_with_fewer_warm() -> None:
     evaluated = {"every_rounds": 7, "episodes": 5}
     closing_only = priced(2).worst_case_usd(5) + 1e-9
-    record, decision = planned(2, closing_only, warm=64, evaluation=evaluated)
-    assert (decision.stop, decision.num_evaluations, record.warm) == ("budget", 5, 2)
+    record, plan = planned(2, closing_only, warm=64, evaluation=evaluated)
+    assert (plan.stop, plan.num_evaluations, record.warm) == ("budget", 5, 2)
     closing_only = priced(64).worst_case_usd(5) + 1e-9
-    record, decision = planned(2, closing_only, warm=64, since=NOW - 1, evaluation=evaluated)
-    assert (decision.stop, decision.num_evaluations, record.warm) == ("budget", 5, 64)
+    record, plan = planned(2, closing_only, warm=64, since=NOW - 1, evaluation=evaluated)
+    assert (plan.stop, plan.num_evaluations, record.warm) == ("budget", 5, 64)
 
 
 def test_a_job_that_ends_for_another_reason_keeps_what_it_has() -> None:
     for budget_usd in (AMPLE_USD, 0.001):
         stop = {"budget_usd": budget_usd, "max_rounds": 7}
-        record, decision = planned(64, budget_usd, warm=20, stop=stop)
-        assert (record.warm, decision.num_actors, decision.stop) == (20, 0, "max_rounds")
+        record, plan = planned(64, budget_usd, warm=20, stop=stop)
+        assert (record.warm, plan.num_actors, plan.stop) == (20, 0, "max_rounds")

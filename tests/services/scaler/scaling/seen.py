@@ -29,7 +29,6 @@ def seen(round_index: int = 0, **changes: Any) -> ScalingInput:
     fields: dict[str, Any] = {
         "round_index": round_index,
         "actors": PAPER_RANGE,
-        "ratios": (),
         "ratio": UNDEFINED,
         **changes,
     }
