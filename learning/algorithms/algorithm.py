@@ -10,8 +10,8 @@ from learning.networks.building import PolicyPayload
 from shared.trajectory.trajectory import Trajectory
 
 
-class Algorithm(Protocol):
-    """Learns a policy from the trajectories of one round after another."""
+class Trained(Protocol):
+    """A policy and value function that is being learned."""
 
     @property
     def network(self) -> ActorCritic:
@@ -20,10 +20,6 @@ class Algorithm(Protocol):
 
     def policy_payload(self) -> PolicyPayload:
         """Return the present policy as the actors load it."""
-        ...
-
-    def update(self, trajectories: Sequence[Trajectory]) -> PolicyUpdate:
-        """Improve the policy with one round of trajectories, in whatever order they arrived."""
         ...
 
     def samples(self) -> PolicySamples | None:
@@ -34,7 +30,10 @@ class Algorithm(Protocol):
         ...
 
     def state(self) -> tuple[StateArrays, StateScalars]:
-        """Return a copy of everything needed to resume exactly: arrays, and JSON scalars."""
+        """Return a copy of everything needed to resume exactly: arrays, and JSON scalars.
+
+        Trajectories that wait to be learned from are part of it.
+        """
         ...
 
     def load_state(self, arrays: StateArrays, scalars: StateScalars) -> None:
@@ -42,22 +41,21 @@ class Algorithm(Protocol):
         ...
 
 
-class OffPolicyAlgorithm(Protocol):
+class Algorithm(Trained, Protocol):
+    """Learns a policy from the trajectories of one round after another."""
+
+    def update(self, trajectories: Sequence[Trajectory]) -> PolicyUpdate:
+        """Improve the policy with one round of trajectories, in whatever order they arrived."""
+        ...
+
+
+class OffPolicyAlgorithm(Trained, Protocol):
     """Learns from trajectories of several policy versions, as they come: IMPACT, IMPALA.
 
     The loop adds what arrived, calls `update` while `ready` says so, and tells with `advance` which
     version the policy is after it; it publishes those versions that actors will fetch. Trajectories
     come in the order of `add`; equal calls from equal state give equal bits.
     """
-
-    @property
-    def network(self) -> ActorCritic:
-        """The present policy and value function."""
-        ...
-
-    def policy_payload(self) -> PolicyPayload:
-        """Return the present policy as the actors load it."""
-        ...
 
     def add(self, trajectories: Sequence[Trajectory]) -> None:
         """Take in trajectories, in this order; every full batch of them becomes fresh.
@@ -94,22 +92,4 @@ class OffPolicyAlgorithm(Protocol):
 
     def advance(self, policy_version: int) -> None:
         """Take note that the present policy is version `policy_version`: 0 at the start."""
-        ...
-
-    def samples(self) -> PolicySamples | None:
-        """Return what a detector is shown of the last update; None where nothing was updated.
-
-        Ask once a round, measured or not.
-        """
-        ...
-
-    def state(self) -> tuple[StateArrays, StateScalars]:
-        """Return a copy of everything needed to resume exactly: arrays, and JSON scalars.
-
-        Trajectories that were added are part of it, used or not.
-        """
-        ...
-
-    def load_state(self, arrays: StateArrays, scalars: StateScalars) -> None:
-        """Continue from what `state` returned."""
         ...

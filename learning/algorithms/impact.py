@@ -7,51 +7,30 @@ policy's; values are the learner's, as in RLlib.
 """
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import replace
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from learning.algorithms.off_policy import OffPolicyLearner
 from learning.algorithms.policy_update import StateScalars
 from learning.algorithms.ppo import adapted_kl_coefficient
-from learning.cpu.second_process import SecondProcess
 from learning.data.batch import TrainingBatch
 from learning.data.batch_building import off_policy_batch
 from learning.data.fragments import Fragments
 from learning.data.normalisation import Normalisation
-from learning.data.replay_buffer import ReplayBuffer
 from learning.losses.impact import ImpactRule, reference_log_prob
-from learning.losses.loss_terms import LossRule
-from learning.networks.actor_critic import ActorCritic
-from learning.networks.building import build_network
-from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import ImpactHyperparameters
 
 
-class ImpactObjective:
-    """IMPACT's loss, with the target policy and the KL coefficient it depends on."""
+class Impact(OffPolicyLearner[ImpactHyperparameters]):
+    """IMPACT, with the target policy and the KL coefficient that its loss depends on."""
 
-    def __init__(
-        self,
-        network: ActorCritic,
-        target: ActorCritic,
-        hyperparameters: ImpactHyperparameters,
-    ) -> None:
-        """Start with the target equal to the network.
-
-        Args:
-            network: The learner's.
-            target: Of the same form; overwritten.
-            hyperparameters: The job's full set.
-        """
-        self._network = network
-        self._target = target
-        self._hyperparameters = hyperparameters
-        self._kl_coefficient = hyperparameters.kl_coefficient
+    def _start(self) -> None:
+        super()._start()
+        self._target = deepcopy(self._network)
+        self._kl_coefficient = self._hyperparameters.kl_coefficient
         self._batches_since_target = 0
-        target.flat.copy_(network.flat)
 
     def batch(self, fragments: Fragments, normalisation: Normalisation) -> TrainingBatch:
         """Return the samples of some fragments; `log_prob` is the ratio's reference."""
@@ -70,7 +49,7 @@ class ImpactObjective:
         return replace(batch, log_prob=reference)
 
     @property
-    def rule(self) -> LossRule:
+    def rule(self) -> ImpactRule:
         """The loss, with the present KL coefficient."""
         return ImpactRule(
             hyperparameters=self._hyperparameters, kl_coefficient=self._kl_coefficient
@@ -97,65 +76,16 @@ class ImpactObjective:
                 )
         return {"kl_coefficient": used, "target_updates": float(due)}
 
-    @property
-    def step_scale(self) -> float:
-        """Always 1: the loss itself bounds the steps."""
-        return 1.0
+    def _flats(self) -> dict[str, Tensor]:
+        return super()._flats() | {"target": self._target.flat}
 
-    @property
-    def flats(self) -> dict[str, Tensor]:
-        """The target network's parameters: # [P]."""
-        return {"target": self._target.flat}
-
-    def scalars(self) -> StateScalars:
-        """Return the rest of its state."""
-        return {
+    def _scalars(self) -> StateScalars:
+        return super()._scalars() | {
             "kl_coefficient": self._kl_coefficient,
             "batches_since_target": self._batches_since_target,
         }
 
-    def load_scalars(self, scalars: StateScalars) -> None:
-        """Continue from what `scalars` returned, among others."""
+    def _load_scalars(self, scalars: StateScalars) -> None:
+        super()._load_scalars(scalars)
         self._kl_coefficient = float(scalars["kl_coefficient"])
         self._batches_since_target = int(scalars["batches_since_target"])
-
-
-def build_impact(
-    environment: EnvironmentSpec,
-    hyperparameters: ImpactHyperparameters,
-    *,
-    seed: int,
-    max_rounds: int = 1,
-    device: torch.device | str = "cpu",
-    second_process: SecondProcess | None = None,
-) -> OffPolicyLearner:
-    """Return a new learner; everything random follows from `seed`.
-
-    Args:
-        environment: What the network sees and does.
-        hyperparameters: The job's full set.
-        seed: Of the weights and the shuffling.
-        max_rounds: Rounds until a decaying step size would be 0.
-        device: Where to compute.
-        second_process: May compute on a second core; changes no bit.
-    """
-    network_seed, shuffle_seed = np.random.SeedSequence(seed).generate_state(2, np.uint32)
-    network, target = (
-        build_network(environment, hyperparameters, seed=int(network_seed), device=device)
-        for _ in range(2)
-    )
-    return OffPolicyLearner(
-        network,
-        ImpactObjective(network, target, hyperparameters),
-        hyperparameters,
-        buffer=ReplayBuffer(
-            batch_size=hyperparameters.train_batch_size,
-            num_batches=hyperparameters.buffer_batches,
-            max_uses=hyperparameters.buffer_uses,
-        ),
-        normalisation=Normalisation.initial(environment, hyperparameters),
-        num_epochs=hyperparameters.num_epochs,
-        max_rounds=max_rounds,
-        shuffle_seed=int(shuffle_seed),
-        second_process=second_process,
-    )

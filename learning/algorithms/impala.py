@@ -8,24 +8,14 @@ minibatches, a step each; V-trace is computed once, before the first.
 import math
 from collections.abc import Mapping
 
-import numpy as np
-import torch
-from torch import Tensor
-
 from learning.algorithms.off_policy import OffPolicyLearner
 from learning.algorithms.policy_update import StateScalars
-from learning.cpu.second_process import SecondProcess
 from learning.data.batch import TrainingBatch
 from learning.data.batch_building import off_policy_batch
 from learning.data.fragments import Fragments
 from learning.data.minibatch import num_minibatches
 from learning.data.normalisation import Normalisation
-from learning.data.replay_buffer import ReplayBuffer
 from learning.losses.impala import ImpalaRule
-from learning.losses.loss_terms import LossRule
-from learning.networks.actor_critic import ActorCritic
-from learning.networks.building import build_network
-from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impala import ImpalaHyperparameters
 
 STEP_SCALE_MAX = 32.0
@@ -34,12 +24,11 @@ would be no end."""
 _STEP_FACTOR = 1.5
 
 
-class ImpalaObjective:
-    """IMPALA's loss, and the scale of its steps where that is adapted."""
+class Impala(OffPolicyLearner[ImpalaHyperparameters]):
+    """IMPALA, with the scale of its steps where that is adapted."""
 
-    def __init__(self, network: ActorCritic, hyperparameters: ImpalaHyperparameters) -> None:
-        self._network = network
-        self._hyperparameters = hyperparameters
+    def _start(self) -> None:
+        super()._start()
         self._step_scale = 1.0
         self._last_minibatches = 0
 
@@ -54,7 +43,7 @@ class ImpalaObjective:
         )
 
     @property
-    def rule(self) -> LossRule:
+    def rule(self) -> ImpalaRule:
         """The loss."""
         return ImpalaRule(hyperparameters=self._hyperparameters)
 
@@ -82,19 +71,16 @@ class ImpalaObjective:
         """What the step size is multiplied with; 1 where it is not adapted."""
         return self._step_scale
 
-    @property
-    def flats(self) -> dict[str, Tensor]:
-        """No further parameters."""
-        return {}
-
-    def scalars(self) -> StateScalars:
-        """Return the scale of the steps and the size of the last batch, where that is adapted."""
+    def _scalars(self) -> StateScalars:
         if not self._hyperparameters.kl_target:
-            return {}
-        return {"step_scale": self._step_scale, "last_minibatches": self._last_minibatches}
+            return super()._scalars()
+        return super()._scalars() | {
+            "step_scale": self._step_scale,
+            "last_minibatches": self._last_minibatches,
+        }
 
-    def load_scalars(self, scalars: StateScalars) -> None:
-        """Continue from what `scalars` returned, among others."""
+    def _load_scalars(self, scalars: StateScalars) -> None:
+        super()._load_scalars(scalars)
         if self._hyperparameters.kl_target:
             self._step_scale = float(scalars["step_scale"])
             self._last_minibatches = int(scalars["last_minibatches"])
@@ -118,37 +104,3 @@ def adapted_step_scale(scale: float, kl: float, *, target: float) -> float:
     if kl < target / 2:
         return min(scale * _STEP_FACTOR, STEP_SCALE_MAX)
     return scale
-
-
-def build_impala(
-    environment: EnvironmentSpec,
-    hyperparameters: ImpalaHyperparameters,
-    *,
-    seed: int,
-    max_rounds: int = 1,
-    device: torch.device | str = "cpu",
-    second_process: SecondProcess | None = None,
-) -> OffPolicyLearner:
-    """Return a new learner; everything random follows from `seed`.
-
-    Args:
-        environment: What the network sees and does.
-        hyperparameters: The job's full set.
-        seed: Of the weights and the shuffling.
-        max_rounds: Rounds until a decaying step size would be 0.
-        device: Where to compute.
-        second_process: May compute on a second core; changes no bit.
-    """
-    network_seed, shuffle_seed = np.random.SeedSequence(seed).generate_state(2, np.uint32)
-    network = build_network(environment, hyperparameters, seed=int(network_seed), device=device)
-    return OffPolicyLearner(
-        network,
-        ImpalaObjective(network, hyperparameters),
-        hyperparameters,
-        buffer=ReplayBuffer(batch_size=hyperparameters.train_batch_size, num_batches=1, max_uses=1),
-        normalisation=Normalisation.initial(environment, hyperparameters),
-        num_epochs=1,
-        max_rounds=max_rounds,
-        shuffle_seed=int(shuffle_seed),
-        second_process=second_process,
-    )

@@ -9,8 +9,8 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
-from learning.algorithms.impact import build_impact
-from learning.algorithms.impala import build_impala
+from learning.algorithms.impact import Impact
+from learning.algorithms.impala import Impala
 from learning.algorithms.ppo import Ppo
 from learning.algorithms.whole_rounds import WholeRounds
 from learning.cpu.second_process import SecondProcess
@@ -39,10 +39,7 @@ class Builder(Protocol[A_co]):
 
 
 ON_POLICY: dict[str, Builder[Algorithm]] = {"ppo": Ppo}
-OFF_POLICY: dict[str, Builder[OffPolicyAlgorithm]] = {
-    "impact": build_impact,
-    "impala": build_impala,
-}
+OFF_POLICY: dict[str, Builder[OffPolicyAlgorithm]] = {"impact": Impact, "impala": Impala}
 
 
 def build_algorithm(

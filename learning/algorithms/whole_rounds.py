@@ -9,11 +9,9 @@ batches puts the oldest out of IMPACT's buffer after their first use.
 from collections.abc import Sequence
 
 from learning.algorithms.algorithm import OffPolicyAlgorithm
-from learning.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars, UpdateTally
+from learning.algorithms.policy_update import PolicyUpdate, UpdateTally
 from learning.data.fragments import in_actor_order
-from learning.detectors.detector import PolicySamples
 from learning.networks.actor_critic import ActorCritic
-from learning.networks.building import PolicyPayload
 from shared.trajectory.trajectory import Trajectory
 
 
@@ -22,15 +20,15 @@ class WholeRounds:
 
     def __init__(self, algorithm: OffPolicyAlgorithm) -> None:
         self._algorithm = algorithm
+        self.policy_payload = algorithm.policy_payload
+        self.samples = algorithm.samples
+        self.state = algorithm.state
+        self.load_state = algorithm.load_state
 
     @property
     def network(self) -> ActorCritic:
         """The present policy and value function."""
         return self._algorithm.network
-
-    def policy_payload(self) -> PolicyPayload:
-        """Return the present policy as the actors load it."""
-        return self._algorithm.policy_payload()
 
     def update(self, trajectories: Sequence[Trajectory]) -> PolicyUpdate:
         """Improve the policy with one round of trajectories, in whatever order they arrived.
@@ -49,15 +47,3 @@ class WholeRounds:
             tally.add(self._algorithm.update())
         self._algorithm.advance(ordered[0].policy_version + 1)
         return PolicyUpdate(stats=tally.take())
-
-    def samples(self) -> PolicySamples | None:
-        """Return the last round's samples; None where nothing was updated yet."""
-        return self._algorithm.samples()
-
-    def state(self) -> tuple[StateArrays, StateScalars]:
-        """Return a copy of everything needed to resume exactly: arrays, and JSON scalars."""
-        return self._algorithm.state()
-
-    def load_state(self, arrays: StateArrays, scalars: StateScalars) -> None:
-        """Continue from what `state` returned."""
-        self._algorithm.load_state(arrays, scalars)

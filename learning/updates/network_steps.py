@@ -7,7 +7,6 @@ Which of NumPy's two ways it is changes no bit.
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -33,16 +32,6 @@ from learning.updates.optimiser import AdamRule, FlatAdam
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateSchedule:
-    """How a batch is gone through."""
-
-    num_epochs: int
-    minibatch_size: int
-    normalise: bool
-    """Whether the advantages of each minibatch are normalised by themselves."""
-
-
 class NetworkSteps:
     """Steps one network."""
 
@@ -51,7 +40,9 @@ class NetworkSteps:
         network: ActorCritic,
         *,
         adam: AdamRule,
-        passes: UpdateSchedule,
+        num_epochs: int,
+        minibatch_size: int,
+        normalise: bool,
         process: SecondProcess | None,
     ) -> None:
         """Start without moments.
@@ -59,11 +50,15 @@ class NetworkSteps:
         Args:
             network: Stepped in place.
             adam: How steps are taken at first.
-            passes: How every batch is gone through.
+            num_epochs: Passes over every batch.
+            minibatch_size: Most samples of a step.
+            normalise: Whether the advantages of each minibatch are normalised by themselves.
             process: May take the value function's steps.
         """
         self._network = network
-        self._passes = passes
+        self._num_epochs = num_epochs
+        self._minibatch_size = minibatch_size
+        self._normalise = normalise
         self._process = process
         self._gradient = network.new_gradient()
         self._halves = network.halves()
@@ -99,7 +94,7 @@ class NetworkSteps:
         if not steps.num_taken:
             return found
         stats = dict(zip((*stat_names(rule), "grad_norm"), steps.means, strict=True))
-        samples = batch.num_samples * self._passes.num_epochs / num_minibatches
+        samples = batch.num_samples * self._num_epochs / num_minibatches
         return found | stats | {"loss": rule.total(stats, samples_per_step=samples)}
 
     def _steps(
@@ -111,10 +106,10 @@ class NetworkSteps:
     ) -> StepsTaken:
         minibatches = ShuffledMinibatches(
             batch,
-            num_epochs=self._passes.num_epochs,
-            minibatch_size=self._passes.minibatch_size,
+            num_epochs=self._num_epochs,
+            minibatch_size=self._minibatch_size,
             generator=generator,
-            normalise=self._passes.normalise,
+            normalise=self._normalise,
         )
         with self._network.without_graph():
             terms = self._network.array_terms()
@@ -141,7 +136,7 @@ class NetworkSteps:
 
     def _offered(self, batch: TrainingBatch) -> SecondProcess | None:
         """Return the second process where it is there and saves more than sending samples costs."""
-        work = self._network.separate_multiplications * self._passes.num_epochs
+        work = self._network.separate_multiplications * self._num_epochs
         pays = work * batch.num_samples >= MIN_MULTIPLICATIONS
         return self._process if pays and self._process and self._process.offers() else None
 
@@ -171,7 +166,7 @@ class NetworkSteps:
                 half=value,
                 adam=self.adam.part(value.start, value.end),
                 rule=rule,
-                minibatch_size=self._passes.minibatch_size,
+                minibatch_size=self._minibatch_size,
                 orders=orders,
                 policy_version=policy_version,
             ),

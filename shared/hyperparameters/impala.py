@@ -10,7 +10,7 @@ preset takes from it most of what is not IMPALA's own, so that the algorithms ca
 The defaults are the preset `paper`; `STANDARD` is the preset `standard`.
 """
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import ValidationInfo, model_validator
 
@@ -51,6 +51,11 @@ class ImpalaHyperparameters(OffPolicyHyperparameters):
     minibatch_size: PositiveInt = 65536
     """Samples per gradient step; each is used once. Paper: the whole batch, as RLlib.
     Standard: CleanRL."""
+
+    num_epochs: ClassVar[int] = 1
+    buffer_batches: ClassVar[int] = 1
+    buffer_uses: ClassVar[int] = 1
+    """Every batch is used once, in the order it came, in one pass over its samples."""
 
     @model_validator(mode="after")
     def _steered_or_shrinking(self, info: ValidationInfo) -> Self:

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from learning.algorithms.algorithm import Algorithm
-from learning.algorithms.impact import build_impact
-from learning.algorithms.impala import build_impala
+from learning.algorithms.impact import Impact
+from learning.algorithms.impala import Impala
 from learning.algorithms.ppo import Ppo
 from learning.algorithms.whole_rounds import WholeRounds
 from learning.data.batch_building import on_policy_batch
@@ -60,12 +60,12 @@ def ppo() -> Algorithm:
 
 def impact() -> Algorithm:
     rule = impact_hyperparameters.STANDARD.model_copy(update={**SMALL, "train_batch_size": 16})
-    return WholeRounds(build_impact(SPEC, rule, seed=0))
+    return WholeRounds(Impact(SPEC, rule, seed=0))
 
 
 def impala() -> Algorithm:
     rule = impala_hyperparameters.STANDARD.model_copy(update={**SMALL, "train_batch_size": 16})
-    return WholeRounds(build_impala(SPEC, rule, seed=0))
+    return WholeRounds(Impala(SPEC, rule, seed=0))
 
 
 @pytest.mark.parametrize("build", [ppo, impact, impala])

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from learning.algorithms.impact import build_impact
-from learning.algorithms.off_policy import OffPolicyLearner
+from learning.algorithms.impact import Impact
 from learning.data.batch import Minibatch
 from learning.data.batch_building import off_policy_batch
 from learning.data.fragments import fragments_of, side_by_side
@@ -17,23 +16,23 @@ from learning.networks.building import build_network
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import ImpactHyperparameters
 from tests.learning.algorithms.test_ppo import plain_forward
-from tests.services.learner.algorithms.off_policy_rounds import IMPACT, learner, round_of
+from tests.services.learner.algorithms.off_policy_rounds import IMPACT, Learner, learner, round_of
 from tests.services.learner.trajectories import CONTINUOUS, DISCRETE
 
 
-def target_weights(made: OffPolicyLearner) -> bytes:
+def target_weights(made: Learner) -> bytes:
     arrays, _ = made.state()
     names = sorted(name for name in arrays if name.startswith("target."))
     return b"".join(arrays[name].tobytes() for name in names)
 
 
-def network_weights(made: OffPolicyLearner) -> bytes:
+def network_weights(made: Learner) -> bytes:
     arrays, _ = made.state()
     names = sorted(name for name in arrays if name.startswith("network."))
     return b"".join(arrays[name].tobytes() for name in names)
 
 
-def updated(made: OffPolicyLearner, times: int) -> list[dict[str, float]]:
+def updated(made: Learner, times: int) -> list[dict[str, float]]:
     """Learn `times` from one batch each that was never used before."""
     stats = []
     for k in range(times):
@@ -82,7 +81,7 @@ def test_a_step_agrees_with_a_plain_autograd_version(environment: EnvironmentSpe
     hyperparameters = ImpactHyperparameters(
         hidden_sizes=(8, 8), train_batch_size=96, kl_coefficient=0.7, learning_rate=1e-2
     )
-    made = build_impact(environment, hyperparameters, seed=5)
+    made = Impact(environment, hyperparameters, seed=5)
     acted = build_network(environment, hyperparameters, seed=6)
     trajectories = [
         replace(t, log_prob=t.log_prob + np.float32(0.3))
@@ -142,7 +141,7 @@ def test_it_learns_which_action_pays_from_stale_trajectories() -> None:
         discount=0.5,
         target_update_frequency=0.25,
     )
-    made = build_impact(DISCRETE, hyperparameters, seed=1)
+    made = Impact(DISCRETE, hyperparameters, seed=1)
     stale = round_of(made, DISCRETE, 0, num_actors=2)
     for k in range(1, 16):
         made.add(stale)

@@ -8,12 +8,11 @@ import pytest
 
 from learning.algorithms.impala import (
     STEP_SCALE_MAX,
+    Impala,
     adapted_step_scale,
-    build_impala,
 )
-from learning.algorithms.off_policy import OffPolicyLearner
 from shared.hyperparameters.impala import STANDARD, ImpalaHyperparameters
-from tests.services.learner.algorithms.off_policy_rounds import IMPALA, learner, round_of
+from tests.services.learner.algorithms.off_policy_rounds import IMPALA, Learner, learner, round_of
 from tests.services.learner.trajectories import CONTINUOUS, DISCRETE
 
 
@@ -59,7 +58,7 @@ def test_it_learns_which_action_pays_from_stale_trajectories(
 ) -> None:
     """The reward is 1 + the action's number: after some batches the last action is taken."""
     hyperparameters = hyperparameters.model_copy(update={"discount": 0.5})
-    made = build_impala(DISCRETE, hyperparameters, seed=1)
+    made = Impala(DISCRETE, hyperparameters, seed=1)
     stale = round_of(made, DISCRETE, 0, num_actors=2)
     for k in range(1, 40):
         made.add(stale)
@@ -98,7 +97,7 @@ def test_steps_are_scaled_within_bounds() -> None:
     assert scale == 1 / STEP_SCALE_MAX
 
 
-def step_sizes(made: OffPolicyLearner, rounds: range) -> list[float]:
+def step_sizes(made: Learner, rounds: range) -> list[float]:
     found = []
     for k in rounds:
         made.add(round_of(made, CONTINUOUS, k, num_actors=2))
@@ -122,7 +121,7 @@ def test_the_step_size_follows_the_kl_divergence_and_is_resumed() -> None:
     assert step_sizes(learner(CONTINUOUS, near), range(2)) == pytest.approx([first, first * 1.5])
 
 
-def rates_of(made: OffPolicyLearner, actors: Sequence[int], *, first: int = 0) -> list[float]:
+def rates_of(made: Learner, actors: Sequence[int], *, first: int = 0) -> list[float]:
     """Learn from rounds of so many actors, whole batches or not; return each update's step size."""
     rates = []
     for k, num_actors in enumerate(actors, first):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from learning.algorithms.impact import build_impact
-from learning.algorithms.off_policy import BARREN_BATCHES_MAX, OffPolicyLearner
+from learning.algorithms.impact import Impact
+from learning.algorithms.off_policy import BARREN_BATCHES_MAX
 from learning.detectors.hessian import HessianDetector
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import DetectorRule
@@ -20,6 +20,7 @@ from tests.services.learner.algorithms.off_policy_rounds import (
     IMPALA,
     IMPALA_STANDARD,
     MAX_ROUNDS,
+    Learner,
     OffPolicyHyperparameters,
     assert_same_state,
     learner,
@@ -34,7 +35,7 @@ CASES = [(CONTINUOUS, hyperparameters) for hyperparameters in ALL] + [
 ]
 
 
-def overlapping(made: OffPolicyLearner, environment: EnvironmentSpec, steps: range) -> list[float]:
+def overlapping(made: Learner, environment: EnvironmentSpec, steps: range) -> list[float]:
     """Rounds of three trajectories, one and a half batches, learned from as they come."""
     losses = []
     for k in steps:
@@ -46,7 +47,7 @@ def overlapping(made: OffPolicyLearner, environment: EnvironmentSpec, steps: ran
     return losses
 
 
-def use_up(made: OffPolicyLearner) -> None:
+def use_up(made: Learner) -> None:
     while made.ready:
         made.update()
 
@@ -261,7 +262,7 @@ def test_detectors_are_shown_all_that_was_new_since_the_last_time() -> None:
 
 
 def test_batches_of_whole_trajectories_may_hold_several_environments() -> None:
-    made = build_impact(CONTINUOUS, IMPACT.model_copy(update={"train_batch_size": 40}), seed=1)
+    made = Impact(CONTINUOUS, IMPACT.model_copy(update={"train_batch_size": 40}), seed=1)
     made.add(round_of(made, CONTINUOUS, 0, num_actors=1))
     assert made.update().stats["num_minibatches"] == 3  # 48 samples in steps of at most 20
 

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from learning.algorithms import ppo
-from learning.algorithms.impact import build_impact
-from learning.algorithms.impala import build_impala
-from learning.algorithms.off_policy import OffPolicyLearner
+from learning.algorithms.impact import Impact
+from learning.algorithms.impala import Impala
 from learning.algorithms.ppo import Ppo
 from learning.cpu.halved_steps import MIN_MULTIPLICATIONS, take_halved_steps
 from learning.cpu.second_process import SecondProcess
@@ -32,6 +31,7 @@ from tests.learning.algorithms.test_ppo import (
     assert_same_state,
     round_of,
 )
+from tests.services.learner.algorithms.off_policy_rounds import Learner
 from tests.services.learner.trajectories import CONTINUOUS, DISCRETE, make_trajectory
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks safely")
@@ -91,7 +91,7 @@ def test_so_they_are_of_large_networks(
 
 
 def assert_equal_off_policy_updates(
-    build: Callable[..., OffPolicyLearner], hyperparameters: Any, process: SecondProcess
+    build: Callable[..., Learner], hyperparameters: Any, process: SecondProcess
 ) -> None:
     """Do as `assert_equal_updates` does with IMPACT or IMPALA."""
     alone = build(CONTINUOUS, hyperparameters, seed=7)
@@ -111,12 +111,12 @@ def assert_equal_off_policy_updates(
             assert array.tobytes() == their_arrays[name].tobytes(), name
 
 
-@pytest.mark.parametrize("build", [build_impact, build_impala])
+@pytest.mark.parametrize("build", [Impact, Impala])
 def test_so_they_are_of_off_policy_learners(
-    build: Callable[..., OffPolicyLearner], process: SecondProcess, halved: list[bool]
+    build: Callable[..., Learner], process: SecondProcess, halved: list[bool]
 ) -> None:
     update = {"hidden_sizes": (16, 16), "train_batch_size": 96, "minibatch_size": 20}
-    preset = IMPACT if build is build_impact else IMPALA
+    preset = IMPACT if build is Impact else IMPALA
     assert_equal_off_policy_updates(build, preset.model_copy(update=update), process)
     assert halved
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from learning.algorithms.impact import build_impact
+from learning.algorithms.impact import Impact
 from learning.algorithms.ppo import Ppo
 from learning.detectors import hessian as hessian_detector
 from learning.networks.mlp_network import MlpActorCritic
@@ -63,7 +63,7 @@ def test_an_update_of_impact_out_of_recordings_is_the_same(
     for replayed in (False, True):
         if replayed:
             monkeypatch.setattr(network_steps, "recorder", always)
-        learner = build_impact(CONTINUOUS, hyperparameters, seed=3)
+        learner = Impact(CONTINUOUS, hyperparameters, seed=3)
         learner.add([make_trajectory(CONTINUOUS, learner.network, actor_index=i) for i in (0, 1)])
         learner.flush()
         stats = learner.update().stats

@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from learning.algorithms.impact import build_impact
-from learning.algorithms.impala import build_impala
-from learning.algorithms.off_policy import OffPolicyLearner
+from learning.algorithms.impact import Impact
+from learning.algorithms.impala import Impala
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters import impact as impact_hyperparameters
 from shared.hyperparameters import impala as impala_hyperparameters
@@ -26,19 +25,20 @@ IMPALA_STANDARD = impala_hyperparameters.STANDARD.model_copy(update=SMALL)
 MAX_ROUNDS = 8
 
 OffPolicyHyperparameters = ImpactHyperparameters | ImpalaHyperparameters
+Learner = Impact | Impala
 
 
 def learner(
     environment: EnvironmentSpec, hyperparameters: OffPolicyHyperparameters, *, seed: int = 7
-) -> OffPolicyLearner:
+) -> Learner:
     """A new learner."""
     if isinstance(hyperparameters, ImpactHyperparameters):
-        return build_impact(environment, hyperparameters, seed=seed, max_rounds=MAX_ROUNDS)
-    return build_impala(environment, hyperparameters, seed=seed, max_rounds=MAX_ROUNDS)
+        return Impact(environment, hyperparameters, seed=seed, max_rounds=MAX_ROUNDS)
+    return Impala(environment, hyperparameters, seed=seed, max_rounds=MAX_ROUNDS)
 
 
 def round_of(
-    made_by: OffPolicyLearner,
+    made_by: Learner,
     environment: EnvironmentSpec,
     round_index: int,
     *,
@@ -57,7 +57,7 @@ def round_of(
     ]
 
 
-def assert_same_state(one: OffPolicyLearner, other: OffPolicyLearner) -> None:
+def assert_same_state(one: Learner, other: Learner) -> None:
     """Fail unless both would go on alike to the last bit."""
     (arrays, scalars), (other_arrays, other_scalars) = one.state(), other.state()
     assert scalars == other_scalars

@@ -1,0 +1,172 @@
+"""What PPO, IMPACT and IMPALA have in common: a network, its optimiser, statistics, exact state.
+
+An update takes `num_epochs` passes over a batch, reshuffled for each pass, one Adam step per
+minibatch. A step whose loss or gradient is not finite is skipped and counted; it changes neither
+parameters nor moments.
+
+With a linear decay the step size of round k is (1 - k / max_rounds) of the first round's, k counted
+from 0. A job that is resumed with more rounds goes on along the line to its new end.
+
+Equal state and equal calls give equal bits on one CPU type and thread count: the shuffling has a
+generator of its own, and `state` holds everything the next update depends on.
+"""
+
+from typing import Generic, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from learning.algorithms.policy_update import StateArrays, StateScalars
+from learning.algorithms.saved_state import generator_from, require_same_form, require_scalars
+from learning.cpu.second_process import SecondProcess
+from learning.data.batch import TrainingBatch
+from learning.data.normalisation import Normalisation
+from learning.losses.loss_terms import LossRule
+from learning.networks.actor_critic import ActorCritic
+from learning.networks.building import PolicyPayload, build_network, policy_payload
+from learning.updates.network_steps import NetworkSteps
+from learning.updates.optimiser import AdamRule
+from shared.contracts.environment_spec import EnvironmentSpec
+from shared.hyperparameters.impact import ImpactHyperparameters
+from shared.hyperparameters.impala import ImpalaHyperparameters
+from shared.hyperparameters.ppo import PpoHyperparameters
+
+H = TypeVar("H", bound=PpoHyperparameters | ImpactHyperparameters | ImpalaHyperparameters)
+
+
+class GradientLearner(Generic[H]):
+    """A network that is learned by gradient steps on one device."""
+
+    def __init__(
+        self,
+        environment: EnvironmentSpec,
+        hyperparameters: H,
+        *,
+        seed: int,
+        max_rounds: int = 1,
+        device: torch.device | str = "cpu",
+        second_process: SecondProcess | None = None,
+    ) -> None:
+        """Initialise network and optimiser.
+
+        Args:
+            environment: What the network sees and does.
+            hyperparameters: The job's full set.
+            seed: Everything random follows from it.
+            max_rounds: Rounds until a decaying step size would be 0.
+            device: Where to compute.
+            second_process: May compute on a second core; changes no bit.
+        """
+        network_seed, shuffle_seed = np.random.SeedSequence(seed).generate_state(2, np.uint32)
+        self._hyperparameters = hyperparameters
+        self._network = build_network(
+            environment, hyperparameters, seed=int(network_seed), device=device
+        )
+        self._generator = torch.Generator().manual_seed(int(shuffle_seed))
+        self._normalisation = Normalisation.initial(environment, hyperparameters)
+        self._max_rounds = max_rounds
+        self._steps = NetworkSteps(
+            self._network,
+            adam=AdamRule(
+                learning_rate=hyperparameters.learning_rate,
+                epsilon=hyperparameters.adam_epsilon,
+                gradient_norm_max=hyperparameters.gradient_norm_max,
+            ),
+            num_epochs=hyperparameters.num_epochs,
+            minibatch_size=hyperparameters.minibatch_size,
+            normalise=hyperparameters.advantage_normalisation == "minibatch",
+            process=second_process,
+        )
+        self._adam = self._steps.adam
+        self._start()
+
+    def _start(self) -> None:
+        """Set up what the algorithm has beyond this."""
+
+    @property
+    def network(self) -> ActorCritic:
+        """The present policy and value function."""
+        return self._network
+
+    def policy_payload(self) -> PolicyPayload:
+        """Return the present policy as the actors load it."""
+        arrays, metadata = policy_payload(self._network)
+        statistics, bound = self._normalisation.payload()
+        mapping = {"action_mapping": self._hyperparameters.action_mapping}
+        return arrays | statistics, metadata | bound | mapping
+
+    def state(self) -> tuple[StateArrays, StateScalars]:
+        """Return a copy of everything needed to resume exactly: arrays, and JSON scalars."""
+        arrays: StateArrays = {"generator": self._generator.get_state().numpy().copy()}
+        for prefix, flat in self._flats().items():
+            for name, view in self._network.views_of(flat).items():
+                arrays[f"{prefix}.{name}"] = view.detach().cpu().numpy().copy()
+        return arrays | self._statistics(), self._scalars()
+
+    def load_state(self, arrays: StateArrays, scalars: StateScalars) -> None:
+        """Continue from what `state` returned.
+
+        Raises:
+            ValueError: An array or scalar is missing or not of its form, or an array is unknown;
+                nothing has been changed then.
+        """
+        own_arrays, own_scalars = GradientLearner.state(self)
+        require_same_form(own_arrays, arrays)
+        require_scalars(own_scalars, scalars)
+        generator = generator_from(arrays["generator"])
+        # The last that can fail, and as a whole: nothing was changed before it.
+        self._load_statistics(arrays)
+        self._generator = generator
+        for prefix, flat in self._flats().items():
+            for name, view in self._network.views_of(flat).items():
+                view.copy_(torch.from_numpy(np.array(arrays[f"{prefix}.{name}"])))
+        self._load_scalars(scalars)
+
+    def _flats(self) -> dict[str, Tensor]:
+        """Return all parameters to save, in the layout of the network's: # [P] each."""
+        return {"network": self._network.flat, **self._adam.flats}
+
+    def _scalars(self) -> StateScalars:
+        """Return the scalars to save."""
+        return {"adam_step": self._adam.steps}
+
+    def _load_scalars(self, scalars: StateScalars) -> None:
+        """Continue from what `_scalars` returned, among others."""
+        self._adam.steps = int(scalars["adam_step"])
+
+    def _statistics(self) -> StateArrays:
+        """Return the running statistics to save."""
+        return self._normalisation.arrays()
+
+    def _load_statistics(self, arrays: StateArrays) -> None:
+        """Continue from what `_statistics` returned, among others."""
+        self._normalisation = self._normalisation.restored(arrays)
+
+    def _decayed(self, learning_rate: float, round_index: int) -> float:
+        """Return the step size of a round, given that of the first.
+
+        From the last round on it stays as it is there: it never reaches 0.
+        """
+        if self._hyperparameters.learning_rate_decay == "none":
+            return learning_rate
+        passed = min(round_index, self._max_rounds - 1) / self._max_rounds
+        return learning_rate * (1.0 - passed)
+
+    def _take_steps(
+        self, batch: TrainingBatch, rule: LossRule, *, learning_rate: float, policy_version: int
+    ) -> dict[str, float]:
+        """Take all steps over a batch, from a policy of that version.
+
+        Returns:
+            The stats of `NetworkSteps.take`, `explained_variance` of the value targets by the
+            values before the steps, and `learning_rate`.
+        """
+        self._adam.set_learning_rate(learning_rate)
+        stats = self._steps.take(
+            batch, rule, generator=self._generator, policy_version=policy_version
+        )
+        target, error = batch.value_target.double(), (batch.value_target - batch.value).double()
+        variance = float(target.var(correction=0))
+        explained = 1.0 - float(error.var(correction=0)) / variance if variance > 0 else 0.0
+        return stats | {"explained_variance": explained, "learning_rate": learning_rate}
