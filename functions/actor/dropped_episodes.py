@@ -13,7 +13,7 @@ import numpy as np
 from functions.actor.errors import DIVERGED, RolloutError
 from functions.actor.fragment import Fragment, noise_generator
 from shared.policy.distributions import Action
-from shared.policy.numpy_policy import FragmentSampler
+from shared.policy.fragment_sampler import FragmentSampler
 
 _LOG = logging.getLogger(__name__)
 

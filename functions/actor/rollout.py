@@ -25,7 +25,8 @@ from shared.environments.games import games_of, whole_games
 from shared.environments.spaces import checked_observation
 from shared.policy.action_mapping import action_map
 from shared.policy.distributions import Action
-from shared.policy.numpy_policy import FragmentSampler, NumpyPolicy
+from shared.policy.fragment_sampler import FragmentSampler
+from shared.policy.numpy_policy import NumpyPolicy
 from shared.trajectory.trajectory import Episode, Trajectory
 
 MAX_EVALUATION_STEPS = 65_536
@@ -61,7 +62,7 @@ def sample_fragment(
     env_id = task.env.env_id
     translate = _translator(env_id, envs[0], policy, num_envs=task.num_envs)
     rng = noise_generator(task.seed)
-    sampler = policy.sampler(num_steps=num_steps, num_envs=task.num_envs, rng=rng)
+    sampler = FragmentSampler(policy, num_steps=num_steps, num_envs=task.num_envs, rng=rng)
     fragment = Fragment(num_steps, envs)
     dropped = DroppedEpisodes(
         env_id,

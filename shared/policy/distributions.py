@@ -3,12 +3,16 @@
 The noise of a whole fragment is drawn at once and the log-probabilities of a whole fragment are
 computed at once; what is left for every step is a handful of in-place operations.
 
+All have the same attributes and methods: `num_outputs`, the network outputs they need (H);
+`action_shape`, the shape of one action; `num_choices`, how many discrete actions there are, of each
+choice if several, or None. `noise` draws what `sample` turns into actions [B, *action_shape] for
+outputs [B, H]; `mode` and `log_prob` take any leading axes.
+
 Legend: `...` any leading axes, `B` rows, `A` action size, `H` network outputs.
 """
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,37 +26,6 @@ MAX_CHOICES = 256
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
-class Distribution(Protocol):
-    """How network outputs become actions."""
-
-    @property
-    def num_outputs(self) -> int:
-        """Network outputs it needs, H."""
-
-    @property
-    def action_shape(self) -> tuple[int, ...]:
-        """Shape of one action."""
-
-    @property
-    def num_choices(self) -> int | tuple[int, ...] | None:
-        """How many discrete actions there are, of each choice if several; None: continuous."""
-
-    def new_actions(self, shape: tuple[int, ...]) -> Action:
-        """Return zeros [*shape, *action_shape] of the type of actions."""
-
-    def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float32:
-        """Draw what `sample` turns into actions, [*shape, noise]."""
-
-    def sample(self, outputs: Float32, *, noise: Float32, out: Action) -> None:
-        """Write actions [B, *action_shape] for outputs [B, H] and noise [B, noise]."""
-
-    def mode(self, outputs: Float32) -> Action:
-        """Return the most likely actions [..., *action_shape] for outputs [..., H]."""
-
-    def log_prob(self, outputs: Float32, action: Action) -> Float32:
-        """Return the log-probabilities (densities) [...] of actions [..., *action_shape]."""
-
-
 class Gaussian:
     """Independent normal distributions, not squashed: values beyond the bounds are kept.
 
@@ -60,31 +33,20 @@ class Gaussian:
     mean (H = A) and the deviation does not depend on the state (the form of PPO's first paper).
     """
 
+    num_choices = None
+
     def __init__(self, action_size: int, *, log_std: Float32 | None) -> None:
+        self.num_outputs = 2 * action_size if log_std is None else action_size
+        self.action_shape = (action_size,)
         self._size = action_size
         self._log_std = log_std
 
-    @property
-    def num_outputs(self) -> int:
-        """Network outputs it needs, H."""
-        return 2 * self._size if self._log_std is None else self._size
-
-    @property
-    def action_shape(self) -> tuple[int, ...]:
-        """Shape of one action."""
-        return (self._size,)
-
-    @property
-    def num_choices(self) -> None:
-        """How many discrete actions there are."""
-        return None
-
     def new_actions(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
-        """Return zeros [*shape, *action_shape]."""
+        """Return zeros [*shape, A]."""
         return np.zeros((*shape, self._size), np.float32)
 
     def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float32:
-        """Draw normal noise, times the deviation where that is constant."""
+        """Draw normal noise [*shape, A], times the deviation where that is constant."""
         noise = rng.standard_normal((*shape, self._size), dtype=np.float32)
         return noise if self._log_std is None else noise * np.exp(self._log_std)
 
@@ -93,9 +55,9 @@ class Gaussian:
         if self._log_std is not None:
             np.add(outputs, noise, out=out)
             return
-        np.exp(outputs[:, self._size :], out=out)
+        np.exp(outputs[..., self._size :], out=out)
         np.multiply(out, noise, out=out)
-        np.add(out, outputs[:, : self._size], out=out)
+        np.add(out, outputs[..., : self._size], out=out)
 
     def mode(self, outputs: Float32) -> NDArray[np.float32]:
         """Return the most likely actions."""
@@ -111,92 +73,28 @@ class Gaussian:
         return log_prob.astype(np.float32)
 
 
-class MultiCategorical:
-    """Several independent choices, each by its logits; the outputs are all logits side by side.
+class _Choices:
+    """What one choice and several have in common: actions are numbers, outputs are logits."""
 
-    H is the sum of the numbers of choices; log-probabilities add up.
-    """
-
-    def __init__(self, num_choices: Sequence[int]) -> None:
-        self._parts = tuple(Categorical(n) for n in num_choices)
-        ends = np.cumsum(num_choices).tolist()
-        self._slices = tuple(
-            slice(end - n, end) for n, end in zip(num_choices, ends, strict=True)
-        )  # of each choice's logits among the outputs
-
-    @property
-    def num_outputs(self) -> int:
-        """Network outputs it needs, H."""
-        return sum(self.num_choices)
-
-    @property
-    def action_shape(self) -> tuple[int, ...]:
-        """Shape of one action."""
-        return (len(self._parts),)
-
-    @property
-    def num_choices(self) -> tuple[int, ...]:
-        """How many discrete actions there are."""
-        return tuple(part.num_choices for part in self._parts)
+    def __init__(self, num_outputs: int, action_shape: tuple[int, ...]) -> None:
+        self.num_outputs = num_outputs
+        self.action_shape = action_shape
 
     def new_actions(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
         """Return zeros [*shape, *action_shape]."""
-        return np.zeros((*shape, len(self._parts)), np.int64)
+        return np.zeros((*shape, *self.action_shape), np.int64)
 
     def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float32:
-        """Draw what `sample` turns into actions, [*shape, noise]."""
+        """Draw Gumbel noise [*shape, H]: the largest of logit plus Gumbel is a sample."""
         return rng.gumbel(size=(*shape, self.num_outputs)).astype(np.float32)
 
-    def sample(self, outputs: Float32, *, noise: Float32, out: Action) -> None:
-        """Write one action per row into `out`."""
-        perturbed = outputs + noise
-        for i, logits in enumerate(self._slices):
-            out[..., i] = perturbed[..., logits].argmax(axis=-1)
 
-    def mode(self, outputs: Float32) -> NDArray[np.int64]:
-        """Return the most likely actions."""
-        chosen = [
-            part.mode(outputs[..., logits])
-            for part, logits in zip(self._parts, self._slices, strict=True)
-        ]
-        return np.stack(chosen, axis=-1)
-
-    def log_prob(self, outputs: Float32, action: Action) -> Float32:
-        """Return the log-probabilities of the actions."""
-        log_prob = np.zeros(outputs.shape[:-1], np.float32)
-        for i, (part, logits) in enumerate(zip(self._parts, self._slices, strict=True)):
-            log_prob += part.log_prob(outputs[..., logits], action[..., i])
-        return log_prob
-
-
-class Categorical:
+class Categorical(_Choices):
     """One of n actions by its logit; the outputs are the logits (H = n)."""
 
     def __init__(self, num_actions: int) -> None:
-        self._num_actions = num_actions
-
-    @property
-    def num_outputs(self) -> int:
-        """Network outputs it needs, H."""
-        return self._num_actions
-
-    @property
-    def action_shape(self) -> tuple[int, ...]:
-        """Shape of one action."""
-        return ()
-
-    @property
-    def num_choices(self) -> int:
-        """How many discrete actions there are."""
-        return self._num_actions
-
-    def new_actions(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
-        """Return zeros [*shape, *action_shape]."""
-        return np.zeros(shape, np.int64)
-
-    def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float32:
-        """Draw Gumbel noise: the largest of logit plus Gumbel is a sample."""
-        return rng.gumbel(size=(*shape, self._num_actions)).astype(np.float32)
+        super().__init__(num_actions, ())
+        self.num_choices = num_actions
 
     def sample(self, outputs: Float32, *, noise: Float32, out: Action) -> None:
         """Write one action per row into `out`."""
@@ -214,3 +112,39 @@ class Categorical:
         index = action.astype(np.int64)[..., np.newaxis]
         chosen = np.take_along_axis(logits, index, axis=-1)[..., 0]
         return np.asarray(chosen - log_normaliser, np.float32)
+
+
+class MultiCategorical(_Choices):
+    """Several independent choices, each by its logits; the outputs are all logits side by side.
+
+    H is the sum of the numbers of choices; log-probabilities add up.
+    """
+
+    def __init__(self, num_choices: Sequence[int]) -> None:
+        super().__init__(sum(num_choices), (len(num_choices),))
+        self.num_choices = tuple(num_choices)
+        ends = np.cumsum(num_choices).tolist()
+        self._parts = tuple(
+            (Categorical(n), slice(end - n, end)) for n, end in zip(num_choices, ends, strict=True)
+        )  # each choice, and where its logits are among the outputs
+
+    def sample(self, outputs: Float32, *, noise: Float32, out: Action) -> None:
+        """Write one action per row into `out`."""
+        perturbed = outputs + noise
+        for i, (_, logits) in enumerate(self._parts):
+            out[..., i] = perturbed[..., logits].argmax(axis=-1)
+
+    def mode(self, outputs: Float32) -> NDArray[np.int64]:
+        """Return the most likely actions."""
+        return np.stack([part.mode(outputs[..., logits]) for part, logits in self._parts], axis=-1)
+
+    def log_prob(self, outputs: Float32, action: Action) -> Float32:
+        """Return the log-probabilities of the actions."""
+        log_prob = np.zeros(outputs.shape[:-1], np.float32)
+        for i, (part, logits) in enumerate(self._parts):
+            log_prob += part.log_prob(outputs[..., logits], action[..., i])
+        return log_prob
+
+
+Distribution = Gaussian | Categorical | MultiCategorical
+"""How network outputs become actions."""

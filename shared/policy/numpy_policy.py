@@ -25,10 +25,8 @@ Legend: `T` steps, `B` environments side by side, `F` observation size, `A` acti
 outputs.
 """
 
-import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,30 +64,12 @@ class PolicyError(ValueError):
     """Arrays and metadata that make no policy; the message names the offending one."""
 
 
-class Network(Protocol):
-    """Maps observations to the parameters of action distributions."""
-
-    @property
-    def input_shape(self) -> tuple[int, ...]:
-        """Shape of one observation: (F,), or (channels, height, width) of an image."""
-
-    @property
-    def output_size(self) -> int:
-        """Numbers returned per observation, H."""
-
-    def buffers(self, num_rows: int) -> list[Float32]:
-        """Return scratch for `forward` calls with this many rows."""
-
-    def forward(self, inputs: NDArray[Any], *, out: Float32, buffers: Sequence[Float32]) -> Float32:
-        """Compute outputs [B, H] into `out` for observations [B, *obs]."""
-
-
 class NumpyPolicy:
     """A network, what it sees of an observation, and the distribution over its outputs."""
 
     def __init__(
         self,
-        network: Network,
+        network: Mlp | ConvNetwork,
         distribution: Distribution,
         *,
         observation_scale: ObservationScale | None = None,
@@ -102,22 +82,11 @@ class NumpyPolicy:
         """None where the network sees observations as they are."""
         self.action_mapping = action_mapping
         """How continuous actions reach the environment's bounds; `action_map` does it."""
+        self.observation_shape = network.input_shape
+        """Of one observation: (F,), or (channels, height, width) of an image."""
+        self.action_shape = distribution.action_shape
+        """Of one action: (A,) if continuous, () if discrete."""
         self._to_bounds = None if bounds is None else action_map(action_mapping, *bounds)
-
-    @property
-    def observation_shape(self) -> tuple[int, ...]:
-        """Shape of one observation: (F,), or (channels, height, width) of an image."""
-        return self.network.input_shape
-
-    @property
-    def observation_size(self) -> int:
-        """Numbers in an observation, F."""
-        return math.prod(self.observation_shape)
-
-    @property
-    def action_shape(self) -> tuple[int, ...]:
-        """Shape of one action: (A,) if continuous, () if discrete."""
-        return self.distribution.action_shape
 
     def outputs(self, observation: NDArray[np.generic]) -> Float32:
         """Return the network's outputs [..., H] for observations [..., F] or images.
@@ -146,11 +115,8 @@ class NumpyPolicy:
         """Return random actions [..., *act] and their log-probabilities [...]."""
         outputs = self.outputs(observation)
         leading = outputs.shape[:-1]
-        rows = outputs.reshape(-1, outputs.shape[-1])
-        action = self.distribution.new_actions((len(rows),))
-        noise = self.distribution.noise(rng, (len(rows),))
-        self.distribution.sample(rows, noise=noise, out=action)
-        action = action.reshape((*leading, *self.action_shape))
+        action = self.distribution.new_actions(leading)
+        self.distribution.sample(outputs, noise=self.distribution.noise(rng, leading), out=action)
         return action, self.distribution.log_prob(outputs, action)
 
     def act(self, observation: NDArray[np.generic]) -> Action:
@@ -188,60 +154,6 @@ class NumpyPolicy:
     def log_prob(self, observation: NDArray[np.generic], action: Action) -> Float32:
         """Return the log-probabilities [...] of actions [..., *act]."""
         return self.distribution.log_prob(self.outputs(observation), action)
-
-    def sampler(
-        self, *, num_steps: int, num_envs: int, rng: np.random.Generator
-    ) -> "FragmentSampler":
-        """Return a sampler of one fragment that allocates nothing per step."""
-        return FragmentSampler(self, num_steps=num_steps, num_envs=num_envs, rng=rng)
-
-
-class FragmentSampler:
-    """Samples the actions of one fragment, in order, into arrays made beforehand.
-
-    The fragment's noise is drawn at once, so that its actions depend on the generator's state and
-    the observations alone.
-    """
-
-    def __init__(
-        self, policy: NumpyPolicy, *, num_steps: int, num_envs: int, rng: np.random.Generator
-    ) -> None:
-        self._network = policy.network
-        self._distribution = policy.distribution
-        self._buffers = policy.network.buffers(num_envs)
-        self._scale = policy.observation_scale
-        self._seen = np.empty((num_envs, policy.observation_size), np.float32)  # [B, F]
-        self._noise = policy.distribution.noise(rng, (num_steps, num_envs))
-        shape = (num_steps, num_envs, policy.network.output_size)
-        self._outputs = np.empty(shape, np.float32)  # [T, B, H]
-        self.action: Action = policy.distribution.new_actions((num_steps, num_envs))
-        """[T, B, *act], filled up to the last step sampled."""
-
-    def act(self, step: int, observation: Float32) -> None:
-        """Sample `action[step]` for observations [B, F] float32."""
-        outputs = self._outputs[step]
-        if self._scale is not None:
-            observation = self._scale.apply(observation, out=self._seen)
-        self._network.forward(observation, out=outputs, buffers=self._buffers)
-        self._distribution.sample(outputs, noise=self._noise[step], out=self.action[step, ...])
-
-    def redraw(self, steps: slice, env_index: int, rng: np.random.Generator) -> None:
-        """Draw the noise of some steps of one environment anew."""
-        noise = self._noise[steps, env_index]
-        noise[...] = self._distribution.noise(rng, noise.shape[:1])
-
-    def act_again(self, step: int, env_index: int, observation: Float32) -> None:
-        """Sample one environment's `action[step]` anew for its observation [1, F] float32."""
-        row = slice(env_index, env_index + 1)
-        outputs, action = self._outputs[step, row], self.action[step, row, ...]
-        if self._scale is not None:
-            observation = self._scale.apply(observation, out=self._seen[:1])
-        self._network.forward(observation, out=outputs, buffers=self._network.buffers(1))
-        self._distribution.sample(outputs, noise=self._noise[step, row], out=action)
-
-    def log_prob(self) -> Float32:
-        """Return the log-probabilities [T, B] of all actions, after the last step."""
-        return self._distribution.log_prob(self._outputs, self.action)
 
 
 def load_policy(
@@ -339,7 +251,7 @@ def _expect(metadata: Mapping[str, str], field: str, allowed: tuple[str, ...]) -
     return value
 
 
-def _network(arrays: Mapping[str, Float32], metadata: Mapping[str, str]) -> Network:
+def _network(arrays: Mapping[str, Float32], metadata: Mapping[str, str]) -> Mlp | ConvNetwork:
     layers = range(len(arrays) // 2)
     expected = {f"policy.{i}.{part}" for i in layers for part in ("weight", "bias")}
     if not expected or arrays.keys() != expected:

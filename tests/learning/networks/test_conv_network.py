@@ -17,6 +17,7 @@ from shared.contracts.environment_spec import (
 )
 from shared.hyperparameters.ppo import PAPER, STANDARD_IMAGES, PpoHyperparameters
 from shared.policy.conv_layers import CONV_NETWORKS, ConvNetworkName
+from shared.policy.fragment_sampler import FragmentSampler
 from shared.policy.numpy_policy import PolicyError, load_policy
 
 DISCRETE, CONTINUOUS = DiscreteActionSpec(n=6), ContinuousActionSpec(low=(-1, -1), high=(1, 1))
@@ -88,7 +89,7 @@ def test_actors_get_the_same_policy(
     with torch.no_grad():
         expected = network.policy_outputs(batch)[:, : policy.network.output_size]
     np.testing.assert_allclose(policy.outputs(batch.numpy()), expected, atol=1e-5, rtol=0)
-    sampler = policy.sampler(num_steps=1, num_envs=3, rng=np.random.default_rng(0))
+    sampler = FragmentSampler(policy, num_steps=1, num_envs=3, rng=np.random.default_rng(0))
     sampler.act(0, batch.numpy())
     chosen = torch.from_numpy(sampler.action[0])
     with torch.no_grad():

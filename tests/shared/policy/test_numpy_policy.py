@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from shared.contracts.environment_spec import ContinuousActionSpec
+from shared.policy.fragment_sampler import FragmentSampler
 from shared.policy.numpy_policy import (
     POLICY_FORMAT,
     NumpyPolicy,
@@ -108,7 +109,9 @@ def test_outputs_modes_and_log_probs_equal_torchs(
 def test_a_fragments_log_probs_equal_torchs(kind: Kind, num_envs: int) -> None:
     oracle = _Oracle(kind)
     observation = _observations(20, num_envs)
-    sampler = oracle.policy().sampler(num_steps=20, num_envs=num_envs, rng=np.random.default_rng(0))
+    sampler = FragmentSampler(
+        oracle.policy(), num_steps=20, num_envs=num_envs, rng=np.random.default_rng(0)
+    )
     for t in range(20):
         sampler.act(t, observation[t])
     assert sampler.action.dtype == (np.int64 if kind == "none" else np.float32)
@@ -121,8 +124,8 @@ def test_samples_follow_the_distribution(kind: Kind) -> None:
     oracle = _Oracle(kind)
     observation = _observations(1)
     num_samples = 20_000
-    sampler = oracle.policy().sampler(
-        num_steps=num_samples, num_envs=1, rng=np.random.default_rng(3)
+    sampler = FragmentSampler(
+        oracle.policy(), num_steps=num_samples, num_envs=1, rng=np.random.default_rng(3)
     )
     for t in range(num_samples):
         sampler.act(t, observation)
@@ -257,7 +260,7 @@ def test_a_policy_that_normalises_sees_the_same_observations_everywhere(
 
     np.testing.assert_array_equal(policy.outputs(observation), plain.outputs(seen))
     sampler, expected = (
-        p.sampler(num_steps=20, num_envs=num_envs, rng=np.random.default_rng(0))
+        FragmentSampler(p, num_steps=20, num_envs=num_envs, rng=np.random.default_rng(0))
         for p in (policy, plain)
     )
     for t in range(20):
