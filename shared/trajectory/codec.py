@@ -41,6 +41,7 @@ _DTYPES: dict[str, np.dtype[np.generic]] = {
     "U8": np.dtype("u1"),
     "BOOL": np.dtype("?"),
 }
+_ALLOWED = ", ".join(map(str, _DTYPES.values()))
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
@@ -134,7 +135,10 @@ def encode_raw(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> byte
         header[name] = _header_entry(name, array, offset)
         buffers.append(array.tobytes())
         offset += array.nbytes
-    text = _header_text(header, metadata)
+    try:
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise CodecError(f"names and metadata must be valid Unicode text: {error}") from error
     text += b" " * (-len(text) % 8)
     if len(text) > MAX_HEADER_BYTES:
         raise CodecError(f"header of {len(text)} bytes, at most {MAX_HEADER_BYTES} are allowed")
@@ -183,9 +187,7 @@ def _header_entry(name: str, array: Array, offset: int) -> dict[str, object]:
     if name == _METADATA:
         raise CodecError(f"{_METADATA!r} is not allowed as an array's name")
     if array.dtype not in _NAMES:
-        raise CodecError(
-            f"array {name!r:.80} has dtype {array.dtype}, allowed are {_allowed_dtypes()}"
-        )
+        raise CodecError(f"array {name!r:.80} has dtype {array.dtype}, allowed are {_ALLOWED}")
     if array.ndim > MAX_DIMS:
         raise CodecError(f"array {name!r:.80} has {array.ndim} dimensions, at most {MAX_DIMS}")
     return {
@@ -195,23 +197,11 @@ def _header_entry(name: str, array: Array, offset: int) -> dict[str, object]:
     }
 
 
-def _header_text(header: Mapping[str, object], metadata: Mapping[str, str]) -> bytes:
-    for key, value in metadata.items():
-        if not (isinstance(key, str) and isinstance(value, str)):
-            raise CodecError(f"metadata {key!r:.80} must be text, got {value!r:.80}")
-    try:
-        return json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    except (UnicodeEncodeError, TypeError) as error:
-        raise CodecError(f"names and metadata must be valid Unicode text: {error}") from error
-
-
 def _parse_header(text: bytes) -> dict[str, object]:
     try:
         header = json.loads(
             text.decode(), object_pairs_hook=_unique, parse_constant=_refuse_constant
         )
-    except CodecError:
-        raise
     except (ValueError, RecursionError) as error:
         raise CodecError(f"the header is not valid JSON: {error}") from error
     if not isinstance(header, dict):
@@ -223,52 +213,45 @@ def _unique(pairs: Iterable[tuple[str, object]]) -> dict[str, object]:
     members: dict[str, object] = {}
     for key, value in pairs:
         if key in members:
-            raise CodecError(f"the header names {key!r:.80} twice")
+            raise ValueError(f"it names {key!r:.80} twice")
         members[key] = value
     return members
 
 
 def _refuse_constant(constant: str) -> NoReturn:
-    raise CodecError(f"the header holds {constant}, which is not JSON")
+    raise ValueError(f"it holds {constant}")
 
 
 def _parse_metadata(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
         raise CodecError(f"{_METADATA} is not a JSON object")
-    metadata: dict[str, str] = {}
     for key, text in value.items():
         if not isinstance(text, str):
             raise CodecError(f"metadata {key!r:.80} is not text")
-        metadata[key] = text
-    return metadata
+    return value
 
 
 def _parse_entry(name: str, fields: object) -> _Entry:
-    if not isinstance(fields, dict) or set(fields) != {"dtype", "shape", "data_offsets"}:
-        raise CodecError(f"array {name!r:.80} must give exactly dtype, shape and data_offsets")
-    dtype = _DTYPES.get(fields["dtype"]) if isinstance(fields["dtype"], str) else None
+    match fields:
+        case {"dtype": str(code), "shape": list(shape), "data_offsets": [begin, end], **more}:
+            pass
+        case _:
+            more = {"no entry": fields}
+    if more:
+        raise CodecError(f"array {name!r:.80} must give exactly dtype, shape and two data_offsets")
+    dtype = _DTYPES.get(code)
     if dtype is None:
+        raise CodecError(f"array {name!r:.80} has dtype {code!r:.80}, allowed are {_ALLOWED}")
+    # 2^48 is far above any array and far below any overflow.
+    are_sizes = all(type(size) is int and 0 <= size < 2**48 for size in (*shape, begin, end))
+    if len(shape) > MAX_DIMS or not are_sizes:
         raise CodecError(
-            f"array {name!r:.80} has dtype {fields['dtype']!r:.80}, allowed are {_allowed_dtypes()}"
+            f"array {name!r:.80}: shape and data_offsets must be sizes, at most {MAX_DIMS} of "
+            "the first"
         )
-    shape = _sizes(name, "shape", fields["shape"])
-    offsets = _sizes(name, "data_offsets", fields["data_offsets"])
-    if len(shape) > MAX_DIMS or len(offsets) != 2:
-        raise CodecError(f"array {name!r:.80} needs at most {MAX_DIMS} dimensions and two offsets")
-    begin, end = offsets
     if end - begin != math.prod(shape) * dtype.itemsize:
         raise CodecError(f"array {name!r:.80}: offsets {begin}..{end} do not fit shape {shape}")
-    return _Entry(name, dtype, shape, begin, end)
-
-
-def _sizes(name: str, field: str, value: object) -> tuple[int, ...]:
-    """Return a JSON list of sizes; 2^48 is far above any array and far below any overflow."""
-    if not isinstance(value, list):
-        raise CodecError(f"array {name!r:.80}: {field} is not a list")
-    for size in value:
-        if type(size) is not int or not 0 <= size < 2**48:
-            raise CodecError(f"array {name!r:.80}: {field} holds something other than a size")
-    return tuple(value)
+    return _Entry(name, dtype, tuple(shape), begin, end)
 
 
 def _check_layout(entries: Iterable[_Entry], *, size: int) -> None:
@@ -294,7 +277,3 @@ def _view(data: bytes, start: int, entry: _Entry) -> Array:
         return buffer.view(entry.dtype).reshape(entry.shape)
     except ValueError as error:
         raise CodecError(f"array {entry.name!r:.80}: shape {entry.shape} is impossible") from error
-
-
-def _allowed_dtypes() -> str:
-    return ", ".join(str(dtype) for dtype in _DTYPES.values())

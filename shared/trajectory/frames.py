@@ -14,6 +14,7 @@ stays as it is.
 
 import math
 from collections.abc import Mapping
+from typing import cast
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -35,12 +36,9 @@ def packed(arrays: Mapping[str, Array]) -> dict[str, Array]:
     if observation.dtype != np.uint8 or observation.ndim != 5:
         return arrays
     end, cut = _marks(arrays)
-    images, finals = (
-        observation.astype(np.uint8, copy=False),
-        final_observation.astype(np.uint8, copy=False),
-    )
-    frame = single(images, end)
-    final_frame = single_finals(finals, images, cut)
+    images, finals = cast("Images", observation), cast("Images", final_observation)
+    frame = _single(images, _begins(end))
+    final_frame = _single_finals(finals, images, cut)
     if frame is None or final_frame is None:
         return arrays
     del arrays["observation"], arrays["final_observation"]
@@ -70,17 +68,19 @@ def unpacked(
     frame, final_frame = _frames(arrays, "frame"), _frames(arrays, "final_frame")
     end, cut = _marks(arrays)
     num_stacked, *size = observation_shape
-    _expect("frame", frame, (num_single(end, num_stacked), *size))
+    begin = _begins(end)
+    num_frames = begin.size + int(np.count_nonzero(begin)) * (num_stacked - 1)
+    _expect("frame", frame, (num_frames, *size))
     _expect("final_frame", final_frame, (int(np.count_nonzero(cut)), *size))
-    num_bytes = (end.size + end.shape[1] + len(final_frame)) * math.prod(observation_shape)
+    num_bytes = (begin.size + len(final_frame)) * math.prod(observation_shape)
     if num_bytes > max_bytes:
         raise ValueError(f"observation takes {num_bytes} bytes, at most {max_bytes} are allowed")
-    observation = stacked(frame, end, num_stacked)
+    observation = _stacked(frame, begin, num_stacked)
     observation.flags.writeable = False
     return {
         **arrays,
         "observation": observation,
-        "final_observation": stacked_finals(final_frame, observation, cut),
+        "final_observation": _stacked_finals(final_frame, observation, cut),
     }
 
 
@@ -88,21 +88,22 @@ def _frames(arrays: dict[str, Array], name: str) -> Images:
     array = arrays.pop(name, None)
     if array is None or array.dtype != np.uint8:
         raise ValueError(f"{name} is {'missing' if array is None else array.dtype}, expected uint8")
-    return array.astype(np.uint8, copy=False)
+    return cast("Images", array)
 
 
 def _marks(arrays: Mapping[str, Array]) -> tuple[Flags, Flags]:
     """Return where episodes end and where final observations follow, both # [T, B]."""
-    marks = [arrays.get(name) for name in ("terminated", "truncated")]
-    for mark in marks:
-        if mark is None or mark.dtype != np.bool_ or mark.ndim != 2 or 0 in mark.shape:
-            raise ValueError("terminated and truncated must be booleans of shape (T, B)")
-    terminated, truncated = (
-        mark.astype(np.bool_, copy=False) for mark in marks if mark is not None
-    )
+    terminated, truncated = _mark(arrays, "terminated"), _mark(arrays, "truncated")
     if terminated.shape != truncated.shape:
         raise ValueError(f"terminated has shape {terminated.shape}, truncated {truncated.shape}")
     return terminated | truncated, truncated & ~terminated
+
+
+def _mark(arrays: Mapping[str, Array], name: str) -> Flags:
+    mark = arrays.get(name)
+    if mark is None or mark.dtype != np.bool_ or mark.ndim != 2 or 0 in mark.shape:
+        raise ValueError(f"{name} must be booleans of shape (T, B)")
+    return cast("Flags", mark)
 
 
 def _expect(name: str, array: Images, shape: tuple[int, ...]) -> None:
@@ -110,58 +111,22 @@ def _expect(name: str, array: Images, shape: tuple[int, ...]) -> None:
         raise ValueError(f"{name} has shape {array.shape}, expected {shape}")
 
 
-def single(observation: Images, end: Flags) -> Images | None:
-    """Return the frames of stacked observations, each once.
+def _single(observation: Images, begin: Flags) -> Images | None:
+    """Return the frames [M, H, W] of stacked observations [T+1, B, k, H, W], each once.
 
-    Args:
-        observation: # [T+1, B, k, H, W]
-        end: Where episodes end. # [T, B]
-
-    Returns:
-        Frames # [M, H, W], or None if an observation does not continue the one before it.
+    Or None if an observation does not continue the one before it.
     """
-    begin = _begins(end)
     for t, b in np.argwhere(~begin):
         # Step by step: each comparison stays in the processor's cache.
         if not np.array_equal(observation[t - 1, b, 1:], observation[t, b, :-1]):
             return None
-    by_env = observation.swapaxes(0, 1)
-    sent = _sent(begin, observation.shape[2])
-    return by_env[sent.swapaxes(0, 1)]
+    sent = np.repeat(begin[:, :, np.newaxis], observation.shape[2], axis=2)  # [T+1, B, k]
+    sent[:, :, -1] = True
+    return observation.swapaxes(0, 1)[sent.swapaxes(0, 1)]
 
 
-def single_finals(final_observation: Images, observation: Images, cut: Flags) -> Images | None:
-    """Return the newest frame # [F, H, W] of each final observation.
-
-    Args:
-        final_observation: # [F, k, H, W]
-        observation: # [T+1, B, k, H, W]
-        cut: The F steps that final observations follow, in their order. # [T, B]
-
-    Returns:
-        None if a final observation does not continue the one before it.
-    """
-    before = observation[:-1][cut]
-    if not np.array_equal(before[:, 1:], final_observation[:, :-1]):
-        return None
-    return final_observation[:, -1]
-
-
-def num_single(end: Flags, num_stacked: int) -> int:
-    """Return how many frames M stand for stacks of `num_stacked`."""
-    begin = _begins(end)
-    return begin.size + int(np.count_nonzero(begin)) * (num_stacked - 1)
-
-
-def stacked(frames: Images, end: Flags, num_stacked: int) -> Images:
-    """Return the observations # [T+1, B, k, H, W] that `single` took apart.
-
-    Args:
-        frames: `num_single(end, num_stacked)` of them. # [M, H, W]
-        end: Where episodes end. # [T, B]
-        num_stacked: Frames per stack, k.
-    """
-    begin = _begins(end)
+def _stacked(frames: Images, begin: Flags, num_stacked: int) -> Images:
+    """Return the observations [T+1, B, k, H, W] that `_single` took apart."""
     num_sent = np.where(begin, num_stacked, 1).swapaxes(0, 1)
     newest = np.cumsum(num_sent.reshape(-1)).reshape(num_sent.shape).swapaxes(0, 1) - 1
     stacks = sliding_window_view(frames, num_stacked, axis=0)  # [M - k + 1, H, W, k]
@@ -169,8 +134,20 @@ def stacked(frames: Images, end: Flags, num_stacked: int) -> Images:
     return observation
 
 
-def stacked_finals(frames: Images, observation: Images, cut: Flags) -> Images:
-    """Return the final observations # [F, k, H, W] that `single_finals` took apart."""
+def _single_finals(final_observation: Images, observation: Images, cut: Flags) -> Images | None:
+    """Return the newest frame [F, H, W] of each final observation [F, k, H, W].
+
+    Or None if one does not continue the observation before it; `cut` marks the F steps that final
+    observations follow, in their order.
+    """
+    before = observation[:-1][cut]
+    if not np.array_equal(before[:, 1:], final_observation[:, :-1]):
+        return None
+    return final_observation[:, -1]
+
+
+def _stacked_finals(frames: Images, observation: Images, cut: Flags) -> Images:
+    """Return the final observations [F, k, H, W] that `_single_finals` took apart."""
     before = observation[:-1][cut]
     return np.concatenate((before[:, 1:], frames[:, np.newaxis]), axis=1)
 
@@ -181,10 +158,3 @@ def _begins(end: Flags) -> Flags:
     begin[0] = True
     begin[1:-1] = end[:-1]
     return begin
-
-
-def _sent(begin: Flags, num_stacked: int) -> Flags:
-    """Return which frames of which observations are sent, # [T+1, B, k]."""
-    sent = np.repeat(begin[:, :, np.newaxis], num_stacked, axis=2)
-    sent[:, :, -1] = True
-    return sent

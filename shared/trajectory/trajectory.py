@@ -15,10 +15,10 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter, ValidationError
 
 from shared.contracts.environment_spec import (
     ActionSpec,
@@ -26,14 +26,15 @@ from shared.contracts.environment_spec import (
     DiscreteActionSpec,
     EnvironmentSpec,
 )
-from shared.contracts.message import JobId
+from shared.contracts.message import JOB_ID_FORM
 from shared.trajectory import codec, frames
 
 _TRAJECTORY_FORMAT = "nitro-trajectory/1"
 _EPISODE_FORMAT = "nitro-episode/1"
 _MAX_EPISODE_BYTES = 2**16
-_JOB_ID: TypeAdapter[str] = TypeAdapter(JobId)
+_JOB_ID = re.compile(JOB_ID_FORM)
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
+_NUMBERS = ("round", "actor_index", "policy_version", "dropped_episodes")
 _FINITE = ("observation", "final_observation", "action", "reward", "log_prob", "episode_returns")
 _ARRAYS = (*_FINITE, "terminated", "truncated", "episode_lengths")
 
@@ -43,14 +44,22 @@ class TrajectoryError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Trajectory:
-    """`T` steps of `B` environments under one policy version."""
+class _Result:
+    """What a trajectory and an episode have in common: where they belong."""
 
     job_id: str
     round: int
     actor_index: int
     policy_version: int
-    """Version of the weights that every action was sampled from."""
+    """Version of the weights that every action was chosen by."""
+    dropped_episodes: int = 0
+    """Episodes that were left out because something in them was not finite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Trajectory(_Result):
+    """`T` steps of `B` environments under one policy version."""
+
     observation: NDArray[np.float32] | NDArray[np.uint8]  # [T+1, B, *obs]
     """What the policy saw; the last row is there to bootstrap from."""
     final_observation: NDArray[np.float32] | NDArray[np.uint8]  # [F, *obs]
@@ -67,8 +76,6 @@ class Trajectory:
     """Undiscounted returns of the episodes that ended here, in the order they ended; of whole games
     where episodes are lives."""
     episode_lengths: NDArray[np.int32]  # [E]
-    dropped_episodes: int = 0
-    """Episodes that were sampled again because something in them was not finite."""
 
     @property
     def num_steps(self) -> int:
@@ -82,24 +89,18 @@ class Trajectory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Episode:
+class Episode(_Result):
     """Outcome of one evaluation episode under the deterministic policy."""
 
-    job_id: str
-    round: int
-    actor_index: int
-    policy_version: int
     episode_return: float
     """Undiscounted."""
     length: int
-    dropped_episodes: int = 0
-    """Episodes before this one in which something was not finite."""
 
 
 def encode_trajectory(trajectory: Trajectory) -> bytes:
     """Return the trajectory as bytes for the cache; equal trajectories give equal bytes."""
     arrays = frames.packed({name: getattr(trajectory, name) for name in _ARRAYS})
-    return codec.encode(arrays, _identity(trajectory, _TRAJECTORY_FORMAT))
+    return _encoded(arrays, trajectory, _TRAJECTORY_FORMAT)
 
 
 def decode_trajectory(
@@ -117,18 +118,13 @@ def decode_trajectory(
             out of range or not finite.
     """
     payload = _payload(data, _TRAJECTORY_FORMAT, max_bytes)
-    arrays, metadata = payload.arrays, payload.metadata
     try:
-        arrays = frames.unpacked(arrays, environment.observation.shape, max_bytes=max_bytes)
+        arrays = frames.unpacked(payload.arrays, environment.observation.shape, max_bytes=max_bytes)
     except ValueError as error:
         raise TrajectoryError(str(error)) from error
     _check_types(arrays, environment)
     trajectory = Trajectory(
-        job_id=_job_id(metadata),
-        round=_number(metadata, "round"),
-        actor_index=_number(metadata, "actor_index"),
-        policy_version=_number(metadata, "policy_version"),
-        dropped_episodes=_number(metadata, "dropped_episodes"),
+        **_identity(payload.metadata),
         **arrays,  # type: ignore[arg-type] # names and dtypes have just been checked
     )
     _check_shapes(trajectory, environment)
@@ -142,7 +138,7 @@ def encode_episode(episode: Episode) -> bytes:
         "episode_return": np.array(episode.episode_return, np.float64),
         "length": np.array(episode.length, np.int64),
     }
-    return codec.encode(arrays, _identity(episode, _EPISODE_FORMAT))
+    return _encoded(arrays, episode, _EPISODE_FORMAT)
 
 
 def decode_episode(data: bytes) -> Episode:
@@ -152,7 +148,7 @@ def decode_episode(data: bytes) -> Episode:
         TrajectoryError: The bytes are damaged, or a field is missing or not a finite number.
     """
     payload = _payload(data, _EPISODE_FORMAT, _MAX_EPISODE_BYTES)
-    arrays, metadata = payload.arrays, payload.metadata
+    arrays = payload.arrays
     _expect_dtypes(arrays, {"episode_return": np.dtype(np.float64), "length": np.dtype(np.int64)})
     for name, array in arrays.items():
         _expect_shape(name, array, ())
@@ -161,26 +157,12 @@ def decode_episode(data: bytes) -> Episode:
         raise TrajectoryError(f"episode_return is {episode_return}, expected a finite number")
     if length < 1:
         raise TrajectoryError(f"length is {length}, expected at least 1")
-    return Episode(
-        job_id=_job_id(metadata),
-        round=_number(metadata, "round"),
-        actor_index=_number(metadata, "actor_index"),
-        policy_version=_number(metadata, "policy_version"),
-        dropped_episodes=_number(metadata, "dropped_episodes"),
-        episode_return=episode_return,
-        length=length,
-    )
+    return Episode(**_identity(payload.metadata), episode_return=episode_return, length=length)
 
 
-def _identity(result: Trajectory | Episode, result_format: str) -> dict[str, str]:
-    return {
-        "format": result_format,
-        "job_id": result.job_id,
-        "round": str(result.round),
-        "actor_index": str(result.actor_index),
-        "policy_version": str(result.policy_version),
-        "dropped_episodes": str(result.dropped_episodes),
-    }
+def _encoded(arrays: Mapping[str, codec.Array], result: _Result, result_format: str) -> bytes:
+    numbers = {name: str(getattr(result, name)) for name in _NUMBERS}
+    return codec.encode(arrays, {"format": result_format, "job_id": result.job_id, **numbers})
 
 
 def _payload(data: bytes, expected_format: str, max_bytes: int) -> codec.Payload:
@@ -194,19 +176,17 @@ def _payload(data: bytes, expected_format: str, max_bytes: int) -> codec.Payload
     return payload
 
 
-def _job_id(metadata: Mapping[str, str]) -> str:
-    job_id = metadata.get("job_id")
-    try:
-        return _JOB_ID.validate_python(job_id)
-    except ValidationError:
-        raise TrajectoryError(f"job_id is {job_id!r:.80}, which is no job id") from None
+def _identity(metadata: Mapping[str, str]) -> dict[str, Any]:
+    numbers = {name: _field(metadata, name, _NUMBER, "a whole number from 0") for name in _NUMBERS}
+    job_id = _field(metadata, "job_id", _JOB_ID, "a job's id")
+    return {"job_id": job_id, **{name: int(number) for name, number in numbers.items()}}
 
 
-def _number(metadata: Mapping[str, str], field: str) -> int:
+def _field(metadata: Mapping[str, str], field: str, form: re.Pattern[str], expected: str) -> str:
     text = metadata.get(field, "")
-    if not _NUMBER.fullmatch(text):
-        raise TrajectoryError(f"{field} is {text!r:.80}, expected a whole number from 0")
-    return int(text)
+    if not form.fullmatch(text):
+        raise TrajectoryError(f"{field} is {text!r:.80}, expected {expected}")
+    return text
 
 
 def _check_types(arrays: Mapping[str, codec.Array], environment: EnvironmentSpec) -> None:

@@ -137,7 +137,7 @@ CASE = Case(6, 2, 3, seed=4, end_probability=0.3)
         ("final_frame", np.zeros((99, 5, 4), np.uint8), "final_frame has shape"),
         ("final_frame", None, "final_frame is missing, expected uint8"),
         ("frame", None, "frame is missing, expected uint8"),
-        ("terminated", np.zeros(6, np.bool_), r"must be booleans of shape \(T, B\)"),
+        ("terminated", np.zeros(6, np.bool_), r"terminated must be booleans of shape \(T, B\)"),
         ("terminated", np.zeros((6, 3), np.bool_), r"terminated has shape \(6, 3\), truncated"),
         ("truncated", None, "must be booleans"),
         ("observation", np.zeros((7, 2, 3, 5, 4), np.uint8), "both frame and observation"),
