@@ -6,6 +6,7 @@ and leaves nothing that could be stale after an environment was frozen.
 """
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from typing import Literal, Self
 from urllib.parse import urlsplit
@@ -88,23 +89,16 @@ class CacheSettings(BaseSettings):
         return None
 
 
+@dataclass(frozen=True)
 class IamCredentialProvider(CredentialProvider):
     """Signs a password whenever redis-py opens a connection."""
 
-    def __init__(
-        self,
-        aws_credentials: Callable[[], AwsCredentials],
-        *,
-        cache_name: str,
-        user: str,
-        region: str,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self._aws_credentials = aws_credentials
-        self._cache_name = cache_name
-        self._user = user
-        self._region = region
-        self._now = now
+    aws_credentials: Callable[[], AwsCredentials]
+    _: KW_ONLY
+    cache_name: str
+    user: str
+    region: str
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def get_credentials(self) -> tuple[str, str]:
         """Return user and password.
@@ -113,10 +107,10 @@ class IamCredentialProvider(CredentialProvider):
             CredentialsError: There is no key to sign with.
         """
         token = connect_token(
-            self._aws_credentials(),
-            cache_name=self._cache_name,
-            user=self._user,
-            region=self._region,
-            now=self._now(),
+            self.aws_credentials(),
+            cache_name=self.cache_name,
+            user=self.user,
+            region=self.region,
+            now=self.now(),
         )
-        return self._user, token
+        return self.user, token

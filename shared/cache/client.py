@@ -1,8 +1,7 @@
 """The trajectory cache: where policies wait for actors and results wait for the learner.
 
 Redis holds bytes only; `shared.trajectory` and `shared.policy` know what they mean. Nothing beyond
-redis-py is needed here. Commands are limited to what
-Redis 7.0 knows.
+redis-py is needed here, and no command that Redis 7.0 does not know.
 
 Invariants: the first result of a (mode, actor index) of a round wins, whoever stores it and however
 often; nothing is stored in a closed round; a late or second trajectory is counted, never silently
@@ -16,7 +15,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Literal, Self, cast
 from urllib.parse import urlsplit
 
@@ -41,9 +39,8 @@ StoreOutcome = Literal["stored", "duplicate", "late"]
 
 _HEALTH_CHECK_S = 10
 """A connection idle for longer is probed before use: a frozen Lambda's socket may be long dead."""
-_UNLINK_BATCH = 1000
-_FORGET_BATCH = 1000
-"""Rounds whose keys are asked for at once."""
+_BATCH = 1000
+"""Keys that are removed, or rounds whose keys are asked for, at once."""
 MAX_AGE_S = 6 * 3600.0
 """A connection this old logs in anew: ElastiCache cuts those that came by IAM after 12 hours."""
 
@@ -138,12 +135,7 @@ class TrajectoryCache:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def ping(self) -> None:
@@ -175,22 +167,13 @@ class TrajectoryCache:
             `stored`, `duplicate` (another result of this mode and index was first) or `late` (the
             round is closed); of the last two the payload is dropped, and trajectories are counted.
         """
-        field = claim_field(mode, actor_index)
+        claim = claim_field(mode, actor_index)
+        late = f"late-{actor_index}" if mode == "sample" else ""
+        result = keys.result(job_id, round, mode, actor_index)
         with self._errors("storing a result"):
             outcome = self._store(
-                keys=[
-                    keys.claims(job_id, round),
-                    keys.result(job_id, round, mode, actor_index),
-                    keys.arrivals(job_id, round),
-                ],
-                args=[
-                    field,
-                    os.urandom(8).hex(),
-                    payload,
-                    keys.TTL_MS,
-                    field,
-                    f"late-{actor_index}" if mode == "sample" else "",
-                ],
+                keys=[keys.claims(job_id, round), result, keys.arrivals(job_id, round)],
+                args=[claim, os.urandom(8).hex(), payload, keys.TTL_MS, claim, late],
             )
         return cast("StoreOutcome", outcome.decode())
 
@@ -209,14 +192,11 @@ class TrajectoryCache:
 
         Without effect once the actor's result is stored.
         """
-        args: list[str | bytes | int] = [
-            claim_field(mode, actor_index),
-            failure_token(mode, actor_index, attempt=attempt, reason=reason, kind=kind),
-            keys.TTL_MS,
-        ]
+        token = failure_token(mode, actor_index, attempt=attempt, reason=reason, kind=kind)
         with self._errors("announcing a failure"):
             self._announce_failure(
-                keys=[keys.claims(job_id, round), keys.arrivals(job_id, round)], args=args
+                keys=[keys.claims(job_id, round), keys.arrivals(job_id, round)],
+                args=[claim_field(mode, actor_index), token, keys.TTL_MS],
             )
 
     # --- the learner's side of a round ------------------------------------------------------
@@ -226,11 +206,8 @@ class TrajectoryCache:
     ) -> list[Arrival]:
         """Block until an actor is done; return all that are, at most `limit`, each told once.
 
-        A token can be lost with the connection that was to carry it: before giving an actor up,
-        compare with `answered`.
-
-        Returns:
-            Arrivals in the order they came; empty when none did within `timeout_s`.
+        They are in the order they came; none when `timeout_s` is over. A token can be lost with the
+        connection that was to carry it: before giving an actor up, compare with `answered`.
         """
         told = self.wait_any_arrivals(job_id, (round,), timeout_s=timeout_s, limit=limit)
         return told[1] if told is not None else []
@@ -259,7 +236,7 @@ class TrajectoryCache:
 
     def answered(self, job_id: str, round: int) -> list[Arrival]:
         """Return every actor that is done, told or not: for a learner that resumes a round."""
-        return answered(self._fields(job_id, round))
+        return answered(self._fields(job_id, (round,))[0])
 
     def load_results(
         self, job_id: str, round: int, *, mode: Mode, actor_indices: Sequence[int]
@@ -296,7 +273,7 @@ class TrajectoryCache:
 
         The claims stay until they expire: they are what a late result is recognised by.
         """
-        self._unlink(_result_keys(job_id, round, self._fields(job_id, round)))
+        self._unlink(_result_keys(job_id, round, self._fields(job_id, (round,))[0]))
 
     def round_counters(self, job_id: str, round: int) -> RoundCounters:
         """Return how many trajectories of a round came late or twice up to now."""
@@ -309,25 +286,20 @@ class TrajectoryCache:
     # --- a job's end ------------------------------------------------------------------------
 
     def request_cancel(self, job_id: str, lease_hashes: Iterable[str]) -> None:
-        """Ask the job's actors of some leases, and of no others, not to start any more.
-
-        Args:
-            job_id: The job that has ended.
-            lease_hashes: Of the leases they were launched under; without spaces.
-        """
+        """Ask a job's actors, launched under some leases and no others, not to start any more."""
         self._run("SET", keys.cancel(job_id), " ".join(lease_hashes), "PX", keys.TTL_MS)
 
     def is_cancelled(self, job_id: str, lease_hash: str) -> bool:
-        """Return whether the job's actors of a lease_hash were asked not to start."""
+        """Return whether the job's actors of a lease were asked not to start."""
         lease_hashes = cast("bytes | None", self._run("GET", keys.cancel(job_id)))
         return lease_hash.encode() in (lease_hashes or b"").split()
 
     def forget_rounds(self, job_id: str, rounds: Iterable[int]) -> None:
         """Remove every key of these rounds: they are made again."""
         wanted = iter(rounds)
-        while batch := list(itertools.islice(wanted, _FORGET_BATCH)):
+        while batch := list(itertools.islice(wanted, _BATCH)):
             names: list[str] = []
-            for index, fields in zip(batch, self._fields_of(job_id, batch), strict=True):
+            for index, fields in zip(batch, self._fields(job_id, batch), strict=True):
                 names += [keys.claims(job_id, index), *_result_keys(job_id, index, fields)]
             self._unlink(names)
 
@@ -338,12 +310,8 @@ class TrajectoryCache:
         self.forget_rounds(job_id, rounds)
         self._unlink([keys.cancel(job_id), *(keys.policy(job_id, v) for v in policy_versions)])
 
-    def _fields(self, job_id: str, round: int) -> list[bytes]:
-        """Return what is noted of a round: claims, failures and the names of counters."""
-        return cast("list[bytes]", self._run("HKEYS", keys.claims(job_id, round)))
-
-    def _fields_of(self, job_id: str, rounds: Sequence[int]) -> list[list[bytes]]:
-        """Return the same of several rounds, in one exchange with the server."""
+    def _fields(self, job_id: str, rounds: Sequence[int]) -> list[list[bytes]]:
+        """Return what is noted of each round: claims, failures and the names of counters."""
         with self._errors("HKEYS"):
             pipeline = self._client.pipeline(transaction=False)
             for index in rounds:
@@ -351,8 +319,8 @@ class TrajectoryCache:
             return cast("list[list[bytes]]", pipeline.execute())
 
     def _unlink(self, names: Sequence[str]) -> None:
-        for start in range(0, len(names), _UNLINK_BATCH):
-            self._run("UNLINK", *names[start : start + _UNLINK_BATCH])
+        for start in range(0, len(names), _BATCH):
+            self._run("UNLINK", *names[start : start + _BATCH])
 
     def _run(self, command: str, *args: str | bytes | int) -> object:
         with self._errors(command):
@@ -363,7 +331,10 @@ class TrajectoryCache:
     def _errors(self, doing: str) -> Iterator[None]:
         try:
             with self._turn:
-                self._log_in_anew_when_due()
+                now = time.time()
+                if now - self._opened_at >= self._max_age_s:
+                    self._opened_at = now
+                    self._client.connection_pool.disconnect(inuse_connections=False)
                 yield
         except redis.RedisError as error:
             lost = isinstance(error, redis.ConnectionError | redis.TimeoutError)
@@ -372,12 +343,6 @@ class TrajectoryCache:
                 f"trajectory cache at {self._address}: {doing} failed: {error}; "
                 "check that the server runs and that NITRO_CACHE_URL is right"
             ) from error
-
-    def _log_in_anew_when_due(self) -> None:
-        now = time.time()
-        if now - self._opened_at >= self._max_age_s:
-            self._opened_at = now
-            self._client.connection_pool.disconnect(inuse_connections=False)
 
 
 def _address(url: str) -> str:

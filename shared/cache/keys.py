@@ -14,7 +14,7 @@ def policy(job_id: str, policy_version: int) -> str:
 
 
 def cancel(job_id: str) -> str:
-    """Tenures whose actors are not needed any more; they read it before they start."""
+    """Leases whose actors are not needed any more; they read it before they start."""
     return f"nitro:{{{job_id}}}:cancel"
 
 
