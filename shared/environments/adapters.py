@@ -4,7 +4,7 @@ Observations become vectors, or images with the channels first; actions become o
 of real numbers, or a vector of choices. An environment that has that form already is left alone.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -21,7 +21,7 @@ class VectorObservation(gymnasium.ObservationWrapper[Any, Any, Any]):
 
     def __init__(self, env: Env) -> None:
         super().__init__(env)
-        self._box = _box(env)
+        self._box = cast("Box", env.observation_space)
         self.observation_space = Box(
             self._box.low.reshape(-1), self._box.high.reshape(-1), dtype=self._box.dtype.type
         )
@@ -36,7 +36,7 @@ class ChannelsFirst(gymnasium.ObservationWrapper[Any, Any, Any]):
 
     def __init__(self, env: Env) -> None:
         super().__init__(env)
-        self._box = _box(env)
+        self._box = cast("Box", env.observation_space)
         low, high = self._turned(self._box.low), self._turned(self._box.high)
         self.observation_space = Box(low, high, dtype=np.uint8)
 
@@ -73,8 +73,11 @@ class FlatAction(gymnasium.ActionWrapper[Any, Any, Any]):
 
 
 def adapted(env: Env) -> Env:
-    """Return the environment in the form that policies know, wrapped no more than it must be."""
-    observation, action = _box(env), env.action_space
+    """Return the environment in the form that policies know, wrapped no more than it must be.
+
+    Its spaces have passed the checks of `shared.environments.spaces`.
+    """
+    observation, action = cast("Box", env.observation_space), env.action_space
     if is_image(observation):
         shape = observation.shape
         if len(shape) != 3 or shape[-1] < shape[0]:
@@ -85,10 +88,3 @@ def adapted(env: Env) -> Env:
     if isinstance(action, Box | MultiDiscrete | MultiBinary) and not is_vector:
         env = FlatAction(env)
     return env
-
-
-def _box(env: Env) -> Box:
-    space = env.observation_space
-    if not isinstance(space, Box):
-        raise TypeError(f"{space} is no box of numbers")
-    return space

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from shared.contracts.job_spec import WrapperRef
 from shared.environments.games import games_of
+from shared.environments.spaces import UnsupportedEnvironment
 
 if TYPE_CHECKING:
     from shared.environments.atari_game import AtariGame
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
 
 _ENTRY_POINT = "ale_py.env:AtariEnv"
 _TAKEN = re.compile(r"ALE/\w+-v5|(\w+)NoFrameskip-v4")
-
-
-class AtariError(ValueError):
-    """An id or an option that no game can be built from; the message says what would do."""
 
 
 def register_games() -> bool:
@@ -49,14 +46,14 @@ def atari_options(env_id: str, kwargs: Mapping[str, object]) -> "AtariOptions":
     """Return how the game of an id is played.
 
     Raises:
-        AtariError: The id is one with a frame skip that cannot be turned into ours, or an option is
-            unknown or out of range.
+        UnsupportedEnvironment: The id is one with a frame skip that cannot be turned into ours, or
+            an option is unknown or out of range.
     """
     from shared.environments.atari_options import AtariOptions  # most actors play no game
 
     if not _TAKEN.fullmatch(env_id):
         name = env_id.rpartition("-")[0].removesuffix("NoFrameskip")
-        raise AtariError(
+        raise UnsupportedEnvironment(
             f"env_id {env_id!r} is not supported; use ALE/{name}-v5 or {name}NoFrameskip-v4"
         )
     defaults = {"sticky_actions": registry[env_id].kwargs["repeat_action_probability"]}
@@ -67,8 +64,12 @@ def atari_options(env_id: str, kwargs: Mapping[str, object]) -> "AtariOptions":
         name = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
             known = ", ".join(AtariOptions.model_fields)
-            raise AtariError(f"env_kwargs.{name} is no option of a game; known: {known}") from None
-        raise AtariError(f"env_kwargs.{name} is {first['input']!r:.80}: {first['msg']}") from None
+            raise UnsupportedEnvironment(
+                f"env_kwargs.{name} is no option of a game; known: {known}"
+            ) from None
+        raise UnsupportedEnvironment(
+            f"env_kwargs.{name} is {first['input']!r:.80}: {first['msg']}"
+        ) from None
 
 
 def make_game(
@@ -77,27 +78,19 @@ def make_game(
     """Return the game of a registered id.
 
     Raises:
-        AtariError: As for `atari_options`, or the game lacks a mode or difficulty.
+        UnsupportedEnvironment: As for `atari_options`, or the game lacks a mode or difficulty.
     """
     from shared.environments.atari_game import AtariGame  # nor do they load the emulator
 
     options = atari_options(env_id, kwargs)
     registered = registry[env_id]
-    try:
-        game = AtariGame(registered.kwargs["game"], options, render_mode=render_mode)
-    except ValueError as error:
-        raise AtariError(f"env_kwargs.{error}") from error
+    game = AtariGame(registered.kwargs["game"], options, render_mode=render_mode)
     game.spec = dataclasses.replace(registered, max_episode_steps=options.max_episode_steps)
     return game
 
 
 def chain(env: gymnasium.Env[Any, Any], wrappers: Sequence[WrapperRef]) -> tuple[str, ...]:
-    """Return what lies between a game and the policy, one line each; nothing for other things.
-
-    Args:
-        env: The game in its wrappers.
-        wrappers: Those that the job names.
-    """
+    """Return what lies between a game and the policy, one line each; nothing for other things."""
     games = games_of(env)
     if games is None:
         return ()

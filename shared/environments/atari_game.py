@@ -12,7 +12,6 @@ longer than many a rollout; so it is told to be deterministic, and sticky action
 from typing import Any
 
 import ale_py
-import gymnasium
 import numpy as np
 from ale_py import roms
 from gymnasium.spaces import Box, Discrete
@@ -20,14 +19,15 @@ from numpy.typing import NDArray
 
 from shared.environments.area_resize import AreaResize
 from shared.environments.atari_options import SCREEN_SIZE, AtariOptions
-from shared.environments.games import FinishedGame
+from shared.environments.games import FinishedGame, Games
+from shared.environments.spaces import UnsupportedEnvironment
 
 Frames = NDArray[np.uint8]
 
 _EMULATOR_SEED = 0
 
 
-class AtariGame(gymnasium.Env[Frames, np.int64]):
+class AtariGame(Games):
     """A game whose episodes may be single lives.
 
     `reset` without a seed starts the next life while the game goes on, and a new game once it is
@@ -40,7 +40,7 @@ class AtariGame(gymnasium.Env[Frames, np.int64]):
         """Load the cartridge.
 
         Raises:
-            ValueError: The game does not have the mode or difficulty.
+            UnsupportedEnvironment: The game does not have the mode or difficulty.
         """
         self.options = options
         self.frame_stack, self.chain = options.frame_stack, options.chain()
@@ -62,8 +62,8 @@ class AtariGame(gymnasium.Env[Frames, np.int64]):
         self._held: ale_py.Action = ale_py.Action.NOOP
         self._is_over = True
         self._lives = 0
-        self._score, self._length = 0.0, 0
-        self._finished: list[FinishedGame] = []
+        self.score, self._length = 0.0, 0
+        self.finished = []
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -71,7 +71,7 @@ class AtariGame(gymnasium.Env[Frames, np.int64]):
         """Start the next episode; with a seed, always a new game."""
         super().reset(seed=seed, options=options)
         if seed is not None:
-            self._finished.clear()
+            self.finished.clear()
             self._ale.restoreState(self._loaded_state)
         if seed is not None or self._is_over or not self.options.terminal_on_life_loss:
             self._new_game()
@@ -97,16 +97,6 @@ class AtariGame(gymnasium.Env[Frames, np.int64]):
         reward = float(np.sign(raw)) if self.options.sign_reward else raw
         return self._stack.copy(), reward, terminated, truncated, {}
 
-    @property
-    def score(self) -> float:
-        """Sum of all raw rewards of the game that is going on."""
-        return self._score
-
-    def take_finished(self) -> list[FinishedGame]:
-        """Return the games that ended since the last call, and forget them."""
-        finished, self._finished = self._finished, []
-        return finished
-
     def render(self) -> NDArray[np.uint8]:
         """Return the screen in colour, # [height, width, 3]."""
         return self._ale.getScreenRGB()
@@ -115,7 +105,7 @@ class AtariGame(gymnasium.Env[Frames, np.int64]):
         self._begin()
         if self.options.noop_max:
             for _ in range(int(self.np_random.integers(1, self.options.noop_max + 1))):
-                self._score += self._ale.act(ale_py.Action.NOOP)
+                self.score += self._ale.act(ale_py.Action.NOOP)
                 if self._ale.game_over():
                     self._begin()
         self._ale.getScreenGrayscale(self._screen[0])
@@ -123,7 +113,7 @@ class AtariGame(gymnasium.Env[Frames, np.int64]):
     def _begin(self) -> None:
         self._ale.reset_game()
         self._is_over = False
-        self._score, self._length = 0.0, 0
+        self.score, self._length = 0.0, 0
         self._held = ale_py.Action.NOOP
 
     def _press(self, action: ale_py.Action) -> None:
@@ -149,9 +139,9 @@ class AtariGame(gymnasium.Env[Frames, np.int64]):
         ale.getScreenGrayscale(self._screen[0])
         if frame == last > 0:
             np.maximum(self._screen[0], self._screen[1], out=self._screen[0])
-        self._score += raw
+        self.score += raw
         if self._is_over and self._length:
-            self._finished.append(FinishedGame(score=self._score, length=self._length))
+            self.finished.append(FinishedGame(score=self.score, length=self._length))
         return float(raw)
 
     def _stuck(self, action: ale_py.Action) -> ale_py.Action:
@@ -175,7 +165,7 @@ def _loaded(rom: str, options: AtariOptions) -> ale_py.ALEInterface:
     ale.setInt("max_num_frames_per_episode", options.max_episode_frames)
     cartridge = roms.get_rom_path(rom)
     if cartridge is None:
-        raise ValueError(f"ale-py has no cartridge of {rom}")
+        raise UnsupportedEnvironment(f"ale-py has no cartridge of {rom}")
     ale.loadROM(cartridge)
     for name, value, known, choose in (
         ("mode", options.mode, ale.getAvailableModes(), ale.setMode),
@@ -184,6 +174,6 @@ def _loaded(rom: str, options: AtariOptions) -> ale_py.ALEInterface:
         if value is None:
             continue
         if value not in known:
-            raise ValueError(f"{name} is {value}, {rom} has {known}")
+            raise UnsupportedEnvironment(f"env_kwargs.{name} is {value}, {rom} has {known}")
         choose(value)
     return ale

@@ -136,7 +136,7 @@ def describe(
                 update={"frame_stack": _frame_stack(env)}
             ),
             action=action_spec(env.action_space),
-            max_episode_steps=_max_episode_steps(env),
+            max_episode_steps=env.spec.max_episode_steps if env.spec is not None else None,
             episodes_are_lives=games_of(env) is not None,
             preprocessing=atari.chain(env, ref.wrappers),
             versions=_versions(env),
@@ -219,29 +219,18 @@ def _made(ref: EnvironmentRef, render_mode: str | None) -> Env:
     require_registered(ref.env_id)
     _check_kwargs(ref.env_kwargs)
     if atari.is_atari(ref.env_id):
-        return _game(ref, render_mode)
+        return atari.make_game(ref.env_id, ref.env_kwargs, render_mode=render_mode)
+    kwargs: dict[str, Any] = {**ref.env_kwargs}
+    if render_mode:
+        kwargs["render_mode"] = render_mode
     try:
-        return gymnasium.make(
-            ref.env_id, disable_env_checker=True, **_make_kwargs(ref, render_mode)
-        )
+        return gymnasium.make(ref.env_id, disable_env_checker=True, **kwargs)
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
         raise UnsupportedEnvironment(
             f"env_id {ref.env_id!r} needs a package that is not installed: {error}"
         ) from error
     except Exception as error:  # an environment's constructor may raise anything
         raise UnsupportedEnvironment(_construction_message(ref, error)) from error
-
-
-def _game(ref: EnvironmentRef, render_mode: str | None) -> Env:
-    try:
-        return atari.make_game(ref.env_id, ref.env_kwargs, render_mode=render_mode)
-    except atari.AtariError as error:
-        raise UnsupportedEnvironment(str(error)) from error
-
-
-def _make_kwargs(ref: EnvironmentRef, render_mode: str | None) -> dict[str, Any]:
-    """Return the keyword arguments, untyped: `gymnasium.make` passes them on as they are."""
-    return {**ref.env_kwargs, **({"render_mode": render_mode} if render_mode else {})}
 
 
 def _check_kwargs(kwargs: dict[str, EnvKwarg]) -> None:
@@ -284,23 +273,16 @@ def _frame_stack(env: Env) -> int | None:
     return games.frame_stack if games is not None and kept else None
 
 
-def _max_episode_steps(made: Env) -> int | None:
-    return made.spec.max_episode_steps if made.spec is not None else None
-
-
 def _versions(env: Env) -> dict[str, str]:
     versions = {"gymnasium": gymnasium.__version__, "numpy": np.__version__}
-    bases = {base.__module__ for base in type(env.unwrapped).__mro__}
+    kind = type(env.unwrapped)
+    bases = {base.__module__ for base in kind.__mro__}
     if any(module.startswith("gymnasium.envs.mujoco.") for module in bases):
         versions["mujoco"] = importlib.metadata.version("mujoco")
     if "shared.environments.atari_game" in bases:
         versions["ale-py"] = importlib.metadata.version("ale-py")
-    return versions | _own_versions(type(env.unwrapped).__module__.partition(".")[0])
-
-
-def _own_versions(package: str) -> dict[str, str]:
-    """Return the version of what an environment of one's own was installed from."""
-    if package in ("gymnasium", "shared"):
-        return {}
-    installed = importlib.metadata.packages_distributions().get(package, ())
-    return {name: importlib.metadata.version(name) for name in installed}
+    package = kind.__module__.partition(".")[0]
+    if package not in ("gymnasium", "shared"):  # one's own, by what it was installed from
+        installed = importlib.metadata.packages_distributions().get(package, ())
+        versions |= {name: importlib.metadata.version(name) for name in installed}
+    return versions

@@ -5,7 +5,7 @@ part of one that does is a `Games`.
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol, SupportsFloat, runtime_checkable
+from typing import Any, SupportsFloat
 
 import gymnasium
 
@@ -22,23 +22,22 @@ class FinishedGame:
     """Agent steps."""
 
 
-@runtime_checkable
-class Games(Protocol):
+class Games(gymnasium.Env[Any, Any]):
     """An environment that counts whole games."""
 
     frame_stack: int
     """Frames per observation."""
     chain: tuple[str, ...]
     """What lies between the simulator and the observation, one line each."""
-
-    @property
-    def score(self) -> float:
-        """Sum of all raw rewards of the game that is going on."""
-        ...
+    score: float
+    """Sum of all raw rewards of the game that is going on."""
+    finished: list[FinishedGame]
+    """The games that ended since they were last taken."""
 
     def take_finished(self) -> list[FinishedGame]:
         """Return the games that ended since the last call, and forget them."""
-        ...
+        finished, self.finished = self.finished, []
+        return finished
 
 
 def games_of(env: Env) -> Games | None:

@@ -36,11 +36,11 @@ def package_names(text: str) -> tuple[str, ...]:
     return names
 
 
-def _from_variable(value: object) -> object:
-    return package_names(value) if isinstance(value, str) else value
-
-
-PackageNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_from_variable)]
+PackageNames = Annotated[
+    tuple[str, ...],
+    NoDecode,
+    BeforeValidator(lambda value: package_names(value) if isinstance(value, str) else value),
+]
 """A settings field: `my_envs,more_envs`."""
 
 

@@ -67,25 +67,23 @@ def check_action_space(env_id: str, space: Space[Any]) -> None:
         UnsupportedEnvironment: With the reason.
     """
     taken = f"env_id {env_id!r} has actions {space!s:.200}"
-    if isinstance(space, Discrete | MultiDiscrete | MultiBinary):
-        if not _num_values(space):
-            raise UnsupportedEnvironment(f"{taken}: there is nothing to choose")
-        if _num_values(space) > MAX_CHOICES:
-            raise UnsupportedEnvironment(
-                f"{taken}: {_num_values(space)} choices, a policy makes at most {MAX_CHOICES} "
-                "at once"
-            )
-        return
-    if not (isinstance(space, Box) and space.dtype.kind == "f"):
+    is_box = isinstance(space, Box) and space.dtype.kind == "f"
+    if not (is_box or isinstance(space, Discrete | MultiDiscrete | MultiBinary)):
         raise UnsupportedEnvironment(
             f"{taken}; supported are Discrete, MultiDiscrete, MultiBinary and boxes of floats"
         )
-    if not _num_values(space):
+    num_values = int(np.prod(space.shape or (), dtype=np.int64))
+    if not num_values:
         raise UnsupportedEnvironment(f"{taken}: there is nothing to choose")
-    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+    if isinstance(space, Box):
+        if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+            raise UnsupportedEnvironment(
+                f"env_id {env_id!r} has unbounded actions {space!s:.200}; "
+                "every action needs finite bounds to be scaled to"
+            )
+    elif num_values > MAX_CHOICES:
         raise UnsupportedEnvironment(
-            f"env_id {env_id!r} has unbounded actions {space!s:.200}; "
-            "every action needs finite bounds to be scaled to"
+            f"{taken}: {num_values} choices, a policy makes at most {MAX_CHOICES} at once"
         )
 
 
@@ -122,7 +120,3 @@ def checked_observation(observation: object, space: Space[Any]) -> NDArray[Any]:
             f"{space!s:.200}"
         )
     return array
-
-
-def _num_values(space: Space[Any]) -> int:
-    return int(np.prod(space.shape or (), dtype=np.int64))

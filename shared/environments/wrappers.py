@@ -14,7 +14,7 @@ from typing import Any
 import gymnasium
 from gymnasium import wrappers
 
-from shared.contracts.job_spec import EnvKwarg, WrapperRef
+from shared.contracts.job_spec import WrapperRef
 from shared.environments.spaces import UnsupportedEnvironment
 
 Env = gymnasium.Env[Any, Any]
@@ -63,12 +63,17 @@ def wrapped(env: Env, refs: tuple[WrapperRef, ...], *, raw_rewards: bool = False
         make = _REGISTERED.get(ref.name)
         if make is None:
             near = difflib.get_close_matches(ref.name, sorted(_REGISTERED), n=3, cutoff=0.5)
-            hint = f"did you mean {', '.join(near)}?" if near else "there are: " + names()
+            hint = (
+                f"did you mean {', '.join(near)}?"
+                if near
+                else f"there are: {', '.join(sorted(_REGISTERED))}"
+            )
             raise UnsupportedEnvironment(
                 f"wrappers.{i}.name {ref.name!r} is no registered wrapper; {hint}"
             )
         try:
-            outer = make(env, **_untyped(ref.kwargs))
+            kwargs: dict[str, Any] = {**ref.kwargs}
+            outer = make(env, **kwargs)
         except Exception as error:  # a wrapper's constructor may raise anything
             given = f" with {ref.kwargs}" if ref.kwargs else ""
             raise UnsupportedEnvironment(
@@ -86,12 +91,3 @@ def _without_reward_wrappers(outer: Env, env: Env) -> Env:
     while outer is not env and isinstance(outer, gymnasium.RewardWrapper):
         outer = outer.env
     return outer
-
-
-def names() -> str:
-    """Return the names of all registered wrappers."""
-    return ", ".join(sorted(_REGISTERED))
-
-
-def _untyped(kwargs: dict[str, EnvKwarg]) -> dict[str, Any]:
-    return dict(kwargs)
