@@ -33,9 +33,6 @@ _LOCATION = re.compile(r"^s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*))?$")
 _PUBLISH_EVERY_S = 10.0
 """Shortest time between two uploads of `local_folder`, which grows all the time."""
 _DELETE_BATCH = 1000
-_CONNECT_TIMEOUT_S = 5.0
-_READ_TIMEOUT_S = 30.0
-_TRIES = 5
 _MISSING = frozenset({"NoSuchKey", "404"})
 _REFUSED = frozenset({"AccessDenied", "403"})
 _CHANGED = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey"})
@@ -71,9 +68,9 @@ class S3Artifacts:
                 f"NITRO_ARTIFACTS {location!r} is neither a folder nor s3://bucket/prefix"
             )
         config = Config(
-            connect_timeout=_CONNECT_TIMEOUT_S,
-            read_timeout=_READ_TIMEOUT_S,
-            retries={"total_max_attempts": _TRIES, "mode": "standard"},
+            connect_timeout=5.0,
+            read_timeout=30.0,
+            retries={"total_max_attempts": 5, "mode": "standard"},
             tcp_keepalive=True,
         )
         client = boto3.client("s3", region_name=region, config=config)
@@ -202,8 +199,7 @@ class S3Artifacts:
 
     def _upload_lines(self, job_id: str, spool: Spool) -> None:
         for name in sorted(spool.pending):
-            key = self._key(job_id, name)
-            version = self._replace(key, spool.read(name), spool.versions[name])
+            version = self._replace(self._key(job_id, name), spool.read(name), spool.versions[name])
             spool.versions[name] = version
             spool.pending.discard(name)
 
@@ -229,19 +225,16 @@ class S3Artifacts:
     def _upload_folder(self, job_id: str, spool: Spool) -> None:
         """Upload files that changed; a failure costs their readers a while, not the run."""
         try:
-            for file in spool.changed():
-                key = self._key(job_id, file.name)
+            for name, path in spool.changed():
+                key = self._key(job_id, name)
                 with self._errors("write", key):
-                    self._client.put_object(
-                        Bucket=self._bucket, Key=key, Body=file.path.read_bytes()
-                    )
-                spool.uploaded(file)
+                    self._client.put_object(Bucket=self._bucket, Key=key, Body=path.read_bytes())
         except (ArtifactError, OSError) as error:
             _LOG.warning("files not published", extra={"job": job_id, "why": str(error)})
 
     def _spool(self, job_id: str) -> Spool:
         if job_id not in self._spools:
-            self._key(job_id, "")
+            self._key(job_id, "")  # or it is no job's id
             self._spools[job_id] = Spool(job_id)
         return self._spools[job_id]
 

@@ -7,20 +7,9 @@ version of the object it continues, and those that libraries write by themselves
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from shared.artifacts.store import ArtifactError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangedFile:
-    """A library's file that is not uploaded as it is now."""
-
-    name: str
-    path: Path
-    state: tuple[int, int]
-    """Size and modification time."""
 
 
 class Spool:
@@ -44,7 +33,7 @@ class Spool:
         self.pending: set[str] = set()
         """Appended files with lines that are not uploaded yet."""
         self.published_at: float | None = None
-        self._published: dict[str, tuple[int, int]] = {}
+        self._uploaded: dict[str, tuple[int, int]] = {}  # size and time of modification
 
     def begin(self, name: str, data: bytes, version: str | None) -> None:
         """Take an object as what lines will be appended to."""
@@ -65,18 +54,18 @@ class Spool:
         path = self.folder / folder
         return [entry.name for entry in path.iterdir()] if path.is_dir() else []
 
-    def changed(self) -> Iterator[ChangedFile]:
-        """Return the libraries' files that were written to since they were uploaded."""
+    def changed(self) -> Iterator[tuple[str, Path]]:
+        """Yield name and path of the libraries' files that were written to since their upload.
+
+        A file counts as uploaded, as it was, when the next one is asked for.
+        """
         for path in sorted(path for path in self.folder.rglob("*") if path.is_file()):
             name = path.relative_to(self.folder).as_posix()
             status = path.stat()
             state = (status.st_size, status.st_mtime_ns)
-            if name not in self.versions and self._published.get(name) != state:
-                yield ChangedFile(name=name, path=path, state=state)
-
-    def uploaded(self, file: ChangedFile) -> None:
-        """Remember that a file is uploaded as it was."""
-        self._published[file.name] = file.state
+            if name not in self.versions and self._uploaded.get(name) != state:
+                yield name, path
+                self._uploaded[name] = state
 
     def forget(self, folder: str) -> None:
         """Remove a folder."""

@@ -12,6 +12,7 @@ LedgerItem = Literal[
     "cache",
     "scaler",
 ]
+BillingUnit = Literal["second", "GB-second", "request"]
 
 
 class LedgerLine(Message):
@@ -21,7 +22,7 @@ class LedgerLine(Message):
     attempt: Count
     item: LedgerItem
     quantity: NonNegativeFloat
-    unit: Literal["second", "GB-second", "request"]
+    unit: BillingUnit
     unit_price_usd: NonNegativeFloat
     amount_usd: NonNegativeFloat
 

@@ -45,18 +45,16 @@ def _require_plain_texts(kwargs: dict[str, EnvKwarg]) -> dict[str, EnvKwarg]:
     return kwargs
 
 
+_PlainTexts = AfterValidator(_require_plain_texts)
+
+
 class WrapperRef(Message):
     """A Gymnasium wrapper by registered name; never an import path."""
 
     name: Identifier
     """Registered name, such as `TimeAwareObservation`."""
-    kwargs: Annotated[dict[Identifier, EnvKwarg], Field(max_length=16)] = {}
+    kwargs: Annotated[dict[Identifier, EnvKwarg], Field(max_length=16), _PlainTexts] = {}
     """Keyword arguments of the wrapper; texts are plain names, no paths."""
-
-    @field_validator("kwargs")
-    @classmethod
-    def _plain_texts(cls, kwargs: dict[str, EnvKwarg]) -> dict[str, EnvKwarg]:
-        return _require_plain_texts(kwargs)
 
 
 class EnvironmentRef(Message):
@@ -64,15 +62,10 @@ class EnvironmentRef(Message):
 
     env_id: Annotated[str, Field(min_length=1, max_length=128, pattern=ENV_ID_FORM)] = "Hopper-v5"
     """Registered id, such as `Hopper-v5` or `CartPole-v1`."""
-    env_kwargs: Annotated[dict[Identifier, EnvKwarg], Field(max_length=32)] = {}
+    env_kwargs: Annotated[dict[Identifier, EnvKwarg], Field(max_length=32), _PlainTexts] = {}
     """Keyword arguments of the environment's constructor; texts are plain names, no paths."""
     wrappers: Annotated[tuple[WrapperRef, ...], Field(max_length=8)] = ()
     """Wrappers around the environment, innermost first."""
-
-    @field_validator("env_kwargs")
-    @classmethod
-    def _plain_texts(cls, kwargs: dict[str, EnvKwarg]) -> dict[str, EnvKwarg]:
-        return _require_plain_texts(kwargs)
 
 
 RoundLimit = Annotated[PositiveInt, Field(le=1_000_000)]

@@ -9,7 +9,7 @@ the same state and the same arithmetic in training and in use.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from operator import mul
 from typing import Annotated, Self
 
@@ -45,16 +45,8 @@ class SchedulerState:
     @property
     def vector(self) -> tuple[float, ...]:
         """The numbers in order # [STATE_SIZE]."""
-        return (
-            self.round_index,
-            self.learner_loss,
-            self.mean_return,
-            self.kl,
-            self.learner_s,
-            self.actor_s,
-            self.round_s,
-            self.remaining_usd,
-        )
+        *before, remaining_usd = astuple(self)
+        return (*before, self.round_s, remaining_usd)
 
 
 class DenseLayer(Message):

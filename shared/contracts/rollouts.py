@@ -46,10 +46,9 @@ class DescribeTask(Message):
     env: EnvironmentRef
 
 
-ActorTask = Annotated[RolloutTask | DescribeTask, Field(discriminator="mode")]
-
-
-ACTOR_TASK: TypeAdapter[RolloutTask | DescribeTask] = TypeAdapter(ActorTask)
+ACTOR_TASK: TypeAdapter[RolloutTask | DescribeTask] = TypeAdapter(
+    Annotated[RolloutTask | DescribeTask, Field(discriminator="mode")]
+)
 
 
 class ActorReport(Message):

@@ -3,6 +3,7 @@
 The defaults are the paper's set-up where AWS still sells it, the cheapest sane choice elsewhere.
 """
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping
@@ -157,7 +158,10 @@ class NitroConfig(BaseModel):
 
     @model_validator(mode="after")
     def _somewhere(self) -> Self:
-        _check_addresses(self.vpc_cidr)
+        try:
+            IPv4Network(self.vpc_cidr, strict=False)
+        except ValueError as error:
+            raise ValueError(f"vpc_cidr: {error}") from None
         if self.region is not None:
             check_partition(self.region)
         if (self.account is None) != (self.region is None):
@@ -205,7 +209,8 @@ def read_config(raw: object) -> NitroConfig:
     """
     if isinstance(raw, str):
         # The command line's `-c nitro={...}`, which is not parsed for us.
-        raw = _parsed(raw)
+        with contextlib.suppress(ValueError):
+            raw = json.loads(raw)
     if not isinstance(raw, Mapping):
         raise ConfigError(f"context `{CONTEXT_KEY}` must be an object, got {raw!r}")
     try:
@@ -259,20 +264,6 @@ def check_concurrency(config: NitroConfig, account: AccountAnswer) -> None:
         "actor_concurrency and provisioned_concurrency, leave actor_concurrency out, or request "
         "the Lambda quota L-B99A9384"
     )
-
-
-def _check_addresses(cidr: str) -> None:
-    try:
-        IPv4Network(cidr, strict=False)
-    except ValueError as error:
-        raise ValueError(f"vpc_cidr: {error}") from None
-
-
-def _parsed(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _what_is_wrong(error: ValidationError) -> str:

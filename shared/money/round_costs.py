@@ -11,13 +11,10 @@ machine, and learner and actor machines are paid for all the time, whoever works
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
-from shared.contracts.billing import LedgerItem, ServerfulCost
+from shared.contracts.billing import BillingUnit, LedgerItem, ServerfulCost
 from shared.money.costs import CostBasis, cpu_share, lambda_gb_seconds, launch_ramp_s
 from shared.money.prices import PriceTable
-
-BillingUnit = Literal["second", "GB-second", "request"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +79,7 @@ SERVERFUL_ASSUMPTIONS = (
 """What the comparison with servers takes for granted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class BillItem:
     """A quantity and what one of it costs."""
 
@@ -130,22 +127,13 @@ def serverful_round_s(measured: MeasuredRound, basis: CostBasis, servers: Server
 
 def held_items(held_s: float, basis: CostBasis) -> tuple[BillItem, ...]:
     """Return the time-based items of a stretch of time in which a job holds the system."""
+    kept_warm_gb_s = held_s * basis.provisioned_gb
+    kept_warm_usd = basis.prices.provisioned_usd_per_gb_s
     return (
-        BillItem(
-            item="learner", quantity=held_s, unit="second", unit_price_usd=basis.learner_usd_per_s
-        ),
-        BillItem(
-            item="cache", quantity=held_s, unit="second", unit_price_usd=basis.cache_usd_per_s
-        ),
-        BillItem(
-            item="scaler", quantity=held_s, unit="second", unit_price_usd=basis.scaler_usd_per_s
-        ),
-        BillItem(
-            item="provisioned_concurrency",
-            quantity=held_s * basis.provisioned_gb,
-            unit="GB-second",
-            unit_price_usd=basis.prices.provisioned_usd_per_gb_s,
-        ),
+        BillItem("learner", held_s, "second", basis.learner_usd_per_s),
+        BillItem("cache", held_s, "second", basis.cache_usd_per_s),
+        BillItem("scaler", held_s, "second", basis.scaler_usd_per_s),
+        BillItem("provisioned_concurrency", kept_warm_gb_s, "GB-second", kept_warm_usd),
     )
 
 
@@ -154,28 +142,15 @@ def execution_items(measured: MeasuredRound, basis: CostBasis) -> tuple[BillItem
 
     A cold start is billed like the execution that waits for it.
     """
+    prices = basis.prices
     gb_s = sorted(lambda_gb_seconds(d, basis.memory_mb) for d in measured.durations_s)
     cold_gb_s = measured.cold * lambda_gb_seconds(basis.cold_start_s, basis.memory_mb)
-    prices = basis.prices
+    warm_gb_s, demand_gb_s = sum(gb_s[: measured.warm]), sum(gb_s[measured.warm :]) + cold_gb_s
+    warm_usd, demand_usd = prices.provisioned_duration_usd_per_gb_s, prices.lambda_usd_per_gb_s
     return (
-        BillItem(
-            item="lambda_duration",
-            quantity=sum(gb_s[: measured.warm]),
-            unit="GB-second",
-            unit_price_usd=prices.provisioned_duration_usd_per_gb_s,
-        ),
-        BillItem(
-            item="lambda_duration",
-            quantity=sum(gb_s[measured.warm :]) + cold_gb_s,
-            unit="GB-second",
-            unit_price_usd=prices.lambda_usd_per_gb_s,
-        ),
-        BillItem(
-            item="lambda_requests",
-            quantity=measured.requests,
-            unit="request",
-            unit_price_usd=prices.lambda_usd_per_request,
-        ),
+        BillItem("lambda_duration", warm_gb_s, "GB-second", warm_usd),
+        BillItem("lambda_duration", demand_gb_s, "GB-second", demand_usd),
+        BillItem("lambda_requests", measured.requests, "request", prices.lambda_usd_per_request),
     )
 
 
