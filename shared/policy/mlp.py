@@ -36,8 +36,7 @@ class Mlp:
             (np.ascontiguousarray(weight.T), bias.reshape(1, -1).copy())
             for weight, bias in zip(weights, biases, strict=True)
         ]
-        self.input_size: int = weights[0].shape[1]
-        self.input_shape: tuple[int, ...] = (self.input_size,)
+        self.input_shape: tuple[int, ...] = weights[0].shape[1:]
         self.output_size: int = weights[-1].shape[0]
 
     def buffers(self, num_rows: int) -> list[Float32]:

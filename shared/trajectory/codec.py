@@ -233,12 +233,17 @@ def _parse_metadata(value: object) -> dict[str, str]:
 
 def _parse_entry(name: str, fields: object) -> _Entry:
     match fields:
-        case {"dtype": str(code), "shape": list(shape), "data_offsets": [begin, end], **more}:
+        case {
+            "dtype": str(code),
+            "shape": list(shape),
+            "data_offsets": [begin, end],
+            **others,
+        } if not others:
             pass
         case _:
-            more = {"no entry": fields}
-    if more:
-        raise CodecError(f"array {name!r:.80} must give exactly dtype, shape and two data_offsets")
+            raise CodecError(
+                f"array {name!r:.80} must give exactly dtype, shape and two data_offsets"
+            )
     dtype = _DTYPES.get(code)
     if dtype is None:
         raise CodecError(f"array {name!r:.80} has dtype {code!r:.80}, allowed are {_ALLOWED}")

@@ -120,14 +120,14 @@ def test_a_bucket_that_is_not_there_is_named_with_the_setting(
 ) -> None:
     store = S3Artifacts("no-such-bucket", "runs", client)
     missing = r"s3://no-such-bucket/runs/job.*NITRO_ARTIFACTS"
-    with pytest.raises(ArtifactError, match=missing):
-        store.write("job", "x", b"")
-    with pytest.raises(ArtifactError, match=missing):
-        store.read("job", "x")
-    with pytest.raises(ArtifactError, match=missing):
-        store.names("job", "x")
-    with pytest.raises(ArtifactError, match=missing):
-        store.delete_job("job")
+    for use in (
+        lambda: store.write("job", "x", b""),
+        lambda: store.read("job", "x"),
+        lambda: store.names("job", "x"),
+        lambda: store.delete_job("job"),
+    ):
+        with pytest.raises(ArtifactError, match=missing):
+            use()
     (store.local_folder("job") / "events").write_text("x")
     store.release("job")
     assert list(spool.iterdir()) == []

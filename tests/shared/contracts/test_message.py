@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from shared.contracts import jobs, leases, rollouts, rounds
+from shared.contracts import billing, job_spec, jobs, leases, rollouts, rounds, scaling_spec
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.message import Count, Identifier, JobId, Message, PositiveFloat
 
@@ -46,8 +46,6 @@ def test_a_message_cannot_be_changed_and_is_equal_by_value() -> None:
     ("field", "value"),
     [
         ("count", 1.0),
-        ("count", "1"),
-        ("count", True),
         ("count", -1),
         ("share", 0.0),
         ("share", float("nan")),
@@ -60,17 +58,16 @@ def test_numbers_are_taken_at_their_word(field: str, value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "job_id", ["", "A", "-a", "a/b", "..", "a:b", "a}b", "a\n", "a b", "é", "a" * 64]
+    ("kind", "texts"),
+    [
+        (JobId, ["", "A", "-a", "a/b", "..", "a:b", "a}b", "a\n", "a b", "é", "a" * 64]),
+        (Identifier, ["", ".hidden", "a/b", "a\n", "a b", "a" * 129]),
+    ],
 )
-def test_a_job_id_holds_no_separator(job_id: str) -> None:
-    with pytest.raises(ValidationError):
-        TypeAdapter(JobId).validate_python(job_id)
-
-
-@pytest.mark.parametrize("identifier", ["", ".hidden", "a/b", "a\n", "a b", "a" * 129])
-def test_an_identifier_is_no_path(identifier: str) -> None:
-    with pytest.raises(ValidationError):
-        TypeAdapter(Identifier).validate_python(identifier)
+def test_a_name_holds_no_separator_and_is_no_path(kind: Any, texts: list[str]) -> None:
+    for text in texts:
+        with pytest.raises(ValidationError):
+            pytest.fail(f"took {TypeAdapter(kind).validate_python(text)!r}")
 
 
 def numbers(message: type[Message]) -> Iterator[tuple[str, TypeAdapter[Any]]]:
@@ -87,12 +84,13 @@ def numbers(message: type[Message]) -> Iterator[tuple[str, TypeAdapter[Any]]]:
 def test_neither_a_truth_value_nor_a_text_is_a_number_in_any_message() -> None:
     checked = [
         (kind.__name__, name, adapter)
-        for module in (rollouts, rounds, leases, jobs)
+        for module in (billing, job_spec, jobs, leases, rollouts, rounds, scaling_spec)
         for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, Message)
         for name, adapter in numbers(kind)
     ]
-    assert ("LeaseRequest", "wait_s") in {found[:2] for found in checked}
+    some = {("LeaseRequest", "wait_s"), ("JobSpec", "seed"), ("NitroScaling", "decay")}
+    assert some <= {found[:2] for found in checked}
     for message, name, adapter in checked:
         for wrong in ("true", '"1"'):
             with pytest.raises(ValidationError):

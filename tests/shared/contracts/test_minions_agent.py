@@ -1,6 +1,7 @@
 """The scheduler's network in plain Python, PyTorch as the oracle."""
 
 import json
+import math
 from itertools import pairwise
 
 import pytest
@@ -79,17 +80,13 @@ def test_an_agent_survives_its_file() -> None:
         ([{"weights": [[]], "biases": [0.0]}], "at least one row and one column"),
         ([{"weights": [[1.0] * 8, [1.0] * 7], "biases": [0.0, 0.0]}], "one length"),
         ([{"weights": [[1.0] * 8], "biases": [0.0, 0.0]}], "as many as the 1 rows"),
-        (
-            [{"weights": [[1.0] * 7], "biases": [0.0]}],
-            r"0 \(7 columns\) must have 8 columns",
-        ),
-        (
-            [{"weights": [[1.0] * 9], "biases": [0.0]}],
-            r"0 \(9 columns\) must have 8 columns",
-        ),
+        ([{"weights": [[1.0] * 7], "biases": [0.0]}], r"0 \(7 columns\) must have 8 columns"),
+        ([{"weights": [[1.0] * 9], "biases": [0.0]}], r"0 \(9 columns\) must have 8 columns"),
         ([{"weights": [[1.0] * 8] * 8, "biases": [0.0] * 8}] * 9, "at most 8 items"),
         ([{"weights": [[1.0] * 8] * 2000, "biases": [0.0] * 2000}], "at most 10000"),
         ([{"weights": [["1"] * 8], "biases": [0.0]}], "valid number"),
+        ([{"weights": [[math.nan] * 8], "biases": [0.0]}], "finite number"),
+        ([{"weights": [[1.0] * 8], "biases": [math.inf]}], "finite number"),
     ],
 )
 def test_what_is_no_network_is_refused(layers: list[object], complaint: str) -> None:
@@ -126,13 +123,6 @@ def test_logits_whose_powers_overflow_give_their_softmax() -> None:
     agent = MinionsAgent(layers=(DenseLayer(weights=((0.0,) * 8,) * 3, biases=biases),))
     expected = torch.softmax(torch.tensor(biases, dtype=torch.float64), dim=-1).tolist()
     assert choice_probabilities(agent, state(*(0.0,) * 7)) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999"])
-def test_numbers_that_are_not_finite_are_refused(number: str) -> None:
-    row = ", ".join(["0"] * 7 + [number])
-    with pytest.raises(ValidationError):
-        DenseLayer.model_validate_json(f'{{"weights": [[{row}]], "biases": [0]}}')
 
 
 @pytest.mark.parametrize("scales", [[1.0] * 7, [0.0] * 8, [-1.0] * 8])

@@ -49,10 +49,7 @@ def test_every_field_says_what_it_is() -> None:
         ({"learner_instance_types": []}, "learner_instance_types: Tuple should have at least 1"),
         ({"learner_instance_types": ["g6.2xlarge"] * 2}, "names a type twice"),
         ({"learner_instance_types": ["x9.huge"]}, "x9.huge"),
-        (
-            {"learner_instance_types": ["c5.4xlarge"]},
-            "'c5.4xlarge' is no GPU machine that is known",
-        ),
+        ({"learner_instance_types": ["c5.4xlarge"]}, "'c5.4xlarge' is no GPU machine"),
         (
             {"learner_instance_types": ["g6.2xlarge", "g6.xlarge"]},
             "learner_memory_mb (24576) does not fit into a g6.xlarge, which leaves 15237",
@@ -97,36 +94,25 @@ def test_a_wrong_field_is_named(raw: object, message: str) -> None:
 
 
 def test_every_wrong_field_is_named_at_once() -> None:
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError, match=r"actor_memory_mb.*endpoint.*colour"):
         read_config({"actor_memory_mb": 1, "endpoint": "ftp", "colour": "red"})
-    for field in ("actor_memory_mb", "endpoint", "colour"):
-        assert field in str(refused.value)
 
 
-@pytest.mark.parametrize("node_type", PRICES.cache_usd_per_hour["redis"])
-def test_every_cache_that_can_be_billed_can_be_chosen(node_type: str) -> None:
-    assert read_config({"cache_node_type": node_type}).cache_memory_mb > 300
-
-
-@pytest.mark.parametrize("kind", [k for k in PRICES.learner_usd_per_hour if k != "c5.4xlarge"])
-def test_every_gpu_machine_that_can_be_billed_can_be_chosen(kind: str) -> None:
-    config = read_config({"learner_instance_types": [kind], "learner_memory_mb": 12_288})
-    assert config.learner_instance_types == (kind,)
+def test_everything_that_can_be_billed_can_be_chosen() -> None:
+    for node_type in PRICES.cache_usd_per_hour["redis"]:
+        assert read_config({"cache_node_type": node_type}).cache_memory_mb > 300
+    for kind in PRICES.learner_usd_per_hour.keys() - {"c5.4xlarge"}:
+        config = read_config({"learner_instance_types": [kind], "learner_memory_mb": 12_288})
+        assert config.learner_instance_types == (kind,)
 
 
 def test_the_account_takes_machines_off_the_list_and_keeps_its_order() -> None:
-    offered = AccountAnswer(offered_instance_types=frozenset({"g4dn.2xlarge", "g6.2xlarge"}))
-    assert read_config({}).learner_types(offered) == ("g6.2xlarge", "g4dn.2xlarge")
-
-
-def test_an_account_nobody_asked_leaves_the_list_as_it_is() -> None:
     config = read_config({})
-    assert config.learner_types(read_account(None)) == config.learner_instance_types
-
-
-def test_an_account_that_offers_nothing_of_the_list_is_refused() -> None:
+    offered = AccountAnswer(offered_instance_types=frozenset({"g4dn.2xlarge", "g6.2xlarge"}))
+    assert config.learner_types(offered) == ("g6.2xlarge", "g4dn.2xlarge")
+    assert config.learner_types(read_account(None)) == config.learner_instance_types  # not asked
     with pytest.raises(ConfigError, match=r"none of p3\.2xlarge, g6.*is offered here"):
-        read_config({}).learner_types(AccountAnswer(offered_instance_types=frozenset()))
+        config.learner_types(AccountAnswer(offered_instance_types=frozenset()))
 
 
 def test_a_malformed_record_of_the_account_is_refused() -> None:
@@ -162,20 +148,13 @@ def test_prices_of_ones_own_are_what_machines_are_chosen_by() -> None:
     [
         ({"region": None}, "prices.region: Input should be a valid string, got None"),
         ({"lambda_usd": 1}, "prices.lambda_usd: no such field; known: name, region, date"),
-        (
-            {"name": "paper"},
-            "prices.name: 'paper' is a table that Nitro comes with",
-        ),
+        ({"name": "paper"}, "prices.name: 'paper' is a table that Nitro comes with"),
+        ({"date": ...}, "prices.date: is missing"),
     ],
 )
 def test_a_wrong_price_is_named(changes: dict[str, object], message: str) -> None:
+    prices = {k: v for k, v in {**FRANKFURT, **changes}.items() if v is not ...}
     with pytest.raises(ConfigError) as refused:
-        read_config({"prices": {**FRANKFURT, **changes}})
+        read_config({"prices": prices})
     assert message in str(refused.value)
     assert "made up" not in str(refused.value), "the whole table is no help"
-
-
-def test_a_missing_price_is_named() -> None:
-    prices = {name: value for name, value in FRANKFURT.items() if name != "date"}
-    with pytest.raises(ConfigError, match=r"prices\.date: is missing$"):
-        read_config({"prices": prices})

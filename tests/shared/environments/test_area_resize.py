@@ -31,12 +31,6 @@ def test_equals_opencv_to_the_last_bit(old: Size, new: Size) -> None:
             np.testing.assert_array_equal(out, expected)
 
 
-def test_a_constant_image_stays_constant() -> None:
-    out = np.empty((84, 84), np.uint8)
-    AreaResize((210, 160), (84, 84)).shrink(np.full((210, 160), 200, np.uint8), out)
-    assert (out == 200).all()
-
-
 @pytest.mark.parametrize(
     ("old", "new"), [((84, 84), (85, 84)), ((84, 84), (0, 84)), ((210, 160), (105, 80))]
 )

@@ -61,14 +61,10 @@ def test_a_whole_number_of_milliseconds_is_never_rounded_up(milliseconds: int) -
     assert lambda_gb_seconds(milliseconds / 1000, 1024) == milliseconds / 1000
 
 
-def test_the_papers_provisioned_concurrency_costs_96_cents_an_hour_idle() -> None:
-    basis = paper_basis()
-    idle = (basis.usd_per_s - basis.learner_usd_per_s) * 3600
-    assert idle == pytest.approx(0.96, abs=0.0001)
-
-
-@pytest.mark.parametrize(("memory_mb", "usd"), [(512, 0.48), (2048, 1.92)])
-def test_environments_of_more_memory_cost_more_to_keep_warm(memory_mb: int, usd: float) -> None:
+@pytest.mark.parametrize(("memory_mb", "usd"), [(512, 0.48), (1024, 0.96), (2048, 1.92)])
+def test_keeping_the_papers_environments_warm_costs_96_cents_an_hour(
+    memory_mb: int, usd: float
+) -> None:
     basis = replace(paper_basis(), memory_mb=memory_mb)
     idle = (basis.usd_per_s - basis.learner_usd_per_s) * 3600
     assert idle == pytest.approx(usd, abs=0.0001)
@@ -91,16 +87,16 @@ def test_the_worst_case_of_a_round_is_the_sum_of_its_parts() -> None:
     assert got == pytest.approx(float(learner + warm + actors), rel=1e-12)
 
 
-def test_the_worst_case_of_a_launch_starts_every_execution_cold() -> None:
-    basis = replace(paper_basis(), cold_start_s=2.0)
-    actors = Decimal(10 * 2 * 62) * Decimal("0.0000166667")
-    assert worst_case_launch_usd(10, basis) == pytest.approx(float(actors), rel=1e-12)
-
-
-def test_the_worst_case_of_a_launch_is_the_dearer_of_warm_and_cold() -> None:
-    dear_warm = PAPER.model_copy(update={"provisioned_duration_usd_per_gb_s": 0.00003})
-    basis = replace(paper_basis(), prices=dear_warm)
-    assert worst_case_launch_usd(10, basis) == pytest.approx(10 * 2 * 60 * 0.00003, rel=1e-12)
+@pytest.mark.parametrize(
+    ("cold_start_s", "warm_usd", "gb_s_usd"),
+    [(2.0, 0.0, 62 * 0.0000166667), (0.0, 0.00003, 60 * 0.00003)],
+)
+def test_the_worst_case_of_a_launch_is_cold_and_at_the_dearer_price(
+    cold_start_s: float, warm_usd: float, gb_s_usd: float
+) -> None:
+    prices = PAPER.model_copy(update={"provisioned_duration_usd_per_gb_s": warm_usd})
+    basis = replace(paper_basis(), prices=prices, cold_start_s=cold_start_s)
+    assert worst_case_launch_usd(10, basis) == pytest.approx(10 * 2 * gb_s_usd, rel=1e-12)
 
 
 def test_the_launch_ramp_is_a_burst_of_1000_then_1000_per_10_seconds() -> None:

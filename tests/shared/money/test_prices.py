@@ -20,19 +20,14 @@ def test_the_papers_prices_are_those_of_its_footnotes() -> None:
     assert PAPER.provisioned_duration_usd_per_gb_s == 0.0000097222
     assert PAPER.learner_usd_per_s("p3.2xlarge") * 3600 == pytest.approx(3.06)
     assert PAPER.learner_usd_per_s("c5.4xlarge") * 3600 == pytest.approx(0.68)
-
-
-def test_what_the_paper_does_not_bill_is_free_in_its_table() -> None:
+    # What the paper does not bill is free.
     assert PAPER.lambda_usd_per_request == 0
     assert PAPER.cache_usd_per_s("none", "redis") == 0
     assert PAPER.scaler_usd_per_s(vcpu=1, memory_gb=2) == 0
 
 
-def test_a_million_requests_cost_twenty_cents() -> None:
+def test_requests_and_the_scaler_cost_what_aws_asks_for_a_million_and_for_a_month() -> None:
     assert AWS_US_EAST_1_2026_11.lambda_usd_per_request * 1_000_000 == pytest.approx(0.20)
-
-
-def test_a_quarter_of_a_vcpu_costs_what_fargate_asks_for_a_month() -> None:
     monthly = AWS_US_EAST_1_2026_11.scaler_usd_per_s(vcpu=0.25, memory_gb=0.5) * 3600 * 730
     assert monthly == pytest.approx(0.25 * 29.55 + 0.5 * 3.245, rel=1e-3)
 
@@ -45,21 +40,14 @@ def test_provisioned_concurrency_pays_above_sixty_percent_use() -> None:
     assert break_even == pytest.approx(0.6, abs=0.001)
 
 
-def test_an_unknown_type_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"'p9.huge'.*known:.*g6.2xlarge"):
-        AWS_US_EAST_1_2026_11.learner_usd_per_s("p9.huge")
-
-
-def test_every_table_is_dated_sourced_and_found_by_its_name() -> None:
+def test_every_table_is_dated_sourced_and_names_what_it_knows() -> None:
     for name, table in PRICE_TABLES.items():
         assert table.name == name
         assert table.source
         assert len(table.date) == 7
-
-
-def test_instances_that_cannot_be_started_any_more_are_marked() -> None:
-    assert "p3.2xlarge" in RETIRED_INSTANCES
-    assert "g6.2xlarge" not in RETIRED_INSTANCES
+        assert {"p3.2xlarge"} == table.learner_usd_per_hour.keys() & RETIRED_INSTANCES
+        with pytest.raises(ValueError, match=r"'p9.huge'.*known:.*p3.2xlarge"):
+            table.learner_usd_per_s("p9.huge")
 
 
 def test_a_table_of_ones_own_is_whole_and_has_a_name_of_its_own() -> None:

@@ -66,6 +66,8 @@ def test_categorical_densities_equal_torchs_for_any_shift_of_the_logits() -> Non
         found = distribution.log_prob(shifted, action)
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
     np.testing.assert_array_equal(distribution.mode(logits), logits.argmax(-1))
+    extreme = np.array([[1e30, -1e30, -1e30]], np.float32)
+    np.testing.assert_array_equal(distribution.log_prob(extreme, np.zeros(1, np.int64)), [0.0])
 
 
 def test_several_choices_are_so_many_categoricals() -> None:

@@ -29,7 +29,7 @@ def _arrays(network: nn.Sequential) -> tuple[list[Float32], list[Float32]]:
 def test_it_computes_what_torch_does(sizes: tuple[int, ...], num_rows: int) -> None:
     reference = _torch_network(*sizes)
     network = Mlp(*_arrays(reference))
-    assert (network.input_size, network.output_size) == (sizes[0], sizes[-1])
+    assert (*network.input_shape, network.output_size) == (sizes[0], sizes[-1])
     inputs = np.random.default_rng(0).standard_normal((num_rows, sizes[0]), np.float32)
     out, buffers = np.empty((num_rows, sizes[-1]), np.float32), network.buffers(num_rows)
     exact = reference.double()(torch.from_numpy(inputs).double()).detach().numpy()

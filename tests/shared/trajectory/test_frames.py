@@ -103,29 +103,20 @@ def test_stacks_survive_the_wire_bit_for_bit(case: Case) -> None:
     assert num_frames == steps + starts * (case.num_stacked - 1)
 
 
-def test_what_is_no_stack_is_sent_as_it_is() -> None:
-    sent = fragment(Case(6, 2, 3, seed=0, end_probability=0.2))
-    observation = sent.observation.copy()
-    observation[3, 1, 0, 0, 0] ^= 1
-    changed = replace(sent, observation=observation)
-    data = encode_trajectory(changed)
-    assert "frame" not in codec.decode(data).arrays
-    back = decode_trajectory(data, environment=spec_of(3))
-    np.testing.assert_array_equal(back.observation, observation)
-
-
-def test_a_final_observation_that_continues_nothing_is_sent_as_it_is() -> None:
-    sent = fragment(CASE)
-    final = sent.final_observation.copy()
-    assert len(final)
-    final[0, 0, 0, 0] ^= 1
-    data = encode_trajectory(replace(sent, final_observation=final))
-    assert "frame" not in codec.decode(data).arrays
-    back = decode_trajectory(data, environment=spec_of(3))
-    np.testing.assert_array_equal(back.final_observation, final)
-
-
 CASE = Case(6, 2, 3, seed=4, end_probability=0.3)
+
+
+@pytest.mark.parametrize(
+    ("field", "place"), [("observation", (3, 1, 0, 0, 0)), ("final_observation", (0, 0, 0, 0))]
+)
+def test_what_continues_nothing_is_sent_as_it_is(field: str, place: tuple[int, ...]) -> None:
+    sent = fragment(CASE)
+    stacks = getattr(sent, field).copy()
+    stacks[place] ^= 1
+    data = encode_trajectory(replace(sent, **{field: stacks}))
+    assert "frame" not in codec.decode(data).arrays
+    back = decode_trajectory(data, environment=spec_of(3))
+    np.testing.assert_array_equal(getattr(back, field), stacks)
 
 
 @pytest.mark.parametrize(
@@ -165,14 +156,6 @@ def test_flipped_bytes_never_make_another_trajectory(data: st.DataObject) -> Non
         decode_trajectory(bytes(bad), environment=spec_of(3))
 
 
-def test_frames_are_for_images_only() -> None:
-    spec = spec_of(3).model_copy(
-        update={"observation": ObservationSpec(shape=(60,), dtype="uint8")}
-    )
-    with pytest.raises(TrajectoryError, match=r"frame is not allowed for observations of shape"):
-        decode_trajectory(encode_trajectory(fragment(CASE)), environment=spec)
-
-
 def test_memory_is_bounded_before_it_is_taken() -> None:
     """The stacks are three times the frames, and are counted before they are made."""
     data = encode_trajectory(fragment(Case(400, 1, 3, seed=0, end_probability=0.0), size=(20, 20)))
@@ -181,9 +164,16 @@ def test_memory_is_bounded_before_it_is_taken() -> None:
         decode_trajectory(data, environment=spec_of(3, (20, 20)), max_bytes=2 * single_bytes)
 
 
-def test_episodes_that_are_no_lives_are_all_reported() -> None:
-    spec = spec_of(3).model_copy(update={"episodes_are_lives": False})
-    with pytest.raises(TrajectoryError, match="episode_returns has shape"):
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"observation": ObservationSpec(shape=(60,), dtype="uint8")}, "frame is not allowed for"),
+        ({"episodes_are_lives": False}, "episode_returns has shape"),
+    ],
+)
+def test_frames_are_for_images_and_games_for_lives(change: dict[str, object], message: str) -> None:
+    spec = spec_of(3).model_copy(update=change)
+    with pytest.raises(TrajectoryError, match=message):
         decode_trajectory(encode_trajectory(fragment(CASE)), environment=spec)
 
 
