@@ -63,11 +63,11 @@ def _forward_row(name: ConvNetworkName, effort: Effort) -> Row:
     network = build_network(_IMAGES, PAPER.model_copy(update={"image_network": name}), seed=0)
     policy = load_policy(*policy_payload(network)).network
     image = np.random.default_rng(0).integers(256, size=(1, 4, 84, 84), dtype=np.uint8)
-    out, buffers = np.empty((1, 6), np.float32), policy.buffers(1)
+    out, forward = np.empty((1, 6), np.float32), policy.forward_pass(1)
     tensor = torch.from_numpy(image)
 
     def numpy_pass() -> None:
-        policy.forward(image, out=out, buffers=buffers)
+        forward(image, out)
 
     def torch_pass() -> None:
         with torch.inference_mode():

@@ -6,20 +6,18 @@ numbers: every convolution is one copy of patches and one matrix product.
 Legend: `B` images; `C`, `H`, `W` their channels, height and width; `D` outputs.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.policy.conv_layers import ConvLayers, Convolution
+from shared.policy.mlp import Float32, Forward
 
-Float32 = NDArray[np.float32]
 Image = NDArray[np.uint8] | NDArray[np.float32]
 
 MAX_PIXEL = 255
 """Images are divided by it before they enter the network."""
-_PER_CONVOLUTION = 6
 
 
 class ConvNetwork:
@@ -54,53 +52,45 @@ class ConvNetwork:
         self._dense = [np.ascontiguousarray(flat), *(w.T.copy() for w in weights[count + 1 :])]
         self._biases = [bias.reshape(1, -1).copy() for bias in biases]
 
-    def buffers(self, num_rows: int) -> list[Float32]:
-        """Return scratch for `forward` calls with this many images."""
-        size = self.input_shape[1:]
-        buffers: list[Float32] = []
-        for layer in self._layers.convolutions:
-            buffers += _scratch(layer, num_rows, (size[0], size[1]))
-            size = layer.output_size
-        buffers += [np.empty((num_rows, width), np.float32) for width in self._layers.dense]
-        return buffers
+    def forward_pass(self, num_rows: int) -> Forward:
+        """Return a function that computes outputs [B, D] for `num_rows` images [B, C, H, W].
 
-    def forward(self, inputs: Image, *, out: Float32, buffers: Sequence[Float32]) -> Float32:
-        """Compute the network's outputs.
-
-        Args:
-            inputs: [B, C, H, W] uint8, or float32 of the same range.
-            out: [B, D] float32, C-contiguous, overwritten and returned.
-            buffers: What `buffers(B)` returned; overwritten.
+        Images are uint8, or float32 of the same range. The function writes into its second
+        argument, which must be C-contiguous float32, and returns that.
         """
         biases = iter(self._biases)
-        flat = self._convolve(inputs.transpose(0, 2, 3, 1), buffers, biases)
-        count = len(self._filters) * _PER_CONVOLUTION
-        for weight, target in zip(self._dense, [*buffers[count:], out], strict=True):
-            np.maximum(flat, 0.0, out=flat)
-            flat.dot(weight, target)
-            flat = np.add(target, next(biases), out=target)
-        return flat
+        size = self.input_shape[1:]
+        convolutions = []
+        for layer, filters in zip(self._layers.convolutions, self._filters, strict=True):
+            convolutions.append((*_scratch(layer, num_rows, size), filters, next(biases)))
+            size = layer.output_size
+        *dense, last = zip(self._dense, biases, strict=True)
+        hidden = [(w, bias, np.empty((num_rows, bias.size), np.float32)) for w, bias in dense]
 
-    def _convolve(
-        self, images: NDArray[Any], buffers: Sequence[Float32], biases: Iterator[Float32]
-    ) -> Float32:
-        """Return the last convolution's results before rectifying, # [B, num_flat]."""
-        for index, weight in enumerate(self._filters):
-            start = index * _PER_CONVOLUTION
-            end = start + _PER_CONVOLUTION
-            inside, patches, columns, rows, products, results = buffers[start:end]
-            if index:
-                np.maximum(images, 0.0, out=inside)
-            else:
-                np.copyto(inside, images)
-            np.copyto(columns, patches)
-            rows.dot(weight, products)
-            np.add(products, next(biases), out=products)
-            images = results
-        return images.reshape(len(images), -1)
+        def forward(inputs: Image, out: Float32) -> Float32:
+            images = first = inputs.transpose(0, 2, 3, 1)
+            for inside, patches, columns, rows, products, results, filters, bias in convolutions:
+                if images is first:
+                    np.copyto(inside, images)
+                else:
+                    np.maximum(images, 0.0, out=inside)
+                np.copyto(columns, patches)
+                rows.dot(filters, products)
+                np.add(products, bias, out=products)
+                images = results
+            flat = results.reshape(len(results), -1)
+            for weight, bias, target in (*hidden, (*last, out)):
+                np.maximum(flat, 0.0, out=flat)
+                flat.dot(weight, target)
+                flat = np.add(target, bias, out=target)
+            return flat
+
+        return forward
 
 
-def _scratch(layer: Convolution, num_rows: int, size: tuple[int, int]) -> list[Float32]:
+def _scratch(
+    layer: Convolution, num_rows: int, size: tuple[int, ...]
+) -> tuple[Float32, Float32, Float32, Float32, Float32, Float32]:
     """Return one convolution's arrays, some of them views of others.
 
     In order: the inside of its padded input [B, H, W, C]; the input as patches and the copy of
@@ -131,7 +121,7 @@ def _scratch(layer: Convolution, num_rows: int, size: tuple[int, int]) -> list[F
     products = np.empty((len(rows), layer.filters), np.float32)
     results = products.reshape(num_rows, out_height, out_width, layer.filters)
     inside = padded[:, top : top + height, left : left + width]
-    return [inside, patches, columns, rows, products, results]
+    return inside, patches, columns, rows, products, results
 
 
 def _check_shapes(

@@ -21,7 +21,7 @@ class FragmentSampler:
     ) -> None:
         self._network = policy.network
         self._distribution = policy.distribution
-        self._buffers = policy.network.buffers(num_envs)
+        self._forward = policy.network.forward_pass(num_envs)
         self._scale = policy.observation_scale
         self._seen = np.empty((num_envs, *policy.observation_shape), np.float32)  # [B, *obs]
         self._noise = policy.distribution.noise(rng, (num_steps, num_envs))
@@ -35,7 +35,7 @@ class FragmentSampler:
         outputs = self._outputs[step]
         if self._scale is not None:
             observation = self._scale.apply(observation, out=self._seen)
-        self._network.forward(observation, out=outputs, buffers=self._buffers)
+        self._forward(observation, outputs)
         self._distribution.sample(outputs, noise=self._noise[step], out=self.action[step, ...])
 
     def redraw(self, steps: slice, env_index: int, rng: np.random.Generator) -> None:
@@ -49,7 +49,7 @@ class FragmentSampler:
         outputs, action = self._outputs[step, row], self.action[step, row, ...]
         if self._scale is not None:
             observation = self._scale.apply(observation, out=self._seen[:1])
-        self._network.forward(observation, out=outputs, buffers=self._network.buffers(1))
+        self._network.forward_pass(1)(observation, outputs)
         self._distribution.sample(outputs, noise=self._noise[step, row], out=action)
 
     def log_prob(self) -> Float32:

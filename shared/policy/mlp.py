@@ -3,12 +3,15 @@
 Legend: `B` rows, `F` inputs, `H` outputs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Float32 = NDArray[np.float32]
+Forward = Callable[[NDArray[Any], Float32], Float32]
+"""Computes a network's outputs for inputs, into an array that it returns."""
 
 
 class Mlp:
@@ -39,23 +42,24 @@ class Mlp:
         self.input_shape: tuple[int, ...] = weights[0].shape[1:]
         self.output_size: int = weights[-1].shape[0]
 
-    def buffers(self, num_rows: int) -> list[Float32]:
-        """Return scratch for the hidden layers of `forward` calls with this many rows."""
-        return [np.empty((num_rows, bias.size), np.float32) for _, bias in self._hidden]
+    def forward_pass(self, num_rows: int) -> Forward:
+        """Return a function that computes outputs [B, H] for `num_rows` inputs [B, F] float32.
 
-    def forward(self, inputs: Float32, *, out: Float32, buffers: Sequence[Float32]) -> Float32:
-        """Compute the network's outputs.
-
-        Args:
-            inputs: [B, F] float32.
-            out: [B, H] float32, C-contiguous, overwritten and returned.
-            buffers: What `buffers(B)` returned; overwritten.
+        It writes them into its second argument, which must be C-contiguous, and returns that.
         """
-        values = inputs
-        for (weight, bias), buffer in zip(self._hidden, buffers, strict=True):
-            values.dot(weight, buffer)
-            np.add(buffer, bias, buffer)
-            values = np.tanh(buffer, buffer)
-        weight, bias = self._last
-        values.dot(weight, out)
-        return np.add(out, bias, out)
+        hidden = [
+            (weight, bias, np.empty((num_rows, bias.size), np.float32))
+            for weight, bias in self._hidden
+        ]
+        last_weight, last_bias = self._last
+
+        def forward(inputs: Float32, out: Float32) -> Float32:
+            values = inputs
+            for weight, bias, buffer in hidden:
+                values.dot(weight, buffer)
+                np.add(buffer, bias, buffer)
+                values = np.tanh(buffer, buffer)
+            values.dot(last_weight, out)
+            return np.add(out, last_bias, out)
+
+        return forward

@@ -106,7 +106,7 @@ class NumpyPolicy:
         if self.observation_scale is not None:
             rows = self.observation_scale.apply(rows, out=np.empty_like(rows))
         out = np.empty((len(rows), self.network.output_size), np.float32)
-        self.network.forward(rows, out=out, buffers=self.network.buffers(len(rows)))
+        self.network.forward_pass(len(rows))(rows, out)
         return out.reshape(*leading, self.network.output_size)
 
     def sample(

@@ -32,6 +32,7 @@ MAX_DIMS = 8
 _LEVEL = 1
 """Of zstd's compression."""
 _METADATA = "__metadata__"
+_FIELDS = {"dtype", "shape", "data_offsets"}
 # Little-endian by name: a big-endian machine's own arrays would be refused, not garbled.
 _DTYPES: dict[str, np.dtype[np.generic]] = {
     "F64": np.dtype("<f8"),
@@ -232,28 +233,21 @@ def _parse_metadata(value: object) -> dict[str, str]:
 
 
 def _parse_entry(name: str, fields: object) -> _Entry:
-    match fields:
-        case {
-            "dtype": str(code),
-            "shape": list(shape),
-            "data_offsets": [begin, end],
-            **others,
-        } if not others:
-            pass
-        case _:
-            raise CodecError(
-                f"array {name!r:.80} must give exactly dtype, shape and two data_offsets"
-            )
-    dtype = _DTYPES.get(code)
+    if not isinstance(fields, dict) or fields.keys() != _FIELDS:
+        raise CodecError(f"array {name!r:.80} must give exactly dtype, shape and data_offsets")
+    code, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
+    dtype = _DTYPES.get(code) if isinstance(code, str) else None
     if dtype is None:
         raise CodecError(f"array {name!r:.80} has dtype {code!r:.80}, allowed are {_ALLOWED}")
-    # 2^48 is far above any array and far below any overflow.
-    are_sizes = all(type(size) is int and 0 <= size < 2**48 for size in (*shape, begin, end))
-    if len(shape) > MAX_DIMS or not are_sizes:
-        raise CodecError(
-            f"array {name!r:.80}: shape and data_offsets must be sizes, at most {MAX_DIMS} of "
-            "the first"
-        )
+    if not isinstance(shape, list) or not isinstance(offsets, list):
+        raise CodecError(f"array {name!r:.80}: shape and data_offsets must be lists")
+    if len(shape) > MAX_DIMS or len(offsets) != 2:
+        raise CodecError(f"array {name!r:.80} needs at most {MAX_DIMS} dimensions and two offsets")
+    for size in (*shape, *offsets):
+        # 2^48 is far above any array and far below any overflow.
+        if type(size) is not int or not 0 <= size < 2**48:
+            raise CodecError(f"array {name!r:.80}: shape or data_offsets hold other than a size")
+    begin, end = offsets
     if end - begin != math.prod(shape) * dtype.itemsize:
         raise CodecError(f"array {name!r:.80}: offsets {begin}..{end} do not fit shape {shape}")
     return _Entry(name, dtype, tuple(shape), begin, end)

@@ -40,11 +40,11 @@ def test_equals_torch(name: ConvNetworkName, shape: tuple[int, ...]) -> None:
     oracle = torch_network(layers, num_outputs=6)
     network = ConvNetwork(layers, *parameters(oracle))
     images = np.random.default_rng(0).integers(256, size=(3, *shape), dtype=np.uint8)
-    buffers, out = network.buffers(3), np.empty((3, 6), np.float32)
+    forward, out = network.forward_pass(3), np.empty((3, 6), np.float32)
     with torch.inference_mode():
         for batch in (images, images[::-1]):  # twice: nothing of a call is left for the next
             expected = oracle(torch.from_numpy(batch.copy()).float() / 255).numpy()
-            found = network.forward(batch, out=out, buffers=buffers)
+            found = forward(batch, out)
             assert found is out
             np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
 
