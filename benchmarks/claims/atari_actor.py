@@ -107,7 +107,7 @@ def _step_row(effort: Effort) -> Row:
         return lambda: num_steps / seconds(play)
 
     samples = interleaved(
-        {"ours": sampler(ours), "peer": sampler(wrapped)},  # type: ignore[arg-type]
+        {"ours": sampler(ours), "peer": sampler(wrapped)},
         repeats=effort.of(10),
     )
     return Row(

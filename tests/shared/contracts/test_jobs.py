@@ -5,30 +5,11 @@ from typing import Literal
 import pytest
 from pydantic import ValidationError
 
-from shared.contracts.environment_spec import (
-    ContinuousActionSpec,
-    DiscreteActionSpec,
-    EnvironmentSpec,
-    ObservationSpec,
-)
+from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, resolve_for
 from shared.hyperparameters.presets import Preset, complete_sets
-
-HOPPER = EnvironmentSpec(
-    env_id="Hopper-v5",
-    observation=ObservationSpec(shape=(11,), dtype="float32"),
-    action=ContinuousActionSpec(low=(-1.0,) * 3, high=(1.0,) * 3),
-    max_episode_steps=1000,
-    versions={},
-)
-QBERT = EnvironmentSpec(
-    env_id="QbertNoFrameskip-v4",
-    observation=ObservationSpec(shape=(4, 84, 84), dtype="uint8", frame_stack=4),
-    action=DiscreteActionSpec(n=6),
-    max_episode_steps=None,
-    versions={},
-)
+from tests.services.scaler.lambda_endpoint import HOPPER, IMAGES
 
 
 def _job(spec: JobSpec, environment: EnvironmentSpec = HOPPER, **more: object) -> Job:
@@ -44,14 +25,14 @@ def _job(spec: JobSpec, environment: EnvironmentSpec = HOPPER, **more: object) -
     )
 
 
-@pytest.mark.parametrize("environment", [HOPPER, QBERT], ids=["vectors", "images"])
+@pytest.mark.parametrize("environment", [HOPPER, IMAGES], ids=["vectors", "images"])
 @pytest.mark.parametrize("preset", ["paper", "standard"])
 @pytest.mark.parametrize("algorithm", ["ppo", "impact", "impala"])
 def test_what_was_resolved_survives_storing(
     algorithm: Literal["ppo", "impact", "impala"], preset: Preset, environment: EnvironmentSpec
 ) -> None:
     presets = complete_sets()
-    if environment is QBERT:
+    if environment is IMAGES:
         presets |= complete_sets(images=True)
     spec = JobSpec(algorithm=algorithm, preset=preset, hyperparameters={"hidden_sizes": (8, 8)})
     resolved = resolve_for(spec, environment)
@@ -102,9 +83,9 @@ def test_a_job_from_before_they_were_kept_trains_with_its_preset() -> None:
     ("preset", "environment", "chosen", "expected"),
     [
         ("standard", HOPPER, None, 1),
-        ("paper", QBERT, None, 1),
-        ("standard", QBERT, None, 4),
-        ("standard", QBERT, 1, 1),
+        ("paper", IMAGES, None, 1),
+        ("standard", IMAGES, None, 4),
+        ("standard", IMAGES, 1, 1),
         ("paper", HOPPER, 3, 3),
     ],
 )

@@ -1,7 +1,7 @@
 """Environments are described as they are, stepped as Gymnasium steps them, or refused clearly."""
 
 import importlib.metadata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, SupportsFloat
 
 import gymnasium
@@ -244,14 +244,17 @@ def test_a_first_step_that_is_not_what_the_spaces_say_is_refused(
 def test_seeds_are_as_long_as_actors_have_and_can_be_counted_up_from(
     registered: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    uses: list[Callable[[int], object]] = [lambda seed: np.array([seed, seed + 1], np.int64)]
+
     def reset(self: _Spaces, *, seed: int = 0, options: object = None) -> Any:
-        use(seed)
+        for use in uses:
+            use(seed)
         return np.zeros(3, np.float32), {}
 
     monkeypatch.setattr(_Spaces, "reset", reset)
-    ref, use = registered(), lambda seed: np.array([seed, seed + 1], np.int64)
+    ref = registered()
     describe(ref)
-    use = np.random.RandomState  # takes 32 bits only
+    uses.append(np.random.RandomState)  # takes 32 bits only
     with pytest.raises(UnsupportedEnvironment, match=r"was tried: ValueError\('Seed must be"):
         describe(ref)
 
