@@ -1,6 +1,6 @@
 """Machines on AWS: how much of a GPU machine and of a cache node can be used."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 _LEFT_TO_TASKS = 0.93
 """What kernel and ECS agent leave of the memory a machine is sold with."""
@@ -34,15 +34,8 @@ def task_memory_mb(instance_type: str) -> int:
     Raises:
         ValueError: The type is not in the table.
     """
-    try:
-        memory_gib = _MACHINE_MEMORY_GIB[instance_type]
-    except KeyError:
-        known = ", ".join(_MACHINE_MEMORY_GIB)
-        raise ValueError(
-            f"learner_instance_types: {instance_type!r} is no GPU machine that is known; those are "
-            f"{known}"
-        ) from None
-    return int(memory_gib * 1024 * _LEFT_TO_TASKS)
+    refusal = f"learner_instance_types: {instance_type!r} is no GPU machine that is known"
+    return _memory_mb(_MACHINE_MEMORY_GIB, instance_type, share=_LEFT_TO_TASKS, refusal=refusal)
 
 
 def torch_build(instance_types: Iterable[str]) -> str:
@@ -60,9 +53,11 @@ def usable_memory_mb(node_type: str) -> int:
     Raises:
         ValueError: The type is not in the table.
     """
-    try:
-        memory_gib = _NODE_MEMORY_GIB[node_type]
-    except KeyError:
-        known = ", ".join(_NODE_MEMORY_GIB)
-        raise ValueError(f"cache_node_type: {node_type!r} is unknown; known: {known}") from None
-    return int(memory_gib * 1024 * (1 - _RESERVED_SHARE))
+    refusal = f"cache_node_type: {node_type!r} is unknown"
+    return _memory_mb(_NODE_MEMORY_GIB, node_type, share=1 - _RESERVED_SHARE, refusal=refusal)
+
+
+def _memory_mb(table: Mapping[str, float], kind: str, *, share: float, refusal: str) -> int:
+    if kind not in table:
+        raise ValueError(f"{refusal}; known: {', '.join(table)}")
+    return int(table[kind] * 1024 * share)
