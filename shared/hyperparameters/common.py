@@ -1,9 +1,18 @@
 """Hyper-parameters that every algorithm has: its network, its normalisation, its discount.
 
-Each algorithm's own file says what the sources *Table 1*, *section 8.1*, *RLlib* and *CleanRL* are.
+A field's text says what it means, then where each preset's value comes from. *Table 1* and *section
+8.1* are those of Yu et al., "Nitro: Boosting Distributed Reinforcement Learning with Serverless
+Computing", PVLDB 18(1), 2024. *RLlib* is the default of RLlib's algorithm, which the paper's
+experiments run on; it fills what Table 1 leaves open. *CleanRL* is `ppo_continuous_action.py` of
+CleanRL, and `ppo_atari.py` for images. It follows Huang et al., "The 37 implementation details of
+proximal policy optimization", ICLR blog track 2022. The standard presets take from it all that is
+not an algorithm's own, so that the algorithms can be compared.
+
+A model's defaults are the preset `paper`. In each algorithm's file `STANDARD` is the preset
+`standard`, and `STANDARD_IMAGES` what it is where observations are images.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool
 
@@ -68,3 +77,30 @@ class OffPolicyHyperparameters(CommonHyperparameters):
     """Bound of V-trace's rho. Paper: RLlib. Standard: RLlib."""
     c_clip: PositiveFloat32 = 1.0
     """Bound of V-trace's c. Paper: RLlib. Standard: RLlib."""
+
+
+CLEANRL: dict[str, Any] = {
+    "adam_epsilon": 1e-5,
+    "gradient_norm_max": 0.5,
+    "advantage_normalisation": "minibatch",
+    "entropy_coefficient": 0.0,
+    "value_coefficient": 0.5,
+    "minibatch_size": 64,
+    "hidden_sizes": (64, 64),
+    "image_network": "nature_cnn",
+    "initialisation": "orthogonal",
+    "log_std": "free",
+    "observation_normalisation": True,
+    "reward_scaling": True,
+    "action_mapping": "clip",
+}
+"""What the standard presets of all algorithms have alike."""
+
+CLEANRL_IMAGES: dict[str, Any] = {
+    "learning_rate": 2.5e-4,
+    "entropy_coefficient": 0.01,
+    "minibatch_size": 256,
+    "observation_normalisation": False,
+    "reward_scaling": False,
+}
+"""What they have in place of that, alike, where observations are images."""

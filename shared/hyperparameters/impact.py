@@ -1,27 +1,15 @@
-"""Hyper-parameters of IMPACT, their meaning and where every value comes from.
+"""Hyper-parameters of IMPACT; `shared.hyperparameters.common` says what the sources are.
 
-A field's text says what it means, then where each preset's value comes from. *Table 1* and *section
-8.1* are those of Yu et al., "Nitro: Boosting Distributed Reinforcement Learning with Serverless
-Computing", PVLDB 18(1), 2024. *RLlib* is the default of RLlib's APPO, the IMPACT the paper's
-experiments run on; it fills what Table 1 leaves open. *IMPACT* is Luo et al., "IMPACT: Importance
-weighted asynchronous architectures with clipped target networks", ICLR 2020. *CleanRL* is its
-`ppo_continuous_action.py`: the standard preset takes from it all that is not IMPACT's own, so that
-the two algorithms can be compared.
-
-The defaults are the preset `paper`; `STANDARD` is the preset `standard`.
+*RLlib* is the default of RLlib's APPO. *IMPACT* is Luo et al., "IMPACT: Importance weighted
+asynchronous architectures with clipped target networks", ICLR 2020.
 """
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from shared.contracts.message import (
-    NonNegativeFloat,
-    PositiveFloat,
-    PositiveFloat32,
-    PositiveInt,
-)
-from shared.hyperparameters.common import OffPolicyHyperparameters
+from shared.contracts.message import NonNegativeFloat, PositiveFloat, PositiveFloat32, PositiveInt
+from shared.hyperparameters.common import CLEANRL, CLEANRL_IMAGES, OffPolicyHyperparameters
 
 
 class ImpactHyperparameters(OffPolicyHyperparameters):
@@ -80,42 +68,20 @@ PAPER = ImpactHyperparameters()
 """The paper's settings: IMPACT in the form RLlib computes it."""
 
 STANDARD = ImpactHyperparameters(
+    **CLEANRL,
     learning_rate=3e-4,
     learning_rate_decay="linear",
-    adam_epsilon=1e-5,
-    gradient_norm_max=0.5,
     trace_lambda=0.95,
-    advantage_normalisation="minibatch",
     clip=0.2,
     kl_coefficient=0.0,
-    entropy_coefficient=0.0,
-    value_coefficient=0.5,
     train_batch_size=2048,
-    buffer_batches=4,
     buffer_uses=1,
     target_update_frequency=0.25,
     num_epochs=10,
-    minibatch_size=64,
-    hidden_sizes=(64, 64),
-    image_network="nature_cnn",
-    initialisation="orthogonal",
-    log_std="free",
-    observation_normalisation=True,
-    reward_scaling=True,
-    action_mapping="clip",
 )
 """IMPACT with the network, the normalisation and the optimiser CleanRL tunes for PPO."""
 
 STANDARD_IMAGES = STANDARD.model_copy(
-    update={
-        "learning_rate": 2.5e-4,
-        "clip": 0.1,
-        "entropy_coefficient": 0.01,
-        "train_batch_size": 1024,
-        "num_epochs": 4,
-        "minibatch_size": 256,
-        "observation_normalisation": False,
-        "reward_scaling": False,
-    }
+    update={**CLEANRL_IMAGES, "clip": 0.1, "train_batch_size": 1024, "num_epochs": 4}
 )
 """IMPACT with what CleanRL's `ppo_atari.py` has for PPO."""

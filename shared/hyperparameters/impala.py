@@ -1,26 +1,15 @@
-"""Hyper-parameters of IMPALA, their meaning and where every value comes from.
+"""Hyper-parameters of IMPALA; `shared.hyperparameters.common` says what the sources are.
 
-A field's text says what it means, then where each preset's value comes from. *Table 1* and *section
-8.1* are those of Yu et al., "Nitro: Boosting Distributed Reinforcement Learning with Serverless
-Computing", PVLDB 18(1), 2024; the paper runs no IMPALA, so Table 1 gives no more than the discount.
-*RLlib* is the default of RLlib's IMPALA. *CleanRL* is its `ppo_continuous_action.py`: the standard
-preset takes from it most of what is not IMPALA's own, so that the algorithms can be compared.
-*Ours* was found by trying on Hopper-v4 (decision 020).
-
-The defaults are the preset `paper`; `STANDARD` is the preset `standard`.
+The paper runs no IMPALA, so its Table 1 gives no more than the discount. *RLlib* is the default of
+RLlib's IMPALA. *Ours* was found by trying on Hopper-v4 (decision 020).
 """
 
 from typing import ClassVar, Literal, Self
 
 from pydantic import ValidationInfo, model_validator
 
-from shared.contracts.message import (
-    NEW,
-    NonNegativeFloat,
-    PositiveFloat,
-    PositiveInt,
-)
-from shared.hyperparameters.common import OffPolicyHyperparameters
+from shared.contracts.message import NEW, NonNegativeFloat, PositiveFloat, PositiveInt
+from shared.hyperparameters.common import CLEANRL, CLEANRL_IMAGES, OffPolicyHyperparameters
 
 
 class ImpalaHyperparameters(OffPolicyHyperparameters):
@@ -75,37 +64,21 @@ PAPER = ImpalaHyperparameters()
 """IMPALA in the form RLlib computes it, with the paper's networks."""
 
 STANDARD = ImpalaHyperparameters(
+    **CLEANRL,
     learning_rate=2e-4,
-    learning_rate_decay="none",
     kl_target=0.004,
-    adam_epsilon=1e-5,
-    gradient_norm_max=0.5,
     loss_reduction="mean",
     trace_lambda=0.95,
-    advantage_normalisation="minibatch",
-    entropy_coefficient=0.0,
     train_batch_size=2048,
-    minibatch_size=64,
-    hidden_sizes=(64, 64),
-    image_network="nature_cnn",
-    initialisation="orthogonal",
-    log_std="free",
-    observation_normalisation=True,
-    reward_scaling=True,
-    action_mapping="clip",
 )
 """IMPALA with the network and the normalisation CleanRL tunes for PPO, and steps of its own."""
 
 STANDARD_IMAGES = STANDARD.model_copy(
     update={
-        "learning_rate": 2.5e-4,
+        **CLEANRL_IMAGES,
         "learning_rate_decay": "linear",
         "kl_target": 0.0,
-        "entropy_coefficient": 0.01,
         "train_batch_size": 512,
-        "minibatch_size": 256,
-        "observation_normalisation": False,
-        "reward_scaling": False,
     }
 )
 """IMPALA with what CleanRL's `ppo_atari.py` has for PPO."""

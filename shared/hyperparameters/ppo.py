@@ -1,15 +1,4 @@
-"""Hyper-parameters of PPO, their meaning and where every value comes from.
-
-A field's text says what it means, then where each preset's value comes from. *Table 1* and *section
-8.1* are those of Yu et al., "Nitro: Boosting Distributed Reinforcement Learning with Serverless
-Computing", PVLDB 18(1), 2024. *RLlib* is the default of RLlib's PPO, which the paper's experiments
-run on; it fills what Table 1 leaves open. *CleanRL* is `ppo_continuous_action.py` of CleanRL, which
-follows Huang et al., "The 37 implementation details of proximal policy optimization", ICLR blog
-track 2022.
-
-The defaults are the preset `paper`; `STANDARD` is the preset `standard`, and `STANDARD_IMAGES` what
-it is where observations are images.
-"""
+"""Hyper-parameters of PPO; `shared.hyperparameters.common` says what the sources are."""
 
 from typing import Annotated, Literal
 
@@ -22,7 +11,7 @@ from shared.contracts.message import (
     PositiveFloat32,
     PositiveInt,
 )
-from shared.hyperparameters.common import CommonHyperparameters
+from shared.hyperparameters.common import CLEANRL, CLEANRL_IMAGES, CommonHyperparameters
 
 
 class PpoHyperparameters(CommonHyperparameters):
@@ -72,40 +61,20 @@ PAPER = PpoHyperparameters()
 """The paper's settings: PPO in the form RLlib computes it."""
 
 STANDARD = PpoHyperparameters(
+    **CLEANRL,
     learning_rate=3e-4,
     learning_rate_decay="linear",
-    adam_epsilon=1e-5,
     gae_lambda=0.95,
-    advantage_normalisation="minibatch",
     clip=0.2,
     kl_coefficient=0.0,
     value_loss="clipped_step",
-    value_coefficient=0.5,
     value_clip=0.2,
-    gradient_norm_max=0.5,
     num_epochs=10,
-    minibatch_size=64,
-    hidden_sizes=(64, 64),
-    image_network="nature_cnn",
-    initialisation="orthogonal",
-    log_std="free",
-    observation_normalisation=True,
-    reward_scaling=True,
-    action_mapping="clip",
 )
 """PPO as CleanRL tunes it for continuous control; meant for rounds of 2,048 steps."""
 
 STANDARD_IMAGES = STANDARD.model_copy(
-    update={
-        "learning_rate": 2.5e-4,
-        "clip": 0.1,
-        "entropy_coefficient": 0.01,
-        "value_clip": 0.1,
-        "num_epochs": 4,
-        "minibatch_size": 256,
-        "observation_normalisation": False,
-        "reward_scaling": False,
-    }
+    update={**CLEANRL_IMAGES, "clip": 0.1, "value_clip": 0.1, "num_epochs": 4}
 )
 """PPO as CleanRL's `ppo_atari.py` (and Stable-Baselines3's zoo) has it; meant for rounds of 1,024
 steps."""

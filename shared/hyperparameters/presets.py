@@ -14,9 +14,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator
 
 from shared.contracts.message import NEW, plain
-from shared.hyperparameters import impact as impact_hyperparameters
-from shared.hyperparameters import impala as impala_hyperparameters
-from shared.hyperparameters import ppo as ppo_hyperparameters
+from shared.hyperparameters import impact, impala, ppo
 from shared.hyperparameters.common import CommonHyperparameters
 
 Preset = Literal["paper", "standard"]
@@ -56,25 +54,19 @@ class AlgorithmTraits:
 
 ALGORITHMS: dict[str, AlgorithmTraits] = {
     "ppo": AlgorithmTraits(
-        presets={"paper": ppo_hyperparameters.PAPER, "standard": ppo_hyperparameters.STANDARD},
-        image_presets={"standard": ppo_hyperparameters.STANDARD_IMAGES},
+        presets={"paper": ppo.PAPER, "standard": ppo.STANDARD},
+        image_presets={"standard": ppo.STANDARD_IMAGES},
         on_policy=True,
         objectives=frozenset({"surrogate", "behaviour", "total_loss"}),
     ),
     "impact": AlgorithmTraits(
-        presets={
-            "paper": impact_hyperparameters.PAPER,
-            "standard": impact_hyperparameters.STANDARD,
-        },
-        image_presets={"standard": impact_hyperparameters.STANDARD_IMAGES},
+        presets={"paper": impact.PAPER, "standard": impact.STANDARD},
+        image_presets={"standard": impact.STANDARD_IMAGES},
         on_policy=False,
     ),
     "impala": AlgorithmTraits(
-        presets={
-            "paper": impala_hyperparameters.PAPER,
-            "standard": impala_hyperparameters.STANDARD,
-        },
-        image_presets={"standard": impala_hyperparameters.STANDARD_IMAGES},
+        presets={"paper": impala.PAPER, "standard": impala.STANDARD},
+        image_presets={"standard": impala.STANDARD_IMAGES},
         on_policy=False,
     ),
 }
@@ -109,12 +101,11 @@ def resolve(
         ValueError: The algorithm has no such preset.
         pydantic.ValidationError: An override has an unknown name or a value out of range.
     """
-    traits = ALGORITHMS.get(algorithm)
-    sets = {} if traits is None else dict(traits.presets)
-    if traits is not None and images:
-        sets |= traits.image_presets
-    values = sets.get(preset)
+    sets = complete_sets()
+    known = ", ".join("/".join(key) for key in sets)
+    if images:
+        sets |= complete_sets(images=True)
+    values = sets.get((algorithm, preset))
     if values is None:
-        known = ", ".join("/".join(key) for key in complete_sets())
         raise ValueError(f"no preset {preset!r} for algorithm {algorithm!r}; known: {known}")
     return type(values).model_validate({**values.model_dump(), **overrides}, context=NEW)

@@ -78,24 +78,36 @@ def test_an_override_changes_its_field_only(algorithm: str, preset: Preset) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("algorithm", "name", "value"),
     [
-        ("clipp", 0.2),
-        ("clip", 0.0),
-        ("clip", float("nan")),
-        ("discount", 1.01),
-        ("learning_rate", float("inf")),
-        ("num_epochs", 0),
-        ("num_epochs", 2.5),
-        ("hidden_sizes", (0,)),
-        ("log_std", "none"),
-        ("reward_scaling", 1),
-        ("gradient_norm_max", -0.5),
+        ("ppo", "clipp", 0.2),
+        ("ppo", "clip", 0.0),
+        ("ppo", "clip", float("nan")),
+        ("ppo", "discount", 1.01),
+        ("ppo", "learning_rate", float("inf")),
+        ("ppo", "num_epochs", 0),
+        ("ppo", "num_epochs", 2.5),
+        ("ppo", "hidden_sizes", (0,)),
+        ("ppo", "log_std", "none"),
+        ("ppo", "reward_scaling", 1),
+        ("ppo", "gradient_norm_max", -0.5),
+        ("impact", "buffer_batches", 0),
+        ("impact", "buffer_uses", 0),
+        ("impact", "target_update_frequency", 0.0),
+        ("impact", "importance_clip", -1.0),
+        ("impact", "gae_lambda", 0.9),
+        ("impala", "loss_reduction", "median"),
+        ("impala", "rho_clip", 0.0),
+        ("impala", "clip", 0.2),
+        ("impala", "trace_lambda", 1.1),
+        ("impala", "num_epochs", 2),
     ],
 )
-def test_an_impossible_override_is_refused_by_name(name: str, value: float | str) -> None:
+def test_an_impossible_override_is_refused_by_name(
+    algorithm: str, name: str, value: float | str
+) -> None:
     with pytest.raises(ValidationError) as caught:
-        resolve("ppo", "paper", {name: value})
+        resolve(algorithm, "paper", {name: value})
     assert caught.value.errors()[0]["loc"][0] == name
 
 
