@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from learning.cpu.numpy_mlp import OneMlp, policy_delta
+from learning.cpu.numpy_mlp import OneMlp, policy_delta, policy_outputs
 from learning.cpu.second_process import SecondProcess, Side
 from learning.data.arrays import Floats
 from learning.data.batch import Minibatch, TrainingBatch
@@ -160,12 +160,12 @@ class _ValueGradients:
 
     def gradient(self, samples: _ValueSamples) -> Gradient:
         """Return the gradient over some samples."""
-        term: Term[Floats] = self._work.rule.value_term(samples.target, samples.before)
         inputs, value = self._mlp.forward(samples.observation)
-        self._mlp.backward(inputs, term.gradient(value[:, 0])[:, np.newaxis], gradients=self._into)
+        term: Term[Floats] = self._work.rule.value_term(value[:, 0], samples.target, samples.before)
+        self._mlp.backward(inputs, term.gradient[:, np.newaxis], gradients=self._into)
         return Gradient(
             flat=self._flat,
-            stats=term.stats(),
+            stats=term.stats,
             policy_version=self._work.policy_version,
             num_samples=len(samples.target),
         )
@@ -186,15 +186,15 @@ class _PolicyGradients:
 
     def gradient(self, samples: Minibatch[Floats]) -> Gradient:
         """Return the gradient over some samples."""
-        term: Term[Floats] = self._work.rule.policy_term(samples, self._work.terms)
         inputs, raw = self._mlp.forward(samples.observation)
-        delta = policy_delta(
-            raw, term.gradient, log_std=self._log_std, log_std_gradient=self._log_std_into
+        term: Term[Floats] = self._work.rule.policy_term(
+            policy_outputs(raw, self._log_std), samples, self._work.terms
         )
+        delta = policy_delta(term.gradient, self._log_std_into)
         self._mlp.backward(inputs, delta, gradients=self._into)
         return Gradient(
             flat=self._flat,
-            stats=term.stats(),
+            stats=term.stats,
             policy_version=self._work.policy_version,
             num_samples=len(samples.observation),
         )

@@ -11,7 +11,7 @@ in front, it is the network.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
@@ -215,28 +215,28 @@ def _few_moving(delta: Floats) -> NDArray[np.intp] | None:
     return moving if 2 * len(moving) <= len(delta) else None
 
 
-def policy_delta(
-    raw: Floats,
-    gradient_at: Callable[[Floats], Floats],
-    *,
-    log_std: Floats | None,
-    log_std_gradient: Floats | None,
-) -> Floats:
-    """Return a loss's derivative by a policy's last layer.
+def policy_outputs(raw: Floats, log_std: Floats | None) -> Floats:
+    """Return the distribution's parameters # [N, D], given the last layer's answers # [N, out].
 
-    Args:
-        raw: The last layer's answers. # [N, out]
-        gradient_at: Returns the derivative by the distribution's parameters # [N, D] at these.
-        log_std: Free log-standard deviations, which follow `raw` in them. # [A]
-        log_std_gradient: Overwritten with the derivative by those. # [A]
+    Free log-standard deviations # [A], if there are any, follow `raw` in them.
     """
-    if log_std is None or log_std_gradient is None:
-        return gradient_at(raw)
+    if log_std is None:
+        return raw
     width = raw.shape[1]
     outputs = np.empty((2 * width, len(raw)), raw.dtype).T  # as the head's answers lie
     outputs[:, :width] = raw
     outputs[:, width:] = log_std
-    gradient = gradient_at(outputs)
+    return outputs
+
+
+def policy_delta(gradient: Floats, log_std_gradient: Floats | None) -> Floats:
+    """Return a loss's derivative by the last layer's answers, given that by parameters # [N, D].
+
+    `log_std_gradient` # [A], if there is one, is overwritten with that by the free deviations.
+    """
+    if log_std_gradient is None:
+        return gradient
+    width = len(log_std_gradient)
     np.sum(gradient[:, width:], axis=0, out=log_std_gradient)
     return gradient[:, :width]
 

@@ -1,36 +1,63 @@
 """What the losses of PPO and IMPACT have in common: all but the term of the values."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
+
+from torch import Tensor
 
 from learning.data.arrays import Array
 from learning.data.batch import Minibatch
 from learning.losses.loss_terms import Term
-from learning.losses.policy_terms import CLIPPED_STATS, ClippedPolicy
-from learning.networks.distributions import StepTerms
+from learning.losses.policy_terms import CLIPPED_STATS, clipped_objective, clipped_policy
+from learning.networks.distributions import Distribution, StepTerms
 from shared.hyperparameters.impact import ImpactHyperparameters
 from shared.hyperparameters.ppo import PpoHyperparameters
 
-H = TypeVar("H", PpoHyperparameters, ImpactHyperparameters)
+H = TypeVar("H", bound=PpoHyperparameters | ImpactHyperparameters)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClippedRule(Generic[H]):
+@dataclass(frozen=True, kw_only=True)
+class ClippedRule(ABC, Generic[H]):
     """The clipped surrogate with entropy bonus and KL penalty: most of a `LossRule`."""
+
+    policy_stats: ClassVar[tuple[str, ...]] = CLIPPED_STATS
 
     hyperparameters: H
     kl_coefficient: float
     """The present weight of the KL term."""
 
-    @property
-    def policy_stats(self) -> tuple[str, ...]:
-        """Names of the policy term's stats."""
-        return CLIPPED_STATS
+    @abstractmethod
+    def value_losses(self, value: Tensor, minibatch: Minibatch[Tensor]) -> Tensor:
+        """Return the value loss of each sample # [n], for autograd."""
 
-    def policy_term(self, minibatch: Minibatch[Array], terms: StepTerms[Array]) -> Term[Array]:
+    def loss(
+        self,
+        outputs: Tensor,
+        value: Tensor,
+        minibatch: Minibatch[Tensor],
+        distribution: Distribution,
+    ) -> Tensor:
+        """Return the loss of a minibatch, # []: see `LossRule`."""
+        hyperparameters = self.hyperparameters
+        log_ratio = distribution.log_prob(outputs, minibatch.action) - minibatch.log_prob
+        gains = clipped_objective(log_ratio, minibatch.advantage, clip=hyperparameters.clip)
+        value_loss = self.value_losses(value, minibatch).mean()
+        total = -gains.mean() + hyperparameters.value_coefficient * value_loss
+        if hyperparameters.entropy_coefficient:
+            entropy = distribution.entropy(outputs).mean()
+            total = total - hyperparameters.entropy_coefficient * entropy
+        if self.kl_coefficient:
+            total = total + self.kl_coefficient * distribution.kl(minibatch.outputs, outputs).mean()
+        return total
+
+    def policy_term(
+        self, outputs: Array, minibatch: Minibatch[Array], terms: StepTerms[Array]
+    ) -> Term[Array]:
         """Return the policy's term of the loss."""
-        return ClippedPolicy(
+        return clipped_policy(
+            outputs,
             minibatch,
             terms,
             clip=self.hyperparameters.clip,

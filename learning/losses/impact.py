@@ -14,13 +14,11 @@ mu. The second form of the ratio shows what it is: PPO's ratio, to a reference t
 policy, but no less likely than mu / c. A term whose coefficient is 0 is left out: 0 x infinity
 would be NaN. Luo et al., "IMPACT: Importance weighted asynchronous architectures with clipped
 target networks", ICLR 2020, section 3.1.
-
-`impact_loss` states the formula and can be differentiated by autograd; `ImpactRule` gives the same
-numbers and the derivative without a graph, which is what training runs on.
 """
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -29,9 +27,7 @@ from learning.data.arrays import Array
 from learning.data.batch import Minibatch
 from learning.losses.clipped_rule import ClippedRule
 from learning.losses.loss_terms import Term
-from learning.losses.policy_terms import clipped_objective
-from learning.losses.value_terms import SQUARED_STATS, SquaredError
-from learning.networks.distributions import Distribution
+from learning.losses.value_terms import SQUARED_STATS, half_squared_error
 from shared.hyperparameters.impact import ImpactHyperparameters
 
 
@@ -49,63 +45,20 @@ def reference_log_prob(
     return torch.maximum(target_log_prob, behaviour_log_prob - math.log(importance_clip))
 
 
-def impact_loss(
-    outputs: Tensor,
-    value: Tensor,
-    minibatch: Minibatch[Tensor],
-    distribution: Distribution,
-    hyperparameters: ImpactHyperparameters,
-    *,
-    kl_coefficient: float,
-) -> Tensor:
-    """Return the loss of a minibatch, # [].
-
-    Args:
-        outputs: The new policy's distribution parameters. # [n, D]
-        value: The new values. # [n]
-        minibatch: The samples: `log_prob` is the reference's, `outputs` the target policy's.
-        distribution: What `outputs` parametrise.
-        hyperparameters: Clip and coefficients.
-        kl_coefficient: The present weight of the KL term.
-    """
-    log_ratio = distribution.log_prob(outputs, minibatch.action) - minibatch.log_prob
-    surrogate = clipped_objective(log_ratio, minibatch.advantage, clip=hyperparameters.clip)
-    error = 0.5 * (value - minibatch.value_target).square()
-    total = -surrogate.mean() + hyperparameters.value_coefficient * error.mean()
-    if hyperparameters.entropy_coefficient:
-        total -= hyperparameters.entropy_coefficient * distribution.entropy(outputs).mean()
-    if kl_coefficient:
-        total += kl_coefficient * distribution.kl(minibatch.outputs, outputs).mean()
-    return total
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ImpactRule(ClippedRule[ImpactHyperparameters]):
-    """`impact_loss`, and its derivative in closed form: a `LossRule`."""
+    """IMPACT's loss: a `LossRule`.
 
-    def loss(
-        self,
-        outputs: Tensor,
-        value: Tensor,
-        minibatch: Minibatch[Tensor],
-        distribution: Distribution,
-    ) -> Tensor:
-        """Return the loss of a minibatch, # []."""
-        return impact_loss(
-            outputs,
-            value,
-            minibatch,
-            distribution,
-            self.hyperparameters,
-            kl_coefficient=self.kl_coefficient,
-        )
+    Of a minibatch, `log_prob` is the reference's, `outputs` are the target policy's.
+    """
 
-    @property
-    def value_stats(self) -> tuple[str, ...]:
-        """Names of the value term's stats."""
-        return SQUARED_STATS
+    value_stats: ClassVar[tuple[str, ...]] = SQUARED_STATS
 
-    def value_term(self, target: Array, before: Array) -> Term[Array]:  # noqa: ARG002 - seam
+    def value_losses(self, value: Tensor, minibatch: Minibatch[Tensor]) -> Tensor:
+        """Return the value loss of each sample # [n], for autograd."""
+        return 0.5 * (value - minibatch.value_target).square()
+
+    def value_term(self, value: Array, target: Array, before: Array) -> Term[Array]:  # noqa: ARG002
         """Return the values' term of the loss."""
         weight = self.hyperparameters.value_coefficient / len(target)
-        return SquaredError(target, weight=weight)
+        return half_squared_error(value, target, weight=weight)

@@ -9,55 +9,29 @@ Per sample::
 summed over the minibatch, as RLlib does, or averaged; A is rho times V-trace's advantage and v its
 target, constants of the minibatch. Espeholt et al., "IMPALA: Scalable distributed deep-RL with
 importance weighted actor-learner architectures", ICML 2018, section 4.2.
-
-`impala_loss` states the formula and can be differentiated by autograd; `ImpalaRule` gives the same
-number and the derivative without a graph, which is what training runs on.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
 from learning.data.arrays import Array
 from learning.data.batch import Minibatch
 from learning.losses.loss_terms import Term
-from learning.losses.policy_terms import LOG_PROB_STATS, WeightedLogProb
-from learning.losses.value_terms import SQUARED_STATS, SquaredError
+from learning.losses.policy_terms import LOG_PROB_STATS, weighted_log_prob
+from learning.losses.value_terms import SQUARED_STATS, half_squared_error
 from learning.networks.distributions import Distribution, StepTerms
 from shared.hyperparameters.impala import ImpalaHyperparameters
 
 
-def impala_loss(
-    outputs: Tensor,
-    value: Tensor,
-    minibatch: Minibatch[Tensor],
-    distribution: Distribution,
-    hyperparameters: ImpalaHyperparameters,
-) -> Tensor:
-    """Return the loss of a minibatch, # [].
-
-    Args:
-        outputs: The new policy's distribution parameters. # [n, D]
-        value: The new values. # [n]
-        minibatch: The samples.
-        distribution: What `outputs` parametrise.
-        hyperparameters: Coefficients and reduction.
-    """
-    loss = -minibatch.advantage * distribution.log_prob(outputs, minibatch.action)
-    error = value - minibatch.value_target
-    loss = loss + 0.5 * hyperparameters.value_coefficient * error.square()
-    if hyperparameters.entropy_coefficient:
-        loss = loss - hyperparameters.entropy_coefficient * distribution.entropy(outputs)
-    return loss.sum() if hyperparameters.loss_reduction == "sum" else loss.mean()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImpalaRule:
-    """`impala_loss`, and its derivative in closed form: a `LossRule`.
+    """IMPALA's loss: a `LossRule`. `kl` among its stats is from the policy before the update."""
 
-    `kl` among its stats is from the policy before the update.
-    """
+    policy_stats: ClassVar[tuple[str, ...]] = LOG_PROB_STATS
+    value_stats: ClassVar[tuple[str, ...]] = SQUARED_STATS
 
     hyperparameters: ImpalaHyperparameters
 
@@ -68,32 +42,31 @@ class ImpalaRule:
         minibatch: Minibatch[Tensor],
         distribution: Distribution,
     ) -> Tensor:
-        """Return the loss of a minibatch, # []."""
-        return impala_loss(outputs, value, minibatch, distribution, self.hyperparameters)
+        """Return the loss of a minibatch, # []: see `LossRule`."""
+        hyperparameters = self.hyperparameters
+        loss = -minibatch.advantage * distribution.log_prob(outputs, minibatch.action)
+        error = value - minibatch.value_target
+        loss = loss + 0.5 * hyperparameters.value_coefficient * error.square()
+        if hyperparameters.entropy_coefficient:
+            loss = loss - hyperparameters.entropy_coefficient * distribution.entropy(outputs)
+        return loss.sum() if hyperparameters.loss_reduction == "sum" else loss.mean()
 
-    @property
-    def policy_stats(self) -> tuple[str, ...]:
-        """Names of the policy term's stats."""
-        return LOG_PROB_STATS
-
-    @property
-    def value_stats(self) -> tuple[str, ...]:
-        """Names of the value term's stats."""
-        return SQUARED_STATS
-
-    def policy_term(self, minibatch: Minibatch[Array], terms: StepTerms[Array]) -> Term[Array]:
+    def policy_term(
+        self, outputs: Array, minibatch: Minibatch[Array], terms: StepTerms[Array]
+    ) -> Term[Array]:
         """Return the policy's term of the loss."""
-        return WeightedLogProb(
+        return weighted_log_prob(
+            outputs,
             minibatch,
             terms,
-            weight=self._weight(len(minibatch.advantage)),
+            weight=self._weight(len(outputs)),
             entropy_coefficient=self.hyperparameters.entropy_coefficient,
         )
 
-    def value_term(self, target: Array, before: Array) -> Term[Array]:  # noqa: ARG002 - seam
+    def value_term(self, value: Array, target: Array, before: Array) -> Term[Array]:  # noqa: ARG002
         """Return the values' term of the loss."""
         weight = self.hyperparameters.value_coefficient * self._weight(len(target))
-        return SquaredError(target, weight=weight)
+        return half_squared_error(value, target, weight=weight)
 
     def total(self, stats: Mapping[str, float], *, samples_per_step: float) -> float:
         """Return the loss that these mean stats amount to."""

@@ -5,7 +5,8 @@ two threads or two processes may compute them at the same time.
 """
 
 from collections.abc import Mapping
-from typing import Generic, Protocol
+from dataclasses import dataclass
+from typing import ClassVar, Generic, Protocol
 
 from torch import Tensor
 
@@ -14,22 +15,12 @@ from learning.data.batch import Minibatch
 from learning.networks.distributions import Distribution, StepTerms
 
 
-class Term(Protocol[Array]):
-    """One term of a minibatch's loss, coefficients included."""
+@dataclass(frozen=True, slots=True)
+class Term(Generic[Array]):
+    """One term of a minibatch's loss, at some answers of the network."""
 
-    def gradient(self, at: Array) -> Array:
-        """Return the derivative by the network's answers `at`, of their shape.
-
-        Those are the distribution parameters # [n, D], or the values # [n].
-        """
-        ...
-
-    def stats(self) -> Array:
-        """Return the means over the samples of the term's parts, where `gradient` was asked.
-
-        They are without coefficients. # [S]
-        """
-        ...
+    gradient: Array  # derivative by the answers, of their shape, coefficients included
+    stats: Array  # [S], means over the samples of the term's parts, without coefficients
 
 
 class LossRule(Protocol):
@@ -38,6 +29,11 @@ class LossRule(Protocol):
     `loss` defines it, for autograd. The two terms are the same function with its derivative in
     closed form: what training runs on, and tests hold against the definition.
     """
+
+    policy_stats: ClassVar[tuple[str, ...]]
+    """Names of the policy term's stats."""
+    value_stats: ClassVar[tuple[str, ...]]
+    """Names of the value term's stats."""
 
     def loss(
         self,
@@ -56,22 +52,14 @@ class LossRule(Protocol):
         """
         ...
 
-    @property
-    def policy_stats(self) -> tuple[str, ...]:
-        """Names of the policy term's stats."""
+    def policy_term(
+        self, outputs: Array, minibatch: Minibatch[Array], terms: StepTerms[Array]
+    ) -> Term[Array]:
+        """Return the policy's term at its outputs # [n, D], distributed as `terms` says."""
         ...
 
-    @property
-    def value_stats(self) -> tuple[str, ...]:
-        """Names of the value term's stats."""
-        ...
-
-    def policy_term(self, minibatch: Minibatch[Array], terms: StepTerms[Array]) -> Term[Array]:
-        """Return the policy's term over a minibatch, for actions distributed as `terms` says."""
-        ...
-
-    def value_term(self, target: Array, before: Array) -> Term[Array]:
-        """Return the values' term, for their targets # [n] and values before the update # [n]."""
+    def value_term(self, value: Array, target: Array, before: Array) -> Term[Array]:
+        """Return the values' term, for their targets and values before the update; # [n] each."""
         ...
 
     def total(self, stats: Mapping[str, float], *, samples_per_step: float) -> float:
@@ -85,24 +73,30 @@ class MinibatchLoss(Generic[Array]):
     Its stats are known when both gradients have been asked for.
     """
 
+    _policy: Term[Array]
+    _value: Term[Array]
+
     def __init__(
         self, rule: LossRule, minibatch: Minibatch[Array], terms: StepTerms[Array]
     ) -> None:
-        """Arguments as in `LossRule`."""
-        self._policy: Term[Array] = rule.policy_term(minibatch, terms)
-        self._value: Term[Array] = rule.value_term(minibatch.value_target, minibatch.value)
+        self._rule = rule
+        self._minibatch: Minibatch[Array] = minibatch
+        self._terms: StepTerms[Array] = terms
 
     def policy_gradient(self, outputs: Array) -> Array:
         """Return the derivative by the outputs # [n, D], at these."""
-        return self._policy.gradient(outputs)
+        self._policy = self._rule.policy_term(outputs, self._minibatch, self._terms)
+        return self._policy.gradient
 
     def value_gradient(self, value: Array) -> Array:
         """Return the derivative by the values # [n], at these."""
-        return self._value.gradient(value)
+        minibatch = self._minibatch
+        self._value = self._rule.value_term(value, minibatch.value_target, minibatch.value)
+        return self._value.gradient
 
     def stats(self) -> Array:
         """Return the policy's stats and then the values' # [S]."""
-        parts = self._policy.stats(), self._value.stats()
+        parts = self._policy.stats, self._value.stats
         joined: Array = namespace(parts[0]).concatenate(parts)
         return joined
 

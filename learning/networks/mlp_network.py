@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from learning.cpu.numpy_mlp import Inputs, MlpPlaces, PairedMlp, policy_delta
+from learning.cpu.numpy_mlp import Inputs, MlpPlaces, PairedMlp, policy_delta, policy_outputs
 from learning.data.arrays import Floats
 from learning.networks import mlp
 from learning.networks.actor_critic import (
@@ -155,12 +155,8 @@ class MlpActorCritic(ActorCritic):
             raise TypeError("gradient of another kind of network")
 
         def policy_delta_at(raw: Floats) -> Floats:
-            return policy_delta(
-                raw,
-                loss.policy_gradient,
-                log_std=_as_array(self._free_log_std),
-                log_std_gradient=_as_array(gradient.log_std),
-            )
+            outputs = policy_outputs(raw, _as_array(self._free_log_std))
+            return policy_delta(loss.policy_gradient(outputs), _as_array(gradient.log_std))
 
         def value_delta_at(value: Floats) -> Floats:
             return loss.value_gradient(value[:, 0])[:, np.newaxis]

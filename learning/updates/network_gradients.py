@@ -3,70 +3,56 @@
 `LossRule.loss` and autograd define what they are; tests hold these against that.
 """
 
-from torch import Tensor
+from typing import Generic, Protocol
 
-from learning.data.arrays import Floats
+from learning.data.arrays import Array
 from learning.data.batch import Minibatch
 from learning.losses.loss_terms import LossRule, MinibatchLoss
-from learning.networks.actor_critic import ActorCritic, FlatGradient
+from learning.networks.actor_critic import FlatGradient, SplitLoss
 from learning.networks.distributions import StepTerms
 from learning.updates.gradient import Gradient
 
 
-class TorchGradients:
-    """In torch, for every network and device: a `GradientSource`."""
+class Differentiate(Protocol[Array]):
+    """`ActorCritic.differentiate` or `differentiate_arrays`."""
 
-    def __init__(
-        self, network: ActorCritic, rule: LossRule, *, into: FlatGradient, policy_version: int
+    def __call__(
+        self, observation: Array, loss: SplitLoss[Array], *, gradient: FlatGradient
     ) -> None:
-        """Compute nothing yet.
-
-        Args:
-            network: Where its parameters are when a gradient is asked for counts.
-            rule: The loss.
-            into: Made by the network's `new_gradient`; overwritten by every gradient.
-            policy_version: Of the policy that the update begins with.
-        """
-        self._network = network
-        self._rule = rule
-        self._into = into
-        self._policy_version = policy_version
-
-    def gradient(self, samples: Minibatch[Tensor]) -> Gradient:
-        """Return the gradient over some samples."""
-        loss: MinibatchLoss[Tensor] = MinibatchLoss(self._rule, samples, self._network.distribution)
-        self._network.differentiate(samples.observation, loss, gradient=self._into)
-        return Gradient(
-            flat=self._into.flat,
-            stats=loss.stats(),
-            policy_version=self._policy_version,
-            num_samples=len(samples.observation),
-        )
+        """Write the gradient of a loss at `observation` into `gradient`."""
 
 
-class ArrayGradients:
-    """In NumPy, for networks that have `array_terms`: a `GradientSource`."""
+class NetworkGradients(Generic[Array]):
+    """In torch, for every network and device, or in NumPy: a `GradientSource`."""
 
     def __init__(
         self,
-        network: ActorCritic,
+        differentiate: Differentiate[Array],
         rule: LossRule,
-        terms: StepTerms[Floats],
+        terms: StepTerms[Array],
         *,
         into: FlatGradient,
         policy_version: int,
     ) -> None:
-        """Take the network's `array_terms`, and what `TorchGradients` takes."""
-        self._network = network
+        """Compute nothing yet.
+
+        Args:
+            differentiate: The network's; its parameters when a gradient is asked for count.
+            rule: The loss.
+            terms: The network's distribution, or its `array_terms`.
+            into: Made by the network's `new_gradient`; overwritten by every gradient.
+            policy_version: Of the policy that the update begins with.
+        """
+        self._differentiate: Differentiate[Array] = differentiate
         self._rule = rule
-        self._terms = terms
+        self._terms: StepTerms[Array] = terms
         self._into = into
         self._policy_version = policy_version
 
-    def gradient(self, samples: Minibatch[Floats]) -> Gradient:
+    def gradient(self, samples: Minibatch[Array]) -> Gradient:
         """Return the gradient over some samples."""
-        loss: MinibatchLoss[Floats] = MinibatchLoss(self._rule, samples, self._terms)
-        self._network.differentiate_arrays(samples.observation, loss, gradient=self._into)
+        loss: MinibatchLoss[Array] = MinibatchLoss(self._rule, samples, self._terms)
+        self._differentiate(samples.observation, loss, gradient=self._into)
         return Gradient(
             flat=self._into.flat,
             stats=loss.stats(),

@@ -26,7 +26,7 @@ from learning.networks.actor_critic import ActorCritic
 from learning.networks.distributions import StepTerms
 from learning.updates.cuda_graphs import recorder
 from learning.updates.gradient_steps import StepsTaken, take_steps, take_watched_steps
-from learning.updates.network_gradients import ArrayGradients, TorchGradients
+from learning.updates.network_gradients import NetworkGradients
 from learning.updates.optimiser import AdamRule, FlatAdam
 
 _LOG = logging.getLogger(__name__)
@@ -111,13 +111,18 @@ class NetworkSteps:
             generator=generator,
             normalise=self._normalise,
         )
-        with self._network.without_graph():
-            terms = self._network.array_terms()
+        network = self._network
+        with network.without_graph():
+            terms = network.array_terms()
             if terms is None:
-                by_torch = TorchGradients(
-                    self._network, rule, into=self._gradient, policy_version=policy_version
+                by_torch = NetworkGradients(
+                    network.differentiate,
+                    rule,
+                    network.distribution,
+                    into=self._gradient,
+                    policy_version=policy_version,
                 )
-                with recorder(self._network.flat.device) as recording:
+                with recorder(network.flat.device) as recording:
                     return take_steps(
                         minibatches.tensors(), self.adam, by_torch, recorder=recording
                     )
@@ -129,8 +134,12 @@ class NetworkSteps:
                     return take_halved_steps(*halves, self.adam, offered)
                 except SecondProcessLostError as error:
                     _LOG.warning("going on without a second process", extra={"why": str(error)})
-            by_numpy = ArrayGradients(
-                self._network, rule, terms, into=self._gradient, policy_version=policy_version
+            by_numpy = NetworkGradients(
+                network.differentiate_arrays,
+                rule,
+                terms,
+                into=self._gradient,
+                policy_version=policy_version,
             )
             return take_watched_steps(minibatches.arrays(orders), self.adam, by_numpy)
 

@@ -11,7 +11,7 @@ from learning.data.batch import Minibatch
 from learning.data.batch_building import off_policy_batch
 from learning.data.fragments import fragments_of, side_by_side
 from learning.data.normalisation import Normalisation
-from learning.losses.impact import impact_loss, reference_log_prob
+from learning.losses.impact import ImpactRule, reference_log_prob
 from learning.networks.building import build_network
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import ImpactHyperparameters
@@ -115,13 +115,9 @@ def test_a_step_agrees_with_a_plain_autograd_version(environment: EnvironmentSpe
     samples = Minibatch(action=action, log_prob=log_prob, **fields)
     reference.requires_grad_()
     adam = torch.optim.Adam(reference.parameters(), lr=1e-2)
-    loss = impact_loss(
-        *plain_forward(reference, samples.observation),
-        samples,
-        reference.distribution,
-        hyperparameters,
-        kl_coefficient=0.7,
-    )
+    rule = ImpactRule(hyperparameters=hyperparameters, kl_coefficient=0.7)
+    answers = plain_forward(reference, samples.observation)
+    loss = rule.loss(*answers, samples, reference.distribution)
     loss.backward()  # type: ignore[no-untyped-call]
     adam.step()
     assert loss_before == pytest.approx(loss.item(), rel=1e-4)

@@ -15,7 +15,7 @@ from learning.data.batch import Minibatch
 from learning.data.batch_building import on_policy_batch
 from learning.data.normalisation import Normalisation
 from learning.detectors.hessian import HessianDetector
-from learning.losses.ppo import ppo_loss
+from learning.losses.ppo import PpoRule
 from learning.networks.actor_critic import ActorCritic
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import DetectorRule
@@ -153,6 +153,7 @@ def test_an_update_agrees_with_a_plain_autograd_version(
     optimiser = torch.optim.Adam(
         network.parameters(), lr=hyperparameters.learning_rate, eps=hyperparameters.adam_epsilon
     )
+    rule = PpoRule(hyperparameters=hyperparameters, kl_coefficient=hyperparameters.kl_coefficient)
     for _ in range(hyperparameters.num_epochs):
         order = torch.randperm(batch.num_samples, generator=generator)
         for rows in order.tensor_split(-(-batch.num_samples // hyperparameters.minibatch_size)):
@@ -161,7 +162,7 @@ def test_an_update_agrees_with_a_plain_autograd_version(
             advantage = batch.advantage[rows].double()
             if hyperparameters.advantage_normalisation == "minibatch":
                 advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-            loss = ppo_loss(
+            loss = rule.loss(
                 outputs,
                 value,
                 Minibatch(
@@ -174,11 +175,9 @@ def test_an_update_agrees_with_a_plain_autograd_version(
                     outputs=batch.outputs[rows].double(),
                 ),
                 network.distribution,
-                hyperparameters,
-                kl_coefficient=hyperparameters.kl_coefficient,
             )
             optimiser.zero_grad()
-            loss.total.backward()  # type: ignore[no-untyped-call]
+            loss.backward()  # type: ignore[no-untyped-call]
             if hyperparameters.gradient_norm_max:
                 torch.nn.utils.clip_grad_norm_(
                     network.parameters(), hyperparameters.gradient_norm_max

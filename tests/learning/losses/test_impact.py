@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from learning.data.batch import Minibatch
-from learning.losses.impact import ImpactRule, impact_loss, reference_log_prob
+from learning.losses.impact import ImpactRule, reference_log_prob
 from learning.networks.distributions import Categorical, Distribution, Gaussian
 from shared.hyperparameters.impact import ImpactHyperparameters
 from tests.services.learner.algorithms.loss_gradients import loss_gradient
@@ -52,13 +52,13 @@ def random_minibatch(
     log_prob = distribution.log_prob(outputs, action)
     return (
         outputs,
-        normal(n),
+        2.0 * normal(n),
         Minibatch(
             observation=normal(n, 1),
             action=action,
             advantage=normal(n),
-            value_target=normal(n),
-            value=normal(n),
+            value_target=2.0 * normal(n),
+            value=2.0 * normal(n),
             log_prob=log_prob + 0.5 * normal(n),
             outputs=outputs + 0.3 * normal(n, 4),
         ),
@@ -93,7 +93,8 @@ def test_hand_computed_numbers() -> None:
     outputs, minibatch = coins([2.0, 2.0, 0.5, 0.5], [1.0, -1.0, 1.0, -1.0])
     value = torch.zeros(4)
     kl = 0.75 * math.log(1.5) + 0.25 * math.log(0.5)
-    loss = impact_loss(outputs, value, minibatch, Categorical(), PAPER, kl_coefficient=1.0)
+    paper = ImpactRule(hyperparameters=PAPER, kl_coefficient=1.0)
+    loss = paper.loss(outputs, value, minibatch, Categorical())
     expected = 0.175 + 13.125 - 0.01 * math.log(2.0) + kl
     assert loss.item() == pytest.approx(expected, abs=1e-5)
 
@@ -128,12 +129,10 @@ def test_the_gradient_is_autograds(
     outputs, value, minibatch = random_minibatch(distribution, seed=3)
     outputs.requires_grad_()
     value.requires_grad_()
-    loss = impact_loss(
-        outputs, value, minibatch, distribution, hyperparameters, kl_coefficient=kl_coefficient
-    )
+    rule = ImpactRule(hyperparameters=hyperparameters, kl_coefficient=kl_coefficient)
+    loss = rule.loss(outputs, value, minibatch, distribution)
     loss.backward()  # type: ignore[no-untyped-call]
     with torch.no_grad():
-        rule = ImpactRule(hyperparameters=hyperparameters, kl_coefficient=kl_coefficient)
         gradient = loss_gradient(rule, outputs, value, minibatch, distribution, as_arrays=as_arrays)
     torch.testing.assert_close(gradient.outputs, outputs.grad)
     torch.testing.assert_close(gradient.value, value.grad)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from learning.losses.impala import ImpalaRule, impala_loss
+from learning.losses.impala import ImpalaRule
 from learning.networks.distributions import Categorical, Distribution
 from shared.hyperparameters.impala import ImpalaHyperparameters
 from tests.learning.losses.test_impact import (
@@ -29,8 +29,9 @@ def test_hand_computed_numbers() -> None:
     outputs, minibatch = coins([1.0, 1.0], [3.0, -1.0])
     value, log2 = torch.zeros(2), math.log(2.0)
     total = 2.0 * log2 + 0.5 * 2.5 - 0.01 * 2.0 * log2
-    assert impala_loss(outputs, value, minibatch, Categorical(), SUM).item() == pytest.approx(total)
     rule = ImpalaRule(hyperparameters=SUM)
+    loss = rule.loss(outputs, value, minibatch, Categorical())
+    assert loss.item() == pytest.approx(total)
     gradient = loss_gradient(rule, outputs, value, minibatch, Categorical())
     # -A times the score (1/2, -1/2); the entropy of a fair coin has no gradient.
     np.testing.assert_allclose(gradient.outputs.numpy(), [[-1.5, 1.5], [0.5, -0.5]], atol=1e-6)
@@ -38,13 +39,7 @@ def test_hand_computed_numbers() -> None:
     assert rule.total(gradient.stats, samples_per_step=2) == pytest.approx(total)
     kl = 0.75 * math.log(1.5) + 0.25 * math.log(0.5)
     assert gradient.stats == pytest.approx(
-        {
-            "policy_loss": log2,
-            "value_loss": 1.25,
-            "kl": kl,
-            "entropy": log2,
-        },
-        abs=1e-5,
+        {"policy_loss": log2, "value_loss": 1.25, "kl": kl, "entropy": log2}, abs=1e-5
     )
 
 
@@ -56,10 +51,10 @@ def test_the_gradient_is_autograds(
     outputs, value, minibatch = random_minibatch(distribution, seed=5)
     outputs.requires_grad_()
     value.requires_grad_()
-    loss = impala_loss(outputs, value, minibatch, distribution, hyperparameters)
+    rule = ImpalaRule(hyperparameters=hyperparameters)
+    loss = rule.loss(outputs, value, minibatch, distribution)
     loss.backward()  # type: ignore[no-untyped-call]
     with torch.no_grad():
-        rule = ImpalaRule(hyperparameters=hyperparameters)
         gradient = loss_gradient(rule, outputs, value, minibatch, distribution, as_arrays=as_arrays)
     torch.testing.assert_close(gradient.outputs, outputs.grad)
     torch.testing.assert_close(gradient.value, value.grad)

@@ -18,7 +18,7 @@ from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import build_network
 from learning.networks.distributions import Categorical
 from learning.updates.gradient import Gradient
-from learning.updates.network_gradients import ArrayGradients, TorchGradients
+from learning.updates.network_gradients import NetworkGradients
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import STANDARD as IMPACT
 from shared.hyperparameters.impala import STANDARD as IMPALA
@@ -77,6 +77,13 @@ def dense(environment: EnvironmentSpec, log_std: str) -> tuple[ActorCritic, Mini
     return network, batch.picked(torch.arange(0, batch.num_samples, 2))
 
 
+def by_torch(network: ActorCritic, rule: LossRule) -> NetworkGradients[Tensor]:
+    into = network.new_gradient()
+    return NetworkGradients(
+        network.differentiate, rule, network.distribution, into=into, policy_version=4
+    )
+
+
 def expect_the_definition(
     network: ActorCritic, rule: LossRule, minibatch: Minibatch[Tensor], found: Gradient
 ) -> None:
@@ -96,14 +103,16 @@ def test_dense_gradients_are_those_of_the_loss(
     rule = RULES[name]
     network, minibatch = dense(environment, log_std)
     with network.without_graph():
-        by_torch = TorchGradients(network, rule, into=network.new_gradient(), policy_version=4)
-        found = by_torch.gradient(minibatch)
+        found = by_torch(network, rule).gradient(minibatch)
     expect_the_definition(network, rule, minibatch, found)
     terms = network.array_terms()
     assert (terms is None) is (environment is DISCRETE)
     if terms is None:
         return
-    by_numpy = ArrayGradients(network, rule, terms, into=network.new_gradient(), policy_version=4)
+    into = network.new_gradient()
+    by_numpy = NetworkGradients(
+        network.differentiate_arrays, rule, terms, into=into, policy_version=4
+    )
     arrays = Minibatch(**{f.name: getattr(minibatch, f.name).numpy() for f in fields(Minibatch)})
     found = by_numpy.gradient(arrays)
     assert isinstance(found.stats, np.ndarray)
@@ -131,6 +140,5 @@ def test_convolutional_gradients_are_those_of_the_loss(name: str) -> None:
     moved(network)
     rule, minibatch = RULES[name], batch.picked(torch.arange(batch.num_samples))
     with network.without_graph():
-        source = TorchGradients(network, rule, into=network.new_gradient(), policy_version=4)
-        found = source.gradient(minibatch)
+        found = by_torch(network, rule).gradient(minibatch)
     expect_the_definition(network, rule, minibatch, found)
