@@ -7,9 +7,9 @@ from typing import get_args
 
 from services.scaler.api.readiness import Readiness
 from services.scaler.capacity.decision import CapacityRule
-from services.scaler.capacity.heartbeat import TableHeartbeat
+from services.scaler.capacity.heartbeat import Heartbeat
 from services.scaler.capacity.learner import EcsLearnerService, LearnerWait
-from services.scaler.capacity.reconciler import Alarm, CapacityReconciler, ThreadAlarm
+from services.scaler.capacity.reconciler import Alarm, CapacityReconciler
 from services.scaler.jobs.admission import Admission, EnvironmentCatalogue
 from services.scaler.jobs.checking import CheckDesk
 from services.scaler.jobs.finishing import FinishService
@@ -98,7 +98,7 @@ class Components:
             expire=lambda job_id, why: self.jobs.expire(job_id, why),
             wait=LearnerWait(longest_s=settings.learner_wait_s),
             every_s=settings.reconcile_every_s,
-            alarm=alarm or ThreadAlarm(),
+            alarm=alarm or Alarm(),
         )
         self._wire_jobs(settings, quota, spending, pricing, now)
         self.rounds = RoundService(
@@ -263,10 +263,10 @@ def _learner_service(settings: Settings) -> EcsLearnerService | None:
     )
 
 
-def _heartbeat(settings: Settings) -> TableHeartbeat | None:
+def _heartbeat(settings: Settings) -> Heartbeat | None:
     if settings.ecs_service is None or settings.table is None:
         return None
-    return TableHeartbeat(
+    return Heartbeat(
         table=settings.table,
         region=settings.lambda_region,
         timeout_s=settings.lambda_connect_timeout_s,

@@ -13,6 +13,7 @@ import httpx
 from functions.dead_man.handler import Settings as SwitchSettings
 from functions.dead_man.handler import Switch, watch
 from services.scaler.app import create_app
+from services.scaler.capacity.reconciler import Alarm
 from services.scaler.settings import Settings
 from shared.contracts.jobs import Job
 from shared.contracts.leases import FinishRequest, Lease
@@ -25,7 +26,7 @@ SILENT_AFTER_S = 600.0
 _PATIENCE_S = 30.0
 
 
-class FakeTime:
+class FakeTime(Alarm):
     """A clock that only tests move, and the alarm that keeps to it. One sleeper at a time."""
 
     def __init__(self) -> None:

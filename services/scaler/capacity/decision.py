@@ -42,57 +42,51 @@ class CapacityRule:
     """From when on a job has passed its budget, if nothing else happens to it; Unix seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConcurrencyRoom:
-    """What the account leaves for provisioned concurrency."""
-
-    unreserved: int
-    """Concurrent executions no function has reserved."""
-    configured: int
-    """Provisioned concurrency the alias has now, which needs no more room."""
+def learners_wanted(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> int:
+    """Return how many learner tasks should be on for the jobs that have not ended: 0 or 1."""
+    return int(rule.starts_learner and any(_counts(record, rule, now) for record in jobs))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capacity:
-    """What should be on."""
-
-    provisioned: int
-    """Environments kept warm."""
-    learners: int
-    """Learner tasks: 0 or 1."""
-    clipped: int = 0
-    """Environments the jobs are worth beyond what the account leaves."""
-
-
-def desired_capacity(
+def environments_wanted(
     jobs: Sequence[JobRecord],
     rule: CapacityRule,
-    room: ConcurrencyRoom | None,
     now: float,
     *,
     learner_seen_at: float = -math.inf,
-) -> Capacity:
-    """Return what should be on for these jobs.
+) -> int:
+    """Return how many environments these jobs are worth keeping warm.
 
     Args:
         jobs: Every job that has not ended; others do not count.
         rule: What the settings say.
-        room: What the account leaves; None when nobody had to ask it.
         now: Unix seconds.
         learner_seen_at: When a learner last held a job: where one is, it takes up the next.
     """
-    counting = [record for record in jobs if _counts(record, rule, now)]
     learner_late = now >= learner_seen_at + WARM_BEFORE_LEASE_S
     warm = [
-        kept_warm(record) for record in counting if not (learner_late and _waits_long(record, now))
+        kept_warm(record)
+        for record in jobs
+        if _counts(record, rule, now) and not (learner_late and _waits_long(record, now))
     ]
-    wanted = min(rule.provisioned, max(warm, default=0))
-    provisioned = min(wanted, _most_provisioned(rule, room, wanted))
-    return Capacity(
-        provisioned=provisioned,
-        learners=1 if counting and rule.starts_learner else 0,
-        clipped=wanted - provisioned,
-    )
+    return min(rule.provisioned, max(warm, default=0))
+
+
+def environments_allowed(
+    wanted: int, rule: CapacityRule, *, configured: int = 0, unreserved: int | None = None
+) -> int:
+    """Return how many of the wanted environments may be kept warm.
+
+    Args:
+        wanted: What the jobs are worth.
+        rule: What the settings say.
+        configured: Provisioned concurrency the alias has now, which needs no more room.
+        unreserved: Concurrent executions no function has reserved; None when nobody had to ask.
+    """
+    if rule.reserved is not None:
+        return min(wanted, rule.reserved)
+    if unreserved is None:
+        return wanted
+    return min(wanted, max(configured, unreserved - ALWAYS_UNRESERVED))
 
 
 def allowed_until(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> float | None:
@@ -136,11 +130,3 @@ def _ends_by(record: JobRecord, rule: CapacityRule) -> float:
 
 def _queued_at(record: JobRecord) -> float:
     return record.job.created_at if record.queued_at is None else record.queued_at
-
-
-def _most_provisioned(rule: CapacityRule, room: ConcurrencyRoom | None, wanted: int) -> int:
-    if rule.reserved is not None:
-        return rule.reserved
-    if room is None:
-        return wanted
-    return max(room.configured, room.unreserved - ALWAYS_UNRESERVED, 0)

@@ -4,8 +4,6 @@ The switch runs outside the scaler and shares no code with it; these names are w
 and `tests/lifecycle` runs one against the other.
 """
 
-from typing import Protocol
-
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
@@ -20,17 +18,7 @@ class HeartbeatError(RuntimeError):
     """The sign of life could not be given; the message names the table."""
 
 
-class Heartbeat(Protocol):
-    """Tells the switch that the scaler lives."""
-
-    def beat(self, *, at: float, until: float | None) -> None:
-        """Say that the scaler lived at `at` and wants capacity on until `until` at most."""
-
-    def close(self) -> None:
-        """Close idle connections."""
-
-
-class TableHeartbeat:
+class Heartbeat:
     """Writes `at` and `until` (Unix seconds; 0: nothing should be on) into a DynamoDB table."""
 
     def __init__(self, *, table: str, region: str, timeout_s: float) -> None:
@@ -46,7 +34,7 @@ class TableHeartbeat:
         )
 
     def beat(self, *, at: float, until: float | None) -> None:
-        """Write the item.
+        """Say that the scaler lived at `at` and wants capacity on until `until` at most.
 
         Raises:
             HeartbeatError: DynamoDB cannot be reached or refuses.

@@ -6,9 +6,9 @@ bounded time and a bounded number of learners. Both count from when this scaler 
 while a learner has another job in hand, none does.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 import boto3
 from botocore.config import Config
@@ -17,28 +17,16 @@ from botocore.exceptions import BotoCoreError, ClientError
 from services.scaler.capacity.decision import is_held
 from services.scaler.store.base import JobRecord
 
+MOST_STARTS = 3
+"""Learners that may end before one of them has leased the job."""
 _TRIES = 2
 _MAX_REASON = 300
+_Key = tuple[str, float | None]
+"""A job, and when it was queued: one that is resumed waits anew."""
 
 
 class LearnerCapacityError(RuntimeError):
     """The service cannot be asked or changed; the message names it and what to check."""
-
-
-class LearnerCapacity(Protocol):
-    """How many learners should be there."""
-
-    def desired(self) -> int:
-        """Return how many are asked for."""
-
-    def set_desired(self, num_learners: int) -> None:
-        """Ask for that many."""
-
-    def ended(self) -> frozenset[str]:
-        """Return the names of those that have ended, as far back as is remembered."""
-
-    def close(self) -> None:
-        """Close idle connections."""
 
 
 class EcsLearnerService:
@@ -63,10 +51,8 @@ class EcsLearnerService:
         Raises:
             LearnerCapacityError: ECS cannot be reached or refuses, or there is no such service.
         """
-        try:
+        with self._errors():
             answer = self._client.describe_services(cluster=self._cluster, services=[self._service])
-        except (BotoCoreError, ClientError, OSError) as error:
-            raise self._failed(error) from error
         found = [s for s in answer["services"] if s["status"] == "ACTIVE"]
         if not found:
             raise LearnerCapacityError(
@@ -81,12 +67,10 @@ class EcsLearnerService:
         Raises:
             LearnerCapacityError: ECS cannot be reached or refuses.
         """
-        try:
+        with self._errors():
             self._client.update_service(
                 cluster=self._cluster, service=self._service, desiredCount=num_learners
             )
-        except (BotoCoreError, ClientError, OSError) as error:
-            raise self._failed(error) from error
 
     def ended(self) -> frozenset[str]:
         """Return the service's tasks that have stopped, those of about the last hour.
@@ -94,29 +78,25 @@ class EcsLearnerService:
         Raises:
             LearnerCapacityError: ECS cannot be reached or refuses.
         """
-        try:
+        with self._errors():
             answer = self._client.list_tasks(
                 cluster=self._cluster, serviceName=self._service, desiredStatus="STOPPED"
             )
-        except (BotoCoreError, ClientError, OSError) as error:
-            raise self._failed(error) from error
         return frozenset(answer["taskArns"])
 
     def close(self) -> None:
         """Close idle connections."""
         self._client.close()
 
-    def _failed(self, error: Exception) -> LearnerCapacityError:
-        return LearnerCapacityError(
-            f"ECS service {self._service!r} in cluster {self._cluster!r}: "
-            f"{type(error).__name__}: {error}"[:_MAX_REASON]
-        )
-
-
-MOST_STARTS = 3
-"""Learners that may end before one of them has leased the job."""
-_Key = tuple[str, float | None]
-"""A job, and when it was queued: one that is resumed waits anew."""
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (BotoCoreError, ClientError, OSError) as error:
+            raise LearnerCapacityError(
+                f"ECS service {self._service!r} in cluster {self._cluster!r}: "
+                f"{type(error).__name__}: {error}"[:_MAX_REASON]
+            ) from error
 
 
 @dataclass(slots=True)

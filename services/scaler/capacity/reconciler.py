@@ -13,21 +13,20 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Protocol
 
 from services.scaler.capacity.decision import (
     LIVE,
     CapacityRule,
-    ConcurrencyRoom,
     allowed_until,
-    desired_capacity,
+    environments_allowed,
+    environments_wanted,
     is_held,
+    learners_wanted,
     overdue,
 )
 from services.scaler.capacity.heartbeat import Heartbeat, HeartbeatError
-from services.scaler.capacity.learner import LearnerCapacity, LearnerCapacityError, LearnerWait
-from services.scaler.launching.lambda_function import LambdaApiError, WarmEnvironments
+from services.scaler.capacity.learner import EcsLearnerService, LearnerCapacityError, LearnerWait
+from services.scaler.launching.lambda_function import LambdaApiError, LambdaFunction
 from services.scaler.metrics import Metrics
 from services.scaler.store.base import JobRecord, Store, StoreError
 
@@ -37,47 +36,23 @@ _POLL_S = 2.0
 _EXPECTED = (LambdaApiError, LearnerCapacityError, HeartbeatError, StoreError)
 _AGAIN = "failed at the last look and is tried again at the next; the scaler's log says why"
 
-
 _UNANNOUNCED = "nothing is opened before the heartbeat says so"
 
 
-class WarmFunction(Protocol):
-    """Administration of warm environments."""
-
-    def provision(self, num_environments: int) -> None:
-        """Keep that many environments warm; 0 ends it."""
-
-    def provisioned(self) -> WarmEnvironments:
-        """Return how many are asked for, how many are ready, and whether the rest failed."""
-
-    def unreserved_concurrency(self) -> int:
-        """Return how many concurrent executions the account has left unreserved."""
-
-
-class Alarm(Protocol):
+class Alarm:
     """What the reconciler sleeps on."""
 
-    def ring(self) -> None:
-        """Wake the sleeper, or whoever sleeps next."""
-
-    def sleep(self, timeout_s: float) -> None:
-        """Return when it was rung, or after that long."""
-
-
-class ThreadAlarm:
-    """An alarm in real time."""
-
     def __init__(self) -> None:
-        self._rung = threading.Event()
+        self._event = threading.Event()
 
     def ring(self) -> None:
         """Wake the sleeper, or whoever sleeps next."""
-        self._rung.set()
+        self._event.set()
 
     def sleep(self, timeout_s: float) -> None:
         """Return when it was rung, or after that long."""
-        self._rung.wait(timeout_s)
-        self._rung.clear()
+        self._event.wait(timeout_s)
+        self._event.clear()
 
 
 @dataclass(kw_only=True, eq=False)
@@ -86,8 +61,8 @@ class CapacityReconciler:
 
     store: Store
     rule: CapacityRule
-    function: WarmFunction
-    learner: LearnerCapacity | None
+    function: LambdaFunction
+    learner: EcsLearnerService | None
     """None where a learner is always there."""
     heartbeat: Heartbeat | None
     """None where no dead-man switch listens."""
@@ -188,47 +163,40 @@ class CapacityReconciler:
         now = self.now()
         if any(is_held(record, now) for record in jobs):
             self._learner_seen_at = now
-        decide = partial(
-            desired_capacity, jobs, self.rule, now=now, learner_seen_at=self._learner_seen_at
-        )
-        wanted = decide(room=None)
-        if wanted.provisioned > configured and not self._announced:
-            raise HeartbeatError(_UNANNOUNCED)
-        if wanted.provisioned > configured:
+        wanted = environments_wanted(jobs, self.rule, now, learner_seen_at=self._learner_seen_at)
+        num = environments_allowed(wanted, self.rule)
+        if num > configured:
+            if not self._announced:
+                raise HeartbeatError(_UNANNOUNCED)
             # Only growth needs the account's leave, so a quiet minute does not ask for it.
-            room = ConcurrencyRoom(
-                unreserved=self.function.unreserved_concurrency(), configured=configured
+            unreserved = self.function.unreserved_concurrency()
+            num = environments_allowed(
+                wanted, self.rule, configured=configured, unreserved=unreserved
             )
-            wanted = decide(room=room)
-        if wanted.provisioned != configured or found.failed:
+        clipped = wanted - num
+        if num != configured or found.failed:
             _LOG.info(
                 "provisioned concurrency changes",
-                extra={
-                    "from": configured,
-                    "to": wanted.provisioned,
-                    "clipped": wanted.clipped,
-                    "failed": found.failed,
-                },
+                extra={"from": configured, "to": num, "clipped": clipped, "failed": found.failed},
             )
-            self.function.provision(wanted.provisioned)
-            self._ready = min(ready, wanted.provisioned)
-            self._asked = self._ready if found.failed else wanted.provisioned
-        self.metrics.provisioned.set(wanted.provisioned)
-        self.metrics.provisioned_clipped.set(wanted.clipped)
+            self.function.provision(num)
+            self._ready = min(ready, num)
+            self._asked = self._ready if found.failed else num
+        self.metrics.provisioned.set(num)
+        self.metrics.provisioned_clipped.set(clipped)
         if found.failed:
             return f"{configured - ready} environments did not start, tried again: {found.failed}"
-        if not wanted.clipped:
+        if not clipped:
             return None
         return (
-            f"{wanted.provisioned} environments are kept warm and {wanted.clipped} more were "
-            "wanted: the account leaves no more; raise the Lambda quota 'Concurrent executions' "
-            "(L-B99A9384)"
+            f"{num} environments are kept warm and {clipped} more were wanted: the account leaves "
+            "no more; raise the Lambda quota 'Concurrent executions' (L-B99A9384)"
         )
 
     def _staff(self, jobs: Sequence[JobRecord]) -> None:
         if self.learner is None:
             return
-        wanted = desired_capacity(jobs, self.rule, None, self.now()).learners
+        wanted = learners_wanted(jobs, self.rule, self.now())
         desired = self.learner.desired()
         if wanted > desired and not self._announced:
             raise HeartbeatError(_UNANNOUNCED)

@@ -15,8 +15,8 @@ would send.
 """
 
 import socket
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import botocore.session
 from botocore.auth import SigV4Auth
@@ -64,7 +64,9 @@ class InvokeRequests:
             OSError: The file they are renewed from cannot be read.
         """
         template = self._template
-        request = AWSRequest(template.method, template.url, headers=template.headers, data=event)
+        request = AWSRequest(
+            template.method, template.url, headers=dict(template.headers.items()), data=event
+        )
         if self._credentials is None:
             raise NoCredentialsError
         # Temporary credentials are renewed here when they are about to end.
@@ -101,32 +103,14 @@ class InvokeRequests:
         self._http.close()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Template:
-    """What all requests have in common."""
+def _template(client: "LambdaClient", settings: Settings) -> AWSRequest:
+    """Return what all requests have in common."""
+    made: list[AWSRequest] = []
 
-    method: str
-    url: str
-    headers: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Unsent:
-    """What boto3 takes for the answer to a request that was never sent."""
-
-    status_code: int = 204
-
-
-def _template(client: "LambdaClient", settings: Settings) -> _Template:
-    made: list[_Template] = []
-
-    def keep(params: dict[str, object], **_: object) -> tuple[_Unsent, dict[str, object]]:
-        headers = params["headers"]
-        assert isinstance(headers, dict)
-        made.append(
-            _Template(method=str(params["method"]), url=str(params["url"]), headers=dict(headers))
-        )
-        return _Unsent(), {}  # with an answer in hand, boto3 neither signs nor sends
+    def keep(params: dict[str, Any], **_: object) -> tuple[SimpleNamespace, dict[str, object]]:
+        made.append(AWSRequest(params["method"], params["url"], headers=params["headers"]))
+        # With an answer in hand, boto3 neither signs nor sends.
+        return SimpleNamespace(status_code=204), {}
 
     hook = "before-call.lambda.Invoke"
     client.meta.events.register(hook, keep)  # type: ignore[arg-type] # hooks may answer

@@ -38,16 +38,16 @@ class TaskOutcome:
     """How one task ended, after all retries."""
 
     task: RolloutTask
-    report: ActorReport | None
+    report: ActorReport | None = None
     """None when it failed for good."""
-    reason: str
-    """Why it failed; empty when it did not."""
+    reason: str = ""
+    """Why it failed."""
     failure: FailureKind = "lost"
     """How it failed, where it did."""
-    billed_s: tuple[float, ...]
+    billed_s: tuple[float, ...] = ()
     """Duration of each execution that was billed."""
-    requests: int
-    throttled: int
+    requests: int = 0
+    throttled: int = 0
     """Answers 429."""
     sent_at: float | None = None
     """`time.perf_counter` when the first request was ready to go out; None when none was."""
@@ -189,17 +189,13 @@ class Invoker:
             _LOG.exception("invocation broke", extra=_identity(task))
             return TaskOutcome(
                 task=task,
-                report=None,
                 reason=f"the invocation broke: {type(error).__name__}",
                 billed_s=(self._rule.timeout_s,),  # nobody knows how far it came
                 requests=1,
-                throttled=0,
             )
 
     def _run(self, task: RolloutTask, payload: bytes, awaited: Awaited) -> TaskOutcome:
-        outcome = TaskOutcome(
-            task=task, report=None, reason="", billed_s=(), requests=0, throttled=0
-        )
+        outcome = TaskOutcome(task=task)
         if not awaited.after(0.0):
             return replace(outcome, reason="nobody waited for it any more when its turn came")
         for tries_left in reversed(range(EXECUTIONS_PER_TASK)):

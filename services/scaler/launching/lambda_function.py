@@ -8,6 +8,8 @@ import base64
 import json
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -59,13 +61,13 @@ class Execution:
     """`failed`: worth one more try; `broken`: likewise, but the connection broke, which tells
     nothing of the actor; `waking`: Lambda readies a function that was idle for weeks; `refused`:
     the request itself is wrong; `unreachable`: no connection, so nothing started."""
-    payload: bytes
+    payload: bytes = b""
     """The function's reply or, with an error, Lambda's description of it."""
-    reason: str
-    """Why it is not `done`; empty otherwise."""
-    billed_s: float | None
+    reason: str = ""
+    """Why it is not `done`."""
+    billed_s: float | None = None
     """Billed duration as reported; None when it is unknown."""
-    requests: int
+    requests: int = 1
     """1 when AWS bills a request, else 0."""
     sent_at: float | None = None
     """`time.perf_counter` when the request was ready to go out; None when it never was."""
@@ -119,30 +121,24 @@ class LambdaFunction:
             return _never_started("unreachable", error)
         except (BotoCoreError, OSError) as error:
             # The connection broke or timed out while the function may have been running.
-            return Execution(
-                kind="broken" if isinstance(error, _BROKEN) else "failed",
-                payload=b"",
-                reason=_short(error),
-                billed_s=None,
-                requests=1,
-            )
+            kind: ExecutionKind = "broken" if isinstance(error, _BROKEN) else "failed"
+            return Execution(kind=kind, reason=_short(error))
         reply, headers = response.content, response.headers
         billed_s = _billed_s(headers.get("X-Amz-Log-Result"))
         function_error = headers.get("X-Amz-Function-Error")
-        if function_error is not None:
-            failure = _failure_kind(reply)
-            # What the environment did needs no names of ours before it.
-            said = f"{function_error}: {error_message(reply)}"
-            reason = said if failure == "lost" else _error_field(reply, "errorMessage")
-            return Execution(
-                kind="failed",
-                payload=reply,
-                reason=reason[:MAX_REASON_CHARS],
-                billed_s=billed_s,
-                requests=1,
-                failure=failure,
-            )
-        return Execution(kind="done", payload=reply, reason="", billed_s=billed_s, requests=1)
+        if function_error is None:
+            return Execution(kind="done", payload=reply, billed_s=billed_s)
+        failure = FAILURE_KINDS.get(_error_field(reply, "errorType"), "lost")
+        # What the environment did needs no names of ours before it.
+        said = f"{function_error}: {error_message(reply)}"
+        reason = said if failure == "lost" else _error_field(reply, "errorMessage")
+        return Execution(
+            kind="failed",
+            payload=reply,
+            reason=reason[:MAX_REASON_CHARS],
+            billed_s=billed_s,
+            failure=failure,
+        )
 
     def concurrency_limit(self) -> int:
         """Return how many executions of the function may be in flight; more would be throttled.
@@ -174,12 +170,9 @@ class LambdaFunction:
         """
         if not self._emulated:
             return None
-        headers = self._account_settings()["ResponseMetadata"]["HTTPHeaders"]
-        told = headers.get(_OLDEST_HEADER)
-        try:
+        told = self._account_settings()["ResponseMetadata"]["HTTPHeaders"].get(_OLDEST_HEADER)
+        with self._api_errors():
             return None if told is None else float(told)
-        except ValueError as error:
-            raise self._not_lambda(error) from error
 
     def provision(self, num_environments: int) -> None:
         """Keep that many environments warm on the alias; 0 ends it.
@@ -187,7 +180,7 @@ class LambdaFunction:
         Raises:
             LambdaApiError: The API cannot be reached or refuses.
         """
-        try:
+        with self._api_errors():
             if num_environments:
                 self._client.put_provisioned_concurrency_config(
                     FunctionName=self._name,
@@ -198,8 +191,6 @@ class LambdaFunction:
                 self._client.delete_provisioned_concurrency_config(
                     FunctionName=self._name, Qualifier=self._qualifier
                 )
-        except (BotoCoreError, ClientError, OSError) as error:
-            raise LambdaApiError(f"{self._where}: {_short(error)}") from error
 
     def provisioned(self) -> WarmEnvironments:
         """Return what is kept warm on the alias.
@@ -207,17 +198,14 @@ class LambdaFunction:
         Raises:
             LambdaApiError: The API cannot be reached or refuses.
         """
-        try:
-            config = self._client.get_provisioned_concurrency_config(
-                FunctionName=self._name, Qualifier=self._qualifier
-            )
+        with self._api_errors():
+            try:
+                config = self._client.get_provisioned_concurrency_config(
+                    FunctionName=self._name, Qualifier=self._qualifier
+                )
+            except self._client.exceptions.ProvisionedConcurrencyConfigNotFoundException:
+                return WarmEnvironments(asked=0, ready=0)
             asked = config["RequestedProvisionedConcurrentExecutions"]
-        except self._client.exceptions.ProvisionedConcurrencyConfigNotFoundException:
-            return WarmEnvironments(asked=0, ready=0)
-        except (BotoCoreError, ClientError, OSError) as error:
-            raise LambdaApiError(f"{self._where}: {_short(error)}") from error
-        except _NOT_LAMBDA as error:
-            raise self._not_lambda(error) from error
         failed = config.get("StatusReason", "no reason given")[:_MAX_REASON]
         return WarmEnvironments(
             asked=asked,
@@ -231,17 +219,20 @@ class LambdaFunction:
         self._client.close()
 
     def _account_settings(self) -> "GetAccountSettingsResponseTypeDef":
-        try:
+        with self._api_errors():
             settings = self._client.get_account_settings()
             settings["AccountLimit"]["ConcurrentExecutions"]  # without it the answer is none
+        return settings
+
+    @contextmanager
+    def _api_errors(self) -> Iterator[None]:
+        try:
+            yield
         except (BotoCoreError, ClientError, OSError) as error:
             raise LambdaApiError(f"{self._where}: {_short(error)}") from error
         except _NOT_LAMBDA as error:
-            raise self._not_lambda(error) from error
-        return settings
-
-    def _not_lambda(self, error: Exception) -> LambdaApiError:
-        return LambdaApiError(f"{self._where} does not answer as Lambda does: {_short(error)}")
+            why = f"{self._where} does not answer as Lambda does: {_short(error)}"
+            raise LambdaApiError(why) from error
 
 
 def error_message(reply: bytes) -> str:
@@ -254,10 +245,6 @@ def error_message(reply: bytes) -> str:
         return str(error)[:_MAX_REASON]
     kind, message = error.get("errorType"), error.get("errorMessage")
     return ": ".join(str(part) for part in (kind, message) if part) or "no message"
-
-
-def _failure_kind(reply: bytes) -> FailureKind:
-    return FAILURE_KINDS.get(_error_field(reply, "errorType"), "lost")
 
 
 def _error_field(reply: bytes, name: str) -> str:
@@ -290,25 +277,20 @@ def _client(session: botocore.session.Session, settings: Settings) -> "LambdaCli
 
 
 def _never_started(kind: ExecutionKind, error: Exception) -> Execution:
-    return Execution(kind=kind, payload=b"", reason=_short(error), billed_s=0.0, requests=0)
+    return Execution(kind=kind, reason=_short(error), billed_s=0.0, requests=0)
 
 
 def _refusal(error: ClientError) -> Execution:
     code = error.response["Error"]["Code"]
     status = error.response["ResponseMetadata"]["HTTPStatusCode"]
-    kind: ExecutionKind = "refused"
     if code in _THROTTLED or status == 429:
-        kind = "throttled"
-    elif code in _WAKING:
-        kind = "waking"
-    elif status >= 500:
-        kind = "failed"
-    # Another 5xx may come after the function ran; below that it never started.
-    billed_s = None if kind == "failed" else 0.0
-    requests = 1 if kind == "failed" else 0
-    return Execution(
-        kind=kind, payload=b"", reason=_short(error), billed_s=billed_s, requests=requests
-    )
+        return _never_started("throttled", error)
+    if code in _WAKING:
+        return _never_started("waking", error)
+    if status >= 500:
+        # It may come after the function ran.
+        return Execution(kind="failed", reason=_short(error))
+    return _never_started("refused", error)
 
 
 def _billed_s(log_result: str | None) -> float | None:

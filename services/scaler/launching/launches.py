@@ -21,6 +21,8 @@ from shared.contracts.rounds import LaunchCounts
 from shared.money.costs import lambda_billed_s, projected_duration_s
 
 _LOG = logging.getLogger(__name__)
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 10.0
 
 
 @dataclass(slots=True)
@@ -240,11 +242,6 @@ class Launches:
         if self.clock == "wall":
             return measured_s
         return projected_duration_s(measured_s, memory_mb=self.memory_mb, timeout_s=self.timeout_s)
-
-
-_LOG = logging.getLogger(__name__)
-_FIRST_PAUSE_S = 0.1
-_LONGEST_PAUSE_S = 10.0
 
 
 class Bookings:
