@@ -7,7 +7,7 @@ transaction in SQLite and a conditional write in a key-value store: both can sta
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from pydantic import FiniteFloat
 
@@ -19,6 +19,7 @@ from shared.contracts.message import Count, Identifier, Message, NonNegativeFloa
 from shared.contracts.rounds import EvaluationResult, LaunchCounts, RoundPlan, RoundResult
 
 _MAX_CONFLICTS = 50
+T = TypeVar("T")
 
 AttemptKey = tuple[str, int, int, str]
 """One launch: job id, round, attempt, lease id. A resumed job counts the attempts at its unfinished
@@ -294,18 +295,12 @@ def change_job(
     Returns:
         The record after the change, or None when there is no such job.
     """
-    for _ in range(_MAX_CONFLICTS):
-        record = store.job(job_id)
-        if record is None:
-            return None
+
+    def change_once(record: JobRecord) -> JobRecord:
         change = decide(record)
-        if change is None:
-            return record
-        try:
-            return store.commit(change)
-        except VersionConflictError:
-            continue
-    raise StoreError(f"job {job_id} was changed {_MAX_CONFLICTS} times while it was being updated")
+        return record if change is None else store.commit(change)
+
+    return _despite_others(store, job_id, change_once, doing="updated")
 
 
 def delete_job(store: Store, job_id: str) -> None:
@@ -313,13 +308,18 @@ def delete_job(store: Store, job_id: str) -> None:
 
     What its last launches came to may still be booked meanwhile, so it takes more than one try.
     """
+    _despite_others(store, job_id, store.delete, doing="deleted")
+
+
+def _despite_others(
+    store: Store, job_id: str, act: Callable[[JobRecord], T], *, doing: str
+) -> T | None:
     for _ in range(_MAX_CONFLICTS):
         record = store.job(job_id)
         if record is None:
-            return
+            return None
         try:
-            store.delete(record)
+            return act(record)
         except VersionConflictError:
             continue
-        return
-    raise StoreError(f"job {job_id} was changed {_MAX_CONFLICTS} times while it was being deleted")
+    raise StoreError(f"job {job_id} was changed {_MAX_CONFLICTS} times while it was being {doing}")

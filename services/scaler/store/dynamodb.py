@@ -55,7 +55,9 @@ class DynamoDbStore:
             max_pool_connections=_CONNECTIONS,
             tcp_keepalive=True,
         )
-        return cls(table, boto3.client("dynamodb", region_name=region, config=config))
+        # The client of a resource writes and reads plain values.
+        resource = boto3.resource("dynamodb", region_name=region, config=config)
+        return cls(table, resource.meta.client)
 
     def create(self, record: JobRecord, idempotency: IdempotencyEntry | None) -> None:
         """Add a job."""
@@ -63,7 +65,12 @@ class DynamoDbStore:
         job = items.job_item(record, self._table.next_number(), idempotency)
         actions: list[Item] = [{"Put": {"Item": job, **is_new}}, _active_action(record)]
         if idempotency is not None:
-            actions.append({"Put": {"Item": items.idempotency_item(idempotency), **is_new}})
+            used = {
+                **items.idempotency_key(idempotency.key),
+                "body_digest": idempotency.body_digest,
+                "job_id": idempotency.job_id,
+            }
+            actions.append({"Put": {"Item": used, **is_new}})
         self._table.transact(actions)
 
     def idempotency(self, key: str) -> IdempotencyEntry | None:
@@ -71,9 +78,7 @@ class DynamoDbStore:
         item = self._table.get(items.idempotency_key(key))
         if item is None:
             return None
-        return IdempotencyEntry(
-            key=key, body_digest=item["body_digest"]["S"], job_id=item["job_id"]["S"]
-        )
+        return IdempotencyEntry(key=key, body_digest=item["body_digest"], job_id=item["job_id"])
 
     def job(self, job_id: str) -> JobRecord | None:
         """Return a job."""
@@ -83,8 +88,8 @@ class DynamoDbStore:
     def job_of_lease(self, lease_id: str) -> JobRecord | None:
         """Return the job a lease is on."""
         for entry in self._active():
-            if entry.get("lease_id") == {"S": lease_id}:
-                record = self.job(items.active_job_id(entry))
+            if entry.get("lease_id") == lease_id:
+                record = self.job(entry["sk"])
                 if record and record.lease and record.lease.lease_id == lease_id:
                     return record
         return None
@@ -116,7 +121,7 @@ class DynamoDbStore:
 
         Unfinished ones are all there; one that finished just now may be missing.
         """
-        active = (items.job_key(items.active_job_id(e)) for e in self._active(statuses))
+        active = (items.job_key(entry["sk"]) for entry in self._active(statuses))
         finished = (
             items.key_of(entry)
             for status in FINISHED.intersection(statuses)
@@ -127,7 +132,7 @@ class DynamoDbStore:
 
     def with_open_attempts(self) -> list[JobRecord]:
         """Return every job with launches whose bill is not final, oldest first."""
-        active = (items.job_key(items.active_job_id(entry)) for entry in self._active())
+        active = (items.job_key(entry["sk"]) for entry in self._active())
         return [record for record in self._records(active) if record.open_attempts]
 
     def count(self, statuses: Sequence[JobStatus]) -> int:
@@ -141,7 +146,7 @@ class DynamoDbStore:
         old = change.record
         new = old.model_copy(update={"version": old.version + 1})
         job_id = new.job.job_id
-        first_line = self._num_lines(old) if change.lines else None
+        first_line = int(self._unchanged(old, "num_lines")["num_lines"]) if change.lines else None
         actions = [
             _job_action(new, change, first_line),
             _active_action(new),
@@ -169,7 +174,7 @@ class DynamoDbStore:
             {"Delete": {"Key": items.active_key(job_id)}},
         ]
         if "idempotency_key" in job:
-            key = items.idempotency_key(job["idempotency_key"]["S"])
+            key = items.idempotency_key(job["idempotency_key"])
             actions.append({"Delete": {"Key": key}})
         self._table.transact(actions)
 
@@ -180,9 +185,9 @@ class DynamoDbStore:
     def last_round(self, job_id: str) -> RoundEntry | None:
         """Return the newest round."""
         for newest in self._query(job_id, "ROUND#", newest_first=True, page=1):
-            if newest["parts"] == {"N": "1"} and newest["part"] == {"N": "0"}:
+            if (newest["part"], newest["parts"]) == (0, 1):
                 return next(items.rounds_of([newest]))
-            whole = self.round(job_id, int(newest["round"]["N"]))
+            whole = self.round(job_id, int(newest["round"]))
             if whole is not None:
                 return whole
         return None
@@ -197,7 +202,7 @@ class DynamoDbStore:
         # One more than wanted: the round itself may be among them, planned for another learner.
         newest = self._query(job_id, "RATIO#", newest_first=True, page=limit + 1)
         earlier = (item for item in newest if items.round_of_key(item) < before)
-        return [items.ratio_of(item) for item in itertools.islice(earlier, limit)][::-1]
+        return [float(item["ratio"]) for item in itertools.islice(earlier, limit)][::-1]
 
     def lines(self, job_id: str, *, skip: int = 0, limit: int | None = None) -> list[LedgerLine]:
         """Return ledger lines in the order they were written."""
@@ -236,24 +241,20 @@ class DynamoDbStore:
 
     def _records(self, keys: Iterable[Item]) -> list[JobRecord]:
         """Return the jobs, each once and as far as they can be read, oldest first."""
-        distinct = {key["pk"]["S"]: key for key in keys}
+        distinct = {key["pk"]: key for key in keys}
         found = sorted(self._table.get_many(list(distinct.values())), key=items.position_of)
         records = (self._reader.record(*items.document_of(item)) for item in found)
         return [record for record in records if record is not None]
 
     def _active(self, statuses: Sequence[JobStatus] | set[JobStatus] = _STATUSES) -> Iterator[Item]:
         entries = self._table.query(items.ACTIVE, first=" ", last=_LAST)
-        return (entry for entry in entries if items.is_active_in(entry, statuses))
-
-    def _num_lines(self, record: JobRecord) -> int:
-        """Return how many lines the job has; right for as long as its version is the record's."""
-        return int(self._unchanged(record, "num_lines")["num_lines"]["N"])
+        return (entry for entry in entries if entry["status"] in statuses)
 
     def _unchanged(self, record: JobRecord, attribute: str) -> Item:
         """Return an attribute of the job's item, while its version is the record's."""
         job_id = record.job.job_id
         item = self._table.get(items.job_key(job_id), attributes=f"version, {attribute}")
-        if item is None or item["version"] != {"N": str(record.version)}:
+        if item is None or item["version"] != record.version:
             raise VersionConflictError(f"job {job_id} changed since version {record.version}")
         return item
 
@@ -273,7 +274,7 @@ class DynamoDbStore:
             for item in self._query(
                 job_id, prefix, first=name(change.forget_rounds_from), keys_only=True
             )
-            if not item["sk"]["S"].startswith(written)
+            if not item["sk"].startswith(written)
         ]
         keys.sort(key=items.round_of_key, reverse=True)
         return [
@@ -297,21 +298,21 @@ def _if_unchanged(record: JobRecord) -> Item:
     """Return the condition that the job's version is the record's."""
     return {
         "ConditionExpression": "version = :old",
-        "ExpressionAttributeValues": {":old": {"N": str(record.version)}},
+        "ExpressionAttributeValues": {":old": record.version},
     }
 
 
 def _job_action(new: JobRecord, change: Change, first_line: int | None) -> Item:
     expression = "SET version = :new, document = :document, gsi_pk = :status"
     values: Item = {
-        ":old": {"N": str(change.record.version)},
-        ":new": {"N": str(new.version)},
-        ":document": {"S": new.model_dump_json()},
-        ":status": {"S": new.job.status},
+        ":old": change.record.version,
+        ":new": new.version,
+        ":document": new.model_dump_json(),
+        ":status": new.job.status,
     }
     if first_line is not None:
         expression += ", num_lines = :lines"
-        values[":lines"] = {"N": str(first_line + len(change.lines))}
+        values[":lines"] = first_line + len(change.lines)
     return {
         "Update": {
             "Key": items.job_key(new.job.job_id),

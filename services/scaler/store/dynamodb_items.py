@@ -14,37 +14,34 @@ people. It lags behind the table, so nothing that is decided rests on it: that i
 for. Documents are the models' JSON as text: a number reads back as it was written.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from services.scaler.store.base import IdempotencyEntry, JobRecord, RoundEntry
 from services.scaler.store.reading import parsed
 from shared.contracts.billing import LedgerLine
-from shared.contracts.jobs import FINISHED, JobStatus
+from shared.contracts.jobs import FINISHED
 
 _PARTITION = "JOB#"
 INDEX = "queue"
-KEY_SCHEMA = ("pk", "sk")
-INDEX_SCHEMA = ("gsi_pk", "gsi_sk")
 ACTIVE = "ACTIVE"
-COUNTER_KEY = {"pk": {"S": "COUNTER"}, "sk": {"S": "JOBS"}}
+COUNTER_KEY = {"pk": "COUNTER", "sk": "JOBS"}
 LINES_PER_ITEM = 50
 _PART_CHARS = 90_000
 """At most 360 KB of UTF-8, below the 400 KB an item may have."""
 
 Item = dict[str, Any]
-"""Attributes as DynamoDB's API writes them: name to {type: value}."""
+"""Attributes by name."""
 
 
 def key(pk: str, sk: str) -> Item:
     """Return a primary key."""
-    return {"pk": {"S": pk}, "sk": {"S": sk}}
+    return {"pk": pk, "sk": sk}
 
 
 def key_of(item: Item) -> Item:
     """Return an item's primary key."""
-    return {name: item[name] for name in KEY_SCHEMA}
+    return key(item["pk"], item["sk"])
 
 
 def partition(job_id: str) -> str:
@@ -54,7 +51,7 @@ def partition(job_id: str) -> str:
 
 def job_id_of(item: Item) -> str:
     """Return which job an item of its partition is about."""
-    return str(item["pk"]["S"]).removeprefix(_PARTITION)
+    return str(item["pk"]).removeprefix(_PARTITION)
 
 
 def job_key(job_id: str) -> Item:
@@ -84,7 +81,7 @@ def ratio_name(round_index: int) -> str:
 
 def round_of_key(name: Item) -> int:
     """Return which round the key of a part or of a ratio is about."""
-    return int(name["sk"]["S"].split("#")[1])
+    return int(name["sk"].split("#")[1])
 
 
 def lines_name(position: int) -> str:
@@ -101,54 +98,31 @@ def job_item(record: JobRecord, position: int, idempotency: IdempotencyEntry | N
     """Return a new job."""
     item = {
         **job_key(record.job.job_id),
-        "version": {"N": str(record.version)},
-        "num_lines": {"N": "0"},
-        "document": {"S": record.model_dump_json()},
-        "gsi_pk": {"S": record.job.status},
-        "gsi_sk": {"S": position_name(position)},
+        "version": record.version,
+        "num_lines": 0,
+        "document": record.model_dump_json(),
+        "gsi_pk": record.job.status,
+        "gsi_sk": position_name(position),
     }
-    if idempotency is not None:
-        item["idempotency_key"] = {"S": idempotency.key}
-    return item
+    return item if idempotency is None else {**item, "idempotency_key": idempotency.key}
 
 
 def position_of(item: Item) -> int:
     """Return a job's position from its record or from an index entry."""
-    return int(item["gsi_sk"]["S"])
+    return int(item["gsi_sk"])
 
 
 def document_of(item: Item) -> tuple[str, str]:
     """Return a job's record as text, and the job's id."""
-    return str(item["document"]["S"]), job_id_of(item)
+    return item["document"], job_id_of(item)
 
 
 def active_item(record: JobRecord) -> Item | None:
     """Return the entry of a job that anything is still to be done about; None of any other."""
     if record.job.status in FINISHED and record.lease is None and not record.open_attempts:
         return None
-    item = {**active_key(record.job.job_id), "status": {"S": record.job.status}}
-    if record.lease is not None:
-        item["lease_id"] = {"S": record.lease.lease_id}
-    return item
-
-
-def active_job_id(item: Item) -> str:
-    """Return which job an ACTIVE entry is about."""
-    return str(item["sk"]["S"])
-
-
-def is_active_in(item: Item, statuses: Iterable[JobStatus]) -> bool:
-    """Return whether an ACTIVE entry's job is in one of the states."""
-    return item["status"]["S"] in statuses
-
-
-def idempotency_item(entry: IdempotencyEntry) -> Item:
-    """Return what a key is used for."""
-    return {
-        **idempotency_key(entry.key),
-        "body_digest": {"S": entry.body_digest},
-        "job_id": {"S": entry.job_id},
-    }
+    item = {**active_key(record.job.job_id), "status": record.job.status}
+    return item if record.lease is None else {**item, "lease_id": record.lease.lease_id}
 
 
 def round_items(job_id: str, entry: RoundEntry) -> list[Item]:
@@ -158,10 +132,10 @@ def round_items(job_id: str, entry: RoundEntry) -> list[Item]:
     return [
         {
             **key(partition(job_id), f"{round_name(entry.round)}{part:04d}"),
-            "round": {"N": str(entry.round)},
-            "part": {"N": str(part)},
-            "parts": {"N": str(len(pieces))},
-            "document": {"S": piece},
+            "round": entry.round,
+            "part": part,
+            "parts": len(pieces),
+            "document": piece,
         }
         for part, piece in enumerate(pieces)
     ]
@@ -173,15 +147,15 @@ def rounds_of(items: Iterable[Item]) -> Iterator[RoundEntry]:
     Parts beyond a round's number of parts are left from when it was longer. A round of which parts
     are missing was being deleted when that was interrupted: it is gone.
     """
-    number, wanted = "", 0
+    number, wanted = -1, 0
     pieces: list[str] = []
     for item in items:
-        part = int(item["part"]["N"])
+        part = item["part"]
         if part == 0:
-            number, wanted, pieces = item["round"]["N"], int(item["parts"]["N"]), []
-        if item["round"]["N"] != number or part != len(pieces) or part >= wanted:
+            number, wanted, pieces = item["round"], item["parts"], []
+        if item["round"] != number or part != len(pieces) or part >= wanted:
             continue
-        pieces.append(item["document"]["S"])
+        pieces.append(item["document"])
         if len(pieces) == wanted:
             yield parsed(RoundEntry, "".join(pieces), job_id_of(item))
 
@@ -205,13 +179,8 @@ def ratio_item(job_id: str, entry: RoundEntry) -> Item | None:
     """Return a round's ratio; None when it has none."""
     if entry.ratio is None:
         return None
-    name = key(partition(job_id), ratio_name(entry.round))
-    return {**name, "ratio": {"S": json.dumps(entry.ratio)}}
-
-
-def ratio_of(item: Item) -> float:
-    """Return the ratio in an item."""
-    return float(json.loads(item["ratio"]["S"]))
+    # As text: a number would lose digits.
+    return {**key(partition(job_id), ratio_name(entry.round)), "ratio": repr(entry.ratio)}
 
 
 def line_items(job_id: str, lines: tuple[LedgerLine, ...], *, first: int) -> list[Item]:
@@ -219,12 +188,8 @@ def line_items(job_id: str, lines: tuple[LedgerLine, ...], *, first: int) -> lis
     return [
         {
             **key(partition(job_id), lines_name(first + start)),
-            "first": {"N": str(first + start)},
-            "documents": {
-                "L": [
-                    {"S": line.model_dump_json()} for line in lines[start : start + LINES_PER_ITEM]
-                ]
-            },
+            "first": first + start,
+            "documents": [line.model_dump_json() for line in lines[start : start + LINES_PER_ITEM]],
         }
         for start in range(0, len(lines), LINES_PER_ITEM)
     ]
@@ -233,8 +198,8 @@ def line_items(job_id: str, lines: tuple[LedgerLine, ...], *, first: int) -> lis
 def lines_of(items: Iterable[Item], *, skip: int) -> Iterator[LedgerLine]:
     """Return the lines in the items from position `skip` on."""
     return (
-        parsed(LedgerLine, document["S"], job_id_of(item))
+        parsed(LedgerLine, document, job_id_of(item))
         for item in items
-        for position, document in enumerate(item["documents"]["L"], int(item["first"]["N"]))
+        for position, document in enumerate(item["documents"], int(item["first"]))
         if position >= skip
     )

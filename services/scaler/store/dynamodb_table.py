@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from boto3.dynamodb.conditions import Key
 from botocore.exceptions import BotoCoreError, ClientError
 
 from services.scaler.store.base import StoreError, VersionConflictError
@@ -31,6 +32,7 @@ class DynamoDbTable:
     """Reads and writes items. Thread-safe."""
 
     def __init__(self, name: str, client: "DynamoDBClient") -> None:
+        """Use a client that takes plain values for attributes: a resource's."""
         self._name = name
         self._client = client
 
@@ -71,31 +73,25 @@ class DynamoDbTable:
         keys_only: bool = False,
     ) -> Iterator[Item]:
         """Return a partition's items with sort keys in [first, last], page by page as needed."""
-        request: Any = {
-            "KeyConditionExpression": "pk = :pk AND sk BETWEEN :first AND :last",
-            "ExpressionAttributeValues": _values(pk=pk, first=first, last=last),
-            "ConsistentRead": True,
-            "ScanIndexForward": not newest_first,
-        }
-        if page is not None:
-            request["Limit"] = page
-        if keys_only:
-            request["ProjectionExpression"] = "pk, sk"
-        for reply in self._pages(request):
-            yield from reply["Items"]
+        projection: Any = {"ProjectionExpression": "pk, sk"} if keys_only else {}
+        pages = self._pages(
+            page,
+            KeyConditionExpression=Key("pk").eq(pk) & Key("sk").between(first, last),
+            ConsistentRead=True,
+            ScanIndexForward=not newest_first,
+            **projection,
+        )
+        return (item for reply in pages for item in reply["Items"])
 
     def listed(self, gsi_pk: str, *, below: str, page: int | None = None) -> Iterator[Item]:
         """Return an index partition's entries with sort keys below one, newest first."""
-        request = _index_request(gsi_pk, below)
-        if page is not None:
-            request["Limit"] = page
-        for reply in self._pages(request):
-            yield from reply["Items"]
+        pages = self._pages(page, **_in_index(gsi_pk, below))
+        return (item for reply in pages for item in reply["Items"])
 
     def num_listed(self, gsi_pk: str, *, below: str) -> int:
         """Return how many entries an index partition has."""
-        request = {**_index_request(gsi_pk, below), "Select": "COUNT"}
-        return sum(reply["Count"] for reply in self._pages(request))
+        pages = self._pages(None, **_in_index(gsi_pk, below), Select="COUNT")
+        return sum(reply["Count"] for reply in pages)
 
     def check(self) -> None:
         """Raise `StoreError` unless the table and its index can be read."""
@@ -108,10 +104,11 @@ class DynamoDbTable:
                 TableName=self._name,
                 Key=COUNTER_KEY,
                 UpdateExpression="ADD newest :one",
-                ExpressionAttributeValues={":one": {"N": "1"}},
+                ExpressionAttributeValues={":one": 1},
                 ReturnValues="UPDATED_NEW",
             )
-        return int(reply["Attributes"]["newest"]["N"])
+        number: Any = reply["Attributes"]["newest"]
+        return int(number)
 
     def transact(self, actions: Sequence[Item]) -> None:
         """Do all of the actions or none.
@@ -125,7 +122,11 @@ class DynamoDbTable:
                 f"a change of {len(actions)} items does not fit into one transaction of "
                 f"{MAX_TRANSACTION_ITEMS} in DynamoDB table {self._name!r}: make it in steps"
             )
-        request: Any = [self._named(action) for action in actions]
+        request: Any = [
+            {kind: {"TableName": self._name, **what}}
+            for action in actions
+            for kind, what in action.items()
+        ]
         with self._errors():
             try:
                 self._client.transact_write_items(TransactItems=request)
@@ -160,22 +161,21 @@ class DynamoDbTable:
         """Send items in batches; of each batch, what is left over is sent again after a pause."""
         for start in range(0, len(items), size):
             batch = list(items[start : start + size])
-            for pause_s in _pauses():
+            for attempt in range(_MAX_BATCH_TRIES):
                 with self._errors():
                     batch = send(batch)
                 if not batch:
                     break
-                time.sleep(pause_s)
+                time.sleep(random.uniform(0, _FIRST_PAUSE_S * 2**attempt))
             else:
                 raise self._unusable(f"{what} are throttled")
 
-    def _pages(self, request: dict[str, Any]) -> Iterator[Any]:
+    def _pages(self, size: int | None, **request: Any) -> Iterator[Any]:
+        query: Any = self._client.get_paginator("query")
         with self._errors():
-            yield from self._client.get_paginator("query").paginate(TableName=self._name, **request)
-
-    def _named(self, action: Item) -> Item:
-        ((kind, request),) = action.items()
-        return {kind: {"TableName": self._name, **request}}
+            yield from query.paginate(
+                TableName=self._name, PaginationConfig={"PageSize": size}, **request
+            )
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -192,20 +192,9 @@ class DynamoDbTable:
         )
 
 
-def _index_request(gsi_pk: str, below: str) -> dict[str, Any]:
+def _in_index(gsi_pk: str, below: str) -> dict[str, Any]:
     return {
         "IndexName": INDEX,
-        "KeyConditionExpression": "gsi_pk = :pk AND gsi_sk < :below",
-        "ExpressionAttributeValues": _values(pk=gsi_pk, below=below),
+        "KeyConditionExpression": Key("gsi_pk").eq(gsi_pk) & Key("gsi_sk").lt(below),
         "ScanIndexForward": False,
     }
-
-
-def _values(**texts: str) -> Item:
-    return {f":{name}": {"S": text} for name, text in texts.items()}
-
-
-def _pauses() -> Iterator[float]:
-    """Return how long to wait before each further try of what was left over, jittered."""
-    for attempt in range(_MAX_BATCH_TRIES):
-        yield random.uniform(0, _FIRST_PAUSE_S * 2**attempt)

@@ -15,7 +15,7 @@ from services.scaler.store.base import (
     StoreError,
     VersionConflictError,
 )
-from services.scaler.store.reading import JobReader, parsed
+from services.scaler.store.reading import JobReader, M, parsed
 from shared.contracts.billing import LedgerLine
 from shared.contracts.jobs import JobStatus
 
@@ -88,16 +88,12 @@ class SqliteStore:
 
     def create(self, record: JobRecord, idempotency: IdempotencyEntry | None) -> None:
         """Add a job."""
+        job = record.job
         with self._transaction() as connection:
             try:
                 connection.execute(
                     "INSERT INTO jobs (job_id, version, status, document) VALUES (?, ?, ?, ?)",
-                    (
-                        record.job.job_id,
-                        record.version,
-                        record.job.status,
-                        record.model_dump_json(),
-                    ),
+                    (job.job_id, record.version, job.status, record.model_dump_json()),
                 )
                 if idempotency is not None:
                     connection.execute(
@@ -117,13 +113,11 @@ class SqliteStore:
 
     def job(self, job_id: str) -> JobRecord | None:
         """Return a job."""
-        rows = self._read("SELECT document FROM jobs WHERE job_id = ?", (job_id,))
-        return parsed(JobRecord, rows[0][0], job_id) if rows else None
+        return self._one(JobRecord, "FROM jobs WHERE job_id = ?", job_id)
 
     def job_of_lease(self, lease_id: str) -> JobRecord | None:
         """Return the job a lease is on."""
-        rows = self._read("SELECT job_id, document FROM jobs WHERE lease_id = ?", (lease_id,))
-        return parsed(JobRecord, rows[0][1], rows[0][0]) if rows else None
+        return self._one(JobRecord, "FROM jobs WHERE lease_id = ?", lease_id)
 
     def jobs(
         self, *, status: JobStatus | None, limit: int, before: int | None
@@ -157,18 +151,12 @@ class SqliteStore:
         new = old.model_copy(update={"version": old.version + 1})
         job_id = new.job.job_id
         lease_id = None if new.lease is None else new.lease.lease_id
+        stored = (new.version, new.job.status, lease_id, new.model_dump_json())
         with self._transaction() as connection:
             updated = connection.execute(
                 "UPDATE jobs SET version = ?, status = ?, lease_id = ?, document = ? "
                 "WHERE job_id = ? AND version = ?",
-                (
-                    new.version,
-                    new.job.status,
-                    lease_id,
-                    new.model_dump_json(),
-                    job_id,
-                    old.version,
-                ),
+                (*stored, job_id, old.version),
             )
             if updated.rowcount != 1:
                 raise _changed(old)
@@ -200,17 +188,14 @@ class SqliteStore:
 
     def round(self, job_id: str, round_index: int) -> RoundEntry | None:
         """Return one round."""
-        rows = self._read(
-            "SELECT document FROM rounds WHERE job_id = ? AND round = ?", (job_id, round_index)
+        return self._one(
+            RoundEntry, "FROM rounds WHERE job_id = ? AND round = ?", job_id, round_index
         )
-        return parsed(RoundEntry, rows[0][0], job_id) if rows else None
 
     def last_round(self, job_id: str) -> RoundEntry | None:
         """Return the newest round."""
-        rows = self._read(
-            "SELECT document FROM rounds WHERE job_id = ? ORDER BY round DESC LIMIT 1", (job_id,)
-        )
-        return parsed(RoundEntry, rows[0][0], job_id) if rows else None
+        query = "FROM rounds WHERE job_id = ? ORDER BY round DESC LIMIT 1"
+        return self._one(RoundEntry, query, job_id)
 
     def rounds(self, job_id: str, *, first: int, limit: int) -> list[RoundEntry]:
         """Return rounds in order."""
@@ -245,6 +230,10 @@ class SqliteStore:
         """Close the file."""
         with self._lock:
             self._connection.close()
+
+    def _one(self, kind: type[M], query: str, *parameters: object) -> M | None:
+        rows = self._read(f"SELECT job_id, document {query}", parameters)
+        return parsed(kind, rows[0][1], rows[0][0]) if rows else None
 
     def _records(self, condition: str, parameters: tuple[object, ...]) -> list[JobRecord]:
         """Return the jobs, as far as they can be read, oldest first."""

@@ -1,6 +1,7 @@
 """Jobs, rounds and ledger lines for store tests, and the table they may lie in."""
 
 import uuid
+from typing import TYPE_CHECKING
 
 import boto3
 
@@ -10,6 +11,9 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, JobStatus
 from tests.services.scaler.lambda_endpoint import HOPPER
 from tests.services.scaler.rounds.test_order import entry, planned
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
 
 REGION = "us-east-1"
 
@@ -51,6 +55,11 @@ def open_attempt() -> OpenAttempt:
 
 def round_entry(index: int, ratio: float | None = None) -> RoundEntry:
     return entry(planned(index, 0)).model_copy(update={"ratio": ratio})
+
+
+def plain_client() -> "DynamoDBClient":
+    """Return a client that takes plain values for attributes, as the store does."""
+    return boto3.resource("dynamodb", region_name=REGION).meta.client
 
 
 def make_table() -> str:

@@ -26,6 +26,7 @@ from tests.services.scaler.running import StartScaler, result
 from tests.services.scaler.store.records import (
     REGION,
     make_table,
+    plain_client,
     record,
     round_entry,
     with_status,
@@ -73,7 +74,7 @@ def test_a_change_that_no_transaction_can_hold_is_refused_whole(aws: str) -> Non
 
 def store_whose_calls_break(table: str, operation: str, *, call: int) -> DynamoDbStore:
     """Return a store whose n-th call of an operation, counted from 0, never reaches the table."""
-    client = boto3.client("dynamodb", region_name=REGION)
+    client = plain_client()
     calls = itertools.count()
 
     def breaking(**_: object) -> None:
@@ -147,7 +148,7 @@ def test_a_job_that_changes_while_its_rounds_are_deleted_keeps_its_record(aws: s
     store = DynamoDbStore.connect(table, region=REGION)
     store.create(record(), None)
     old = store.commit(Change(record=record(), rounds=(round_entry(0),)))
-    client = boto3.client("dynamodb", region_name=REGION)
+    client = plain_client()
 
     def resume(**_: object) -> None:
         store.commit(with_status(old, "running"))
@@ -167,7 +168,7 @@ def test_a_job_that_changes_while_its_rounds_are_deleted_keeps_its_record(aws: s
 def test_the_newest_round_is_the_newest_that_is_whole(aws: str) -> None:
     table = make_table()
     _, rounds = with_large_rounds(table, 2)
-    client = boto3.client("dynamodb", region_name=REGION)
+    client = plain_client()
     (first, *_) = round_items("job", rounds[1])
     client.delete_item(TableName=table, Key=key_of(first))
     client.close()

@@ -10,13 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
 from services.scaler.store.dynamodb_items import job_key, round_name
 from tests.services.scaler.lambda_endpoint import healthy
 from tests.services.scaler.running import StartScaler, result
-from tests.services.scaler.store.records import REGION, make_table
+from tests.services.scaler.store.records import make_table, plain_client
 
 SPEC = {"actors": {"min": 2, "max": 2}}
 Rewrite = Callable[[str, Callable[[Any], None]], None]
@@ -37,10 +36,10 @@ def rewriting_sqlite(path: Path) -> Rewrite:
 
 def rewriting_table(table: str) -> Rewrite:
     def rewrite(job_id: str, edit: Callable[[Any], None]) -> None:
-        with closing(boto3.client("dynamodb", region_name=REGION)) as client:
-            item = client.get_item(TableName=table, Key=job_key(job_id))["Item"]
-            edit(document := json.loads(item["document"]["S"]))
-            item["document"]["S"] = json.dumps(document)
+        with closing(plain_client()) as client:
+            item: Any = client.get_item(TableName=table, Key=job_key(job_id))["Item"]
+            edit(document := json.loads(item["document"]))
+            item["document"] = json.dumps(document)
             client.put_item(TableName=table, Item=item)
 
     return rewrite
@@ -116,17 +115,17 @@ def damage_round_sqlite(path: Path, job_id: str) -> None:
 
 
 def damage_round_in_table(table: str, job_id: str) -> None:
-    with closing(boto3.client("dynamodb", region_name=REGION)) as client:
+    with closing(plain_client()) as client:
         found = client.query(
             TableName=table,
             KeyConditionExpression="pk = :pk AND begins_with(sk, :round)",
             ExpressionAttributeValues={
                 ":pk": job_key(job_id)["pk"],
-                ":round": {"S": round_name(0)},
+                ":round": round_name(0),
             },
         )
         for item in found["Items"]:
-            client.put_item(TableName=table, Item={**item, "document": {"S": "{}"}})
+            client.put_item(TableName=table, Item={**item, "document": "{}"})
 
 
 def test_a_round_that_cannot_be_read_keeps_no_scaler_from_starting(
