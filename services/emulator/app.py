@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import resource
 import signal
 import socket
 import sys
@@ -25,27 +24,27 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from services.emulator.connected_environments import ConnectedEnvironments
+from services.emulator.api.endpoint import Endpoint, not_found
+from services.emulator.api.function import Function
+from services.emulator.api.guard import HostGuard, TokenGuard, load_token
+from services.emulator.api.invoke import InvokeApi
+from services.emulator.api.operator import OperatorApi
+from services.emulator.api.provisioned import ProvisionedConcurrency
+from services.emulator.api.runtime import Connections, RuntimeApi
 from services.emulator.dispatcher import Dispatcher
-from services.emulator.endpoint import Endpoint
-from services.emulator.environments import ProcessEnvironments
-from services.emulator.errors import not_found
+from services.emulator.environments.connected import ConnectedEnvironments
+from services.emulator.environments.fleet import Fleet
+from services.emulator.environments.processes import ProcessEnvironments
 from services.emulator.faults import Faults
-from services.emulator.function import Function
-from services.emulator.guard import HostGuard, TokenError, TokenGuard, load_token
-from services.emulator.invoke_api import InvokeApi
-from services.emulator.operator_api import OperatorApi
-from services.emulator.provisioned import ProvisionedConcurrency
-from services.emulator.runtime_api import Connections, RuntimeApi
 from services.emulator.settings import PREFIX, Settings
+from shared.service.serving import CANNOT_START, allow_many_connections, listen
+from shared.service.tokens import TokenError
 
 _logger = logging.getLogger("services.emulator.app")
 
 _KEEP_ALIVE_S = 3600
 """Idle connections stay: a server that closes one just as its client reuses it loses a request."""
 _GRACE_S = 5
-_UNUSABLE = 2
-"""Exit code for settings that cannot work."""
 
 
 class PortError(Exception):
@@ -61,16 +60,13 @@ class Emulator:
     runtime: ASGIApp
     connections: Connections
     dispatcher: Dispatcher
-    environments: ProcessEnvironments | ConnectedEnvironments
+    environments: Fleet
 
 
 def create_app(settings: Settings, *, token: str | None, runtime_ports: Sequence[int]) -> Emulator:
     """Wire the emulator; nothing runs yet.
 
-    Args:
-        settings: All of it.
-        token: What callers of the Invoke API must bring; None lets everybody in.
-        runtime_ports: Ports of the Runtime API: one per process in mode `processes`.
+    Without a token everybody is let in. Mode `processes` has one port of the Runtime API each.
     """
     faults = Faults(settings.faults)
     dispatcher = Dispatcher(
@@ -80,7 +76,7 @@ def create_app(settings: Settings, *, token: str | None, runtime_ports: Sequence
         memory_mb=settings.memory_mb,
     )
     connections = Connections()
-    environments: ProcessEnvironments | ConnectedEnvironments
+    environments: Fleet
     if settings.mode == "processes":
         environments = ProcessEnvironments(settings, dispatcher, ports=runtime_ports)
     else:
@@ -119,18 +115,13 @@ async def _unknown(request: Request) -> Response:
 
 
 def _listen(host: str, port: int, *, setting: str) -> socket.socket:
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(2048)
+        return listen(host, port)
     except OSError as error:
-        listener.close()
         raise PortError(
             f"{PREFIX}{setting}: cannot listen on {host} port {port} ({error.strerror}): "
             f"choose a free port, or 0 to let the system choose"
         ) from error
-    return listener
 
 
 def _listen_all(settings: Settings) -> tuple[socket.socket, list[socket.socket]]:
@@ -182,13 +173,7 @@ def _server(app: ASGIApp, *, http: type[asyncio.Protocol]) -> _Server:
 
 
 async def serve(emulator: Emulator, front: socket.socket, runtime: Sequence[socket.socket]) -> None:
-    """Serve until SIGTERM or SIGINT, then hang up, end all environments and return.
-
-    Args:
-        emulator: The wired parts.
-        front: Listening socket of the Invoke API.
-        runtime: Listening sockets of the Runtime API.
-    """
+    """Serve until SIGTERM or SIGINT, then hang up, end all environments and return."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -234,14 +219,6 @@ def _announce(settings: Settings, front: socket.socket, runtime: Sequence[socket
         partial.replace(settings.ports_file)
 
 
-def _allow_many_connections() -> None:
-    # A thousand synchronous invocations are a thousand sockets; 1,024 is a common soft limit.
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 65536 if hard == resource.RLIM_INFINITY else min(65536, hard)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
 async def _run(settings: Settings) -> None:
     token = load_token(settings)
     front, runtime = _listen_all(settings)
@@ -257,23 +234,23 @@ def main() -> int:
             settings.log_folder.mkdir(parents=True, exist_ok=True)
     except ValidationError as error:
         sys.stderr.write(f"{_problems(error)}\n")
-        return _UNUSABLE
+        return CANNOT_START
     except SettingsError as error:
         sys.stderr.write(f"{PREFIX}…: {error}: write it as JSON\n")
-        return _UNUSABLE
+        return CANNOT_START
     except OSError as error:
         sys.stderr.write(f"{PREFIX}LOG_FOLDER: cannot create the folder: {error}\n")
-        return _UNUSABLE
+        return CANNOT_START
     logging.basicConfig(
         level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    _allow_many_connections()
+    allow_many_connections()
     try:
         uvloop.run(_run(settings))
     except (PortError, TokenError) as error:
         sys.stderr.write(f"{error}\n")
-        return _UNUSABLE
+        return CANNOT_START
     return 0
 
 

@@ -13,24 +13,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
 
-from services.emulator.environment import Environment, State
-from services.emulator.errors import throttled
+from services.emulator.api.endpoint import throttled
+from services.emulator.environments.environment import Environment, State
 from services.emulator.faults import Faults
-from services.emulator.invocation import RESPONSE_LIMIT, Invocation, Outcome, function_error
-from services.emulator.log_tail import log_tail
+from services.emulator.invocation import (
+    RESPONSE_LIMIT,
+    Invocation,
+    Outcome,
+    function_error,
+    log_tail,
+)
 
 _logger = logging.getLogger(__name__)
 
 
 class Dispatcher:
-    """Matches invocations with environments.
-
-    Args:
-        faults: What goes wrong on purpose.
-        concurrency_limit: Invocations in flight at once.
-        timeout_s: Longest an invocation may run.
-        memory_mb: Memory size for REPORT lines.
-    """
+    """Matches invocations with environments."""
 
     def __init__(
         self, faults: Faults, *, concurrency_limit: int, timeout_s: float, memory_mb: int
@@ -184,12 +182,11 @@ class Dispatcher:
         if environment is None:
             return False
         if payload is None:
-            message = (
-                f"Response payload size exceeded maximum allowed payload size "
-                f"({RESPONSE_LIMIT} bytes)."
-            )
             outcome = function_error(
-                "Function.ResponseSizeTooLarge", message, request_id=request_id
+                "Function.ResponseSizeTooLarge",
+                f"Response payload size exceeded maximum allowed payload size ({RESPONSE_LIMIT} "
+                "bytes).",
+                request_id=request_id,
             )
         else:
             outcome = Outcome(payload=payload, error_type=error_type)
@@ -255,9 +252,7 @@ class Dispatcher:
     def environment_lost(self, environment: Environment, reason: str) -> None:
         """End what runs on an environment that is gone; what had not started yet is queued again.
 
-        Args:
-            environment: The one that is gone; nothing happens the second time.
-            reason: As Lambda words it, such as "exit status 1".
+        The reason is as Lambda words it, such as "exit status 1". Nothing happens the second time.
         """
         invocation = environment.invocation
         self._retire(environment)
@@ -269,11 +264,8 @@ class Dispatcher:
             self._match()
             return
         self.counts["environments_lost"] += 1
-        message = (
-            f"Runtime exited with error: {reason}"
-            if reason
-            else "Runtime exited without providing a reason"
-        )
+        how = f"with error: {reason}" if reason else "without providing a reason"
+        message = f"Runtime exited {how}"
         request_id = invocation.request_id
         outcome = function_error("Runtime.ExitError", message, request_id=request_id)
         note = f"RequestId: {request_id} Error: {message}\nRuntime.ExitError\n"

@@ -1,7 +1,8 @@
-"""One invocation: what was asked and how it went."""
+"""One invocation: what was asked, how it went, and what Lambda logs about it."""
 
 import asyncio
 import json
+import math
 from dataclasses import dataclass, field
 
 LOG_TAIL_BYTES = 4096
@@ -9,6 +10,8 @@ SYNC_PAYLOAD_LIMIT = 6_291_456
 ASYNC_PAYLOAD_LIMIT = 1_048_576
 RESPONSE_LIMIT = 6_291_556
 """Lambda allows a reply 100 bytes more than a request."""
+_STATUS = {"Sandbox": "timeout", "Runtime": "error"}
+"""What a REPORT says of an error, by where its type begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +72,54 @@ class Invocation:
             del self.output[:-LOG_TAIL_BYTES]
 
 
+def platform_error(error_type: str, message: str) -> Outcome:
+    """Return the outcome of an initialisation or invocation that the platform had to end."""
+    body = {"errorType": error_type, "errorMessage": message}
+    return Outcome(payload=json.dumps(body).encode(), error_type=error_type)
+
+
 def function_error(error_type: str, message: str, *, request_id: str) -> Outcome:
     """Return the outcome of an invocation that the platform had to end."""
-    body = {"errorType": error_type, "errorMessage": f"RequestId: {request_id} Error: {message}"}
-    return Outcome(payload=json.dumps(body).encode(), error_type=error_type)
+    return platform_error(error_type, f"RequestId: {request_id} Error: {message}")
+
+
+def log_tail(
+    invocation: Invocation,
+    outcome: Outcome,
+    *,
+    duration_s: float,
+    memory_mb: int,
+    max_memory_mb: int,
+    note: str = "",
+) -> bytes:
+    """Return the last 4 KB of an invocation's log: START, its output, END, REPORT.
+
+    Args:
+        invocation: With its output.
+        outcome: How it ended; its error type decides the REPORT's status.
+        duration_s: From its start on the environment to its end.
+        memory_mb: Configured memory size.
+        max_memory_mb: Peak resident memory; 0 when the environment is out of sight.
+        note: What the platform has to say after the function's own output.
+    """
+    output = bytes(invocation.output)
+    if output and not output.endswith(b"\n"):
+        output += b"\n"
+    duration_ms = duration_s * 1000
+    init_ms = (invocation.init_s or 0.0) * 1000
+    report = [
+        f"REPORT RequestId: {invocation.request_id}",
+        f"Duration: {duration_ms:.2f} ms",
+        # What waited for an initialisation is billed for it too.
+        f"Billed Duration: {math.ceil(duration_ms + init_ms)} ms",
+        f"Memory Size: {memory_mb} MB",
+        f"Max Memory Used: {max_memory_mb} MB",
+    ]
+    if invocation.init_s is not None:
+        report.append(f"Init Duration: {init_ms:.2f} ms")
+    status = _STATUS.get((outcome.error_type or "").partition(".")[0])
+    if status is not None:
+        report.append(f"Status: {status}")
+    start = f"START RequestId: {invocation.request_id} Version: {invocation.version}\n"
+    end = f"{note}END RequestId: {invocation.request_id}\n" + "\t".join(report) + "\t\n"
+    return (start.encode() + output + end.encode())[-LOG_TAIL_BYTES:]

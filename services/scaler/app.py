@@ -5,7 +5,6 @@ Exit codes: 0 after an orderly end, 2 when it cannot start (the message names wh
 
 import logging
 import os
-import resource
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
@@ -30,6 +29,7 @@ from shared.cache.client import CacheError
 from shared.service.logs import configure_logging
 from shared.service.serving import (
     CANNOT_START,
+    allow_many_connections,
     keep_exit_code,
     listen,
     settings_text,
@@ -94,7 +94,7 @@ def main() -> int:
     except ValidationError as error:
         return _refuse(settings_text(error))
     configure_logging(settings.log_level)
-    _allow_many_connections()
+    allow_many_connections()
     try:
         listener = listen(settings.host, settings.port)
     except OSError as error:
@@ -125,14 +125,6 @@ def main() -> int:
         logging.shutdown()
         os._exit(0)
     return 0
-
-
-def _allow_many_connections() -> None:
-    # Every actor and every client has a socket; 1,024 is a common soft limit.
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 65536 if hard == resource.RLIM_INFINITY else min(65536, hard)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class _Server(uvicorn.Server):

@@ -1,5 +1,6 @@
 """Starting an HTTP service so that what is wrong shows at once: settings, port, exit status."""
 
+import resource
 import signal
 import socket
 
@@ -20,11 +21,19 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
-        listener.listen(1024)
+        listener.listen(2048)
     except BaseException:
         listener.close()
         raise
     return listener
+
+
+def allow_many_connections() -> None:
+    """Raise the limit of open files: a thousand peers are as many sockets, 1,024 a common limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65536 if hard == resource.RLIM_INFINITY else min(65536, hard)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def keep_exit_code() -> None:

@@ -7,7 +7,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from services.emulator.dispatcher import Dispatcher
-from services.emulator.environment import Environment
+from services.emulator.environments.environment import Environment
 from services.emulator.faults import Faults, FaultSettings
 from services.emulator.invocation import Invocation
 from tests.services.emulator.conftest import (

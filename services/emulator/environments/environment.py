@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from services.emulator.invocation import Invocation
 
+Peer = tuple[str, int]
+"""Address and port of a client."""
+
 
 class State(enum.StrEnum):
     """Where an environment stands; a lost one never comes back."""
@@ -34,7 +37,7 @@ class Environment:
     """`perf_counter` at its first poll."""
     state: State = State.STARTING
     served: int = 0
-    connection: tuple[str, int] | None = None
+    connection: Peer | None = None
     """Peer of its latest poll."""
     poll: asyncio.Future[Invocation | None] | None = None
     """Its open long poll; resolves to None when there will be no invocation."""

@@ -8,7 +8,6 @@ privileges, no look-up of peers and no change to the client, and works on every 
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import signal
@@ -19,9 +18,9 @@ from pathlib import Path
 from time import perf_counter
 
 from services.emulator.dispatcher import Dispatcher
-from services.emulator.environment import Environment, State
-from services.emulator.invocation import Outcome
-from services.emulator.output import Output
+from services.emulator.environments.environment import Environment, Peer, State
+from services.emulator.environments.output import Output
+from services.emulator.invocation import Outcome, platform_error
 from services.emulator.settings import Settings
 
 _logger = logging.getLogger(__name__)
@@ -48,17 +47,16 @@ class _Slot:
     starts: int = 0
     init_error: Outcome | None = None
 
+    @property
+    def starting(self) -> bool:
+        return self.environment is not None and self.environment.state is State.STARTING
+
 
 class ProcessEnvironments:
-    """Starts environments when they are wanted and replaces those that die.
-
-    Args:
-        settings: Handler, variables, number of processes, eagerness.
-        dispatcher: Hands out invocations and hears of losses.
-        ports: One loopback port per process, all served by the Runtime API.
-    """
+    """Starts environments when they are wanted and replaces those that die."""
 
     def __init__(self, settings: Settings, dispatcher: Dispatcher, *, ports: Sequence[int]) -> None:
+        """Wire one slot per port: loopback ports, all served by the Runtime API."""
         self._settings = settings
         self._dispatcher = dispatcher
         self._slots = [_Slot(index=index, port=port) for index, port in enumerate(ports)]
@@ -104,7 +102,7 @@ class ProcessEnvironments:
         live = (State.IDLE, State.BUSY)
         return [environment for environment in self.all() if environment.state in live]
 
-    def identify(self, client: tuple[str, int], *, port: int) -> Environment | None:
+    def identify(self, _client: Peer, port: int) -> Environment | None:
         """Return the environment that sent a request, None when it is gone already."""
         return self._by_port[port].environment
 
@@ -114,7 +112,7 @@ class ProcessEnvironments:
             if slot.environment is environment:
                 slot.init_error = error
 
-    def connection_lost(self, client: tuple[str, int], *, port: int) -> None:
+    def connection_lost(self, client: Peer, port: int) -> None:
         """Give up an environment whose open poll broke off: it is dying, or no runtime at all."""
         environment = self._by_port[port].environment
         if environment is None or environment.connection != client:
@@ -123,12 +121,7 @@ class ProcessEnvironments:
             environment.kill()
 
     def _meet_demand(self) -> None:
-        starting = sum(
-            1
-            for slot in self._slots
-            if slot.wanted.is_set()
-            or (slot.environment is not None and slot.environment.state is State.STARTING)
-        )
+        starting = sum(slot.wanted.is_set() or slot.starting for slot in self._slots)
         free = [
             slot for slot in self._slots if slot.environment is None and not slot.wanted.is_set()
         ]
@@ -206,7 +199,7 @@ class ProcessEnvironments:
     def _init_timed_out(self, slot: _Slot, environment: Environment) -> None:
         if environment.state is State.STARTING:
             message = f"Init timed out after {self._settings.init_timeout_s:.2f} seconds"
-            slot.init_error = _init_error("Sandbox.Timedout", message)
+            slot.init_error = platform_error("Sandbox.Timedout", message)
             environment.kill()
 
     def _bury(self, slot: _Slot, environment: Environment, reason: str) -> None:
@@ -225,16 +218,11 @@ class ProcessEnvironments:
 
     def _init_came_to_nothing(self, slot: _Slot, environment: Environment, reason: str) -> None:
         message = f"Runtime exited during initialisation: {reason or 'exit status 0'}"
-        error = slot.init_error or _init_error("Runtime.ExitError", message)
+        error = slot.init_error or platform_error("Runtime.ExitError", message)
         slot.init_error = error
         text = error.payload.decode(errors="replace")
         _logger.error("%s cannot be initialised: %s", environment.name, text)
-        hopeful = any(
-            slot.environment is not None
-            and slot.environment.state is State.STARTING
-            and slot.failures == 0
-            for slot in self._slots
-        )
+        hopeful = any(slot.starting and slot.failures == 0 for slot in self._slots)
         if not self._ready() and not hopeful:
             self._dispatcher.fail_queued(error)
 
@@ -246,11 +234,6 @@ class ProcessEnvironments:
             if slot.environment is not None:
                 slot.environment.kill()
         await asyncio.gather(*self._supervisors)
-
-
-def _init_error(error_type: str, message: str) -> Outcome:
-    body = {"errorType": error_type, "errorMessage": message}
-    return Outcome(payload=json.dumps(body).encode(), error_type=error_type)
 
 
 def _kill_group(pid: int) -> None:

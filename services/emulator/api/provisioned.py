@@ -8,29 +8,15 @@ import asyncio
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from services.emulator.endpoint import Endpoint
-from services.emulator.errors import invalid_parameter, json_response, not_found
+from services.emulator.api.endpoint import Endpoint, invalid_parameter, not_found
+from services.emulator.api.function import LATEST, Function
+from services.emulator.environments.fleet import Fleet
 from services.emulator.faults import Faults
-from services.emulator.function import LATEST, Function, Target
-
-
-class Warmable(Protocol):
-    """What can be initialised ahead of demand."""
-
-    def prewarm(self, count: int) -> None:
-        """Start up to `count` environments."""
-
-    def initialised(self, count: int) -> bool:
-        """Say whether `count` environments, or all there can be, are initialised."""
-
-    def init_error(self) -> str | None:
-        """Return why the function cannot be initialised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,15 +28,9 @@ class _Configuration:
 
 
 class ProvisionedConcurrency:
-    """Routes to put, get and delete provisioned concurrency.
+    """Routes to put, get and delete provisioned concurrency."""
 
-    Args:
-        function: Resolves names.
-        environments: What is warmed.
-        faults: For the shortest time a configuration stays IN_PROGRESS.
-    """
-
-    def __init__(self, function: Function, environments: Warmable, faults: Faults) -> None:
+    def __init__(self, function: Function, environments: Fleet, faults: Faults) -> None:
         self._function = function
         self._environments = environments
         self._faults = faults
@@ -63,8 +43,7 @@ class ProvisionedConcurrency:
         ]
 
     def _qualifier(self, request: Request) -> str:
-        name, qualifier = request.path_params["name"], request.query_params.get("Qualifier")
-        target: Target = self._function.resolve(name, qualifier)
+        target = self._function.target(request)
         if target.qualifier is None or target.qualifier == LATEST:
             raise invalid_parameter(
                 "Provisioned Concurrency Configs cannot be applied to unpublished function "
@@ -86,22 +65,17 @@ class ProvisionedConcurrency:
                 f"ProvisionedConcurrentExecutions {requested} (and {others} elsewhere) exceeds "
                 f"the concurrency limit {limit}."
             )
-        self._configurations[qualifier] = _Configuration(
+        configuration = self._configurations[qualifier] = _Configuration(
             requested=requested,
             since=asyncio.get_running_loop().time(),
             last_modified=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         self._environments.prewarm(requested)
-        configuration = self._configurations[qualifier]
-        return json_response(_described(configuration, "IN_PROGRESS"), status=202)
+        return JSONResponse(_described(configuration, "IN_PROGRESS"), 202)
 
     async def _get(self, request: Request) -> Response:
         configuration = self._configuration(self._qualifier(request))
-        status, reason = self._status(configuration)
-        body = _described(configuration, status)
-        if reason is not None:
-            body["StatusReason"] = reason
-        return json_response(body)
+        return JSONResponse(_described(configuration, *self._status(configuration)))
 
     async def _delete(self, request: Request) -> Response:
         qualifier = self._qualifier(request)
@@ -125,14 +99,9 @@ class ProvisionedConcurrency:
         if self._environments.initialised(configuration.requested):
             return "READY", None
         error = self._environments.init_error()
-        return (
-            ("FAILED", f"FUNCTION_ERROR_INIT_FAILURE: {error}")
-            if error
-            else (
-                "IN_PROGRESS",
-                None,
-            )
-        )
+        if error:
+            return "FAILED", f"FUNCTION_ERROR_INIT_FAILURE: {error}"
+        return "IN_PROGRESS", None
 
 
 async def _requested(request: Request) -> int:
@@ -148,7 +117,9 @@ async def _requested(request: Request) -> int:
     return requested
 
 
-def _described(configuration: _Configuration, status: str) -> dict[str, object]:
+def _described(
+    configuration: _Configuration, status: str, reason: str | None = None
+) -> dict[str, object]:
     available = configuration.requested if status == "READY" else 0
     return {
         "RequestedProvisionedConcurrentExecutions": configuration.requested,
@@ -156,4 +127,5 @@ def _described(configuration: _Configuration, status: str) -> dict[str, object]:
         "AvailableProvisionedConcurrentExecutions": available,
         "Status": status,
         "LastModified": configuration.last_modified,
+        **({} if reason is None else {"StatusReason": reason}),
     }

@@ -6,28 +6,22 @@ import binascii
 import json
 import time
 import uuid
+from pathlib import Path
 from typing import NoReturn
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from services.emulator.api.endpoint import Endpoint, ServiceError, invalid_parameter, read_body
+from services.emulator.api.function import Function, Target
 from services.emulator.dispatcher import Dispatcher
-from services.emulator.endpoint import Endpoint
-from services.emulator.errors import (
-    ServiceError,
-    invalid_parameter,
-    json_response,
-    read_body,
-)
-from services.emulator.function import Function, Target
 from services.emulator.invocation import (
     ASYNC_PAYLOAD_LIMIT,
     SYNC_PAYLOAD_LIMIT,
     Invocation,
     Outcome,
 )
-from services.emulator.journal import Journal
 from services.emulator.settings import Settings
 
 _CONTENT_TYPES = frozenset(
@@ -39,14 +33,33 @@ OLDEST_HEADER = "X-Nitro-Oldest-Invocation-S"
 """With the account's settings: age of the oldest invocation in flight, which Lambda never tells."""
 
 
-class InvokeApi:
-    """Routes that run and describe the function.
+class Journal:
+    """A record of invocations for tests of what calls the function: a line of JSON for each event.
 
-    Args:
-        settings: Limits.
-        function: Resolves names.
-        dispatcher: Takes invocations.
+    It says what was asked and how it ended, and survives the emulator: lines are written at once.
+    Without a file it does nothing.
     """
+
+    def __init__(self, path: Path | None) -> None:
+        self._file = None if path is None else path.open("a", encoding="utf-8", buffering=1)
+
+    def accepted(self, invocation: Invocation) -> None:
+        """Note the event of an invocation that was accepted."""
+        if self._file is not None:
+            self._write(invocation, {"event": json.loads(invocation.payload)})
+
+    def ended(self, invocation: Invocation, outcome: Outcome) -> None:
+        """Note how an invocation ended: the type of its error, or null."""
+        self._write(invocation, {"ended": outcome.error_type})
+
+    def _write(self, invocation: Invocation, what: dict[str, object]) -> None:
+        if self._file is not None:
+            line = {"at": time.time(), "id": invocation.request_id, **what}
+            self._file.write(json.dumps(line) + "\n")
+
+
+class InvokeApi:
+    """Routes that run and describe the function."""
 
     def __init__(self, settings: Settings, function: Function, dispatcher: Dispatcher) -> None:
         self._settings = settings
@@ -58,17 +71,11 @@ class InvokeApi:
             Route(f"{name}/invocations", Endpoint(self._invoke), methods=["POST"]),
             Route(f"{name}/configuration", Endpoint(self._configuration), methods=["GET"]),
             Route(name, Endpoint(self._get_function), methods=["GET"]),
-            Route(
-                "/2016-08-19/account-settings", Endpoint(self._account_settings), methods=["GET"]
-            ),
+            Route("/2016-08-19/account-settings", Endpoint(self._account_settings)),
         ]
 
-    def _target(self, request: Request) -> Target:
-        name, qualifier = request.path_params["name"], request.query_params.get("Qualifier")
-        return self._function.resolve(name, qualifier)
-
     async def _invoke(self, request: Request) -> Response:
-        target = self._target(request)
+        target = self._function.target(request)
         invocation_type = request.headers.get("x-amz-invocation-type", "RequestResponse")
         if invocation_type not in _INVOCATION_TYPES:
             raise invalid_parameter(
@@ -103,15 +110,15 @@ class InvokeApi:
         )
 
     async def _configuration(self, request: Request) -> Response:
-        return json_response(self._function.configuration(self._target(request)))
+        return JSONResponse(self._function.configuration(self._function.target(request)))
 
     async def _get_function(self, request: Request) -> Response:
-        configuration = self._function.configuration(self._target(request))
-        return json_response({"Configuration": configuration, "Tags": {}})
+        configuration = self._function.configuration(self._function.target(request))
+        return JSONResponse({"Configuration": configuration, "Tags": {}})
 
     async def _account_settings(self, request: Request) -> Response:
         limit = self._settings.concurrency_limit
-        return json_response(
+        return JSONResponse(
             {
                 "AccountLimit": {
                     "TotalCodeSize": 80_530_636_800,

@@ -1,10 +1,18 @@
-"""Lambda's service errors as boto3 understands them: a typed header and a small JSON body."""
+"""One route's application: a handler, and errors as the responses that SDKs understand.
 
-import json
-from collections.abc import Mapping
+Three requests make up one invocation, so the way to a handler is kept short: the routes hold these
+objects, and what serves them is the bare router. Starlette's application would lead every request
+through layers that answer exceptions we do not raise.
+"""
+
+import uuid
+from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+Handler = Callable[[Request], Awaitable[Response]]
 
 
 class ServiceError(Exception):
@@ -24,6 +32,21 @@ class ServiceError(Exception):
         self.error_type = error_type
         self.status = status
         self.reason = reason
+
+    def response(self) -> Response:
+        """Return it as boto3 understands it: a typed header and a small JSON body."""
+        # Modelled errors spell the field both ways across the API; SDKs read either.
+        body = {
+            "Type": "User" if self.status < 500 else "Service",
+            "message": str(self),
+            "Message": str(self),
+        }
+        headers = {"x-amzn-ErrorType": self.error_type, "x-amzn-RequestId": str(uuid.uuid4())}
+        if self.status == 429:
+            headers["Retry-After"] = "1"
+        if self.reason is not None:
+            body["Reason"] = self.reason
+        return JSONResponse(body, self.status, headers)
 
 
 def throttled() -> ServiceError:
@@ -46,26 +69,19 @@ def invalid_parameter(message: str) -> ServiceError:
     return ServiceError("InvalidParameterValueException", message, status=400)
 
 
-def error_response(error: ServiceError, *, request_id: str) -> Response:
-    """Render a service error."""
-    body = {"Type": "User" if error.status < 500 else "Service", "message": str(error)}
-    headers = {"x-amzn-ErrorType": error.error_type, "x-amzn-RequestId": request_id}
-    if error.status == 429:
-        headers["Retry-After"] = "1"
-    if error.reason is not None:
-        body["Reason"] = error.reason
-    # Modelled errors spell the field both ways across the API; SDKs read either.
-    body["Message"] = str(error)
-    return json_response(body, status=error.status, headers=headers)
+class Endpoint:
+    """An ASGI application that runs a handler."""
 
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
 
-def json_response(
-    body: Mapping[str, object], *, status: int = 200, headers: Mapping[str, str] | None = None
-) -> Response:
-    """Render a JSON body."""
-    return Response(
-        json.dumps(body), status_code=status, headers=headers, media_type="application/json"
-    )
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        try:
+            response = await self._handler(Request(scope, receive))
+        except ServiceError as error:
+            response = error.response()
+        await response(scope, receive, send)
 
 
 async def read_body(request: Request, *, limit: int) -> bytes | None:

@@ -2,29 +2,17 @@
 
 import json
 from collections import Counter
-from typing import Protocol
 
 from pydantic import ValidationError
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from services.emulator.api.endpoint import Endpoint
 from services.emulator.dispatcher import Dispatcher
-from services.emulator.endpoint import Endpoint
-from services.emulator.environment import Environment, State
-from services.emulator.errors import json_response
+from services.emulator.environments.environment import State
+from services.emulator.environments.fleet import Fleet
 from services.emulator.faults import Faults, FaultSettings
-
-
-class Fleet(Protocol):
-    """Environments as the operator sees them."""
-
-    def missing(self) -> str | None:
-        """Return what keeps the emulator from being ready."""
-
-    def all(self) -> list[Environment]:
-        """Return the environments that exist."""
-
 
 _COUNTS = (
     "invoked",
@@ -41,13 +29,7 @@ _COUNTS = (
 
 
 class OperatorApi:
-    """Routes for health, counts and faults.
-
-    Args:
-        dispatcher: Counts.
-        environments: States.
-        faults: The dice.
-    """
+    """Routes for health, counts and faults."""
 
     def __init__(self, dispatcher: Dispatcher, environments: Fleet, faults: Faults) -> None:
         self._dispatcher = dispatcher
@@ -62,17 +44,17 @@ class OperatorApi:
         ]
 
     async def _healthy(self, request: Request) -> Response:
-        return json_response({"status": "ok"})
+        return JSONResponse({"status": "ok"})
 
     async def _ready(self, request: Request) -> Response:
         missing = self._environments.missing()
         if missing is None:
-            return json_response({"status": "ready"})
-        return json_response({"status": "not ready", "missing": missing}, status=503)
+            return JSONResponse({"status": "ready"})
+        return JSONResponse({"status": "not ready", "missing": missing}, 503)
 
     async def _stats(self, request: Request) -> Response:
         states = Counter(environment.state for environment in self._environments.all())
-        return json_response(
+        return JSONResponse(
             {
                 **{name: self._dispatcher.counts[name] for name in _COUNTS},
                 "in_flight": self._dispatcher.in_flight,
@@ -85,13 +67,13 @@ class OperatorApi:
         )
 
     async def _get_faults(self, request: Request) -> Response:
-        return json_response(self._faults.settings.model_dump())
+        return JSONResponse(self._faults.settings.model_dump())
 
     async def _put_faults(self, request: Request) -> Response:
         try:
             settings = FaultSettings.model_validate_json(await request.body())
         except ValidationError as error:
             problems = json.loads(error.json(include_url=False, include_context=False))
-            return json_response({"detail": problems}, status=422)
+            return JSONResponse({"detail": problems}, 422)
         self._faults.replace(settings)
-        return json_response(settings.model_dump())
+        return JSONResponse(settings.model_dump())

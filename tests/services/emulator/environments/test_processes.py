@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from services.emulator.dispatcher import Dispatcher
-from services.emulator.environment import Environment, State
-from services.emulator.environments import ProcessEnvironments, backoff_s
+from services.emulator.environments.environment import Environment, State
+from services.emulator.environments.processes import ProcessEnvironments, backoff_s
 from services.emulator.faults import Faults, FaultSettings
 from services.emulator.invocation import Invocation
 from services.emulator.settings import Settings

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-_logger = logging.getLogger("services.emulator.output")
+_logger = logging.getLogger("services.emulator.environments.output")
 
 _CHUNK_BYTES = 65536
 _CHUNKS_AT_ONCE = 16
@@ -20,15 +20,16 @@ _LONGEST_LINE_BYTES = 65536
 
 
 class Output:
-    """The pipe of one environment.
-
-    Args:
-        name: Of the environment, for log lines.
-        wrote: Called with every chunk.
-        log_path: File to append to; without it lines go to the emulator's own log.
-    """
+    """The pipe of one environment."""
 
     def __init__(self, name: str, *, wrote: Callable[[bytes], None], log_path: Path | None) -> None:
+        """Open it.
+
+        Args:
+            name: Of the environment, for log lines.
+            wrote: Called with every chunk.
+            log_path: File to append to; without it lines go to the emulator's own log.
+        """
         self._name = name
         self._wrote = wrote
         self._line = bytearray()

@@ -7,13 +7,13 @@ own domain in `Host`.
 
 import hmac
 import re
-import uuid
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from services.emulator.errors import ServiceError, error_response
+from services.emulator.api.endpoint import ServiceError
 from services.emulator.settings import PREFIX, Settings
+from shared.service.tokens import TokenError, read_token
 
 _OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}")
@@ -21,10 +21,6 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}")
 _PORT = re.compile(r":\d+$")
 _SIGNED_BY = re.compile(r"^AWS4-HMAC-SHA256 Credential=([^/,\s]+)/")
 _BEARER = re.compile(r"^Bearer (\S+)$")
-
-
-class TokenError(Exception):
-    """There is no usable token; the message names the setting and never quotes it."""
 
 
 def load_token(settings: Settings) -> str | None:
@@ -35,18 +31,12 @@ def load_token(settings: Settings) -> str | None:
     """
     if settings.auth == "disabled":
         return None
-    token = settings.token.get_secret_value() if settings.token is not None else ""
-    if settings.token is None and settings.token_file is not None:
-        try:
-            token = settings.token_file.read_text(encoding="utf-8", errors="replace").strip()
-        except OSError as error:
-            raise TokenError(
-                f"{PREFIX}TOKEN_FILE: cannot read {settings.token_file} ({error.strerror})"
-            ) from error
-    if not _TOKEN.fullmatch(token):
+    name = f"{PREFIX}TOKEN"
+    token = read_token(settings.token, settings.token_file, name=name)
+    if not _TOKEN.fullmatch(token or ""):
         raise TokenError(
-            f"{PREFIX}TOKEN or {PREFIX}TOKEN_FILE must give a token of 16 to 128 letters, digits, "
-            f"- and _; {PREFIX}AUTH=disabled lets everybody in who reaches the port"
+            f"{name} or {name}_FILE must give a token of 16 to 128 letters, digits, - and _; "
+            f"{PREFIX}AUTH=disabled lets everybody in who reaches the port"
         )
     return token
 
@@ -70,7 +60,8 @@ class HostGuard:
             await self._app(scope, receive, send)
             return
         message = f"Host {named} is none of {sorted(self._hosts)}: {PREFIX}HOSTS adds names."
-        await _refuse("AccessDeniedException", message, scope, receive, send)
+        error = ServiceError("AccessDeniedException", message, status=403)
+        await error.response()(scope, receive, send)
 
 
 class TokenGuard:
@@ -93,7 +84,8 @@ class TokenGuard:
             "The security token included in the request is invalid: the emulator's token is the "
             "AWS access key id, or goes into the header 'Authorization: Bearer <token>'."
         )
-        await _refuse("UnrecognizedClientException", message, scope, receive, send)
+        error = ServiceError("UnrecognizedClientException", message, status=403)
+        await error.response()(scope, receive, send)
 
     def _allowed(self, scope: Scope) -> bool:
         given = Headers(scope=scope).getlist("authorization")
@@ -103,10 +95,3 @@ class TokenGuard:
         return found is not None and hmac.compare_digest(
             found.group(1).encode("latin-1"), self._expected
         )
-
-
-async def _refuse(
-    error_type: str, message: str, scope: Scope, receive: Receive, send: Send
-) -> None:
-    error = ServiceError(error_type, message, status=403)
-    await error_response(error, request_id=str(uuid.uuid4()))(scope, receive, send)

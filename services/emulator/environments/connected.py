@@ -8,24 +8,20 @@ import logging
 from collections.abc import Callable
 
 from services.emulator.dispatcher import Dispatcher
-from services.emulator.environment import Environment
+from services.emulator.environments.environment import Environment, Peer
 from services.emulator.invocation import Outcome
 
 _logger = logging.getLogger(__name__)
 
 
 class ConnectedEnvironments:
-    """Keeps account of the environments connected now.
+    """Keeps account of the environments connected now."""
 
-    Args:
-        dispatcher: Hands out invocations and hears of losses.
-        drop: Closes the connection of a peer.
-    """
-
-    def __init__(self, dispatcher: Dispatcher, *, drop: Callable[[tuple[str, int]], None]) -> None:
+    def __init__(self, dispatcher: Dispatcher, *, drop: Callable[[Peer], None]) -> None:
+        """Wire it; `drop` closes the connection of a peer."""
         self._dispatcher = dispatcher
         self._drop = drop
-        self._environments: dict[tuple[str, int], Environment] = {}
+        self._environments: dict[Peer, Environment] = {}
         self._init_error: str | None = None
 
     def open(self) -> None:
@@ -53,7 +49,7 @@ class ConnectedEnvironments:
         """Return the environments that are connected now."""
         return list(self._environments.values())
 
-    def identify(self, client: tuple[str, int], *, port: int) -> Environment | None:
+    def identify(self, client: Peer, _port: int) -> Environment | None:
         """Return the environment of a connection, a new one if it is new."""
         environment = self._environments.get(client)
         if environment is None:
@@ -75,11 +71,8 @@ class ConnectedEnvironments:
         if not self._environments:
             self._dispatcher.fail_queued(error)
 
-    def connection_lost(self, client: tuple[str, int], *, port: int) -> None:
+    def connection_lost(self, client: Peer, _port: int) -> None:
         """Give up the environment of a closed connection."""
-        self._give_up(client)
-
-    def _give_up(self, client: tuple[str, int]) -> None:
         environment = self._environments.pop(client, None)
         if environment is not None:
             self._dispatcher.environment_lost(environment, "connection closed")
@@ -87,4 +80,4 @@ class ConnectedEnvironments:
     async def close(self) -> None:
         """Give up all environments; whoever runs them is not ours to stop."""
         for client in list(self._environments):
-            self._give_up(client)
+            self.connection_lost(client, 0)

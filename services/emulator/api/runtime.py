@@ -6,17 +6,17 @@ Version 2018-06-01, as far as AWS's runtime clients use it. Bodies pass through 
 import asyncio
 import json
 import time
-from typing import Protocol
+from collections.abc import Callable
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from services.emulator.api.endpoint import Endpoint, read_body
 from services.emulator.dispatcher import Dispatcher
-from services.emulator.endpoint import Endpoint
-from services.emulator.environment import Environment, State
-from services.emulator.errors import json_response, read_body
+from services.emulator.environments.environment import Environment, Peer, State
+from services.emulator.environments.fleet import Fleet
 from services.emulator.invocation import RESPONSE_LIMIT, Invocation, Outcome
 
 _ROOT = "/2018-06-01/runtime"
@@ -24,35 +24,15 @@ _ERROR_TYPE_HEADER = "lambda-runtime-function-error-type"
 _ERROR_LIMIT_BYTES = 262_144
 
 
-class Environments(Protocol):
-    """Who knows which environment a request comes from."""
-
-    def identify(self, client: tuple[str, int], *, port: int) -> Environment | None:
-        """Return the environment that calls from `client` at our `port`."""
-
-    def init_failed(self, environment: Environment, *, error: Outcome) -> None:
-        """Hear that an environment cannot initialise the function."""
-
-
-class ConnectionListener(Protocol):
-    """Hears of a connection that closed."""
-
-    def __call__(self, client: tuple[str, int], *, port: int) -> None:
-        """Hear that the connection of `client` to our `port` is closed."""
-
-
-def _nobody_listens(client: tuple[str, int], *, port: int) -> None:
-    """Do nothing."""
-
-
 class Connections:
     """The Runtime API's open connections: tells of those that close, closes those it is told to."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[str, int], HttpToolsProtocol] = {}
-        self.on_lost: ConnectionListener = _nobody_listens
+        self._open: dict[Peer, HttpToolsProtocol] = {}
+        self.on_lost: Callable[[Peer, int], None] = lambda _client, _port: None
+        """Hears of a client whose connection to a port of ours is closed."""
 
-    def drop(self, client: tuple[str, int]) -> None:
+    def drop(self, client: Peer) -> None:
         """Close the connection of a peer, if it is still there."""
         connection = self._open.get(client)
         if connection is not None:
@@ -78,45 +58,30 @@ class Connections:
                     connections._open.pop(self.client, None)
                     _, port = self.server or ("", None)
                     if port is not None:
-                        connections.on_lost(self.client, port=port)
+                        connections.on_lost(self.client, port)
 
         return RuntimeConnection
 
 
 class RuntimeApi:
-    """Routes of the Runtime API.
+    """Routes of the Runtime API."""
 
-    Args:
-        dispatcher: Hands out invocations.
-        environments: Tells environments apart.
-        timeout_s: For the deadline header.
-    """
-
-    def __init__(
-        self, dispatcher: Dispatcher, environments: Environments, *, timeout_s: float
-    ) -> None:
+    def __init__(self, dispatcher: Dispatcher, environments: Fleet, *, timeout_s: float) -> None:
         self._dispatcher = dispatcher
         self._environments = environments
         self._timeout_s = timeout_s
-        invocation = f"{_ROOT}/invocation"
+        running = f"{_ROOT}/invocation/{{request_id}}"
         self.app = Router(
             routes=[
-                Route(f"{invocation}/next", Endpoint(self._next), methods=["GET"]),
-                Route(
-                    f"{invocation}/{{request_id}}/response",
-                    Endpoint(self._response),
-                    methods=["POST"],
-                ),
-                Route(
-                    f"{invocation}/{{request_id}}/error", Endpoint(self._error), methods=["POST"]
-                ),
+                Route(f"{_ROOT}/invocation/next", Endpoint(self._next), methods=["GET"]),
+                Route(f"{running}/response", Endpoint(self._response), methods=["POST"]),
+                Route(f"{running}/error", Endpoint(self._error), methods=["POST"]),
                 Route(f"{_ROOT}/init/error", Endpoint(self._init_error), methods=["POST"]),
             ]
         )
 
     def _environment(self, request: Request) -> Environment | None:
-        client, server = request.scope["client"], request.scope["server"]
-        return self._environments.identify((client[0], client[1]), port=server[1])
+        return self._environments.identify(_peer(request), request.scope["server"][1])
 
     async def _next(self, request: Request) -> Response:
         environment = self._environment(request)
@@ -124,8 +89,7 @@ class RuntimeApi:
             return _refused(410, "EnvironmentGone", "this environment was given up")
         if environment.invocation is not None or environment.state is State.IDLE:
             return _refused(403, "InvalidStateTransition", "an invocation or a poll is open")
-        client = request.scope["client"]
-        environment.connection = (client[0], client[1])
+        environment.connection = _peer(request)
         invocation = await self._dispatcher.next_invocation(environment)
         if invocation is None:
             return _refused(410, "EnvironmentGone", "no more invocations for this environment")
@@ -137,21 +101,20 @@ class RuntimeApi:
         )
 
     async def _response(self, request: Request) -> Response:
-        payload = await read_body(request, limit=RESPONSE_LIMIT)
-        if not self._dispatcher.respond(
-            request.path_params["request_id"], payload, error_type=None
-        ):
-            return _invalid_request_id()
-        if payload is None:
-            return _refused(413, "RequestEntityTooLarge", "Exceeded maximum allowed payload size")
-        return _accepted()
+        return await self._end(request, error_type=None)
 
     async def _error(self, request: Request) -> Response:
-        payload = await read_body(request, limit=RESPONSE_LIMIT)
         error_type = request.headers.get(_ERROR_TYPE_HEADER, "Unhandled")
+        return await self._end(request, error_type=error_type)
+
+    async def _end(self, request: Request, *, error_type: str | None) -> Response:
+        payload = await read_body(request, limit=RESPONSE_LIMIT)
         request_id = request.path_params["request_id"]
         if not self._dispatcher.respond(request_id, payload, error_type=error_type):
-            return _invalid_request_id()
+            why = "no such invocation is running: it ended or timed out"
+            return _refused(400, "InvalidRequestID", why)
+        if payload is None and error_type is None:
+            return _refused(413, "RequestEntityTooLarge", "Exceeded maximum allowed payload size")
         return _accepted()
 
     async def _init_error(self, request: Request) -> Response:
@@ -163,6 +126,11 @@ class RuntimeApi:
             outcome = Outcome(payload=body, error_type=error_type)
             self._environments.init_failed(environment, error=outcome)
         return _accepted()
+
+
+def _peer(request: Request) -> Peer:
+    host, port = request.scope["client"]
+    return host, port
 
 
 def _headers(invocation: Invocation, *, deadline_ms: int) -> dict[str, str]:
@@ -179,12 +147,8 @@ def _headers(invocation: Invocation, *, deadline_ms: int) -> dict[str, str]:
 
 
 def _accepted() -> Response:
-    return json_response({"status": "OK"}, status=202)
+    return JSONResponse({"status": "OK"}, 202)
 
 
 def _refused(status: int, error_type: str, message: str) -> Response:
-    return json_response({"errorType": error_type, "errorMessage": message}, status=status)
-
-
-def _invalid_request_id() -> Response:
-    return _refused(400, "InvalidRequestID", "no such invocation is running: it ended or timed out")
+    return JSONResponse({"errorType": error_type, "errorMessage": message}, status)

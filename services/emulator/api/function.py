@@ -3,7 +3,9 @@
 import re
 from dataclasses import dataclass
 
-from services.emulator.errors import invalid_parameter, not_found
+from starlette.requests import Request
+
+from services.emulator.api.endpoint import invalid_parameter, not_found
 from services.emulator.settings import Settings
 
 LATEST = "$LATEST"
@@ -30,11 +32,7 @@ class Target:
 
 
 class Function:
-    """Resolves the names a client may use for the function.
-
-    Args:
-        settings: Name, aliases, region, account.
-    """
+    """Resolves the names a client may use for the function."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -45,16 +43,13 @@ class Function:
         self._versions = {LATEST: LATEST, PUBLISHED: PUBLISHED}
         self._versions.update(dict.fromkeys(settings.aliases, PUBLISHED))
 
-    def resolve(self, name: str, qualifier: str | None) -> Target:
-        """Return what `name` (name, partial or full ARN, with or without qualifier) stands for.
-
-        Args:
-            name: The path's function name, decoded.
-            qualifier: The `Qualifier` query parameter, if any.
+    def target(self, request: Request) -> Target:
+        """Return what a request names: by name, partial or full ARN, with or without qualifier.
 
         Raises:
             ServiceError: The name is malformed, two qualifiers differ, or it is not configured.
         """
+        name, qualifier = request.path_params["name"], request.query_params.get("Qualifier")
         match = _NAME.fullmatch(name)
         if match is None:
             raise invalid_parameter(f"FunctionName {name!r} is neither a function name nor an ARN.")

@@ -1,9 +1,12 @@
-"""The REPORT line as Lambda writes it."""
+"""What Lambda logs about an invocation."""
 
 import pytest
 
-from services.emulator.invocation import Invocation, Outcome
-from services.emulator.log_tail import log_tail, report_line
+from services.emulator.invocation import Invocation, Outcome, log_tail
+
+
+def invocation() -> Invocation:
+    return Invocation(request_id="id", payload=b"", arn="", version="1", trace_id="")
 
 
 @pytest.mark.parametrize(
@@ -17,20 +20,19 @@ from services.emulator.log_tail import log_tail, report_line
 def test_initialisation_is_billed_and_whole_milliseconds_too(
     duration_s: float, init_s: float | None, fields: list[str]
 ) -> None:
-    line = report_line(
-        request_id="id", duration_s=duration_s, memory_mb=512, max_memory_mb=77, init_s=init_s
-    )
+    ended, outcome = invocation(), Outcome(payload=b"")
+    ended.init_s = init_s
+    tail = log_tail(ended, outcome, duration_s=duration_s, memory_mb=512, max_memory_mb=77)
+    report = tail.decode().splitlines()[-1]
     init = [] if init_s is None else ["Init Duration: 250.50 ms"]
     memory = ["Memory Size: 512 MB", "Max Memory Used: 77 MB"]
-    assert line.rstrip().split("\t") == ["REPORT RequestId: id", *fields, *memory, *init]
+    assert report.rstrip().split("\t") == ["REPORT RequestId: id", *fields, *memory, *init]
 
 
 def test_the_tail_keeps_the_report_whatever_was_written() -> None:
-    invocation = Invocation(request_id="id", payload=b"", arn="", version="1", trace_id="")
-    invocation.wrote(b"a" * 10_000)
-    invocation.wrote(b"the end")
-    tail = log_tail(
-        invocation, Outcome(payload=b""), duration_s=0.001, memory_mb=128, max_memory_mb=20
-    )
+    ended, outcome = invocation(), Outcome(payload=b"")
+    ended.wrote(b"a" * 10_000)
+    ended.wrote(b"the end")
+    tail = log_tail(ended, outcome, duration_s=0.001, memory_mb=128, max_memory_mb=20)
     assert len(tail) == 4096
     assert b"the end\nEND RequestId: id\nREPORT RequestId: id\t" in tail

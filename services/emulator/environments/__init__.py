@@ -1,0 +1,1 @@
+"""The environments invocations run in: our own processes, or those that come to us."""
