@@ -87,9 +87,9 @@ class Dispatcher:
             self._backlog.append(invocation)
             return
         self._accepted_at[id(invocation)] = perf_counter()
-        if self._faults.start_delay_s > 0:
-            loop = asyncio.get_running_loop()
-            loop.call_later(self._faults.start_delay_s, self._enqueue, invocation)
+        delay_s = self._faults.start_delay_s
+        if delay_s > 0:
+            asyncio.get_running_loop().call_later(delay_s, self._enqueue, invocation)
         else:
             self._enqueue(invocation)
 

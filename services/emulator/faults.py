@@ -44,45 +44,40 @@ class Faults:
     def replace(self, settings: FaultSettings) -> None:
         """Start over with other settings: fresh streams, fresh counters."""
         self._settings = settings
-        self._throttle = random.Random(f"{settings.seed}/throttle")
-        self._crash = random.Random(f"{settings.seed}/crash")
-        self._duplicate = random.Random(f"{settings.seed}/duplicate")
-        self._throttle_next = settings.throttle_next
-        self._crash_next = settings.crash_next
+        self._dice = {
+            kind: random.Random(f"{settings.seed}/{kind}")
+            for kind in ("throttle", "crash", "duplicate")
+        }
+        self._next = {"throttle": settings.throttle_next, "crash": settings.crash_next}
 
     @property
     def settings(self) -> FaultSettings:
         """Settings with the counters as they stand now."""
-        return self._settings.model_copy(
-            update={"throttle_next": self._throttle_next, "crash_next": self._crash_next}
-        )
+        left = {f"{kind}_next": number for kind, number in self._next.items()}
+        return self._settings.model_copy(update=left)
 
     @property
     def start_delay_s(self) -> float:
         """Wait of every accepted invocation before it may start."""
         return self._settings.start_delay_ms / 1000
 
-    @property
-    def provisioning_s(self) -> float:
-        """Shortest time provisioned concurrency stays IN_PROGRESS."""
-        return self._settings.provisioning_s
-
     def throttles(self) -> bool:
         """Decide whether this invocation is refused."""
-        drawn = self._throttle.random() < self._settings.throttle_rate
-        if self._throttle_next > 0:
-            self._throttle_next -= 1
-            return True
-        return drawn
+        return self._strikes("throttle", self._settings.throttle_rate)
 
     def crash_delay_s(self) -> float | None:
         """Decide when this invocation's environment is killed; None when it is spared."""
-        drawn = self._crash.random() < self._settings.crash_rate
-        if self._crash_next > 0:
-            self._crash_next -= 1
-            drawn = True
-        return self._settings.crash_after_ms / 1000 if drawn else None
+        crashes = self._strikes("crash", self._settings.crash_rate)
+        return self._settings.crash_after_ms / 1000 if crashes else None
 
     def duplicates(self) -> bool:
         """Decide whether this event is delivered a second time."""
-        return self._duplicate.random() < self._settings.duplicate_rate
+        return self._strikes("duplicate", self._settings.duplicate_rate)
+
+    def _strikes(self, kind: str, rate: float) -> bool:
+        # Drawn also where a counter decides, so that the draws after it are the same.
+        drawn = self._dice[kind].random() < rate
+        if self._next.get(kind, 0) > 0:
+            self._next[kind] -= 1
+            return True
+        return drawn

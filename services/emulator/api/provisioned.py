@@ -94,7 +94,7 @@ class ProvisionedConcurrency:
 
     def _status(self, configuration: _Configuration) -> tuple[str, str | None]:
         waited_s = asyncio.get_running_loop().time() - configuration.since
-        if waited_s < self._faults.provisioning_s:
+        if waited_s < self._faults.settings.provisioning_s:
             return "IN_PROGRESS", None
         if self._environments.initialised(configuration.requested):
             return "READY", None
