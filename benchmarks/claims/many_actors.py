@@ -138,11 +138,11 @@ class Fleet:
             should_leave=lambda: False,
             must_leave=lambda: False,
         )
-        collected = collector.trajectories()
+        collector.trajectories()
         round_s, after_s = time.perf_counter() - start, self.cpu_s()
         counts = collector.close()
-        if collected.missing:
-            raise RuntimeError(f"round {index}: {counts}: {'; '.join(collected.failures)}")
+        if collector.missing:
+            raise RuntimeError(f"round {index}: {counts}: {'; '.join(collector.failures)}")
         record = self._landed(job_id, index)
         self.cache.free_round(job_id, index)
         if record.launches is None or record.launches.launch_s is None:

@@ -7,8 +7,8 @@ job is leased while the cache does not answer.
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import TypeVar
 
 from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
@@ -18,7 +18,7 @@ from services.learner.record.run_record import RunRecord
 from services.learner.record.tracking import LearnerMetrics, TensorBoard
 from services.learner.rounds.lost_round import RoundLostError
 from services.learner.rounds.overlapping import OverlappingRounds
-from services.learner.rounds.session import LeftEarly, RoundSession, TrainingParts
+from services.learner.rounds.session import LeftEarly, RoundSession
 from services.learner.rounds.synchronous import SynchronousRounds
 from services.learner.scaler.client import LeaseLostError, ScalerClient, ScalerError
 from services.learner.scaler.held_lease import HeldLease
@@ -134,58 +134,56 @@ class Worker:
     def _run_job(
         self, job: Job, held: HeldLease, scaler: ScalerClient
     ) -> tuple[StopReason, EvaluationResult | None]:
-        if job.spec.open_rounds == 1:
-            algorithm = self._build_algorithm(job)
-            with self._training(job, held, scaler, algorithm) as (session, _):
-                return SynchronousRounds(session).run()
-        off_policy = self._build_off_policy(job)
-        with self._training(job, held, scaler, off_policy) as (overlapping, policies):
-            return OverlappingRounds(overlapping, earlier_policies=policies).run()
-
-    @contextmanager
-    def _training(
-        self, job: Job, held: HeldLease, scaler: ScalerClient, algorithm: A
-    ) -> Iterator[tuple[RoundSession[A], Mapping[int, bytes]]]:
-        """Bring the algorithm to where the job's newest checkpoint says; wire its session.
-
-        Yields:
-            The session, and policies that open rounds fetch.
-        """
         with ExitStack() as leaving:
-            leaving.callback(self._artifacts.release, job.job_id)
-            checkpoints = CheckpointStore(
-                self._artifacts, job.job_id, keep=job.spec.checkpoint.keep
-            )
-            state, policies = _restore(checkpoints, algorithm)
-            record = RunRecord(self._artifacts, job.job_id)
-            env_steps = record.begin(
-                job,
-                next_round=state.next_round,
-                bill=scaler.cost(job.job_id).lines,
-                device=self._device,
-            )
-            folder = self._artifacts.local_folder(job.job_id)
-            board = TensorBoard(folder, job.spec, env_steps=env_steps)
-            leaving.callback(board.close)
+            if job.spec.open_rounds == 1:
+                algorithm = self._build_algorithm(job)
+                return self._session(SynchronousRounds, algorithm, job, held, scaler, leaving).run()
+            off_policy = self._build_off_policy(job)
+            return self._session(OverlappingRounds, off_policy, job, held, scaler, leaving).run()
 
-            def observe(line: RoundLine) -> None:
-                self._metrics.observe(line)
-                board.observe(line)
-                self._artifacts.publish(job.job_id)
+    def _session(
+        self,
+        kind: type[RoundSession[A]],
+        algorithm: A,
+        job: Job,
+        held: HeldLease,
+        scaler: ScalerClient,
+        leaving: ExitStack,
+    ) -> RoundSession[A]:
+        """Bring the algorithm to where the job's newest checkpoint says; wire its session."""
+        leaving.callback(self._artifacts.release, job.job_id)
+        checkpoints = CheckpointStore(self._artifacts, job.job_id, keep=job.spec.checkpoint.keep)
+        state, policies = _restore(checkpoints, algorithm)
+        record = RunRecord(self._artifacts, job.job_id)
+        env_steps = record.begin(
+            job,
+            next_round=state.next_round,
+            bill=scaler.cost(job.job_id).lines,
+            device=self._device,
+        )
+        folder = self._artifacts.local_folder(job.job_id)
+        board = TensorBoard(folder, job.spec, env_steps=env_steps)
+        leaving.callback(board.close)
 
-            parts = TrainingParts(
-                scaler=scaler,
-                cache=self._cache,
-                lease=held,
-                algorithm=algorithm,
-                detector=build_detector(job.spec.detector),
-                detector_every_rounds=job.measures_every_rounds,
-                checkpoints=checkpoints,
-                record=record,
-                observe=observe,
-                max_reopenings=self._max_reopenings,
-            )
-            yield RoundSession(job, state, parts), policies
+        def observe(line: RoundLine) -> None:
+            self._metrics.observe(line)
+            board.observe(line)
+            self._artifacts.publish(job.job_id)
+
+        return kind(
+            job=job,
+            state=state,
+            earlier_policies=policies,
+            scaler=scaler,
+            cache=self._cache,
+            lease=held,
+            algorithm=algorithm,
+            detector=build_detector(job.spec.detector),
+            checkpoints=checkpoints,
+            record=record,
+            observe=observe,
+            max_reopenings=self._max_reopenings,
+        )
 
     def _leave(self, job: Job, held: HeldLease, scaler: ScalerClient, reason: LeftEarly) -> None:
         _LOG.info("job left", extra={"job": job.job_id, "why": str(reason)})

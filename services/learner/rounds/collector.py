@@ -14,20 +14,14 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 
+from services.learner.rounds.results import read_episode, read_trajectory
 from shared.cache.arrivals import Arrival, Mode
 from shared.cache.client import TrajectoryCache
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.rounds import RoundPlan, TrajectoryCounts
 from shared.trajectory.codec import CodecError
-from shared.trajectory.trajectory import (
-    Episode,
-    Trajectory,
-    TrajectoryError,
-    decode_episode,
-    decode_trajectory,
-)
+from shared.trajectory.trajectory import Episode, Trajectory, TrajectoryError
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_WAIT_S = 1.0
@@ -45,20 +39,6 @@ _WITNESSES = 2
 _PATIENCE_AFTER_HANG = 1.75
 """How much longer than the first hang took others are waited for: as actors' watchdogs may be a
 twentieth late, a job whose environment hangs ends within twice the step time-out."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectedRound:
-    """What arrived of a round before its deadline."""
-
-    trajectories: tuple[Trajectory, ...]
-    """In the order of their actor index, whatever order they came in."""
-    missing: tuple[int, ...]
-    """Indices of actors that brought nothing usable."""
-    failures: tuple[str, ...]
-    """Distinct reasons given for what is missing."""
-    vanished: bool
-    """Whether some of the actors did not fail, but went with a part of the system that ended."""
 
 
 class RoundCollector:
@@ -93,7 +73,8 @@ class RoundCollector:
             gather: Lets so many seconds pass while results arrive.
         """
         self._cache = cache
-        self._plan = plan
+        self.plan = plan
+        """The round, as it was planned first."""
         self._environment = environment
         self._size = (steps_per_actor, envs_per_actor)
         self._leave: dict[Mode, Callable[[], bool]] = {
@@ -106,13 +87,14 @@ class RoundCollector:
         self._opened_at = self._launched_at = time.monotonic()
         self._deadline_at = _deadline(plan)
         self._doomed_at = math.inf
-        self._attempt = plan.attempt
+        self.attempt = plan.attempt
+        """The newest attempt at the round."""
         self._trajectories: dict[int, Trajectory] = {}
         self._episodes: dict[int, Episode] = {}
         self._failed: dict[tuple[Mode, int], Arrival] = {}
         self._refused: set[tuple[Mode, int]] = set()
         self._samples_over = False
-        self._absorb(cache.answered(plan.job_id, plan.round))
+        self.look_again()
 
     def prepare_reopening(self) -> None:
         """Forget the failures so far, and make room in the cache for what was refused.
@@ -121,7 +103,7 @@ class RoundCollector:
         """
         refused = [index for mode, index in self._refused if mode == "sample"]
         self._cache.drop_results(
-            self._plan.job_id, self._plan.round, mode="sample", actor_indices=refused
+            self.plan.job_id, self.plan.round, mode="sample", actor_indices=refused
         )
         self._refused = {key for key in self._refused if key[0] == "evaluate"}
         # Episodes that failed stay so; those that vanished are launched again.
@@ -136,28 +118,37 @@ class RoundCollector:
         """Go on with another attempt at the same round."""
         self._launched_at = time.monotonic()
         self._deadline_at = _deadline(plan)
-        self._attempt = plan.attempt
+        self.attempt = plan.attempt
         self.look_again()
 
-    def trajectories(self) -> CollectedRound:
-        """Wait until every actor of the round has answered, or the deadline has passed."""
-        self._wait("sample", self._plan.num_actors)
-        missing = tuple(i for i in range(self._plan.num_actors) if i not in self._trajectories)
-        vanished = any(self._has_vanished("sample", index) for index in missing)
-        return CollectedRound(
-            trajectories=tuple(self._trajectories[i] for i in sorted(self._trajectories)),
-            missing=missing,
-            failures=tuple(sorted({self._why_missing(i) for i in missing})),
-            vanished=vanished,
-        )
+    def trajectories(self) -> tuple[Trajectory, ...]:
+        """Wait until every actor of the round has answered, or the deadline has passed.
 
-    def take_in(self, arrivals: Iterable[Arrival]) -> None:
-        """Take in results that somebody else has waited for."""
-        self._absorb(arrivals)
+        Returns:
+            What arrived, in the order of the actors' index, whatever order it came in.
+        """
+        self._wait("sample", self.plan.num_actors)
+        return tuple(self._trajectories[i] for i in sorted(self._trajectories))
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Indices of actors that brought nothing usable."""
+        return tuple(i for i in range(self.plan.num_actors) if i not in self.used)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Distinct reasons given for what is missing."""
+        failed = [self._failed.get(("sample", index)) for index in self.missing]
+        return tuple(sorted({"no answer" if why is None else str(why.failed) for why in failed}))
+
+    @property
+    def vanished(self) -> bool:
+        """Whether actors did not fail, but went with a part of the system that ended."""
+        return any(a.mode == "sample" and a.kind == "vanished" for a in self._failed.values())
 
     def look_again(self) -> None:
         """Take in all that is noted of the round: a token can be lost with a connection."""
-        self._absorb(self._cache.answered(self._plan.job_id, self._plan.round))
+        self.take_in(self._cache.answered(self.plan.job_id, self.plan.round))
 
     def fresh(self) -> tuple[Trajectory, ...]:
         """Return the trajectories that were not returned here before, in order of their index."""
@@ -173,19 +164,13 @@ class RoundCollector:
     @property
     def complete(self) -> bool:
         """Whether every actor and every evaluation episode has been told of."""
-        sampled = all(self._is_answered("sample", i) for i in range(self._plan.num_actors))
+        sampled = all(self._is_answered("sample", i) for i in range(self.plan.num_actors))
         return sampled and self.all_episodes_answered
 
     @property
     def remaining_s(self) -> float:
         """Time to the deadline, 0 once it has passed."""
         return max(0.0, self._deadline_at - time.monotonic())
-
-    @property
-    def failures(self) -> tuple[str, ...]:
-        """Distinct reasons given for what is missing."""
-        failed = [arrival.failed for arrival in self._failed.values() if arrival.mode == "sample"]
-        return tuple(sorted({why for why in failed if why is not None}))
 
     @property
     def elapsed_s(self) -> float:
@@ -205,7 +190,7 @@ class RoundCollector:
     @property
     def all_blaming(self) -> bool:
         """Whether every actor blames the environment."""
-        return len(self.blaming) == self._plan.num_actors
+        return len(self.blaming) == self.plan.num_actors
 
     @property
     def doomed(self) -> bool:
@@ -218,7 +203,7 @@ class RoundCollector:
         num_blaming = len(self.blaming)
         if self.used or num_blaming < _WITNESSES:
             return False
-        short = self._plan.num_actors - num_blaming < max(1, self._plan.quorum)
+        short = self.plan.num_actors - num_blaming < max(1, self.plan.quorum)
         return short or time.monotonic() >= self._doomed_at
 
     def episodes(self) -> tuple[Episode, ...]:
@@ -227,41 +212,36 @@ class RoundCollector:
         Trajectories that come from now on are late: what was there has been learned from.
         """
         self._samples_over = True
-        self._wait("evaluate", self._plan.num_evaluations)
+        self._wait("evaluate", self.plan.num_evaluations)
         if not self.all_episodes_answered:
             # An update may outlast the deadline, and episodes have come while nobody looked.
             self.look_again()
         return tuple(self._episodes[i] for i in sorted(self._episodes))
 
     @property
-    def attempt(self) -> int:
-        """The newest attempt at the round."""
-        return self._attempt
-
-    @property
     def vanished_episodes(self) -> tuple[int, ...]:
         """Evaluation episodes that went with a part of the system that ended."""
-        episodes = range(self._plan.num_evaluations)
-        return tuple(index for index in episodes if self._has_vanished("evaluate", index))
+        gone = [a for a in self._failed.values() if a.mode == "evaluate" and a.kind == "vanished"]
+        return tuple(sorted(arrival.actor_index for arrival in gone))
 
     @property
     def all_episodes_answered(self) -> bool:
         """Whether every evaluation episode has been told of, arrived or failed."""
-        episodes = range(self._plan.num_evaluations)
+        episodes = range(self.plan.num_evaluations)
         return all(self._is_answered("evaluate", i) for i in episodes)
 
     def close(self) -> TrajectoryCounts:
         """Close the round in the cache and account for every trajectory that was launched."""
-        job_id, round_index = self._plan.job_id, self._plan.round
+        job_id, round_index = self.plan.job_id, self.plan.round
         counters = self._cache.close_round(job_id, round_index)
         done = self._cache.answered(job_id, round_index)
         stored = {a.actor_index for a in done if a.mode == "sample" and a.failed is None}
-        arrived = stored.intersection(range(self._plan.num_actors))
+        arrived = stored.intersection(range(self.plan.num_actors))
         refused = {index for mode, index in self._refused if mode == "sample"}
         used = len(self.used)
         late = len(arrived - refused - self.used) + counters.late
         # A round that was planned afresh may lack actors of it that were used, or late, before.
-        known = self.used.union(range(self._plan.num_actors))
+        known = self.used.union(range(self.plan.num_actors))
         launched = max(len(known), used + late)
         return TrajectoryCounts(
             launched=launched,
@@ -286,14 +266,14 @@ class RoundCollector:
             if not more_there and self._num_to_come(mode, num_results) > _MANY:
                 self._gather(min(_GATHERING_S, remaining_s))
             arrivals = self._cache.wait_arrivals(
-                self._plan.job_id,
-                self._plan.round,
+                self.plan.job_id,
+                self.plan.round,
                 timeout_s=min(self.remaining_s, _LONGEST_WAIT_S),
                 limit=_MOST,
             )
             more_there = len(arrivals) == _MOST
             # After a silence, look at all that is noted: a token can be lost with a connection.
-            self._absorb(arrivals or self._cache.answered(self._plan.job_id, self._plan.round))
+            self.take_in(arrivals or self._cache.answered(self.plan.job_id, self.plan.round))
 
     def _num_to_come(self, mode: Mode, num_results: int) -> int:
         taken = self._taken if mode == "sample" else ()
@@ -306,21 +286,22 @@ class RoundCollector:
     def _answers(self, mode: Mode) -> Mapping[int, Trajectory | Episode]:
         return self._trajectories if mode == "sample" else self._episodes
 
-    def _absorb(self, arrivals: Iterable[Arrival]) -> None:
+    def take_in(self, arrivals: Iterable[Arrival]) -> None:
+        """Take in what is told of the round's actors, also to somebody else who waited."""
         stored: dict[Mode, list[int]] = {"sample": [], "evaluate": []}
         for arrival in arrivals:
             if self._settled(arrival):
                 continue
             if arrival.failed is None:
                 stored[arrival.mode].append(arrival.actor_index)
-            elif arrival.attempt >= self._attempt or (
+            elif arrival.attempt >= self.attempt or (
                 # Later attempts launch actors again, but of episodes only those that vanished.
                 arrival.mode == "evaluate" and arrival.kind != "vanished"
             ):
                 self._fail(arrival)
         for mode, indices in stored.items():
             payloads = self._cache.load_results(
-                self._plan.job_id, self._plan.round, mode=mode, actor_indices=indices
+                self.plan.job_id, self.plan.round, mode=mode, actor_indices=indices
             )
             for index, payload in zip(indices, payloads, strict=True):
                 self._accept(mode, index, payload)
@@ -332,18 +313,9 @@ class RoundCollector:
             at = self._launched_at + _PATIENCE_AFTER_HANG * hung_after_s
             self._doomed_at = min(self._doomed_at, at)
 
-    def _has_vanished(self, mode: Mode, index: int) -> bool:
-        failure = self._failed.get((mode, index))
-        answered = index in self._answers(mode)
-        return failure is not None and failure.kind == "vanished" and not answered
-
-    def _why_missing(self, index: int) -> str:
-        arrival = self._failed.get(("sample", index))
-        return "no answer" if arrival is None else str(arrival.failed)
-
     def _settled(self, arrival: Arrival) -> bool:
         """Whether nothing can be made of an arrival: answered, refused, late or never asked."""
-        plan = self._plan
+        plan = self.plan
         asked = plan.num_actors if arrival.mode == "sample" else plan.num_evaluations
         return (
             arrival.actor_index >= asked
@@ -358,53 +330,17 @@ class RoundCollector:
             if payload is None:
                 raise TrajectoryError("the cache lost it (evicted or expired)")
             if mode == "sample":
-                self._trajectories[index] = self._checked(index, payload)
+                self._trajectories[index] = read_trajectory(
+                    payload, self.plan, index, environment=self._environment, size=self._size
+                )
             else:
-                self._episodes[index] = self._checked_episode(index, payload)
+                self._episodes[index] = read_episode(payload, self.plan, index)
+            self._failed.pop((mode, index), None)
         except (CodecError, TrajectoryError) as error:
             self._refused.add((mode, index))
             self._failed[(mode, index)] = Arrival(mode, index, f"refused: {error}")
-            _LOG.warning(
-                "result refused",
-                extra={
-                    "job": self._plan.job_id,
-                    "round": self._plan.round,
-                    "actor": index,
-                    "why": str(error),
-                },
-            )
-
-    def _checked(self, index: int, payload: bytes) -> Trajectory:
-        trajectory = decode_trajectory(payload, environment=self._environment)
-        self._check_identity(trajectory, index)
-        size = (trajectory.num_steps, trajectory.num_envs)
-        if size != self._size:
-            raise TrajectoryError(f"(steps, environments) is {size}, expected {self._size}")
-        if trajectory.dropped_episodes:
-            _LOG.warning(
-                "an actor dropped episodes in which something was not finite",
-                extra={
-                    "job": self._plan.job_id,
-                    "round": self._plan.round,
-                    "actor": index,
-                    "episodes": trajectory.dropped_episodes,
-                },
-            )
-        return trajectory
-
-    def _checked_episode(self, index: int, payload: bytes) -> Episode:
-        episode = decode_episode(payload)
-        self._check_identity(episode, index)
-        return episode
-
-    def _check_identity(self, result: Trajectory | Episode, index: int) -> None:
-        plan = self._plan
-        identity = (result.job_id, result.round, result.actor_index, result.policy_version)
-        expected = (plan.job_id, plan.round, index, plan.policy_version)
-        if identity != expected:
-            raise TrajectoryError(
-                f"(job, round, actor, policy version) is {identity}, expected {expected}"
-            )
+            identity = {"job": self.plan.job_id, "round": self.plan.round, "actor": index}
+            _LOG.warning("result refused", extra={**identity, "why": str(error)})
 
 
 def _deadline(plan: RoundPlan) -> float:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from services.learner.rounds.collector import RoundCollector
-from shared.contracts.rounds import RoundPlan
 
 _REASONS_TOLD = 3
 _LONGEST_REASON = 200
@@ -23,9 +22,9 @@ class RoundLostError(RuntimeError):
         self.fails_again = fails_again
 
 
-def environment_failed(plan: RoundPlan, collector: RoundCollector) -> RoundLostError:
+def environment_failed(collector: RoundCollector) -> RoundLostError:
     """Return the error of a round that is doomed, with the environment's own traceback."""
-    blaming = collector.blaming
+    plan, blaming = collector.plan, collector.blaming
     kinds = {why.splitlines()[0] for why in blaming}
     alike = "like this" if len(kinds) == 1 else "in this way or another"
     return RoundLostError(
@@ -37,26 +36,12 @@ def environment_failed(plan: RoundPlan, collector: RoundCollector) -> RoundLostE
     )
 
 
-def round_lost(
-    plan: RoundPlan,
-    collector: RoundCollector,
-    *,
-    failures: Sequence[str],
-    env_id: str,
-    history: str,
-) -> RoundLostError:
-    """Return the error of a round that brought too little for another reason.
-
-    Args:
-        plan: The round.
-        collector: What came of it.
-        failures: Why actors brought nothing.
-        env_id: For advice.
-        history: What has been tried before.
-    """
+def round_lost(collector: RoundCollector, *, env_id: str, history: str) -> RoundLostError:
+    """Return the error of a round that brought too little, after what has been tried before."""
+    plan = collector.plan
     arrived = f"{len(collector.used)} of {plan.num_actors} trajectories"
     return RoundLostError(
-        f"{reasons(failures)}\n"
+        f"{reasons(collector.failures)}\n"
         f"round {plan.round}: only {arrived} arrived in {collector.elapsed_s:.1f} s, {history}. "
         f"See the actors' log; a process that exited was ended by {env_id} or for want of memory; "
         "if actors are merely slow, lower steps_per_actor or raise the scaler's deadline"
@@ -64,12 +49,10 @@ def round_lost(
 
 
 def reasons(failures: Sequence[str]) -> str:
-    """Return the first reasons: with those of a thousand actors nobody would see what to do."""
-    told = [_cut(why) for why in failures[:_REASONS_TOLD]] or ["no answer"]
+    """Return the first reasons: with those of a thousand actors nobody would see what to do.
+
+    Each is cut short, but for a traceback, which is several lines.
+    """
+    told = [why if "\n" in why else why[:_LONGEST_REASON] for why in failures[:_REASONS_TOLD]]
     more = len(failures) - _REASONS_TOLD
     return "; ".join(told) + (f"; and {more} more" if more > 0 else "")
-
-
-def _cut(why: str) -> str:
-    """Cut a reason short, but for a traceback, which is several lines."""
-    return why if "\n" in why else why[:_LONGEST_REASON]

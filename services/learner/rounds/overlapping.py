@@ -20,7 +20,7 @@ is not used again, and everything that arrived since is in the cache. Updates de
 trajectories arrive in, so unlike in synchronous rounds no two runs need be equal.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from learning.algorithms.algorithm import OffPolicyAlgorithm
 from learning.algorithms.policy_update import UpdateTally
@@ -35,49 +35,27 @@ _LONGEST_WAIT_S = 1.0
 """One blocking wait; between two of them the learner looks whether it should leave."""
 
 
-class OverlappingRounds:
-    """Trains one job from where its state says, until the scaler says stop."""
+class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
+    """Trains one job with several rounds open at a time."""
 
-    def __init__(
-        self,
-        session: RoundSession[OffPolicyAlgorithm],
-        *,
-        earlier_policies: Mapping[int, bytes],
-    ) -> None:
-        """Begin where the checkpoint was written.
-
-        Args:
-            session: The job, where it stands and what it works with.
-            earlier_policies: By version, those that actors of open rounds fetch.
-        """
-        self._session = session
-        self._job = session.job
-        self._parts = parts = session.parts
-        self._clock = session.clock
-        self._policies = dict(earlier_policies)
-        self._version = session.state.policy_version
-        self._window = RoundWindow(
-            parts.cache, session.job, must_leave=lambda: parts.lease.must_leave
-        )
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._policies = dict(self.earlier_policies)
+        self._version = self.state.policy_version
+        self._window = RoundWindow(self.cache, self.job, must_leave=lambda: self.lease.must_leave)
         self._tally = UpdateTally()
 
     def run(self) -> tuple[StopReason, EvaluationResult | None]:
-        """Train to the end; return why it ended and the final policy's evaluation.
-
-        Raises:
-            RoundLostError: More rounds in a row than are open at a time brought nothing, or the
-                environment failed in actor after actor.
-            LeftEarly: The lease was lost, or this process was asked to end.
-        """
-        self._parts.algorithm.advance(self._version)
-        first, recorded = self._session.state.next_round, self._session.state.open_rounds
-        for index in range(first, first + self._job.spec.open_rounds):
+        """Train, learning from whatever arrives."""
+        self.algorithm.advance(self._version)
+        first, recorded = self.state.next_round, self.state.open_rounds
+        for index in range(first, first + self.job.spec.open_rounds):
             at = index - first
             self._open(index, recorded[at] if at < len(recorded) else None)
         while self._window.oldest.plan.stop is None:
             self._learn_until_the_oldest_is_over()
             self._close_oldest()
-            self._open(self._session.state.next_round - 1 + self._job.spec.open_rounds)
+            self._open(self.state.next_round - 1 + self.job.spec.open_rounds)
         return self._finish()
 
     def _open(self, index: int, recorded: OpenRound | None = None) -> None:
@@ -87,40 +65,40 @@ class OverlappingRounds:
         are when it goes on, is made anew, and a measurement that came with it counts again.
         """
         self._leave_if_must()
-        previous = self._session.state.previous
-        if previous is not None and previous.round != index - self._job.spec.open_rounds:
+        previous = self.state.previous
+        if previous is not None and previous.round != index - self.job.spec.open_rounds:
             # Rounds asked for again after a resume bring no result: it was told before.
             previous = None
         before = recorded or OpenRound(
             round=index,
             policy_version=self._version,
-            curvature=None if previous is None else self._session.state.curvature,
+            curvature=None if previous is None else self.state.curvature,
             taken=(),
             env_steps=0,
             episode_returns=(),
         )
         self._publish(before.policy_version)
-        plan = self._session.ask(
+        plan = self.ask(
             index,
             policy_version=before.policy_version,
             curvature=before.curvature,
             previous=previous,
         )
         self._window.open(plan, before)
-        self._clock.lap("plan_s")
+        self.clock.lap("plan_s")
 
     def _publish(self, version: int) -> None:
         if version == self._version:
-            self._policies[version] = self._session.policy_payload()
-        self._session.publish(version, self._policies[version])
+            self._policies[version] = self.policy_payload()
+        self.publish(version, self._policies[version])
 
     def _learn_until_the_oldest_is_over(self) -> None:
-        algorithm, oldest = self._parts.algorithm, self._window.oldest
-        while not (oldest.over or self._parts.lease.stop is not None):
+        algorithm, oldest = self.algorithm, self._window.oldest
+        while not (oldest.over or self.lease.stop is not None):
             self._leave_if_must()
             self._learn(oldest)
             if oldest.collector.doomed:
-                raise environment_failed(oldest.plan, oldest.collector)
+                raise environment_failed(oldest.collector)
         oldest.collector.look_again()
         # Nothing more of younger rounds is taken in until the next round is open: learned from
         # first, it would leave actors idle, and all open rounds would fall into step.
@@ -132,7 +110,7 @@ class OverlappingRounds:
 
     def _learn(self, oldest: OpenedRound) -> None:
         """Take in what arrived and update once; wait only when there is nothing to update with."""
-        algorithm = self._parts.algorithm
+        algorithm = self.algorithm
         wait_s = 0.0 if algorithm.ready else min(oldest.collector.remaining_s, _LONGEST_WAIT_S)
         arrived = self._add(timeout_s=wait_s)
         if algorithm.has_fresh or (algorithm.ready and not arrived):
@@ -141,22 +119,22 @@ class OverlappingRounds:
     def _add(self, *, timeout_s: float) -> bool:
         arrived = self._window.arrivals(timeout_s=timeout_s)
         if arrived:
-            self._parts.algorithm.add(arrived)
+            self.algorithm.add(arrived)
         return bool(arrived)
 
     def _update(self) -> None:
         """Update once. Replays fill the time in which actors are waited for, and count as that."""
-        self._clock.lap("collect_s")
-        fresh = self._parts.algorithm.has_fresh
-        self._tally.add(self._parts.algorithm.update())
+        self.clock.lap("collect_s")
+        fresh = self.algorithm.has_fresh
+        self._tally.add(self.algorithm.update())
         self._version += 1
-        self._parts.algorithm.advance(self._version)
-        self._clock.lap("update_s" if fresh else "collect_s")
+        self.algorithm.advance(self._version)
+        self.clock.lap("update_s" if fresh else "collect_s")
 
     def _close_oldest(self) -> None:
         closed = self._window.close_oldest()
-        self._clock.lap("collect_s")
-        curvature = self._session.measurement(closed.plan.round)
+        self.clock.lap("collect_s")
+        curvature = self.measurement(closed.plan.round)
         evaluation = self._evaluation(closed)
         result = self._result(closed, closed.collector.close(), evaluation)
         state = RunState(
@@ -169,8 +147,8 @@ class OverlappingRounds:
         )
         fetched = {opened.policy_version for opened in state.open_rounds}
         policies = {version: self._policies[version] for version in fetched}
-        self._session.save(closed.plan, result, state, policies)
-        self._session.forget_round(closed.plan.round)
+        self.save(closed.plan, result, state, policies)
+        self.forget_round(closed.plan.round)
         self._forget_policies(keep=fetched | {self._version})
 
     def _result(
@@ -185,7 +163,7 @@ class OverlappingRounds:
             dropped_episodes=closed.dropped_episodes,
             evaluation=evaluation,
             stats=self._tally.take(),
-            timing=self._clock.take(),
+            timing=self.clock.take(),
         )
 
     def _empty_rounds(self, closed: OpenedRound, result: RoundResult) -> int:
@@ -196,19 +174,14 @@ class OverlappingRounds:
         """
         if result.trajectories.used:
             return 0
-        empty = self._session.state.empty_rounds + 1
+        empty = self.state.empty_rounds + 1
         # Those open when the first went wrong were launched like it: only one more is news.
-        most = self._job.spec.open_rounds
-        if empty > most and self._parts.lease.stop is None:
+        most = self.job.spec.open_rounds
+        if empty > most and self.lease.stop is None:
             if closed.collector.all_blaming:
-                raise environment_failed(closed.plan, closed.collector)
-            raise round_lost(
-                closed.plan,
-                closed.collector,
-                failures=closed.collector.failures,
-                env_id=self._job.spec.env_id,
-                history=f"nor did any in the {most} rounds before it",
-            )
+                raise environment_failed(closed.collector)
+            history = f"nor did any in the {most} rounds before it"
+            raise round_lost(closed.collector, env_id=self.job.spec.env_id, history=history)
         return empty
 
     def _evaluation(self, closed: OpenedRound) -> EvaluationResult | None:
@@ -220,7 +193,7 @@ class OverlappingRounds:
 
     def _forget_policies(self, *, keep: Collection[int]) -> None:
         for version in sorted(self._policies.keys() - set(keep)):
-            self._session.forget_policy(version)
+            self.forget_policy(version)
             del self._policies[version]
 
     def _finish(self) -> tuple[StopReason, EvaluationResult | None]:
@@ -233,9 +206,9 @@ class OverlappingRounds:
         self._leave_if_must()
         final.collector.close()
         for opened in self._window:
-            self._session.record_end(opened.plan, evaluation if opened is final else None)
+            self.record_end(opened.plan, evaluation if opened is final else None)
         self._forget_policies(keep=())
         return plan.stop, evaluation
 
     def _leave_if_must(self) -> None:
-        self._session.leave_if_must("while rounds were open")
+        self.leave_if_must("while rounds were open")

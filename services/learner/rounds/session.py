@@ -1,8 +1,8 @@
 """What training does in a round whether rounds overlap or not: publish, ask, measure, save, forget.
 
-The two ways to order rounds, `SynchronousRounds` and `OverlappingRounds`, differ in when they do
-each of these and in what they wait for. The learner decides nothing about scaling: it reports
-curvature and results, and does what the plan says.
+The two ways to order rounds, `SynchronousRounds` and `OverlappingRounds`, are sessions that differ
+in when they do each of these and in what they wait for. The learner decides nothing about scaling:
+it reports curvature and results, and does what the plan says.
 
 A round counts only once its checkpoint is written; whatever breaks before that costs this round at
 most, because asking for it again returns the same plan and the same seeds. So nothing of a round is
@@ -11,6 +11,7 @@ removed from the cache before its checkpoint.
 
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -47,47 +48,55 @@ class LeftEarly(Exception):  # noqa: N818 - not an error: the job goes on elsewh
         """Why the job itself ends here; None when it goes on elsewhere."""
 
 
-A_co = TypeVar("A_co", bound=Algorithm | OffPolicyAlgorithm, covariant=True)
+A = TypeVar("A", bound=Algorithm | OffPolicyAlgorithm)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingParts(Generic[A_co]):
-    """What training a job works with, wired by the worker."""
+@dataclass(kw_only=True, eq=False)
+class RoundSession(ABC, Generic[A]):
+    """One job's training: what it works with, where it stands, and the steps of a round."""
 
+    job: Job
+    state: RunState
+    """Where training stands: as the newest checkpoint has it."""
+    earlier_policies: Mapping[int, bytes]
+    """By version, those that actors of its open rounds fetch."""
     scaler: ScalerClient
     cache: TrajectoryCache
     lease: HeldLease
-    algorithm: A_co
+    algorithm: A
     detector: Detector
-    detector_every_rounds: int
     checkpoints: CheckpointStore
     record: RunRecord
     observe: Callable[[RoundLine], None]
     max_reopenings: int
 
-
-class RoundSession(Generic[A_co]):
-    """One job's training: what it works with, where it stands, and the steps of a round."""
-
-    def __init__(self, job: Job, state: RunState, parts: TrainingParts[A_co]) -> None:
-        self.job = job
-        self.state = state
-        """Where training stands: as the newest checkpoint has it."""
-        self.parts = parts
+    def __post_init__(self) -> None:
         self.clock = RoundClock()
+
+    @abstractmethod
+    def run(self) -> tuple[StopReason, EvaluationResult | None]:
+        """Train from where the state says, until the scaler says stop.
+
+        Returns:
+            Why it ended, and the final policy's evaluation.
+
+        Raises:
+            RoundLostError: Too little came of a round, or of several in a row.
+            LeftEarly: The lease was lost, or the job or this process was asked to end.
+        """
 
     def leave_if_must(self, where: str) -> None:
         """Raise `LeftEarly` if the lease was lost or this process was asked to end."""
-        if self.parts.lease.must_leave:
+        if self.lease.must_leave:
             raise LeftEarly(f"asked to leave {where}")
 
     def policy_payload(self) -> bytes:
         """Return the present policy as the actors fetch it."""
-        return codec.encode(*self.parts.algorithm.policy_payload())
+        return codec.encode(*self.algorithm.policy_payload())
 
     def publish(self, version: int, policy: bytes) -> None:
         """Put a policy where actors fetch it, also one that was there before: keys expire."""
-        self.parts.cache.publish_policy(self.job.job_id, version, policy)
+        self.cache.publish_policy(self.job.job_id, version, policy)
 
     def ask(
         self,
@@ -112,7 +121,7 @@ class RoundSession(Generic[A_co]):
             missing_evaluations: Evaluation episodes to launch again.
         """
         request = RoundRequest(
-            lease_id=self.parts.lease.lease_id,
+            lease_id=self.lease.lease_id,
             policy_version=policy_version,
             attempt=attempt,
             missing=missing,
@@ -121,19 +130,19 @@ class RoundSession(Generic[A_co]):
             gradient_noise=None if curvature is None else curvature.gradient_noise,
             previous=previous,
         )
-        plan = self.parts.scaler.open_round(self.job.job_id, round_index, request)
+        plan = self.scaler.open_round(self.job.job_id, round_index, request)
         if attempt == 0 and plan.age_s == 0.0:
             # The bill of a plan that is asked for again was in the record's first lines already.
-            self.parts.record.settle(plan.settled)
+            self.record.settle(plan.settled)
         return plan
 
     def measurement(self, round_index: int) -> Measurement | None:
         """Return what the detector says of the policy after a round; None in rounds between."""
         # Asked for in every round, so that no round's samples are kept for the next.
-        samples = self.parts.algorithm.samples()
+        samples = self.algorithm.samples()
         measured = None
-        if samples is not None and round_index % self.parts.detector_every_rounds == 0:
-            measured = self.parts.detector.measure(self.parts.algorithm.network, samples)
+        if samples is not None and round_index % self.job.measures_every_rounds == 0:
+            measured = self.detector.measure(self.algorithm.network, samples)
         self.clock.lap("curvature_s")
         return measured
 
@@ -157,9 +166,9 @@ class RoundSession(Generic[A_co]):
         )
         # The record before the checkpoint: a resumed run drops lines its checkpoint knows not of,
         # but could not make up for a missing one.
-        self.parts.record.append(line)
-        arrays, scalars = self.parts.algorithm.state()
-        self.parts.checkpoints.save(
+        self.record.append(line)
+        arrays, scalars = self.algorithm.state()
+        self.checkpoints.save(
             Checkpoint(
                 run=state,
                 arrays=arrays,
@@ -170,7 +179,7 @@ class RoundSession(Generic[A_co]):
         )
         self.state = state
         self.clock.lap("checkpoint_s")
-        self.parts.observe(line)
+        self.observe(line)
         _LOG.info(
             "round done",
             extra={
@@ -189,16 +198,16 @@ class RoundSession(Generic[A_co]):
         the end is reported, the next learner reports it, and with them.
         """
         line = RoundLine(plan=plan, result=None, curvature=None, evaluation=evaluation)
-        self.parts.record.append(line)
-        self.parts.observe(line)
+        self.record.append(line)
+        self.observe(line)
 
     def forget_round(self, round_index: int) -> None:
         """Free what the cache holds of a round; call it once its checkpoint is written."""
-        self.parts.cache.free_round(self.job.job_id, round_index)
+        self.cache.free_round(self.job.job_id, round_index)
 
     def forget_policy(self, version: int) -> None:
         """Remove a policy that no actor fetches any more."""
-        self.parts.cache.delete_policy(self.job.job_id, version)
+        self.cache.delete_policy(self.job.job_id, version)
 
 
 def evaluation_result(plan: RoundPlan, episodes: tuple[Episode, ...]) -> EvaluationResult | None:

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from learning.algorithms.algorithm import Algorithm
 from services.learner.record.checkpoint import RunState
-from services.learner.rounds.collector import CollectedRound, RoundCollector
+from services.learner.rounds.collector import RoundCollector
 from services.learner.rounds.lost_round import environment_failed, round_lost
 from services.learner.rounds.session import LeftEarly, RoundSession, evaluation_result
 from shared.contracts.jobs import StopReason
@@ -31,34 +31,25 @@ _MOST_RELAUNCHES = 3
 """How often what vanished of a round is launched again: a part that ends each time needs repair."""
 
 
-class SynchronousRounds:
-    """Trains one job from where its state says, until the scaler says stop."""
+class SynchronousRounds(RoundSession[Algorithm]):
+    """Trains one job with one round open at a time."""
 
-    def __init__(self, session: RoundSession[Algorithm]) -> None:
-        self._session = session
-        self._job = session.job
-        self._parts = session.parts
-        self._clock = session.clock
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._published = b""
         """The policy of the round in hand, also while the next one is made of it."""
         self._relaunches_left = _MOST_RELAUNCHES
         """Of the round in hand."""
 
     def run(self) -> tuple[StopReason, EvaluationResult | None]:
-        """Train to the end; return why it ended and the final policy's evaluation.
-
-        Raises:
-            RoundLostError: Too few trajectories arrived, although the round was reopened, or the
-                environment failed in actor after actor.
-            LeftEarly: The lease was lost, or the job or this process was asked to stop mid-round.
-        """
+        """Train, one round after the other."""
         while True:
-            self._published = self._session.policy_payload()
+            self._published = self.policy_payload()
             self._publish()
-            self._session.leave_if_must("between two rounds")
+            self.leave_if_must("between two rounds")
             plan = self._open_round()
             self._forget_last_round()
-            self._clock.lap("plan_s")
+            self.clock.lap("plan_s")
             ending = plan if plan.stop is not None else self._train_round(plan)
             if ending is not None and ending.stop is not None:
                 return ending.stop, self._finish(ending)
@@ -66,28 +57,27 @@ class SynchronousRounds:
     def _train_round(self, plan: RoundPlan) -> RoundPlan | None:
         """Train one round; return the plan that ends the job instead, if that came of it."""
         collector = self._collector(plan)
-        collected = self._collect(plan, collector)
-        if isinstance(collected, RoundPlan):
-            return collected
-        self._clock.lap("collect_s")
-        update = self._parts.algorithm.update(collected.trajectories)
-        self._clock.lap("update_s")
-        curvature = self._session.measurement(plan.round)
-        evaluation = self._evaluated(plan, collector)
+        ending = self._collect(collector)
+        if ending is not None:
+            return ending
+        trajectories = collector.trajectories()
+        self.clock.lap("collect_s")
+        update = self.algorithm.update(trajectories)
+        self.clock.lap("update_s")
+        curvature = self.measurement(plan.round)
+        evaluation = self._evaluated(collector)
         counts = collector.close()
-        self._clock.lap("evaluate_s")
+        self.clock.lap("evaluate_s")
         result = RoundResult(
             round=plan.round,
             policy_version=plan.policy_version + 1,
             trajectories=counts,
-            env_steps=sum(t.num_steps for t in collected.trajectories),
-            episode_returns=tuple(
-                float(r) for t in collected.trajectories for r in t.episode_returns
-            ),
-            dropped_episodes=sum(t.dropped_episodes for t in collected.trajectories),
+            env_steps=sum(t.num_steps for t in trajectories),
+            episode_returns=tuple(float(r) for t in trajectories for r in t.episode_returns),
+            dropped_episodes=sum(t.dropped_episodes for t in trajectories),
             evaluation=evaluation,
             stats=update.stats,
-            timing=self._clock.take(),
+            timing=self.clock.take(),
         )
         state = RunState(
             next_round=plan.round + 1,
@@ -95,17 +85,17 @@ class SynchronousRounds:
             curvature=curvature,
             previous=result,
         )
-        self._session.save(plan, result, state)
+        self.save(plan, result, state)
         return None
 
     def _publish(self) -> None:
-        self._session.publish(self._session.state.policy_version, self._published)
+        self.publish(self.state.policy_version, self._published)
 
     def _forget_last_round(self) -> None:
-        state = self._session.state
+        state = self.state
         if state.next_round:
-            self._session.forget_round(state.next_round - 1)
-            self._session.forget_policy(state.policy_version - 1)
+            self.forget_round(state.next_round - 1)
+            self.forget_policy(state.policy_version - 1)
 
     def _open_round(
         self,
@@ -113,8 +103,8 @@ class SynchronousRounds:
         missing: tuple[int, ...] | None = None,
         missing_evaluations: tuple[int, ...] = (),
     ) -> RoundPlan:
-        state = self._session.state
-        return self._session.ask(
+        state = self.state
+        return self.ask(
             state.next_round,
             policy_version=state.policy_version,
             curvature=state.curvature,
@@ -127,88 +117,75 @@ class SynchronousRounds:
     def _collector(self, plan: RoundPlan) -> RoundCollector:
         self._relaunches_left = _MOST_RELAUNCHES
         return RoundCollector(
-            self._parts.cache,
+            self.cache,
             plan,
-            self._job.described_environment,
-            steps_per_actor=self._job.spec.steps_per_actor,
-            envs_per_actor=self._job.spec.envs_per_actor,
-            should_leave=lambda: self._parts.lease.should_leave,
-            must_leave=lambda: self._parts.lease.must_leave,
+            self.job.described_environment,
+            steps_per_actor=self.job.spec.steps_per_actor,
+            envs_per_actor=self.job.spec.envs_per_actor,
+            should_leave=lambda: self.lease.should_leave,
+            must_leave=lambda: self.lease.must_leave,
         )
 
-    def _collect(self, plan: RoundPlan, collector: RoundCollector) -> CollectedRound | RoundPlan:
+    def _collect(self, collector: RoundCollector) -> RoundPlan | None:
         """Collect a usable round, opening it again for what is missing if it must be.
 
         Actors that vanished have not failed: they are launched again, so that a restart does not
         change what is learned from.
 
         Returns:
-            The round, or the plan that ends the job where it may not be opened again.
+            The plan that ends the job, where the round may not be opened again.
 
         Raises:
             RoundLostError: Too little came, or actors vanished time after time.
         """
-        collected = collector.trajectories()
-        left = self._parts.max_reopenings
-        while collected.vanished or (left and not self._usable(plan, collected)):
-            self._leave_if_asked(collected)
+        plan, left = collector.plan, self.max_reopenings
+        collector.trajectories()
+        while collector.vanished or (left and not self._usable(collector)):
+            self._leave_if_asked(collector)
             if collector.doomed:
-                raise environment_failed(plan, collector)
-            if collected.vanished:
-                self._relaunch(plan, collector, collected)
+                raise environment_failed(collector)
+            if collector.vanished:
+                self._relaunch(collector)
             else:
                 left -= 1
-            again = self._reopen(collector, collected.missing, collected.failures)
+            again = self._reopen(collector, collector.missing, collector.failures)
             if again.stop is not None:
                 _LOG.warning(
                     "round not reopened",
-                    extra={"job": self._job.job_id, "round": plan.round, "why": again.reason},
+                    extra={"job": self.job.job_id, "round": plan.round, "why": again.reason},
                 )
                 return again
-            collected = collector.trajectories()
-        if self._usable(plan, collected):
-            return collected
+            collector.trajectories()
+        if self._usable(collector):
+            return None
         if collector.doomed or collector.all_blaming:
-            raise environment_failed(plan, collector)
-        and_yet = ", and reopening it did not help" if self._parts.max_reopenings else ""
-        raise round_lost(
-            plan,
-            collector,
-            failures=collected.failures,
-            env_id=self._job.spec.env_id,
-            history=f"{max(1, plan.quorum)} are needed{and_yet}",
-        )
+            raise environment_failed(collector)
+        and_yet = ", and reopening it did not help" if self.max_reopenings else ""
+        history = f"{max(1, plan.quorum)} are needed{and_yet}"
+        raise round_lost(collector, env_id=self.job.spec.env_id, history=history)
 
-    def _relaunch(
-        self, plan: RoundPlan, collector: RoundCollector, collected: CollectedRound
-    ) -> None:
+    def _relaunch(self, collector: RoundCollector) -> None:
         """Count a launch of what vanished."""
         if self._relaunches_left == 0:
-            raise round_lost(
-                plan,
-                collector,
-                failures=collected.failures,
-                env_id=self._job.spec.env_id,
-                history=f"although what vanished was launched again {_MOST_RELAUNCHES} times",
-            )
+            history = f"although what vanished was launched again {_MOST_RELAUNCHES} times"
+            raise round_lost(collector, env_id=self.job.spec.env_id, history=history)
         self._relaunches_left -= 1
 
     def _reopen(
         self, collector: RoundCollector, missing: tuple[int, ...], why: Sequence[str]
     ) -> RoundPlan:
         """Have these actors, and episodes that vanished, launched again."""
-        round_index = self._session.state.next_round
+        episodes = collector.vanished_episodes
         _LOG.warning(
             "round reopened",
             extra={
-                "job": self._job.job_id,
-                "round": round_index,
+                "job": self.job.job_id,
+                "round": collector.plan.round,
                 "missing": len(missing),
-                "episodes": len(collector.vanished_episodes),
+                "episodes": len(episodes),
                 "why": why,
             },
         )
-        episodes = collector.vanished_episodes
         collector.prepare_reopening()
         # It may be what they missed: keys expire, also while the machine is asleep.
         self._publish()
@@ -216,27 +193,25 @@ class SynchronousRounds:
         collector.reopen(again)
         return again
 
-    def _usable(self, plan: RoundPlan, collected: CollectedRound) -> bool:
-        self._leave_if_asked(collected)
+    def _usable(self, collector: RoundCollector) -> bool:
+        self._leave_if_asked(collector)
         # Never train on nothing, whatever the quorum says.
-        return len(collected.trajectories) >= max(1, plan.quorum)
+        return len(collector.used) >= max(1, collector.plan.quorum)
 
-    def _leave_if_asked(self, collected: CollectedRound) -> None:
-        lease = self._parts.lease
-        if collected.missing and lease.should_leave:
-            raise LeftEarly("asked to leave while a round was collected", stop=lease.stop)
+    def _leave_if_asked(self, collector: RoundCollector) -> None:
+        if collector.missing and self.lease.should_leave:
+            raise LeftEarly("asked to leave while a round was collected", stop=self.lease.stop)
 
     def _finish(self, plan: RoundPlan) -> EvaluationResult | None:
         collector = self._collector(plan)
-        evaluation = self._evaluated(plan, collector)
+        evaluation = self._evaluated(collector)
         collector.close()
-        self._session.record_end(plan, evaluation)
-        self._session.forget_policy(plan.policy_version)
+        self.record_end(plan, evaluation)
+        self.forget_policy(plan.policy_version)
         return evaluation
 
-    def _evaluated(self, plan: RoundPlan, collector: RoundCollector) -> EvaluationResult | None:
-        episodes = collector.episodes()
-        lease = self._parts.lease
+    def _evaluated(self, collector: RoundCollector) -> EvaluationResult | None:
+        episodes, lease = collector.episodes(), self.lease
         # Without them the round goes on: they are not learned from.
         while collector.vanished_episodes and self._relaunches_left and not lease.must_leave:
             self._relaunches_left -= 1
@@ -244,4 +219,4 @@ class SynchronousRounds:
             episodes = collector.episodes()
         if lease.lost or (lease.interrupted and not collector.all_episodes_answered):
             raise LeftEarly("asked to leave before the round was done")
-        return evaluation_result(plan, episodes)
+        return evaluation_result(collector.plan, episodes)

@@ -7,7 +7,6 @@ network broke, is simply made again until `patience_s` has passed.
 import logging
 import threading
 import time
-from types import TracebackType
 from typing import Self, TypeVar
 
 import httpx
@@ -51,12 +50,7 @@ class ScalerClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

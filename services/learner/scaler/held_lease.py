@@ -6,7 +6,6 @@ lost, is read by the round loop between its steps; nothing is interrupted in the
 
 import logging
 import threading
-from types import TracebackType
 from typing import Self
 
 from services.learner.scaler.client import LeaseLostError, ScalerClient, ScalerError
@@ -38,12 +37,7 @@ class HeldLease:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._released.set()
         self._thread.join()
 

@@ -53,6 +53,12 @@ def _collector(
     )
 
 
+def waited(collector: RoundCollector) -> RoundCollector:
+    """Wait for the trajectories; return the collector."""
+    collector.trajectories()
+    return collector
+
+
 class _Follows(TrajectoryCache):
     """Delivers for actor 1 as soon as its failure has been told."""
 
@@ -69,9 +75,8 @@ def test_trajectories_come_in_the_order_of_their_index(cache: TrajectoryCache, j
     collector = _collector(cache, plan(job_id))
     for index in (2, 0, 3, 1):
         deliver(cache, job_id, index)
-    collected = collector.trajectories()
-    assert [t.actor_index for t in collected.trajectories] == [0, 1, 2, 3]
-    assert collected.missing == ()
+    assert [t.actor_index for t in collector.trajectories()] == [0, 1, 2, 3]
+    assert collector.missing == ()
 
 
 def test_episodes_that_came_while_nobody_looked_are_read_after_the_deadline(
@@ -81,7 +86,7 @@ def test_episodes_that_came_while_nobody_looked_are_read_after_the_deadline(
     deliver(cache, job_id, 0)
     deliver_episode(cache, job_id, 0)
     collector = _collector(cache, made)
-    assert collector.trajectories().missing == ()
+    assert waited(collector).missing == ()
     deliver_episode(cache, job_id, 1)  # during the update
     assert [episode.episode_return for episode in collector.episodes()] == [0.0, 1.0]
 
@@ -92,7 +97,7 @@ def test_what_comes_after_the_update_is_late_and_not_used(
     collector = _collector(cache, plan(job_id, num_actors=2, num_evaluations=1))
     deliver(cache, job_id, 0)
     cache.announce_failure(job_id, 0, mode="sample", actor_index=1, attempt=0, reason="crashed")
-    assert len(collector.trajectories().trajectories) == 1
+    assert len(collector.trajectories()) == 1
     deliver(cache, job_id, 1)  # given up, and yet
     deliver_episode(cache, job_id, 0)
     assert len(collector.episodes()) == 1
@@ -108,7 +113,7 @@ def test_what_came_without_a_word_is_found_after_a_silence(
     deliver(cache, job_id, 0)
     with redis.Redis.from_url(cache_url) as somebody:
         assert somebody.delete(keys.arrivals(job_id, 0)) == 1
-    assert collector.trajectories().missing == ()
+    assert waited(collector).missing == ()
 
 
 def test_it_waits_for_what_comes_later(cache: TrajectoryCache, cache_url: str, job_id: str) -> None:
@@ -121,7 +126,7 @@ def test_it_waits_for_what_comes_later(cache: TrajectoryCache, cache_url: str, j
 
     thread = threading.Thread(target=late)
     thread.start()
-    assert len(collector.trajectories().trajectories) == 2
+    assert len(collector.trajectories()) == 2
     thread.join()
 
 
@@ -151,7 +156,7 @@ def test_results_gather_only_while_many_are_to_come(
         must_leave=lambda: False,
         gather=gather,
     )
-    assert [t.actor_index for t in collector.trajectories().trajectories] == list(range(200))
+    assert [t.actor_index for t in collector.trajectories()] == list(range(200))
     assert len(paused) == 1
     rest.join()
 
@@ -161,9 +166,8 @@ def test_a_failed_launch_is_not_waited_for(cache: TrajectoryCache, job_id: str) 
     deliver(cache, job_id, 0)
     deliver(cache, job_id, 2)
     cache.announce_failure(job_id, 0, mode="sample", actor_index=1, attempt=0, reason="throttled")
-    collected = collector.trajectories()
-    assert collected.missing == (1,)
-    assert collected.failures == ("throttled",)
+    assert waited(collector).missing == (1,)
+    assert collector.failures == ("throttled",)
     counts = collector.close()
     assert (counts.launched, counts.used, counts.lost) == (3, 2, 1)
 
@@ -173,17 +177,16 @@ def test_the_deadline_counts_from_when_the_round_was_first_planned(
 ) -> None:
     deliver(cache, job_id, 1)
     collector = _collector(cache, plan(job_id, deadline_s=600.0, age_s=601.0))
-    collected = collector.trajectories()
-    assert [t.actor_index for t in collected.trajectories] == [1]
-    assert collected.missing == (0, 2, 3)
-    assert collected.failures == ("no answer",)
+    assert [t.actor_index for t in collector.trajectories()] == [1]
+    assert collector.missing == (0, 2, 3)
+    assert collector.failures == ("no answer",)
 
 
 def test_a_request_to_leave_ends_the_wait(cache: TrajectoryCache, job_id: str) -> None:
     leave = threading.Event()
     leave.set()
-    collected = _collector(cache, plan(job_id, deadline_s=600.0), leave).trajectories()
-    assert collected.missing == (0, 1, 2, 3)
+    collector = _collector(cache, plan(job_id, deadline_s=600.0), leave)
+    assert waited(collector).missing == (0, 1, 2, 3)
 
 
 def test_a_learner_that_starts_again_finds_what_had_arrived(
@@ -193,8 +196,8 @@ def test_a_learner_that_starts_again_finds_what_had_arrived(
         deliver(cache, job_id, index)
     first = _collector(cache, plan(job_id)).trajectories()
     again = _collector(cache, plan(job_id)).trajectories()
-    assert [t.actor_index for t in again.trajectories] == [0, 1, 2, 3]
-    assert (again.trajectories[2].observation == first.trajectories[2].observation).all()
+    assert [t.actor_index for t in again] == [0, 1, 2, 3]
+    assert (again[2].observation == first[2].observation).all()
 
 
 def test_a_learner_that_starts_again_knows_who_failed(cache: TrajectoryCache, job_id: str) -> None:
@@ -202,9 +205,9 @@ def test_a_learner_that_starts_again_knows_who_failed(cache: TrajectoryCache, jo
     first = _collector(cache, made)
     deliver(cache, job_id, 0)
     cache.announce_failure(job_id, 0, mode="sample", actor_index=1, attempt=0, reason="crashed")
-    assert first.trajectories().missing == (1,)
+    assert waited(first).missing == (1,)
     again = _collector(cache, made)
-    assert again.trajectories().failures == ("crashed",)
+    assert waited(again).failures == ("crashed",)
     assert again.close() == TrajectoryCounts(launched=2, used=1, late=0, duplicate=0, lost=1)
 
 
@@ -215,12 +218,12 @@ def test_a_learner_that_starts_again_knows_who_failed_in_which_attempt(
     first = _collector(cache, made)
     deliver(cache, job_id, 0)
     cache.announce_failure(job_id, 0, mode="sample", actor_index=1, attempt=0, reason="crashed")
-    assert first.trajectories().missing == (1,)
+    assert waited(first).missing == (1,)
     first.prepare_reopening()
     first.reopen(reopened)
     cache.announce_failure(job_id, 0, mode="sample", actor_index=1, attempt=1, reason="again")
-    assert first.trajectories().failures == ("again",)
-    assert _collector(cache, reopened).trajectories().failures == ("again",)
+    assert waited(first).failures == ("again",)
+    assert waited(_collector(cache, reopened)).failures == ("again",)
 
 
 def test_a_learner_that_starts_again_waits_for_who_was_launched_again(
@@ -230,7 +233,7 @@ def test_a_learner_that_starts_again_waits_for_who_was_launched_again(
     cache.announce_failure(job_id, 0, mode="sample", actor_index=1, attempt=0, reason="crashed")
     with _Follows.connect(cache_url) as followed:
         made = plan(job_id, num_actors=2, deadline_s=600.0, attempt=1)
-        assert _collector(followed, made).trajectories().missing == ()
+        assert waited(_collector(followed, made)).missing == ()
 
 
 def test_a_failure_told_after_the_round_was_reopened_ends_no_wait(
@@ -241,10 +244,10 @@ def test_a_failure_told_after_the_round_was_reopened_ends_no_wait(
         cache.announce_failure(job_id, 0, mode="sample", actor_index=1, attempt=0, reason="crashed")
         # It takes in what is noted, and leaves the tokens where they are.
         collector = _collector(cache, plan(job_id, num_actors=2, deadline_s=0.0))
-        assert collector.trajectories().failures == ("crashed",)
+        assert waited(collector).failures == ("crashed",)
         collector.prepare_reopening()
         collector.reopen(plan(job_id, num_actors=2, deadline_s=600.0, attempt=1))
-        assert collector.trajectories().missing == ()
+        assert waited(collector).missing == ()
 
 
 def _blame(cache: TrajectoryCache, job_id: str, *indices: int, kind: FailureKind) -> None:
@@ -266,7 +269,7 @@ def test_nobody_waits_for_the_rest_once_the_environment_fails_in_so_many_that_no
     made = plan(job_id, num_actors=8, deadline_s=600.0).model_copy(update={"quorum": 4})
     _blame(cache, job_id, 0, 1, 2, 3, 4, kind="environment")
     collector = _collector(cache, made)
-    assert collector.trajectories().missing == tuple(range(8))
+    assert waited(collector).missing == tuple(range(8))
     assert collector.doomed
     assert collector.blaming[0] == "environment 0"
 
@@ -277,7 +280,7 @@ def test_where_the_environment_hangs_in_several_the_rest_is_waited_for_nearly_as
     _blame(cache, job_id, 0, 1, kind="hung")
     collector = _collector(cache, plan(job_id, num_actors=64, deadline_s=600.0))
     before_s = collector.elapsed_s
-    assert len(collector.trajectories().missing) == 64
+    assert len(waited(collector).missing) == 64
     assert collector.doomed
     assert before_s < collector.elapsed_s < 600.0
 
@@ -325,7 +328,7 @@ def test_a_duplicate_is_counted_and_used_once(cache: TrajectoryCache, job_id: st
         "stored",
         "duplicate",
     ]
-    assert len(collector.trajectories().trajectories) == 2
+    assert len(collector.trajectories()) == 2
     counts = collector.close()
     assert (counts.used, counts.duplicate, counts.lost, counts.late) == (2, 2, 0, 0)
 
@@ -351,7 +354,7 @@ def test_a_learner_that_starts_again_after_the_close_counts_no_trajectory_twice(
     deliver(cache, job_id, 0)
     deliver_episode(cache, job_id, 0)
     again = _collector(cache, made)
-    assert len(again.trajectories().trajectories) == 2
+    assert len(again.trajectories()) == 2
     counts = again.close()
     assert (counts.launched, counts.used, counts.late, counts.lost) == (3, 2, 0, 1)
     assert counts.duplicate == 1
@@ -374,10 +377,9 @@ def test_a_trajectory_of_another_policy_is_refused(
 ) -> None:
     collector = _collector(cache, plan(job_id, num_actors=1))
     deliver(cache, job_id, 0, **kwargs)
-    collected = collector.trajectories()
-    assert collected.trajectories == ()
-    assert collected.failures[0].startswith("refused:")
-    assert says in collected.failures[0]
+    assert collector.trajectories() == ()
+    assert collector.failures[0].startswith("refused:")
+    assert says in collector.failures[0]
 
 
 def test_damaged_bytes_are_refused_and_cost_only_their_actor(
@@ -386,20 +388,19 @@ def test_damaged_bytes_are_refused_and_cost_only_their_actor(
     collector = _collector(cache, plan(job_id, num_actors=2))
     cache.store_result(job_id, 0, mode="sample", actor_index=0, payload=b"not a trajectory")
     deliver(cache, job_id, 1)
-    collected = collector.trajectories()
-    assert [t.actor_index for t in collected.trajectories] == [1]
-    assert collected.missing == (0,)
+    assert [t.actor_index for t in collector.trajectories()] == [1]
+    assert collector.missing == (0,)
 
 
 def test_reopening_waits_again_for_what_failed(cache: TrajectoryCache, job_id: str) -> None:
     collector = _collector(cache, plan(job_id, num_actors=2))
     deliver(cache, job_id, 0)
     cache.announce_failure(job_id, 0, mode="sample", actor_index=1, attempt=0, reason="crashed")
-    assert collector.trajectories().missing == (1,)
+    assert waited(collector).missing == (1,)
     collector.prepare_reopening()
     collector.reopen(plan(job_id, num_actors=2, attempt=1))
     deliver(cache, job_id, 1)
-    assert collector.trajectories().missing == ()
+    assert waited(collector).missing == ()
     assert collector.close().used == 2
 
 
@@ -411,7 +412,7 @@ def test_evaluation_episodes_are_kept_apart_from_training(
         deliver_episode(cache, job_id, index)
     deliver(cache, job_id, 0)
     cache.announce_failure(job_id, 0, mode="evaluate", actor_index=1, attempt=0, reason="crashed")
-    assert len(collector.trajectories().trajectories) == 1
+    assert len(collector.trajectories()) == 1
     assert [e.episode_return for e in collector.episodes()] == [0.0, 2.0]
     counts = collector.close()
     assert (counts.launched, counts.used, counts.lost) == (1, 1, 0)
@@ -425,12 +426,12 @@ def test_a_learner_that_starts_again_after_the_close_finds_the_same(
         deliver(cache, job_id, index)
     deliver_episode(cache, job_id, 0)
     first = _collector(cache, made)
-    before, counted = first.trajectories(), first.close()
+    assert waited(first).missing == (1,)
+    counted = first.close()
     assert deliver(cache, job_id, 1) == "late"
     second = _collector(cache, made)
-    again = second.trajectories()
-    assert [t.actor_index for t in again.trajectories] == [0, 2, 3]
-    assert again.missing == before.missing == (1,)
+    assert [t.actor_index for t in second.trajectories()] == [0, 2, 3]
+    assert second.missing == (1,)
     assert len(second.episodes()) == 1
     counts = second.close()
     assert (counts.launched, counts.used, counts.late, counts.lost) == (4, 3, 1, 0)
@@ -444,12 +445,12 @@ def test_what_was_refused_can_be_sent_again_once_the_round_is_reopened(
     collector = _collector(cache, made)
     cache.store_result(job_id, 0, mode="sample", actor_index=0, payload=b"damaged on its way")
     deliver(cache, job_id, 1)
-    assert collector.trajectories().missing == (0,)
+    assert waited(collector).missing == (0,)
     collector.prepare_reopening()
     assert deliver(cache, job_id, 0) == "stored"
     assert deliver(cache, job_id, 1) == "duplicate"
     collector.reopen(plan(job_id, num_actors=2, attempt=1))
-    assert collector.trajectories().missing == ()
+    assert waited(collector).missing == ()
 
 
 def test_what_was_damaged_is_lost_not_late(cache: TrajectoryCache, job_id: str) -> None:
@@ -466,7 +467,7 @@ def test_an_actor_nobody_launched_is_not_listened_to(cache: TrajectoryCache, job
     deliver(cache, job_id, 7)
     deliver_episode(cache, job_id, 0)
     deliver(cache, job_id, 0)
-    assert [t.actor_index for t in collector.trajectories().trajectories] == [0]
+    assert [t.actor_index for t in collector.trajectories()] == [0]
     assert collector.episodes() == ()
     counts = collector.close()
     assert (counts.launched, counts.used, counts.late, counts.lost) == (1, 1, 0, 0)
@@ -480,7 +481,7 @@ def test_what_is_no_token_is_not_listened_to(
         somebody.rpush(keys.arrivals(job_id, 0), "sample:x", "\x00", "sample:0:1")
         somebody.hset(keys.claims(job_id, 0), "evaluate:one", "")
     deliver(cache, job_id, 0)
-    assert [t.actor_index for t in collector.trajectories().trajectories] == [0]
+    assert [t.actor_index for t in collector.trajectories()] == [0]
     assert collector.close().used == 1
 
 
@@ -533,7 +534,7 @@ def test_a_trajectory_of_another_size_is_refused(
         should_leave=threading.Event().is_set,
         must_leave=threading.Event().is_set,
     )
-    assert collector.trajectories().failures == (
+    assert waited(collector).failures == (
         f"refused: (steps, environments) is ({STEPS}, 1), expected ({steps}, {envs})",
     )
 

@@ -12,7 +12,7 @@ from services.learner.record.checkpoint import Checkpoint, CheckpointStore, RunS
 from services.learner.record.run_record import RunRecord
 from services.learner.rounds.lost_round import RoundLostError
 from services.learner.rounds.overlapping import OverlappingRounds
-from services.learner.rounds.session import LeftEarly, RoundSession, TrainingParts
+from services.learner.rounds.session import LeftEarly
 from services.learner.scaler.client import ScalerClient
 from services.learner.scaler.held_lease import HeldLease
 from shared.artifacts.local import LocalArtifacts
@@ -70,21 +70,19 @@ class Rig:
             cache.fuse = fuse
             record.begin(self.scaler.job, next_round=state.next_round, bill=(), device="cpu")
             lease = HeldLease(self.scaler.lease(), heartbeats, self.shutdown)
-            parts = TrainingParts(
+            loop = OverlappingRounds(
+                job=self.scaler.job,
+                state=state,
+                earlier_policies={} if checkpoint is None else checkpoint.earlier_policies,
                 scaler=client,
                 cache=cache,
                 lease=stack.enter_context(lease),
                 algorithm=algorithm,
                 detector=VersionDetector(),
-                detector_every_rounds=1,
                 checkpoints=CheckpointStore(artifacts, self.job_id, keep=3),
                 record=record,
                 observe=lambda _: None,
                 max_reopenings=0,
-            )
-            policies = {} if checkpoint is None else checkpoint.earlier_policies
-            loop = OverlappingRounds(
-                RoundSession(self.scaler.job, state, parts), earlier_policies=policies
             )
             return algorithm, loop.run()[0]
 

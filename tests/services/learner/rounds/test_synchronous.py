@@ -14,7 +14,7 @@ from learning.detectors.registry import build_detector
 from services.learner.record.checkpoint import CheckpointStore, RunState
 from services.learner.record.run_record import RunRecord
 from services.learner.rounds.lost_round import RoundLostError
-from services.learner.rounds.session import LeftEarly, RoundSession, TrainingParts
+from services.learner.rounds.session import LeftEarly
 from services.learner.rounds.synchronous import SynchronousRounds
 from services.learner.scaler.client import LeaseLostError, ScalerClient
 from services.learner.scaler.held_lease import HeldLease
@@ -56,20 +56,20 @@ class Rig:
         )
         record = RunRecord(self._artifacts, self.job_id)
         record.begin(made, next_round=0, bill=(), device="cpu")
-        parts = TrainingParts(
+        return SynchronousRounds(
+            job=made,
+            state=RunState(next_round=0, policy_version=0, curvature=None, previous=None),
+            earlier_policies={},
             scaler=client,
             cache=enter(TrajectoryCache.connect(cache_url)),
             lease=enter(HeldLease(self.scaler.lease(), heartbeats, self.shutdown)),
             algorithm=build_algorithm(made, device=torch.device("cpu")),
             detector=build_detector(made.spec.detector),
-            detector_every_rounds=made.measures_every_rounds,
             checkpoints=CheckpointStore(self._artifacts, self.job_id, keep=3),
             record=record,
             observe=self.observed.append,
             max_reopenings=max_reopenings,
         )
-        state = RunState(next_round=0, policy_version=0, curvature=None, previous=None)
-        return SynchronousRounds(RoundSession(made, state, parts))
 
     def lines(self) -> list[RoundLine]:
         data = self._artifacts.read(self.job_id, ROUNDS_FILE) or b""

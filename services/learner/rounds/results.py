@@ -1,0 +1,63 @@
+"""Reading what actors delivered: trajectories and episodes, checked against what was asked for."""
+
+import logging
+
+from shared.contracts.environment_spec import EnvironmentSpec
+from shared.contracts.rounds import RoundPlan
+from shared.trajectory.trajectory import (
+    Episode,
+    Trajectory,
+    TrajectoryError,
+    decode_episode,
+    decode_trajectory,
+)
+
+_LOG = logging.getLogger(__name__)
+
+
+def read_trajectory(
+    payload: bytes,
+    plan: RoundPlan,
+    index: int,
+    *,
+    environment: EnvironmentSpec,
+    size: tuple[int, int],
+) -> Trajectory:
+    """Return an actor's trajectory, of so many (steps, environments).
+
+    Raises:
+        CodecError: These are no arrays of ours.
+        TrajectoryError: They are no trajectory, or not the one that was asked for.
+    """
+    trajectory = decode_trajectory(payload, environment=environment)
+    _check_identity(trajectory, plan, index)
+    got = (trajectory.num_steps, trajectory.num_envs)
+    if got != size:
+        raise TrajectoryError(f"(steps, environments) is {got}, expected {size}")
+    if trajectory.dropped_episodes:
+        _LOG.warning(
+            "an actor dropped episodes in which something was not finite",
+            extra={
+                "job": plan.job_id,
+                "round": plan.round,
+                "actor": index,
+                "episodes": trajectory.dropped_episodes,
+            },
+        )
+    return trajectory
+
+
+def read_episode(payload: bytes, plan: RoundPlan, index: int) -> Episode:
+    """Return an evaluation episode; raises what `read_trajectory` does."""
+    episode = decode_episode(payload)
+    _check_identity(episode, plan, index)
+    return episode
+
+
+def _check_identity(result: Trajectory | Episode, plan: RoundPlan, index: int) -> None:
+    identity = (result.job_id, result.round, result.actor_index, result.policy_version)
+    expected = (plan.job_id, plan.round, index, plan.policy_version)
+    if identity != expected:
+        raise TrajectoryError(
+            f"(job, round, actor, policy version) is {identity}, expected {expected}"
+        )
