@@ -107,50 +107,50 @@ class Worker:
         return False
 
     def _train(self, lease: Lease) -> None:
-        job = lease.job
-        _LOG.info("job leased", extra={"job": job.job_id})
+        identity = {"job": lease.job.job_id}
+        _LOG.info("job leased", extra=identity)
         with (
             self._connect_scaler() as scaler,
             self._connect_scaler() as heartbeats,
             HeldLease(lease, heartbeats, self._shutdown) as held,
         ):
             try:
-                stop_reason, evaluation = self._run_job(job, held, scaler)
+                stop_reason, evaluation = self._run_job(held, scaler)
                 status: JobStatus = "succeeded" if stop_reason in _COMPLETED else "stopped"
-                self._end(job, held, scaler, status, stop_reason, evaluation=evaluation)
+                self._end(held, scaler, status, stop_reason, evaluation=evaluation)
             except LeftEarly as reason:
-                self._leave(job, held, scaler, reason)
+                self._leave(held, scaler, reason)
             except CacheUnreachableError as error:
                 # The job goes on from its checkpoint as soon as the cache is back.
-                self._leave(job, held, scaler, LeftEarly(str(error), stop=held.stop))
+                self._leave(held, scaler, LeftEarly(str(error), stop=held.stop))
             except LeaseLostError as error:
-                _LOG.warning("job left", extra={"job": job.job_id, "why": str(error)})
+                _LOG.warning("job left", extra={**identity, "why": str(error)})
             except Exception as error:
                 # The boundary of one job: every failure becomes the job's recorded error.
-                _LOG.exception("job failed", extra={"job": job.job_id})
+                _LOG.exception("job failed", extra=identity)
                 if _still_ours(held, scaler):
-                    self._fail(job, held, scaler, error)
+                    self._end(held, scaler, "failed", "error", error=error)
 
     def _run_job(
-        self, job: Job, held: HeldLease, scaler: ScalerClient
+        self, held: HeldLease, scaler: ScalerClient
     ) -> tuple[StopReason, EvaluationResult | None]:
         with ExitStack() as leaving:
-            if job.spec.open_rounds == 1:
-                algorithm = self._build_algorithm(job)
-                return self._session(SynchronousRounds, algorithm, job, held, scaler, leaving).run()
-            off_policy = self._build_off_policy(job)
-            return self._session(OverlappingRounds, off_policy, job, held, scaler, leaving).run()
+            if held.job.spec.open_rounds == 1:
+                algorithm = self._build_algorithm(held.job)
+                return self._session(SynchronousRounds, algorithm, held, scaler, leaving).run()
+            off_policy = self._build_off_policy(held.job)
+            return self._session(OverlappingRounds, off_policy, held, scaler, leaving).run()
 
     def _session(
         self,
         kind: type[RoundSession[A]],
         algorithm: A,
-        job: Job,
         held: HeldLease,
         scaler: ScalerClient,
         leaving: ExitStack,
     ) -> RoundSession[A]:
         """Bring the algorithm to where the job's newest checkpoint says; wire its session."""
+        job = held.job
         leaving.callback(self._artifacts.release, job.job_id)
         checkpoints = CheckpointStore(self._artifacts, job.job_id, keep=job.spec.checkpoint.keep)
         state, policies = _restore(checkpoints, algorithm)
@@ -185,46 +185,35 @@ class Worker:
             max_reopenings=self._max_reopenings,
         )
 
-    def _leave(self, job: Job, held: HeldLease, scaler: ScalerClient, reason: LeftEarly) -> None:
-        _LOG.info("job left", extra={"job": job.job_id, "why": str(reason)})
+    def _leave(self, held: HeldLease, scaler: ScalerClient, reason: LeftEarly) -> None:
+        identity = {"job": held.job.job_id}
+        _LOG.info("job left", extra={**identity, "why": str(reason)})
         if held.lost:
             return
         if reason.stop is not None:
-            self._end(job, held, scaler, "stopped", reason.stop)
+            self._end(held, scaler, "stopped", reason.stop)
             return
         try:
             scaler.give_up(held.lease_id)
         except ScalerError as error:
-            _LOG.warning("lease not handed back", extra={"job": job.job_id, "why": str(error)})
-
-    def _fail(self, job: Job, held: HeldLease, scaler: ScalerClient, error: Exception) -> None:
-        self._end(
-            job,
-            held,
-            scaler,
-            "failed",
-            "error",
-            error=_describe(error),
-            fails_again=isinstance(error, RoundLostError) and error.fails_again,
-        )
+            _LOG.warning("lease not handed back", extra={**identity, "why": str(error)})
 
     def _end(
         self,
-        job: Job,
         held: HeldLease,
         scaler: ScalerClient,
         status: JobStatus,
         stop_reason: StopReason,
         *,
         evaluation: EvaluationResult | None = None,
-        error: str | None = None,
-        fails_again: bool = False,
+        error: Exception | None = None,
     ) -> None:
+        job = held.job
         ended = {
             "status": status,
             "stop_reason": stop_reason,
-            "error": error,
-            "fails_again": fails_again,
+            "error": None if error is None else _describe(error),
+            "fails_again": isinstance(error, RoundLostError) and error.fails_again,
         }
         record = RunRecord(self._artifacts, job.job_id)
         # Before the report: whoever hears of the end may look into the folder at once.

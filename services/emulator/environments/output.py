@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-_logger = logging.getLogger("services.emulator.environments.output")
+_logger = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 65536
 _CHUNKS_AT_ONCE = 16

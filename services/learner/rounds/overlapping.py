@@ -90,7 +90,8 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
     def _publish(self, version: int) -> None:
         if version == self._version:
             self._policies[version] = self.policy_payload()
-        self.publish(version, self._policies[version])
+        # Also one that was there before: keys expire.
+        self.cache.publish_policy(self.job.job_id, version, self._policies[version])
 
     def _learn_until_the_oldest_is_over(self) -> None:
         algorithm, oldest = self.algorithm, self._window.oldest
@@ -112,15 +113,11 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
         """Take in what arrived and update once; wait only when there is nothing to update with."""
         algorithm = self.algorithm
         wait_s = 0.0 if algorithm.ready else min(oldest.collector.remaining_s, _LONGEST_WAIT_S)
-        arrived = self._add(timeout_s=wait_s)
+        arrived = self._window.arrivals(timeout_s=wait_s)
+        if arrived:
+            algorithm.add(arrived)
         if algorithm.has_fresh or (algorithm.ready and not arrived):
             self._update()
-
-    def _add(self, *, timeout_s: float) -> bool:
-        arrived = self._window.arrivals(timeout_s=timeout_s)
-        if arrived:
-            self.algorithm.add(arrived)
-        return bool(arrived)
 
     def _update(self) -> None:
         """Update once. Replays fill the time in which actors are waited for, and count as that."""
@@ -148,7 +145,7 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
         fetched = {opened.policy_version for opened in state.open_rounds}
         policies = {version: self._policies[version] for version in fetched}
         self.save(closed.plan, result, state, policies)
-        self.forget_round(closed.plan.round)
+        self.cache.free_round(self.job.job_id, closed.plan.round)
         self._forget_policies(keep=fetched | {self._version})
 
     def _result(
@@ -193,7 +190,7 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
 
     def _forget_policies(self, *, keep: Collection[int]) -> None:
         for version in sorted(self._policies.keys() - set(keep)):
-            self.forget_policy(version)
+            self.cache.delete_policy(self.job.job_id, version)
             del self._policies[version]
 
     def _finish(self) -> tuple[StopReason, EvaluationResult | None]:

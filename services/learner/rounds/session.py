@@ -94,10 +94,6 @@ class RoundSession(ABC, Generic[A]):
         """Return the present policy as the actors fetch it."""
         return codec.encode(*self.algorithm.policy_payload())
 
-    def publish(self, version: int, policy: bytes) -> None:
-        """Put a policy where actors fetch it, also one that was there before: keys expire."""
-        self.cache.publish_policy(self.job.job_id, version, policy)
-
     def ask(
         self,
         round_index: int,
@@ -200,14 +196,6 @@ class RoundSession(ABC, Generic[A]):
         line = RoundLine(plan=plan, result=None, curvature=None, evaluation=evaluation)
         self.record.append(line)
         self.observe(line)
-
-    def forget_round(self, round_index: int) -> None:
-        """Free what the cache holds of a round; call it once its checkpoint is written."""
-        self.cache.free_round(self.job.job_id, round_index)
-
-    def forget_policy(self, version: int) -> None:
-        """Remove a policy that no actor fetches any more."""
-        self.cache.delete_policy(self.job.job_id, version)
 
 
 def evaluation_result(plan: RoundPlan, episodes: tuple[Episode, ...]) -> EvaluationResult | None:

@@ -89,13 +89,14 @@ class SynchronousRounds(RoundSession[Algorithm]):
         return None
 
     def _publish(self) -> None:
-        self.publish(self.state.policy_version, self._published)
+        """Put the policy where actors fetch it, also one that was there before: keys expire."""
+        self.cache.publish_policy(self.job.job_id, self.state.policy_version, self._published)
 
     def _forget_last_round(self) -> None:
         state = self.state
         if state.next_round:
-            self.forget_round(state.next_round - 1)
-            self.forget_policy(state.policy_version - 1)
+            self.cache.free_round(self.job.job_id, state.next_round - 1)
+            self.cache.delete_policy(self.job.job_id, state.policy_version - 1)
 
     def _open_round(
         self,
@@ -207,7 +208,7 @@ class SynchronousRounds(RoundSession[Algorithm]):
         evaluation = self._evaluated(collector)
         collector.close()
         self.record_end(plan, evaluation)
-        self.forget_policy(plan.policy_version)
+        self.cache.delete_policy(self.job.job_id, plan.policy_version)
         return evaluation
 
     def _evaluated(self, collector: RoundCollector) -> EvaluationResult | None:

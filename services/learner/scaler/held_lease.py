@@ -24,13 +24,14 @@ class HeldLease:
 
     def __init__(self, lease: Lease, scaler: ScalerClient, shutdown: threading.Event) -> None:
         self.lease_id = lease.lease_id
-        self._job_id = lease.job.job_id
+        self.job = lease.job
         self._every_s = lease.heartbeat_every_s
         self._scaler = scaler
         self._shutdown = shutdown
         self._released = threading.Event()
         self._lost = threading.Event()
-        self._stop: StopReason | None = None
+        self.stop: StopReason | None = None
+        """Why the job should end, as soon as somebody asked for it."""
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
     def __enter__(self) -> Self:
@@ -40,11 +41,6 @@ class HeldLease:
     def __exit__(self, *_: object) -> None:
         self._released.set()
         self._thread.join()
-
-    @property
-    def stop(self) -> StopReason | None:
-        """Why the job should end, as soon as somebody asked for it."""
-        return self._stop
 
     @property
     def lost(self) -> bool:
@@ -64,15 +60,15 @@ class HeldLease:
     @property
     def should_leave(self) -> bool:
         """Whether there is any reason to end before the job is done."""
-        return self.must_leave or self._stop is not None
+        return self.must_leave or self.stop is not None
 
     def _beat(self) -> None:
         while not self._released.wait(self._every_s):
             try:
-                self._stop = self._scaler.heartbeat(self.lease_id).stop or self._stop
+                self.stop = self._scaler.heartbeat(self.lease_id).stop or self.stop
             except LeaseLostError as error:
-                _LOG.warning("lease lost", extra={"job": self._job_id, "why": str(error)})
+                _LOG.warning("lease lost", extra={"job": self.job.job_id, "why": str(error)})
                 self._lost.set()
                 return
             except ScalerError as error:
-                _LOG.warning("heartbeat failed", extra={"job": self._job_id, "why": str(error)})
+                _LOG.warning("heartbeat failed", extra={"job": self.job.job_id, "why": str(error)})

@@ -255,7 +255,7 @@ def shared_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runnin
     running.close()
     assert running.process.returncode == 0
     assert "Traceback" not in "\n".join(
-        line for line in running.log().splitlines() if "emulator.output" not in line
+        line for line in running.log().splitlines() if "environments.output" not in line
     )
 
 
