@@ -11,8 +11,7 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import uvicorn
 import uvloop
@@ -51,57 +50,91 @@ class PortError(Exception):
     """A setting names an address or port that cannot be had."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Emulator:
-    """The wired parts of one emulator."""
+    """Two servers on one event loop, and what runs invocations between them."""
 
-    settings: Settings
-    front: ASGIApp
-    runtime: ASGIApp
-    connections: Connections
-    dispatcher: Dispatcher
-    environments: Fleet
+    def __init__(self, settings: Settings) -> None:
+        """Wire it and listen; nothing runs yet.
 
+        Raises:
+            TokenError: There is no usable token.
+            PortError: An address cannot be listened on.
+        """
+        token = load_token(settings)
+        self._settings = settings
+        self._front_listener, self._runtime_listeners = _listen_all(settings)
+        faults = Faults(settings.faults)
+        self._dispatcher = dispatcher = Dispatcher(
+            faults,
+            concurrency_limit=settings.concurrency_limit,
+            timeout_s=settings.timeout_s,
+            memory_mb=settings.memory_mb,
+        )
+        connections = Connections()
+        self._environments: Fleet
+        if settings.mode == "processes":
+            ports = [listener.getsockname()[1] for listener in self._runtime_listeners]
+            self._environments = ProcessEnvironments(settings, dispatcher, ports=ports)
+        else:
+            self._environments = ConnectedEnvironments(dispatcher, drop=connections.drop)
+        connections.on_lost = self._environments.connection_lost
+        function = Function(settings)
+        front: ASGIApp = Router(
+            routes=[
+                *InvokeApi(settings, function, dispatcher).routes,
+                *ProvisionedConcurrency(function, self._environments, faults).routes,
+                *OperatorApi(dispatcher, self._environments, faults).routes,
+                Route("/{path:path}", Endpoint(_unknown), methods=_ALL_METHODS),
+            ]
+        )
+        if token is not None:
+            front = TokenGuard(front, token=token)
+        runtime = RuntimeApi(dispatcher, self._environments, timeout_s=settings.timeout_s).app
+        hosts = settings.known_hosts
+        self._front = _server(HostGuard(front, hosts=hosts), http=HttpToolsProtocol)
+        self._runtime = _server(HostGuard(runtime, hosts=hosts), http=connections.protocol())
 
-def create_app(settings: Settings, *, token: str | None, runtime_ports: Sequence[int]) -> Emulator:
-    """Wire the emulator; nothing runs yet.
-
-    Without a token everybody is let in. Mode `processes` has one port of the Runtime API each.
-    """
-    faults = Faults(settings.faults)
-    dispatcher = Dispatcher(
-        faults,
-        concurrency_limit=settings.concurrency_limit,
-        timeout_s=settings.timeout_s,
-        memory_mb=settings.memory_mb,
-    )
-    connections = Connections()
-    environments: Fleet
-    if settings.mode == "processes":
-        environments = ProcessEnvironments(settings, dispatcher, ports=runtime_ports)
-    else:
-        environments = ConnectedEnvironments(dispatcher, drop=connections.drop)
-    connections.on_lost = environments.connection_lost
-    function = Function(settings)
-    front: ASGIApp = Router(
-        routes=[
-            *InvokeApi(settings, function, dispatcher).routes,
-            *ProvisionedConcurrency(function, environments, faults).routes,
-            *OperatorApi(dispatcher, environments, faults).routes,
-            Route("/{path:path}", Endpoint(_unknown), methods=_ALL_METHODS),
+    async def serve(self) -> None:
+        """Serve until SIGTERM or SIGINT, then hang up, end all environments and return."""
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        serving = [
+            asyncio.create_task(self._front.serve([self._front_listener])),
+            asyncio.create_task(self._runtime.serve(self._runtime_listeners)),
         ]
-    )
-    if token is not None:
-        front = TokenGuard(front, token=token)
-    runtime = RuntimeApi(dispatcher, environments, timeout_s=settings.timeout_s).app
-    return Emulator(
-        settings=settings,
-        front=HostGuard(front, hosts=settings.known_hosts),
-        runtime=HostGuard(runtime, hosts=settings.known_hosts),
-        connections=connections,
-        dispatcher=dispatcher,
-        environments=environments,
-    )
+        stopped = asyncio.create_task(stop.wait())
+        self._environments.open()
+        try:
+            self._announce()
+            await asyncio.wait([stopped, *serving], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+            # First, and whatever runs: an answer now would pass for the function's own, and a
+            # request that is still taken would be lost. So callers see what they see of a machine
+            # that fails.
+            self._front.hang_up()
+            self._dispatcher.close()
+            await self._environments.close()
+            self._front.should_exit = self._runtime.should_exit = True
+            await asyncio.gather(*serving)
+
+    def _announce(self) -> None:
+        settings = self._settings
+        port = self._front_listener.getsockname()[1]
+        runtime_port = self._runtime_listeners[0].getsockname()[1]
+        name = settings.function_name
+        _logger.info(
+            "Lambda emulator: Invoke API on %s port %d, function %s", settings.host, port, name
+        )
+        if settings.mode == "external":
+            _logger.info("Runtime API on %s port %d", settings.runtime_host, runtime_port)
+        if settings.ports_file is not None:
+            ports = {"port": port, "runtime_port": runtime_port}
+            partial = settings.ports_file.with_name(settings.ports_file.name + ".partial")
+            partial.write_text(json.dumps(ports), encoding="utf-8")
+            partial.replace(settings.ports_file)
 
 
 _ALL_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
@@ -172,58 +205,8 @@ def _server(app: ASGIApp, *, http: type[asyncio.Protocol]) -> _Server:
     )
 
 
-async def serve(emulator: Emulator, front: socket.socket, runtime: Sequence[socket.socket]) -> None:
-    """Serve until SIGTERM or SIGINT, then hang up, end all environments and return."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    servers = [
-        _server(emulator.front, http=HttpToolsProtocol),
-        _server(emulator.runtime, http=emulator.connections.protocol()),
-    ]
-    serving = [
-        asyncio.create_task(servers[0].serve([front])),
-        asyncio.create_task(servers[1].serve([*runtime])),
-    ]
-    stopped = asyncio.create_task(stop.wait())
-    emulator.environments.open()
-    try:
-        _announce(emulator.settings, front, runtime)
-        await asyncio.wait([stopped, *serving], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        stopped.cancel()
-        # First, and whatever runs: an answer now would pass for the function's own, and a request
-        # that is still taken would be lost. So callers see what they see of a machine that fails.
-        servers[0].hang_up()
-        emulator.dispatcher.close()
-        await emulator.environments.close()
-        for server in servers:
-            server.should_exit = True
-        await asyncio.gather(*serving)
-
-
-def _announce(settings: Settings, front: socket.socket, runtime: Sequence[socket.socket]) -> None:
-    ports = {"port": front.getsockname()[1], "runtime_port": runtime[0].getsockname()[1]}
-    _logger.info(
-        "Lambda emulator: Invoke API on %s port %d, function %s",
-        settings.host,
-        ports["port"],
-        settings.function_name,
-    )
-    if settings.mode == "external":
-        _logger.info("Runtime API on %s port %d", settings.runtime_host, ports["runtime_port"])
-    if settings.ports_file is not None:
-        partial = settings.ports_file.with_name(settings.ports_file.name + ".partial")
-        partial.write_text(json.dumps(ports), encoding="utf-8")
-        partial.replace(settings.ports_file)
-
-
 async def _run(settings: Settings) -> None:
-    token = load_token(settings)
-    front, runtime = _listen_all(settings)
-    ports = [listener.getsockname()[1] for listener in runtime]
-    await serve(create_app(settings, token=token, runtime_ports=ports), front, runtime)
+    await Emulator(settings).serve()
 
 
 def main() -> int:
@@ -233,14 +216,11 @@ def main() -> int:
         if settings.log_folder is not None:
             settings.log_folder.mkdir(parents=True, exist_ok=True)
     except ValidationError as error:
-        sys.stderr.write(f"{_problems(error)}\n")
-        return CANNOT_START
+        return _refuse(_problems(error))
     except SettingsError as error:
-        sys.stderr.write(f"{PREFIX}…: {error}: write it as JSON\n")
-        return CANNOT_START
+        return _refuse(f"{PREFIX}…: {error}: write it as JSON")
     except OSError as error:
-        sys.stderr.write(f"{PREFIX}LOG_FOLDER: cannot create the folder: {error}\n")
-        return CANNOT_START
+        return _refuse(f"{PREFIX}LOG_FOLDER: cannot create the folder: {error}")
     logging.basicConfig(
         level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
@@ -249,9 +229,13 @@ def main() -> int:
     try:
         uvloop.run(_run(settings))
     except (PortError, TokenError) as error:
-        sys.stderr.write(f"{error}\n")
-        return CANNOT_START
+        return _refuse(str(error))
     return 0
+
+
+def _refuse(why: str) -> int:
+    sys.stderr.write(f"{why}\n")
+    return CANNOT_START
 
 
 def _problems(error: ValidationError) -> str:

@@ -168,12 +168,9 @@ class Dispatcher:
         environment.kill()
 
     def respond(self, request_id: str, payload: bytes | None, *, error_type: str | None) -> bool:
-        """End a running invocation with what its environment sent.
+        """End a running invocation with the response or error document its environment sent.
 
-        Args:
-            request_id: From the path of the environment's request.
-            payload: The response or error document; None when it was too large.
-            error_type: None for a response, else the function error's type.
+        Of one that was too large there is no payload, of a response no error type.
 
         Returns:
             False when no such invocation runs: it timed out, or never was.

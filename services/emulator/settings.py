@@ -153,11 +153,8 @@ class Settings(BaseSettings):
         """Return an environment's whole environment: Lambda's variables, then the configured ones.
 
         Like on Lambda nothing of the emulator's own surroundings shows through, apart from what a
-        Python needs to find itself and its modules.
-
-        Args:
-            runtime_api: host:port the environment polls.
-            log_stream: Name of the environment in logs.
+        Python needs to find itself and its modules. The environment polls `runtime_api`
+        (host:port), and `log_stream` is its name in logs.
         """
         inherited = {
             name: value

@@ -42,15 +42,9 @@ def training_device(name: str) -> torch.device:
 
 
 def require_kernels(gpu: str, capability: Capability, architectures: Iterable[str]) -> None:
-    """Do nothing if a build of torch can compute on a GPU.
+    """Raise `DeviceError` unless a build of torch can compute on a GPU.
 
-    Args:
-        gpu: Its name.
-        capability: Its generation.
-        architectures: What the build holds, such as `sm_86` or `compute_90`.
-
-    Raises:
-        DeviceError: It cannot.
+    The build holds code for architectures such as `sm_86` or `compute_90`.
     """
     held = tuple(architectures)
     if any(_runs_on(capability, architecture) for architecture in held):

@@ -42,12 +42,7 @@ def load_token(settings: Settings) -> str | None:
 
 
 class HostGuard:
-    """Refuses requests that came by another name than ours.
-
-    Args:
-        app: What is guarded.
-        hosts: Our names and addresses, as clients write them in URLs.
-    """
+    """Refuses requests that came by another name or address than ours, as clients write them."""
 
     def __init__(self, app: ASGIApp, *, hosts: frozenset[str]) -> None:
         self._app = app

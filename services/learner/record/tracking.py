@@ -60,13 +60,7 @@ class TensorBoard:
     """Scalars per round, with the environment steps as the step axis."""
 
     def __init__(self, folder: Path, spec: JobSpec, *, env_steps: Mapping[int, int]) -> None:
-        """Go on behind the rounds of before.
-
-        Args:
-            folder: Where the events go.
-            spec: The job's.
-            env_steps: Of each round of before, by its number.
-        """
+        """Go on behind the rounds of before, of which these are the environment steps."""
         # Slow to import, and needed only once a job runs.
         from torch.utils.tensorboard import SummaryWriter
 

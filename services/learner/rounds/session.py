@@ -107,14 +107,8 @@ class RoundSession(ABC, Generic[A]):
     ) -> RoundPlan:
         """Ask the scaler for a round; asked for again, it returns the same plan.
 
-        Args:
-            round_index: Which.
-            policy_version: Of the policy its actors fetch.
-            curvature: Of the newest policy that was measured.
-            previous: The result it is asked for with.
-            attempt: Above 0, the round is opened again for what is missing.
-            missing: Actors to launch again.
-            missing_evaluations: Evaluation episodes to launch again.
+        With an attempt above 0 the round is opened again for the actors, and the evaluation
+        episodes, that are missing.
         """
         request = RoundRequest(
             lease_id=self.lease.lease_id,
@@ -151,11 +145,7 @@ class RoundSession(ABC, Generic[A]):
     ) -> None:
         """Record a round that is over and write the checkpoint that makes it count.
 
-        Args:
-            plan: The round's.
-            result: What it came to.
-            state: Where training stands now.
-            earlier_policies: By version, those that actors of open rounds fetch.
+        The earlier policies, by version, are those that actors of open rounds fetch.
         """
         line = RoundLine(
             plan=plan, result=result, curvature=state.curvature, evaluation=result.evaluation

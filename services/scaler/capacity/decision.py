@@ -54,13 +54,9 @@ def environments_wanted(
     *,
     learner_seen_at: float = -math.inf,
 ) -> int:
-    """Return how many environments these jobs are worth keeping warm.
+    """Return how many environments the jobs that have not ended are worth keeping warm.
 
-    Args:
-        jobs: Every job that has not ended; others do not count.
-        rule: What the settings say.
-        now: Unix seconds.
-        learner_seen_at: When a learner last held a job: where one is, it takes up the next.
+    `learner_seen_at` is when a learner last held a job: where one is, it takes up the next.
     """
     learner_late = now >= learner_seen_at + WARM_BEFORE_LEASE_S
     warm = [
@@ -78,7 +74,7 @@ def environments_allowed(
 
     Args:
         wanted: What the jobs are worth.
-        rule: What the settings say.
+        rule: Names the function's own reservation, if it has one.
         configured: Provisioned concurrency the alias has now, which needs no more room.
         unreserved: Concurrent executions no function has reserved; None when nobody had to ask.
     """

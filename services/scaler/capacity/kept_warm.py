@@ -65,10 +65,7 @@ def kept_warm(record: JobRecord) -> int:
 def warm_numbers(record: JobRecord, round_index: int, *, at: float) -> WarmNumbers:
     """Return with how many warm environments a round may be planned.
 
-    Args:
-        record: The job.
-        round_index: The round.
-        at: Seconds on the clock that bills the job, as `keeping` was given.
+    `at` is in seconds on the clock that bills the job, as `keeping` was given.
     """
     needed, kept = most_needed(record.job, round_index), kept_warm(record)
     # A change that seems to come is of before the clock was set back.
@@ -85,13 +82,8 @@ def warm_numbers(record: JobRecord, round_index: int, *, at: float) -> WarmNumbe
 def keeping(record: JobRecord, num: int, *, at: float, provisioned: int) -> JobRecord:
     """Return the job's record with so many environments kept warm.
 
-    Those that are let go of are there for no later round.
-
-    Args:
-        record: The job.
-        num: As many as it should keep.
-        at: Seconds on the clock that bills the job.
-        provisioned: Most the deployment keeps warm.
+    Those that are let go of are there for no later round. `at` is in seconds on the clock that
+    bills the job; the deployment keeps `provisioned` warm at most.
     """
     if num == record.warm:
         return record

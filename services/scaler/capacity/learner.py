@@ -119,11 +119,8 @@ class LearnerWait:
     ) -> dict[str, str]:
         """Return the jobs that have waited for too long, each with the reason.
 
-        Args:
-            jobs: Every job that has not ended.
-            ended: Names of learners that have ended, as far as they are remembered; None if nobody
-                can tell.
-            now: Unix seconds.
+        `ended` names the learners that have ended, as far as they are remembered; None if nobody
+        can tell.
         """
         waiting = () if any(is_held(record, now) for record in jobs) else jobs
         keys = {(record.job.job_id, record.queued_at) for record in waiting}

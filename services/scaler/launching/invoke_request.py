@@ -41,13 +41,7 @@ class InvokeRequests:
     def __init__(
         self, client: "LambdaClient", session: botocore.session.Session, settings: Settings
     ) -> None:
-        """Let boto3 make the first request; nothing is sent.
-
-        Args:
-            client: Knows endpoint and API.
-            session: Knows credentials and certificates.
-            settings: Function, alias and time-outs.
-        """
+        """Let boto3 make the first request; nothing is sent."""
         self._region = client.meta.region_name
         self._template = _template(client, settings)
         self._credentials = session.get_credentials()

@@ -12,6 +12,7 @@ import math
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from services.scaler.launching.lambda_function import Execution, LambdaFunction
+from services.scaler.launching.lambda_function import Execution, ExecutionKind, LambdaFunction
 from shared.cache.arrivals import FailureKind
 from shared.contracts.rollouts import ActorReport, RolloutTask
 from shared.money.costs import EXECUTIONS_PER_TASK
@@ -97,14 +98,9 @@ class Invoker:
         limit: Callable[[], int | None] = lambda: None,
         seed: int | None = None,
     ) -> None:
-        """Create the pool.
+        """Create the pool, of as many threads as invocations are in flight at most.
 
-        Args:
-            function: What is invoked.
-            rule: How patiently.
-            pool_size: Invocations in flight at most.
-            limit: The account's concurrency limit as last seen; more would only be throttled.
-            seed: Of the pauses after throttles.
+        `limit` is the account's as last seen: more would only be throttled.
         """
         self._function = function
         self._rule = rule
@@ -233,38 +229,28 @@ class Invoker:
         return "vanished" if vanished else execution.failure
 
     def _execute(self, payload: bytes, awaited: Awaited) -> tuple[Execution, int]:
-        """Run once, waiting out throttles; return how it ended and how often it was throttled."""
-        pause_s = self._rule.first_pause_s
-        for throttled in range(self._rule.throttle_retries + 1):
-            execution = self._invoke(payload, awaited)
-            if execution.kind != "throttled":
-                return execution, throttled
-            if not self.pause(self._random.uniform(0.0, pause_s)):
-                break
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-        return execution, throttled + 1
+        """Run once, when it can start; return how it ended and how often it was throttled."""
+        tries: Counter[ExecutionKind] = Counter()
+        while True:
+            execution = self._function.invoke(payload)
+            tries[execution.kind] += 1
+            if not self._waited_out(execution, tries[execution.kind], awaited):
+                return execution, tries["throttled"]
 
-    def _invoke(self, payload: bytes, awaited: Awaited) -> Execution:
-        """Run once, when the function is awake."""
-        execution = self._reach(payload, awaited)
-        for _ in range(self._rule.waking_tries):
-            if execution.kind != "waking" or not self.pause(self._rule.waking_pause_s):
-                break
-            execution = self._reach(payload, awaited)
-        return execution
-
-    def _reach(self, payload: bytes, awaited: Awaited) -> Execution:
-        """Run once, when there is a connection: without one nothing has started, so try again."""
-        longest_s = self._rule.first_pause_s
-        while (execution := self._function.invoke(payload)).kind == "unreachable":
-            pause_s = self._random.uniform(0.0, longest_s)
-            if not awaited.after(pause_s):
-                break
-            awaited.on_retry("unreachable", execution.reason)
-            if not self.pause(pause_s) or not awaited.wanted():
-                break
-            longest_s = min(2 * longest_s, _LONGEST_PAUSE_S)
-        return execution
+    def _waited_out(self, execution: Execution, nth: int, awaited: Awaited) -> bool:
+        """Wait out what kept an execution from starting, the nth time; False if nothing does."""
+        rule = self._rule
+        longest_s = min(rule.first_pause_s * 2 ** min(nth - 1, 16), _LONGEST_PAUSE_S)
+        pause_s = self._random.uniform(0.0, longest_s)
+        if execution.kind == "throttled":
+            return nth <= rule.throttle_retries and self.pause(pause_s)
+        if execution.kind == "waking":
+            return nth <= rule.waking_tries and self.pause(rule.waking_pause_s)
+        if execution.kind != "unreachable" or not awaited.after(pause_s):
+            return False
+        # Without a connection nothing has started.
+        awaited.on_retry("unreachable", execution.reason)
+        return self.pause(pause_s) and awaited.wanted()
 
     def _billed(self, execution: Execution, report: ActorReport | None) -> tuple[float, ...]:
         if not execution.requests:

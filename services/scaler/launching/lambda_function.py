@@ -128,10 +128,11 @@ class LambdaFunction:
         function_error = headers.get("X-Amz-Function-Error")
         if function_error is None:
             return Execution(kind="done", payload=reply, billed_s=billed_s)
-        failure = FAILURE_KINDS.get(_error_field(reply, "errorType"), "lost")
+        described = _described(reply)
+        failure = FAILURE_KINDS.get(str(described.get("errorType")), "lost")
         # What the environment did needs no names of ours before it.
         said = f"{function_error}: {error_message(reply)}"
-        reason = said if failure == "lost" else _error_field(reply, "errorMessage")
+        reason = said if failure == "lost" else str(described.get("errorMessage", ""))
         return Execution(
             kind="failed",
             payload=reply,
@@ -237,23 +238,18 @@ class LambdaFunction:
 
 def error_message(reply: bytes) -> str:
     """Return Lambda's description of a failed function, `Type: message`."""
+    error = _described(reply)
+    parts = [str(error[part]) for part in ("errorType", "errorMessage") if error.get(part)]
+    return ": ".join(parts) or reply[:_MAX_REASON].decode("utf-8", "replace") or "no message"
+
+
+def _described(reply: bytes) -> dict[str, object]:
+    """Return Lambda's description of a failed function; empty when it is none."""
     try:
         error = json.loads(reply)
     except ValueError:
-        return reply[:_MAX_REASON].decode("utf-8", "replace")
-    if not isinstance(error, dict):
-        return str(error)[:_MAX_REASON]
-    kind, message = error.get("errorType"), error.get("errorMessage")
-    return ": ".join(str(part) for part in (kind, message) if part) or "no message"
-
-
-def _error_field(reply: bytes, name: str) -> str:
-    """Return a field of Lambda's description of a failed function; empty when it has none."""
-    try:
-        error = json.loads(reply)
-    except ValueError:
-        return ""
-    return str(error.get(name, "")) if isinstance(error, dict) else ""
+        return {}
+    return error if isinstance(error, dict) else {}
 
 
 def _client(session: botocore.session.Session, settings: Settings) -> "LambdaClient":

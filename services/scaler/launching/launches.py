@@ -89,12 +89,7 @@ class Launches:
         self.metrics.in_flight.inc(order.num_invocations)
 
     def launch(self, order: LaunchOrder, on_complete: OutcomeSink) -> None:
-        """Invoke every actor of an expected plan.
-
-        Args:
-            order: What was passed to `expect`.
-            on_complete: Called once, when the last invocation has ended.
-        """
+        """Invoke every actor of an expected plan; call back once, when the last has ended."""
         with self._changed:
             flight = self._flights[order.key]
 
@@ -147,12 +142,10 @@ class Launches:
             return {hash_of_lease(lease) for (job, _, _, lease) in self._flights if job == job_id}
 
     def call_off(self, job_id: str, lease_hashes: Collection[str]) -> None:
-        """Keep actors of these leases from starting: nobody waits for them.
+        """Keep actors of a job that has ended from starting: nobody waits for them.
 
-        Args:
-            job_id: A job that has ended.
-            lease_hashes: Of what was in flight of it before. It may be resumed by now, and what
-                has been launched since is wanted.
+        Only those of the leases under which something was in flight by then: it may be resumed by
+        now, and what has been launched since is wanted.
         """
         if not lease_hashes:
             return
@@ -244,6 +237,7 @@ class Launches:
         return projected_duration_s(measured_s, memory_mb=self.memory_mb, timeout_s=self.timeout_s)
 
 
+@dataclass(eq=False)
 class Bookings:
     """Books every outcome, however often the store refuses it. Thread-safe.
 
@@ -252,15 +246,12 @@ class Bookings:
     lives.
     """
 
-    def __init__(self, book: OutcomeSink, pause: Callable[[float], bool]) -> None:
-        """Wire it; nothing is started before it is needed.
+    book: OutcomeSink
+    """Writes an outcome; harmless to repeat."""
+    pause: Callable[[float], bool]
+    """Waits so many seconds; returns False, at once, when the process is to end."""
 
-        Args:
-            book: Writes an outcome; harmless to repeat.
-            pause: Waits so many seconds; returns False, at once, when the process is to end.
-        """
-        self._book = book
-        self._pause = pause
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[AttemptKey, LaunchOutcome] = {}
         self._trying = False
@@ -286,7 +277,7 @@ class Bookings:
         """Book what is kept, one try after another, until nothing is."""
         pause_s = _FIRST_PAUSE_S
         while True:
-            closing = not self._pause(pause_s)
+            closing = not self.pause(pause_s)
             with self._lock:
                 kept = list(self._kept.items())
             self._book_kept(kept)
@@ -304,7 +295,7 @@ class Bookings:
 
     def _booked(self, key: AttemptKey, outcome: LaunchOutcome) -> bool:
         try:
-            self._book(key, outcome)
+            self.book(key, outcome)
         except Exception as error:
             # Whatever went wrong: an outcome that is dropped here is lost.
             job_id, round_index, attempt, _ = key
