@@ -35,7 +35,8 @@ def configure_torch(threads: int | None = None) -> None:
     threadpool_limits(chosen, user_api="blas")
     # cuBLAS reads this once, when the GPU is first used, and is deterministic only with it.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True)
+    # As `use_deterministic_algorithms(True)`, which loads all of torch's compiler for a flag of it.
+    torch.set_deterministic_debug_mode("error")
     # Convolutions on newer GPUs would round their inputs to 10 bits; products do not by default.
     torch.backends.cudnn.allow_tf32 = False
     # Fills every new tensor with NaN otherwise: a help in finding bugs, and paid for in each step.
