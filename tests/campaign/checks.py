@@ -52,8 +52,8 @@ class Ends:
     emulator: Sequence[float]
 
 
-def launched_twice(journal: Path, ends: Ends) -> int:
-    """Return how many actors of an attempt at a round were launched again without a reason.
+def launched_twice(journal: Path, job_id: str, ends: Ends) -> int:
+    """Return how many actors of an attempt at a job's round were launched again without a reason.
 
     There is a reason when the first launch failed, or nobody heard of its end because the emulator
     ended: then its scaler may issue it once more. Another scaler never may.
@@ -63,7 +63,7 @@ def launched_twice(journal: Path, ends: Ends) -> int:
     for line in map(json.loads, journal.read_text().splitlines()):
         if line.get("ended"):
             failed.add(line["id"])
-        elif line.get("event", {}).get("mode") in ("sample", "evaluate"):
+        elif line.get("event", {}).get("job_id") == job_id:
             actor = json.dumps(line["event"], sort_keys=True)
             launches[actor].append((line["at"], line["id"]))
     return sum(_without_reason(launched, failed, ends) for launched in launches.values())

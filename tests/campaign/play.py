@@ -1,4 +1,4 @@
-"""Playing one schedule of faults on a local system of its own, and what came of it."""
+"""Playing one schedule of faults on a local system, and what came of it."""
 
 import contextlib
 import threading
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import httpx
 
@@ -22,11 +23,10 @@ from tests.campaign.checks import (
     used_twice,
     weights_digest,
 )
-from tests.campaign.schedule import ROUNDS, Schedule, Strike
+from tests.campaign.schedule import NUM_SEEDS, ROUNDS, Schedule, Strike, job_spec
+from tests.e2e.runs import PATIENCE_S, mend, train
 from tests.patience import ANSWER_S
 
-PATIENCE_S = 240.0
-"""Longest wait for anything: far below a round's deadline on one machine, which is 720 s."""
 _HOLD_MS = 1500.0
 """How long actors wait to start while a round is to be found in flight."""
 _MOST_RESUMES = 5
@@ -81,33 +81,32 @@ class Outcome(Message):
         )
 
 
-@dataclass
-class _Stage:
-    """The system as it is now; another one takes its place when all of it is restarted."""
+class Stage:
+    """A local system on a folder; another one takes its place when all of it is restarted.
 
-    folder: Path
-    stack: ExitStack
-    ended_at: dict[str, list[float]] = field(default_factory=dict)
-    waits_s: list[float] = field(default_factory=list)
-    resumes: int = 0
+    Args:
+        folder: Its whole path; for runs, logs and the emulator's journal.
+    """
 
-    def __post_init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.runs_dir = folder / "runs"
+        self.journal = folder / "journal.jsonl"
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
         self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
 
     def open(self) -> None:
-        """Start a system on the folder."""
+        """Start a system on the folder, in place of the one there is."""
+        self._open.close()
         journal = {"emulator": {"NITRO_EMULATOR_JOURNAL": str(self.journal)}}
-        self.system = self.stack.enter_context(LocalSystem(self.runs_dir, environment=journal))
-        self.client = self.stack.enter_context(NitroClient(self.system.api_url, self.system.token))
+        self.system = self._open.enter_context(LocalSystem(self.runs_dir, environment=journal))
+        self.client = self._open.enter_context(NitroClient(self.system.api_url, self.system.token))
         self.system.wait_ready()
-
-    @property
-    def runs_dir(self) -> Path:
-        return self.folder / "runs"
-
-    @property
-    def journal(self) -> Path:
-        return self.folder / "journal.jsonl"
 
     @property
     def _operator(self) -> dict[str, str]:
@@ -129,34 +128,55 @@ class _Stage:
         return int(stats["in_flight"])
 
 
-def play(schedule: Schedule, folder: Path, *, expected: str | None) -> Outcome:
-    """Play a schedule in a folder of its own.
+def undisturbed_digests(stage: Stage) -> dict[int, str]:
+    """Train each of the campaign's jobs in peace; return the digests of their weights by seed."""
+    digests = {}
+    for seed in range(NUM_SEEDS):
+        job = train(stage.client, job_spec(seed, off_policy=False))
+        if job.status != "succeeded":
+            raise PlayError(f"the undisturbed run of seed {seed} {job.status}")
+        digests[seed] = weights_digest(stage.runs_dir, job.job_id)
+    return digests
+
+
+@dataclass
+class _Scene:
+    """One schedule as it is played."""
+
+    stage: Stage
+    job_id: str
+    ended_at: dict[str, list[float]] = field(default_factory=dict)
+    waits_s: list[float] = field(default_factory=list)
+    resumes: int = 0
+
+
+def play(schedule: Schedule, stage: Stage, *, expected: str | None) -> Outcome:
+    """Play a schedule.
 
     Args:
         schedule: What to train and to break.
-        folder: For the run, its logs and the emulator's journal.
+        stage: Where; its system is up afterwards if the job was not lost.
         expected: Digest of the weights of an undisturbed run; None compares nothing.
     """
     began, lost = time.monotonic(), None
-    with ExitStack() as stack:
-        stage = _Stage(folder, stack)
-        job_id = stage.client.submit(schedule.job).job_id
-        try:
-            for strike in schedule.strikes:
-                _strike(stage, strike, job_id)
-            _until(stage, job_id, lambda job: job.status == "succeeded")
-        except PlayError as error:
-            lost = str(error)
-        job = stage.client.get(job_id)
-        if lost is None and job.progress.rounds != ROUNDS:
-            lost = f"succeeded after {job.progress.rounds} of {ROUNDS} rounds"
-        over_usd = over_budget_usd(stage.client, job)
-        attempts = tuple(r.plan.attempt for r in stage.client.every_round(job_id))
+    mend(stage.system, stage.client)
+    stage.break_actors()
+    job_id = stage.client.submit(schedule.job).job_id
+    scene = _Scene(stage, job_id)
+    try:
+        for strike in schedule.strikes:
+            _strike(scene, strike)
+        _until(scene, lambda job: job.status == "succeeded")
+    except PlayError as error:
+        lost = str(error)
+    job = stage.client.get(job_id)
+    if lost is None and job.progress.rounds != ROUNDS:
+        lost = f"succeeded after {job.progress.rounds} of {ROUNDS} rounds"
     equal = None
     if lost is None and expected is not None:
         equal = weights_digest(stage.runs_dir, job_id) == expected
     ends = Ends(
-        scaler=stage.ended_at.get("scaler", []), emulator=stage.ended_at.get("emulator", [])
+        scaler=scene.ended_at.get("scaler", []), emulator=scene.ended_at.get("emulator", [])
     )
     return Outcome(
         seed=schedule.seed,
@@ -165,19 +185,20 @@ def play(schedule: Schedule, folder: Path, *, expected: str | None) -> Outcome:
         algorithm=schedule.job.algorithm,
         lost=lost,
         used_twice=used_twice(stage.runs_dir, job_id, schedule.job),
-        launched_twice=launched_twice(stage.journal, ends),
-        over_budget_usd=over_usd,
+        launched_twice=launched_twice(stage.journal, job_id, ends),
+        over_budget_usd=over_budget_usd(stage.client, job),
         equal_weights=equal,
         lost_evaluations=lost_evaluations(stage.runs_dir, job_id) if schedule.synchronous else 0,
-        waits_s=tuple(stage.waits_s),
-        resumes=stage.resumes,
-        attempts=attempts,
+        waits_s=tuple(scene.waits_s),
+        resumes=scene.resumes,
+        attempts=tuple(r.plan.attempt for r in stage.client.every_round(job_id)),
         took_s=time.monotonic() - began,
     )
 
 
-def _strike(stage: _Stage, strike: Strike, job_id: str) -> None:
-    job = _until(stage, job_id, lambda job: _reached(job, strike.round))
+def _strike(scene: _Scene, strike: Strike) -> None:
+    stage = scene.stage
+    job = _until(scene, lambda job: _reached(job, strike.round))
     if job.status == "succeeded":
         return
     if strike.trouble is not None:
@@ -185,22 +206,25 @@ def _strike(stage: _Stage, strike: Strike, job_id: str) -> None:
         return
     if strike.moment == "in flight":
         stage.break_actors(start_delay_ms=_HOLD_MS)
-        _until(stage, job_id, lambda job: job.status == "succeeded" or stage.in_flight() > 0)
-    _end_and_start_again(stage, strike)
+        _until(scene, lambda job: job.status == "succeeded" or stage.in_flight() > 0)
+    _end_and_start_again(scene, strike)
     up = time.monotonic()
     stage.break_actors()
-    before = job.progress.rounds if (seen := stage.job(job_id)) is None else seen.progress.rounds
-    _until(stage, job_id, lambda job: _reached(job, before + 1))
-    stage.waits_s.append(round(time.monotonic() - up, 3))
+    before = (
+        job.progress.rounds if (seen := stage.job(scene.job_id)) is None else seen.progress.rounds
+    )
+    _until(scene, lambda job: _reached(job, before + 1))
+    scene.waits_s.append(round(time.monotonic() - up, 3))
 
 
-def _end_and_start_again(stage: _Stage, strike: Strike) -> None:
+def _end_and_start_again(scene: _Scene, strike: Strike) -> None:
+    stage = scene.stage
     for name, signal in strike.victims:
         stage.system.end(name, hard=signal == "kill")
     for name, _ in strike.victims:
         # Like `docker stop`: whoever cannot end in an orderly way, as others are gone, is killed.
         stage.system.end(name, hard=True, patience_s=_ORDERLY_S)
-        stage.ended_at.setdefault(name, []).append(time.time())
+        scene.ended_at.setdefault(name, []).append(time.time())
     if strike.whole:
         stage.system.close(at_once=True)
         stage.open()
@@ -213,21 +237,21 @@ def _reached(job: Job, rounds: int) -> bool:
     return job.status == "succeeded" or (job.status != "queued" and job.progress.rounds >= rounds)
 
 
-def _until(stage: _Stage, job_id: str, holds: Callable[[Job], bool]) -> Job:
+def _until(scene: _Scene, holds: Callable[[Job], bool]) -> Job:
     """Return the job once something holds, resuming it when it has failed, as its user would.
 
     Raises:
         PlayError: It does not come to hold.
     """
     for _ in _looks():
-        job = stage.job(job_id)
+        job = scene.stage.job(scene.job_id)
         if job is None:
             continue
         if holds(job):
             return job
-        if job.status == "failed" and stage.resumes < _MOST_RESUMES:
-            stage.resumes += 1
-            stage.client.resume(job_id)
+        if job.status == "failed" and scene.resumes < _MOST_RESUMES:
+            scene.resumes += 1
+            scene.stage.client.resume(scene.job_id)
         elif job.status in FINISHED:
             raise PlayError(f"the job {job.status}: {job.stop_reason} {job.error or ''}")
     raise PlayError(f"the job stands still: {job.status if job else 'nobody answers'}")

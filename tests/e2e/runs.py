@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from nitro.client.client import NitroClient
-from nitro.local.system import LocalSystem
+from nitro.local.system import LocalSystem, LocalSystemError
 from shared.artifacts.store import COST_FILE
 from shared.contracts.job_spec import JobSpec
-from shared.contracts.jobs import FINISHED, Job
+from shared.contracts.jobs import FINISHED, Job, JobStatus
 
 PATIENCE_S = 240.0
 """Bound on any wait: far above what the work takes, so that a hang ends the test with a message."""
@@ -71,6 +71,20 @@ def wait_summed_up(folder: Path) -> dict[str, Any]:
         pause.wait(0.02)
     summed_up: dict[str, Any] = json.loads((folder / COST_FILE).read_text())
     return summed_up
+
+
+def mend(system: LocalSystem, client: NitroClient) -> None:
+    """Start again what a test has ended, and stop the jobs that it left unfinished."""
+    try:
+        system.check()
+    except LocalSystemError:
+        for name in system.names:
+            system.kill(name)
+        system.restart(*system.names)
+    unfinished: tuple[JobStatus, ...] = ("queued", "running")
+    for status in unfinished:
+        for job in client.every_job(status=status):
+            client.stop(job.job_id)
 
 
 def train(client: NitroClient, spec: JobSpec) -> Job:

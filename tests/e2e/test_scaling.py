@@ -37,6 +37,17 @@ def account_cache(cache_server: ValkeyServer) -> str:
 
 
 @pytest.fixture(scope="module")
+def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def client(system: LocalSystem) -> Iterator[NitroClient]:
+    with NitroClient(system.api_url, system.token) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="module")
 def system(runs_dir: Path, account_cache: str) -> Iterator[LocalSystem]:
     with LocalSystem(runs_dir, max_concurrency=LIMIT, cache_url=account_cache) as running:
         yield running

@@ -1,7 +1,5 @@
-"""A local system and the switch for faults, for tests that break it on purpose."""
+"""The shared local system and the switch for faults, for tests that break it on purpose."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -9,12 +7,12 @@ import httpx
 from nitro.client.client import NitroClient
 from nitro.local.system import LocalSystem
 from shared.contracts.jobs import Job
-from tests.e2e.runs import FAST_LEASES, timeless_rounds
+from tests.e2e.runs import timeless_rounds, wait_until
 from tests.patience import ANSWER_S
 
 
 class Rig:
-    """A system of its own, its client, and the switch for faults."""
+    """A system, its client, and the switch for faults."""
 
     def __init__(self, system: LocalSystem, client: NitroClient, runs_dir: Path) -> None:
         self.system = system
@@ -42,11 +40,8 @@ class Rig:
         lines = timeless_rounds(self.runs_dir, job.job_id)
         return [line["result"]["trajectories"] for line in lines if line["result"]]
 
-
-@contextmanager
-def rig(runs_dir: Path, **scaler: str) -> Iterator[Rig]:
-    environment = {"scaler": {**FAST_LEASES["scaler"], **scaler}}
-    with ExitStack() as stack:
-        system = stack.enter_context(LocalSystem(runs_dir, environment=environment))
-        client = stack.enter_context(NitroClient(system.api_url, system.token))
-        yield Rig(system, client, runs_dir)
+    def hold_round(self, job_id: str, *, after: int, delay_ms: float) -> None:
+        """Wait until so many rounds are done and all eight actors of another wait to start."""
+        wait_until(self.client, job_id, lambda job: job.progress.rounds >= after, self.system)
+        self.break_actors(start_delay_ms=delay_ms)
+        wait_until(self.client, job_id, lambda _: self.stats()["in_flight"] >= 8, self.system)

@@ -2,28 +2,21 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from nitro.client.client import NitroClient
 from nitro.local.system import LocalSystem
 from tests.e2e.runs import PATIENCE_S, final_weights, tiny, train, wait_finished, wait_until
-from tests.faults.rig import Rig, rig
+from tests.faults.rig import Rig
 
-
-@pytest.fixture(scope="module")
-def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    """A system for every test that breaks nothing but actors; CartPole is described already."""
-    with rig(tmp_path_factory.mktemp("runs")) as running:
-        train(running.client, tiny(stop={"max_rounds": 1}))
-        yield running
-
-
-@pytest.fixture
-def broken(system: Rig) -> Iterator[Rig]:
-    yield system
-    system.break_actors()
+TWO_ACTORS = tiny(
+    scaling={"policy": "fixed", "num_actors": 2},
+    evaluation={"every_rounds": 0},
+    stop={"max_rounds": 2},
+)
 
 
 def test_actors_killed_mid_rollout_are_started_again_and_the_weights_are_the_same(
@@ -43,9 +36,14 @@ def test_actors_killed_mid_rollout_are_started_again_and_the_weights_are_the_sam
 
 
 def test_throttled_actors_are_recorded_and_the_round_goes_on_with_what_was_granted(
-    runs_dir: Path,
+    tmp_path: Path,
 ) -> None:
-    with rig(runs_dir, NITRO_THROTTLE_RETRIES="0", NITRO_QUORUM_SHARE="0.25") as broken:
+    settings = {"NITRO_THROTTLE_RETRIES": "0", "NITRO_QUORUM_SHARE": "0.25"}
+    with (
+        LocalSystem(tmp_path, environment={"scaler": settings}) as system,
+        NitroClient(system.api_url, system.token) as client,
+    ):
+        broken = Rig(system, client, tmp_path)
         spec = tiny(
             scaling={"policy": "fixed", "num_actors": 8},
             evaluation={"every_rounds": 0},
@@ -66,16 +64,11 @@ def test_throttled_actors_are_recorded_and_the_round_goes_on_with_what_was_grant
 
 
 def test_a_round_that_lost_every_actor_is_reopened(broken: Rig) -> None:
-    spec = tiny(
-        scaling={"policy": "fixed", "num_actors": 4},
-        evaluation={"every_rounds": 0},
-        stop={"max_rounds": 2},
-    )
     # Every actor and its one re-issue.
-    broken.break_actors(crash_next=8)
-    job = train(broken.client, spec)
+    broken.break_actors(crash_next=4)
+    job = train(broken.client, TWO_ACTORS)
     assert job.status == "succeeded"
-    assert [c["used"] for c in broken.counts(job)] == [4, 4]
+    assert [c["used"] for c in broken.counts(job)] == [2, 2]
     plans = [record.plan for record in broken.client.every_round(job.job_id)]
     assert plans[0].attempt == 1
     assert "reopened" in (broken.system.logs / "learner.log").read_text()
@@ -84,12 +77,11 @@ def test_a_round_that_lost_every_actor_is_reopened(broken: Rig) -> None:
 def test_a_round_that_is_lost_again_fails_the_job_with_a_reason_and_can_be_resumed(
     broken: Rig,
 ) -> None:
-    spec = tiny(evaluation={"every_rounds": 0}, stop={"max_rounds": 2})
     broken.break_actors(crash_rate=1.0)
-    job = train(broken.client, spec)
+    job = train(broken.client, TWO_ACTORS)
     assert (job.status, job.stop_reason) == ("failed", "error")
     assert job.error is not None
-    assert "only 0 of 8 trajectories arrived" in job.error
+    assert "only 0 of 2 trajectories arrived" in job.error
     assert "reopening it did not help" in job.error
     broken.break_actors()
     broken.client.resume(job.job_id)
@@ -108,84 +100,82 @@ def test_a_duplicate_delivery_is_counted_and_used_once(broken: Rig) -> None:
     assert all(c["late"] == 0 for c in counts)
 
 
-def test_a_scaler_killed_mid_round_launches_nothing_twice(runs_dir: Path) -> None:
-    with rig(runs_dir) as broken:
-        spec = tiny(
-            seed=4,
-            scaling={"policy": "fixed", "num_actors": 8},
-            evaluation={"every_rounds": 0},
-            stop={"max_rounds": 6},
-        )
-        whole = train(broken.client, spec)
-        before = broken.stats()["invoked"]
-        broken.break_actors(start_delay_ms=500.0)
-        job_id = broken.client.submit(spec).job_id
-        wait_until(broken.client, job_id, lambda job: job.progress.rounds >= 2, broken.system)
-        wait_until(broken.client, job_id, lambda _: broken.stats()["in_flight"] == 8, broken.system)
-        broken.system.kill("scaler")
-        broken.break_actors()
-        broken.system.restart("scaler")
-        job = wait_finished(broken.client, job_id)
-        assert job.status == "succeeded"
-        # All eight had been sent, so they are eight in each of six rounds, and no more.
-        assert broken.stats()["invoked"] - before == 6 * 8
-        assert final_weights(runs_dir, job_id) == final_weights(runs_dir, whole.job_id)
+def test_a_scaler_killed_mid_round_launches_nothing_twice(broken: Rig) -> None:
+    spec = tiny(
+        seed=4,
+        scaling={"policy": "fixed", "num_actors": 8},
+        evaluation={"every_rounds": 0},
+        stop={"max_rounds": 6},
+    )
+    whole = train(broken.client, spec)
+    before = broken.stats()["invoked"]
+    job_id = broken.client.submit(spec).job_id
+    broken.hold_round(job_id, after=2, delay_ms=500.0)
+    broken.system.kill("scaler")
+    broken.break_actors()
+    broken.system.restart("scaler")
+    job = wait_finished(broken.client, job_id)
+    assert job.status == "succeeded"
+    # All eight had been sent, so they are eight in each of six rounds, and no more.
+    assert broken.stats()["invoked"] - before == 6 * 8
+    assert final_weights(broken.runs_dir, job_id) == final_weights(broken.runs_dir, whole.job_id)
 
 
-def test_a_job_waits_for_a_cache_that_dies_without_cost_and_goes_on_by_itself(
-    runs_dir: Path,
-) -> None:
-    with rig(runs_dir) as broken:
-        spec = tiny(seed=6, stop={"max_rounds": 8})
-        whole = train(broken.client, spec)
-        job_id = broken.client.submit(spec).job_id
-        wait_until(broken.client, job_id, lambda job: job.progress.rounds >= 3, broken.system)
-        broken.system.kill("cache")
-        log = broken.system.logs / "learner.log"
-        _wait_for(lambda: "no job until the cache answers" in log.read_text())
-        assert "trajectory cache at redis://" in log.read_text()
-        leases = log.read_text().count("job leased")
-        billed = broken.client.cost(job_id).by_item.get("learner")
-        assert billed
-        # Longer than a lease lasts and than several tries to reach the cache.
-        threading.Event().wait(4.0)
-        assert broken.client.get(job_id).status == "queued"
-        assert log.read_text().count("job leased") == leases
-        assert log.read_text().count("no job until the cache answers") == 1
-        assert broken.client.cost(job_id).by_item.get("learner") == billed
-        broken.system.restart("cache")
-        job = wait_finished(broken.client, job_id)
-        assert (job.status, job.error) == ("succeeded", None)
-        assert final_weights(runs_dir, job_id) == final_weights(runs_dir, whole.job_id)
+def test_a_job_waits_for_a_cache_that_dies_without_cost_and_goes_on_by_itself(broken: Rig) -> None:
+    spec = tiny(seed=6, stop={"max_rounds": 8})
+    whole = train(broken.client, spec)
+    job_id = broken.client.submit(spec).job_id
+    wait_until(broken.client, job_id, lambda job: job.progress.rounds >= 3, broken.system)
+    path = broken.system.logs / "learner.log"
+    earlier = len(path.read_text())
+
+    def log() -> str:
+        return path.read_text()[earlier:]
+
+    broken.system.kill("cache")
+    _wait_for(lambda: "no job until the cache answers" in log())
+    assert "trajectory cache at redis://" in log()
+    leases = log().count("job leased")
+    billed = broken.client.cost(job_id).by_item.get("learner")
+    assert billed
+    # Longer than a lease lasts and than several tries to reach the cache.
+    threading.Event().wait(4.0)
+    assert broken.client.get(job_id).status == "queued"
+    assert log().count("job leased") == leases
+    assert log().count("no job until the cache answers") == 1
+    assert broken.client.cost(job_id).by_item.get("learner") == billed
+    broken.system.restart("cache")
+    job = wait_finished(broken.client, job_id)
+    assert (job.status, job.error) == ("succeeded", None)
+    assert final_weights(broken.runs_dir, job_id) == final_weights(broken.runs_dir, whole.job_id)
 
 
-def test_a_damaged_checkpoint_stops_the_resume_with_file_and_fix_named(runs_dir: Path) -> None:
-    with rig(runs_dir) as broken:
-        job_id = broken.client.submit(tiny(stop={"max_rounds": 200})).job_id
-        wait_until(broken.client, job_id, lambda job: job.progress.rounds >= 3, broken.system)
-        broken.client.stop(job_id)
-        wait_finished(broken.client, job_id)
-        newest = sorted((runs_dir / job_id / "checkpoints").iterdir())[-1] / "state.safetensors"
-        newest.write_bytes(newest.read_bytes()[:-1])
-        broken.client.resume(job_id)
-        job = wait_finished(broken.client, job_id)
-        assert job.status == "failed"
-        assert job.error is not None
-        assert str(newest) in job.error
-        assert "delete the folder" in job.error
+def test_a_damaged_checkpoint_stops_the_resume_with_file_and_fix_named(broken: Rig) -> None:
+    job_id = broken.client.submit(tiny(stop={"max_rounds": 200})).job_id
+    wait_until(broken.client, job_id, lambda job: job.progress.rounds >= 3, broken.system)
+    broken.client.stop(job_id)
+    wait_finished(broken.client, job_id)
+    checkpoints = broken.runs_dir / job_id / "checkpoints"
+    newest = sorted(checkpoints.iterdir())[-1] / "state.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-1])
+    broken.client.resume(job_id)
+    job = wait_finished(broken.client, job_id)
+    assert job.status == "failed"
+    assert job.error is not None
+    assert str(newest) in job.error
+    assert "delete the folder" in job.error
 
 
 @pytest.mark.parametrize("end", [LocalSystem.terminate, LocalSystem.kill])
 def test_a_learner_that_ends_is_followed_by_the_next(
-    runs_dir: Path, end: Callable[[LocalSystem, str], None]
+    broken: Rig, end: Callable[[LocalSystem, str], None]
 ) -> None:
-    with rig(runs_dir) as broken:
-        job_id = broken.client.submit(tiny(stop={"max_rounds": 12})).job_id
-        wait_until(broken.client, job_id, lambda job: job.progress.rounds >= 2, broken.system)
-        end(broken.system, "learner")
-        broken.system.restart("learner")
-        job = wait_finished(broken.client, job_id)
-        assert (job.status, job.progress.rounds) == ("succeeded", 12)
+    job_id = broken.client.submit(tiny(stop={"max_rounds": 12})).job_id
+    wait_until(broken.client, job_id, lambda job: job.progress.rounds >= 2, broken.system)
+    end(broken.system, "learner")
+    broken.system.restart("learner")
+    job = wait_finished(broken.client, job_id)
+    assert (job.status, job.progress.rounds) == ("succeeded", 12)
 
 
 def _wait_for(condition: Callable[[], bool]) -> None:

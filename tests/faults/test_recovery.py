@@ -5,12 +5,13 @@ exhaust the tests' patience.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
-from tests.e2e.runs import final_weights, timeless_rounds, tiny, train, wait_finished, wait_until
-from tests.faults.rig import Rig, rig
+from nitro.client.client import NitroClient
+from shared.contracts.jobs import Job
+from tests.e2e.runs import final_weights, timeless_rounds, tiny, train, wait_finished
+from tests.faults.rig import Rig
 
 SPEC = tiny(
     seed=4,
@@ -20,13 +21,10 @@ SPEC = tiny(
 )
 
 
-def _break(broken: Rig, job_id: str, names: Sequence[str]) -> None:
-    """Kill processes while all actors of a round, and maybe episodes, wait to start."""
-    wait_until(broken.client, job_id, lambda job: job.progress.rounds >= 1, broken.system)
-    broken.break_actors(start_delay_ms=60_000.0)
-    wait_until(broken.client, job_id, lambda _: broken.stats()["in_flight"] >= 8, broken.system)
-    for name in names:
-        broken.system.kill(name)
+@pytest.fixture(scope="module")
+def whole(client: NitroClient) -> Job:
+    """A run that nothing disturbs."""
+    return train(client, SPEC)
 
 
 @pytest.mark.parametrize(
@@ -40,33 +38,29 @@ def _break(broken: Rig, job_id: str, names: Sequence[str]) -> None:
     ids="-".join,
 )
 def test_what_was_in_flight_is_launched_again_and_the_record_is_the_same(
-    runs_dir: Path, names: Sequence[str]
+    broken: Rig, whole: Job, names: Sequence[str]
 ) -> None:
-    with rig(runs_dir) as broken:
-        whole = train(broken.client, SPEC)
-        job_id = broken.client.submit(SPEC).job_id
-        _break(broken, job_id, names)
-        broken.system.restart(*names)
-        assert wait_finished(broken.client, job_id).status == "succeeded"
-        attempts = [record.plan.attempt for record in broken.client.every_round(job_id)]
-        # None where the scaler lived on: its actors wait for the emulator, and may find a policy.
-        assert sum(attempts) <= 1
-        found, expected = (timeless_rounds(runs_dir, name) for name in (job_id, whole.job_id))
-        for made, wanted in zip(found, expected, strict=True):
-            assert (made["result"], made["evaluation"]) == (wanted["result"], wanted["evaluation"])
-        assert final_weights(runs_dir, job_id) == final_weights(runs_dir, whole.job_id)
+    job_id = broken.client.submit(SPEC).job_id
+    broken.hold_round(job_id, after=1, delay_ms=60_000.0)
+    for name in names:
+        broken.system.kill(name)
+    broken.system.restart(*names)
+    assert wait_finished(broken.client, job_id).status == "succeeded"
+    attempts = [record.plan.attempt for record in broken.client.every_round(job_id)]
+    # None where the scaler lived on: its actors wait for the emulator, and may find a policy.
+    assert sum(attempts) <= 1
+    found, expected = (timeless_rounds(broken.runs_dir, name) for name in (job_id, whole.job_id))
+    for made, wanted in zip(found, expected, strict=True):
+        assert (made["result"], made["evaluation"]) == (wanted["result"], wanted["evaluation"])
+    assert final_weights(broken.runs_dir, job_id) == final_weights(broken.runs_dir, whole.job_id)
 
 
-def test_an_emulator_that_is_asked_to_end_costs_no_trajectory(runs_dir: Path) -> None:
-    with rig(runs_dir) as broken:
-        whole = train(broken.client, SPEC)
-        job_id = broken.client.submit(SPEC).job_id
-        wait_until(broken.client, job_id, lambda job: job.progress.rounds >= 1, broken.system)
-        broken.break_actors(start_delay_ms=500.0)
-        wait_until(broken.client, job_id, lambda _: broken.stats()["in_flight"] >= 8, broken.system)
-        broken.system.terminate("emulator")
-        broken.system.restart("emulator")
-        assert wait_finished(broken.client, job_id).status == "succeeded"
-        counts = broken.counts(broken.client.get(job_id))
-        assert [(c["used"], c["launched"]) for c in counts] == 6 * [(8, 8)]
-        assert final_weights(runs_dir, job_id) == final_weights(runs_dir, whole.job_id)
+def test_an_emulator_that_is_asked_to_end_costs_no_trajectory(broken: Rig, whole: Job) -> None:
+    job_id = broken.client.submit(SPEC).job_id
+    broken.hold_round(job_id, after=1, delay_ms=500.0)
+    broken.system.terminate("emulator")
+    broken.system.restart("emulator")
+    assert wait_finished(broken.client, job_id).status == "succeeded"
+    counts = broken.counts(broken.client.get(job_id))
+    assert [(c["used"], c["launched"]) for c in counts] == 6 * [(8, 8)]
+    assert final_weights(broken.runs_dir, job_id) == final_weights(broken.runs_dir, whole.job_id)

@@ -1,31 +1,37 @@
 """A dozen random schedules of faults; `python -m tests.campaign` plays hundreds."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.campaign.checks import Ends, launched_twice
-from tests.campaign.play import play
-from tests.campaign.references import reference_digests
+from tests.campaign.play import Stage, play, undisturbed_digests
 from tests.campaign.schedule import draw
 
 SEED = 2026
 
 
 @pytest.fixture(scope="module")
-def digests(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with Stage(tmp_path_factory.mktemp("campaign")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def digests(stage: Stage) -> dict[int, str]:
     """Weights of undisturbed runs."""
-    return reference_digests(tmp_path_factory.mktemp("undisturbed"))
+    return undisturbed_digests(stage)
 
 
 @pytest.mark.parametrize("index", range(12))
 def test_a_job_survives_whatever_ends_around_it(
-    tmp_path: Path, digests: dict[int, str], index: int
+    stage: Stage, digests: dict[int, str], index: int
 ) -> None:
     schedule = draw(SEED, index)
     expected = digests[schedule.job.seed] if schedule.synchronous else None
-    outcome = play(schedule, tmp_path, expected=expected)
+    outcome = play(schedule, stage, expected=expected)
     # No wait is bounded but by patience, which is less than a round's deadline.
     assert not outcome.bad, outcome.model_dump_json(indent=1)
 
@@ -49,12 +55,13 @@ def test_an_actor_is_launched_again_by_its_own_scaler_once_its_first_launch_fail
     number: int,
 ) -> None:
     journal = tmp_path / "journal.jsonl"
-    event = {"mode": "sample", "round": 0, "attempt": 0, "actor_index": 1}
+    event = {"job_id": "job", "mode": "sample", "round": 0, "attempt": 0, "actor_index": 1}
     lines = [
         {"at": 1.0, "id": "first", "event": event},
         {"at": 1.5, "id": "first", "ended": ended},
         {"at": 3.0, "id": "second", "event": event},
         {"at": 3.0, "id": "other", "event": {**event, "attempt": 1}},
+        {"at": 3.0, "id": "another's", "event": {**event, "job_id": "other"}},
     ]
     journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert launched_twice(journal, Ends(scaler=scaler, emulator=emulator)) == number
+    assert launched_twice(journal, "job", Ends(scaler=scaler, emulator=emulator)) == number

@@ -1,12 +1,7 @@
-"""One local system for the tests that only talk to it; each uses jobs of its own."""
-
-from collections.abc import Iterator
-from pathlib import Path
+"""Small jobs for the shared local system."""
 
 import pytest
 
-from nitro.client.client import NitroClient
-from nitro.local.system import LocalSystem
 from shared.contracts.job_spec import JobSpec
 
 TINY = {
@@ -19,27 +14,6 @@ TINY = {
     "detector": {"num_samples": 16, "max_matvecs": 2},
 }
 """A job of a second or two."""
-
-FAST_LEASES = {"scaler": {"NITRO_LEASE_TTL_S": "3", "NITRO_HEARTBEAT_EVERY_S": "0.3"}}
-"""A dead learner's job is claimed again soon."""
-
-
-@pytest.fixture(scope="package")
-def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("local") / "runs"
-
-
-@pytest.fixture(scope="package")
-def system(runs_dir: Path) -> Iterator[LocalSystem]:
-    with LocalSystem(runs_dir, processes=1, environment=FAST_LEASES) as running:
-        running.wait_ready()
-        yield running
-
-
-@pytest.fixture
-def client(system: LocalSystem) -> Iterator[NitroClient]:
-    with NitroClient(system.api_url, system.token) as connected:
-        yield connected
 
 
 @pytest.fixture

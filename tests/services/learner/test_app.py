@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -19,6 +19,7 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from learning.cpu.cores import usable_cores
+from nitro.local.ports import free_ports
 from services.learner import app as app_module
 from services.learner.app import build_worker, create_app
 from services.learner.record.tracking import LearnerMetrics
@@ -56,32 +57,29 @@ def _running(app: FastAPI) -> Iterator[str]:
             thread.join()
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def _environment(**variables: str) -> dict[str, str]:
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("NITRO_")}
     return {**inherited, **{f"NITRO_{name}": value for name, value in variables.items()}}
 
 
-def _refused(tmp_path: Path, **variables: str) -> str:
-    """Start a learner that cannot start; return its message."""
-    variables = {"RUNS_DIR": str(tmp_path / "runs"), **variables}
-    ended = subprocess.run(
-        [sys.executable, "-m", "services.learner.app"],
-        env=_environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=_PATIENCE_S,
-        check=False,
-    )
-    assert ended.returncode == 2, ended.stderr
-    assert ended.stderr.startswith("learner cannot start: ")
-    assert "Traceback" not in ended.stderr
-    return ended.stderr
+@pytest.fixture
+def refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """Start a learner that cannot start, in this process; return its message."""
+    monkeypatch.setattr(app_module, "configure_logging", lambda _: None)  # the process's own
+
+    def start(**variables: str) -> str:
+        for name in [name for name in os.environ if name.startswith("NITRO_")]:
+            monkeypatch.delenv(name)
+        for name, value in {"RUNS_DIR": str(tmp_path / "runs"), **variables}.items():
+            monkeypatch.setenv(f"NITRO_{name}", value)
+        assert app_module.main() == 2
+        said = capsys.readouterr().err
+        assert said.startswith("learner cannot start: ")
+        return said
+
+    return start
 
 
 def test_health_readiness_and_metrics(cache_url: str, tmp_path: Path) -> None:
@@ -126,7 +124,7 @@ def test_it_has_a_second_process_for_one_thread_and_leaves_none_behind(
             "RUNS_DIR": str(tmp_path),
             "SCALER_URL": scaler.url,
             "CACHE_URL": cache_url,
-            "LEARNER_PORT": str(_free_port()),
+            "LEARNER_PORT": str(free_ports(1)[0]),
             "TORCH_THREADS": str(threads),
         }
         with subprocess.Popen(
@@ -184,9 +182,20 @@ def test_a_port_in_use_is_named_with_its_setting_before_any_work_is_taken(
         socket.create_server(("127.0.0.1", 0)) as taken,
     ):
         port = str(taken.getsockname()[1])
-        message = _refused(tmp_path, LEARNER_PORT=port, SCALER_URL=scaler.url)
-        assert "NITRO_LEARNER_PORT" in message
-        assert port in message
+        variables = {"RUNS_DIR": str(tmp_path), "LEARNER_PORT": port, "SCALER_URL": scaler.url}
+        ended = subprocess.run(
+            [sys.executable, "-m", "services.learner.app"],
+            env=_environment(**variables),
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_S,
+            check=False,
+        )
+        assert ended.returncode == 2, ended.stderr
+        assert ended.stderr.startswith("learner cannot start: ")
+        assert "Traceback" not in ended.stderr
+        assert "NITRO_LEARNER_PORT" in ended.stderr
+        assert port in ended.stderr
         assert not scaler.idle.is_set()
 
 
@@ -199,26 +208,28 @@ def test_a_port_in_use_is_named_with_its_setting_before_any_work_is_taken(
     ],
 )
 def test_a_wrong_setting_is_named_as_its_variable(
-    tmp_path: Path, variable: str, value: str, says: str
+    refused: Callable[..., str], variable: str, value: str, says: str
 ) -> None:
-    assert says in _refused(tmp_path, **{variable: value})
+    assert says in refused(**{variable: value})
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
-def test_a_missing_gpu_is_told_of_before_any_work_is_taken(cache_url: str, tmp_path: Path) -> None:
+def test_a_missing_gpu_is_told_of_before_any_work_is_taken(
+    refused: Callable[..., str], cache_url: str
+) -> None:
     with _idle_scaler(cache_url) as scaler:
-        message = _refused(
-            tmp_path, DEVICE="cuda", SCALER_URL=scaler.url, LEARNER_PORT=str(_free_port())
-        )
+        message = refused(DEVICE="cuda", SCALER_URL=scaler.url, LEARNER_PORT=str(free_ports(1)[0]))
         assert "NITRO_DEVICE is cuda" in message
         assert "finds no GPU" in message
         assert not scaler.idle.is_set()
 
 
-def test_a_runs_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_runs_folder_that_cannot_be_written_is_named(
+    refused: Callable[..., str], tmp_path: Path
+) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
-    message = _refused(tmp_path, RUNS_DIR=str(blocked / "runs"))
+    message = refused(RUNS_DIR=str(blocked / "runs"))
     assert "NITRO_RUNS_DIR" in message
     assert str(blocked / "runs") in message
 
@@ -230,7 +241,7 @@ def test_it_trains_the_job_it_leases_and_ends_with_0_when_asked_to(
     ended = threading.Event()
     with serving(made, cache_url, rounds=1) as scaler:
         scaler.launch, scaler.on_finish = deliver_all, ended.set
-        port = _free_port()
+        (port,) = free_ports(1)
         variables = {
             "SCALER_URL": scaler.url,
             "CACHE_URL": cache_url,
