@@ -64,6 +64,7 @@ def test_throttled_actors_are_recorded_and_the_round_goes_on_with_what_was_grant
 
 
 def test_a_round_that_lost_every_actor_is_reopened(broken: Rig) -> None:
+    train(broken.client, TWO_ACTORS)  # its environment is described before faults are on
     # Every actor and its one re-issue.
     broken.break_actors(crash_next=4)
     job = train(broken.client, TWO_ACTORS)
@@ -77,6 +78,7 @@ def test_a_round_that_lost_every_actor_is_reopened(broken: Rig) -> None:
 def test_a_round_that_is_lost_again_fails_the_job_with_a_reason_and_can_be_resumed(
     broken: Rig,
 ) -> None:
+    train(broken.client, TWO_ACTORS)
     broken.break_actors(crash_rate=1.0)
     job = train(broken.client, TWO_ACTORS)
     assert (job.status, job.stop_reason) == ("failed", "error")

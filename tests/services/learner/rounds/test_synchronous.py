@@ -214,15 +214,16 @@ def test_a_round_goes_on_without_episodes_that_vanish_time_after_time(
 ) -> None:
     def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
         deliver_all(scaler, made.model_copy(update={"num_evaluations": 0}), request)
-        scaler.cache.announce_failure(
-            made.job_id,
-            made.round,
-            mode="evaluate",
-            actor_index=0,
-            attempt=made.attempt,
-            reason="gone",
-            kind="vanished",
-        )
+        for index in range(made.num_evaluations):
+            scaler.cache.announce_failure(
+                made.job_id,
+                made.round,
+                mode="evaluate",
+                actor_index=index,
+                attempt=made.attempt,
+                reason="gone",
+                kind="vanished",
+            )
 
     rig.scaler.changes = {"num_evaluations": 1}
     rig.scaler.launch = launch
