@@ -5,7 +5,7 @@ import torch
 from benchmarks.arithmetic import core_peak, flops_per_step
 from benchmarks.measurement import Effort
 from shared.hyperparameters.ppo import PpoHyperparameters
-from tests.services.learner.trajectories import CONTINUOUS, DISCRETE
+from tests.learning.trajectories import CONTINUOUS, DISCRETE
 
 
 def test_operations_are_six_per_weight_of_both_networks_and_pass() -> None:

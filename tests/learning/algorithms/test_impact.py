@@ -15,9 +15,9 @@ from learning.losses.impact import ImpactRule, reference_log_prob
 from learning.networks.building import build_network
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import ImpactHyperparameters
+from tests.learning.algorithms.off_policy_rounds import IMPACT, Learner, learner, round_of
 from tests.learning.algorithms.test_ppo import plain_forward
-from tests.services.learner.algorithms.off_policy_rounds import IMPACT, Learner, learner, round_of
-from tests.services.learner.trajectories import CONTINUOUS, DISCRETE
+from tests.learning.trajectories import CONTINUOUS, DISCRETE
 
 
 def target_weights(made: Learner) -> bytes:

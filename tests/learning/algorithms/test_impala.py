@@ -12,8 +12,8 @@ from learning.algorithms.impala import (
     adapted_step_scale,
 )
 from shared.hyperparameters.impala import STANDARD, ImpalaHyperparameters
-from tests.services.learner.algorithms.off_policy_rounds import IMPALA, Learner, learner, round_of
-from tests.services.learner.trajectories import CONTINUOUS, DISCRETE
+from tests.learning.algorithms.off_policy_rounds import IMPALA, Learner, learner, round_of
+from tests.learning.trajectories import CONTINUOUS, DISCRETE
 
 
 def test_every_batch_is_used_once_in_the_order_it_came() -> None:

@@ -14,7 +14,7 @@ from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import DetectorRule
 from shared.policy.numpy_policy import load_policy
 from shared.trajectory import codec
-from tests.services.learner.algorithms.off_policy_rounds import (
+from tests.learning.algorithms.off_policy_rounds import (
     IMPACT,
     IMPACT_STANDARD,
     IMPALA,
@@ -26,7 +26,7 @@ from tests.services.learner.algorithms.off_policy_rounds import (
     learner,
     round_of,
 )
-from tests.services.learner.trajectories import CONTINUOUS, DISCRETE
+from tests.learning.trajectories import CONTINUOUS, DISCRETE
 
 ALL = [IMPACT, IMPACT_STANDARD, IMPALA, IMPALA_STANDARD]
 CASES = [(CONTINUOUS, hyperparameters) for hyperparameters in ALL] + [

@@ -22,7 +22,7 @@ from shared.contracts.job_spec import DetectorRule
 from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
 from shared.policy.numpy_policy import load_policy
 from shared.trajectory.trajectory import Trajectory
-from tests.services.learner.trajectories import CONTINUOUS, DISCRETE, make_trajectory
+from tests.learning.trajectories import CONTINUOUS, DISCRETE, make_trajectory
 
 SMALL = PpoHyperparameters(
     hidden_sizes=(16, 16), num_epochs=3, minibatch_size=20, learning_rate=1e-3

@@ -15,7 +15,7 @@ from learning.algorithms.whole_rounds import WholeRounds
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from shared.hyperparameters.presets import ALGORITHMS
-from tests.services.learner.trajectories import CONTINUOUS
+from tests.learning.trajectories import CONTINUOUS
 
 
 def job(**spec: object) -> Job:

@@ -5,7 +5,7 @@ from itertools import permutations
 import pytest
 
 from learning.algorithms.whole_rounds import WholeRounds
-from tests.services.learner.algorithms.off_policy_rounds import (
+from tests.learning.algorithms.off_policy_rounds import (
     IMPACT,
     IMPACT_STANDARD,
     IMPALA,
@@ -14,7 +14,7 @@ from tests.services.learner.algorithms.off_policy_rounds import (
     learner,
     round_of,
 )
-from tests.services.learner.trajectories import CONTINUOUS
+from tests.learning.trajectories import CONTINUOUS
 
 
 @pytest.mark.parametrize("hyperparameters", [IMPACT, IMPACT_STANDARD, IMPALA])

@@ -23,6 +23,7 @@ from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import STANDARD as IMPACT
 from shared.hyperparameters.impala import STANDARD as IMPALA
 from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
+from tests.learning.algorithms.off_policy_rounds import Learner
 from tests.learning.algorithms.test_ppo import (
     CASES,
     CLEAN,
@@ -31,8 +32,7 @@ from tests.learning.algorithms.test_ppo import (
     assert_same_state,
     round_of,
 )
-from tests.services.learner.algorithms.off_policy_rounds import Learner
-from tests.services.learner.trajectories import CONTINUOUS, DISCRETE, make_trajectory
+from tests.learning.trajectories import CONTINUOUS, DISCRETE, make_trajectory
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks safely")
 GAUSSIAN = [hyperparameters for environment, hyperparameters in CASES if environment is CONTINUOUS]

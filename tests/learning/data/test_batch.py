@@ -15,7 +15,7 @@ from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
 from shared.trajectory.trajectory import Trajectory
 from tests.learning.returns.test_gae import naive_advantages
-from tests.services.learner.trajectories import CONTINUOUS, DISCRETE, make_trajectory
+from tests.learning.trajectories import CONTINUOUS, DISCRETE, make_trajectory
 
 SMALL = PpoHyperparameters(hidden_sizes=(8, 8))
 

@@ -16,7 +16,7 @@ from learning.data.fragments import (
 from learning.networks.building import build_network
 from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.trajectory.trajectory import Trajectory
-from tests.services.learner.trajectories import CONTINUOUS, make_trajectory
+from tests.learning.trajectories import CONTINUOUS, make_trajectory
 
 NETWORK = build_network(CONTINUOUS, PpoHyperparameters(hidden_sizes=(4,)), seed=0)
 

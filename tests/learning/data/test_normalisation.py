@@ -14,7 +14,7 @@ from shared.hyperparameters.ppo import PAPER, STANDARD
 from shared.policy.observation_scale import ObservationScale
 from shared.trajectory import codec
 from shared.trajectory.trajectory import Trajectory
-from tests.services.learner.trajectories import DISCRETE, make_trajectory
+from tests.learning.trajectories import DISCRETE, make_trajectory
 
 NETWORK = build_network(DISCRETE, STANDARD, seed=0)
 OFFSET = np.array([[3.0, -50.0], [0.0, 1e3]], np.float32)

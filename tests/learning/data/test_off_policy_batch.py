@@ -16,7 +16,7 @@ from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import STANDARD, ImpactHyperparameters
 from shared.trajectory.trajectory import Trajectory
 from tests.learning.returns.test_vtrace import Case, double_sum
-from tests.services.learner.trajectories import CONTINUOUS, DISCRETE, make_trajectory
+from tests.learning.trajectories import CONTINUOUS, DISCRETE, make_trajectory
 
 RAW = ImpactHyperparameters(
     hidden_sizes=(8, 8), discount=0.9, trace_lambda=0.8, rho_clip=1.5, c_clip=0.7

@@ -33,7 +33,7 @@ from tests.learning.detectors.test_surrogate import (
     surrogate_log_prob,
 )
 from tests.learning.networks import test_conv_surrogate
-from tests.services.learner.trajectories import CONTINUOUS, make_trajectory
+from tests.learning.trajectories import CONTINUOUS, make_trajectory
 
 HYPERPARAMETERS = PpoHyperparameters(hidden_sizes=(6, 5))
 

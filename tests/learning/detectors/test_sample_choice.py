@@ -23,7 +23,7 @@ from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import DetectorRule
 from shared.hyperparameters.ppo import PpoHyperparameters
 from tests.learning.detectors.test_surrogate import autograd_hessian, network_of
-from tests.services.learner.trajectories import CONTINUOUS, DISCRETE, make_trajectory
+from tests.learning.trajectories import CONTINUOUS, DISCRETE, make_trajectory
 
 HYPERPARAMETERS = PpoHyperparameters(hidden_sizes=(6, 5))
 STARTS = [(i + 0.5) / 400 for i in range(400)]

@@ -13,7 +13,7 @@ from learning.networks.building import build_network
 from learning.networks.mlp_network import MlpActorCritic
 from shared.contracts.environment_spec import DiscreteActionSpec, EnvironmentSpec, ObservationSpec
 from shared.hyperparameters.ppo import PpoHyperparameters
-from tests.services.learner.trajectories import CONTINUOUS, DISCRETE
+from tests.learning.trajectories import CONTINUOUS, DISCRETE
 
 STATE_DEPENDENT = PpoHyperparameters(hidden_sizes=(6, 5))
 FREE = PpoHyperparameters(hidden_sizes=(6, 5), log_std="free")

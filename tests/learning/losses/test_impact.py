@@ -11,7 +11,7 @@ from learning.data.batch import Minibatch
 from learning.losses.impact import ImpactRule, reference_log_prob
 from learning.networks.distributions import Categorical, Distribution, Gaussian
 from shared.hyperparameters.impact import ImpactHyperparameters
-from tests.services.learner.algorithms.loss_gradients import loss_gradient
+from tests.learning.losses.loss_gradients import loss_gradient
 
 PAPER = ImpactHyperparameters()
 PLAIN = ImpactHyperparameters(entropy_coefficient=0.0)

@@ -9,13 +9,13 @@ import torch
 from learning.losses.impala import ImpalaRule
 from learning.networks.distributions import Categorical, Distribution
 from shared.hyperparameters.impala import ImpalaHyperparameters
+from tests.learning.losses.loss_gradients import loss_gradient
 from tests.learning.losses.test_impact import (
     CASES,
     both_kinds,
     coins,
     random_minibatch,
 )
-from tests.services.learner.algorithms.loss_gradients import loss_gradient
 
 SUM = ImpalaHyperparameters()
 MEAN = ImpalaHyperparameters(loss_reduction="mean", entropy_coefficient=0.0, value_coefficient=0.7)

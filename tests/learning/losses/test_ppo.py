@@ -12,8 +12,8 @@ from learning.data.batch import Minibatch
 from learning.losses.ppo import PpoRule
 from learning.networks.distributions import Categorical, Distribution
 from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
+from tests.learning.losses.loss_gradients import loss_gradient
 from tests.learning.losses.test_impact import both_kinds, coins, random_minibatch
-from tests.services.learner.algorithms.loss_gradients import loss_gradient
 
 PAPER = PpoHyperparameters()
 ALL_TERMS = PpoHyperparameters(

@@ -9,7 +9,7 @@ import torch
 from learning.networks.building import build_network, policy_payload
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
-from tests.services.learner.trajectories import CONTINUOUS, DISCRETE
+from tests.learning.trajectories import CONTINUOUS, DISCRETE
 
 SMALL = PpoHyperparameters(hidden_sizes=(8, 7))
 FREE = PpoHyperparameters(hidden_sizes=(8, 7), log_std="free")

@@ -17,7 +17,7 @@ from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import build_network
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.ppo import PpoHyperparameters
-from tests.services.learner.trajectories import CONTINUOUS, DISCRETE, make_trajectory
+from tests.learning.trajectories import CONTINUOUS, DISCRETE, make_trajectory
 
 SMALL = PpoHyperparameters(hidden_sizes=(24, 16))
 CASES = [

@@ -15,8 +15,8 @@ from shared.contracts.job_spec import DetectorRule
 from shared.hyperparameters.impact import ImpactHyperparameters
 from shared.hyperparameters.ppo import PpoHyperparameters
 from tests.learning.detectors.test_hessian import loss_of, measured, round_of
-from tests.services.learner.replaying import always
-from tests.services.learner.trajectories import CONTINUOUS, DISCRETE, make_trajectory
+from tests.learning.trajectories import CONTINUOUS, DISCRETE, make_trajectory
+from tests.learning.updates.replaying import always
 
 SMALL = PpoHyperparameters(hidden_sizes=(6, 5), num_epochs=3, minibatch_size=8)
 

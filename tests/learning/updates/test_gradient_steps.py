@@ -18,8 +18,8 @@ from learning.updates.gradient import Gradient
 from learning.updates.gradient_steps import StepsTaken, take_steps
 from learning.updates.optimiser import AdamRule, FlatAdam
 from shared.hyperparameters.ppo import PpoHyperparameters
-from tests.services.learner.replaying import Again
-from tests.services.learner.trajectories import CONTINUOUS
+from tests.learning.trajectories import CONTINUOUS
+from tests.learning.updates.replaying import Again
 
 OBSERVATIONS = 4
 SIZES = (3, 3, 2, 3, 2, 2)

@@ -24,7 +24,7 @@ from shared.hyperparameters.impact import STANDARD as IMPACT
 from shared.hyperparameters.impala import STANDARD as IMPALA
 from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
 from tests.learning.networks import test_conv_surrogate as conv
-from tests.services.learner.trajectories import CONTINUOUS, DISCRETE, make_trajectory
+from tests.learning.trajectories import CONTINUOUS, DISCRETE, make_trajectory
 
 WITH_ENTROPY = {"entropy_coefficient": 0.01}
 RULES: dict[str, LossRule] = {

@@ -13,7 +13,7 @@ from learning.updates import optimiser
 from learning.updates.gradient import Gradient
 from learning.updates.optimiser import AdamRule, FlatAdam
 from shared.hyperparameters.ppo import PpoHyperparameters
-from tests.services.learner.trajectories import CONTINUOUS
+from tests.learning.trajectories import CONTINUOUS
 
 
 def new_network() -> ActorCritic:

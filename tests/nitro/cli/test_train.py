@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,8 +19,10 @@ from nitro.cli.interrupts import Interrupts
 from nitro.cli.train import Api, TrainRequest, most_actors, train
 from nitro.client.client import ApiUnreachableError, NitroClient
 from nitro.local.ports import free_ports
+from nitro.local.state_folder import StateFolder
 from nitro.local.system import LocalSystem
 from nitro.runs.reading import read_run
+from services.scaler.store.sqlite import SqliteStore
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from tests.nitro.conftest import TINY
@@ -64,12 +66,14 @@ def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def nitro(*arguments: str) -> subprocess.CompletedProcess[str]:
+def nitro(
+    *arguments: str, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*NITRO, *arguments],
         capture_output=True,
         text=True,
-        env=clean_environment(COLUMNS="200"),
+        env=environment or clean_environment(COLUMNS="200"),
         check=False,
     )
 
@@ -84,14 +88,18 @@ def read_until(process: subprocess.Popen[str], text: str) -> str:
     raise AssertionError(f"{text!r} was never said: {''.join(seen)}")
 
 
+def ended_jobs(runs: Path, *job_ids: str) -> list[Job]:
+    """Jobs as the system that has ended knows them."""
+    with closing(SqliteStore(StateFolder(runs).database_path)) as store:
+        records = [store.job(job_id) for job_id in job_ids]
+    return [record.job for record in records if record is not None]
+
+
 def test_a_job_is_trained_from_nothing_to_a_picture(tmp_path: Path, spec_file: Path) -> None:
     runs = tmp_path / "runs"
-    run = subprocess.run(
-        [*NITRO, "train", "--spec", spec_file, "--rounds", "3", "--runs-dir", runs, "--json"],
-        capture_output=True,
-        text=True,
-        env=clean_environment(),
-        check=False,
+    run = nitro(
+        *("train", "--spec", str(spec_file), "--rounds", "3", "--runs-dir", str(runs), "--json"),
+        environment=clean_environment(),
     )
     assert run.returncode == 0, run.stderr
     lines = run.stdout.splitlines()
@@ -196,45 +204,45 @@ def test_a_stop_that_was_not_heard_is_said_again(
         assert away.get(tries[0]).status == "stopped"
 
 
-def test_a_local_system_uses_the_redis_that_is_named(
-    tmp_path: Path, spec_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    command = [*NITRO, "train", "--spec", str(spec_file), "--rounds", "1"]
-    command += ["--runs-dir", str(tmp_path)]
+@pytest.fixture(scope="module")
+def on_own_redis(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, int]:
+    """What a job said to a terminal without our characters, and commands that its Redis got."""
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "job.json").write_text(json.dumps(TINY))
     with ValkeyServer(port=free_ports(1)[0]) as server:
         url = f"redis://{server.host}:{server.port}/0"
-        run = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            env=clean_environment(NITRO_CACHE_URL=url),
-            check=False,
+        environment = clean_environment(NITRO_CACHE_URL=url, PYTHONIOENCODING="ascii")
+        run = nitro(
+            *("train", "--spec", str(folder / "job.json"), "--runs-dir", str(folder)),
+            environment=environment,
         )
-        assert run.returncode == 0, run.stderr
         with redis.Redis.from_url(url) as direct:
-            assert direct.info("stats")["total_commands_processed"] > 20
-    run = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        env=clean_environment(NITRO_CACHE_URL=url.replace("//", "//:secret@")),
-        check=False,
+            commands = int(direct.info("stats")["total_commands_processed"])
+    assert run.returncode == 0, run.stderr
+    return run.stdout, commands
+
+
+def test_a_local_system_uses_the_redis_that_is_named(on_own_redis: tuple[str, int]) -> None:
+    _, commands = on_own_redis
+    assert commands > 20
+
+
+def test_a_redis_that_does_not_answer_is_named_without_its_password(
+    tmp_path: Path, spec_file: Path
+) -> None:
+    url = f"redis://:secret@127.0.0.1:{free_ports(1)[0]}/0"
+    run = nitro(
+        *("train", "--spec", str(spec_file), "--runs-dir", str(tmp_path)),
+        environment=clean_environment(NITRO_CACHE_URL=url),
     )
     assert run.returncode == 1
     assert "check that the server runs and that NITRO_CACHE_URL is right" in run.stderr
     assert "secret" not in run.stderr
 
 
-def test_a_terminal_without_our_characters_costs_no_job(tmp_path: Path, spec_file: Path) -> None:
-    run = subprocess.run(
-        [*NITRO, "train", "--spec", spec_file, "--rounds", "2", "--runs-dir", tmp_path],
-        capture_output=True,
-        text=True,
-        env=clean_environment(PYTHONIOENCODING="ascii"),
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    assert "round 2/2" in run.stdout
+def test_a_terminal_without_our_characters_costs_no_job(on_own_redis: tuple[str, int]) -> None:
+    said, _ = on_own_redis
+    assert "round 2/2" in said
 
 
 def test_a_resumed_job_may_have_as_many_actors_as_it_had(tmp_path: Path) -> None:
@@ -277,11 +285,8 @@ def test_a_killed_commands_job_is_stopped_by_the_next_unless_it_is_the_same_job(
     assert process.returncode == 0, errors
     summary = json.loads(output)
     assert (summary["job_id"], summary["status"]) == (mine, "succeeded")
-    with LocalSystem(tmp_path / "runs") as system, NitroClient(system.api_url, system.token) as api:
-        assert {job.job_id: job.status for job in api.every_job()} == {
-            mine: "succeeded",
-            other: "stopped",
-        }
+    jobs = ended_jobs(tmp_path / "runs", mine, other)
+    assert [job.status for job in jobs] == ["succeeded", "stopped"]
 
 
 def test_a_job_killed_while_it_stopped_has_ended_before_the_next_begins(
@@ -300,8 +305,7 @@ def test_a_job_killed_while_it_stopped_has_ended_before_the_next_begins(
     assert process.returncode == 0, errors
     assert f"stopped {killed}, left unfinished earlier" in errors
     assert f"nitro train --resume {killed}" in errors
-    with LocalSystem(runs) as system, NitroClient(system.api_url, system.token) as api:
-        old, new = api.get(killed), api.get(json.loads(output)["job_id"])
+    old, new = ended_jobs(runs, killed, json.loads(output)["job_id"])
     assert (old.status, old.stop_reason, new.status) == ("stopped", "user", "succeeded")
     assert old.finished_at is not None
     assert old.finished_at <= new.created_at
@@ -331,31 +335,20 @@ def test_commands_find_the_local_system_that_is_up(
     assert system.token not in said("jobs", "list", "--json")
 
 
-def test_up_tells_where_everything_is_and_ends_on_an_interrupt(tmp_path: Path) -> None:
-    runs = tmp_path / "runs"
-    (port,) = free_ports(1)
-    options = ("--runs-dir", str(runs), "--processes", "1", "--port", str(port))
-    with started("up", *options) as process:
-        assert process.stdout is not None
-        greeting = [process.stdout.readline() for _ in range(5)]
-        family = children(process.pid)
-        assert (runs / ".nitro" / "token").exists()
-        process.send_signal(signal.SIGINT)
-        rest, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-    assert f"http://127.0.0.1:{port}" in greeting[0]
-    assert str(runs / ".nitro" / "token") in greeting[1]
-    assert "curl -H" in greeting[4]
-    eventually(lambda: not any(alive(pid) for pid in family))
-
-
-def test_training_beside_a_system_that_is_up_uses_it(tmp_path: Path, spec_file: Path) -> None:
+def test_up_tells_where_everything_is_is_used_by_train_and_ends_on_an_interrupt(
+    tmp_path: Path, spec_file: Path
+) -> None:
     runs = tmp_path / "runs"
     (port,) = free_ports(1)
     options = ("--runs-dir", str(runs), "--processes", "1")
     with started("up", *options, "--port", str(port)) as up:
         assert up.stdout is not None
-        up.stdout.readline()
+        greeting = [up.stdout.readline() for _ in range(5)]
+        assert f"http://127.0.0.1:{port}" in greeting[0]
+        assert str(runs / ".nitro" / "token") in greeting[1]
+        assert "curl -H" in greeting[4]
+        family = children(up.pid)
+        assert (runs / ".nitro" / "token").exists()
         refused = nitro("train", "--spec", str(spec_file), *options)
         assert refused.returncode == 2
         assert "--processes: is for a local system that is started, but that of `nitro up`" in (
@@ -364,13 +357,13 @@ def test_training_beside_a_system_that_is_up_uses_it(tmp_path: Path, spec_file: 
         trained = nitro("train", "--spec", str(spec_file), "--runs-dir", str(runs), "--json")
         assert trained.returncode == 0, trained.stderr
         summary = json.loads(trained.stdout)
-        assert (summary["status"], summary["run_dir"]) == (
-            "succeeded",
-            str(runs / summary["job_id"]),
-        )
+        run_dir = str(runs / summary["job_id"])
+        assert (summary["status"], summary["run_dir"]) == ("succeeded", run_dir)
         assert up.poll() is None
         up.send_signal(signal.SIGINT)
-        up.communicate(timeout=120)
+        _, errors = up.communicate(timeout=120)
+    assert up.returncode == 0, errors
+    eventually(lambda: not any(alive(pid) for pid in family))
 
 
 def test_a_misspelt_environment_is_refused_before_anything_is_started(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from shared.hyperparameters import impala as impala_hyperparameters
 from shared.hyperparameters.impact import ImpactHyperparameters
 from shared.hyperparameters.impala import ImpalaHyperparameters
 from shared.trajectory.trajectory import Trajectory
-from tests.services.learner.trajectories import make_trajectory
+from tests.learning.trajectories import make_trajectory
 
 SMALL = {"hidden_sizes": (8, 8), "train_batch_size": 96, "minibatch_size": 20}
 """Two trajectories of 48 steps make a batch."""
