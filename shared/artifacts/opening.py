@@ -9,9 +9,7 @@ from shared.artifacts.store import ArtifactStore
 def open_artifacts(location: str, *, region: str | None = None) -> ArtifactStore:
     """Return the artifacts at `s3://bucket/prefix` or, for anything else, in a local folder.
 
-    Args:
-        location: A folder's path, or an address in S3.
-        region: AWS region of the bucket; None leaves it to the SDK's own configuration.
+    Without the bucket's region, the SDK's own configuration says it.
 
     Raises:
         ArtifactError: The location is malformed.

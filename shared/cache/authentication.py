@@ -72,8 +72,7 @@ class CacheSettings(BaseSettings):
     ) -> CredentialProvider | None:
         """Return what a connection is opened with; None leaves it to the cache URL.
 
-        Args:
-            aws_credentials: Returns the key to sign with; called for each connection, only by IAM.
+        By IAM alone, `aws_credentials` is called for each connection: for the key to sign with.
         """
         if self.cache_auth == "password" and self.cache_password is not None:
             return UsernamePasswordCredentialProvider(

@@ -36,13 +36,7 @@ def unknown(name: str, known: Sequence[str], *, kind: str = "field") -> str:
 
 
 def explained(details: Mapping[str, object], field: str, known: Sequence[str]) -> str:
-    """Return one of pydantic's errors about a field in words.
-
-    Args:
-        details: The error.
-        field: Its dotted path.
-        known: Dotted paths that there are.
-    """
+    """Return one of pydantic's errors about a field in words; `known` are the paths there are."""
     if details["type"] == "extra_forbidden":
         return unknown(field, known)
     if details["type"] == "string_pattern_mismatch":

@@ -127,12 +127,7 @@ def choice_probabilities(agent: MinionsAgent, state: SchedulerState) -> tuple[fl
 
 
 def drawn_count(probabilities: Sequence[float], uniform: float) -> int:
-    """Return the number of actors at a point of the cumulative distribution.
-
-    Args:
-        probabilities: Of 1, 2, ... actors.
-        uniform: The point, in [0, 1).
-    """
+    """Return the number of actors at a point in [0, 1) of the distribution of 1, 2, ... actors."""
     reached = 0.0
     for index, probability in enumerate(probabilities):
         reached += probability

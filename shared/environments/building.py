@@ -96,11 +96,7 @@ def make_environment(
     """Return the environment, with as little as possible between its `step` and the caller.
 
     Its observations are vectors, or images with the channels first, whatever its own look like.
-
-    Args:
-        ref: Names the environment and its wrappers.
-        raw_rewards: Whether to leave out wrappers that change rewards: evaluations do.
-        render_mode: How it draws; actors never do.
+    With `raw_rewards`, as for evaluations, wrappers that change rewards are left out.
 
     Raises:
         UnsupportedEnvironment: A name is unknown, a keyword argument is wrong, a package is
@@ -118,7 +114,7 @@ def describe(
     """Return what the learner needs to know of the environment, after trying one step of it.
 
     Args:
-        ref: Names the environment and its wrappers.
+        ref: The environment and its wrappers.
         while_building: Entered for the construction, to end it if it hangs.
         while_trying: Makes what is entered for a reset, and again for that step, likewise.
 

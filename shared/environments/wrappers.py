@@ -36,10 +36,6 @@ _REGISTERED: dict[str, MakeWrapper] = {
 def register_wrapper(name: str, make: MakeWrapper) -> None:
     """Let jobs name a wrapper; called when a package of environments is imported.
 
-    Args:
-        name: What jobs call it.
-        make: Returns the wrapped environment.
-
     Raises:
         ValueError: The name is taken.
     """
@@ -50,10 +46,7 @@ def register_wrapper(name: str, make: MakeWrapper) -> None:
 def wrapped(env: Env, refs: tuple[WrapperRef, ...], *, raw_rewards: bool = False) -> Env:
     """Return the environment in its wrappers, the first innermost.
 
-    Args:
-        env: What is wrapped.
-        refs: Names them.
-        raw_rewards: Whether to leave out those that change nothing but rewards.
+    With `raw_rewards` those that change nothing but rewards are left out.
 
     Raises:
         UnsupportedEnvironment: A name is not registered, or a wrapper does not take the

@@ -116,13 +116,9 @@ def worst_case_launch_usd(num_invocations: int, basis: CostBasis) -> float:
 def worst_case_round_usd(
     num_invocations: int, *, waiting_s: float, learner_s: float, basis: CostBasis
 ) -> float:
-    """Return the most a round can cost.
+    """Return the most a round can cost, evaluation episodes included.
 
-    Args:
-        num_invocations: Actors and evaluation episodes launched.
-        waiting_s: The round's deadline.
-        learner_s: What the learner may take for update, curvature and checkpoint.
-        basis: Prices and sizes.
+    It waits until its deadline; `learner_s` is for update, curvature and checkpoint.
     """
     held_usd = (waiting_s + learner_s) * basis.usd_per_s
     return worst_case_launch_usd(num_invocations, basis) + held_usd

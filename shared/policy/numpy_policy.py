@@ -120,15 +120,9 @@ class NumpyPolicy:
         return action, self.distribution.log_prob(outputs, action)
 
     def act(self, observation: NDArray[np.generic]) -> Action:
-        """Return what the deterministic policy does, as the environment takes it.
+        """Return what the deterministic policy does, [..., *act] for observations [..., *obs].
 
         The same as the exported ONNX file: within the environment's bounds, choices from 0.
-
-        Args:
-            observation: One observation [*obs], or several of them [..., *obs].
-
-        Returns:
-            Actions [..., *act].
 
         Raises:
             PolicyError: The observations' last axes are not an observation's, or the bounds of

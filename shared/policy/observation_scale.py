@@ -18,12 +18,7 @@ class ObservationScale:
     """`clip((observation - mean) * scale, -bound, bound)`, all in float32."""
 
     def __init__(self, mean: Float32, scale: Float32, *, bound: float) -> None:
-        """Keep the statistics of one policy version.
-
-        Args:
-            mean: [F]
-            scale: [F], above 0; one over the standard deviation.
-            bound: Above 0.
+        """Keep the mean [F] and the scale [F], one over the standard deviation, of one version.
 
         Raises:
             ValueError: The shapes differ, or a scale or the bound is not above 0.

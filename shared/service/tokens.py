@@ -17,10 +17,7 @@ def read_token(
 ) -> str | None:
     """Return the token given directly, else the one in the file, else None.
 
-    Args:
-        token: Given directly.
-        path: Its file.
-        name: The variable it is given in; with `_FILE`, that of its file.
+    It is given in the variable `name`; its file in that with `_FILE` behind.
 
     Raises:
         TokenError: The file cannot be read, or what was given is no token.

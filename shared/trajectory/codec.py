@@ -86,11 +86,7 @@ _contexts = _Contexts()
 def encode(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
     """Return arrays and metadata as one zstd frame that states its size and carries a checksum.
 
-    Equal arguments give equal bytes.
-
-    Args:
-        arrays: Name to array, of any shape up to `MAX_DIMS` dimensions.
-        metadata: Free text beside them.
+    Equal arguments give equal bytes. Arrays have at most `MAX_DIMS` dimensions.
 
     Raises:
         CodecError: A dtype is not one of float32, float64, int32, int64, uint8 and bool, or a name
@@ -100,11 +96,7 @@ def encode(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
 
 
 def decode(data: bytes, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Payload:
-    """Return what `encode` was given.
-
-    Args:
-        data: Untrusted bytes.
-        max_bytes: Most bytes the frame may decompress to.
+    """Return what `encode` was given, from untrusted bytes of at most `max_bytes` decompressed.
 
     Raises:
         CodecError: The bytes are damaged, too large or no encoding of ours.
