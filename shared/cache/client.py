@@ -23,17 +23,8 @@ from redis.backoff import NoBackoff
 from redis.credentials import CredentialProvider
 from redis.retry import Retry
 
-from shared.cache import keys
-from shared.cache import scripts as cache_scripts
-from shared.cache.arrivals import (
-    Arrival,
-    FailureKind,
-    Mode,
-    answered,
-    arrivals_of,
-    claim_field,
-    failure_token,
-)
+from shared.cache import arrivals, keys, scripts
+from shared.cache.arrivals import Arrival, FailureKind, Mode, claim_field
 
 StoreOutcome = Literal["stored", "duplicate", "late"]
 
@@ -80,9 +71,9 @@ class TrajectoryCache:
         # Blocking is done in slices well below the socket time-out, so that a server that is
         # gone is noticed after one of them and not at the end of the round.
         self._block_s = timeout_s / 2
-        self._store = client.register_script(cache_scripts.STORE)
-        self._announce_failure = client.register_script(cache_scripts.ANNOUNCE_FAILURE)
-        self._close = client.register_script(cache_scripts.CLOSE)
+        self._store = client.register_script(scripts.STORE)
+        self._announce_failure = client.register_script(scripts.ANNOUNCE_FAILURE)
+        self._close = client.register_script(scripts.CLOSE)
 
     @classmethod
     def connect(
@@ -192,7 +183,7 @@ class TrajectoryCache:
 
         Without effect once the actor's result is stored.
         """
-        token = failure_token(mode, actor_index, attempt=attempt, reason=reason, kind=kind)
+        token = arrivals.failure_token(mode, actor_index, attempt=attempt, reason=reason, kind=kind)
         with self._errors("announcing a failure"):
             self._announce_failure(
                 keys=[keys.claims(job_id, round), keys.arrivals(job_id, round)],
@@ -217,9 +208,7 @@ class TrajectoryCache:
     ) -> tuple[int, list[Arrival]] | None:
         """Block until an actor of any of these rounds is done; see `wait_arrivals`.
 
-        Returns:
-            The first of the rounds, in the order given, that had arrivals, and those; None when
-            there were none within `timeout_s`.
+        Return the first of the rounds, in the order given, that had arrivals, and those, if any.
         """
         names = {keys.arrivals(job_id, round).encode(): round for round in rounds}
         wanted: tuple[str | bytes | int, ...] = (len(names), *names, "LEFT", "COUNT", limit)
@@ -232,11 +221,11 @@ class TrajectoryCache:
         if reply is None:
             return None
         key, tokens = cast("tuple[bytes, list[bytes]]", reply)
-        return names[key], arrivals_of(tokens)
+        return names[key], arrivals.arrivals_of(tokens)
 
     def answered(self, job_id: str, round: int) -> list[Arrival]:
         """Return every actor that is done, told or not: for a learner that resumes a round."""
-        return answered(self._fields(job_id, (round,))[0])
+        return arrivals.answered(self._fields(job_id, (round,))[0])
 
     def load_results(
         self, job_id: str, round: int, *, mode: Mode, actor_indices: Sequence[int]
@@ -259,10 +248,9 @@ class TrajectoryCache:
         self._run("HDEL", keys.claims(job_id, round), *fields)
 
     def close_round(self, job_id: str, round: int) -> RoundCounters:
-        """Let nothing more into a round; harmless to repeat. Its results stay until they are freed.
+        """Let nothing more into a round; return what came late or twice; harmless to repeat.
 
-        Returns:
-            What came late or twice up to now.
+        Its results stay until they are freed.
         """
         with self._errors("closing a round"):
             self._close(keys=[keys.claims(job_id, round)], args=[keys.TTL_MS])
@@ -355,7 +343,7 @@ def _address(url: str) -> str:
 def _result_keys(job_id: str, round: int, fields: Iterable[bytes]) -> list[str]:
     results = [
         keys.result(job_id, round, actor.mode, actor.actor_index)
-        for actor in answered(fields)
+        for actor in arrivals.answered(fields)
         if actor.failed is None
     ]
     return [keys.arrivals(job_id, round), *results]
