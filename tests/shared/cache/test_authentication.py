@@ -1,7 +1,5 @@
 """Logging in to the cache, over real TLS, at a server that knows users and refuses others."""
 
-import subprocess
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -86,14 +84,6 @@ def cloud(cache_url: str) -> Iterator[Cloud]:
         admin.acl_deluser(there.user)
 
 
-def test_a_token_of_the_moment_is_accepted_over_tls(url: str, cloud: Cloud) -> None:
-    with TrajectoryCache.connect(url, credentials=cloud.provider()) as cache:
-        cache.publish_policy("job", 0, b"w")
-        assert cache.fetch_policy("job", 0) == b"w"
-        cache.delete_policy("job", 0)
-        assert len(cloud.connections()) == 1
-
-
 def test_an_expired_token_is_refused_and_not_repeated_to_anybody(url: str, cloud: Cloud) -> None:
     token = token_at(NOON, user=cloud.user)
     stopped = replace(cloud.provider(), now=lambda: NOON)
@@ -111,11 +101,12 @@ def test_an_expired_token_is_refused_and_not_repeated_to_anybody(url: str, cloud
 
 def test_a_connection_that_was_cut_is_opened_again_with_a_new_token(url: str, cloud: Cloud) -> None:
     with TrajectoryCache.connect(url, credentials=cloud.provider()) as cache:
-        cache.ping()
+        cache.publish_policy("job", 0, b"w")
         (first,) = cloud.connections()
         cloud.pass_time(hours=12)
         cloud.admin.client_kill_filter(_id=first)
-        cache.ping()
+        assert cache.fetch_policy("job", 0) == b"w"
+        cache.delete_policy("job", 0)
         (second,) = cloud.connections()
         assert first != second
 
@@ -251,8 +242,3 @@ def test_a_process_without_credentials_says_so(
         pytest.raises(CacheError, match="no AWS credentials: .*AWS_PROFILE"),
     ):
         cache.ping()
-
-
-def test_signing_needs_no_sdk() -> None:
-    check = "import sys, shared.cache.authentication; sys.exit('botocore' in sys.modules)"
-    subprocess.run([sys.executable, "-c", check], check=True)

@@ -2,8 +2,6 @@
 
 import select
 import socket
-import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -366,11 +364,6 @@ def test_a_malformed_url_is_refused_without_quoting_it(url: str) -> None:
     with pytest.raises(CacheError, match="NITRO_CACHE_URL is malformed") as refusal:
         TrajectoryCache.connect(url)
     assert "pass" not in str(refusal.value).replace("password", "")
-
-
-def test_the_client_needs_no_numpy() -> None:
-    check = "import sys, shared.cache.client; sys.exit('numpy' in sys.modules)"
-    subprocess.run([sys.executable, "-c", check], check=True)
 
 
 def test_arrivals_of_several_rounds_are_waited_for_at_once(

@@ -109,20 +109,23 @@ def test_stepping_equals_gymnasiums_own_wrappers(env_id: str) -> None:
     theirs.close()
 
 
-def test_both_flags_are_kept_where_the_limit_meets_the_end(registered: Any) -> None:
-    env = make_environment(registered(max_episode_steps=3))
+@pytest.mark.parametrize(
+    ("limit", "flags"),
+    [
+        (None, [(False, False), (False, False), (True, False)]),
+        (2, [(False, False), (False, True)]),
+        (3, [(False, False), (False, False), (True, True)]),  # both where the two meet
+    ],
+)
+def test_episodes_end_by_themselves_and_at_the_limit(
+    registered: Any, limit: int | None, flags: list[tuple[bool, bool]]
+) -> None:
+    ref = registered(max_episode_steps=limit)
+    assert describe(ref).max_episode_steps == limit
+    env = make_environment(ref)
     for _ in range(2):
         env.reset()
-        flags = [env.step(None)[2:4] for _ in range(3)]
-        assert flags == [(False, False), (False, False), (True, True)]
-
-
-def test_an_environment_without_a_limit_is_never_truncated(registered: Any) -> None:
-    ref = registered()
-    assert describe(ref).max_episode_steps is None
-    env = make_environment(ref)
-    env.reset()
-    assert not any(env.step(None)[3] for _ in range(2000))
+        assert [env.step(None)[2:4] for _ in flags] == flags
 
 
 def test_the_shorter_of_two_limits_holds(registered: Any) -> None:
