@@ -6,7 +6,7 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 import httpx
-from pydantic import Field, FiniteFloat, SecretStr
+from pydantic import Field, FiniteFloat, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from nitro.errors import CommandError
@@ -57,6 +57,20 @@ class DrawingSettings(BaseSettings):
     """MuJoCo's choice of OpenGL: egl, osmesa or glfw."""
     display: Annotated[str | None, Field(validation_alias="DISPLAY")] = None
     """The screen, if there is one."""
+
+
+def read_settings() -> CliSettings:
+    """Read the environment.
+
+    Raises:
+        CommandError: A variable is wrong; names it.
+    """
+    try:
+        return CliSettings()
+    except ValidationError as error:
+        details = error.errors(include_url=False)[0]
+        name = "_".join(str(part) for part in details["loc"]).upper()
+        raise CommandError(f"NITRO_{name}: {details['msg']}") from error
 
 
 def api_address(option: str | None, settings: CliSettings, runs_dir: Path) -> str:

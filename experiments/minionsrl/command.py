@@ -25,7 +25,7 @@ from experiments.minionsrl.training import (
 from nitro.cli.console import show
 from nitro.cli.interrupts import Interrupts
 from nitro.cli.train import TrainRequest, end_left_over
-from nitro.cli.train_command import Where, open_api
+from nitro.cli.train_command import open_api
 from nitro.errors import EXIT_INTERRUPTED, CommandError
 from nitro.runs.summary import duration
 from shared.contracts.job_spec import JobSpec
@@ -142,8 +142,7 @@ def _on_real(
         )
 
     request = TrainRequest(spec=spec, runs_dir=runs_dir, as_json=False)
-    where = Where(api_url=api_url, processes=None, environment_packages=None)
-    with Interrupts() as interrupts, open_api(request, where) as api:
+    with Interrupts() as interrupts, open_api(request, api_url=api_url) as api:
         if api.system is not None:
             end_left_over(api, keep=None, console=Console(stderr=True), pause=interrupts.pause)
         interrupts.armed = True

@@ -6,18 +6,27 @@ Libraries are imported inside the commands that need them, so that `--help` answ
 import io
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nitro.cli import jobs_command as jobs
 from nitro.cli.console import examples, reported, show
 from nitro.cli.experiment_command import app as experiment
-from nitro.cli.options import RUNS, EnvironmentPackages, RunsDir
+from nitro.cli.options import RUNS, AsJson, EnvironmentPackages, RunsDir
 from nitro.cli.scheduler_command import app as scheduler
 from nitro.cli.train_command import EXAMPLES, train
 from nitro.deploy.doctor import EXAMPLES as DOCTOR_EXAMPLES
 from nitro.deploy.doctor import doctor
+
+if TYPE_CHECKING:
+    from nitro.local.system import LocalSystem
+
+_CHECK_S = 0.5
+"""Between two looks whether the local system still runs."""
+
+Run = Annotated[str, typer.Argument(metavar="RUN", help="Run folder or job id.")]
+AsJsonList = Annotated[bool, typer.Option("--json", help="One JSON list on stdout.")]
 
 app = typer.Typer(
     help="Train deep-RL agents with as many serverless actors as each round is worth.",
@@ -85,7 +94,7 @@ def fields(
         typer.Argument(help="Such as stop or detector; default: all.", show_default=False),
     ] = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON list on stdout.")] = False,
+    as_json: AsJsonList = False,
 ) -> None:
     """List every field of a job: for a --spec file, --set and REST."""
     import json
@@ -111,7 +120,7 @@ def presets(
     preset: Annotated[
         str | None, typer.Option(help="paper or standard; default: both.", show_default=False)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON list on stdout.")] = False,
+    as_json: AsJsonList = False,
 ) -> None:
     """Show every hyper-parameter of the presets: value, source and meaning."""
     import json
@@ -145,20 +154,41 @@ def up(
 ) -> None:
     """Run the local system in the foreground until Ctrl-C."""
     from nitro.cli.interrupts import Interrupts
-    from nitro.cli.up import run_until_interrupted
-    from nitro.client.connection import read_settings
     from nitro.local.own_environments import actor_variables
+    from nitro.local.system import LocalSystem
+    from nitro.settings import read_settings
 
-    with Interrupts() as interrupts:
-        run_until_interrupted(
+    with (
+        Interrupts() as interrupts,
+        LocalSystem(
             runs_dir,
-            port=port,
+            api_port=port,
+            lasting=True,
             processes=processes,
             cache_url=read_settings().cache_address,
             actor_variables=actor_variables(environment_packages),
-            interrupts=interrupts,
-            say=typer.echo,
-        )
+        ) as system,
+    ):
+        system.wait_ready()
+        interrupts.armed = True  # before the greeting, which says that Ctrl-C ends it
+        typer.echo(_greeting(system))
+        while not interrupts.asked:
+            system.check()
+            interrupts.pause(_CHECK_S)
+        typer.echo("stopping; running jobs go on from their checkpoints when it is up again")
+
+
+def _greeting(system: "LocalSystem") -> str:
+    return (
+        f"API    {system.api_url}\n"
+        f"token  {system.token_path}\n"
+        f"logs   {system.logs}\n\n"
+        f'  curl -H "Authorization: Bearer $(cat {system.token_path})" {system.api_url}/v1/jobs\n\n'
+        "To see a fault, such as the next three actors lost (`{}` ends all):\n\n"
+        f'  curl -X PUT -H "Authorization: Bearer $(cat {system.lambda_token_path})" '
+        f"{system.lambda_url}/emulator/faults -d '{{\"crash_next\": 3}}'\n\n"
+        "Ctrl-C ends it."
+    )
 
 
 @app.command(
@@ -170,7 +200,7 @@ def up(
 )
 @reported
 def evaluate(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Run folder or job id.")],
+    run: Run,
     *,
     episodes: Annotated[
         int | None,
@@ -185,7 +215,7 @@ def evaluate(
     video: Annotated[
         bool, typer.Option("--video", help="Write the episodes to RUN/videos/ as an mp4.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: AsJson = False,
     environment_packages: EnvironmentPackages = None,
     runs_dir: RunsDir = RUNS,
 ) -> None:
@@ -212,10 +242,10 @@ def evaluate(
 )
 @reported
 def export(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Run folder or job id.")],
+    run: Run,
     *,
     out: Annotated[Path, typer.Option("--out", help="Folder to write to.")],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: AsJson = False,
     runs_dir: RunsDir = RUNS,
 ) -> None:
     """Write a run's newest policy as safetensors, JSON and ONNX."""
@@ -233,7 +263,7 @@ def export(
 )
 @reported
 def plot(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Run folder or job id.")],
+    run: Run,
     *,
     output: Annotated[
         Path | None,

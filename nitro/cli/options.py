@@ -9,6 +9,7 @@ RUNS = Path("runs")
 """Where runs are kept unless the user says otherwise."""
 
 RunsDir = Annotated[Path, typer.Option("--runs-dir", help="Folder of the local runs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 EnvironmentPackages = Annotated[
     list[str] | None,
     typer.Option(

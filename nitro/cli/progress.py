@@ -1,9 +1,8 @@
 """Showing a job's progress: a live panel on a terminal, one line per round elsewhere."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from statistics import fmean
-from types import TracebackType
-from typing import Protocol, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -26,30 +25,14 @@ _STATUS: dict[JobStatus, str] = {
 }
 
 
-class ProgressView(Protocol):
-    """Where snapshots and remarks go."""
-
-    def __enter__(self) -> Self:
-        """Start showing."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop showing."""
-
-    def show(self, snapshot: Snapshot) -> None:
-        """Show how the job stands."""
-
-    def note(self, text: str) -> None:
-        """Say something once."""
-
-
-def progress_view(console: Console) -> ProgressView:
-    """Return the view that fits where the console writes to."""
-    return LiveView(console) if console.is_terminal else LineView(console)
+@contextmanager
+def progress_view(console: Console) -> Iterator["LiveView | LineView"]:
+    """Yield the view that fits where the console writes to."""
+    if not console.is_terminal:
+        yield LineView(console)
+        return
+    with Live(Text("starting ..."), console=console, refresh_per_second=4) as live:
+        yield LiveView(live)
 
 
 class LineView:
@@ -61,17 +44,6 @@ class LineView:
         self._status = ""
         self._troubled_rounds = 0
         self._wait: Wait | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        return None
 
     def show(self, snapshot: Snapshot) -> None:
         """Print rounds that ended since the last call, a change of status, and a new wait."""
@@ -134,21 +106,8 @@ def _granted(plan: RoundPlan) -> str:
 class LiveView:
     """A panel that is redrawn in place."""
 
-    def __init__(self, console: Console) -> None:
-        self._live = Live(Text("starting ..."), console=console, refresh_per_second=4)
-        self._console = console
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._live.stop()
+    def __init__(self, live: Live) -> None:
+        self._live = live
 
     def show(self, snapshot: Snapshot) -> None:
         """Redraw the panel."""
@@ -156,7 +115,7 @@ class LiveView:
 
     def note(self, text: str) -> None:
         """Print a line above the panel."""
-        self._console.print(Text(text))
+        self._live.console.print(Text(text))
 
 
 def panel(snapshot: Snapshot) -> RenderableType:

@@ -1,7 +1,7 @@
 """`nitro train`: submit or resume a job, show it, and say what came of it."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from rich.console import Console
 
 from nitro.cli.interrupts import Interrupts
-from nitro.cli.progress import ProgressView, progress_view
+from nitro.cli.progress import LineView, LiveView, progress_view
 from nitro.client.client import ApiError, ApiUnreachableError, NitroClient, require_admitted
 from nitro.client.follow import Snapshot, follow
 from nitro.errors import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
@@ -48,53 +48,52 @@ class TrainRequest:
     as_json: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choices:
-    """The options of `nitro train` that make a job; None is not given."""
+def make_request(
+    fields: Mapping[str, JsonValue],
+    *,
+    max_rounds: int | None,
+    budget_usd: float | None,
+    max_wall_s: float | None,
+    assignments: Sequence[str],
+    spec_file: Path | None,
+    resume: str | None,
+    from_scratch: bool,
+    idempotency_key: str | None,
+    runs_dir: Path,
+    as_json: bool,
+) -> TrainRequest:
+    """Return what the options of `nitro train` ask for; None is not given.
 
-    fields: dict[str, JsonValue]
-    """Dotted path in the job's specification to value."""
-    max_rounds: int | None
-    budget_usd: float | None
-    max_wall_s: float | None
-    assignments: list[str]
-    spec_file: Path | None
-    resume: str | None
-    from_scratch: bool
-    idempotency_key: str | None
-
-
-def make_request(choices: Choices, *, runs_dir: Path, as_json: bool) -> TrainRequest:
-    """Return what is to be trained.
+    `fields` are values by dotted path in the job's specification.
 
     Raises:
         CommandError: A field is wrong, or something is given that a resumed job cannot change.
     """
-    given = {path: value for path, value in choices.fields.items() if value is not None}
+    given = {path: value for path, value in fields.items() if value is not None}
     spec: JobSpec | None = None
-    if choices.from_scratch and choices.resume is None:
+    if from_scratch and resume is None:
         raise CommandError("--from-scratch: belongs to --resume; a new job begins there anyway")
-    if choices.resume is None:
+    if resume is None:
         limits = {
-            "stop.max_rounds": choices.max_rounds,
-            "stop.budget_usd": choices.budget_usd,
-            "stop.max_wall_s": choices.max_wall_s,
+            "stop.max_rounds": max_rounds,
+            "stop.budget_usd": budget_usd,
+            "stop.max_wall_s": max_wall_s,
         }
         given |= {path: value for path, value in limits.items() if value is not None}
-        spec = build_spec(file=choices.spec_file, options=given, assignments=choices.assignments)
-    elif given or choices.spec_file or choices.assignments or choices.idempotency_key:
+        spec = build_spec(file=spec_file, options=given, assignments=assignments)
+    elif given or spec_file or assignments or idempotency_key:
         raise CommandError(
             "--resume: the job continues as it was specified; only --rounds, --budget-usd and "
             "--max-wall-s can be added"
         )
     return TrainRequest(
         spec=spec,
-        resume=choices.resume,
-        resume_rounds=choices.max_rounds,
-        resume_budget_usd=choices.budget_usd,
-        resume_wall_s=choices.max_wall_s,
-        from_scratch=choices.from_scratch,
-        idempotency_key=choices.idempotency_key,
+        resume=resume,
+        resume_rounds=max_rounds,
+        resume_budget_usd=budget_usd,
+        resume_wall_s=max_wall_s,
+        from_scratch=from_scratch,
+        idempotency_key=idempotency_key,
         runs_dir=runs_dir,
         as_json=as_json,
     )
@@ -117,7 +116,7 @@ class Api:
     """A REST API to train against."""
 
     client: NitroClient
-    system: LocalSystem | None
+    system: LocalSystem | None = None
     """The processes behind it, if they are ours."""
 
     def check(self) -> None:
@@ -224,7 +223,7 @@ def _stop_left_over(
     return [job.job_id for job in stopped if job.status not in FINISHED]
 
 
-def _watch(job_id: str, api: Api, interrupts: Interrupts, view: ProgressView) -> Snapshot:
+def _watch(job_id: str, api: Api, interrupts: Interrupts, view: LiveView | LineView) -> Snapshot:
     snapshot: Snapshot | None = None
     told = stopped = begun = False
     again = "leave it" if api.system is None else "kill everything"

@@ -1,9 +1,9 @@
 """The options of `nitro train`, and what is wired for them."""
 
-import contextlib
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from nitro.cli.train import Api, TrainRequest
     from nitro.settings import CliSettings
 
-_JOB = "What to train"
-_WHERE = "Where"
+_job_option = partial(typer.Option, rich_help_panel="What to train")
+_place_option = partial(typer.Option, rich_help_panel="Where", show_default=False)
 
 Env = Annotated[
     str | None,
@@ -26,96 +26,50 @@ Env = Annotated[
 ]
 Algorithm = Annotated[
     str | None,
-    typer.Option(
-        "--algorithm",
-        metavar="ppo|impact|impala",
-        help="What learns; rounds of the last two overlap.",
-        rich_help_panel=_JOB,
-    ),
+    _job_option(metavar="ppo|impact|impala", help="What learns; rounds of the last two overlap."),
 ]
 PresetName = Annotated[
     str | None,
-    typer.Option(
-        "--preset",
-        metavar="paper|standard",
-        help="Hyper-parameters to start from; see: nitro presets.",
-        rich_help_panel=_JOB,
+    _job_option(
+        metavar="paper|standard", help="Hyper-parameters to start from; see: nitro presets."
     ),
 ]
-Rounds = Annotated[int | None, typer.Option(help="Policy updates.", rich_help_panel=_JOB)]
-Seed = Annotated[
-    int | None, typer.Option(help="Equal seeds train equal policies.", rich_help_panel=_JOB)
-]
-Actors = Annotated[
-    str | None,
-    typer.Option(metavar="MIN:MAX", help="Actors one round may launch.", rich_help_panel=_JOB),
-]
+Rounds = Annotated[int | None, _job_option(help="Policy updates.")]
+Seed = Annotated[int | None, _job_option(help="Equal seeds train equal policies.")]
+Actors = Annotated[str | None, _job_option(metavar="MIN:MAX", help="Actors one round may launch.")]
 Scaling = Annotated[
     str | None,
-    typer.Option(
+    _job_option(
         metavar="POLICY[:ARG]",
         help="Decides the number of actors; `nitro policies` lists them.",
-        rich_help_panel=_JOB,
     ),
 ]
-Budget = Annotated[
-    float | None,
-    typer.Option(
-        "--budget-usd", help="Hard cap on the cost, as projected to AWS.", rich_help_panel=_JOB
-    ),
-]
-MaxWall = Annotated[
-    float | None,
-    typer.Option("--max-wall-s", help="Stop after so many seconds.", rich_help_panel=_JOB),
-]
+Budget = Annotated[float | None, _job_option(help="Hard cap on the cost, as projected to AWS.")]
+MaxWall = Annotated[float | None, _job_option(help="Stop after so many seconds.")]
 TargetReturn = Annotated[
-    float | None,
-    typer.Option(
-        "--target-return",
-        help="Stop when an evaluation has this mean return.",
-        rich_help_panel=_JOB,
-    ),
+    float | None, _job_option(help="Stop when an evaluation has this mean return.")
 ]
-StepsPerActor = Annotated[
-    int | None,
-    typer.Option("--steps-per-actor", help="Environment steps per actor.", rich_help_panel=_JOB),
-]
-EvalEvery = Annotated[
-    int | None,
-    typer.Option("--eval-every", help="Rounds between evaluations; 0: none.", rich_help_panel=_JOB),
-]
-EvalEpisodes = Annotated[
-    int | None,
-    typer.Option("--eval-episodes", help="Episodes per evaluation.", rich_help_panel=_JOB),
-]
+StepsPerActor = Annotated[int | None, _job_option(help="Environment steps per actor.")]
+EvalEvery = Annotated[int | None, _job_option(help="Rounds between evaluations; 0: none.")]
+EvalEpisodes = Annotated[int | None, _job_option(help="Episodes per evaluation.")]
 Assignments = Annotated[
     list[str] | None,
-    typer.Option(
+    _job_option(
         "--set",
         metavar="PATH=VALUE",
         help="Any field of the job, the value as JSON or YAML; repeatable.",
-        rich_help_panel=_JOB,
     ),
 ]
-SpecFile = Annotated[
-    Path | None,
-    typer.Option("--spec", help="YAML or JSON file of fields; options win.", rich_help_panel=_JOB),
-]
+SpecFile = Annotated[Path | None, _job_option(help="YAML or JSON file of fields; options win.")]
 Resume = Annotated[
     str | None,
-    typer.Option(
+    _job_option(
         metavar="JOB_ID",
         help="Continue a job; --rounds, --budget-usd and --max-wall-s raise its limits.",
-        rich_help_panel=_JOB,
     ),
 ]
 IdempotencyKey = Annotated[
-    str | None,
-    typer.Option(
-        "--idempotency-key",
-        help="Submitting again with this key gives the same job.",
-        rich_help_panel=_JOB,
-    ),
+    str | None, _job_option(help="Submitting again with this key gives the same job.")
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the job with every value, and train nothing.")
@@ -124,24 +78,12 @@ AsJson = Annotated[
     bool, typer.Option("--json", help="Progress to stderr, one JSON object to stdout at the end.")
 ]
 Processes = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Actors that really run at once; default: cores.",
-        rich_help_panel=_WHERE,
-        show_default=False,
-    ),
+    int | None, _place_option(min=1, help="Actors that really run at once; default: cores.")
 ]
 ApiUrl = Annotated[
     str | None,
-    typer.Option(
-        "--api-url",
-        help="REST API; default: NITRO_API_URL, or else a local system is started.",
-        rich_help_panel=_WHERE,
-        show_default=False,
-    ),
+    _place_option(help="REST API; default: NITRO_API_URL, or else a local system is started."),
 ]
-
 
 EXAMPLES = examples(
     "nitro train",
@@ -189,12 +131,12 @@ def train(
 
     Ctrl-C stops after the current update and keeps the checkpoint; twice kills everything.
     """
-    from nitro.cli.train import Choices, make_request
+    from nitro.cli.train import make_request
     from nitro.spec.scaling_option import parse_scaling
     from nitro.spec.spec_file import parse_actors
 
-    choices = Choices(
-        fields={
+    request = make_request(
+        {
             "env_id": env,
             "algorithm": algorithm,
             "preset": preset,
@@ -214,15 +156,16 @@ def train(
         resume=resume,
         from_scratch=from_scratch,
         idempotency_key=idempotency_key,
+        runs_dir=runs_dir,
+        as_json=as_json,
     )
-    request = make_request(choices, runs_dir=runs_dir, as_json=as_json)
     if dry_run:
         typer.echo(_described(request, environment_packages))
-    else:
-        where = Where(
-            api_url=api_url, processes=processes, environment_packages=environment_packages
-        )
-        raise typer.Exit(_train(request, where))
+        return
+    opened = open_api(
+        request, api_url=api_url, processes=processes, environment_packages=environment_packages
+    )
+    raise typer.Exit(_train(request, opened))
 
 
 def _described(request: "TrainRequest", environment_packages: list[str] | None) -> str:
@@ -233,73 +176,75 @@ def _described(request: "TrainRequest", environment_packages: list[str] | None) 
     return described(request.spec, environment_packages=environment_packages)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
-    """The options that say on what system to train; None is not given."""
-
-    api_url: str | None
-    processes: int | None
-    environment_packages: list[str] | None
-
-
-def _train(request: "TrainRequest", where: Where) -> int:
+def _train(request: "TrainRequest", opened: AbstractContextManager["Api"]) -> int:
     from nitro.cli.interrupts import Interrupts
     from nitro.cli.train import train as train_job
 
-    with Interrupts() as interrupts, open_api(request, where) as api:
+    with Interrupts() as interrupts, opened as api:
         return train_job(request, api, interrupts=interrupts, stdout=sys.stdout)
 
 
-def _refuse_local_options(where: Where, *, used: str) -> None:
-    local = {
-        "--processes": where.processes,
-        "--environment-package": where.environment_packages,
-    }
+@contextmanager
+def open_api(
+    request: "TrainRequest",
+    *,
+    api_url: str | None,
+    processes: int | None = None,
+    environment_packages: list[str] | None = None,
+) -> Iterator["Api"]:
+    """Connect to the API that is meant or is up here, or else start the local system.
+
+    Args:
+        request: What will be trained.
+        api_url: The API that is named.
+        processes: Actors that run at once, for a local system that is started.
+        environment_packages: Of environments of one's own, for a local system that is started.
+    """
+    from nitro.cli.train import Api
+    from nitro.client.connection import connect
+    from nitro.local.state_folder import StateFolder
+    from nitro.settings import read_settings
+
+    settings = read_settings()
+    if api_url or settings.api_url:
+        used = "an API is named"
+    elif StateFolder(request.runs_dir).is_served():
+        used = f"that of `nitro up` on {request.runs_dir} is used"
+    else:
+        with _started(request, processes, environment_packages, settings) as api:
+            yield api
+        return
+    local = {"--processes": processes, "--environment-package": environment_packages}
     for option, value in local.items():
         if value is not None:
             raise CommandError(f"{option}: is for a local system that is started, but {used}")
-
-
-@contextlib.contextmanager
-def open_api(request: "TrainRequest", where: Where) -> Iterator["Api"]:
-    """Connect to the API that is meant or is up here, or else start the local system."""
-    from nitro.cli.train import Api
-    from nitro.client.connection import connect, read_settings
-    from nitro.local.state_folder import StateFolder
-
-    settings = read_settings()
-    if where.api_url or settings.api_url:
-        _refuse_local_options(where, used="an API is named")
-        with connect(where.api_url, request.runs_dir) as client:
-            yield Api(client=client, system=None)
-        return
-    if StateFolder(request.runs_dir).is_served():
-        used = f"that of `nitro up` on {request.runs_dir} is used"
-        _refuse_local_options(where, used=used)
+    if not (api_url or settings.api_url):
         typer.echo(used, err=True)
-        with connect(None, request.runs_dir) as client:
-            yield Api(client=client, system=None)
-        return
-    with _started(request, where, settings) as api:
-        yield api
+    with connect(api_url, request.runs_dir) as client:
+        yield Api(client=client)
 
 
-@contextlib.contextmanager
-def _started(request: "TrainRequest", where: Where, settings: "CliSettings") -> Iterator["Api"]:
+@contextmanager
+def _started(
+    request: "TrainRequest",
+    processes: int | None,
+    environment_packages: list[str] | None,
+    settings: "CliSettings",
+) -> Iterator["Api"]:
     """Start the local system for as long."""
     from nitro.cli.train import Api, most_actors
     from nitro.client.client import NitroClient
     from nitro.local.own_environments import actor_variables, require_registered
     from nitro.local.system import LocalSystem
 
-    variables = actor_variables(where.environment_packages)
+    variables = actor_variables(environment_packages)
     if request.spec is not None:
         require_registered(request.spec.env_id)
     typer.echo("starting cache, emulator, scaler and learner on this machine", err=True)
     with (
         LocalSystem(
             request.runs_dir,
-            processes=where.processes,
+            processes=processes,
             max_concurrency=max(1000, most_actors(request)),
             cache_url=settings.cache_address,
             actor_variables=variables,

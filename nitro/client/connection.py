@@ -2,25 +2,8 @@
 
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from nitro.client.client import NitroClient
-from nitro.errors import CommandError
-from nitro.settings import ADDRESS_FILE, STATE_FOLDER, CliSettings, api_address, api_token
-
-
-def read_settings() -> CliSettings:
-    """Read the environment.
-
-    Raises:
-        CommandError: A variable is wrong; names it.
-    """
-    try:
-        return CliSettings()
-    except ValidationError as error:
-        details = error.errors(include_url=False)[0]
-        name = "_".join(str(part) for part in details["loc"]).upper()
-        raise CommandError(f"NITRO_{name}: {details['msg']}") from error
+from nitro.settings import ADDRESS_FILE, STATE_FOLDER, api_address, api_token, read_settings
 
 
 def has_api(api_url: str | None, runs_dir: Path) -> bool:

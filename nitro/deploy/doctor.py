@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nitro.cli.console import examples, reported, show
-from nitro.cli.options import RUNS, RunsDir
+from nitro.cli.options import RUNS, AsJson, RunsDir
 from nitro.deploy.findings import Finding, any_wrong, findings_table
 from nitro.errors import EXIT_FAILED, CommandError
 
@@ -43,7 +43,7 @@ def doctor(
             help="With --aws: folder of cdk.json; the answer is recorded in cdk.context.json there."
         ),
     ] = Path(),
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: AsJson = False,
     runs_dir: RunsDir = RUNS,
 ) -> None:
     """Check whether Nitro can run here, or on AWS, and say what to do when it cannot."""

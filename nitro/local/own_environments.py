@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from nitro.client.connection import read_settings
 from nitro.errors import CommandError
+from nitro.settings import read_settings
 from shared.environments.packages import (
     EnvironmentPackageError,
     import_environment_packages,

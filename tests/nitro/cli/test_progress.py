@@ -51,9 +51,9 @@ def test_what_a_job_waits_for_is_said_once() -> None:
     waiting = Snapshot(waiting.job.model_copy(update={"waits_for": wait}), ())
     assert "waits for actors of before" in rendered(panel(waiting))
     out = io.StringIO()
-    with LineView(Console(file=out, width=120)) as view:
-        for seen in (waiting, waiting, snapshot()):
-            view.show(seen)
+    view = LineView(Console(file=out, width=120))
+    for seen in (waiting, waiting, snapshot()):
+        view.show(seen)
     assert out.getvalue().count("waits for actors of before") == 1
 
 
@@ -149,13 +149,11 @@ def test_lines_tell_of_lost_actors_once_a_round() -> None:
 
 
 def test_the_view_fits_the_console() -> None:
-    assert isinstance(progress_view(Console(file=io.StringIO())), LineView)
-    assert isinstance(progress_view(Console(file=io.StringIO(), force_terminal=True)), LiveView)
-
-
-def test_the_live_view_draws_the_panel() -> None:
+    with progress_view(Console(file=io.StringIO())) as view:
+        assert isinstance(view, LineView)
     out = io.StringIO()
-    with LiveView(Console(file=out, force_terminal=True, width=120)) as view:
+    with progress_view(Console(file=out, force_terminal=True, width=120)) as view:
+        assert isinstance(view, LiveView)
         view.note("stopping")
         view.show(snapshot(record(0)))
     assert "stopping" in out.getvalue()
