@@ -11,6 +11,9 @@ EXIT_INTERRUPTED = 130
 class CommandError(Exception):
     """Ends a command with `message` on stderr, line by line."""
 
-    def __init__(self, message: str, *, exit_code: int = EXIT_USAGE) -> None:
+    exit_code = EXIT_USAGE
+
+    def __init__(self, message: str, *, exit_code: int | None = None) -> None:
         super().__init__(message)
-        self.exit_code = exit_code
+        if exit_code is not None:
+            self.exit_code = exit_code

@@ -7,7 +7,7 @@ import signal
 import sys
 import termios
 from collections.abc import Iterator
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Self
 
 _TERMINATED = 128 + signal.SIGTERM
@@ -31,29 +31,23 @@ class Interrupts:
     def __enter__(self) -> Self:
         # The signal itself fills the pipe. Our handler runs in the middle of whatever the main
         # thread does: setting an Event, it may wait for ever for the lock of one being waited for.
-        self._signalled, self._signals = os.pipe()
-        os.set_blocking(self._signals, False)
-        self._kept = contextlib.ExitStack()
-        self._kept.enter_context(_signals_unseen())
-        self._previous_signals = signal.set_wakeup_fd(self._signals, warn_on_full_buffer=False)
-        self._previous = (
-            signal.signal(signal.SIGINT, self._interrupt),
-            signal.signal(signal.SIGTERM, self._terminate),
-        )
+        self._signalled, signals = os.pipe()
+        os.set_blocking(signals, False)
+        self._undo = contextlib.ExitStack()
+        self._undo.enter_context(_signals_unseen())
+        self._undo.callback(os.close, self._signalled)
+        self._undo.callback(os.close, signals)
+        previous = signal.set_wakeup_fd(signals, warn_on_full_buffer=False)
+        self._undo.callback(signal.set_wakeup_fd, previous)
+        for number, handler in (
+            (signal.SIGTERM, self._terminate),
+            (signal.SIGINT, self._interrupt),
+        ):
+            self._undo.callback(signal.signal, number, signal.signal(number, handler))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        signal.signal(signal.SIGINT, self._previous[0])
-        signal.signal(signal.SIGTERM, self._previous[1])
-        signal.set_wakeup_fd(self._previous_signals)
-        os.close(self._signals)
-        os.close(self._signalled)
-        self._kept.close()
+    def __exit__(self, *_: object) -> None:
+        self._undo.close()
 
     def pause(self, seconds: float) -> None:
         """Wait for as long, or until the next signal."""

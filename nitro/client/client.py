@@ -11,9 +11,8 @@ with NitroClient("https://nitro.example.com", token) as nitro:
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
-from types import TracebackType
 from typing import Self, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
@@ -46,6 +45,7 @@ _SUBMIT_PAUSES_S = (0.5, 1.0, 2.0, 4.0)
 _MAX_DETAIL = 300
 
 M = TypeVar("M", bound=Message)
+P = TypeVar("P", JobPage, RoundPage, JobCost)
 
 
 class ApiError(CommandError):
@@ -62,8 +62,7 @@ class ApiError(CommandError):
 class ApiUnreachableError(CommandError):
     """No answer from the API, or one that is not Nitro's."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, exit_code=EXIT_FAILED)
+    exit_code = EXIT_FAILED
 
 
 class JobRefusedError(CommandError):
@@ -119,7 +118,11 @@ class NitroClient:
         Raises:
             CommandError: Requests cannot be signed.
         """
-        headers = {} if token is None else _token_header(token, signed=sign_for is not None)
+        headers = {}
+        if token is not None and sign_for is not None:
+            headers = {TOKEN_HEADER: token}
+        elif token is not None:
+            headers = {"Authorization": f"Bearer {token}"}
         self._url = api_url.rstrip("/")
         self._http = httpx.Client(
             base_url=self._url,
@@ -132,12 +135,7 @@ class NitroClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -166,14 +164,14 @@ class NitroClient:
         headers = {"Idempotency-Key": idempotency_key or uuid4().hex}
         for pause_s in _SUBMIT_PAUSES_S:
             try:
-                return self._submitted(spec, headers)
+                return self._call(Job, "POST", "/v1/jobs", body=spec, headers=headers)
             except ApiError as error:
                 if error.problem.status not in AWAY:
                     raise
             except NoAnswerError:
                 pass
             time.sleep(pause_s)
-        return self._submitted(spec, headers)
+        return self._call(Job, "POST", "/v1/jobs", body=spec, headers=headers)
 
     def admitted(self, job: Job, *, every_s: float = 0.2) -> Job:
         """Wait until a job is checked; return it as it then is.
@@ -189,24 +187,20 @@ class NitroClient:
 
     def jobs(self, *, status: JobStatus | None = None, cursor: str | None = None) -> JobPage:
         """Return one page of jobs, newest first."""
-        parameters = _given(status=status, cursor=cursor)
-        return _parse(JobPage, self._call("GET", "/v1/jobs", parameters=parameters))
+        return self._call(JobPage, "GET", "/v1/jobs", status=status, cursor=cursor)
 
     def every_job(self, *, status: JobStatus | None = None) -> Iterator[Job]:
         """Yield all jobs, newest first, page by page."""
-        page = self.jobs(status=status)
-        yield from page.jobs
-        while page.next_cursor is not None:
-            page = self.jobs(status=status, cursor=page.next_cursor)
+        for page in _pages(lambda cursor: self.jobs(status=status, cursor=cursor)):
             yield from page.jobs
 
     def get(self, job_id: str) -> Job:
         """Return a job with its progress and cost."""
-        return _parse(Job, self._call("GET", _path(job_id)))
+        return self._call(Job, "GET", _path(job_id))
 
     def stop(self, job_id: str) -> Job:
         """Ask a job to end after the update in hand; safe to repeat."""
-        return _parse(Job, self._call("POST", _path(job_id, "stop")))
+        return self._call(Job, "POST", _path(job_id, "stop"))
 
     def resume(
         self,
@@ -232,65 +226,72 @@ class NitroClient:
         except ValidationError as error:
             lines = [f"{wrong.field}: {wrong.message}" for wrong in field_errors(error)]
             raise CommandError("\n".join(lines)) from error
-        return _parse(Job, self._call("POST", _path(job_id, "resume"), body=body))
+        return self._call(Job, "POST", _path(job_id, "resume"), body=body)
 
     def switch_scaling(self, job_id: str, scaling: Policy) -> Job:
         """Decide a job's rounds by another policy from the next round on; safe to repeat."""
         body = ScalingRequest(scaling=scaling)
-        return _parse(Job, self._call("POST", _path(job_id, "scaling"), body=body))
+        return self._call(Job, "POST", _path(job_id, "scaling"), body=body)
 
     def delete(self, job_id: str) -> None:
         """Forget a finished job and its artifacts."""
-        self._call("DELETE", _path(job_id))
+        self._answer("DELETE", _path(job_id))
 
     def rounds(self, job_id: str, *, cursor: str | None = None) -> RoundPage:
         """Return one page of a job's rounds, in order."""
-        parameters = _given(cursor=cursor)
-        return _parse(RoundPage, self._call("GET", _path(job_id, "rounds"), parameters=parameters))
+        return self._call(RoundPage, "GET", _path(job_id, "rounds"), cursor=cursor)
 
     def every_round(self, job_id: str) -> Iterator[RoundRecord]:
         """Yield all rounds of a job in order, page by page."""
-        page = self.rounds(job_id)
-        yield from page.rounds
-        while page.next_cursor is not None:
-            page = self.rounds(job_id, cursor=page.next_cursor)
+        for page in _pages(lambda cursor: self.rounds(job_id, cursor=cursor)):
             yield from page.rounds
 
     def cost(self, job_id: str) -> JobCost:
         """Return a job's bill so far, without its lines."""
-        return self._bill(job_id, limit="0")
+        return self._call(JobCost, "GET", _path(job_id, "cost"), limit="0")
 
     def every_line(self, job_id: str) -> Iterator[LedgerLine]:
         """Yield all lines of a job's bill in order, page by page."""
-        page = self._bill(job_id)
-        yield from page.lines
-        while page.next_cursor is not None:
-            page = self._bill(job_id, cursor=page.next_cursor)
+        path = _path(job_id, "cost")
+        for page in _pages(lambda cursor: self._call(JobCost, "GET", path, cursor=cursor)):
             yield from page.lines
 
-    def _bill(self, job_id: str, **parameters: str) -> JobCost:
-        return _parse(JobCost, self._call("GET", _path(job_id, "cost"), parameters=parameters))
-
-    def _submitted(self, spec: JobSpec, headers: Mapping[str, str]) -> Job:
-        return _parse(Job, self._call("POST", "/v1/jobs", body=spec, headers=headers))
-
     def _call(
+        self,
+        kind: type[M],
+        method: str,
+        path: str,
+        *,
+        body: Message | None = None,
+        headers: Mapping[str, str] | None = None,
+        **parameters: str | None,
+    ) -> M:
+        """Return the answer to a call; parameters of None are left out."""
+        response = self._answer(method, path, body=body, headers=headers, **parameters)
+        try:
+            return kind.read(response.content)
+        except ValidationError as error:
+            raise ApiUnreachableError(
+                f"{method} {response.request.url}: the answer is no {kind.__name__}; "
+                "is this a Nitro API of the same version as this command?"
+            ) from error
+
+    def _answer(
         self,
         method: str,
         path: str,
         *,
         body: Message | None = None,
-        parameters: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
+        **parameters: str | None,
     ) -> httpx.Response:
-        content = None if body is None else body.model_dump_json().encode()
         typed = {} if body is None else {"Content-Type": "application/json"}
         try:
             response = self._http.request(
                 method,
                 path,
-                content=content,
-                params=parameters,
+                content=None if body is None else body.model_dump_json().encode(),
+                params={name: value for name, value in parameters.items() if value is not None},
                 headers={**typed, **(headers or {})},
             )
         except httpx.LocalProtocolError:
@@ -304,28 +305,26 @@ class NitroClient:
                 "is the API running, and is --api-url right?"
             ) from error
         if response.status_code == HTTPStatus.UNAUTHORIZED:
-            raise ApiError(_unauthorized(self._url))
+            detail = f"{self._url} does not accept the token: check NITRO_TOKEN or NITRO_TOKEN_FILE"
+            raise ApiError(
+                Problem(title="Unauthorized", status=response.status_code, detail=detail)
+            )
         if not response.is_success:
             raise ApiError(_problem(response))
         return response
 
 
-def _token_header(token: str, *, signed: bool) -> dict[str, str]:
-    return {TOKEN_HEADER: token} if signed else {"Authorization": f"Bearer {token}"}
+def _pages(fetch: Callable[[str | None], P]) -> Iterator[P]:
+    """Yield pages from the first to the one that names no next."""
+    page = fetch(None)
+    yield page
+    while page.next_cursor is not None:
+        page = fetch(page.next_cursor)
+        yield page
 
 
 def _path(job_id: str, *parts: str) -> str:
     return "/".join(["/v1/jobs", quote(job_id, safe=""), *parts])
-
-
-def _given(**parameters: str | None) -> dict[str, str]:
-    return {name: value for name, value in parameters.items() if value is not None}
-
-
-def _unauthorized(url: str) -> Problem:
-    status = HTTPStatus.UNAUTHORIZED
-    detail = f"{url} does not accept the token: check NITRO_TOKEN or NITRO_TOKEN_FILE"
-    return Problem(title=status.phrase, status=status, detail=detail)
 
 
 def _problem(response: httpx.Response) -> Problem:
@@ -339,13 +338,3 @@ def _problem(response: httpx.Response) -> Problem:
             detail=f"{response.request.method} {response.request.url.path}: status "
             f"{response.status_code}: {json.dumps(response.text[:_MAX_DETAIL])}",
         )
-
-
-def _parse(kind: type[M], response: httpx.Response) -> M:
-    try:
-        return kind.read(response.content)
-    except ValidationError as error:
-        raise ApiUnreachableError(
-            f"{response.request.method} {response.request.url}: the answer is no {kind.__name__}; "
-            "is this a Nitro API of the same version as this command?"
-        ) from error

@@ -34,8 +34,7 @@ _OPENGL = (
 class VideoError(CommandError):
     """There can be no video; the message says what is missing."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, exit_code=EXIT_FAILED)
+    exit_code = EXIT_FAILED
 
 
 def prepare_drawing(settings: DrawingSettings) -> None:
