@@ -10,9 +10,9 @@ import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from nitro.local.ports import LOOPBACK
+from nitro.local.state_folder import StateFolder
 
 NAMES = ("cache", "emulator", "scaler", "learner")
 """In the order they are started."""
@@ -51,15 +51,10 @@ class Ports:
 class LocalPlan:
     """Choices the settings follow from."""
 
-    runs_dir: Path
-    database: Path
-    token_path: Path
+    state: StateFolder
     lambda_token: str
     """Opens the emulator."""
-    cache_config: Path
-    """Configuration of the embedded server, which holds its password."""
     cache_password: str
-    logs: Path
     ports: Ports
     processes: int
     max_concurrency: int
@@ -117,12 +112,12 @@ def _cache(plan: LocalPlan) -> ProcessPlan:
         "appendonly": "no",
         "maxmemory": f"{CACHE_MB}mb",
         "maxmemory-policy": "noeviction",
-        "dir": str(plan.database.parent),
+        "dir": str(plan.state.folder),
     }
     arguments = [text for name, value in options.items() for text in (f"--{name}", value)]
     return ProcessPlan(
         "cache",
-        (str(get_binary_path()), str(plan.cache_config), *arguments),
+        (str(get_binary_path()), str(plan.state.cache_config_path), *arguments),
         {},
         f"tcp://{LOOPBACK}:{plan.ports.cache}",
     )
@@ -147,7 +142,7 @@ def _emulator(plan: LocalPlan) -> ProcessPlan:
         "NITRO_EMULATOR_PROCESSES": str(plan.processes),
         "NITRO_EMULATOR_EAGER": "true",  # actors load while the learner loads
         "NITRO_EMULATOR_VARIABLES": json.dumps(actor),
-        "NITRO_EMULATOR_LOG_FOLDER": str(plan.logs),
+        "NITRO_EMULATOR_LOG_FOLDER": str(plan.state.logs),
     }
     return ProcessPlan(
         "emulator",
@@ -162,9 +157,9 @@ def _scaler(plan: LocalPlan) -> ProcessPlan:
     env = {
         "NITRO_HOST": LOOPBACK,
         "NITRO_PORT": str(plan.ports.api),
-        "NITRO_TOKEN_FILE": str(plan.token_path),
-        "NITRO_DATABASE": str(plan.database),
-        "NITRO_RUNS_DIR": str(plan.runs_dir),
+        "NITRO_TOKEN_FILE": str(plan.state.token_path),
+        "NITRO_DATABASE": str(plan.state.database_path),
+        "NITRO_RUNS_DIR": str(plan.state.runs_dir),
         "NITRO_CACHE_URL": plan.redis_url,
         "NITRO_CACHE_MEMORY_MB": str(CACHE_MB),
         "NITRO_LAMBDA_ENDPOINT_URL": plan.lambda_url,
@@ -197,9 +192,9 @@ def _learner(plan: LocalPlan) -> ProcessPlan:
         "NITRO_SCALER_URL": plan.api_url,
         # The only one on this database, started again or not.
         "NITRO_LEARNER_ID": LEARNER_ID,
-        "NITRO_TOKEN_FILE": str(plan.token_path),
+        "NITRO_TOKEN_FILE": str(plan.state.token_path),
         "NITRO_CACHE_URL": plan.redis_url,
-        "NITRO_RUNS_DIR": str(plan.runs_dir),
+        "NITRO_RUNS_DIR": str(plan.state.runs_dir),
         "NITRO_HOST": LOOPBACK,
         "NITRO_LEARNER_PORT": str(plan.ports.learner),
     }

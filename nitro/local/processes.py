@@ -44,9 +44,15 @@ class ManagedProcess:
         self._group_ended = False
 
     @property
-    def pid(self) -> int | None:
-        """Process id, or None before the first start."""
-        return self._process.pid if self._process else None
+    def pid(self) -> int:
+        """Process id of the newest start.
+
+        Raises:
+            RuntimeError: It was never started.
+        """
+        if self._process is None:
+            raise RuntimeError(f"{self.name} was never started")
+        return self._process.pid
 
     def start(self) -> None:
         """Start the command; returns at once.

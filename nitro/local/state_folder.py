@@ -20,6 +20,8 @@ _PRIVATE = 0o700
 _LASTING = "nitro up"
 """Stands in the lock behind the process id of a system that outlives single jobs."""
 _LOOK_S = 0.05
+_TRIES = 3
+"""Of taking the lock: who looks at its holder has it for a moment."""
 _ROOM_BYTES = 262_144
 """With less than this free, neither the job database nor a checkpoint can be relied on."""
 
@@ -30,37 +32,19 @@ class StateFolder:
     def __init__(self, runs_dir: Path) -> None:
         self.runs_dir = runs_dir.absolute()
         self.folder = self.runs_dir / STATE_FOLDER
-        self._lock: IO[bytes] | None = None
-
-    @property
-    def token_path(self) -> Path:
-        """File of the API token."""
-        return self.folder / TOKEN_FILE
-
-    @property
-    def lambda_token_path(self) -> Path:
-        """File of the emulator's token."""
-        return self.folder / "lambda_token"
-
-    @property
-    def cache_config_path(self) -> Path:
+        self.token_path = self.folder / TOKEN_FILE
+        self.lambda_token_path = self.folder / "lambda_token"
+        self.cache_config_path = self.folder / "cache.conf"
         """Configuration of the embedded cache server, which holds its password."""
-        return self.folder / "cache.conf"
-
-    @property
-    def database_path(self) -> Path:
-        """The scaler's SQLite file."""
-        return self.folder / "nitro.db"
-
-    @property
-    def logs(self) -> Path:
-        """Folder of the processes' logs."""
-        return self.folder / "logs"
+        self.database_path = self.folder / "nitro.db"
+        self.logs = self.folder / "logs"
+        self._address_path = self.folder / ADDRESS_FILE
+        self._lock: IO[bytes] | None = None
 
     def is_served(self) -> bool:
         """Whether `nitro up` serves the folder; one that is starting is waited for."""
         while self._holder().endswith(_LASTING):
-            if (self.folder / ADDRESS_FILE).exists():
+            if self._address_path.exists():
                 return True
             time.sleep(_LOOK_S)
         return False
@@ -79,19 +63,17 @@ class StateFolder:
             self.folder.chmod(_PRIVATE)  # also one that an earlier version left open to all
             # Unbuffered: nothing is left to be written, and to fail, when it is closed.
             lock = (self.folder / "lock").open("ab+", buffering=0)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _taken(lock):
             lock.seek(0)
             holder = lock.read().decode(errors="replace").strip() or "unknown"
             lock.close()
             raise CommandError(
                 f"--runs-dir: a local system (pid {holder}) is up on {self.runs_dir} already: "
                 f"use it with --api-url {self._address()}, or choose another folder"
-            ) from None
+            )
         self._lock = lock
         with self._writing():
-            (self.folder / ADDRESS_FILE).unlink(missing_ok=True)  # of a system that was killed
+            self._address_path.unlink(missing_ok=True)  # of a system that was killed
             lock.truncate(0)
             lock.write(f"{os.getpid()}{f', {_LASTING}' if lasting else ''}".encode())
 
@@ -118,43 +100,36 @@ class StateFolder:
         """Drop the lock and what only holds while the system is up; safe to repeat."""
         if self._lock is None:
             return
-        (self.folder / ADDRESS_FILE).unlink(missing_ok=True)
-        for path in (self.token_path, self.lambda_token_path, self.cache_config_path):
+        secret = (self.token_path, self.lambda_token_path, self.cache_config_path)
+        for path in (self._address_path, *secret):
             path.unlink(missing_ok=True)
         self._lock.close()
         self._lock = None
 
     def write_token(self) -> str:
-        """Make a new random token of the API that only this user can read.
-
-        Raises:
-            CommandError: The folder cannot be written.
-        """
-        return self._write_secret(self.token_path, "{}")
+        """Make a new random token of the API."""
+        return self._write_secret(self.token_path)
 
     def write_lambda_token(self) -> str:
-        """Make a new random token of the emulator that only this user can read.
-
-        Raises:
-            CommandError: The folder cannot be written.
-        """
-        return self._write_secret(self.lambda_token_path, "{}")
+        """Make a new random token of the emulator."""
+        return self._write_secret(self.lambda_token_path)
 
     def write_cache_password(self) -> str:
-        """Make a new random password of the cache, where no list of processes shows it.
+        """Make a new random password of the cache, where no list of processes shows it."""
+        return self._write_secret(self.cache_config_path, before="requirepass ")
+
+    def _write_secret(self, path: Path, *, before: str = "") -> str:
+        """Make a new random text that only this user can read.
 
         Raises:
             CommandError: The folder cannot be written.
         """
-        return self._write_secret(self.cache_config_path, "requirepass {}\n")
-
-    def _write_secret(self, path: Path, content: str) -> str:
         secret = secrets.token_urlsafe(_SECRET_BYTES)
         with self._writing():
             path.unlink(missing_ok=True)
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(content.format(secret))
+                file.write(f"{before}{secret}")
         return secret
 
     def write_address(self, url: str) -> None:
@@ -164,7 +139,7 @@ class StateFolder:
             CommandError: The folder cannot be written.
         """
         with self._writing():
-            (self.folder / ADDRESS_FILE).write_text(url, encoding="utf-8")
+            self._address_path.write_text(url, encoding="utf-8")
 
     def fresh_log(self, name: str) -> Path:
         """Return a process's log file, keeping the previous one as `.log.1`.
@@ -203,6 +178,18 @@ class StateFolder:
 
     def _address(self) -> str:
         try:
-            return (self.folder / ADDRESS_FILE).read_text(encoding="utf-8").strip()
+            return self._address_path.read_text(encoding="utf-8").strip()
         except OSError:
             return "<its address>"
+
+
+def _taken(lock: IO[bytes]) -> bool:
+    """Take the lock, unless somebody holds it for longer than a look at its holder takes."""
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(_LOOK_S)
+        else:
+            return True
+    return False

@@ -17,11 +17,11 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -45,14 +45,13 @@ _END_S = 7.0
 class LocalSystemError(CommandError):
     """A process of the local system did not start, or ended."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, exit_code=EXIT_FAILED)
+    exit_code = EXIT_FAILED
 
 
 @dataclass(frozen=True, slots=True)
 class _Member:
     process: ManagedProcess
-    ready: Callable[[], bool]
+    ready_url: str
 
 
 class LocalSystem:
@@ -85,6 +84,9 @@ class LocalSystem:
         environment: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         self._state = StateFolder(runs_dir)
+        self.token_path = self._state.token_path
+        self.lambda_token_path = self._state.lambda_token_path
+        self.logs = self._state.logs
         self._api_port = api_port
         self._lasting = lasting
         self._processes = processes or os.cpu_count() or 1
@@ -107,33 +109,13 @@ class LocalSystem:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close(at_once=error is not None)
+    def __exit__(self, kind: object, *_: object) -> None:
+        self.close(at_once=kind is not None)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the processes: cache (if embedded), emulator, scaler, learner."""
         return tuple(self._members)
-
-    @property
-    def token_path(self) -> Path:
-        """File that holds the API token, readable by this user only."""
-        return self._state.token_path
-
-    @property
-    def lambda_token_path(self) -> Path:
-        """File that holds the emulator's token, readable by this user only."""
-        return self._state.lambda_token_path
-
-    @property
-    def logs(self) -> Path:
-        """Folder of the processes' logs."""
-        return self._state.logs
 
     def wait_ready(self, names: Iterable[str] = NAMES, *, timeout_s: float = _START_S) -> None:
         """Wait until these processes answer.
@@ -144,7 +126,7 @@ class LocalSystem:
         deadline = time.monotonic() + timeout_s
         for name in names:
             member = self._members.get(name)
-            while member is not None and not member.ready():
+            while member is not None and not _answers(member.ready_url):
                 self._check_processes()
                 if time.monotonic() > deadline:
                     raise LocalSystemError(
@@ -169,43 +151,17 @@ class LocalSystem:
                 self._state.require_room()  # without it there is nothing in the log
                 raise LocalSystemError(self._report(member.process, f"ended with code {code}"))
 
+    def process(self, name: str) -> ManagedProcess:
+        """Return one of the processes: faults are made by what can be done to it."""
+        return self._members[name].process
+
     def pid(self, name: str) -> int:
-        """Return the process id of a process that was started."""
-        pid = self._members[name].process.pid
-        if pid is None:
-            raise LocalSystemError(f"{name} was never started")
-        return pid
+        """Return the process id of a process."""
+        return self.process(name).pid
 
     def kill(self, name: str) -> None:
-        """Kill a process and its group with SIGKILL (for fault tests)."""
-        self._members[name].process.kill()
-
-    def end(self, name: str, *, hard: bool, patience_s: float = 0.0) -> None:
-        """Signal a process to end, after so many seconds in which it may (for fault tests).
-
-        Args:
-            name: Which one.
-            hard: Kill it and its group, instead of asking it to end in an orderly way.
-            patience_s: How long it may end by itself before.
-        """
-        process = self._members[name].process
-        process.wait(patience_s)
-        if hard:
-            process.kill()
-        else:
-            process.terminate()
-
-    def terminate(self, name: str) -> None:
-        """Ask a process to end in an orderly way, and wait until it has (for fault tests).
-
-        Raises:
-            LocalSystemError: It has not, although it had as long as a start may take.
-        """
-        process = self._members[name].process
-        process.terminate()
-        process.wait(_START_S)
-        if process.exit_code() is None:
-            raise LocalSystemError(self._report(process, f"did not end within {_START_S:g} s"))
+        """Kill a process and its group with SIGKILL."""
+        self.process(name).kill()
 
     def restart(self, *names: str, timeout_s: float = _START_S) -> None:
         """Start killed processes again, with the same settings, and wait until they answer."""
@@ -248,22 +204,12 @@ class LocalSystem:
         if self._own_cache_url is not None:
             _require_answer(self._own_cache_url)
         self._state.acquire(lasting=self._lasting)
-        taken = free_ports(4)
-        ports = Ports(
-            cache=taken[0],
-            invoke=taken[1],
-            learner=taken[2],
-            api=self._api_port or taken[3],
-        )
+        cache, invoke, learner, api = free_ports(4)
         plan = LocalPlan(
-            runs_dir=self._state.runs_dir,
-            database=self._state.database_path,
-            token_path=self._state.token_path,
+            state=self._state,
             lambda_token=self._state.write_lambda_token(),
-            cache_config=self._state.cache_config_path,
             cache_password=self._state.write_cache_password(),
-            logs=self._state.logs,
-            ports=ports,
+            ports=Ports(cache=cache, invoke=invoke, learner=learner, api=self._api_port or api),
             processes=self._processes,
             max_concurrency=self._max_concurrency,
             cache_url=self._own_cache_url,
@@ -290,7 +236,7 @@ class LocalSystem:
             folder=self._state.folder,
             death_signal=plan.death_signal,
         )
-        return _Member(process, lambda: _answers(plan.ready_url))
+        return _Member(process, plan.ready_url)
 
     @staticmethod
     def _report(process: ManagedProcess, what: str) -> str:
@@ -316,18 +262,14 @@ def _inherited() -> dict[str, str]:
 
 
 def _answers(url: str) -> bool:
-    scheme, _, address = url.partition("://")
-    if scheme == "tcp":
-        return _accepts(address)
+    parts = urlsplit(url)
+    if parts.scheme == "tcp":
+        with contextlib.suppress(OSError):
+            socket.create_connection((parts.hostname, parts.port), timeout=1.0).close()
+            return True
+        return False
     with contextlib.suppress(httpx.TransportError):
         return httpx.get(url, timeout=2.0, trust_env=False).is_success
-    return False
-
-
-def _accepts(address: str) -> bool:
-    host, _, port = address.partition(":")
-    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1.0):
-        return True
     return False
 
 

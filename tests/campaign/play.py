@@ -220,10 +220,13 @@ def _strike(scene: _Scene, strike: Strike) -> None:
 def _end_and_start_again(scene: _Scene, strike: Strike) -> None:
     stage = scene.stage
     for name, signal in strike.victims:
-        stage.system.end(name, hard=signal == "kill")
+        process = stage.system.process(name)
+        process.kill() if signal == "kill" else process.terminate()
     for name, _ in strike.victims:
         # Like `docker stop`: whoever cannot end in an orderly way, as others are gone, is killed.
-        stage.system.end(name, hard=True, patience_s=_ORDERLY_S)
+        process = stage.system.process(name)
+        process.wait(_ORDERLY_S)
+        process.kill()
         scene.ended_at.setdefault(name, []).append(time.time())
     if strike.whole:
         stage.system.close(at_once=True)

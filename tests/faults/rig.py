@@ -10,6 +10,8 @@ from shared.contracts.jobs import Job
 from tests.e2e.runs import timeless_rounds, wait_until
 from tests.patience import ANSWER_S
 
+_ORDERLY_S = 120.0
+
 
 class Rig:
     """A system, its client, and the switch for faults."""
@@ -28,6 +30,13 @@ class Rig:
             timeout=ANSWER_S,
         )
         assert response.is_success, response.text
+
+    def terminate(self, name: str) -> None:
+        """Ask a process to end in an orderly way, and wait until it has."""
+        process = self.system.process(name)
+        process.terminate()
+        process.wait(_ORDERLY_S)
+        assert process.exit_code() is not None, process.log_tail()
 
     def stats(self) -> dict[str, int]:
         counts: dict[str, int] = httpx.get(

@@ -168,13 +168,13 @@ def test_a_damaged_checkpoint_stops_the_resume_with_file_and_fix_named(broken: R
     assert "delete the folder" in job.error
 
 
-@pytest.mark.parametrize("end", [LocalSystem.terminate, LocalSystem.kill])
+@pytest.mark.parametrize("end", [Rig.terminate, lambda broken, name: broken.system.kill(name)])
 def test_a_learner_that_ends_is_followed_by_the_next(
-    broken: Rig, end: Callable[[LocalSystem, str], None]
+    broken: Rig, end: Callable[[Rig, str], None]
 ) -> None:
     job_id = broken.client.submit(tiny(stop={"max_rounds": 12})).job_id
     wait_until(broken.client, job_id, lambda job: job.progress.rounds >= 2, broken.system)
-    end(broken.system, "learner")
+    end(broken, "learner")
     broken.system.restart("learner")
     job = wait_finished(broken.client, job_id)
     assert (job.status, job.progress.rounds) == ("succeeded", 12)

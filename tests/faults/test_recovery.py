@@ -58,7 +58,7 @@ def test_what_was_in_flight_is_launched_again_and_the_record_is_the_same(
 def test_an_emulator_that_is_asked_to_end_costs_no_trajectory(broken: Rig, whole: Job) -> None:
     job_id = broken.client.submit(SPEC).job_id
     broken.hold_round(job_id, after=1, delay_ms=500.0)
-    broken.system.terminate("emulator")
+    broken.terminate("emulator")
     broken.system.restart("emulator")
     assert wait_finished(broken.client, job_id).status == "succeeded"
     counts = broken.counts(broken.client.get(job_id))

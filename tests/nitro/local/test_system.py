@@ -30,13 +30,9 @@ from tests.patience import ANSWER_S
 
 def a_plan(tmp_path: Path, *, cache_url: str | None = None) -> LocalPlan:
     return LocalPlan(
-        runs_dir=tmp_path,
-        database=tmp_path / "nitro.db",
-        token_path=tmp_path / "token",
+        state=StateFolder(tmp_path),
         lambda_token="token-of-the-emulator",
-        cache_config=tmp_path / "cache.conf",
         cache_password="password",
-        logs=tmp_path,
         ports=Ports(cache=1001, invoke=1002, learner=1003, api=1004),
         processes=3,
         max_concurrency=2000,
@@ -81,7 +77,7 @@ def test_the_parts_read_the_settings_they_are_given(
     }
     assert caches == {"redis://:password@127.0.0.1:1001/0"}
     assert scaler.runs_dir == learner.runs_dir == tmp_path
-    assert scaler.token_file == learner.token_file == tmp_path / "token"
+    assert scaler.token_file == learner.token_file == plan.state.token_path
     assert scaler.ledger_clock == "projected"
 
 
