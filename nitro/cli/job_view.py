@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import get_args
 
+from pydantic import TypeAdapter, ValidationError
 from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
 from nitro.errors import CommandError
 from nitro.runs.summary import duration, number, wait_text
+from nitro.tables import facts_table
 from shared.contracts.billing import JobCost
 from shared.contracts.jobs import Job, JobStatus
 
@@ -18,7 +20,6 @@ _UNCUT = ("job", "status", "round", "return", "USD")
 _NUMBERS = ("round", "return", "USD")
 _COLUMNS = (*_UNCUT, "date", "env_id")
 _GAP = 2
-_STATUSES: tuple[JobStatus, ...] = get_args(JobStatus)
 
 
 def check_status(status: str | None) -> JobStatus | None:
@@ -27,12 +28,11 @@ def check_status(status: str | None) -> JobStatus | None:
     Raises:
         CommandError: It is none.
     """
-    if status is None:
-        return None
-    for known in _STATUSES:
-        if known == status:
-            return known
-    raise CommandError(f"--status: must be one of {', '.join(_STATUSES)}, got {status!r}")
+    try:
+        return TypeAdapter(JobStatus | None).validate_python(status)
+    except ValidationError:
+        known = ", ".join(get_args(JobStatus))
+        raise CommandError(f"--status: must be one of {known}, got {status!r}") from None
 
 
 def jobs_table(jobs: Sequence[Job], *, width: int) -> Table:
@@ -66,11 +66,8 @@ def jobs_table(jobs: Sequence[Job], *, width: int) -> Table:
 
 def job_table(job: Job, cost: JobCost | None) -> Table:
     """Everything worth knowing about one job; its bill may not be known."""
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
     spec, progress = job.spec, job.progress
-    rows = [
+    facts = [
         ("job", job.job_id),
         ("environment", spec.env_id),
         ("status", job.status + (f" ({job.stop_reason})" if job.stop_reason else "")),
@@ -87,9 +84,7 @@ def job_table(job: Job, cost: JobCost | None) -> Table:
         *(("", f"scaling {s.scaling.policy} from round {s.round} on") for s in job.switches),
         *((("error", job.error),) if job.error else ()),
     ]
-    for name, value in rows:
-        table.add_row(name, Text(value))
-    return table
+    return facts_table(facts)
 
 
 def _bill(job: Job, cost: JobCost | None) -> list[tuple[str, str]]:

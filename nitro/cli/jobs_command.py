@@ -12,7 +12,7 @@ from nitro.cli.options import RUNS, ApiUrl, FromScratch, RunsDir
 
 if TYPE_CHECKING:
     from nitro.client.client import NitroClient
-    from nitro.runs.folders import RunFolders
+    from nitro.runs.reading import RunFolders
 
 app = typer.Typer(
     help="List, show, stop, resume, scale and delete jobs.",
@@ -166,7 +166,7 @@ def delete(job_id: JobName, *, api_url: ApiUrl = None, runs_dir: RunsDir = RUNS)
 def _jobs(api_url: str | None, runs_dir: Path) -> Iterator["NitroClient | RunFolders"]:
     """Yield where jobs are looked up: the API that is meant, or the folders of local runs."""
     from nitro.client.connection import has_api
-    from nitro.runs.folders import RunFolders
+    from nitro.runs.reading import RunFolders
 
     if has_api(api_url, runs_dir):
         with _client(api_url, runs_dir) as client:

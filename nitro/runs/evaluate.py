@@ -7,13 +7,13 @@ from statistics import fmean, pstdev
 
 from pydantic import BaseModel, ConfigDict
 from rich.table import Table
-from rich.text import Text
 
 from functions.actor.errors import RolloutError
 from functions.actor.rollout import evaluate_episode
 from nitro.errors import EXIT_FAILED, CommandError
 from nitro.runs.reading import read_job
 from nitro.settings import DrawingSettings
+from nitro.tables import facts_table
 from services.learner.record.checkpoint import Checkpoint, CheckpointError, CheckpointStore
 from shared.artifacts.local import LocalArtifacts
 from shared.contracts.job_spec import EnvironmentRef
@@ -187,10 +187,7 @@ def _opened(ref: EnvironmentRef, video: Path | None) -> Iterator[Env]:
 
 def evaluation_table(report: EvaluationReport) -> Table:
     """Lay a report out for people."""
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in (
+    facts = [
         ("job", report.job_id),
         ("environment", report.env_id),
         ("policy", f"after {report.policy_version} updates, deterministic"),
@@ -201,9 +198,9 @@ def evaluation_table(report: EvaluationReport) -> Table:
         ),
         ("range", f"{report.min_return:.1f} to {report.max_return:.1f}"),
         ("length", f"{report.mean_length:.1f} steps"),
-        ("dropped", f"{report.dropped_episodes} episodes that were not finite"),
-        ("video", report.video),
-    ):
-        if value and (name != "dropped" or report.dropped_episodes):
-            table.add_row(name, Text(value))
-    return table
+    ]
+    if report.dropped_episodes:
+        facts.append(("dropped", f"{report.dropped_episodes} episodes that were not finite"))
+    if report.video:
+        facts.append(("video", report.video))
+    return facts_table(facts)

@@ -6,12 +6,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeVar
 
+import typer
 from pydantic import ValidationError
 
 from nitro.errors import CommandError
-from shared.artifacts.store import JOB_FILE, LEDGER_FILE, ROUNDS_FILE
-from shared.contracts.billing import LedgerLine
-from shared.contracts.jobs import Job
+from shared.artifacts.store import COST_FILE, JOB_FILE, LEDGER_FILE, ROUNDS_FILE
+from shared.contracts.billing import JobCost, LedgerLine
+from shared.contracts.jobs import Job, JobStatus
 from shared.contracts.message import Message
 from shared.contracts.rounds import EvaluationResult, RoundLine
 
@@ -100,9 +101,50 @@ def read_job(folder: Path) -> Job:
     Raises:
         CommandError: The folder is no run, or its job file is damaged.
     """
-    path = folder / JOB_FILE
+    return _read(folder / JOB_FILE, Job)
+
+
+class RunFolders:
+    """What `nitro.client.client.NitroClient` tells of jobs, read from a folder of runs."""
+
+    def __init__(self, runs_dir: Path) -> None:
+        self._runs_dir = runs_dir
+
+    def every_job(self, *, status: JobStatus | None = None) -> Iterator[Job]:
+        """Yield all jobs, newest first, and name those that cannot be read on standard error."""
+        jobs: list[Job] = []
+        for path in self._runs_dir.glob(f"*/{JOB_FILE}"):
+            try:
+                jobs.append(read_job(path.parent))
+            except CommandError as error:
+                typer.echo(str(error), err=True)
+        jobs.sort(key=lambda job: job.created_at, reverse=True)
+        yield from (job for job in jobs if status in (None, job.status))
+
+    def get(self, job_id: str) -> Job:
+        """Return a job.
+
+        Raises:
+            CommandError: There is no such run, or its file is damaged.
+        """
+        return read_job(find_run(job_id, self._runs_dir))
+
+    def cost(self, job_id: str) -> JobCost | None:
+        """Return a job's bill; None where its learner was ended before it wrote one.
+
+        Raises:
+            CommandError: There is no such run, or its bill is damaged.
+        """
+        folder = find_run(job_id, self._runs_dir)
+        if not (folder / COST_FILE).exists():
+            return None
+        cost = _read(folder / COST_FILE, JobCost)
+        return cost.model_copy(update={"lines": read_run(folder).ledger})
+
+
+def _read(path: Path, kind: type[M]) -> M:
     try:
-        return Job.read(path.read_bytes())
+        return kind.read(path.read_bytes())
     except OSError as error:
         raise CommandError(f"{path}: cannot be read ({error.strerror}); is this a run?") from error
     except ValidationError as error:
@@ -117,14 +159,13 @@ def _lines(path: Path, kind: type[M]) -> Iterator[M]:
     except OSError as error:
         raise CommandError(f"{path}: cannot be read: {error.strerror}") from error
     texts = raw.split(b"\n")
-    unfinished = len(texts)  # the last piece has no newline after it
     for number, text in enumerate(texts, start=1):
         if not text.strip():
             continue
         try:
             yield kind.read(text)
         except ValidationError as error:
-            if number == unfinished:
+            if number == len(texts):  # the last piece has no newline after it
                 return
             raise CommandError(f"{path}, line {number}: {_first(error)}") from error
 

@@ -8,9 +8,9 @@ from statistics import fmean
 
 from pydantic import BaseModel, ConfigDict
 from rich.table import Table
-from rich.text import Text
 
-from shared.contracts.billing import JobCost, ServerfulCost
+from nitro.tables import facts_table
+from shared.contracts.billing import JobCost
 from shared.contracts.jobs import Job, JobStatus, StopReason, Wait
 from shared.contracts.rounds import RoundRecord
 
@@ -83,7 +83,14 @@ def summarise(
         best_return=max(known) if known else None,
         wall_s=round(sum(record.result.timing.total_s for record in records if record.result), 3),
         projected=Projection(wall_s=cost.projected_wall_s, cost_usd=cost.settled_usd),
-        serverful=[_on_servers(servers) for servers in cost.serverful],
+        serverful=[
+            OnServers(
+                wall_s=servers.wall_s,
+                cost_usd=servers.total_usd,
+                machines=f"{servers.learner_instance} + {servers.actor_instance}",
+            )
+            for servers in cost.serverful
+        ],
         actors_per_round=[record.plan.num_actors for record in records if not record.plan.stop],
         dropped_episodes=sum(record.result.dropped_episodes for record in records if record.result),
         run_dir=str(run_dir) if run_dir else None,
@@ -94,11 +101,6 @@ def _explanation(job: Job, records: Sequence[RoundRecord]) -> str | None:
     """Return what the last plan says about the job's end, unless something else ended it."""
     last = records[-1].plan if records else None
     return last.reason if last and last.stop and last.stop == job.stop_reason else None
-
-
-def _on_servers(cost: ServerfulCost) -> OnServers:
-    machines = f"{cost.learner_instance} + {cost.actor_instance}"
-    return OnServers(wall_s=cost.wall_s, cost_usd=cost.total_usd, machines=machines)
 
 
 def summary_table(
@@ -118,24 +120,9 @@ def summary_table(
         expected: Where the run's folder lies once there is one, if that is on this machine.
         logs: Where the logs of actors and services lie, if that is on this machine.
     """
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0), title_justify="left")
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")  # a path must never be cut short
-    for name, value in _rows(summary, picture=picture, expected=expected):
-        table.add_row(name, Text(value))
-    if error:
-        table.add_row("error", Text(error))
-    if error and logs:
-        table.add_row("logs", Text(str(logs)))
-    return table
-
-
-def _rows(
-    summary: Summary, *, picture: Path | None, expected: Path | None
-) -> list[tuple[str, str]]:
     actors = summary.actors_per_round
     spread = f"{min(actors)} to {max(actors)}, mean {fmean(actors):.1f}" if actors else "–"
-    rows = [
+    facts = [
         ("job", summary.job_id),
         ("status", f"{summary.status} ({summary.stop_reason or 'no reason given'})"),
         *((("", summary.stop_explanation),) if summary.stop_explanation else ()),
@@ -155,10 +142,14 @@ def _rows(
         ("run folder", summary.run_dir or _no_folder(expected)),
     ]
     if summary.dropped_episodes:
-        rows.append(("warning", f"{summary.dropped_episodes} episodes {_BROKEN}"))
+        facts.append(("warning", f"{summary.dropped_episodes} episodes {_BROKEN}"))
     if picture:
-        rows.append(("picture", str(picture)))
-    return rows
+        facts.append(("picture", str(picture)))
+    if error:
+        facts.append(("error", error))
+    if error and logs:
+        facts.append(("logs", str(logs)))
+    return facts_table(facts)
 
 
 def _no_folder(expected: Path | None) -> str:
