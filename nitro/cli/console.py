@@ -1,4 +1,4 @@
-"""How commands end: an error is lines on stderr and an exit code."""
+"""What makes a function a command: examples in its help, and errors as lines and an exit code."""
 
 import functools
 from collections.abc import Callable
@@ -12,27 +12,31 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def examples(*commands: str) -> str:
-    """Return a help page's last lines: one command each."""
-    return "\n\n".join(["Examples:", *(f"  $ {command}" for command in commands)])
+def command(
+    app: typer.Typer, *examples: str, name: str | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function a command, with examples at the end of its help.
 
+    Its `CommandError` becomes lines on stderr and an exit code.
+    """
 
-def reported(command: Callable[P, R]) -> Callable[P, R]:
-    """Turn a command's `CommandError` into lines on stderr and its exit code."""
+    def add(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return function(*args, **kwargs)
+            except CommandError as error:
+                for line in str(error).splitlines():
+                    typer.echo(line, err=True)
+                raise typer.Exit(error.exit_code) from None
+            except KeyboardInterrupt:
+                typer.echo("interrupted", err=True)
+                raise typer.Exit(EXIT_INTERRUPTED) from None
 
-    @functools.wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return command(*args, **kwargs)
-        except CommandError as error:
-            for line in str(error).splitlines():
-                typer.echo(line, err=True)
-            raise typer.Exit(error.exit_code) from None
-        except KeyboardInterrupt:
-            typer.echo("interrupted", err=True)
-            raise typer.Exit(EXIT_INTERRUPTED) from None
+        epilog = "\n\n".join(["Examples:", *(f"  $ {example}" for example in examples)])
+        return app.command(name, epilog=epilog)(run)
 
-    return run
+    return add
 
 
 def show(renderable: object) -> None:

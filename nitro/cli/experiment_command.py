@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from nitro.cli.console import examples, reported, show
+from nitro.cli.console import command, show
 from nitro.errors import CommandError
 
 app = typer.Typer(
@@ -40,8 +40,7 @@ def require_source(*needed: str) -> None:
         raise CommandError(f"this needs {', '.join(absent)}: pip install -e '.[experiments]'")
 
 
-@app.command("list", epilog=examples("nitro experiment list"))
-@reported
+@command(app, "nitro experiment list", name="list")
 def list_experiments(*, out: Out = _RESULTS) -> None:
     """List the experiments, and which have results."""
     require_source()
@@ -50,14 +49,12 @@ def list_experiments(*, out: Out = _RESULTS) -> None:
     show(experiments_table(out))
 
 
-@app.command(
-    epilog=examples(
-        "nitro experiment run actors --quick",
-        "nitro experiment run policies --seeds 10",
-        "nitro experiment run policies --seeds 10 --parallel 4 --out /data/results",
-    )
+@command(
+    app,
+    "nitro experiment run actors --quick",
+    "nitro experiment run policies --seeds 10",
+    "nitro experiment run policies --seeds 10 --parallel 4 --out /data/results",
 )
-@reported
 def run(
     name: Name,
     *,
@@ -79,8 +76,7 @@ def run(
     run_and_draw(name, seeds=seeds, quick=quick, out=out, parallel=parallel)
 
 
-@app.command(epilog=examples("nitro experiment plot policies"))
-@reported
+@command(app, "nitro experiment plot policies")
 def plot(
     name: Name,
     *,
@@ -95,8 +91,7 @@ def plot(
         typer.echo(str(path))
 
 
-@app.command(epilog=examples("nitro experiment report"))
-@reported
+@command(app, "nitro experiment report")
 def report(
     *,
     out: Out = _RESULTS,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nitro.cli.console import examples, reported, show
+from nitro.cli.console import command, show
 from nitro.cli.options import RUNS, ApiUrl, FromScratch, RunsDir
 
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the API's JSON, one 
 JobName = Annotated[str, typer.Argument(metavar="JOB_ID", help="As `nitro jobs list` shows it.")]
 
 
-@app.command("list", epilog=examples("nitro jobs list", "nitro jobs list --status running --json"))
-@reported
+@command(app, "nitro jobs list", "nitro jobs list --status running --json", name="list")
 def list_jobs(
     *,
     status: Annotated[
@@ -50,11 +49,9 @@ def list_jobs(
         show(jobs_table(jobs, width=Console().width) if jobs else "no jobs")
 
 
-@app.command(
-    "show",
-    epilog=examples("nitro jobs show hopper-v5-3f2a", "nitro jobs show hopper-v5-3f2a --json"),
+@command(
+    app, "nitro jobs show hopper-v5-3f2a", "nitro jobs show hopper-v5-3f2a --json", name="show"
 )
-@reported
 def show_job(
     job_id: JobName, *, as_json: AsJson = False, api_url: ApiUrl = None, runs_dir: RunsDir = RUNS
 ) -> None:
@@ -70,21 +67,18 @@ def show_job(
         show(job_table(job, cost))
 
 
-@app.command(epilog=examples("nitro jobs stop hopper-v5-3f2a"))
-@reported
+@command(app, "nitro jobs stop hopper-v5-3f2a")
 def stop(job_id: JobName, *, api_url: ApiUrl = None, runs_dir: RunsDir = RUNS) -> None:
     """Ask a job to stop after the current update; its checkpoint is kept."""
     with _client(api_url, runs_dir) as client:
         typer.echo(f"{job_id}: {client.stop(job_id).status}")
 
 
-@app.command(
-    epilog=examples(
-        "nitro jobs resume hopper-v5-3f2a",
-        "nitro jobs resume hopper-v5-3f2a --rounds 100 --budget-usd 10",
-    )
+@command(
+    app,
+    "nitro jobs resume hopper-v5-3f2a",
+    "nitro jobs resume hopper-v5-3f2a --rounds 100 --budget-usd 10",
 )
-@reported
 def resume(
     job_id: JobName,
     *,
@@ -116,14 +110,12 @@ def resume(
         typer.echo(f"{job_id}: {job.status}")
 
 
-@app.command(
-    epilog=examples(
-        "nitro jobs scale hopper-v5-3f2a --policy hydrozoa",
-        "nitro jobs scale hopper-v5-3f2a --policy kungfu --set smoothing=0.6",
-        "nitro jobs scale hopper-v5-3f2a --actors 32",
-    )
+@command(
+    app,
+    "nitro jobs scale hopper-v5-3f2a --policy hydrozoa",
+    "nitro jobs scale hopper-v5-3f2a --policy kungfu --set smoothing=0.6",
+    "nitro jobs scale hopper-v5-3f2a --actors 32",
 )
-@reported
 def scale(
     job_id: JobName,
     *,
@@ -153,8 +145,7 @@ def scale(
     typer.echo(f"{job_id}: {scaling.policy}{since}")
 
 
-@app.command(epilog=examples("nitro jobs delete hopper-v5-3f2a"))
-@reported
+@command(app, "nitro jobs delete hopper-v5-3f2a")
 def delete(job_id: JobName, *, api_url: ApiUrl = None, runs_dir: RunsDir = RUNS) -> None:
     """Delete a finished job and its run folder."""
     with _client(api_url, runs_dir) as client:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nitro.cli import jobs_command as jobs
-from nitro.cli.console import examples, reported, show
+from nitro.cli.console import command, show
 from nitro.cli.experiment_command import app as experiment
 from nitro.cli.options import RUNS, AsJson, EnvironmentPackages, RunsDir
 from nitro.cli.scheduler_command import app as scheduler
@@ -69,12 +69,11 @@ def _root(
     del version  # its callback did the work
 
 
-app.command("train", epilog=EXAMPLES)(train)
-app.command("doctor", epilog=DOCTOR_EXAMPLES)(doctor)
+command(app, *EXAMPLES)(train)
+command(app, *DOCTOR_EXAMPLES)(doctor)
 
 
-@app.command(epilog=examples("nitro policies", "nitro train --scaling hydrozoa:5"))
-@reported
+@command(app, "nitro policies", "nitro train --scaling hydrozoa:5")
 def policies() -> None:
     """List the scaling policies and their parameters."""
     from nitro.spec.scaling_option import policies_table
@@ -82,12 +81,7 @@ def policies() -> None:
     show(policies_table())
 
 
-@app.command(
-    epilog=examples(
-        "nitro fields", "nitro fields detector", "nitro train --set detector.num_samples=512"
-    )
-)
-@reported
+@command(app, "nitro fields", "nitro fields detector", "nitro train --set detector.num_samples=512")
 def fields(
     group: Annotated[
         str | None,
@@ -108,10 +102,7 @@ def fields(
         show(field_table(rows))
 
 
-@app.command(
-    epilog=examples("nitro presets ppo", "nitro presets impact --preset standard --json"),
-)
-@reported
+@command(app, "nitro presets ppo", "nitro presets impact --preset standard --json")
 def presets(
     algorithm: Annotated[
         str | None, typer.Argument(help="ppo, impact or impala; default: all.", show_default=False)
@@ -135,14 +126,12 @@ def presets(
         show(preset_table(report))
 
 
-@app.command(
-    epilog=examples(
-        "nitro up",
-        "nitro up --port 9000 --runs-dir /data/runs",
-        "nitro train --api-url http://127.0.0.1:8470",
-    )
+@command(
+    app,
+    "nitro up",
+    "nitro up --port 9000 --runs-dir /data/runs",
+    "nitro train --api-url http://127.0.0.1:8470",
 )
-@reported
 def up(
     *,
     port: Annotated[int, typer.Option(help="Port of the REST API.", min=1, max=65535)] = 8470,
@@ -191,14 +180,12 @@ def _greeting(system: "LocalSystem") -> str:
     )
 
 
-@app.command(
-    epilog=examples(
-        "nitro evaluate hopper-v5-3f2a",
-        "nitro evaluate runs/hopper-v5-3f2a --episodes 100 --json",
-        "nitro evaluate hopper-v5-3f2a --video",
-    )
+@command(
+    app,
+    "nitro evaluate hopper-v5-3f2a",
+    "nitro evaluate runs/hopper-v5-3f2a --episodes 100 --json",
+    "nitro evaluate hopper-v5-3f2a --video",
 )
-@reported
 def evaluate(
     run: Run,
     *,
@@ -237,10 +224,7 @@ def evaluate(
         show(evaluation_table(report))
 
 
-@app.command(
-    epilog=examples("nitro export hopper-v5-3f2a --out policy"),
-)
-@reported
+@command(app, "nitro export hopper-v5-3f2a --out policy")
 def export(
     run: Run,
     *,
@@ -258,10 +242,7 @@ def export(
     )
 
 
-@app.command(
-    epilog=examples("nitro plot hopper-v5-3f2a", "nitro plot runs/hopper-v5-3f2a -o picture.png")
-)
-@reported
+@command(app, "nitro plot hopper-v5-3f2a", "nitro plot runs/hopper-v5-3f2a -o picture.png")
 def plot(
     run: Run,
     *,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nitro.cli.console import examples, reported
+from nitro.cli.console import command
 from nitro.cli.experiment_command import require_source
 from nitro.cli.options import RUNS, ApiUrl, RunsDir
 from nitro.errors import CommandError
@@ -49,15 +49,13 @@ def _group() -> None:
     """Keep `train` a command of its own although it is the only one."""
 
 
-@app.command(
-    epilog=examples(
-        "nitro scheduler train Hopper-v5 --runs runs",
-        "nitro scheduler train --runs runs/hopper-v5-3f2a --target-return 600 -o hopper.json",
-        "nitro scheduler train CartPole-v1 --episodes 20 --rounds 10 --actors 2:8",
-        "nitro train --scaling minionsrl:agent.json",
-    )
+@command(
+    app,
+    "nitro scheduler train Hopper-v5 --runs runs",
+    "nitro scheduler train --runs runs/hopper-v5-3f2a --target-return 600 -o hopper.json",
+    "nitro scheduler train CartPole-v1 --episodes 20 --rounds 10 --actors 2:8",
+    "nitro train --scaling minionsrl:agent.json",
 )
-@reported
 def train(
     env: Env = None,
     *,

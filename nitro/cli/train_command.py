@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nitro.cli.console import examples, reported
 from nitro.cli.options import RUNS, EnvironmentPackages, FromScratch, RunsDir
 from nitro.errors import CommandError
 
@@ -85,7 +84,7 @@ ApiUrl = Annotated[
     _place_option(help="REST API; default: NITRO_API_URL, or else a local system is started."),
 ]
 
-EXAMPLES = examples(
+EXAMPLES = (
     "nitro train",
     "nitro train CartPole-v1 --rounds 20 --seed 1",
     "nitro train Walker2d-v5 --actors 8:64 --budget-usd 2 --target-return 3000",
@@ -99,7 +98,6 @@ EXAMPLES = examples(
 )
 
 
-@reported
 def train(
     env: Env = None,
     *,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nitro.cli.console import examples, reported, show
+from nitro.cli.console import show
 from nitro.cli.options import RUNS, AsJson, RunsDir
 from nitro.deploy.findings import Finding, any_wrong, findings_table
 from nitro.errors import EXIT_FAILED, CommandError
@@ -18,7 +18,7 @@ from nitro.errors import EXIT_FAILED, CommandError
 if TYPE_CHECKING:
     from shared.deployment.config import NitroConfig
 
-EXAMPLES = examples(
+EXAMPLES = (
     "nitro doctor",
     "nitro doctor --aws",
     "nitro doctor --aws --region eu-west-1 --json",
@@ -27,7 +27,6 @@ CONFIG_FILE = "cdk.json"
 CONTEXT_FILE = "cdk.context.json"
 
 
-@reported
 def doctor(
     *,
     aws: Annotated[

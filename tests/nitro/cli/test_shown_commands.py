@@ -20,7 +20,7 @@ from tests.nitro.synthetic_run import write_run
 
 README = Path(__file__).parents[3] / "README.md"
 MAKE = re.findall(r"make train ARGS=(.+)", README.read_text(encoding="utf-8"))
-HELP = re.findall(r"\$ nitro train *(.*)", EXAMPLES)
+HELP = [example.removeprefix("nitro train").strip() for example in EXAMPLES]
 
 
 def local_pricing(spec: JobSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RoundPricing:
