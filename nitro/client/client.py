@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from nitro.client.aws_signature import AwsSignature
 from nitro.errors import EXIT_FAILED, EXIT_USAGE, CommandError
-from nitro.spec.spec_file import field_errors
+from nitro.spec.spec_file import refusal
 from shared.contracts.billing import JobCost, LedgerLine
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, JobPage, JobStatus, ResumeRequest, ScalingRequest
@@ -224,8 +224,7 @@ class NitroClient:
         try:
             body = ResumeRequest.model_validate(asked)
         except ValidationError as error:
-            lines = [f"{wrong.field}: {wrong.message}" for wrong in field_errors(error)]
-            raise CommandError("\n".join(lines)) from error
+            raise refusal(error) from error
         return self._call(Job, "POST", _path(job_id, "resume"), body=body)
 
     def switch_scaling(self, job_id: str, scaling: Policy) -> Job:

@@ -12,20 +12,20 @@ from rich.text import Text
 
 from nitro.errors import CommandError
 from nitro.runs.reading import find_run, read_run
-from nitro.spec.spec_file import SCALING, JsonObject, assign, field_errors, json_or_text
+from nitro.spec.spec_file import SCALING, JsonObject, assign_all, field_errors, refusal
 from shared.contracts.minions_agent import MinionsAgent
 from shared.contracts.scaling_spec import POLICIES, FixedScaling, Policy
 
-FORMS = (
-    "nitro[:artifact]",
-    "fixed:N",
-    "random[:MEAN|:RUN]",
-    "kungfu[:N]",
-    "hydrozoa[:N]",
-    "minionsrl:FILE",
-    "reward_window[:N]",
-    "schedule:N,N,...|:RUN",
-)
+FORMS = {
+    "nitro": "nitro[:artifact]",
+    "fixed": "fixed:N",
+    "random": "random[:MEAN|:RUN]",
+    "kungfu": "kungfu[:N]",
+    "hydrozoa": "hydrozoa[:N]",
+    "minionsrl": "minionsrl:FILE",
+    "reward_window": "reward_window[:N]",
+    "schedule": "schedule:N,N,...|:RUN",
+}
 """What can be written; N of `kungfu` and `hydrozoa` is `every_rounds`, of `reward_window` its
 window, RUN a run to replay or to take the mean of."""
 
@@ -44,7 +44,7 @@ def parse_scaling(text: str, *, runs_dir: Path, option: str = "--scaling") -> Js
     """
     policy, colon, argument = text.partition(":")
     if policy not in POLICIES or (colon and not argument):
-        raise CommandError(f"{option}: must be one of {', '.join(FORMS)}, got {text!r}")
+        raise CommandError(f"{option}: must be one of {', '.join(FORMS.values())}, got {text!r}")
     if not argument:
         return {"policy": policy}
     if policy not in _ARGUMENTS:
@@ -71,19 +71,13 @@ def build_scaling(
         raw["num_actors"] = num_actors
     else:
         raw = parse_scaling(text, runs_dir=runs_dir, option="--policy")
-    for assignment in assignments:
-        path, equals, value = assignment.partition("=")
-        if not equals or not path:
-            raise CommandError(f"--set: must look like name=value, got {assignment!r}")
-        # As `nitro train` has it, too: there the policy is a part of the job.
-        assign(raw, path.strip().removeprefix("scaling."), json_or_text(value))
+    # As `nitro train` has it, too: there the policy is a part of the job.
+    assign_all(raw, assignments, form="name=value", within="scaling.")
     try:
         return SCALING.validate_python(raw)
     except ValidationError as error:
         model = POLICIES.get(str(raw["policy"]))
-        known = [*model.model_fields] if model else []
-        lines = [f"{wrong.field}: {wrong.message}" for wrong in field_errors(error, known=known)]
-        raise CommandError("\n".join(lines)) from error
+        raise refusal(error, known=[*model.model_fields] if model else []) from error
 
 
 def read_agent(path: Path) -> MinionsAgent:
@@ -159,10 +153,9 @@ def policies_table() -> Table:
     table.add_column("policy", style="bold", no_wrap=True)
     table.add_column("default", no_wrap=True)
     table.add_column("", overflow="fold")
-    forms = {form.split("[")[0].split(":")[0]: form for form in FORMS}
     for name, model in POLICIES.items():
         table.add_row(name, "", Text(cleandoc(model.__doc__ or "").replace("\n", " ")))
-        table.add_row("", "", Text(f"--scaling {forms.get(name, name)}", style="dim"))
+        table.add_row("", "", Text(f"--scaling {FORMS.get(name, name)}", style="dim"))
         for field, info in model.model_fields.items():
             if field != "policy":
                 description = " ".join((info.description or "").split())

@@ -1,5 +1,6 @@
 """A job's specification from a file, options and `--set path=value`, and what is wrong with it."""
 
+import contextlib
 import json
 import math
 import re
@@ -68,12 +69,8 @@ def build_spec(
         else:
             raw[field] = value
     for path, value in options.items():
-        assign(raw, path, value)
-    for assignment in assignments:
-        path, equals, text = assignment.partition("=")
-        if not equals or not path:
-            raise CommandError(f"--set: must look like path=value, got {assignment!r}")
-        assign(raw, path.strip(), json_or_text(text))
+        _assign(raw, path, value)
+    assign_all(raw, assignments)
     scaling = raw.get("scaling")
     if isinstance(scaling, dict):
         scaling.setdefault("policy", NitroScaling().policy)
@@ -86,8 +83,7 @@ def build_spec(
         known = known_fields(
             algorithm=str(raw.get("algorithm", usual.algorithm)), policy=str(policy)
         )
-        lines = [f"{wrong.field}: {wrong.message}" for wrong in field_errors(error, known=known)]
-        raise CommandError("\n".join(lines)) from error
+        raise refusal(error, known=known) from error
 
 
 def read_spec(file: Path) -> JsonObject:
@@ -146,6 +142,12 @@ def parse_actors(text: str) -> JsonObject:
         ) from None
 
 
+def refusal(error: ValidationError, *, known: Sequence[str] = ()) -> CommandError:
+    """Return what a command ends with: one line for each wrong field."""
+    wrong = field_errors(error, known=known)
+    return CommandError("\n".join(f"{each.field}: {each.message}" for each in wrong))
+
+
 def field_errors(
     error: ValidationError, *, prefix: str = "", known: Sequence[str] = ()
 ) -> list[FieldError]:
@@ -169,12 +171,22 @@ def _message(details: ErrorDetails, field: str, known: Sequence[str]) -> str:
     return text if said or len(value) > _LONGEST_VALUE else f"{text}, got {value}"
 
 
-def assign(raw: JsonObject, path: str, value: JsonValue) -> None:
-    """Set a value by its dotted path.
+def assign_all(
+    raw: JsonObject, assignments: Sequence[str], *, form: str = "path=value", within: str = ""
+) -> None:
+    """Set values by texts of a form; what they are set `within` may be said or left out.
 
     Raises:
-        CommandError: A part of the path is a value already.
+        CommandError: A text is of another form, or a part of its path is a value already.
     """
+    for assignment in assignments:
+        path, equals, text = assignment.partition("=")
+        if not equals or not path:
+            raise CommandError(f"--set: must look like {form}, got {assignment!r}")
+        _assign(raw, path.strip().removeprefix(within), _json_or_text(text))
+
+
+def _assign(raw: JsonObject, path: str, value: JsonValue) -> None:
     *parents, last = path.split(".")
     node = raw
     for parent in parents:
@@ -185,20 +197,15 @@ def assign(raw: JsonObject, path: str, value: JsonValue) -> None:
     node[last] = value
 
 
-def json_or_text(text: str) -> JsonValue:
+def _json_or_text(text: str) -> JsonValue:
     """Read JSON, or a list or mapping as YAML writes it, or else take the text for what it is."""
+    value: JsonValue = text
     try:
-        value: JsonValue = json.loads(text)
+        value = json.loads(text)
     except ValueError:
-        return _listed(text) if text.lstrip().startswith(("[", "{")) else text
-    return value
-
-
-def _listed(text: str) -> JsonValue:
-    try:
-        value: JsonValue = json.loads(json.dumps(_read_yaml(text)))
-    except (TypeError, ValueError):
-        return text
+        if text.lstrip().startswith(("[", "{")):
+            with contextlib.suppress(TypeError, ValueError):
+                value = json.loads(json.dumps(_read_yaml(text)))
     return value
 
 
@@ -213,14 +220,11 @@ def _range_for(scaling: JsonObject) -> JsonObject:
     if isinstance(policy, ScheduleScaling):
         return {"min": min(policy.num_actors), "max": max(policy.num_actors)}
     if isinstance(policy, RandomScaling) and policy.mean_actors is not None:
-        return _range_around(policy.mean_actors)
+        # The usual range, widened where it leaves draws around the mean no room.
+        mean, usual = policy.mean_actors, ActorRange()
+        widened = min(MAX_ACTORS, math.ceil(2 * mean) - usual.min)
+        return {
+            "min": usual.min if mean > usual.min else 1,
+            "max": usual.max if mean < usual.max else widened,
+        }
     return {}
-
-
-def _range_around(mean: float) -> JsonObject:
-    """Return the usual range, widened where it leaves draws around a mean no room."""
-    usual = ActorRange()
-    return {
-        "min": usual.min if mean > usual.min else 1,
-        "max": usual.max if mean < usual.max else min(MAX_ACTORS, math.ceil(2 * mean) - usual.min),
-    }
