@@ -1,9 +1,10 @@
 """The picture of a run: return, actors, boosting score and cost over its rounds, in one file."""
 
+import itertools
 from collections import defaultdict
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -15,7 +16,6 @@ from matplotlib.ticker import MaxNLocator
 from nitro.errors import CommandError
 from nitro.runs.reading import Run, series, training_return
 from shared.contracts.billing import LedgerItem
-from shared.contracts.rounds import RoundLine
 
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
@@ -53,6 +53,9 @@ _STYLE: "dict[RcKeyType, object]" = {
 }
 
 
+_THIN: dict[str, Any] = {"marker": ".", "ms": 4, "linewidth": 1.3}
+
+
 def draw(run: Run, path: Path | None = None) -> Path:
     """Draw a run's picture and return where it lies (default: `plots/run.png` in its folder).
 
@@ -66,7 +69,7 @@ def draw(run: Run, path: Path | None = None) -> Path:
         raise CommandError(f"{run.folder}: no finished round yet, so there is nothing to draw")
     with mpl.rc_context(_STYLE):
         parts = [(_returns, 3.0), (_actors, 2.0), (_score, 2.0), (_cost, 2.2)]
-        if series(run, _mean_lag)[0]:
+        if _statistic(run, "policy_lag_mean")[0]:
             parts.insert(3, (_lag, 1.8))
         heights = [height for _, height in parts]
         figure = Figure(figsize=(9, _INCHES * sum(heights)), layout="constrained")
@@ -95,10 +98,9 @@ def _last_update(run: Run) -> int:
 
 def _title(run: Run) -> str:
     spec = run.job.spec
-    scaling = spec.scaling.policy
     return (
         f"{spec.env_id}  ·  {spec.algorithm} ({spec.preset})  ·  seed {spec.seed}  ·  "
-        f"scaling: {scaling}  ·  ended by: {run.stop}\n{run.job.job_id}"
+        f"scaling: {spec.scaling.policy}  ·  ended by: {run.stop}\n{run.job.job_id}"
     )
 
 
@@ -132,15 +134,7 @@ def _twin(panel: Axes, label: str, colour: str) -> Axes:
 
 def _returns(panel: Axes, run: Run) -> None:
     rounds, means = series(run, training_return)
-    panel.plot(
-        rounds,
-        means,
-        color=_ORANGE,
-        marker=".",
-        markersize=4,
-        linewidth=1.3,
-        label="training episodes, mean",
-    )
+    panel.plot(rounds, means, color=_ORANGE, label="training episodes, mean", **_THIN)
     evaluated = [(index, result.returns) for index, result in run.evaluations if result.returns]
     if evaluated:
         where = [index for index, _ in evaluated]
@@ -153,14 +147,9 @@ def _returns(panel: Axes, run: Run) -> None:
             linewidth=0,
             label="evaluation, min–max",
         )
+        means = [fmean(returns) for _, returns in evaluated]
         panel.plot(
-            where,
-            [fmean(returns) for _, returns in evaluated],
-            color=_BLUE,
-            marker="o",
-            markersize=4,
-            linewidth=1.8,
-            label="evaluation, mean",
+            where, means, color=_BLUE, marker="o", ms=4, linewidth=1.8, label="evaluation, mean"
         )
     panel.set_ylabel("return per episode")
     _legend(panel)
@@ -194,40 +183,28 @@ def _score(panel: Axes, run: Run) -> None:
         return
     twin = _twin(panel, "ratio R = −λmax / λmin", _ORANGE)
     rounds, ratios = series(run, lambda line: line.plan.ratio)
-    twin.plot(
-        rounds,
-        ratios,
-        color=_ORANGE,
-        marker=".",
-        markersize=4,
-        linewidth=1.2,
-        linestyle="--",
-        label="ratio R",
-    )
+    twin.plot(rounds, ratios, color=_ORANGE, linestyle="--", label="ratio R", **_THIN)
     rounds, scores = series(run, lambda line: line.plan.boosting_score)
-    panel.plot(
-        rounds, scores, color=_BLUE, marker="o", markersize=3, linewidth=1.5, label="boosting score"
-    )
+    panel.plot(rounds, scores, color=_BLUE, marker="o", ms=3, linewidth=1.5, label="boosting score")
     panel.set_zorder(twin.get_zorder() + 1)
     panel.patch.set_visible(False)
     _legend(panel, twin=twin)
 
 
 def _lag(panel: Axes, run: Run) -> None:
-    for label, value, colour in (("largest", _largest_lag, _ORANGE), ("mean", _mean_lag, _BLUE)):
-        rounds, lags = series(run, value)
-        panel.plot(rounds, lags, color=colour, marker=".", markersize=4, linewidth=1.3, label=label)
+    for label, statistic, colour in (
+        ("largest", "policy_lag_max", _ORANGE),
+        ("mean", "policy_lag_mean", _BLUE),
+    ):
+        panel.plot(*_statistic(run, statistic), color=colour, label=label, **_THIN)
     panel.set_ylabel("policy lag\n(updates)")
     panel.set_ylim(bottom=0)
     _legend(panel)
 
 
-def _mean_lag(line: RoundLine) -> float | None:
-    return line.result.stats.get("policy_lag_mean") if line.result else None
-
-
-def _largest_lag(line: RoundLine) -> float | None:
-    return line.result.stats.get("policy_lag_max") if line.result else None
+def _statistic(run: Run, name: str) -> tuple[list[int], list[float]]:
+    """Return updates and one of the learner's statistics, where there is one."""
+    return series(run, lambda line: line.result.stats.get(name) if line.result else None)
 
 
 def _cost(panel: Axes, run: Run) -> None:
@@ -245,15 +222,8 @@ def _cost(panel: Axes, run: Run) -> None:
             base = [low + amount for low, amount in zip(base, amounts, strict=True)]
     panel.set_ylabel("cost per round\n(0.001 USD, projected)")
     twin = _twin(panel, "cumulative (USD)", _BLACK)
-    totals = [sum(base[: end + 1]) / 1000 for end in range(len(base))]
+    totals = [total / 1000 for total in itertools.accumulate(base)]
     halo = [withStroke(linewidth=3.5, foreground="white")]  # to be seen on dark bars
-    twin.plot(
-        rounds,
-        totals,
-        color=_BLACK,
-        linewidth=1.6,
-        path_effects=halo,
-        label="cumulative",
-    )
+    twin.plot(rounds, totals, color=_BLACK, linewidth=1.6, path_effects=halo, label="cumulative")
     twin.set_ylim(bottom=0)
     _legend(panel, twin=twin, columns=7)
