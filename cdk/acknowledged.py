@@ -8,6 +8,14 @@ from constructs import IConstruct
 
 from cdk.stores import RUNS_PREFIX, Stores
 
+_VARIABLES = {
+    "ECS2": "The variables are names, sizes and addresses of this stack's resources, which "
+    "change with it. The one secret, the token, is an ECS secret.",
+}
+_PULLING = {
+    "IAM5[Resource::*]": "ecr:GetAuthorizationToken knows no resource; pulling is limited to "
+    "the image's repository.",
+}
 _REASONS = {
     "TrajectoryCache": {
         "AEC4": "What is in the cache lives for one round; losing the node costs that round, which "
@@ -35,22 +43,10 @@ _REASONS = {
         "EC26": "The rule cannot read a launch template. The disk in ours is encrypted, which a "
         "test of the template asserts.",
     },
-    "Learner/Task": {
-        "ECS2": "The variables are names, sizes and addresses of this stack's resources, which "
-        "change with it. The one secret, the token, is an ECS secret.",
-    },
-    "Scaler/Task": {
-        "ECS2": "The variables are names, sizes and addresses of this stack's resources, which "
-        "change with it. The one secret, the token, is an ECS secret.",
-    },
-    "Learner/Task/ExecutionRole": {
-        "IAM5[Resource::*]": "ecr:GetAuthorizationToken knows no resource; pulling is limited to "
-        "the image's repository.",
-    },
-    "Scaler/Task/ExecutionRole": {
-        "IAM5[Resource::*]": "ecr:GetAuthorizationToken knows no resource; pulling is limited to "
-        "the image's repository.",
-    },
+    "Learner/Task": _VARIABLES,
+    "Scaler/Task": _VARIABLES,
+    "Learner/Task/ExecutionRole": _PULLING,
+    "Scaler/Task/ExecutionRole": _PULLING,
     "Scaler/Task/TaskRole": {
         "IAM5[Resource::*]": "lambda:GetAccountSettings knows no resource, ecs:ListTasks only "
         "the cluster that its condition names, and the four ssmmessages actions that port "

@@ -10,12 +10,12 @@ import json
 from aws_cdk import aws_apigatewayv2 as apigateway
 from aws_cdk import aws_apigatewayv2_authorizers as authorizers
 from aws_cdk import aws_apigatewayv2_integrations as integrations
-from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_servicediscovery as servicediscovery
 from constructs import Construct
 
-from cdk.log_group import nitro_log_group
+from cdk.network import PUBLIC, Network
+from cdk.stores import nitro_log_group
 from shared.deployment.config import NitroConfig
 
 _ROUTES = (
@@ -48,14 +48,12 @@ class ApiEndpoint(Construct):
         id: str,
         *,
         config: NitroConfig,
-        vpc: ec2.IVpc,
-        subnets: ec2.SubnetSelection,
-        security_group: ec2.ISecurityGroup,
+        network: Network,
         service: servicediscovery.IService,
     ) -> None:
         super().__init__(scope, id)
         link = apigateway.VpcLink(
-            self, "Link", vpc=vpc, subnets=subnets, security_groups=[security_group]
+            self, "Link", vpc=network.vpc, subnets=PUBLIC, security_groups=[network.api_link]
         )
         api = apigateway.HttpApi(
             self, "Api", description="Nitro: jobs and rounds", create_default_stage=False

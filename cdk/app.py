@@ -13,7 +13,7 @@ from aws_cdk import App, Environment, Tags, Validations
 from cdk_nag import AwsSolutionsChecks
 
 from cdk.acknowledged import acknowledge_findings
-from cdk.image import REPOSITORY
+from cdk.containers import REPOSITORY
 from cdk.stack import NitroStack
 from shared.deployment.config import (
     ACCOUNT_CONTEXT_KEY,

@@ -7,7 +7,7 @@ from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from cdk.network import way_out
+from cdk.network import PUBLIC, Network
 from shared.deployment.config import NitroConfig
 
 
@@ -22,8 +22,7 @@ class GpuCapacity(Construct):
         config: NitroConfig,
         instance_types: tuple[str, ...],
         cluster: ecs.Cluster,
-        subnets: ec2.SubnetSelection,
-        security_group: ec2.ISecurityGroup,
+        network: Network,
     ) -> None:
         super().__init__(scope, id)
         self.host_role = iam.Role(
@@ -32,12 +31,12 @@ class GpuCapacity(Construct):
         group = autoscaling.AutoScalingGroup(
             self,
             "Group",
-            vpc=cluster.vpc,
-            vpc_subnets=subnets,
+            vpc=network.vpc,
+            vpc_subnets=PUBLIC,
             min_capacity=0,
             max_capacity=1,
             mixed_instances_policy=autoscaling.MixedInstancesPolicy(
-                launch_template=self._template(config, instance_types[0], security_group),
+                launch_template=self._template(config, instance_types[0], network),
                 launch_template_overrides=[
                     autoscaling.LaunchTemplateOverrides(instance_type=ec2.InstanceType(kind))
                     for kind in instance_types
@@ -51,7 +50,7 @@ class GpuCapacity(Construct):
             ),
         )
         # The gateway cannot be detached while a machine holds a public address.
-        group.node.add_dependency(way_out(cluster.vpc, subnets))
+        group.node.add_dependency(network.way_out())
         self.provider = ecs.AsgCapacityProvider(
             self,
             "Provider",
@@ -62,24 +61,40 @@ class GpuCapacity(Construct):
             enable_managed_draining=True,
             target_capacity_percent=100,
         )
+        cluster.add_asg_capacity_provider(self.provider)
 
     def _template(
-        self, config: NitroConfig, instance_type: str, security_group: ec2.ISecurityGroup
+        self, config: NitroConfig, instance_type: str, network: Network
     ) -> ec2.LaunchTemplate:
+        image: ec2.IMachineImage = ecs.EcsOptimizedImage.amazon_linux2023(ecs.AmiHardwareType.GPU)
+        if config.learner_ami is not None:
+            image = _FixedImage(config.learner_ami)
+        user_data = ec2.UserData.for_linux()
+        user_data.add_commands(
+            "echo ECS_ENABLE_GPU_SUPPORT=true >> /etc/ecs/ecs.config",
+            # The learner has a role of its own and no business with the machine's.
+            "echo ECS_AWSVPC_BLOCK_IMDS=true >> /etc/ecs/ecs.config",
+        )
+        disk = ec2.BlockDeviceVolume.ebs(
+            config.learner_disk_gb,
+            volume_type=ec2.EbsDeviceVolumeType.GP3,
+            encrypted=True,
+            delete_on_termination=True,
+        )
         return ec2.LaunchTemplate(
             self,
             "Template",
-            machine_image=_machine_image(config),
+            machine_image=image,
             instance_type=ec2.InstanceType(instance_type),
             role=self.host_role,
-            user_data=_user_data(),
-            security_group=security_group,
+            user_data=user_data,
+            security_group=network.learner_host,
             # Pulls images and talks to ECS; nothing may connect to it.
             associate_public_ip_address=True,
             require_imdsv2=True,
             http_tokens=ec2.LaunchTemplateHttpTokens.REQUIRED,
             http_put_response_hop_limit=1,
-            block_devices=[_disk(config.learner_disk_gb)],
+            block_devices=[ec2.BlockDevice(device_name="/dev/xvda", volume=disk)],
         )
 
 
@@ -96,31 +111,3 @@ class _FixedImage:
             os_type=ec2.OperatingSystemType.LINUX,
             user_data=ec2.UserData.for_linux(),
         )
-
-
-def _machine_image(config: NitroConfig) -> ec2.IMachineImage:
-    if config.learner_ami is not None:
-        return _FixedImage(config.learner_ami)
-    return ecs.EcsOptimizedImage.amazon_linux2023(ecs.AmiHardwareType.GPU)
-
-
-def _user_data() -> ec2.UserData:
-    user_data = ec2.UserData.for_linux()
-    user_data.add_commands(
-        "echo ECS_ENABLE_GPU_SUPPORT=true >> /etc/ecs/ecs.config",
-        # The learner has a role of its own and no business with the machine's.
-        "echo ECS_AWSVPC_BLOCK_IMDS=true >> /etc/ecs/ecs.config",
-    )
-    return user_data
-
-
-def _disk(size_gb: int) -> ec2.BlockDevice:
-    return ec2.BlockDevice(
-        device_name="/dev/xvda",
-        volume=ec2.BlockDeviceVolume.ebs(
-            size_gb,
-            volume_type=ec2.EbsDeviceVolumeType.GP3,
-            encrypted=True,
-            delete_on_termination=True,
-        ),
-    )

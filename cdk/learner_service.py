@@ -1,19 +1,18 @@
 """The learner: one GPU task, asked for by the scaler while there is work and by nobody else."""
 
-from aws_cdk import Duration
-from aws_cdk import aws_ec2 as ec2
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_ecs as ecs
-from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
-from cdk.container import USER, locked_down, log_to, pulse
-from cdk.image import service_image
-from cdk.log_group import nitro_log_group
+from cdk.containers import USER, locked_down, log_to, pulse, service_image
+from cdk.network import PUBLIC, Network
+from cdk.stores import Stores, nitro_log_group
+from cdk.trajectory_cache import TrajectoryCache
 from shared.deployment.config import NitroConfig
 from shared.deployment.machines import torch_build
 
 _PORT = 8081
-SCRATCH = "/tmp"
+_SCRATCH = "/tmp"
 """A tmpfs of the container's own: the one place it can write to."""
 _SCRATCH_MB = 4096
 
@@ -30,22 +29,27 @@ class LearnerService(Construct):
         instance_types: tuple[str, ...],
         cluster: ecs.ICluster,
         provider: ecs.AsgCapacityProvider,
-        subnets: ec2.SubnetSelection,
-        security_group: ec2.ISecurityGroup,
-        environment: dict[str, str],
-        token: secretsmanager.ISecret,
+        network: Network,
+        stores: Stores,
+        cache: TrajectoryCache,
+        scaler_url: str,
     ) -> None:
         super().__init__(scope, id)
         # A task in awsvpc mode on EC2 has no public address: it reaches the VPC and, through the
         # gateway endpoint, S3; images, logs and the token are the machine's business.
         self.task = ecs.Ec2TaskDefinition(self, "Task", network_mode=ecs.NetworkMode.AWS_VPC)
-        self._add_container(
-            config=config,
-            # The machine has a GPU, the task insists on it.
-            torch=_torch(config, instance_types),
-            environment=environment,
-            token=token,
-        )
+        environment = {
+            # ECS tells it to tasks on Fargate only. Without it the SDK would look for the bucket in
+            # us-east-1, where the task has no way to.
+            "AWS_REGION": Stack.of(self).region,
+            "NITRO_SCALER_URL": scaler_url,
+            "NITRO_ARTIFACTS": stores.artifacts_url,
+            "NITRO_RUNS_DIR": f"{_SCRATCH}/runs",
+            # A missing driver must fail the task, not turn a GPU hour into a CPU hour.
+            "NITRO_DEVICE": "cuda",
+            **cache.environment("learner"),
+        }
+        self._add_container(config, instance_types, environment, stores)
         self.service = ecs.Ec2Service(
             self,
             "Service",
@@ -61,8 +65,8 @@ class LearnerService(Construct):
                     capacity_provider=provider.capacity_provider_name, weight=1
                 )
             ],
-            vpc_subnets=subnets,
-            security_groups=[security_group],
+            vpc_subnets=PUBLIC,
+            security_groups=[network.learner],
         )
         # The cluster knows the capacity provider before the service asks for it, and forgets it
         # after the service is gone; CDK orders neither.
@@ -70,16 +74,19 @@ class LearnerService(Construct):
 
     def _add_container(
         self,
-        *,
         config: NitroConfig,
-        torch: dict[str, str],
+        instance_types: tuple[str, ...],
         environment: dict[str, str],
-        token: secretsmanager.ISecret,
+        stores: Stores,
     ) -> None:
+        torch = {
+            "TORCH_BUILD": config.build_args.get("TORCH_BUILD", torch_build(instance_types)),
+            "TORCH_INDEX_URL": config.build_args.get("TORCH_INDEX_URL", ""),
+        }
         linux = locked_down(self)
         linux.add_tmpfs(
             ecs.Tmpfs(
-                container_path=SCRATCH,
+                container_path=_SCRATCH,
                 size=_SCRATCH_MB,
                 mount_options=[ecs.TmpfsMountOption.RW, ecs.TmpfsMountOption.NOSUID],
             )
@@ -89,8 +96,8 @@ class LearnerService(Construct):
             container_name="learner",
             image=service_image("services/learner/Dockerfile", config=config, build_args=torch),
             environment=environment,
-            secrets={"NITRO_TOKEN": ecs.Secret.from_secrets_manager(token)},
-            gpu_count=1,
+            secrets={"NITRO_TOKEN": ecs.Secret.from_secrets_manager(stores.token)},
+            gpu_count=1,  # the machine has one, the task insists on it
             memory_limit_mib=config.learner_memory_mb,
             user=USER,
             readonly_root_filesystem=True,
@@ -100,11 +107,3 @@ class LearnerService(Construct):
             # Time to finish the update under way and store a checkpoint.
             stop_timeout=Duration.seconds(120),
         )
-
-
-def _torch(config: NitroConfig, instance_types: tuple[str, ...]) -> dict[str, str]:
-    """Return the build arguments that say which torch, and where it is."""
-    return {
-        "TORCH_BUILD": config.build_args.get("TORCH_BUILD", torch_build(instance_types)),
-        "TORCH_INDEX_URL": config.build_args.get("TORCH_INDEX_URL", ""),
-    }

@@ -10,7 +10,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_logs as logs
 from constructs import Construct, IDependable
 
-from cdk.log_group import nitro_log_group
+from cdk.stores import nitro_log_group
 from shared.deployment.config import NitroConfig
 
 NUM_ZONES = 2
@@ -79,12 +79,11 @@ class Network(Construct):
             traffic_type=ec2.FlowLogTrafficType.REJECT,
         )
 
+    def way_out(self) -> IDependable:
+        """Return the public subnets' routes to the internet, which its attachment outlasts.
 
-def way_out(vpc: ec2.IVpc, subnets: ec2.SubnetSelection) -> IDependable:
-    """Return the routes of subnets to the internet, which the gateway's attachment outlasts.
-
-    The VPC's own `internet_connectivity_established` is the gateway alone: CloudFormation would
-    delete attachment and routes while a public address is still in use, and fail.
-    """
-    selected = vpc.select_subnets(subnet_type=subnets.subnet_type)
-    return selected.internet_connectivity_established
+        The VPC's own `internet_connectivity_established` is the gateway alone: CloudFormation would
+        delete attachment and routes while a public address is still in use, and fail.
+        """
+        selected = self.vpc.select_subnets(subnet_type=PUBLIC.subnet_type)
+        return selected.internet_connectivity_established

@@ -14,7 +14,7 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
-from cdk.dead_man import DeadManSwitch
+from cdk.functions import DeadManSwitch
 from shared.deployment.config import NitroConfig
 
 _MINUTE = Duration.minutes(1)
@@ -69,7 +69,13 @@ class Observability(Construct):
                 "The dead-man switch failed three times in a row: see whether anything is on",
                 minutes=3,
             ),
-            self._alarm_on_silence(dead_man.function),
+            self._alarm(
+                "SwitchSilent",
+                dead_man.function.metric_invocations(period=_MINUTE),
+                "The dead-man switch does not run: look at its schedule",
+                minutes=10,
+                when_silent=True,
+            ),
         ]
         self._dashboard(actor=actor, spill_over=spill_over, services=services, alarms=alarms)
         self._budget(config)
@@ -87,36 +93,28 @@ class Observability(Construct):
         return topic
 
     def _alarm(
-        self, id: str, metric: cloudwatch.IMetric, meaning: str, *, minutes: int = 1
+        self,
+        id: str,
+        metric: cloudwatch.IMetric,
+        meaning: str,
+        *,
+        minutes: int = 1,
+        when_silent: bool = False,
     ) -> cloudwatch.Alarm:
-        """Raise an alarm when something happened in each of so many minutes."""
+        """Raise an alarm when something happened in each of so many minutes, or in none of them."""
+        compared, missing = cloudwatch.ComparisonOperator, cloudwatch.TreatMissingData
         alarm = cloudwatch.Alarm(
             self,
             id,
             metric=metric,
             alarm_description=meaning,
-            threshold=0,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+            threshold=1 if when_silent else 0,
+            comparison_operator=(
+                compared.LESS_THAN_THRESHOLD if when_silent else compared.GREATER_THAN_THRESHOLD
+            ),
             evaluation_periods=minutes,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            treat_missing_data=missing.BREACHING if when_silent else missing.NOT_BREACHING,
         )
-        return self._announced(alarm)
-
-    def _alarm_on_silence(self, switch: lambda_.Function) -> cloudwatch.Alarm:
-        """Raise an alarm when the switch itself no longer runs."""
-        alarm = cloudwatch.Alarm(
-            self,
-            "SwitchSilent",
-            metric=switch.metric_invocations(period=_MINUTE),
-            alarm_description="The dead-man switch does not run: look at its schedule",
-            threshold=1,
-            comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
-            evaluation_periods=10,
-            treat_missing_data=cloudwatch.TreatMissingData.BREACHING,
-        )
-        return self._announced(alarm)
-
-    def _announced(self, alarm: cloudwatch.Alarm) -> cloudwatch.Alarm:
         if self._topic is not None:
             alarm.add_alarm_action(actions.SnsAction(self._topic))
         return alarm

@@ -1,17 +1,18 @@
 """The scaler: one small Fargate task, always on, found by name."""
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecs as ecs
-from aws_cdk import aws_secretsmanager as secretsmanager
 from aws_cdk import aws_servicediscovery as servicediscovery
 from constructs import Construct
 
-from cdk.container import USER, locked_down, log_to, pulse
-from cdk.image import service_image
-from cdk.log_group import nitro_log_group
-from cdk.network import way_out
+from cdk.containers import USER, locked_down, log_to, pulse, service_image
+from cdk.functions import ALIAS, ActorFunction
+from cdk.network import PUBLIC, Network
+from cdk.stores import Stores, nitro_log_group
+from cdk.trajectory_cache import TrajectoryCache
 from shared.deployment.config import NitroConfig
+from shared.money.prices import RETIRED_INSTANCES
 
 PORT_NUMBER = 8080
 PORT = ec2.Port.tcp(PORT_NUMBER)
@@ -30,16 +31,35 @@ class ScalerService(Construct):
         id: str,
         *,
         config: NitroConfig,
+        learner_types: tuple[str, ...],
         cluster: ecs.ICluster,
-        subnets: ec2.SubnetSelection,
-        security_group: ec2.ISecurityGroup,
+        network: Network,
         namespace: servicediscovery.IPrivateDnsNamespace,
-        environment: dict[str, str],
-        token: secretsmanager.ISecret,
+        stores: Stores,
+        cache: TrajectoryCache,
+        actor: ActorFunction,
+        learner: ecs.BaseService,
     ) -> None:
         super().__init__(scope, id)
+        region = Stack.of(self).region
+        environment = {
+            "AWS_REGION": region,  # the SDK's own: S3 has no setting of ours
+            "NITRO_HOST": "0.0.0.0",
+            "NITRO_PORT": str(PORT_NUMBER),
+            "NITRO_STORE": "dynamodb",
+            "NITRO_TABLE": stores.jobs.table_name,
+            "NITRO_ARTIFACTS": stores.artifacts_url,
+            "NITRO_CACHE_MEMORY_MB": str(config.cache_memory_mb),
+            "NITRO_LAMBDA_REGION": region,
+            "NITRO_LAMBDA_FUNCTION": actor.function.function_name,
+            **_actor_variables(config),
+            "NITRO_ECS_CLUSTER": cluster.cluster_name,
+            "NITRO_ECS_SERVICE": learner.service_name,
+            **_limits_and_prices(config, learner_types),
+            **cache.environment("scaler"),
+        }
         self.task = self._task(config)
-        self._container = self._add_container(config=config, environment=environment, token=token)
+        self._container = self._add_container(config, environment, stores)
         port_forwarding = config.endpoint == "none"
         if port_forwarding:
             self._make_room_for_session_manager()
@@ -53,13 +73,13 @@ class ScalerService(Construct):
             min_healthy_percent=0,
             max_healthy_percent=100,
             circuit_breaker=ecs.DeploymentCircuitBreaker(rollback=True),
-            vpc_subnets=subnets,
+            vpc_subnets=PUBLIC,
             assign_public_ip=True,
-            security_groups=[security_group],
+            security_groups=[network.scaler],
             enable_execute_command=port_forwarding,
         )
         # Neither started before there is a way out nor cut off from it while it is being ended.
-        self.service.node.add_dependency(way_out(cluster.vpc, subnets))
+        self.service.node.add_dependency(network.way_out())
         self.discovery = self._discovery(namespace)
         self.service.associate_cloud_map_service(
             service=self.discovery, container=self._container, container_port=PORT_NUMBER
@@ -78,14 +98,14 @@ class ScalerService(Construct):
         )
 
     def _add_container(
-        self, *, config: NitroConfig, environment: dict[str, str], token: secretsmanager.ISecret
+        self, config: NitroConfig, environment: dict[str, str], stores: Stores
     ) -> ecs.ContainerDefinition:
         return self.task.add_container(
             "Scaler",
             container_name=_NAME,
             image=service_image("services/scaler/Dockerfile", config=config),
             environment=environment,
-            secrets={"NITRO_TOKEN": ecs.Secret.from_secrets_manager(token)},
+            secrets={"NITRO_TOKEN": ecs.Secret.from_secrets_manager(stores.token)},
             port_mappings=[ecs.PortMapping(container_port=PORT_NUMBER)],
             user=USER,
             readonly_root_filesystem=True,
@@ -127,3 +147,36 @@ class ScalerService(Construct):
 def scaler_url(namespace: servicediscovery.IPrivateDnsNamespace) -> str:
     """Return the address the learner finds the scaler at."""
     return f"http://{_NAME}.{namespace.namespace_name}:{PORT_NUMBER}"
+
+
+def _actor_variables(config: NitroConfig) -> dict[str, str]:
+    cap = config.actor_concurrency
+    return {
+        "NITRO_LAMBDA_QUALIFIER": ALIAS,
+        "NITRO_LAMBDA_MEMORY_MB": str(config.actor_memory_mb),
+        "NITRO_LAMBDA_TIMEOUT_S": str(config.actor_timeout_s),
+        "NITRO_LAMBDA_READ_TIMEOUT_S": str(config.actor_timeout_s + 15),
+        **({} if cap is None else {"NITRO_LAMBDA_RESERVED_CONCURRENCY": str(cap)}),
+        "NITRO_PROVISIONED_CONCURRENCY": str(config.provisioned_concurrency),
+    }
+
+
+def _limits_and_prices(config: NitroConfig, learner_types: tuple[str, ...]) -> dict[str, str]:
+    prices = {"NITRO_PRICE_TABLE": config.price_table.name}
+    if config.prices is not None:
+        prices = {"NITRO_PRICES": config.prices.model_dump_json()}
+    # The dearest type that may come: a budget must hold whichever does. Types that AWS no longer
+    # starts count only where the list has no other.
+    possible = [kind for kind in learner_types if kind not in RETIRED_INSTANCES]
+    dearest = max(possible or learner_types, key=config.price_table.learner_usd_per_s)
+    return {
+        "NITRO_LONGEST_JOB_S": str(Duration.hours(config.longest_job_hours).to_seconds()),
+        "NITRO_LEARNER_WAIT_S": str(Duration.minutes(config.learner_wait_minutes).to_seconds()),
+        "NITRO_LEDGER_CLOCK": "wall",
+        **prices,
+        "NITRO_LEARNER_INSTANCE": dearest,
+        "NITRO_CACHE_NODE": config.cache_node_type,
+        "NITRO_CACHE_ENGINE": config.cache_engine,
+        "NITRO_SCALER_VCPU": f"{config.scaler_cpu / 1024:g}",
+        "NITRO_SCALER_MEMORY_GB": f"{config.scaler_memory_mb / 1024:g}",
+    }

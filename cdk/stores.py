@@ -1,7 +1,8 @@
-"""What outlives a process: runs in S3, jobs in DynamoDB, the API token in Secrets Manager."""
+"""What outlives a process: runs in S3, jobs in DynamoDB, the token in Secrets Manager, logs."""
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
@@ -11,6 +12,19 @@ from shared.deployment.config import NitroConfig
 RUNS_PREFIX = "runs"
 _TOKEN_CHARS = 43
 """Letters and digits: 256 bits."""
+
+_RETENTION = {
+    1: logs.RetentionDays.ONE_DAY,
+    3: logs.RetentionDays.THREE_DAYS,
+    5: logs.RetentionDays.FIVE_DAYS,
+    7: logs.RetentionDays.ONE_WEEK,
+    14: logs.RetentionDays.TWO_WEEKS,
+    30: logs.RetentionDays.ONE_MONTH,
+    60: logs.RetentionDays.TWO_MONTHS,
+    90: logs.RetentionDays.THREE_MONTHS,
+    180: logs.RetentionDays.SIX_MONTHS,
+    365: logs.RetentionDays.ONE_YEAR,
+}
 
 
 class Stores(Construct):
@@ -69,3 +83,13 @@ class Stores(Construct):
 
 def _string(name: str) -> dynamodb.Attribute:
     return dynamodb.Attribute(name=name, type=dynamodb.AttributeType.STRING)
+
+
+def nitro_log_group(scope: Construct, id: str, *, config: NitroConfig) -> logs.LogGroup:
+    """Return a new log group; without one of ours, AWS would make one that is kept for ever."""
+    return logs.LogGroup(
+        scope,
+        id,
+        retention=_RETENTION[config.log_retention_days],
+        removal_policy=RemovalPolicy.DESTROY,
+    )

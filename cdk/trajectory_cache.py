@@ -13,6 +13,7 @@ from aws_cdk import aws_elasticache as elasticache
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from cdk.network import Network
 from shared.deployment.config import NitroConfig
 
 Role = Literal["actor", "scaler", "learner"]
@@ -37,11 +38,11 @@ class TrajectoryCache(Construct):
         id: str,
         *,
         config: NitroConfig,
-        subnet: ec2.ISubnet,
-        security_group: ec2.ISecurityGroup,
+        network: Network,
     ) -> None:
         super().__init__(scope, id)
-        self._prefix = config.name
+        self.name = config.name
+        """Of the replication group; part of every IAM token."""
         self._engine = config.cache_engine
         version, family = _VERSIONS[config.cache_engine]
         users = [self._user(role) for role in ROLES]
@@ -73,14 +74,9 @@ class TrajectoryCache(Construct):
             transit_encryption_enabled=True,
             at_rest_encryption_enabled=True,
             user_group_ids=[group.ref],
-            cache_subnet_group_name=self._subnet_group(subnet),
-            security_group_ids=[security_group.security_group_id],
+            cache_subnet_group_name=self._subnet_group(network.isolated),
+            security_group_ids=[network.cache.security_group_id],
         )
-
-    @property
-    def name(self) -> str:
-        """Name of the replication group; part of every IAM token."""
-        return self._prefix
 
     @property
     def url(self) -> str:
@@ -89,7 +85,7 @@ class TrajectoryCache(Construct):
 
     def user(self, role: Role) -> str:
         """Return the name (and id: IAM wants them equal) of a role's user."""
-        return f"{self._prefix}-{role}"
+        return f"{self.name}-{role}"
 
     def environment(self, role: Role) -> dict[str, str]:
         """Return the settings a role finds and enters the cache by."""
@@ -136,7 +132,7 @@ class TrajectoryCache(Construct):
             self,
             "DisabledDefaultUser",
             engine=self._engine,
-            user_id=f"{self._prefix}-default",
+            user_id=f"{self.name}-default",
             user_name="default",
             access_string=DISABLED,
             authentication_mode={"Type": "no-password-required"},

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cdk.image import REPOSITORY
+from cdk.containers import REPOSITORY
 from nitro.local.ports import free_ports
 from tests.compose import docker
 

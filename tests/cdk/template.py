@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cdk.app import build_app
-from cdk.image import REPOSITORY
+from cdk.containers import REPOSITORY
 from shared.deployment.config import ACCOUNT_CONTEXT_KEY, CONTEXT_KEY
 
 Properties = dict[str, Any]

@@ -11,7 +11,7 @@ import pytest
 from cfnlint.api import ManualArgs, lint
 
 from cdk.app import build_app
-from cdk.image import REPOSITORY
+from cdk.containers import REPOSITORY
 from shared.deployment.config import ConfigError
 from tests.cdk.template import Synthesised, synthesise
 from tests.own_prices import FRANKFURT

