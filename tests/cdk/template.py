@@ -1,7 +1,7 @@
 """A synthesised stack, as the tests read it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,10 @@ class Synthesised:
         path = self.folder / "validation-report.json"
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return found
+
+
+Variant = Callable[..., Synthesised]
+"""Makes a stack that differs from `cdk.json` in the fields it is given."""
 
 
 def synthesise(

@@ -1,9 +1,8 @@
 """The actor as Lambda will run it."""
 
 import re
-from collections.abc import Callable
 
-from tests.cdk.template import Synthesised, text
+from tests.cdk.template import Synthesised, Variant, text
 
 
 def test_the_function_is_the_papers(synthesised: Synthesised) -> None:
@@ -35,7 +34,7 @@ def test_the_alias_costs_nothing_while_it_waits(synthesised: Synthesised) -> Non
     assert "ProvisionedConcurrencyConfig" not in version
 
 
-def test_size_and_cap_follow_the_configuration(variant: Callable[..., Synthesised]) -> None:
+def test_size_and_cap_follow_the_configuration(variant: Variant) -> None:
     stack = variant(
         actor_memory_mb=1769, actor_timeout_s=120, actor_concurrency=9, provisioned_concurrency=8
     )

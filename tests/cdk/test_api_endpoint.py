@@ -1,9 +1,8 @@
 """The users' door, in its three forms."""
 
 import json
-from collections.abc import Callable
 
-from tests.cdk.template import Synthesised, text
+from tests.cdk.template import Synthesised, Variant, text
 
 _ROUTES = {"ANY /v1/{proxy+}", "GET /healthz", "GET /readyz", "GET /openapi.json"}
 
@@ -45,12 +44,12 @@ def test_the_user_is_told_where_how_and_what_first(synthesised: Synthesised) -> 
     assert synthesised.output("JobsTable").startswith("<StoresJobs")
 
 
-def test_an_iam_signature_can_be_asked_for_as_well(variant: Callable[..., Synthesised]) -> None:
+def test_an_iam_signature_can_be_asked_for_as_well(variant: Variant) -> None:
     routes = variant(endpoint="iam").of_type("AWS::ApiGatewayV2::Route").values()
     assert {route["AuthorizationType"] for route in routes} == {"AWS_IAM"}
 
 
-def test_who_must_sign_is_told_how(variant: Callable[..., Synthesised]) -> None:
+def test_who_must_sign_is_told_how(variant: Variant) -> None:
     stack = variant(endpoint="iam")
     curl = stack.output("FirstCurl")
     assert '--aws-sigv4 "aws:amz:<AWS::Region>:execute-api"' in curl
@@ -59,7 +58,7 @@ def test_who_must_sign_is_told_how(variant: Callable[..., Synthesised]) -> None:
     assert stack.output("SignFor") == "<AWS::Region>"
 
 
-def test_there_can_be_no_endpoint_at_all(variant: Callable[..., Synthesised]) -> None:
+def test_there_can_be_no_endpoint_at_all(variant: Variant) -> None:
     stack = variant(endpoint="none")
     kinds = {resource["Type"] for resource in stack.template["Resources"].values()}
     assert not [kind for kind in kinds if kind.startswith("AWS::ApiGateway")]

@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from cfnlint.api import ManualArgs, lint
 from cdk.app import build_app
 from cdk.containers import REPOSITORY
 from shared.deployment.config import ConfigError
-from tests.cdk.template import Synthesised, synthesise
+from tests.cdk.template import Synthesised, Variant, synthesise
 from tests.own_prices import FRANKFURT
 
 _DOCKERFILES = {
@@ -45,9 +45,7 @@ def _assets(stack: Synthesised) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("endpoint", ["https", "iam", "none"])
-def test_cdk_nag_finds_nothing_that_is_not_acknowledged(
-    variant: Callable[..., Synthesised], endpoint: str
-) -> None:
+def test_cdk_nag_finds_nothing_that_is_not_acknowledged(variant: Variant, endpoint: str) -> None:
     (report,) = variant(endpoint=endpoint, alarm_email="ops@example.org").report()["pluginReports"]
     assert report["pluginName"] == "AwsSolutions"
     assert report["violations"] == []
@@ -91,9 +89,7 @@ def test_an_images_context_is_what_dockerignore_lets_in(synthesised: Synthesised
         assert not tops & {"tests", "cdk", "docs", ".git", "runs", ".env", "node_modules"}
 
 
-def test_nothing_is_warned_of_by_default(
-    synthesised: Synthesised, variant: Callable[..., Synthesised]
-) -> None:
+def test_nothing_is_warned_of_by_default(synthesised: Synthesised, variant: Variant) -> None:
     assert list(_warnings(synthesised)) == []
     asked = variant(answer={"offered_instance_types": ["g5.2xlarge", "g4dn.2xlarge"]})
     assert list(_warnings(asked)) == []
@@ -105,9 +101,7 @@ def test_the_template_goes_to_any_account(synthesised: Synthesised) -> None:
     assert stack["environment"] == "aws://unknown-account/unknown-region"
 
 
-def test_an_account_can_be_named_without_its_credentials(
-    variant: Callable[..., Synthesised],
-) -> None:
+def test_an_account_can_be_named_without_its_credentials(variant: Variant) -> None:
     stack = variant(account="123456789012", region="eu-west-1")
     manifest = json.loads((stack.folder / "manifest.json").read_text(encoding="utf-8"))
     environment = manifest["artifacts"][stack.name]["environment"]
@@ -128,7 +122,7 @@ def test_it_runs_by_itself(tmp_path: Path, synthesised: Synthesised) -> None:
 
 
 def test_prices_of_another_region_are_a_warning(
-    variant: Callable[..., Synthesised], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    variant: Variant, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def told(stack: Synthesised) -> list[str]:
         return [w for w in _warnings(stack) if "bills and budgets" in w]

@@ -1,6 +1,6 @@
 """What the stack tells a process is what the process listens to."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from functions.dead_man.handler import Settings as DeadManSettings
 from services.learner.settings import LearnerSettings
 from services.scaler.settings import Settings as ScalerSettings
 from shared.money.prices import OwnPrices
-from tests.cdk.template import Synthesised, text
+from tests.cdk.template import Synthesised, Variant, text
 from tests.own_prices import FRANKFURT
 
 _THE_SDKS_OWN = {"AWS_REGION"}
@@ -115,7 +115,7 @@ def test_each_role_enters_the_cache_as_itself(synthesised: Synthesised, role: st
     assert "@" not in told["NITRO_CACHE_URL"]
 
 
-def test_another_name_is_another_deployment(variant: Callable[..., Synthesised]) -> None:
+def test_another_name_is_another_deployment(variant: Variant) -> None:
     stack = variant(name="nitro-two")
     assert stack.name == "nitro-two"
     assert _function(stack, "Actor")["NITRO_CACHE_USER"] == "nitro-two-actor"
@@ -123,7 +123,7 @@ def test_another_name_is_another_deployment(variant: Callable[..., Synthesised])
 
 
 def test_the_scaler_bills_by_the_prices_it_is_told(
-    variant: Callable[..., Synthesised], monkeypatch: pytest.MonkeyPatch
+    variant: Variant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stack = variant(learner_instance_types=["g6.2xlarge", "g5.2xlarge"], prices=FRANKFURT)
     settings = _settings(ScalerSettings, _task(stack, "Scaler"), monkeypatch)

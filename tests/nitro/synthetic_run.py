@@ -1,11 +1,14 @@
 """A run's folder as the learner writes it, with made-up numbers."""
 
+import io
 import json
 import math
 import random
 from pathlib import Path
 
-from shared.contracts.billing import LedgerLine
+from rich.console import Console, RenderableType
+
+from shared.contracts.billing import JobCost, LedgerLine
 from shared.contracts.environment_spec import ContinuousActionSpec, EnvironmentSpec, ObservationSpec
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, JobProgress
@@ -105,6 +108,29 @@ def evaluation(version: int, mean: float) -> EvaluationResult:
     return EvaluationResult(
         policy_version=version, returns=(mean - 10, mean, mean + 10), lengths=(100, 100, 100)
     )
+
+
+def cost(**fields: object) -> JobCost:
+    return JobCost.model_validate(
+        {
+            "job_id": JOB_ID,
+            "settled_usd": 0.0917,
+            "reserved_usd": 0.0,
+            "by_item": {"learner": 0.09, "cache": 0.0017},
+            "lines": (),
+            "price_table": "test prices",
+            "projected_wall_s": 75.0,
+            "assumptions": (),
+            **fields,
+        }
+    )
+
+
+def rendered(table: RenderableType, *, width: int = 120) -> str:
+    """Return what a person reads."""
+    out = io.StringIO()
+    Console(file=out, width=width).print(table)
+    return out.getvalue()
 
 
 def ledger(index: int, actors: int) -> list[LedgerLine]:

@@ -1,51 +1,29 @@
 """Jobs as tables, as they come out on a terminal."""
 
-import io
 from datetime import datetime
 
 import pytest
-from rich.console import Console
 
 from nitro.cli.job_view import job_table, jobs_table
-from shared.contracts.billing import JobCost
 from shared.contracts.jobs import Job, JobProgress, Wait
-from tests.nitro.synthetic_run import job
-
-
-def _rendered(renderable: object, *, width: int) -> str:
-    out = io.StringIO()
-    Console(file=out, width=width).print(renderable)
-    return out.getvalue()
-
-
-def _cost(*, reserved_usd: float) -> JobCost:
-    return JobCost(
-        job_id=job().job_id,
-        settled_usd=0.0917,
-        reserved_usd=reserved_usd,
-        by_item={"learner": 0.09, "cache": 0.0017},
-        lines=(),
-        price_table="test prices",
-        projected_wall_s=75.0,
-        assumptions=(),
-    )
+from tests.nitro.synthetic_run import cost, job, rendered
 
 
 def test_what_is_reserved_stands_apart_from_what_the_items_add_up_to() -> None:
     running = job(status="running", stop_reason=None, finished_at=None, spent_usd=0.0917)
-    text = _rendered(job_table(running, _cost(reserved_usd=0.4524)), width=100)
+    text = rendered(job_table(running, cost(reserved_usd=0.4524)), width=100)
     assert "0.0917 USD of 5 (0.4524 more reserved for the round in flight)" in text
     assert "test prices" in text
 
 
 def test_what_a_job_waits_for_is_shown() -> None:
     wait = Wait(reason="actors of before", until=1.75e9)
-    text = _rendered(job_table(job(waits_for=wait), _cost(reserved_usd=0.0)), width=100)
+    text = rendered(job_table(job(waits_for=wait), cost()), width=100)
     assert f"actors of before (at {datetime.fromtimestamp(1.75e9):%H:%M:%S} at the latest)" in text
 
 
 def test_nothing_is_said_of_reservations_where_there_are_none() -> None:
-    text = _rendered(job_table(job(), _cost(reserved_usd=0.0)), width=100)
+    text = rendered(job_table(job(), cost()), width=100)
     assert "0.0917 USD of 5" in text
     assert "reserved" not in text
 
@@ -62,7 +40,7 @@ def test_a_list_of_jobs_has_one_line_each_at_80_columns(env_id: str) -> None:
     first = _listed(f"{name}-3f2a1c2b", env_id, progress=progress, spent_usd=12.3456)
     second = _listed(f"{name}-00000000", env_id, status="stopping", created_at=1.75e9)
     table = jobs_table([first, second], width=80)
-    heading, *lines = _rendered(table, width=80).splitlines()
+    heading, *lines = rendered(table, width=80).splitlines()
     assert heading.split()[:5] == ["job", "status", "round", "return", "USD"]
     assert [line.split()[:5] for line in lines] == [
         [first.job_id, "succeeded", "488/488", "-1234.5", "12.3456"],
@@ -72,6 +50,6 @@ def test_a_list_of_jobs_has_one_line_each_at_80_columns(env_id: str) -> None:
 
 def test_a_wide_terminal_shows_the_environment_too() -> None:
     shown = _listed("example-pointmass-v0-3f2a1c2b", "Example/PointMass-v0", created_at=1.75e9)
-    heading, row = _rendered(jobs_table([shown], width=120), width=120).splitlines()
+    heading, row = rendered(jobs_table([shown], width=120), width=120).splitlines()
     assert heading.split()[-2:] == ["date", "env_id"]
     assert row.split()[-1] == "Example/PointMass-v0"

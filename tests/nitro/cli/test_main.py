@@ -9,8 +9,7 @@ from typer.testing import CliRunner, Result
 from nitro.cli.main import app
 from nitro.errors import EXIT_FAILED, EXIT_USAGE
 from shared.artifacts.store import COST_FILE, JOB_FILE
-from shared.contracts.billing import JobCost
-from tests.nitro.synthetic_run import JOB_ID, write_run
+from tests.nitro.synthetic_run import JOB_ID, cost, write_run
 
 COMMANDS = [
     ["train"],
@@ -159,17 +158,7 @@ def test_jobs_without_a_local_system_are_those_of_the_run_folders(tmp_path: Path
     assert str(tmp_path / "broken" / JOB_FILE) in listed.stderr
     assert nitro("jobs", "list", "--status", "running", *where).stdout == "no jobs\n"
     assert "12 of 12" in nitro("jobs", "show", JOB_ID, *where).stdout
-    cost = JobCost(
-        job_id=JOB_ID,
-        settled_usd=1.5,
-        reserved_usd=0.0,
-        by_item={"learner": 1.5},
-        lines=(),
-        price_table="test prices",
-        projected_wall_s=75.0,
-        assumptions=(),
-    )
-    (folder / COST_FILE).write_text(cost.model_dump_json())
+    (folder / COST_FILE).write_text(cost().model_dump_json())
     assert "test prices" in nitro("jobs", "show", JOB_ID, *where).stdout
     assert json.loads(nitro("jobs", "show", JOB_ID, "--json", *where).stdout)["job_id"] == JOB_ID
 

@@ -6,7 +6,7 @@ from nitro.cli.progress import LineView, LiveView, panel, progress_view, sparkli
 from nitro.client.follow import Snapshot
 from shared.contracts.jobs import JobProgress, Wait
 from shared.contracts.rounds import ActorTrouble, RoundRecord
-from tests.nitro.synthetic_run import evaluation, job, plan, result
+from tests.nitro.synthetic_run import evaluation, job, plan, rendered, result
 
 
 def record(index: int, *, done: bool = True, actors: int = 8) -> RoundRecord:
@@ -27,10 +27,13 @@ def snapshot(*records: RoundRecord, rounds: int = 4, status: str = "running") ->
     )
 
 
-def rendered(renderable: object) -> str:
+def lines(*snapshots: Snapshot) -> list[str]:
+    """Return what the view for pipes says of a job that stands like this, one after the other."""
     out = io.StringIO()
-    Console(file=out, width=120).print(renderable)
-    return out.getvalue()
+    view = LineView(Console(file=out, width=200))
+    for each in snapshots:
+        view.show(each)
+    return out.getvalue().splitlines()
 
 
 def test_speed_and_time_left_follow_the_newest_rounds() -> None:
@@ -50,11 +53,8 @@ def test_what_a_job_waits_for_is_said_once() -> None:
     waiting = snapshot()
     waiting = Snapshot(waiting.job.model_copy(update={"waits_for": wait}), ())
     assert "waits for actors of before" in rendered(panel(waiting))
-    out = io.StringIO()
-    view = LineView(Console(file=out, width=120))
-    for seen in (waiting, waiting, snapshot()):
-        view.show(seen)
-    assert out.getvalue().count("waits for actors of before") == 1
+    told = lines(waiting, waiting, snapshot())
+    assert sum("waits for actors of before" in line for line in told) == 1
 
 
 def test_the_panel_shows_what_was_granted_and_what_was_asked() -> None:
@@ -80,48 +80,39 @@ def test_the_round_that_only_stops_hides_no_actors() -> None:
 
 
 def test_lines_come_once_per_finished_round() -> None:
-    out = io.StringIO()
-    view = LineView(Console(file=out, width=200))
-    view.show(snapshot(record(0, done=False)))
-    view.show(snapshot(record(0), record(1, done=False)))
-    view.show(snapshot(record(0), record(1), record(2)))
-    view.show(snapshot(record(0), record(1), record(2)))
-    lines = [line for line in out.getvalue().splitlines() if line.startswith("round")]
-    assert [line.split("  ")[0] for line in lines] == ["round 1/4", "round 2/4", "round 3/4"]
-    assert "evaluation 100.0" in lines[0]
-    assert "evaluation –" in lines[1]
-    assert "steps 4,096" in lines[1]
+    told = lines(
+        snapshot(record(0, done=False)),
+        snapshot(record(0), record(1, done=False)),
+        snapshot(record(0), record(1), record(2)),
+        snapshot(record(0), record(1), record(2)),
+    )
+    rounds = [line for line in told if line.startswith("round")]
+    assert [line.split("  ")[0] for line in rounds] == ["round 1/4", "round 2/4", "round 3/4"]
+    assert "evaluation 100.0" in rounds[0]
+    assert "evaluation –" in rounds[1]
+    assert "steps 4,096" in rounds[1]
 
 
 def test_a_line_says_how_many_actors_a_cut_round_had_asked_for() -> None:
-    out = io.StringIO()
-    view = LineView(Console(file=out, width=200))
-    view.show(snapshot(record(0, actors=44), record(1, actors=64)))
-    cut, whole = out.getvalue().splitlines()[:2]
+    cut, whole = lines(snapshot(record(0, actors=44), record(1, actors=64)))[:2]
     assert "actors 44 of 64 asked  score" in cut
     assert "actors 64  score" in whole
 
 
 def test_a_line_says_when_episodes_of_an_evaluation_did_not_come() -> None:
-    out = io.StringIO()
     came = len(evaluation(0, 100.0).returns)
-    for asked in (came, came + 3):
-        whole = record(0)
-        asking = whole.plan.model_copy(update={"num_evaluations": asked})
-        LineView(Console(file=out, width=200)).show(
-            snapshot(whole.model_copy(update={"plan": asking}))
-        )
-    lines = [line for line in out.getvalue().splitlines() if line.startswith("round")]
-    assert "evaluation 100.0  training" in lines[0]
-    assert f"evaluation 100.0 ({came} of {came + 3} episodes)  training" in lines[1]
+
+    def told(asked: int) -> str:
+        asking = plan(0, num_evaluations=asked)
+        return lines(snapshot(record(0).model_copy(update={"plan": asking})))[0]
+
+    assert "evaluation 100.0  training" in told(came)
+    assert f"evaluation 100.0 ({came} of {came + 3} episodes)  training" in told(came + 3)
 
 
 def test_a_change_of_status_is_told_once() -> None:
-    out = io.StringIO()
-    view = LineView(Console(file=out, width=200))
-    for status in ("queued", "queued", "running", "running"):
-        view.show(snapshot(status=status))
-    assert [line.split(": ")[1] for line in out.getvalue().splitlines()] == ["queued", "running"]
+    told = lines(*(snapshot(status=s) for s in ("queued", "queued", "running", "running")))
+    assert [line.split(": ")[1] for line in told] == ["queued", "running"]
 
 
 def troubled(index: int, why: str, **counts: int) -> RoundRecord:
@@ -139,13 +130,15 @@ def test_the_panel_tells_how_many_actors_were_lost_and_why_while_a_round_is_goin
 
 
 def test_lines_tell_of_lost_actors_once_a_round() -> None:
-    out = io.StringIO()
-    view = LineView(Console(file=out, width=200))
-    for lost in (1, 2):
-        view.show(snapshot(troubled(0, "crashed", lost=lost)))
-    view.show(snapshot(troubled(0, "crashed", lost=2), troubled(1, "hung", lost=1)))
-    lines = [line for line in out.getvalue().splitlines() if line.startswith("actors")]
-    assert lines == ["actors lost 1, retried 0: crashed", "actors lost 3, retried 0: hung"]
+    told = lines(
+        snapshot(troubled(0, "crashed", lost=1)),
+        snapshot(troubled(0, "crashed", lost=2)),
+        snapshot(troubled(0, "crashed", lost=2), troubled(1, "hung", lost=1)),
+    )
+    assert [line for line in told if line.startswith("actors")] == [
+        "actors lost 1, retried 0: crashed",
+        "actors lost 3, retried 0: hung",
+    ]
 
 
 def test_the_view_fits_the_console() -> None:

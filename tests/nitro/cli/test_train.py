@@ -66,14 +66,12 @@ def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def nitro(
-    *arguments: str, environment: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
+def nitro(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*NITRO, *arguments],
         capture_output=True,
         text=True,
-        env=environment or clean_environment(COLUMNS="200"),
+        env=clean_environment(COLUMNS="200", **variables),
         check=False,
     )
 
@@ -97,10 +95,7 @@ def ended_jobs(runs: Path, *job_ids: str) -> list[Job]:
 
 def test_a_job_is_trained_from_nothing_to_a_picture(tmp_path: Path, spec_file: Path) -> None:
     runs = tmp_path / "runs"
-    run = nitro(
-        *("train", "--spec", str(spec_file), "--rounds", "3", "--runs-dir", str(runs), "--json"),
-        environment=clean_environment(),
-    )
+    run = nitro("train", "--spec", spec_file, "--rounds", "3", "--runs-dir", runs, "--json")
     assert run.returncode == 0, run.stderr
     lines = run.stdout.splitlines()
     assert len(lines) == 1
@@ -211,11 +206,8 @@ def on_own_redis(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, int]:
     (folder / "job.json").write_text(json.dumps(TINY))
     with ValkeyServer(port=free_ports(1)[0]) as server:
         url = f"redis://{server.host}:{server.port}/0"
-        environment = clean_environment(NITRO_CACHE_URL=url, PYTHONIOENCODING="ascii")
-        run = nitro(
-            *("train", "--spec", str(folder / "job.json"), "--runs-dir", str(folder)),
-            environment=environment,
-        )
+        command = ("train", "--spec", folder / "job.json", "--runs-dir", folder)
+        run = nitro(*command, NITRO_CACHE_URL=url, PYTHONIOENCODING="ascii")
         with redis.Redis.from_url(url) as direct:
             commands = int(direct.info("stats")["total_commands_processed"])
     assert run.returncode == 0, run.stderr
@@ -231,10 +223,8 @@ def test_a_redis_that_does_not_answer_is_named_without_its_password(
     tmp_path: Path, spec_file: Path
 ) -> None:
     url = f"redis://:secret@127.0.0.1:{free_ports(1)[0]}/0"
-    run = nitro(
-        *("train", "--spec", str(spec_file), "--runs-dir", str(tmp_path)),
-        environment=clean_environment(NITRO_CACHE_URL=url),
-    )
+    command = ("train", "--spec", spec_file, "--runs-dir", tmp_path)
+    run = nitro(*command, NITRO_CACHE_URL=url)
     assert run.returncode == 1
     assert "check that the server runs and that NITRO_CACHE_URL is right" in run.stderr
     assert "secret" not in run.stderr

@@ -21,6 +21,7 @@ from nitro.runs.video import prepare_drawing, recorded
 from nitro.settings import DrawingSettings
 from shared.contracts.environment_spec import ContinuousActionSpec, EnvironmentSpec, ObservationSpec
 from tests.nitro.checkpoints import RIGHT, still_policy, stubborn_policy, write_checkpoint
+from tests.nitro.synthetic_run import JOB_ID
 
 PENDULUM = EnvironmentSpec(
     env_id="InvertedPendulum-v5",
@@ -155,25 +156,31 @@ def test_a_screen_and_a_choice_of_ones_own_are_left_alone(
     assert os.environ.get("MUJOCO_GL") == given.get("MUJOCO_GL")
 
 
-@pytest.mark.skipif(not ctypes.util.find_library("EGL"), reason="needs a library of OpenGL: EGL")
-def test_mujoco_is_drawn_without_a_screen(tmp_path: Path) -> None:
-    folder = write_checkpoint(
-        tmp_path,
+def filmed(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Draw a pendulum in a process of its own: MuJoCo chooses what draws once."""
+    kept = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "MUJOCO_GL")}
+    write_checkpoint(
+        folder,
         next_round=1,
         policy=still_policy(),
         env_id="InvertedPendulum-v5",
         env_kwargs={"max_episode_steps": 2},
         environment=PENDULUM,
     )
-    bare = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "MUJOCO_GL")}
-    done = subprocess.run(
-        [sys.executable, "-m", "nitro.cli.main", "evaluate", str(folder), "--video", "--json"],
-        env=bare,
+    return subprocess.run(
+        [sys.executable, "-m", "nitro.cli.main", "evaluate", str(folder / JOB_ID)]
+        + ["--video", "--json"],
+        env={**kept, **variables},
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
+
+
+@pytest.mark.skipif(not ctypes.util.find_library("EGL"), reason="needs a library of OpenGL: EGL")
+def test_mujoco_is_drawn_without_a_screen(tmp_path: Path) -> None:
+    done = filmed(tmp_path)
     assert done.returncode == 0, done.stderr
     report = EvaluationReport.model_validate_json(done.stdout)
     assert report.lengths == [2]
@@ -181,21 +188,7 @@ def test_mujoco_is_drawn_without_a_screen(tmp_path: Path) -> None:
 
 
 def test_an_opengl_that_is_not_there_is_named_with_what_installs_it(tmp_path: Path) -> None:
-    folder = write_checkpoint(
-        tmp_path,
-        next_round=1,
-        policy=still_policy(),
-        env_id="InvertedPendulum-v5",
-        environment=PENDULUM,
-    )
-    done = subprocess.run(
-        [sys.executable, "-m", "nitro.cli.main", "evaluate", str(folder), "--video"],
-        env={**os.environ, "MUJOCO_GL": "glfw", "DISPLAY": ":nowhere"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = filmed(tmp_path, MUJOCO_GL="glfw", DISPLAY=":nowhere")
     assert done.returncode == 1
     assert "apt-get install libegl1 libgl1" in done.stderr
     assert "Traceback" not in done.stderr

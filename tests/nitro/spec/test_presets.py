@@ -1,14 +1,12 @@
 """`nitro presets`: complete, with a source for every value."""
 
-import io
-
 import pytest
-from rich.console import Console
 
 from nitro.errors import CommandError
 from nitro.spec.presets import PresetReport, preset_reports, preset_table
 from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.hyperparameters.presets import complete_sets
+from tests.nitro.synthetic_run import rendered
 
 REPORTS = preset_reports()
 
@@ -63,10 +61,7 @@ def test_unknown_names_are_refused(arguments: tuple[str | None, str | None], mes
 
 
 def test_the_table_shows_values_as_json_and_words_as_they_are() -> None:
-    console = Console(file=io.StringIO(), width=200)
-    console.print(preset_table(preset_reports("ppo", "standard")[0]))
-    assert isinstance(console.file, io.StringIO)
-    text = console.file.getvalue()
+    text = rendered(preset_table(preset_reports("ppo", "standard")[0]), width=200)
     assert text.startswith("ppo, preset standard")
     for part in ("[64, 64]", " clipped_step ", " true ", " 0.0003 "):
         assert part in text
