@@ -7,10 +7,12 @@ from contextlib import asynccontextmanager
 
 import torch
 import uvicorn
-from fastapi import FastAPI, Response
-from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
 from learning.algorithms.registry import build_algorithm, build_off_policy_algorithm
@@ -70,7 +72,7 @@ def build_worker(
     )
 
 
-def create_app(worker: Worker, registry: CollectorRegistry) -> FastAPI:
+def create_app(worker: Worker, registry: CollectorRegistry) -> Starlette:
     """Return the health and metrics endpoints; the worker runs as long as they do."""
 
     def work() -> None:
@@ -80,29 +82,26 @@ def create_app(worker: Worker, registry: CollectorRegistry) -> FastAPI:
     thread = threading.Thread(target=work, name="worker", daemon=True)
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
         thread.start()
         yield
         worker.stop()
         thread.join()
 
-    app = FastAPI(title="Nitro learner", lifespan=lifespan, docs_url=None, redoc_url=None)
+    def healthz(_: Request) -> Response:
+        return JSONResponse({"status": "ok"})
 
-    @app.get("/healthz")
-    def healthz() -> dict[str, str]:
-        return {"status": "ok"}
-
-    @app.get("/readyz")
-    def readyz() -> JSONResponse:
+    def readyz(_: Request) -> Response:
         if thread.is_alive():
             return JSONResponse({"status": "ready"})
         return JSONResponse({"status": "not ready", "missing": ["worker"]}, status_code=503)
 
-    @app.get("/metrics")
-    def metrics() -> Response:
+    def metrics(_: Request) -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
-    return app
+    endpoints = {"/healthz": healthz, "/readyz": readyz, "/metrics": metrics}
+    routes = [Route(path, endpoint) for path, endpoint in endpoints.items()]
+    return Starlette(routes=routes, lifespan=lifespan)
 
 
 def main() -> int:

@@ -5,43 +5,35 @@ half-done is left: no job, no folder, no process.
 """
 
 import json
-import os
 import shutil
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import httpx
 import pytest
+from typer.testing import CliRunner, Result
 
+from nitro.cli.main import app
 from nitro.client.client import NitroClient
+from nitro.errors import EXIT_USAGE
 from nitro.local.system import LocalSystem
 from shared.contracts.problem import Problem
 from tests.e2e.runs import tiny, wait_finished, wait_until
 from tests.patience import ANSWER_S
 
-FOREIGN = ("NITRO_API_URL", "NITRO_TOKEN", "NITRO_TOKEN_FILE")
 MANY_KWARGS = [
     part for i in range(30) for part in ("--set", f"env_kwargs.argument{i}={chr(120) * 200}")
 ]
 
 
-def nitro(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line as a person does."""
-    kept = {name: value for name, value in os.environ.items() if name not in FOREIGN}
-    return subprocess.run(
-        [sys.executable, "-m", "nitro.cli.main", *arguments],
-        env={**kept, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+def nitro(*arguments: str, **environment: str) -> Result:
+    """Run the command line with these variables and no other ones of ours."""
+    ours = ("NITRO_API_URL", "NITRO_TOKEN", "NITRO_TOKEN_FILE")
+    return CliRunner().invoke(app, arguments, env={**dict.fromkeys(ours), **environment})
 
 
-def refused(ran: subprocess.CompletedProcess[str], *says: str) -> None:
-    assert ran.returncode == 2, (ran.returncode, ran.stdout, ran.stderr)
+def refused(ran: Result, *says: str) -> None:
+    assert ran.exit_code == EXIT_USAGE, (ran.exit_code, ran.stdout, ran.stderr)
     for words in says:
         assert words in ran.stderr
     assert "Traceback" not in ran.stderr

@@ -15,8 +15,8 @@ import httpx
 import pytest
 import torch
 import uvicorn
-from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
+from starlette.types import ASGIApp
 
 from learning.cpu.cores import usable_cores
 from nitro.local.ports import free_ports
@@ -45,7 +45,7 @@ def _idle_scaler(cache_url: str) -> Iterator[ScriptedScaler]:
 
 
 @contextmanager
-def _running(app: FastAPI) -> Iterator[str]:
+def _running(app: ASGIApp) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(uvicorn.Config(app, log_config=None))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
