@@ -24,14 +24,6 @@ _ALIGNMENT = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForwardPass:
-    """A network's answers; each kind of network adds what its way back needs."""
-
-    outputs: Tensor  # [N, D], the action distributions' parameters
-    value: Tensor  # [N]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FlatGradient:
     """A gradient over all parameters."""
 
@@ -85,32 +77,12 @@ class ActorCritic(nn.Module):
     """Free log-standard deviations # [A], if they are no outputs of the network."""
 
     @abstractmethod
-    def run(self, observation: Tensor) -> ForwardPass:
-        """Run the network forward at `observation` # [N, ...]."""
-
-    @abstractmethod
     def new_gradient(self) -> FlatGradient:
-        """Return a gradient of zeros to hand to `backward`."""
+        """Return a gradient of zeros to hand to `differentiate`."""
 
     @abstractmethod
-    def backward(
-        self, forward: ForwardPass, *, d_outputs: Tensor, d_value: Tensor, gradient: FlatGradient
-    ) -> None:
-        """Write the gradient of an objective into `gradient`.
-
-        Args:
-            forward: What `run` returned, with the parameters unchanged since.
-            d_outputs: Derivative of the objective with respect to the outputs. # [N, D]
-            d_value: The same with respect to the values. # [N]
-            gradient: Made by this network's `new_gradient`; overwritten.
-        """
-
     def differentiate(
-        self,
-        observation: Tensor,
-        loss: SplitLoss[Tensor],
-        *,
-        gradient: FlatGradient,
+        self, observation: Tensor, loss: SplitLoss[Tensor], *, gradient: FlatGradient
     ) -> None:
         """Write the gradient of a loss at `observation` # [N, ...] into `gradient`.
 
@@ -119,21 +91,13 @@ class ActorCritic(nn.Module):
             loss: Of the minibatch.
             gradient: Made by this network's `new_gradient`; overwritten.
         """
-        forward = self.run(observation)
-        d_outputs = loss.policy_gradient(forward.outputs)
-        d_value = loss.value_gradient(forward.value)
-        self.backward(forward, d_outputs=d_outputs, d_value=d_value, gradient=gradient)
 
     def array_terms(self) -> StepTerms[Floats] | None:
         """Return the distribution for `differentiate_arrays`; None where only torch will do."""
         return None
 
     def differentiate_arrays(
-        self,
-        observation: Floats,
-        loss: SplitLoss[Floats],
-        *,
-        gradient: FlatGradient,
+        self, observation: Floats, loss: SplitLoss[Floats], *, gradient: FlatGradient
     ) -> None:
         """Do what `differentiate` does in NumPy; only where there are `array_terms`."""
         raise TypeError(f"{type(self).__name__} is not differentiated in NumPy")

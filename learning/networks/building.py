@@ -6,7 +6,7 @@ the second half of the policy's outputs (RLlib's form) or a free vector (CleanRL
 """
 
 import math
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import torch
@@ -23,7 +23,8 @@ from learning.networks.distributions import (
 )
 from learning.networks.mlp_network import MlpActorCritic
 from shared.contracts.environment_spec import ContinuousActionSpec, EnvironmentSpec
-from shared.policy.conv_layers import ConvNetworkName, conv_layers
+from shared.hyperparameters.common import CommonHyperparameters
+from shared.policy.conv_layers import conv_layers
 
 PolicyPayload = tuple[dict[str, NDArray[np.float32]], dict[str, str]]
 """Named arrays and metadata, as `policy_payload` returns them."""
@@ -44,29 +45,9 @@ ORTHOGONAL_GAINS: dict[Place, float] = {
 optimization", ICLR blog track 2022, detail 2."""
 
 
-class NetworkRule(Protocol):
-    """The hyper-parameters that say what a network looks like."""
-
-    @property
-    def hidden_sizes(self) -> tuple[int, ...]:
-        """Widths of the tanh layers for vectors."""
-
-    @property
-    def initialisation(self) -> Initialisation:
-        """Form of the first weights."""
-
-    @property
-    def image_network(self) -> ConvNetworkName:
-        """Network for images."""
-
-    @property
-    def log_std(self) -> Literal["state_dependent", "free"]:
-        """Gaussian policies: log-standard deviation as a network output or a free vector."""
-
-
 def build_network(
     environment: EnvironmentSpec,
-    hyperparameters: NetworkRule,
+    hyperparameters: CommonHyperparameters,
     *,
     seed: int,
     device: torch.device | str = "cpu",
@@ -93,7 +74,7 @@ def build_network(
 
 
 def _zero_network(
-    environment: EnvironmentSpec, hyperparameters: NetworkRule
+    environment: EnvironmentSpec, hyperparameters: CommonHyperparameters
 ) -> MlpActorCritic | ConvActorCritic:
     observation, action = environment.observation, environment.action
     distribution: Distribution

@@ -18,22 +18,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from learning.networks.actor_critic import ActorCritic, FlatGradient, ForwardPass, with_log_std
+from learning.networks.actor_critic import ActorCritic, FlatGradient, SplitLoss, with_log_std
 from learning.networks.distributions import Distribution
 from shared.policy.conv import MAX_PIXEL
 from shared.policy.conv_layers import ConvLayers, Convolution
 
 _CHUNK = 512
 """Images per pass where no gradient is wanted: the activations of a whole batch would be large."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ConvForwardPass(ForwardPass):
-    """The answers, and the graph that leads back from them."""
-
-    raw: Tensor  # [N, policy's last layer]
-    raw_value: Tensor  # [N]
-    parameters: dict[str, Tensor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +62,23 @@ class ConvActorCritic(ActorCritic):
         self.policy = nn.ModuleList([*modules, _linear(widths[-1], policy_outputs)])
         self.value = nn.ModuleList([_linear(widths[-1], 1)])
         self.log_std = None if free_log_std is None else nn.Parameter(torch.zeros(free_log_std))
-        self.requires_grad_(False)  # `run` differentiates copies of its own
+        self.requires_grad_(False)  # `differentiate` has leaves of its own
         self.flatten()
 
-    def run(self, observation: Tensor) -> ForwardPass:
-        """Run policy and value function forward at `observation`."""
+    def without_graph(self) -> AbstractContextManager[object]:
+        """Return a context in which `differentiate` can turn autograd on again."""
+        return torch.no_grad()
+
+    def new_gradient(self) -> FlatGradient:
+        """Return a gradient of zeros in the parameters' layout."""
+        flat = torch.zeros_like(self.flat)
+        return _ConvGradient(flat=flat, views=self.views_of(flat))
+
+    def differentiate(
+        self, observation: Tensor, loss: SplitLoss[Tensor], *, gradient: FlatGradient
+    ) -> None:
+        """Write the gradient of a loss at `observation` into `gradient`."""
+        assert isinstance(gradient, _ConvGradient), "gradient of another kind of network"
         parameters = {
             name: parameter.detach().requires_grad_() for name, parameter in self.named_parameters()
         }
@@ -84,38 +87,15 @@ class ConvActorCritic(ActorCritic):
             seen = self.features(parameters, observation)
             raw = self.head(parameters, seen)
             raw_value = self._value(parameters, seen)
-        return _ConvForwardPass(
-            outputs=self.with_log_std(raw.detach()),
-            value=raw_value.detach(),
-            raw=raw,
-            raw_value=raw_value,
-            parameters=parameters,
-        )
-
-    def without_graph(self) -> AbstractContextManager[object]:
-        """Return a context in which `run` can turn autograd on again."""
-        return torch.no_grad()
-
-    def new_gradient(self) -> FlatGradient:
-        """Return a gradient of zeros in the parameters' layout."""
-        flat = torch.zeros_like(self.flat)
-        return _ConvGradient(flat=flat, views=self.views_of(flat))
-
-    def backward(
-        self, forward: ForwardPass, *, d_outputs: Tensor, d_value: Tensor, gradient: FlatGradient
-    ) -> None:
-        """Write the gradient of an objective into `gradient`."""
-        if not (isinstance(forward, _ConvForwardPass) and isinstance(gradient, _ConvGradient)):
-            raise TypeError("forward pass or gradient of another kind of network")
-        width = forward.raw.shape[1]
+        d_outputs = loss.policy_gradient(self.with_log_std(raw.detach()))
+        d_value = loss.value_gradient(raw_value.detach())
+        width = raw.shape[1]
         if self.log_std is not None:
             torch.sum(d_outputs[:, width:], 0, out=gradient.views["log_std"])
         derivatives = torch.autograd.grad(
-            (forward.raw, forward.raw_value),
-            list(forward.parameters.values()),
-            (d_outputs[:, :width], d_value),
+            (raw, raw_value), list(parameters.values()), (d_outputs[:, :width], d_value)
         )
-        for name, derivative in zip(forward.parameters, derivatives, strict=True):
+        for name, derivative in zip(parameters, derivatives, strict=True):
             gradient.views[name].copy_(derivative)
 
     def policy_outputs(self, observation: Tensor) -> Tensor:

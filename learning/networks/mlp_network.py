@@ -13,34 +13,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from learning.cpu.numpy_mlp import Inputs, MlpPlaces, PairedMlp, policy_delta, policy_outputs
+from learning.cpu.numpy_mlp import MlpPlaces, PairedMlp, policy_delta, policy_outputs
 from learning.data.arrays import Floats
 from learning.networks import mlp
 from learning.networks.actor_critic import (
     ActorCritic,
     FlatGradient,
-    ForwardPass,
     NetworkHalf,
     SplitLoss,
     with_log_std,
 )
 from learning.networks.distributions import Distribution, Gaussian, StepTerms
-from learning.networks.mlp import Activations, Layer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _MlpForwardPass(ForwardPass):
-    """Both networks' answers, and what the way back needs."""
-
-    policy: Activations
-    critic: Activations
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PairedForwardPass(ForwardPass):
-    """The same of a pass through both networks at once."""
-
-    inputs: Inputs
+from learning.networks.mlp import Layer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,25 +74,6 @@ class MlpActorCritic(ActorCritic):
         self._value_layers = self.layers("value", parameters)
         self._pair = _paired(flat, self._policy_layers, self._value_layers)
 
-    def run(self, observation: Tensor) -> ForwardPass:
-        """Run policy and value function forward at `observation`."""
-        if self._pair is not None and self._pair.is_small(len(observation)):
-            if observation.dtype != torch.float32:
-                raise TypeError(f"observations are {observation.dtype}, the network is float32")
-            inputs, outputs = self._pair.forward(observation.numpy())
-            raw, value = map(torch.from_numpy, outputs)
-            return _PairedForwardPass(
-                outputs=self.with_log_std(raw), value=value.squeeze(1), inputs=inputs
-            )
-        policy = mlp.forward(self._policy_layers, observation)
-        critic = mlp.forward(self._value_layers, observation)
-        return _MlpForwardPass(
-            outputs=self.with_log_std(policy.output),
-            value=critic.output.squeeze(1),
-            policy=policy,
-            critic=critic,
-        )
-
     def new_gradient(self) -> FlatGradient:
         """Return a gradient of zeros in the parameters' layout."""
         flat = torch.zeros_like(self.flat)
@@ -122,26 +87,24 @@ class MlpActorCritic(ActorCritic):
             pair=_paired(flat, policy, value),
         )
 
-    def backward(
-        self, forward: ForwardPass, *, d_outputs: Tensor, d_value: Tensor, gradient: FlatGradient
+    def differentiate(
+        self, observation: Tensor, loss: SplitLoss[Tensor], *, gradient: FlatGradient
     ) -> None:
-        """Write the gradient of an objective into `gradient`."""
-        if not isinstance(gradient, _MlpGradient):
-            raise TypeError("gradient of another kind of network")
-        d_values = d_value.unsqueeze(1)
-        if isinstance(forward, _MlpForwardPass):
-            d_raw = _without_log_std(d_outputs, gradient)
-            mlp.backward(self._policy_layers, forward.policy, d_raw, gradients=gradient.policy)
-            mlp.backward(self._value_layers, forward.critic, d_values, gradients=gradient.value)
-        elif isinstance(forward, _PairedForwardPass) and self._pair and gradient.pair:
-            d_raw = _without_log_std(d_outputs, gradient)
-            deltas = (d_raw.numpy(), d_values.numpy())
-            observation, *answers = forward.inputs
-            # The way back uses them up, and a forward pass may be walked back again.
-            inputs = (observation, *(answer.copy() for answer in answers))
-            self._pair.backward(inputs, deltas, gradients=gradient.pair)
-        else:
-            raise TypeError("forward pass of another kind of network")
+        """Write the gradient of a loss at `observation` into `gradient`."""
+        if self._pair is not None and self._pair.is_small(len(observation)):
+            self.differentiate_arrays(observation.numpy(), _AsArrays(loss), gradient=gradient)
+            return
+        assert isinstance(gradient, _MlpGradient), "gradient of another kind of network"
+        policy = mlp.forward(self._policy_layers, observation)
+        critic = mlp.forward(self._value_layers, observation)
+        d_outputs = loss.policy_gradient(self.with_log_std(policy.output))
+        d_value = loss.value_gradient(critic.output.squeeze(1)).unsqueeze(1)
+        if gradient.log_std is not None:
+            width = d_outputs.shape[1] - len(gradient.log_std)
+            torch.sum(d_outputs[:, width:], 0, out=gradient.log_std)
+            d_outputs = d_outputs[:, :width].contiguous()
+        mlp.backward(self._policy_layers, policy, d_outputs, gradients=gradient.policy)
+        mlp.backward(self._value_layers, critic, d_value, gradients=gradient.value)
 
     def array_terms(self) -> StepTerms[Floats] | None:
         """Return the distribution if both networks fit NumPy, else None."""
@@ -151,8 +114,9 @@ class MlpActorCritic(ActorCritic):
         self, observation: Floats, loss: SplitLoss[Floats], *, gradient: FlatGradient
     ) -> None:
         """Write the gradient of a loss into `gradient`, in NumPy."""
-        if not (isinstance(gradient, _MlpGradient) and self._pair and gradient.pair):
-            raise TypeError("gradient of another kind of network")
+        assert isinstance(gradient, _MlpGradient), "gradient of another kind of network"
+        assert self._pair is not None, "see `array_terms`"
+        assert gradient.pair is not None, "gradient of another kind of network"
 
         def policy_delta_at(raw: Floats) -> Floats:
             outputs = policy_outputs(raw, _as_array(self._free_log_std))
@@ -233,6 +197,19 @@ class MlpActorCritic(ActorCritic):
         return {"network": "mlp", "activation": "tanh"}
 
 
+class _AsArrays:
+    """A loss of tensors for arrays, over the same memory."""
+
+    def __init__(self, loss: SplitLoss[Tensor]) -> None:
+        self._loss = loss
+
+    def policy_gradient(self, outputs: Floats) -> Floats:
+        return self._loss.policy_gradient(torch.from_numpy(outputs)).numpy()
+
+    def value_gradient(self, value: Floats) -> Floats:
+        return self._loss.value_gradient(torch.from_numpy(value)).numpy()
+
+
 def _paired(flat: Tensor, policy: Sequence[Layer], value: Sequence[Layer]) -> PairedMlp | None:
     """Return both networks' layers as NumPy takes them; None where it cannot."""
     if len(policy) < 2 or flat.device.type != "cpu" or flat.dtype != torch.float32:
@@ -254,15 +231,6 @@ def _places(layers: Sequence[Layer], start: int) -> MlpPlaces:
 
 def _as_array(tensor: Tensor | None) -> Floats | None:
     return None if tensor is None else tensor.numpy()
-
-
-def _without_log_std(d_outputs: Tensor, gradient: _MlpGradient) -> Tensor:
-    """Write the free log-standard deviations' gradient, if any; return the last layer's delta."""
-    if gradient.log_std is None:
-        return d_outputs
-    width = d_outputs.shape[1] - len(gradient.log_std)
-    torch.sum(d_outputs[:, width:], 0, out=gradient.log_std)
-    return d_outputs[:, :width].contiguous()
 
 
 def _dense(inputs: int, hidden_sizes: tuple[int, ...], outputs: int) -> nn.ModuleList:

@@ -19,6 +19,7 @@ from shared.hyperparameters.ppo import PAPER, STANDARD_IMAGES, PpoHyperparameter
 from shared.policy.conv_layers import CONV_NETWORKS, ConvNetworkName
 from shared.policy.fragment_sampler import FragmentSampler
 from shared.policy.numpy_policy import PolicyError, load_policy
+from tests.learning.networks.test_mlp_network import FixedGradients
 
 DISCRETE, CONTINUOUS = DiscreteActionSpec(n=6), ContinuousActionSpec(low=(-1, -1), high=(1, 1))
 CASES = [(PAPER, DISCRETE), (STANDARD_IMAGES, DISCRETE), (STANDARD_IMAGES, CONTINUOUS)]
@@ -51,11 +52,10 @@ def test_the_gradient_is_autograds(hyperparameters: PpoHyperparameters, action: 
     network = stirred(build_network(images_spec(action), hyperparameters, seed=0))
     assert isinstance(network, ConvActorCritic)
     with torch.no_grad():  # as the algorithms call it
-        forward = network.run(images(5))
-        d_outputs = torch.randn_like(forward.outputs)
-        d_value = torch.randn_like(forward.value)
-        gradient = network.new_gradient()
-        network.backward(forward, d_outputs=d_outputs, d_value=d_value, gradient=gradient)
+        seen_outputs, seen_value = network.policy_outputs(images(5)), network.values(images(5))
+        d_outputs, d_value = torch.randn_like(seen_outputs), torch.randn_like(seen_value)
+        loss, gradient = FixedGradients(d_outputs, d_value), network.new_gradient()
+        network.differentiate(images(5), loss, gradient=gradient)
     network.requires_grad_(True)
     seen = images(5).float() / 255
     padding = {"same": [(2, 2, 2, 2), (1, 2, 1, 2)], "valid": []}
@@ -70,8 +70,10 @@ def test_the_gradient_is_autograds(hyperparameters: PpoHyperparameters, action: 
     outputs, value = network.policy[-1](seen), network.value[0](seen).squeeze(1)
     if network.log_std is not None:
         outputs = torch.cat((outputs, network.log_std.expand(5, -1)), dim=1)
-    torch.testing.assert_close(forward.outputs, outputs.detach())
-    torch.testing.assert_close(forward.value, value.detach())
+    for found, expected in ((seen_outputs, outputs), (loss.outputs, outputs)):
+        torch.testing.assert_close(found, expected.detach())
+    for found, expected in ((seen_value, value), (loss.value, value)):
+        torch.testing.assert_close(found, expected.detach())
     ((outputs * d_outputs).sum() + (value * d_value).sum()).backward()
     for name, parameter in network.named_parameters():
         found = network.views_of(gradient.flat)[name]
@@ -125,9 +127,9 @@ def test_large_batches_are_answered_in_parts_and_in_order() -> None:
     batch = images(8).repeat(80, 1, 1, 1)
     with torch.no_grad():
         outputs, values = network.policy_outputs(batch), network.values(batch)
-        first = network.run(images(8))
-    torch.testing.assert_close(outputs, first.outputs.repeat(80, 1))
-    torch.testing.assert_close(values, first.value.repeat(80))
+        first, its_values = network.policy_outputs(images(8)), network.values(images(8))
+    torch.testing.assert_close(outputs, first.repeat(80, 1))
+    torch.testing.assert_close(values, its_values.repeat(80))
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,27 @@ MANY = LARGE_PRODUCT // (16 * 24) + 1
 """Samples from which on SMALL counts as large."""
 
 
+class FixedGradients(Generic[Array]):
+    """A loss whose gradients are the same everywhere; keeps what it was asked at."""
+
+    outputs: Array
+    value: Array
+
+    def __init__(self, d_outputs: Array, d_value: Array) -> None:
+        self._d_outputs: Array = d_outputs
+        self._d_value: Array = d_value
+
+    def policy_gradient(self, outputs: Array) -> Array:
+        assert outputs.shape == self._d_outputs.shape
+        self.outputs = outputs
+        return self._d_outputs
+
+    def value_gradient(self, value: Array) -> Array:
+        assert value.shape == self._d_value.shape
+        self.value = value
+        return self._d_value
+
+
 def network_and_data(
     environment: EnvironmentSpec, hyperparameters: PpoHyperparameters, num_samples: int
 ) -> tuple[ActorCritic, Tensor, Tensor, Tensor]:
@@ -41,7 +62,7 @@ def network_and_data(
     network.flat.add_(torch.randn(network.flat.shape, generator=generator), alpha=0.3)
     size = math.prod(environment.observation.shape)
     observation = torch.randn(num_samples, size, generator=generator)
-    d_outputs = torch.randn(network.run(observation).outputs.shape, generator=generator)
+    d_outputs = torch.randn(network.policy_outputs(observation).shape, generator=generator)
     return network, observation, d_outputs, torch.randn(num_samples, generator=generator)
 
 
@@ -59,8 +80,7 @@ def gradient_of(
 ) -> dict[str, Tensor]:
     gradient = network.new_gradient()
     gradient.flat.fill_(7.0)  # must be overwritten
-    forward = network.run(observation)
-    network.backward(forward, d_outputs=d_outputs, d_value=d_value, gradient=gradient)
+    network.differentiate(observation, FixedGradients(d_outputs, d_value), gradient=gradient)
     return network.views_of(gradient.flat)
 
 
@@ -81,13 +101,15 @@ def test_answers_and_gradients_agree_with_autograd(
         outputs = torch.cat((outputs, leaves["log_std"].expand(num_samples, -1)), dim=1)
     value = plain(network, leaves, "value", observation.double()).squeeze(1)
 
-    forward = network.run(observation)
-    torch.testing.assert_close(forward.outputs.double(), outputs.detach(), rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(forward.value.double(), value.detach(), rtol=1e-4, atol=1e-5)
+    loss, gradient = FixedGradients(d_outputs, d_value), network.new_gradient()
+    gradient.flat.fill_(7.0)  # must be overwritten
+    network.differentiate(observation, loss, gradient=gradient)
+    for answer, wanted in ((loss.outputs, outputs), (loss.value, value)):
+        torch.testing.assert_close(answer.double(), wanted.detach(), rtol=1e-4, atol=1e-5)
 
     objective = (outputs * d_outputs).sum() + (value * d_value).sum()
     expected = torch.autograd.grad(objective, [*leaves.values()])
-    found = gradient_of(network, observation, d_outputs, d_value)
+    found = network.views_of(gradient.flat)
     for name, wanted in zip(leaves, expected, strict=True):
         scale = float(wanted.abs().max())
         torch.testing.assert_close(
@@ -97,13 +119,13 @@ def test_answers_and_gradients_agree_with_autograd(
 
 def test_a_pass_sees_parameters_changed_in_place_and_none_of_a_copys() -> None:
     network, observation, d_outputs, d_value = network_and_data(CONTINUOUS, SMALL, FEW)
-    before = network.run(observation).outputs.clone()
+    before = network.policy_outputs(observation).clone()
     other = copy.deepcopy(network)
     other.flat.mul_(0.5)
-    assert torch.equal(network.run(observation).outputs, before)
-    assert not torch.equal(other.run(observation).outputs, before)
+    assert torch.equal(network.policy_outputs(observation), before)
+    assert not torch.equal(other.policy_outputs(observation), before)
     network.flat.mul_(0.5)
-    assert torch.equal(network.run(observation).outputs, other.run(observation).outputs)
+    assert torch.equal(network.policy_outputs(observation), other.policy_outputs(observation))
     ours, theirs = (gradient_of(each, observation, d_outputs, d_value) for each in (network, other))
     for name, view in ours.items():
         assert torch.equal(view, theirs[name])
@@ -122,22 +144,6 @@ def test_a_copied_learner_learns_as_the_original_does() -> None:
     ours, theirs = (ppo.policy_payload()[0] for ppo in (original, other))
     for name, array in ours.items():
         np.testing.assert_array_equal(theirs[name], array)
-
-
-class FixedGradients(Generic[Array]):
-    """A loss whose gradients are the same everywhere."""
-
-    def __init__(self, d_outputs: Array, d_value: Array) -> None:
-        self._d_outputs: Array = d_outputs
-        self._d_value: Array = d_value
-
-    def policy_gradient(self, outputs: Array) -> Array:
-        assert outputs.shape == self._d_outputs.shape
-        return self._d_outputs
-
-    def value_gradient(self, value: Array) -> Array:
-        assert value.shape == self._d_value.shape
-        return self._d_value
 
 
 @pytest.mark.parametrize("num_samples", [1, FEW, MANY])
@@ -187,39 +193,13 @@ def test_gaussian_networks_on_the_cpu_take_arrays_and_no_others() -> None:
     assert network.array_terms() is None
 
 
-def test_observations_of_another_precision_are_refused() -> None:
-    network, observation, _, _ = network_and_data(CONTINUOUS, SMALL, FEW)
-    with pytest.raises(TypeError, match="float64, the network is float32"):
-        network.run(observation.double())
-
-
-def test_one_forward_pass_may_be_walked_back_twice() -> None:
-    network, observation, d_outputs, d_value = network_and_data(CONTINUOUS, SMALL, FEW)
-    forward, first, second = (
-        network.run(observation),
-        network.new_gradient(),
-        network.new_gradient(),
-    )
-    for gradient in (first, second):
-        network.backward(forward, d_outputs=d_outputs, d_value=d_value, gradient=gradient)
-    assert torch.equal(first.flat, second.flat)
-
-
 @pytest.mark.parametrize("broken", [float("nan"), float("inf"), 1e38])
 def test_numbers_out_of_range_come_through_without_a_warning(broken: float) -> None:
     network, observation, d_outputs, d_value = network_and_data(CONTINUOUS, SMALL, FEW)
     network.views_of(network.flat)["value.2.weight"].fill_(broken)
     with warnings.catch_warnings(), network.without_graph():
         warnings.simplefilter("error")
-        assert not torch.isfinite(network.run(observation).value).all()
+        assert not torch.isfinite(network.values(observation)).all()
         found = gradient_of(network, observation, d_outputs, d_value * 1e38)
     assert not torch.isfinite(found["value.0.weight"]).all()
     assert torch.isfinite(found["policy.0.weight"]).all()
-
-
-def test_a_pass_of_another_kind_of_network_is_refused() -> None:
-    network, observation, d_outputs, d_value = network_and_data(CONTINUOUS, SMALL, FEW)
-    other = build_network(CONTINUOUS, SMALL.model_copy(update={"hidden_sizes": ()}), seed=0)
-    forward = network.run(observation)
-    with pytest.raises(TypeError, match="another kind"):
-        other.backward(forward, d_outputs=d_outputs, d_value=d_value, gradient=other.new_gradient())

@@ -18,7 +18,7 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp
 
-from learning.cpu.cores import usable_cores
+from learning.cpu.second_process import usable_cores
 from nitro.local.ports import free_ports
 from services.learner import app as app_module
 from services.learner.app import build_worker, create_app
