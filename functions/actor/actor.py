@@ -37,11 +37,11 @@ class PolicyGoneError(PolicyUnavailableError):
 class _Result:
     """A rollout ready to be stored."""
 
-    payload: bytes
-    steps: int
-    episode_returns: tuple[float, ...]
-    episode_lengths: tuple[int, ...]
-    dropped_episodes: int
+    payload: bytes = b""
+    steps: int = 0
+    episode_returns: tuple[float, ...] = ()
+    episode_lengths: tuple[int, ...] = ()
+    dropped_episodes: int = 0
 
 
 class Actor:
@@ -71,38 +71,40 @@ class Actor:
             RolloutError: The environment or the policy failed.
         """
         started = time.perf_counter()
-        if self._cache.is_cancelled(task.job_id, task.lease_hash):
-            nothing = _Result(
-                payload=b"", steps=0, episode_returns=(), episode_lengths=(), dropped_episodes=0
+        result, rollout_s = _Result(), 0.0
+        outcome: Literal["stored", "duplicate", "late", "cancelled"] = "cancelled"
+        if not self._cache.is_cancelled(task.job_id, task.lease_hash):
+            policy = self._fetched_policy(task)
+            envs = self._warm_envs(task)
+            rollout_started = time.perf_counter()
+            try:
+                result = _roll_out(task, envs, policy, step_timeout_s=self._step_timeout_s)
+            except BaseException:
+                self.close()  # they may be broken for good
+                raise
+            rollout_s = time.perf_counter() - rollout_started
+            outcome = self._cache.store_result(
+                task.job_id,
+                task.round,
+                mode=task.mode,
+                actor_index=task.actor_index,
+                payload=result.payload,
             )
-            total_s = time.perf_counter() - started
-            return _report(
-                task, nothing, "cancelled", cold_start=cold_start, rollout_s=0.0, total_s=total_s
-            )
-        policy = self._fetched_policy(task)
-        envs = self._warm_envs(task)
-        rollout_started = time.perf_counter()
-        try:
-            result = _roll_out(task, envs, policy, step_timeout_s=self._step_timeout_s)
-        except BaseException:
-            self._drop_envs()  # they may be broken for good
-            raise
-        rollout_s = time.perf_counter() - rollout_started
-        outcome = self._cache.store_result(
-            task.job_id,
-            task.round,
-            mode=task.mode,
+        return ActorReport(
+            job_id=task.job_id,
+            round=task.round,
             actor_index=task.actor_index,
-            payload=result.payload,
+            mode=task.mode,
+            outcome=outcome,
+            steps=result.steps,
+            episode_returns=result.episode_returns,
+            episode_lengths=result.episode_lengths,
+            dropped_episodes=result.dropped_episodes,
+            rollout_s=rollout_s,
+            total_s=time.perf_counter() - started,
+            cold_start=cold_start,
+            payload_bytes=len(result.payload),
         )
-        total_s = time.perf_counter() - started
-        return _report(
-            task, result, outcome, cold_start=cold_start, rollout_s=rollout_s, total_s=total_s
-        )
-
-    def close(self) -> None:
-        """Close the environments; the cache client is the caller's."""
-        self._drop_envs()
 
     def _fetched_policy(self, task: RolloutTask) -> NumpyPolicy:
         key = (task.job_id, task.lease_hash, task.policy_version)
@@ -128,7 +130,7 @@ class Actor:
         # As JSON: in Python an argument of 1 equals one of True and one of 1.0.
         kind = (task.env.model_dump_json(), raw_rewards)
         if self._kind != kind:
-            self._drop_envs()
+            self.close()
             self._kind = kind
         num_envs = task.num_envs if task.mode == "sample" else 1
         watch = watched(
@@ -142,7 +144,8 @@ class Actor:
                 self._envs.append(make_environment(task.env, raw_rewards=raw_rewards))
         return self._envs[:num_envs]
 
-    def _drop_envs(self) -> None:
+    def close(self) -> None:
+        """Close the environments; the cache client is the caller's."""
         envs, self._envs, self._kind = self._envs, [], None
         for env in envs:
             env_id = "an environment" if env.spec is None else env.spec.id
@@ -175,30 +178,4 @@ def _roll_out(
         episode_returns=tuple(trajectory.episode_returns.tolist()),
         episode_lengths=tuple(trajectory.episode_lengths.tolist()),
         dropped_episodes=trajectory.dropped_episodes,
-    )
-
-
-def _report(
-    task: RolloutTask,
-    result: _Result,
-    outcome: Literal["stored", "duplicate", "late", "cancelled"],
-    *,
-    cold_start: bool,
-    rollout_s: float,
-    total_s: float,
-) -> ActorReport:
-    return ActorReport(
-        job_id=task.job_id,
-        round=task.round,
-        actor_index=task.actor_index,
-        mode=task.mode,
-        outcome=outcome,
-        steps=result.steps,
-        episode_returns=result.episode_returns,
-        episode_lengths=result.episode_lengths,
-        dropped_episodes=result.dropped_episodes,
-        rollout_s=rollout_s,
-        total_s=total_s,
-        cold_start=cold_start,
-        payload_bytes=len(result.payload),
     )

@@ -8,10 +8,8 @@ repeats the same. An environment that keeps breaking its episodes is given up.
 import logging
 from collections.abc import Callable, Iterable
 
-import numpy as np
-
 from functions.actor.errors import DIVERGED, RolloutError
-from functions.actor.fragment import Fragment, noise_generator
+from functions.actor.fragment import Fragment, first_not_finite, noise_generator
 from shared.policy.distributions import Action
 from shared.policy.fragment_sampler import FragmentSampler
 
@@ -76,10 +74,10 @@ class DroppedEpisodes:
     def _check_actions(self, b: int) -> None:
         """Refuse to blame the environment for what the policy's own actions broke."""
         steps = self._fragment.before_broken(b)
-        finite = np.isfinite(self._sampler.action[steps, b])  # [steps, *act]
-        if not finite.all():
-            first = steps.start + int(np.argwhere(~finite)[0, 0])
-            raise RolloutError(f"{self._env_id}: {DIVERGED.format(step=first)}; rollout dropped")
+        action = {"action": self._sampler.action[steps, b]}  # [steps, *act]
+        first = first_not_finite(action, start=steps.start)
+        if first is not None:
+            raise RolloutError(f"{self._env_id}: {DIVERGED.format(step=first[0])}; rollout dropped")
 
     def _repeat(self, b: int) -> None:
         fragment, sampler = self._fragment, self._sampler

@@ -8,7 +8,7 @@ Legend: `T` steps, `B` environments side by side, `F` truncated episodes, `E` fi
 See `shared.trajectory.trajectory` for what the arrays mean where an episode ends.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -169,12 +169,7 @@ class Fragment:
         seen: dict[str, NDArray[Any]] = {"reward": self.reward[first:end, b]}
         if not self._is_image:
             seen["observation"] = self.observation[first : end + 1, b]
-        found = [
-            (first + int(np.argwhere(~np.isfinite(array))[0, 0]), name)
-            for name, array in seen.items()
-            if not np.isfinite(array).all()
-        ]
-        return min(found, default=None)
+        return first_not_finite(seen, start=first)
 
     def _first(self, start: tuple[object, object]) -> Observations:
         """Return the observation out of what a reset returned."""
@@ -183,6 +178,21 @@ class Fragment:
 
     def _in_order(self) -> list[_Ended]:
         return [self._ended[place] for place in sorted(self._ended)]
+
+
+def first_not_finite(
+    arrays: Mapping[str, NDArray[Any]], *, start: int = 0
+) -> tuple[int, str] | None:
+    """Return the first step at which one of some arrays # [steps, ...] is not finite, and its name.
+
+    Steps are counted from `start`. What came first is what matters: the rest only follows from it.
+    """
+    found = [
+        (start + int(np.argwhere(~np.isfinite(array))[0, 0]), name)
+        for name, array in arrays.items()
+        if not np.isfinite(array).all()
+    ]
+    return min(found, default=None)
 
 
 def env_seed(seed: int, env_index: int) -> int:

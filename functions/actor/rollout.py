@@ -8,7 +8,7 @@ did before, so that a repeated rollout is the same rollout to the last bit.
 
 import math
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from functions.actor.dropped_episodes import MAX_DROPPED_EPISODES, DroppedEpisodes
 from functions.actor.errors import DIVERGED, RolloutError, environment_frames
-from functions.actor.fragment import Fragment, noise_generator
+from functions.actor.fragment import Fragment, first_not_finite, noise_generator
 from functions.actor.watchdog import STEP_TIMEOUT_S, watched
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import Env
@@ -76,7 +76,12 @@ def sample_fragment(
     with np.errstate(all="ignore"), watch:
         _roll_out(task, fragment, sampler, dropped, translate, num_steps=num_steps)
         log_prob = sampler.log_prob()
-    _check_finite(env_id, {"action": sampler.action, "log_prob": log_prob})
+    bad = first_not_finite({"action": sampler.action, "log_prob": log_prob})
+    if bad is not None:  # everything that the environment gave is finite by now
+        step, name = bad
+        raise RolloutError(
+            f"{env_id}: {name} is not finite at step {step} (policy diverged); rollout dropped"
+        )
     return Trajectory(
         job_id=task.job_id,
         round=task.round,
@@ -158,14 +163,8 @@ class _Play:
         self.broken: str | None = None
         """What was not finite in the latest episode; None if everything was."""
         self.num_dropped = 0
-        self.num_steps = 0
-        """Of all episodes."""
-        self.num_resets = 0
-
-    @property
-    def progress(self) -> int:
+        self.progress = 0
         """Grows with every step and reset that has ended."""
-        return self.num_steps + self.num_resets
 
     def through(self, *, seed: int | None) -> None:
         """Play one episode to its end, or until something is not finite.
@@ -176,7 +175,7 @@ class _Play:
         env, space = self._env, self._env.observation_space
         self.episode_return, self.length, self.broken = 0.0, 0, None
         observation, ended = _seen(env.reset(seed=seed)[0], space), False
-        self.num_resets += 1
+        self.progress += 1
         while not ended and self.broken is None and self.length < MAX_EVALUATION_STEPS:
             mode = self._policy.mode(observation[np.newaxis])
             _check_diverged(self._env_id, observation[np.newaxis], mode, step=self.length)
@@ -185,7 +184,7 @@ class _Play:
             observation = _seen(given, space)
             self.episode_return += float(reward)
             self.length += 1
-            self.num_steps += 1
+            self.progress += 1
             ended = bool(terminated or truncated)
             if not math.isfinite(self.episode_return):
                 self.broken = f"reward is not finite at step {self.length - 1}"
@@ -240,26 +239,11 @@ def _check_diverged(env_id: str, observation: NDArray[Any], action: Action, *, s
     """Refuse actions [B, *act] that are not finite although what was observed, [B, *obs], is."""
     if np.isfinite(action).all():
         return
-    num_rows = len(observation)
-    seen = np.isfinite(observation).reshape(num_rows, -1).all(axis=1)
-    taken = np.isfinite(action).reshape(num_rows, -1).all(axis=1)
+    seen, taken = (
+        np.isfinite(rows).reshape(len(rows), -1).all(axis=1) for rows in (observation, action)
+    )
     if (seen & ~taken).any():
         raise RolloutError(f"{env_id}: {DIVERGED.format(step=step)}; rollout dropped")
-
-
-def _check_finite(env_id: str, arrays: Mapping[str, Action]) -> None:
-    """Refuse NaN and infinity, naming what came first: the later ones only follow from it."""
-    first = [
-        (int(np.argwhere(~np.isfinite(array))[0, 0]), name)
-        for name, array in arrays.items()
-        if not np.isfinite(array).all()
-    ]
-    if first:
-        step, name = min(first, key=lambda bad: bad[0])
-        # Everything that the environment gave is finite by now.
-        raise RolloutError(
-            f"{env_id}: {name} is not finite at step {step} (policy diverged); rollout dropped"
-        )
 
 
 def _translator(env_id: str, env: Env, policy: NumpyPolicy, *, num_envs: int) -> Translator:

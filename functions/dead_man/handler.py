@@ -14,7 +14,7 @@ end training: only a heartbeat that says so, or is missing, is.
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,11 +173,10 @@ def watch(switch: Switch, *, now: float, silent_after_s: float) -> dict[str, Any
         return {"reason": None, "closed": []}
     closed: list[str] = []
     failed: list[str] = []
-    steps: dict[str, Callable[[], bool]] = {
-        "provisioned concurrency": switch.close_provisioned,
-        "learner": switch.close_learner,
-    }
-    for name, close in steps.items():
+    for name, close in (
+        ("provisioned concurrency", switch.close_provisioned),
+        ("learner", switch.close_learner),
+    ):
         try:
             if close():
                 closed.append(name)
