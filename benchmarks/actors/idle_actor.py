@@ -8,7 +8,7 @@ from functions.actor.settings import Settings
 from shared.cache.client import TrajectoryCache
 from shared.contracts.rollouts import ACTOR_TASK, ActorReport, DescribeTask
 
-_cache = TrajectoryCache.connect(Settings().cache_url.get_secret_value())
+_cache = TrajectoryCache(Settings().cache_url.get_secret_value())
 
 
 def handler(event: object, context: object) -> dict[str, object]:

@@ -13,7 +13,7 @@ from shared.cache.client import TrajectoryCache
 from shared.contracts.rollouts import ACTOR_TASK, ActorReport, DescribeTask
 from shared.trajectory.trajectory import encode_trajectory
 
-_cache = TrajectoryCache.connect(Settings().cache_url.get_secret_value())
+_cache = TrajectoryCache(Settings().cache_url.get_secret_value())
 _trajectory = made_up_trajectory()
 
 

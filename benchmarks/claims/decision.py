@@ -127,7 +127,7 @@ def measure(effort: Effort) -> list[Row]:
     with (
         tempfile.TemporaryDirectory() as folder,
         ValkeyServer() as server,
-        TrajectoryCache.connect(url := f"redis://{server.host}:{server.port}/0") as cache,
+        TrajectoryCache(url := f"redis://{server.host}:{server.port}/0") as cache,
         LocalSystem(Path(folder), cache_url=url, environment={"emulator": handler}) as system,
         httpx.Client(
             base_url=system.api_url,

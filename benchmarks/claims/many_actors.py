@@ -179,7 +179,7 @@ def pushing_fleet(*, processes: int) -> Iterator[Fleet]:
     with (
         tempfile.TemporaryDirectory() as folder,
         ValkeyServer() as server,
-        TrajectoryCache.connect(url := f"redis://{server.host}:{server.port}/0") as cache,
+        TrajectoryCache(url := f"redis://{server.host}:{server.port}/0") as cache,
         LocalSystem(
             Path(folder), processes=processes, cache_url=url, environment={"emulator": handler}
         ) as system,

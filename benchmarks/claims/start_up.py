@@ -29,7 +29,7 @@ def measure(effort: Effort) -> list[Row]:
     progress("fresh processes")
     with ValkeyServer() as server:
         url = f"redis://{server.host}:{server.port}/0"
-        with TrajectoryCache.connect(url) as cache:
+        with TrajectoryCache(url) as cache:
             cache.publish_policy(JOB_ID, 0, codec.encode(*policy_payload(actor.network)))
         starts = iter(range(1000))
 

@@ -23,7 +23,7 @@ MAX_EVENT_BYTES = 4096
 _settings = Settings()
 import_environment_packages(_settings.environment_packages)
 _actor = Actor(
-    TrajectoryCache.connect(
+    TrajectoryCache(
         _settings.cache_url.get_secret_value(),
         timeout_s=_settings.cache_timeout_s,
         credentials=_settings.cache_credentials(_settings.aws_credentials),

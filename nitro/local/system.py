@@ -278,7 +278,7 @@ def _require_answer(cache_url: str) -> None:
     from shared.cache.client import CacheError, TrajectoryCache
 
     try:
-        with TrajectoryCache.connect(cache_url) as cache:
+        with TrajectoryCache(cache_url) as cache:
             cache.ping()
     except CacheError as error:
         raise CommandError(str(error), exit_code=EXIT_FAILED) from error

@@ -51,7 +51,7 @@ def build_worker(
         return ScalerClient(settings.scaler_url, token, patience_s=settings.scaler_patience_s)
 
     credentials = settings.cache_credentials(process_credentials())
-    cache = TrajectoryCache.connect(settings.cache_url.get_secret_value(), credentials=credentials)
+    cache = TrajectoryCache(settings.cache_url.get_secret_value(), credentials=credentials)
 
     def algorithm(job: Job) -> Algorithm:
         return build_algorithm(job, device=device, second_process=second_process)

@@ -232,7 +232,7 @@ class Components:
 
 
 def _cache(settings: Settings) -> TrajectoryCache:
-    return TrajectoryCache.connect(
+    return TrajectoryCache(
         settings.cache_url.get_secret_value(),
         timeout_s=5.0,
         credentials=settings.cache_credentials(process_credentials()),

@@ -61,30 +61,14 @@ class TrajectoryCache:
     """
 
     def __init__(
-        self, client: redis.Redis, *, address: str, timeout_s: float, max_age_s: float = MAX_AGE_S
-    ) -> None:
-        self._client = client
-        self._address = address
-        self._max_age_s = max_age_s
-        self._turn = threading.Lock()
-        self._opened_at = time.time()  # the wall clock goes on while a Lambda environment is frozen
-        # Blocking is done in slices well below the socket time-out, so that a server that is
-        # gone is noticed after one of them and not at the end of the round.
-        self._block_s = timeout_s / 2
-        self._store = client.register_script(scripts.STORE)
-        self._announce_failure = client.register_script(scripts.ANNOUNCE_FAILURE)
-        self._close = client.register_script(scripts.CLOSE)
-
-    @classmethod
-    def connect(
-        cls,
+        self,
         url: str,
         *,
         timeout_s: float = 10.0,
         credentials: CredentialProvider | None = None,
         max_age_s: float = MAX_AGE_S,
-    ) -> Self:
-        """Return a client for `redis://`, `rediss://` (TLS) or `unix://` URLs.
+    ) -> None:
+        """Take a `redis://`, `rediss://` (TLS) or `unix://` URL.
 
         Nothing is sent yet, so a server that is down shows at the first command.
 
@@ -99,8 +83,8 @@ class TrajectoryCache:
             CacheError: The URL is malformed.
         """
         try:
-            address = _address(url)
-            client = redis.Redis.from_url(
+            self._address = _address(url)
+            self._client = redis.Redis.from_url(
                 url,
                 protocol=2,
                 socket_timeout=timeout_s,
@@ -117,7 +101,15 @@ class TrajectoryCache:
                 "NITRO_CACHE_URL is malformed: the cache URL must read redis://host:port/db, "
                 "rediss://user:password@host:port/db or unix:///path"
             ) from None
-        return cls(client, address=address, timeout_s=timeout_s, max_age_s=max_age_s)
+        self._max_age_s = max_age_s
+        self._turn = threading.Lock()
+        self._opened_at = time.time()  # the wall clock goes on while a Lambda environment is frozen
+        # Blocking is done in slices well below the socket time-out, so that a server that is
+        # gone is noticed after one of them and not at the end of the round.
+        self._block_s = timeout_s / 2
+        self._store = self._client.register_script(scripts.STORE)
+        self._announce_failure = self._client.register_script(scripts.ANNOUNCE_FAILURE)
+        self._close = self._client.register_script(scripts.CLOSE)
 
     def close(self) -> None:
         """Close the connection."""

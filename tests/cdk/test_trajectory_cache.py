@@ -74,7 +74,7 @@ def _add_user(admin: redis.Redis, name: str, *rules: str) -> None:
 
 def test_a_role_can_do_all_of_its_work(guarded: ValkeyServer) -> None:
     url = f"redis://role:secret@{guarded.host}:{guarded.port}/0"
-    with TrajectoryCache.connect(url, timeout_s=5) as cache:
+    with TrajectoryCache(url, timeout_s=5) as cache:
         cache.ping()
         cache.publish_policy(_JOB, 1, b"weights")
         assert cache.fetch_policy(_JOB, 1) == b"weights"

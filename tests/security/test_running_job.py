@@ -77,7 +77,7 @@ def intruded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Intruded]:
     with ExitStack() as stack:
         system = stack.enter_context(LocalSystem(runs_dir, environment=settings))
         client = stack.enter_context(NitroClient(system.api_url, system.token))
-        cache = stack.enter_context(TrajectoryCache.connect(system.cache_url))
+        cache = stack.enter_context(TrajectoryCache(system.cache_url))
         spec = tiny(
             scaling={"policy": "fixed", "num_actors": 8},
             evaluation={"every_rounds": 0},

@@ -32,7 +32,7 @@ MakeTask = Callable[..., RolloutTask]
 
 @pytest.fixture
 def cache(cache_url: str) -> Iterator[TrajectoryCache]:
-    with TrajectoryCache.connect(cache_url) as client:
+    with TrajectoryCache(cache_url) as client:
         yield client
 
 

@@ -60,7 +60,7 @@ def _replies(
 @pytest.fixture
 def job(cache_url: str, continuous_policy: MakePolicy) -> str:
     job_id = f"job-{uuid.uuid4().hex}"
-    with TrajectoryCache.connect(cache_url) as cache:
+    with TrajectoryCache(cache_url) as cache:
         cache.publish_policy(job_id, 2, codec.encode(*continuous_policy(3, 1)))
     return job_id
 

@@ -204,7 +204,7 @@ class ScriptedScaler(ThreadingHTTPServer):
 def serving(made: Job, cache_url: str, *, rounds: int) -> Iterator[ScriptedScaler]:
     """Run a scripted scaler with a cache connection of its own."""
     with (
-        TrajectoryCache.connect(cache_url) as cache,
+        TrajectoryCache(cache_url) as cache,
         ScriptedScaler(made, cache, rounds=rounds) as scaler,
     ):
         thread = threading.Thread(target=scaler.serve_forever, kwargs={"poll_interval": 0.01})

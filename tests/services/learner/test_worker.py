@@ -110,7 +110,7 @@ class Learner:
     ) -> None:
         fuse = fuse or Fuse()
 
-        cache = FusedCache.connect(cache_url)
+        cache = FusedCache(cache_url)
         cache.fuse = fuse
 
         def algorithm(made: Job) -> Algorithm:

@@ -50,5 +50,5 @@ def lasting_scaler(
 
 @pytest.fixture
 def cache(cache_url: str) -> Iterator[TrajectoryCache]:
-    with TrajectoryCache.connect(cache_url) as client:
+    with TrajectoryCache(cache_url) as client:
         yield client

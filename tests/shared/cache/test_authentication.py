@@ -89,18 +89,18 @@ def test_an_expired_token_is_refused_and_not_repeated_to_anybody(url: str, cloud
     stopped = replace(cloud.provider(), now=lambda: NOON)
     cloud.pass_time(minutes=16)
     with (
-        TrajectoryCache.connect(url, credentials=stopped) as cache,
+        TrajectoryCache(url, credentials=stopped) as cache,
         pytest.raises(CacheError, match="WRONGPASS|invalid username-password") as refusal,
     ):
         cache.ping()
     assert token not in str(refusal.value)
     assert "Signature" not in str(refusal.value)
-    with TrajectoryCache.connect(url, credentials=cloud.provider()) as cache:
+    with TrajectoryCache(url, credentials=cloud.provider()) as cache:
         cache.ping()
 
 
 def test_a_connection_that_was_cut_is_opened_again_with_a_new_token(url: str, cloud: Cloud) -> None:
-    with TrajectoryCache.connect(url, credentials=cloud.provider()) as cache:
+    with TrajectoryCache(url, credentials=cloud.provider()) as cache:
         cache.publish_policy("job", 0, b"w")
         (first,) = cloud.connections()
         cloud.pass_time(hours=12)
@@ -115,7 +115,7 @@ def test_a_connection_that_was_cut_is_opened_again_with_a_new_token(url: str, cl
 def test_an_old_connection_is_replaced_between_two_commands(
     url: str, cloud: Cloud, max_age_s: float, opened: int
 ) -> None:
-    with TrajectoryCache.connect(url, credentials=cloud.provider(), max_age_s=max_age_s) as cache:
+    with TrajectoryCache(url, credentials=cloud.provider(), max_age_s=max_age_s) as cache:
         seen = set()
         for _ in range(3):
             cache.ping()
@@ -140,7 +140,7 @@ def test_a_server_nobody_vouches_for_is_refused(
     url = f"rediss://{host}:{front.port}/0"
     url += f"?ssl_ca_certs={front.certificate}" if trusted else ""
     with (
-        TrajectoryCache.connect(url, credentials=provider) as cache,
+        TrajectoryCache(url, credentials=provider) as cache,
         pytest.raises(CacheError, match="certificate verify failed"),
     ):
         cache.ping()
@@ -162,7 +162,7 @@ def test_a_password_logs_in(url: str, cloud: Cloud) -> None:
             cache_url=url, cache_auth="password", cache_user=cloud.user, cache_password=password
         )
         provider = chosen.cache_credentials(no_credentials)
-        with TrajectoryCache.connect(url, credentials=provider) as cache:
+        with TrajectoryCache(url, credentials=provider) as cache:
             if fits:
                 cache.ping()
                 continue
@@ -238,7 +238,7 @@ def test_a_process_without_credentials_says_so(
 ) -> None:
     provider = IamCredentialProvider(process_credentials(), cache_name="c", user="u", region="r")
     with (
-        TrajectoryCache.connect(url, credentials=provider) as cache,
+        TrajectoryCache(url, credentials=provider) as cache,
         pytest.raises(CacheError, match="no AWS credentials: .*AWS_PROFILE"),
     ):
         cache.ping()

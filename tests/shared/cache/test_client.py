@@ -20,7 +20,7 @@ from shared.cache.client import CacheError, RoundCounters, StoreOutcome, Traject
 
 @pytest.fixture
 def cache(cache_url: str) -> Iterator[TrajectoryCache]:
-    with TrajectoryCache.connect(cache_url, timeout_s=5) as client:
+    with TrajectoryCache(cache_url, timeout_s=5) as client:
         yield client
 
 
@@ -93,7 +93,7 @@ def test_concurrent_stores_of_one_index_give_one_winner(
     start = threading.Barrier(8)
 
     def compete() -> None:
-        with TrajectoryCache.connect(cache_url) as own:
+        with TrajectoryCache(cache_url) as own:
             start.wait()
             outcomes.append(_store(own, job, 0))
 
@@ -223,7 +223,7 @@ def test_waiting_ends_empty_at_the_time_out(
 
 
 def test_waiting_may_last_longer_than_one_command_may(cache_url: str, job: str) -> None:
-    with TrajectoryCache.connect(cache_url, timeout_s=1) as impatient:
+    with TrajectoryCache(cache_url, timeout_s=1) as impatient:
         assert _wait(impatient, job, timeout_s=1.2) == []
         for index in range(3):
             _store(impatient, job, index)
@@ -275,7 +275,7 @@ def test_a_connection_the_server_dropped_is_opened_again(
 def test_one_process_uses_one_connection(cache_url: str, server: redis.Redis, job: str) -> None:
     server.ping()
     before = server.info("clients")["connected_clients"]
-    with TrajectoryCache.connect(cache_url) as cache:
+    with TrajectoryCache(cache_url) as cache:
         cache.publish_policy(job, 0, b"w")
         _store(cache, job, 0)
         _wait(cache, job, timeout_s=1)
@@ -315,7 +315,7 @@ class _Relay:
 
 def test_storing_and_loading_take_one_round_trip_each(cache_url: str, job: str) -> None:
     relay = _Relay(cache_url)
-    with TrajectoryCache.connect(relay.url) as cache:
+    with TrajectoryCache(relay.url) as cache:
         _store(cache, job, 0)  # connects and may have to load the script
         before = relay.round_trips
         _store(cache, job, 1, b"x" * 100_000)
@@ -333,7 +333,7 @@ def test_a_server_that_is_gone_is_named_without_the_password() -> None:
         url = f"redis://learner:hunter2@{gone.host}:{gone.port}/0"
         address = f"redis://{gone.host}:{gone.port}/0"
     with (
-        TrajectoryCache.connect(url, timeout_s=1) as cache,
+        TrajectoryCache(url, timeout_s=1) as cache,
         pytest.raises(CacheError, match=f"trajectory cache at {address}") as refusal,
     ):
         cache.ping()
@@ -343,7 +343,7 @@ def test_a_server_that_is_gone_is_named_without_the_password() -> None:
 def test_a_server_that_dies_is_noticed_while_waiting(job: str) -> None:
     with ValkeyServer(port=free_ports(1)[0]) as server:
         url = f"redis://{server.host}:{server.port}/0"
-        cache = TrajectoryCache.connect(url, timeout_s=1)
+        cache = TrajectoryCache(url, timeout_s=1)
         _store(cache, job, 0)
     with cache, pytest.raises(CacheError, match="BLMPOP failed"):
         _wait(cache, job, timeout_s=30)
@@ -362,7 +362,7 @@ def test_a_command_the_server_refuses_is_reported(
 )
 def test_a_malformed_url_is_refused_without_quoting_it(url: str) -> None:
     with pytest.raises(CacheError, match="NITRO_CACHE_URL is malformed") as refusal:
-        TrajectoryCache.connect(url)
+        TrajectoryCache(url)
     assert "pass" not in str(refusal.value).replace("password", "")
 
 
@@ -382,7 +382,7 @@ def test_arrivals_of_several_rounds_are_waited_for_at_once(
     def store_once_somebody_waits() -> None:
         while not server.info("clients")["blocked_clients"]:
             time.sleep(0.001)
-        with TrajectoryCache.connect(cache_url) as actor:
+        with TrajectoryCache(cache_url) as actor:
             actor.store_result(job, 6, mode="evaluate", actor_index=0, payload=b"x")
 
     thread = threading.Thread(target=store_once_somebody_waits)

@@ -25,7 +25,7 @@ _JOBS = count()
 
 @pytest.fixture
 def cache(cache_url: str) -> Iterator[TrajectoryCache]:
-    with TrajectoryCache.connect(cache_url) as client:
+    with TrajectoryCache(cache_url) as client:
         yield client
 
 
@@ -121,7 +121,7 @@ def test_it_waits_for_what_comes_later(cache: TrajectoryCache, cache_url: str, j
     deliver(cache, job_id, 0)
 
     def late() -> None:
-        with TrajectoryCache.connect(cache_url) as actor:
+        with TrajectoryCache(cache_url) as actor:
             deliver(actor, job_id, 1)
 
     thread = threading.Thread(target=late)
@@ -137,7 +137,7 @@ def test_results_gather_only_while_many_are_to_come(
     rest = threading.Thread(target=lambda: deliver_all(range(0, 30)))
 
     def deliver_all(indices: range) -> None:
-        with TrajectoryCache.connect(cache_url) as actor:
+        with TrajectoryCache(cache_url) as actor:
             for index in indices:
                 deliver(actor, job_id, index)
 
@@ -231,7 +231,7 @@ def test_a_learner_that_starts_again_waits_for_who_was_launched_again(
 ) -> None:
     deliver(cache, job_id, 0)
     cache.announce_failure(job_id, 0, mode="sample", actor_index=1, attempt=0, reason="crashed")
-    with _Follows.connect(cache_url) as followed:
+    with _Follows(cache_url) as followed:
         made = plan(job_id, num_actors=2, deadline_s=600.0, attempt=1)
         assert waited(_collector(followed, made)).missing == ()
 
@@ -239,7 +239,7 @@ def test_a_learner_that_starts_again_waits_for_who_was_launched_again(
 def test_a_failure_told_after_the_round_was_reopened_ends_no_wait(
     cache_url: str, job_id: str
 ) -> None:
-    with _Follows.connect(cache_url) as cache:
+    with _Follows(cache_url) as cache:
         deliver(cache, job_id, 0)
         cache.announce_failure(job_id, 0, mode="sample", actor_index=1, attempt=0, reason="crashed")
         # It takes in what is noted, and leaves the tokens where they are.
@@ -504,7 +504,7 @@ def test_a_request_to_stop_does_not_end_the_wait_for_episodes(
     deliver_episode(cache, job_id, 0)
 
     def slow() -> None:
-        with TrajectoryCache.connect(cache_url) as actor:
+        with TrajectoryCache(cache_url) as actor:
             deliver_episode(actor, job_id, 1)
 
     thread = threading.Thread(target=slow)

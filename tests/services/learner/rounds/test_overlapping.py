@@ -66,7 +66,7 @@ class Rig:
                 for _ in range(2)
             )
             record = RunRecord(artifacts, self.job_id)
-            cache = stack.enter_context(FusedCache.connect(self._cache_url))
+            cache = stack.enter_context(FusedCache(self._cache_url))
             cache.fuse = fuse
             record.begin(self.scaler.job, next_round=state.next_round, bill=(), device="cpu")
             lease = HeldLease(self.scaler.lease(), heartbeats, self.shutdown)
@@ -108,7 +108,7 @@ class _Watched(Averaging):
 
 @pytest.fixture
 def cache(cache_url: str) -> Iterator[TrajectoryCache]:
-    with TrajectoryCache.connect(cache_url) as client:
+    with TrajectoryCache(cache_url) as client:
         yield client
 
 

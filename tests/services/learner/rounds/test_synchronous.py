@@ -61,7 +61,7 @@ class Rig:
             state=RunState(next_round=0, policy_version=0, curvature=None, previous=None),
             earlier_policies={},
             scaler=client,
-            cache=enter(TrajectoryCache.connect(cache_url)),
+            cache=enter(TrajectoryCache(cache_url)),
             lease=enter(HeldLease(self.scaler.lease(), heartbeats, self.shutdown)),
             algorithm=build_algorithm(made, device=torch.device("cpu")),
             detector=build_detector(made.spec.detector),
@@ -81,7 +81,7 @@ class Rig:
 
 @pytest.fixture
 def cache(cache_url: str) -> Iterator[TrajectoryCache]:
-    with TrajectoryCache.connect(cache_url) as client:
+    with TrajectoryCache(cache_url) as client:
         yield client
 
 
@@ -436,7 +436,7 @@ def test_the_final_evaluation_is_waited_for_when_the_user_stops(rig: Rig, cache_
     def _the_other(made: RoundPlan) -> None:
         # Once the learner has heard of the stop for certain.
         assert rig.scaler.heard.wait(20)
-        with TrajectoryCache.connect(cache_url) as actor:
+        with TrajectoryCache(cache_url) as actor:
             deliver_episode(actor, made.job_id, 1, round_index=made.round)
 
     rig.scaler.launch = launch

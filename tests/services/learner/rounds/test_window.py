@@ -32,7 +32,7 @@ class _Asked(TrajectoryCache):
 
 @pytest.fixture
 def cache(cache_url: str) -> Iterator[_Asked]:
-    with _Asked.connect(cache_url) as client:
+    with _Asked(cache_url) as client:
         client.waits = []
         yield client
 
