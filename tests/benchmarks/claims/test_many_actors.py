@@ -1,9 +1,21 @@
-"""A round of 200 actors through scaler, emulator and cache: every trajectory once, none lost."""
+"""A round of 200 actors: every trajectory once, none lost; and processor time is what it says."""
 
-from benchmarks.claims.many_actors import pushing_fleet
+import os
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.claims.many_actors import children, cpu_s, pushing_fleet
 from shared.contracts.rounds import TrajectoryCounts
 
 NUM_ACTORS = 200
+WORK = """
+import sys, time
+while time.process_time() < 0.2: pass
+print(time.process_time(), flush=True)
+sys.stdin.read()
+"""
 
 
 def test_no_trajectory_of_200_actors_is_lost_or_counted_twice() -> None:
@@ -16,3 +28,21 @@ def test_no_trajectory_of_200_actors_is_lost_or_counted_twice() -> None:
     # Two rounds of rollouts and one question what the environment looks like.
     assert stats["invoked"] == stats["succeeded"] == 2 * NUM_ACTORS + 1
     assert stats["in_flight"] == stats["throttled"] == 0
+
+
+def test_a_childs_time_is_what_it_has_counted_itself() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", WORK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        own = float(child.stdout.readline())
+        assert child.pid in children(os.getpid())
+        assert cpu_s(child.pid) == pytest.approx(own, abs=0.05)
+        child.communicate()
+
+
+def test_a_process_that_has_gone_has_no_clock() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        child.wait()
+    with pytest.raises(OSError, match="Invalid argument"):
+        cpu_s(child.pid)

@@ -10,6 +10,7 @@ import pytest
 
 from services.scaler.api.problem import ApiError
 from services.scaler.jobs.admission import (
+    MAX_TRAJECTORY_BYTES,
     Admission,
     EnvironmentCatalogue,
     budget_errors,
@@ -25,11 +26,13 @@ from shared.contracts.environment_spec import (
     ActionSpec,
     ContinuousActionSpec,
     DiscreteActionSpec,
+    EnvironmentSpec,
     MultiDiscreteActionSpec,
     ObservationSpec,
 )
 from shared.contracts.job_spec import EnvironmentRef, JobSpec
 from shared.contracts.rollouts import RolloutTask
+from shared.trajectory import codec
 from tests.services.scaler.lambda_endpoint import HOPPER, IMAGES, LambdaEndpoint, Reply
 from tests.services.scaler.money.test_budget import PRICING, with_budget
 
@@ -237,3 +240,43 @@ def test_a_budget_of_exactly_the_least_is_enough(committed_usd: float, spent: st
     told_usd = float(error.message.rpartition("$")[2].removesuffix(" are needed"))
     assert budget_errors(with_budget(spec, told_usd), PRICING, committed_usd=committed_usd) == []
     assert told_usd - least_usd < 1e-4
+
+
+# --- images: every frame counts once, and so does the network that they need
+
+QBERT = JobSpec.model_validate(
+    {"env_id": "ALE/Qbert-v5", "preset": "standard", "steps_per_actor": 99, "actors": {"max": 10}}
+)
+
+
+def qbert(frame_stack: int | None) -> EnvironmentSpec:
+    return EnvironmentSpec(
+        env_id="ALE/Qbert-v5",
+        observation=ObservationSpec(shape=(4, 84, 84), dtype="uint8", frame_stack=frame_stack),
+        action=DiscreteActionSpec(n=6),
+        max_episode_steps=None,
+        versions={},
+    )
+
+
+def test_stacked_frames_count_once() -> None:
+    weights = 4 * 1_687_206  # Nature's network with six actions
+    steps = 10 * (99 + 1)
+    frame, rest = 84 * 84, 8 + 10
+    assert round_bytes(QBERT, qbert(4)) == steps * (frame + rest) + 2 * weights
+    assert round_bytes(QBERT, qbert(None)) == steps * (4 * frame + rest) + 2 * weights
+
+
+def test_a_fragment_that_no_learner_would_take_in_is_refused() -> None:
+    assert codec.DEFAULT_MAX_BYTES == MAX_TRAJECTORY_BYTES
+    most = MAX_TRAJECTORY_BYTES // (4 * 84 * 84) - 1
+    fits = QBERT.model_copy(update={"steps_per_actor": most})
+    assert trajectory_errors(fits, qbert(4)) == []
+    larger = QBERT.model_copy(update={"steps_per_actor": most + 1})
+    (error,) = trajectory_errors(larger, qbert(4))
+    assert error.field == "steps_per_actor"
+    assert "of 9510 steps may have 256.0 MB, the learner accepts 256 MB" in error.message
+    # Every tenth step ends an episode, and brings its final observation.
+    limited = qbert(4).model_copy(update={"max_episode_steps": 10})
+    (error,) = trajectory_errors(fits, limited)
+    assert "may have 281.5 MB" in error.message

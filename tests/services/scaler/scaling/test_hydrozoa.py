@@ -1,35 +1,12 @@
-"""Policies that follow the round's number only: fixed, schedule, hydrozoa."""
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.scaler.scaling.fixed import FixedPolicy
 from services.scaler.scaling.hydrozoa import HydrozoaPolicy
-from services.scaler.scaling.schedule import SchedulePolicy
-from shared.contracts.scaling_spec import (
-    MAX_ACTORS,
-    ActorRange,
-    FixedScaling,
-    HydrozoaScaling,
-    ScheduleScaling,
-)
+from shared.contracts.scaling_spec import MAX_ACTORS, ActorRange, HydrozoaScaling
 from tests.services.scaler.scaling.seen import RANGES, seen
 
 HYDROZOA = HydrozoaPolicy(HydrozoaScaling(policy="hydrozoa"))
-
-
-@given(k=st.integers(0, 10**6))
-def test_fixed_is_fixed(k: int) -> None:
-    policy = FixedPolicy(FixedScaling(policy="fixed", num_actors=12))
-    assert policy.decide(seen(k)).requested == 12
-
-
-def test_a_schedule_is_followed_and_its_last_entry_holds_with_a_word_about_it() -> None:
-    policy = SchedulePolicy(ScheduleScaling(policy="schedule", num_actors=(8, 64, 16)))
-    decisions = [policy.decide(seen(k)) for k in range(5)]
-    assert [d.requested for d in decisions] == [8, 64, 16, 16, 16]
-    assert ["past the end" in d.reason for d in decisions] == [False, False, False, True, True]
 
 
 @pytest.mark.parametrize(
