@@ -25,7 +25,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from services.emulator.api.endpoint import Endpoint, not_found
 from services.emulator.api.function import Function
-from services.emulator.api.guard import HostGuard, TokenGuard, load_token
+from services.emulator.api.guard import host_guard, load_token, token_guard
 from services.emulator.api.invoke import InvokeApi
 from services.emulator.api.operator import OperatorApi
 from services.emulator.api.provisioned import ProvisionedConcurrency
@@ -88,11 +88,11 @@ class Emulator:
             ]
         )
         if token is not None:
-            front = TokenGuard(front, token=token)
+            front = token_guard(front, token=token)
         runtime = RuntimeApi(dispatcher, self._environments, timeout_s=settings.timeout_s).app
         hosts = settings.known_hosts
-        self._front = _server(HostGuard(front, hosts=hosts), http=HttpToolsProtocol)
-        self._runtime = _server(HostGuard(runtime, hosts=hosts), http=connections.protocol())
+        self._front = _server(host_guard(front, hosts=hosts), http=HttpToolsProtocol)
+        self._runtime = _server(host_guard(runtime, hosts=hosts), http=connections.protocol())
 
     async def serve(self) -> None:
         """Serve until SIGTERM or SIGINT, then hang up, end all environments and return."""

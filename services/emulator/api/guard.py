@@ -7,6 +7,7 @@ own domain in `Host`.
 
 import hmac
 import re
+from collections.abc import Callable
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -41,52 +42,55 @@ def load_token(settings: Settings) -> str | None:
     return token
 
 
-class HostGuard:
-    """Refuses requests that came by another name or address than ours, as clients write them."""
+class Guard:
+    """Answers a request with an error instead of passing it on, if there is one."""
 
-    def __init__(self, app: ASGIApp, *, hosts: frozenset[str]) -> None:
+    def __init__(self, app: ASGIApp, refusal: Callable[[Scope], ServiceError | None]) -> None:
         self._app = app
-        self._hosts = hosts
+        self._refusal = refusal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 403 or pass the request on."""
+        error = self._refusal(scope)
+        answer = self._app if error is None else error.response()
+        await answer(scope, receive, send)
+
+
+def host_guard(app: ASGIApp, *, hosts: frozenset[str]) -> Guard:
+    """Refuse requests that came by another name or address than ours, as clients write them."""
+
+    def refusal(scope: Scope) -> ServiceError | None:
         named = Headers(scope=scope).getlist("host")
-        if len(named) == 1 and _PORT.sub("", named[0]).lower() in self._hosts:
-            await self._app(scope, receive, send)
-            return
-        message = f"Host {named} is none of {sorted(self._hosts)}: {PREFIX}HOSTS adds names."
-        error = ServiceError("AccessDeniedException", message, status=403)
-        await error.response()(scope, receive, send)
+        if len(named) == 1 and _PORT.sub("", named[0]).lower() in hosts:
+            return None
+        message = f"Host {named} is none of {sorted(hosts)}: {PREFIX}HOSTS adds names."
+        return ServiceError("AccessDeniedException", message, status=403)
+
+    return Guard(app, refusal)
 
 
-class TokenGuard:
-    """Refuses requests without the token, but for those that ask for health.
+def token_guard(app: ASGIApp, *, token: str) -> Guard:
+    """Refuse requests without the token, but for those that ask for health.
 
     AWS's SDKs bring it as the access key id of their signature, all others as a bearer token. The
     signature itself is not checked: it is made with a secret that the emulator has no need to know.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str) -> None:
-        self._app = app
-        self._expected = token.encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 403 or pass the request on."""
-        if scope["path"] in _OPEN_PATHS or self._allowed(scope):
-            await self._app(scope, receive, send)
-            return
+    def refusal(scope: Scope) -> ServiceError | None:
+        if scope["path"] in _OPEN_PATHS or _brings(scope, token.encode()):
+            return None
         message = (
             "The security token included in the request is invalid: the emulator's token is the "
             "AWS access key id, or goes into the header 'Authorization: Bearer <token>'."
         )
-        error = ServiceError("UnrecognizedClientException", message, status=403)
-        await error.response()(scope, receive, send)
+        return ServiceError("UnrecognizedClientException", message, status=403)
 
-    def _allowed(self, scope: Scope) -> bool:
-        given = Headers(scope=scope).getlist("authorization")
-        if len(given) != 1:
-            return False
-        found = _SIGNED_BY.match(given[0]) or _BEARER.match(given[0])
-        return found is not None and hmac.compare_digest(
-            found.group(1).encode("latin-1"), self._expected
-        )
+    return Guard(app, refusal)
+
+
+def _brings(scope: Scope, token: bytes) -> bool:
+    given = Headers(scope=scope).getlist("authorization")
+    if len(given) != 1:
+        return False
+    found = _SIGNED_BY.match(given[0]) or _BEARER.match(given[0])
+    return found is not None and hmac.compare_digest(found.group(1).encode("latin-1"), token)

@@ -139,7 +139,7 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
             policy_version=self._version,
             curvature=curvature,
             previous=result,
-            open_rounds=tuple(opened.state() for opened in self._window),
+            open_rounds=tuple(opened.state for opened in self._window),
             empty_rounds=self._empty_rounds(closed, result),
         )
         fetched = {opened.policy_version for opened in state.open_rounds}
@@ -155,9 +155,9 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
             round=closed.plan.round,
             policy_version=self._version,
             trajectories=counts,
-            env_steps=closed.env_steps,
-            episode_returns=tuple(closed.episode_returns),
-            dropped_episodes=closed.dropped_episodes,
+            env_steps=closed.state.env_steps,
+            episode_returns=closed.state.episode_returns,
+            dropped_episodes=closed.state.dropped_episodes,
             evaluation=evaluation,
             stats=self._tally.take(),
             timing=self.clock.take(),

@@ -26,12 +26,8 @@ class OpenedRound:
         """Begin where `before` says that an earlier learner left it."""
         self.plan = plan
         self.collector = collector
-        self._curvature = before.curvature
-        self._taken = set(before.taken)
-        self.env_steps = before.env_steps
-        """Steps used so far."""
-        self.episode_returns = list(before.episode_returns)
-        self.dropped_episodes = before.dropped_episodes
+        self.state = before
+        """What was used of it so far."""
 
     @property
     def over(self) -> bool:
@@ -41,23 +37,20 @@ class OpenedRound:
     def fresh(self) -> tuple[Trajectory, ...]:
         """Return the trajectories that were not returned before, and count them as used."""
         trajectories = self.collector.fresh()
-        self._taken.update(t.actor_index for t in trajectories)
-        self.env_steps += sum(t.num_steps for t in trajectories)
-        self.dropped_episodes += sum(t.dropped_episodes for t in trajectories)
-        self.episode_returns += [float(r) for t in trajectories for r in t.episode_returns]
+        if trajectories:
+            state = self.state
+            taken = (*state.taken, *(t.actor_index for t in trajectories))
+            returns = (float(r) for t in trajectories for r in t.episode_returns)
+            dropped = sum(t.dropped_episodes for t in trajectories)
+            self.state = state.model_copy(
+                update={
+                    "taken": tuple(sorted(taken)),
+                    "env_steps": state.env_steps + sum(t.num_steps for t in trajectories),
+                    "episode_returns": (*state.episode_returns, *returns),
+                    "dropped_episodes": state.dropped_episodes + dropped,
+                }
+            )
         return trajectories
-
-    def state(self) -> OpenRound:
-        """Return how far it is."""
-        return OpenRound(
-            round=self.plan.round,
-            policy_version=self.plan.policy_version,
-            curvature=self._curvature,
-            taken=tuple(sorted(self._taken)),
-            env_steps=self.env_steps,
-            episode_returns=tuple(self.episode_returns),
-            dropped_episodes=self.dropped_episodes,
-        )
 
 
 class RoundWindow:

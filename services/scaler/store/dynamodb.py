@@ -6,7 +6,7 @@
 import heapq
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Self, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args
 
 import boto3
 from botocore.config import Config
@@ -20,7 +20,7 @@ from services.scaler.store.base import (
     VersionConflictError,
 )
 from services.scaler.store.dynamodb_items import Item
-from services.scaler.store.dynamodb_table import MAX_TRANSACTION_ITEMS, DynamoDbTable
+from services.scaler.store.dynamodb_table import LAST, MAX_TRANSACTION_ITEMS, DynamoDbTable
 from services.scaler.store.reading import JobReader, parsed
 from shared.contracts.billing import LedgerLine
 from shared.contracts.jobs import FINISHED, JobStatus
@@ -34,8 +34,6 @@ _TRIES = 4
 _CONNECTIONS = 50
 """As many as there are threads that answer requests, and some."""
 _STATUSES: tuple[JobStatus, ...] = get_args(JobStatus)
-_LAST = "~"
-"""Greater than any digit, for the end of a range of names."""
 
 
 class DynamoDbStore:
@@ -63,14 +61,14 @@ class DynamoDbStore:
         """Add a job."""
         is_new = {"ConditionExpression": "attribute_not_exists(pk)"}
         job = items.job_item(record, self._table.next_number(), idempotency)
-        actions: list[Item] = [{"Put": {"Item": job, **is_new}}, _active_action(record)]
+        actions = [_put(job, **is_new), _active_action(record)]
         if idempotency is not None:
             used = {
                 **items.idempotency_key(idempotency.key),
                 "body_digest": idempotency.body_digest,
                 "job_id": idempotency.job_id,
             }
-            actions.append({"Put": {"Item": used, **is_new}})
+            actions.append(_put(used, **is_new))
         self._table.transact(actions)
 
     def idempotency(self, key: str) -> IdempotencyEntry | None:
@@ -98,7 +96,7 @@ class DynamoDbStore:
         self, *, status: JobStatus | None, limit: int, before: int | None
     ) -> list[tuple[int, JobRecord | None]]:
         """Return jobs, newest first; one changed just now may be missing or out of its state."""
-        below = _LAST if before is None else items.position_name(before)
+        below = LAST if before is None else items.position_name(before)
         newest_first = heapq.merge(
             *(
                 self._table.listed(one, below=below, page=limit)
@@ -125,7 +123,7 @@ class DynamoDbStore:
         finished = (
             items.key_of(entry)
             for status in FINISHED.intersection(statuses)
-            for entry in self._table.listed(status, below=_LAST)
+            for entry in self._table.listed(status, below=LAST)
         )
         found = self._records(itertools.chain(active, finished))
         return [record for record in found if record.job.status in statuses]
@@ -139,7 +137,7 @@ class DynamoDbStore:
         """Return how many jobs are in one of the states; of finished ones, up to just now."""
         finished = FINISHED.intersection(statuses)
         num_active = sum(1 for _ in self._active(set(statuses) - finished))
-        return num_active + sum(self._table.num_listed(s, below=_LAST) for s in finished)
+        return num_active + sum(self._table.num_listed(s, below=LAST) for s in finished)
 
     def commit(self, change: Change) -> JobRecord:
         """Write a change whole."""
@@ -153,8 +151,7 @@ class DynamoDbStore:
             *(action for entry in change.rounds for action in _round_actions(job_id, entry)),
         ]
         if first_line is not None:
-            lines = items.line_items(job_id, change.lines, first=first_line)
-            actions += [{"Put": {"Item": item}} for item in lines]
+            actions += map(_put, items.line_items(job_id, change.lines, first=first_line))
         condemned = self._condemned(change)
         while condemned and len(actions) + len(condemned[-1]) <= MAX_TRANSACTION_ITEMS:
             actions += condemned.pop()
@@ -166,25 +163,26 @@ class DynamoDbStore:
         """Remove a job and everything about it, the record last."""
         job_id = record.job.job_id
         job = self._unchanged(record, "idempotency_key")
-        everything = self._query(job_id, "", keys_only=True)
+        everything = self._of(job_id, keys_only=True)
         record_key = items.job_key(job_id)
         self._table.delete_many(key for key in everything if key != record_key)
-        actions: list[Item] = [
-            {"Delete": {"Key": record_key, **_if_unchanged(record)}},
-            {"Delete": {"Key": items.active_key(job_id)}},
-        ]
+        actions = [_delete(record_key, **_if_unchanged(record)), _delete(items.active_key(job_id))]
         if "idempotency_key" in job:
-            key = items.idempotency_key(job["idempotency_key"])
-            actions.append({"Delete": {"Key": key}})
+            actions.append(_delete(items.idempotency_key(job["idempotency_key"])))
         self._table.transact(actions)
 
     def round(self, job_id: str, round_index: int) -> RoundEntry | None:
         """Return one round."""
-        return next(items.rounds_of(self._query(job_id, items.round_name(round_index))), None)
+        return next(
+            items.rounds_of(self._of(job_id, items.round_name(round_index))),
+            None,
+        )
 
     def last_round(self, job_id: str) -> RoundEntry | None:
         """Return the newest round."""
-        for newest in self._query(job_id, "ROUND#", newest_first=True, page=1):
+        for newest in self._table.query(
+            items.partition(job_id), "ROUND#", newest_first=True, page=1
+        ):
             if (newest["part"], newest["parts"]) == (0, 1):
                 return next(items.rounds_of([newest]))
             whole = self.round(job_id, int(newest["round"]))
@@ -194,13 +192,17 @@ class DynamoDbStore:
 
     def rounds(self, job_id: str, *, first: int, limit: int) -> list[RoundEntry]:
         """Return rounds in order."""
-        found = self._query(job_id, "ROUND#", first=items.round_name(first), page=limit)
+        found = self._table.query(
+            items.partition(job_id), "ROUND#", first=items.round_name(first), page=limit
+        )
         return list(itertools.islice(items.rounds_of(found), limit))
 
     def ratios(self, job_id: str, *, before: int, limit: int) -> list[float]:
         """Return the newest ratios measured before a round, oldest of them first."""
         # One more than wanted: the round itself may be among them, planned for another learner.
-        newest = self._query(job_id, "RATIO#", newest_first=True, page=limit + 1)
+        newest = self._table.query(
+            items.partition(job_id), "RATIO#", newest_first=True, page=limit + 1
+        )
         earlier = (item for item in newest if items.round_of_key(item) < before)
         return [float(item["ratio"]) for item in itertools.islice(earlier, limit)][::-1]
 
@@ -208,7 +210,7 @@ class DynamoDbStore:
         """Return ledger lines in the order they were written."""
         # The item that holds the first wanted line begins at most so many lines before it.
         first = items.lines_name(max(0, skip - items.LINES_PER_ITEM + 1))
-        found = items.lines_of(self._query(job_id, "LINES#", first=first), skip=skip)
+        found = items.lines_of(self._of(job_id, "LINES#", first=first), skip=skip)
         return list(itertools.islice(found, limit))
 
     def check(self) -> None:
@@ -219,25 +221,8 @@ class DynamoDbStore:
         """Close the connections."""
         self._table.close()
 
-    def _query(
-        self,
-        job_id: str,
-        prefix: str,
-        *,
-        first: str | None = None,
-        newest_first: bool = False,
-        page: int | None = None,
-        keys_only: bool = False,
-    ) -> Iterator[Item]:
-        """Return what of a job has names with a prefix, from `first` on."""
-        return self._table.query(
-            items.partition(job_id),
-            first=first or prefix or " ",
-            last=prefix + _LAST,
-            newest_first=newest_first,
-            page=page,
-            keys_only=keys_only,
-        )
+    def _of(self, job_id: str, prefix: str = "", **query: Any) -> Iterator[Item]:
+        return self._table.query(items.partition(job_id), prefix, **query)
 
     def _records(self, keys: Iterable[Item]) -> list[JobRecord]:
         """Return the jobs, each once and as far as they can be read, oldest first."""
@@ -247,7 +232,7 @@ class DynamoDbStore:
         return [record for record in records if record is not None]
 
     def _active(self, statuses: Sequence[JobStatus] | set[JobStatus] = _STATUSES) -> Iterator[Item]:
-        entries = self._table.query(items.ACTIVE, first=" ", last=_LAST)
+        entries = self._table.query(items.ACTIVE)
         return (entry for entry in entries if entry["status"] in statuses)
 
     def _unchanged(self, record: JobRecord, attribute: str) -> Item:
@@ -271,14 +256,14 @@ class DynamoDbStore:
         keys = [
             items.key_of(item)
             for prefix, name in (("ROUND#", items.round_name), ("RATIO#", items.ratio_name))
-            for item in self._query(
+            for item in self._of(
                 job_id, prefix, first=name(change.forget_rounds_from), keys_only=True
             )
             if not item["sk"].startswith(written)
         ]
         keys.sort(key=items.round_of_key, reverse=True)
         return [
-            [{"Delete": {"Key": key}} for key in of_round]
+            [_delete(key) for key in of_round]
             for _, of_round in itertools.groupby(keys, items.round_of_key)
         ]
 
@@ -292,6 +277,14 @@ class DynamoDbStore:
         guard = {"ConditionCheck": {"Key": job_key, **_if_unchanged(record)}}
         for deletions in items.batched(rounds, MAX_TRANSACTION_ITEMS - 1):
             self._table.transact([guard, *deletions])
+
+
+def _put(item: Item, **condition: Any) -> Item:
+    return {"Put": {"Item": item, **condition}}
+
+
+def _delete(key: Item, **condition: Any) -> Item:
+    return {"Delete": {"Key": key, **condition}}
 
 
 def _if_unchanged(record: JobRecord) -> Item:
@@ -325,13 +318,11 @@ def _job_action(new: JobRecord, change: Change, first_line: int | None) -> Item:
 
 def _active_action(record: JobRecord) -> Item:
     item = items.active_item(record)
-    if item is None:
-        return {"Delete": {"Key": items.active_key(record.job.job_id)}}
-    return {"Put": {"Item": item}}
+    return _delete(items.active_key(record.job.job_id)) if item is None else _put(item)
 
 
 def _round_actions(job_id: str, entry: RoundEntry) -> list[Item]:
     ratio = items.ratio_item(job_id, entry)
     ratio_key = items.key(items.partition(job_id), items.ratio_name(entry.round))
-    parts: list[Item] = [{"Put": {"Item": part}} for part in items.round_items(job_id, entry)]
-    return [*parts, {"Put": {"Item": ratio}} if ratio else {"Delete": {"Key": ratio_key}}]
+    parts = map(_put, items.round_items(job_id, entry))
+    return [*parts, _put(ratio) if ratio else _delete(ratio_key)]

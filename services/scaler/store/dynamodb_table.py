@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 MAX_TRANSACTION_ITEMS = 100
+LAST = "~"
+"""Greater than any letter and digit, for the end of a range of names."""
 _BATCH_READ = 100
 _BATCH_WRITE = 25
 _MAX_BATCH_TRIES = 8
@@ -65,18 +67,22 @@ class DynamoDbTable:
     def query(
         self,
         pk: str,
+        prefix: str = "",
         *,
-        first: str,
-        last: str,
+        first: str | None = None,
         newest_first: bool = False,
         page: int | None = None,
         keys_only: bool = False,
     ) -> Iterator[Item]:
-        """Return a partition's items with sort keys in [first, last], page by page as needed."""
+        """Return a partition's items whose sort keys have a prefix, page by page as needed.
+
+        Only those from `first` on, if it is given.
+        """
+        names = Key("sk").between(first or prefix or " ", prefix + LAST)
         projection: Any = {"ProjectionExpression": "pk, sk"} if keys_only else {}
         pages = self._pages(
             page,
-            KeyConditionExpression=Key("pk").eq(pk) & Key("sk").between(first, last),
+            KeyConditionExpression=Key("pk").eq(pk) & names,
             ConsistentRead=True,
             ScanIndexForward=not newest_first,
             **projection,
@@ -95,7 +101,7 @@ class DynamoDbTable:
 
     def check(self) -> None:
         """Raise `StoreError` unless the table and its index can be read."""
-        next(self.listed("queued", below="~", page=1), None)
+        next(self.listed("queued", below=LAST, page=1), None)
 
     def next_number(self) -> int:
         """Return a number greater than any before; some may be left out."""

@@ -5,7 +5,7 @@ import json
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -25,6 +25,7 @@ from shared.artifacts.store import ROUNDS_FILE, ArtifactError
 from shared.cache import client as cache_module
 from shared.cache.client import TrajectoryCache
 from shared.contracts.jobs import Job
+from shared.contracts.leases import FinishRequest
 from shared.contracts.rounds import EvaluationResult, RoundPlan, RoundRequest
 from tests.services.learner.scripted_scaler import (
     FINISHED_AT,
@@ -108,8 +109,8 @@ class Learner:
         *,
         artifacts: LocalArtifacts | None = None,
     ) -> None:
+        self._scaler, self._runs = scaler, runs
         fuse = fuse or Fuse()
-
         cache = FusedCache(cache_url)
         cache.fuse = fuse
 
@@ -136,12 +137,34 @@ class Learner:
     def run(self) -> None:
         self.worker.run()
 
+    def finish(self) -> FinishRequest:
+        """Run; return what is told of the job's end."""
+        self.run()
+        (finish,) = self._scaler.finished
+        return finish
+
+    def described(self) -> Job:
+        """Return the job as its folder has it."""
+        file = self._runs / self._scaler.job.job_id / "job.json"
+        return Job.model_validate_json(file.read_bytes())
+
 
 @contextmanager
 def _scaler(cache_url: str, **changes: object) -> Iterator[ScriptedScaler]:
     with serving(job(f"worker-{next(_JOBS)}", **changes), cache_url, rounds=_ROUNDS) as scaler:
         scaler.changes = {"num_evaluations": 2}
         yield scaler
+
+
+@pytest.fixture
+def scaler(cache_url: str) -> Iterator[ScriptedScaler]:
+    with _scaler(cache_url) as made:
+        yield made
+
+
+@pytest.fixture
+def learner(scaler: ScriptedScaler, cache_url: str, tmp_path: Path) -> Learner:
+    return Learner(scaler, cache_url, tmp_path)
 
 
 def _files(runs: Path, job_id: str) -> tuple[bytes, bytes, Sequence[Any]]:
@@ -195,21 +218,18 @@ def test_a_death_at_any_moment_changes_neither_weights_nor_record(
             assert scaler.finished[0].final_evaluation == final, where
 
 
-def test_the_end_is_reported_with_the_final_evaluation(cache_url: str, tmp_path: Path) -> None:
-    with _scaler(cache_url) as scaler:
-        Learner(scaler, cache_url, tmp_path).run()
-        (finish,) = scaler.finished
+def test_the_end_is_reported_with_the_final_evaluation(learner: Learner) -> None:
+    finish = learner.finish()
     assert (finish.status, finish.stop_reason, finish.error) == ("succeeded", "max_rounds", None)
     assert finish.final_evaluation is not None
     assert finish.final_evaluation.returns == (0.0, 1.0)
-    described = _described(tmp_path, scaler)
+    described = learner.described()
     assert (described.status, described.stop_reason) == ("succeeded", "max_rounds")
 
 
-def test_the_folder_has_the_job_as_the_scaler_ended_it(cache_url: str, tmp_path: Path) -> None:
-    with _scaler(cache_url) as scaler:
-        Learner(scaler, cache_url, tmp_path).run()
-    described = _described(tmp_path, scaler)
+def test_the_folder_has_the_job_as_the_scaler_ended_it(learner: Learner) -> None:
+    learner.run()
+    described = learner.described()
     assert described.finished_at == FINISHED_AT
     assert (described.progress.rounds, described.progress.last_return) == (_ROUNDS, 0.5)
     assert described.spent_usd == 0.25
@@ -225,21 +245,21 @@ def test_a_folder_that_says_when_its_job_finished_is_complete(
     assert fuse.touches.index("write cost.json") > fuse.touches.index("write ledger.jsonl")
 
 
-def test_an_end_that_nobody_hears_of_is_in_the_folder(cache_url: str, tmp_path: Path) -> None:
-    with _scaler(cache_url) as scaler:
-        scaler.end = UNAVAILABLE
-        Learner(scaler, cache_url, tmp_path).run()
-    described = _described(tmp_path, scaler)
+def test_an_end_that_nobody_hears_of_is_in_the_folder(
+    scaler: ScriptedScaler, learner: Learner
+) -> None:
+    scaler.end = UNAVAILABLE
+    learner.run()
+    described = learner.described()
     assert (described.status, described.finished_at) == ("succeeded", None)
 
 
 def test_an_end_without_a_bill_is_in_the_folder_all_the_same(
-    cache_url: str, tmp_path: Path
+    scaler: ScriptedScaler, learner: Learner
 ) -> None:
-    with _scaler(cache_url) as scaler:
-        scaler.final_bill = UNAVAILABLE
-        Learner(scaler, cache_url, tmp_path).run()
-    assert _described(tmp_path, scaler).finished_at == FINISHED_AT
+    scaler.final_bill = UNAVAILABLE
+    learner.run()
+    assert learner.described().finished_at == FINISHED_AT
 
 
 def test_nothing_is_written_for_a_job_that_is_deleted_as_soon_as_it_ends(
@@ -273,11 +293,11 @@ def test_an_error_that_cannot_be_sent_as_it_is_ends_the_job_and_not_the_learner(
         (finish,) = scaler.finished
     assert finish.status == "failed"
     assert finish.error == "ArtifactError: cannot read /runs/caf?"
-    assert _described(tmp_path, scaler).error == finish.error
+    assert learner.described().error == finish.error
 
 
 def test_a_runs_folder_is_let_go_of_though_its_events_cannot_be_written(
-    cache_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scaler: ScriptedScaler, learner: Learner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released: list[str] = []
 
@@ -286,90 +306,85 @@ def test_a_runs_folder_is_let_go_of_though_its_events_cannot_be_written(
 
     monkeypatch.setattr(TensorBoard, "close", full)
     monkeypatch.setattr(LocalArtifacts, "release", lambda _, job_id: released.append(job_id))
-    with _scaler(cache_url) as scaler:
-        Learner(scaler, cache_url, tmp_path).run()
-        (finish,) = scaler.finished
+    finish = learner.finish()
     assert finish.error == "OSError: [Errno 28] No space left on device"
     assert released == [scaler.job.job_id]
-
-
-def _described(runs: Path, scaler: ScriptedScaler) -> Job:
-    return Job.model_validate_json((runs / scaler.job.job_id / "job.json").read_bytes())
 
 
 def _failing(scaler: ScriptedScaler, made: RoundPlan, _: RoundRequest) -> None:
     fail_actors(scaler, made, *range(made.num_actors))
 
 
-def test_a_lost_round_fails_the_job_with_its_reason(cache_url: str, tmp_path: Path) -> None:
-    with _scaler(cache_url) as scaler:
-        scaler.launch = _failing
-        Learner(scaler, cache_url, tmp_path).run()
-        (finish,) = scaler.finished
+def test_a_lost_round_fails_the_job_with_its_reason(
+    scaler: ScriptedScaler, learner: Learner
+) -> None:
+    scaler.launch = _failing
+    finish = learner.finish()
     assert (finish.status, finish.stop_reason) == ("failed", "error")
     assert finish.error is not None
     assert "only 0 of 4 trajectories arrived" in finish.error
 
 
-def test_a_refused_reopening_stops_the_job_for_that_reason(cache_url: str, tmp_path: Path) -> None:
-    with _scaler(cache_url) as scaler:
-        scaler.launch = lambda scaler, made, request: (
-            _failing if made.stop is None else deliver_all
-        )(scaler, made, request)
-        scaler.refusals[(0, 1)] = "budget"
-        Learner(scaler, cache_url, tmp_path).run()
-        (finish,) = scaler.finished
+def test_a_refused_reopening_stops_the_job_for_that_reason(
+    scaler: ScriptedScaler, learner: Learner
+) -> None:
+    scaler.launch = lambda scaler, made, request: (_failing if made.stop is None else deliver_all)(
+        scaler, made, request
+    )
+    scaler.refusals[(0, 1)] = "budget"
+    finish = learner.finish()
     assert (finish.status, finish.stop_reason) == ("stopped", "budget")
     assert finish.final_evaluation is not None
     assert finish.final_evaluation.returns == (0.0, 1.0)
 
 
-def test_a_learner_asked_to_end_hands_its_job_back(cache_url: str, tmp_path: Path) -> None:
-    with _scaler(cache_url) as scaler:
-        learner = Learner(scaler, cache_url, tmp_path)
+def test_a_learner_asked_to_end_hands_its_job_back(
+    scaler: ScriptedScaler, learner: Learner
+) -> None:
+    def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+        deliver_all(scaler, made, request)
+        learner.worker.stop()
 
-        def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
-            deliver_all(scaler, made, request)
-            learner.worker.stop()
-
-        scaler.launch = launch
-        learner.run()
-        assert scaler.given_up == ["lease-1"]
-        assert scaler.finished == []
+    scaler.launch = launch
+    learner.run()
+    assert (scaler.given_up, scaler.finished) == (["lease-1"], [])
 
 
 def test_a_round_out_of_order_fails_the_job_instead_of_going_in_circles(
-    cache_url: str, tmp_path: Path
+    scaler: ScriptedScaler, learner: Learner
 ) -> None:
-    with _scaler(cache_url) as scaler:
-        problem = {"title": "Wrong", "status": 422, "detail": "round 1 is out of order"}
-        scaler.refusals[(1, 0)] = (422, problem)
-        Learner(scaler, cache_url, tmp_path).run()
-        (finish,) = scaler.finished
+    problem = {"title": "Wrong", "status": 422, "detail": "round 1 is out of order"}
+    scaler.refusals[(1, 0)] = (422, problem)
+    finish = learner.finish()
     assert finish.status == "failed"
     assert finish.error is not None
     assert "out of order" in finish.error
     assert scaler.num_leases == 1
 
 
-def test_a_lost_lease_is_let_go_of_in_silence(cache_url: str, tmp_path: Path) -> None:
-    with _scaler(cache_url) as scaler:
-        learner = Learner(scaler, cache_url, tmp_path)
+def _run_until_idle(learner: Learner, scaler: ScriptedScaler) -> None:
+    def stop() -> None:
+        assert scaler.idle.wait(30)
+        learner.worker.stop()
 
-        def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
-            scaler.heartbeat = REFUSED
-            scaler.taken = True
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    learner.run()
+    stopper.join()
 
-        scaler.launch = launch
-        stopper = threading.Thread(target=_stop_once_idle, args=(scaler, learner.worker.stop))
-        stopper.start()
-        learner.run()
-        stopper.join()
-        assert (scaler.finished, scaler.given_up) == ([], [])
+
+def test_a_lost_lease_is_let_go_of_in_silence(scaler: ScriptedScaler, learner: Learner) -> None:
+    def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+        scaler.heartbeat = REFUSED
+        scaler.taken = True
+
+    scaler.launch = launch
+    _run_until_idle(learner, scaler)
+    assert (scaler.finished, scaler.given_up) == ([], [])
 
 
 def test_a_job_that_another_learner_has_taken_over_is_not_said_to_have_failed(
-    cache_url: str, tmp_path: Path
+    scaler: ScriptedScaler, cache_url: str, tmp_path: Path
 ) -> None:
     class TheirFolder(LocalArtifacts):
         """Refuses the lines of a learner that has lost its job without having heard of it."""
@@ -379,51 +394,38 @@ def test_a_job_that_another_learner_has_taken_over_is_not_said_to_have_failed(
             scaler.taken = True
             raise ArtifactError(f"cannot write {name}: somebody else changed it")
 
-    with _scaler(cache_url) as scaler:
-        learner = Learner(scaler, cache_url, tmp_path, artifacts=TheirFolder(tmp_path))
-        stopper = threading.Thread(target=_stop_once_idle, args=(scaler, learner.worker.stop))
-        stopper.start()
-        learner.run()
-        stopper.join()
-        assert scaler.finished == []
-        assert _described(tmp_path, scaler).status != "failed"
-
-
-def _stop_once_idle(scaler: ScriptedScaler, stop: Callable[[], None]) -> None:
-    assert scaler.idle.wait(30)
-    stop()
+    learner = Learner(scaler, cache_url, tmp_path, artifacts=TheirFolder(tmp_path))
+    _run_until_idle(learner, scaler)
+    assert scaler.finished == []
+    assert learner.described().status != "failed"
 
 
 def test_a_damaged_checkpoint_fails_the_job_and_names_the_file(
-    cache_url: str, tmp_path: Path
+    scaler: ScriptedScaler, learner: Learner, cache_url: str, tmp_path: Path
 ) -> None:
-    with _scaler(cache_url) as scaler:
-        Learner(scaler, cache_url, tmp_path).run()
-        newest = sorted((tmp_path / scaler.job.job_id / "checkpoints").iterdir())[-1]
-        damaged = newest / "state.safetensors"
-        damaged.write_bytes(damaged.read_bytes()[:-8])
-        scaler.finished.clear()
-        before = len(scaler.asked)
-        Learner(scaler, cache_url, tmp_path).run()
-        (finish,) = scaler.finished
-        assert len(scaler.asked) == before
+    learner.run()
+    newest = sorted((tmp_path / scaler.job.job_id / "checkpoints").iterdir())[-1]
+    damaged = newest / "state.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:-8])
+    scaler.finished.clear()
+    before = len(scaler.asked)
+    finish = Learner(scaler, cache_url, tmp_path).finish()
+    assert len(scaler.asked) == before
     assert finish.status == "failed"
     assert finish.error is not None
     assert str(damaged) in finish.error
 
 
 def test_a_checkpoint_that_does_not_fit_the_job_is_named_with_what_to_do(
-    cache_url: str, tmp_path: Path
+    scaler: ScriptedScaler, learner: Learner, cache_url: str, tmp_path: Path
 ) -> None:
-    with _scaler(cache_url) as scaler:
-        Learner(scaler, cache_url, tmp_path).run()
-        newest = sorted((tmp_path / scaler.job.job_id / "checkpoints").iterdir())[-1]
-        manifest = json.loads((newest / "state.json").read_text())
-        del manifest["algorithm"]["adam_step"]
-        (newest / "state.json").write_text(json.dumps(manifest))
-        scaler.finished.clear()
-        Learner(scaler, cache_url, tmp_path).run()
-        (finish,) = scaler.finished
+    learner.run()
+    newest = sorted((tmp_path / scaler.job.job_id / "checkpoints").iterdir())[-1]
+    manifest = json.loads((newest / "state.json").read_text())
+    del manifest["algorithm"]["adam_step"]
+    (newest / "state.json").write_text(json.dumps(manifest))
+    scaler.finished.clear()
+    finish = Learner(scaler, cache_url, tmp_path).finish()
     assert finish.status == "failed"
     assert finish.error is not None
     for words in (f"checkpoint {newest} does not fit", "'adam_step'", "delete the folder"):

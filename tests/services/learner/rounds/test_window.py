@@ -72,7 +72,7 @@ def test_what_a_round_brought_before_and_since_is_told_together(cache: _Asked, j
     window = _window(cache, job_id, before)
     arrived = window.arrivals(timeout_s=0.0)
     assert [t.actor_index for t in arrived] == [0, 2]
-    assert window.oldest.state() == OpenRound(
+    assert window.oldest.state == OpenRound(
         round=3,
         policy_version=7,
         taken=(0, 1, 2),
@@ -89,7 +89,7 @@ def test_arrivals_go_to_their_own_round(cache: _Asked, job_id: str) -> None:
     deliver(cache, job_id, 3)
     arrived = [t for _ in range(2) for t in window.arrivals(timeout_s=0.0)]
     assert [(t.round, t.actor_index) for t in arrived] == [(0, 3), (1, 2)]
-    assert [opened.state().taken for opened in window] == [(3,), (2,)]
+    assert [opened.state.taken for opened in window] == [(3,), (2,)]
 
 
 def test_a_look_does_not_wait_and_no_wait_is_longer_than_a_silence(
