@@ -3,10 +3,16 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
-from shared.cache.arrivals import FailureKind
+from services.learner.record.checkpoint import CheckpointStore
+from services.learner.record.run_record import RunRecord
+from services.learner.scaler.client import ScalerClient
+from services.learner.scaler.held_lease import HeldLease
+from shared.artifacts.local import LocalArtifacts
+from shared.cache.arrivals import FailureKind, Mode
 from shared.cache.client import TrajectoryCache
 from shared.contracts.job_spec import EvaluationRule, JobSpec
 from shared.contracts.jobs import Job, JobProgress, StopReason
@@ -53,15 +59,16 @@ def fail_actors(
     scaler: "ScriptedScaler",
     made: RoundPlan,
     *indices: int,
+    mode: Mode = "sample",
     reason: str = "crashed",
     kind: FailureKind = "lost",
 ) -> None:
-    """Announce that actors of a round have failed."""
+    """Announce that actors, or evaluation episodes, of a round have failed."""
     for index in indices:
         scaler.cache.announce_failure(
             made.job_id,
             made.round,
-            mode="sample",
+            mode=mode,
             actor_index=index,
             attempt=made.attempt,
             reason=reason,
@@ -250,4 +257,29 @@ def _bill(job_id: str) -> dict[str, object]:
         "price_table": "none",
         "projected_wall_s": 0.0,
         "assumptions": [],
+    }
+
+
+def wired(
+    scaler: ScriptedScaler,
+    stack: ExitStack,
+    artifacts: LocalArtifacts,
+    cache: TrajectoryCache,
+    shutdown: threading.Event,
+    *,
+    next_round: int = 0,
+) -> dict[str, Any]:
+    """Return what a session of rounds works with that does not depend on what it learns."""
+    client, heartbeats = (
+        stack.enter_context(ScalerClient(scaler.url, None, patience_s=5.0)) for _ in range(2)
+    )
+    record = RunRecord(artifacts, scaler.job.job_id)
+    record.begin(scaler.job, next_round=next_round, bill=(), device="cpu")
+    return {
+        "job": scaler.job,
+        "scaler": client,
+        "cache": cache,
+        "lease": stack.enter_context(HeldLease(scaler.lease(), heartbeats, shutdown)),
+        "checkpoints": CheckpointStore(artifacts, scaler.job.job_id, keep=3),
+        "record": record,
     }

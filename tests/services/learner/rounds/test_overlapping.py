@@ -9,12 +9,9 @@ from pathlib import Path
 import pytest
 
 from services.learner.record.checkpoint import Checkpoint, CheckpointStore, RunState
-from services.learner.record.run_record import RunRecord
 from services.learner.rounds.lost_round import RoundLostError
 from services.learner.rounds.overlapping import OverlappingRounds
 from services.learner.rounds.session import LeftEarly
-from services.learner.scaler.client import ScalerClient
-from services.learner.scaler.held_lease import HeldLease
 from shared.artifacts.local import LocalArtifacts
 from shared.artifacts.store import ROUNDS_FILE
 from shared.cache.client import TrajectoryCache
@@ -29,6 +26,7 @@ from tests.services.learner.scripted_scaler import (
     fail_actors,
     job,
     serving,
+    wired,
 )
 from tests.services.learner.test_worker import Fuse, FusedArtifacts, FusedCache, Killed
 
@@ -61,26 +59,15 @@ class Rig:
             algorithm.load_state(checkpoint.arrays, checkpoint.scalars)
             state = checkpoint.run
         with ExitStack() as stack:
-            client, heartbeats = (
-                stack.enter_context(ScalerClient(self.scaler.url, None, patience_s=5.0))
-                for _ in range(2)
-            )
-            record = RunRecord(artifacts, self.job_id)
             cache = stack.enter_context(FusedCache(self._cache_url))
             cache.fuse = fuse
-            record.begin(self.scaler.job, next_round=state.next_round, bill=(), device="cpu")
-            lease = HeldLease(self.scaler.lease(), heartbeats, self.shutdown)
+            next_round = state.next_round
             loop = OverlappingRounds(
-                job=self.scaler.job,
+                **wired(self.scaler, stack, artifacts, cache, self.shutdown, next_round=next_round),
                 state=state,
                 earlier_policies={} if checkpoint is None else checkpoint.earlier_policies,
-                scaler=client,
-                cache=cache,
-                lease=stack.enter_context(lease),
                 algorithm=algorithm,
                 detector=VersionDetector(),
-                checkpoints=CheckpointStore(artifacts, self.job_id, keep=3),
-                record=record,
                 observe=lambda _: None,
                 max_reopenings=0,
             )

@@ -11,18 +11,17 @@ import torch
 
 from learning.algorithms.registry import build_algorithm
 from learning.detectors.registry import build_detector
-from services.learner.record.checkpoint import CheckpointStore, RunState
-from services.learner.record.run_record import RunRecord
+from services.learner.record.checkpoint import RunState
 from services.learner.rounds.lost_round import RoundLostError
 from services.learner.rounds.session import LeftEarly
 from services.learner.rounds.synchronous import SynchronousRounds
-from services.learner.scaler.client import LeaseLostError, ScalerClient
-from services.learner.scaler.held_lease import HeldLease
+from services.learner.scaler.client import LeaseLostError
 from shared.artifacts.local import LocalArtifacts
 from shared.artifacts.store import ROUNDS_FILE
 from shared.cache.client import TrajectoryCache
 from shared.contracts.job_spec import DetectorRule
-from shared.contracts.rounds import RoundLine, RoundPlan, RoundRequest
+from shared.contracts.jobs import StopReason
+from shared.contracts.rounds import EvaluationResult, RoundLine, RoundPlan, RoundRequest
 from tests.services.learner.made_rounds import STEPS, deliver, deliver_episode
 from tests.services.learner.scripted_scaler import (
     REFUSED,
@@ -32,6 +31,7 @@ from tests.services.learner.scripted_scaler import (
     fail_actors,
     job,
     serving,
+    wired,
 )
 
 _JOBS = count()
@@ -40,36 +40,31 @@ _JOBS = count()
 class Rig:
     """Synchronous rounds of one job, its scaler and what it leaves behind."""
 
-    def __init__(self, scaler: ScriptedScaler, stack: ExitStack, artifacts: LocalArtifacts) -> None:
+    def __init__(self, scaler: ScriptedScaler, stack: ExitStack, runs: Path, url: str) -> None:
         self.scaler = scaler
+        self.cache = stack.enter_context(TrajectoryCache(url))
         self.job_id = scaler.job.job_id
         self.shutdown = threading.Event()
         self.observed: list[RoundLine] = []
         self._stack = stack
-        self._artifacts = artifacts
+        self._artifacts = LocalArtifacts(runs)
 
-    def loop(self, cache_url: str, *, max_reopenings: int = 1) -> SynchronousRounds:
+    def run(
+        self, launch: Launch = deliver_all, *, max_reopenings: int = 1, **changes: object
+    ) -> tuple[StopReason, EvaluationResult | None]:
+        """Train to the end, with launches like this and plans that differ from the usual."""
+        self.scaler.launch, self.scaler.changes = launch, changes
         made = self.scaler.job
-        enter = self._stack.enter_context
-        client, heartbeats = (
-            enter(ScalerClient(self.scaler.url, None, patience_s=5.0)) for _ in range(2)
-        )
-        record = RunRecord(self._artifacts, self.job_id)
-        record.begin(made, next_round=0, bill=(), device="cpu")
-        return SynchronousRounds(
-            job=made,
+        session = SynchronousRounds(
+            **wired(self.scaler, self._stack, self._artifacts, self.cache, self.shutdown),
             state=RunState(next_round=0, policy_version=0, curvature=None, previous=None),
             earlier_policies={},
-            scaler=client,
-            cache=enter(TrajectoryCache(cache_url)),
-            lease=enter(HeldLease(self.scaler.lease(), heartbeats, self.shutdown)),
             algorithm=build_algorithm(made, device=torch.device("cpu")),
             detector=build_detector(made.spec.detector),
-            checkpoints=CheckpointStore(self._artifacts, self.job_id, keep=3),
-            record=record,
             observe=self.observed.append,
             max_reopenings=max_reopenings,
         )
+        return session.run()
 
     def lines(self) -> list[RoundLine]:
         data = self._artifacts.read(self.job_id, ROUNDS_FILE) or b""
@@ -80,16 +75,10 @@ class Rig:
 
 
 @pytest.fixture
-def cache(cache_url: str) -> Iterator[TrajectoryCache]:
-    with TrajectoryCache(cache_url) as client:
-        yield client
-
-
-@pytest.fixture
 def rig(cache_url: str, tmp_path: Path) -> Iterator[Rig]:
     made = job(f"round-loop-{next(_JOBS)}")
     with serving(made, cache_url, rounds=3) as scaler, ExitStack() as stack:
-        yield Rig(scaler, stack, LocalArtifacts(tmp_path))
+        yield Rig(scaler, stack, tmp_path, cache_url)
 
 
 def _without(*missing: int, then: Callable[[], None]) -> Launch:
@@ -103,9 +92,8 @@ def _without(*missing: int, then: Callable[[], None]) -> Launch:
     return launch
 
 
-def test_it_trains_until_the_scaler_says_stop(rig: Rig, cache_url: str) -> None:
-    rig.scaler.changes = {"num_evaluations": 2}
-    stop, evaluation = rig.loop(cache_url).run()
+def test_it_trains_until_the_scaler_says_stop(rig: Rig) -> None:
+    stop, evaluation = rig.run(num_evaluations=2)
     assert stop == "max_rounds"
     assert evaluation is not None
     assert (evaluation.policy_version, evaluation.returns) == (3, (0.0, 1.0))
@@ -121,17 +109,13 @@ def test_it_trains_until_the_scaler_says_stop(rig: Rig, cache_url: str) -> None:
 
 
 def test_an_evaluation_that_lacks_episodes_says_so(
-    rig: Rig, cache_url: str, caplog: pytest.LogCaptureFixture
+    rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
         deliver_all(scaler, made.model_copy(update={"num_evaluations": 1}), request)
-        scaler.cache.announce_failure(
-            made.job_id, made.round, mode="evaluate", actor_index=1, attempt=0, reason="timed out"
-        )
+        fail_actors(scaler, made, 1, mode="evaluate", reason="timed out")
 
-    rig.scaler.changes = {"num_evaluations": 2}
-    rig.scaler.launch = launch
-    _, evaluation = rig.loop(cache_url).run()
+    _, evaluation = rig.run(launch, num_evaluations=2)
     assert evaluation is not None
     assert evaluation.returns == (0.0,)
     told = [r for r in caplog.records if r.getMessage() == "evaluation lacks episodes"]
@@ -140,9 +124,7 @@ def test_an_evaluation_that_lacks_episodes_says_so(
     ]
 
 
-def test_what_was_lost_is_launched_again_although_there_is_a_quorum(
-    rig: Rig, cache_url: str
-) -> None:
+def test_what_was_lost_is_launched_again_although_there_is_a_quorum(rig: Rig) -> None:
     def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
         if made.round == 1 and made.attempt < 2:
             deliver(scaler.cache, made.job_id, made.attempt, round_index=1)
@@ -151,38 +133,27 @@ def test_what_was_lost_is_launched_again_although_there_is_a_quorum(
         else:
             deliver_all(scaler, made, request)
 
-    rig.scaler.launch = launch
-    rig.loop(cache_url).run()
+    rig.run(launch)
     again = [request for number, request in rig.scaler.asked if number == 1 and request.attempt]
     # More often than a round whose actors fail is.
     assert [request.missing for request in again] == [(1, 3), (3,)]
     assert [line.result and line.result.trajectories.used for line in rig.lines()[:3]] == [4, 4, 4]
 
 
-def test_lost_episodes_are_played_again_with_the_policy_they_were_to_evaluate(
-    rig: Rig, cache_url: str, cache: TrajectoryCache
-) -> None:
+def test_lost_episodes_are_played_again_with_the_policy_they_were_to_evaluate(rig: Rig) -> None:
     policies: dict[tuple[int, int], bytes | None] = {}
 
     def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
-        policies[made.round, made.attempt] = cache.fetch_policy(made.job_id, made.policy_version)
+        policies[made.round, made.attempt] = rig.cache.fetch_policy(
+            made.job_id, made.policy_version
+        )
         if made.round in (1, 3) and made.attempt == 0:
             deliver_all(scaler, made.model_copy(update={"num_evaluations": 1}), request)
-            scaler.cache.announce_failure(
-                made.job_id,
-                made.round,
-                mode="evaluate",
-                actor_index=1,
-                attempt=0,
-                reason="gone",
-                kind="vanished",
-            )
+            fail_actors(scaler, made, 1, mode="evaluate", kind="vanished")
         else:
             deliver_all(scaler, made, request)
 
-    rig.scaler.changes = {"num_evaluations": 2}
-    rig.scaler.launch = launch
-    _, final = rig.loop(cache_url).run()
+    _, final = rig.run(launch, num_evaluations=2)
     again = [(number, asked) for number, asked in rig.scaler.asked if asked.attempt]
     # Round 3 is the last plan: its episodes are the job's final evaluation.
     assert [number for number, _ in again] == [1, 3]
@@ -194,47 +165,32 @@ def test_lost_episodes_are_played_again_with_the_policy_they_were_to_evaluate(
         assert len(evaluation.returns) == 2
 
 
-def test_actors_that_vanish_time_after_time_end_the_job_with_the_reason(
-    rig: Rig, cache_url: str
-) -> None:
+def test_actors_that_vanish_time_after_time_end_the_job_with_the_reason(rig: Rig) -> None:
     def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
         if made.attempt == 0:
             for index in (0, 1, 3):
                 deliver(scaler.cache, made.job_id, index, round_index=made.round)
         fail_actors(scaler, made, 2, reason="the emulator ended", kind="vanished")
 
-    rig.scaler.launch = launch
     with pytest.raises(RoundLostError, match=r"the emulator ended\n.*3 of 4.*again 3 times"):
-        rig.loop(cache_url).run()
+        rig.run(launch)
     assert [asked.attempt for _, asked in rig.scaler.asked] == [0, 1, 2, 3]
 
 
-def test_a_round_goes_on_without_episodes_that_vanish_time_after_time(
-    rig: Rig, cache_url: str
-) -> None:
+def test_a_round_goes_on_without_episodes_that_vanish_time_after_time(rig: Rig) -> None:
     def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
         deliver_all(scaler, made.model_copy(update={"num_evaluations": 0}), request)
-        for index in range(made.num_evaluations):
-            scaler.cache.announce_failure(
-                made.job_id,
-                made.round,
-                mode="evaluate",
-                actor_index=index,
-                attempt=made.attempt,
-                reason="gone",
-                kind="vanished",
-            )
+        episodes = range(made.num_evaluations)
+        fail_actors(scaler, made, *episodes, mode="evaluate", kind="vanished")
 
-    rig.scaler.changes = {"num_evaluations": 1}
-    rig.scaler.launch = launch
-    stop, evaluation = rig.loop(cache_url).run()
+    stop, evaluation = rig.run(launch, num_evaluations=1)
     assert (stop, evaluation) == ("max_rounds", None)
     asked = [(number, request.attempt) for number, request in rig.scaler.asked]
     assert asked == [(number, attempt) for number in range(4) for attempt in range(4)]
 
 
-def test_each_request_reports_the_round_before_it(rig: Rig, cache_url: str) -> None:
-    rig.loop(cache_url).run()
+def test_each_request_reports_the_round_before_it(rig: Rig) -> None:
+    rig.run()
     lines = rig.lines()
     asked = [request for _, request in rig.scaler.asked]
     assert [number for number, _ in rig.scaler.asked] == [0, 1, 2, 3]
@@ -247,19 +203,17 @@ def test_each_request_reports_the_round_before_it(rig: Rig, cache_url: str) -> N
         assert request.policy_version == line.plan.policy_version + 1
 
 
-def test_it_leaves_no_policy_and_of_its_rounds_no_payload_in_the_cache(
-    rig: Rig, cache_url: str, cache: TrajectoryCache
-) -> None:
-    rig.loop(cache_url).run()
+def test_it_leaves_no_policy_and_of_its_rounds_no_payload_in_the_cache(rig: Rig) -> None:
+    rig.run()
     for number in range(4):
-        assert cache.fetch_policy(rig.job_id, number) is None
+        assert rig.cache.fetch_policy(rig.job_id, number) is None
     for number in range(3):
-        loaded = cache.load_results(rig.job_id, number, mode="sample", actor_indices=range(4))
+        loaded = rig.cache.load_results(rig.job_id, number, mode="sample", actor_indices=range(4))
         assert loaded == [None] * 4
-        assert cache.wait_arrivals(rig.job_id, number, timeout_s=0.0) == []
+        assert rig.cache.wait_arrivals(rig.job_id, number, timeout_s=0.0) == []
 
 
-def test_a_quorum_is_enough_and_the_rest_is_lost(rig: Rig, cache_url: str) -> None:
+def test_a_quorum_is_enough_and_the_rest_is_lost(rig: Rig) -> None:
     def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
         if made.stop is not None:
             return deliver_all(scaler, made, request)
@@ -267,8 +221,7 @@ def test_a_quorum_is_enough_and_the_rest_is_lost(rig: Rig, cache_url: str) -> No
         deliver(scaler.cache, made.job_id, 0, round_index=made.round)
         return fail_actors(scaler, made, 1, 3)
 
-    rig.scaler.launch = launch
-    rig.loop(cache_url).run()
+    rig.run(launch)
     for line in rig.lines()[:3]:
         assert line.result is not None
         counts = line.result.trajectories
@@ -276,7 +229,7 @@ def test_a_quorum_is_enough_and_the_rest_is_lost(rig: Rig, cache_url: str) -> No
         assert line.result.env_steps == 2 * STEPS
 
 
-def test_too_little_is_launched_again_and_only_what_is_missing(rig: Rig, cache_url: str) -> None:
+def test_too_little_is_launched_again_and_only_what_is_missing(rig: Rig) -> None:
     def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
         if made.round == 1 and made.attempt == 0:
             deliver(scaler.cache, made.job_id, 2, round_index=1)
@@ -284,42 +237,37 @@ def test_too_little_is_launched_again_and_only_what_is_missing(rig: Rig, cache_u
         else:
             deliver_all(scaler, made, request)
 
-    rig.scaler.launch = launch
-    rig.loop(cache_url).run()
+    rig.run(launch)
     again = [request for number, request in rig.scaler.asked if (number, request.attempt) == (1, 1)]
     assert [request.missing for request in again] == [(0, 1, 3)]
     assert [line.result and line.result.trajectories.used for line in rig.lines()[:3]] == [4, 4, 4]
 
 
-def test_a_policy_that_the_cache_lost_is_there_again_when_its_round_is_reopened(
-    rig: Rig, cache_url: str, cache: TrajectoryCache
-) -> None:
+def test_a_policy_that_the_cache_lost_is_there_again_when_its_round_is_reopened(rig: Rig) -> None:
     found: list[bytes | None] = []
 
     def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
         if (made.round, made.attempt) == (1, 0):
-            found.append(cache.fetch_policy(made.job_id, 1))
-            cache.delete_policy(made.job_id, 1)
+            found.append(rig.cache.fetch_policy(made.job_id, 1))
+            rig.cache.delete_policy(made.job_id, 1)
             fail_actors(scaler, made, 0, 1, 2, 3)
         else:
             if made.round == 1:
-                found.append(cache.fetch_policy(made.job_id, 1))
+                found.append(rig.cache.fetch_policy(made.job_id, 1))
             deliver_all(scaler, made, request)
 
-    rig.scaler.launch = launch
-    rig.loop(cache_url).run()
+    rig.run(launch)
     lost, there_again = found
     assert lost is not None
     assert there_again == lost
 
 
-def test_a_round_lost_again_says_what_arrived_why_and_what_to_do(rig: Rig, cache_url: str) -> None:
+def test_a_round_lost_again_says_what_arrived_why_and_what_to_do(rig: Rig) -> None:
     def launch(scaler: ScriptedScaler, made: RoundPlan, _: RoundRequest) -> None:
         fail_actors(scaler, made, 0, 1, 2, 3)
 
-    rig.scaler.launch = launch
     with pytest.raises(RoundLostError) as caught:
-        rig.loop(cache_url, max_reopenings=2).run()
+        rig.run(launch, max_reopenings=2)
     assert [request.attempt for _, request in rig.scaler.asked] == [0, 1, 2]
     for words in ("only 0 of 4", "2 are needed", "crashed", "steps_per_actor"):
         assert words in str(caught.value)
@@ -329,16 +277,15 @@ def test_a_round_lost_again_says_what_arrived_why_and_what_to_do(rig: Rig, cache
 
 
 def test_an_environment_that_fails_in_all_actors_fails_the_job_at_once_cause_first(
-    rig: Rig, cache_url: str
+    rig: Rig,
 ) -> None:
     why = 'Toy-v0 failed at step 2: OSError()\n  File "toy.py", line 3, in step\n    raise OSError'
 
     def launch(scaler: ScriptedScaler, made: RoundPlan, _: RoundRequest) -> None:
         fail_actors(scaler, made, 0, 1, 2, 3, reason=why, kind="environment")
 
-    rig.scaler.launch = launch
     with pytest.raises(RoundLostError) as caught:
-        rig.loop(cache_url).run()
+        rig.run(launch)
     assert [request.attempt for _, request in rig.scaler.asked] == [0]
     told = str(caught.value)
     assert told.startswith(why + "\n")
@@ -346,59 +293,49 @@ def test_an_environment_that_fails_in_all_actors_fails_the_job_at_once_cause_fir
     assert caught.value.fails_again
 
 
-def test_one_actor_alone_is_launched_again_before_its_environment_is_blamed(
-    rig: Rig, cache_url: str
-) -> None:
+def test_one_actor_alone_is_launched_again_before_its_environment_is_blamed(rig: Rig) -> None:
     def launch(scaler: ScriptedScaler, made: RoundPlan, _: RoundRequest) -> None:
         fail_actors(scaler, made, 0, reason="Toy-v0 hung", kind="hung")
 
-    rig.scaler.changes = {"num_actors": 1, "quorum": 1}
-    rig.scaler.launch = launch
     with pytest.raises(RoundLostError, match="^Toy-v0 hung\n1 of 1 actors") as caught:
-        rig.loop(cache_url).run()
+        rig.run(launch, num_actors=1, quorum=1)
     assert [request.attempt for _, request in rig.scaler.asked] == [0, 1]
     assert caught.value.fails_again
 
 
-def test_what_to_do_is_told_however_many_actors_have_reasons_of_their_own(
-    rig: Rig, cache_url: str
-) -> None:
+def test_what_to_do_is_told_however_many_actors_have_reasons_of_their_own(rig: Rig) -> None:
     def launch(scaler: ScriptedScaler, made: RoundPlan, _: RoundRequest) -> None:
         for index in range(made.num_actors):
             why = f"Runtime.ExitError: RequestId: {index:036}"
             fail_actors(scaler, made, index, reason=why)
 
-    rig.scaler.changes = {"num_actors": 64}
-    rig.scaler.launch = launch
     with pytest.raises(RoundLostError) as caught:
-        rig.loop(cache_url).run()
+        rig.run(launch, num_actors=64)
     told = str(caught.value)
     assert told.count("RequestId") == 3
     assert "and 61 more" in told
     assert "steps_per_actor" in told[:1000]
 
 
-def test_never_trained_on_nothing_whatever_the_quorum(rig: Rig, cache_url: str) -> None:
-    rig.scaler.changes = {"quorum": 0}
-    rig.scaler.launch = lambda scaler, made, _: fail_actors(scaler, made, 0, 1, 2, 3)
+def test_never_trained_on_nothing_whatever_the_quorum(rig: Rig) -> None:
     with pytest.raises(RoundLostError, match="only 0 of 4"):
-        rig.loop(cache_url, max_reopenings=0).run()
+        rig.run(
+            lambda scaler, made, _: fail_actors(scaler, made, 0, 1, 2, 3),
+            max_reopenings=0,
+            quorum=0,
+        )
 
 
 @pytest.mark.parametrize("played", [0, 2], ids=["played at the end", "played beside the round"])
-def test_a_reopening_that_is_refused_ends_the_job_for_that_reason(
-    rig: Rig, cache_url: str, played: int
-) -> None:
+def test_a_reopening_that_is_refused_ends_the_job_for_that_reason(rig: Rig, played: int) -> None:
     def launch(scaler: ScriptedScaler, made: RoundPlan, _: RoundRequest) -> None:
         fail_actors(scaler, made, *range(made.num_actors))
         if made.num_evaluations:
             for index in range(2):
                 deliver_episode(scaler.cache, made.job_id, index, round_index=0, policy_version=0)
 
-    rig.scaler.changes = {"num_evaluations": played}
-    rig.scaler.launch = launch
     rig.scaler.refusals[(0, 1)] = "budget"
-    stop, evaluation = rig.loop(cache_url).run()
+    stop, evaluation = rig.run(launch, num_evaluations=played)
     assert stop == "budget"
     assert evaluation is not None
     assert (evaluation.policy_version, evaluation.returns) == (0, (0.0, 1.0))
@@ -407,14 +344,12 @@ def test_a_reopening_that_is_refused_ends_the_job_for_that_reason(
     assert rig.checkpoints() == []
 
 
-def test_a_stop_ends_the_wait_for_what_is_missing(rig: Rig, cache_url: str) -> None:
+def test_a_stop_ends_the_wait_for_what_is_missing(rig: Rig) -> None:
     def stop() -> None:
         rig.scaler.heartbeat = (200, {"expires_in_s": 30.0, "stop": "user"})
 
-    rig.scaler.changes = {"deadline_s": 600.0}
-    rig.scaler.launch = _without(3, then=stop)
     with pytest.raises(LeftEarly) as caught:
-        rig.loop(cache_url).run()
+        rig.run(_without(3, then=stop), deadline_s=600.0)
     assert caught.value.stop == "user"
     assert rig.lines() == []
 
@@ -439,8 +374,7 @@ def test_the_final_evaluation_is_waited_for_when_the_user_stops(rig: Rig, cache_
         with TrajectoryCache(cache_url) as actor:
             deliver_episode(actor, made.job_id, 1, round_index=made.round)
 
-    rig.scaler.launch = launch
-    stop, evaluation = rig.loop(cache_url).run()
+    stop, evaluation = rig.run(launch)
     threads[0].join()
     assert stop == "user"
     assert evaluation is not None
@@ -448,50 +382,43 @@ def test_the_final_evaluation_is_waited_for_when_the_user_stops(rig: Rig, cache_
 
 
 def test_a_shutdown_while_episodes_are_played_leaves_the_round_to_the_next_learner(
-    rig: Rig, cache_url: str
+    rig: Rig,
 ) -> None:
     def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
         deliver_all(scaler, made.model_copy(update={"num_evaluations": 1}), request)
         rig.shutdown.set()
 
-    rig.scaler.changes = {"num_evaluations": 2, "deadline_s": 600.0}
-    rig.scaler.launch = launch
     with pytest.raises(LeftEarly) as caught:
-        rig.loop(cache_url).run()
+        rig.run(launch, num_evaluations=2, deadline_s=600.0)
     assert caught.value.stop is None
     assert (rig.lines(), rig.checkpoints()) == ([], [])
 
 
-def test_a_shutdown_after_the_last_trajectory_keeps_the_round_and_opens_no_other(
-    rig: Rig, cache_url: str
-) -> None:
+def test_a_shutdown_after_the_last_trajectory_keeps_the_round_and_opens_no_other(rig: Rig) -> None:
     def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
         deliver_all(scaler, made, request)
         rig.shutdown.set()
 
-    rig.scaler.launch = launch
     with pytest.raises(LeftEarly):
-        rig.loop(cache_url).run()
+        rig.run(launch)
     assert rig.checkpoints() == ["000001"]
     assert [number for number, _ in rig.scaler.asked] == [0]
 
 
-def test_a_lost_lease_leaves_no_trace_of_the_round(rig: Rig, cache_url: str) -> None:
+def test_a_lost_lease_leaves_no_trace_of_the_round(rig: Rig) -> None:
     def lose() -> None:
         rig.scaler.heartbeat = REFUSED
 
-    rig.scaler.changes = {"deadline_s": 600.0}
-    rig.scaler.launch = _without(0, then=lose)
     with pytest.raises(LeftEarly) as caught:
-        rig.loop(cache_url).run()
+        rig.run(_without(0, then=lose), deadline_s=600.0)
     assert caught.value.stop is None
     assert (rig.lines(), rig.checkpoints()) == ([], [])
 
 
-def test_a_conflict_is_passed_on(rig: Rig, cache_url: str) -> None:
+def test_a_conflict_is_passed_on(rig: Rig) -> None:
     rig.scaler.refusals[(1, 0)] = REFUSED
     with pytest.raises(LeaseLostError, match="out of order"):
-        rig.loop(cache_url).run()
+        rig.run()
     assert rig.checkpoints() == ["000001"]
 
 
@@ -500,8 +427,8 @@ def test_rounds_between_two_measurements_have_none(cache_url: str, tmp_path: Pat
     detector = DetectorRule(every_rounds=2)
     made = made.model_copy(update={"spec": made.spec.model_copy(update={"detector": detector})})
     with serving(made, cache_url, rounds=3) as scaler, ExitStack() as stack:
-        rig = Rig(scaler, stack, LocalArtifacts(tmp_path))
-        rig.loop(cache_url).run()
+        rig = Rig(scaler, stack, tmp_path, cache_url)
+        rig.run()
         asked = [request for _, request in scaler.asked]
     assert [line.curvature is not None for line in rig.lines()[:3]] == [True, False, True]
     assert [request.curvature is not None for request in asked] == [False, True, False, True]
