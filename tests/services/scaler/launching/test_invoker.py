@@ -6,9 +6,9 @@ import socket
 import socketserver
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -72,12 +72,29 @@ def function(lambdas: LambdaEndpoint) -> Iterator[LambdaFunction]:
     made.close()
 
 
+StartInvoker = Callable[..., Invoker]
+
+
 @pytest.fixture
-def invoker(function: LambdaFunction) -> Iterator[Invoker]:
-    rule = RetryRule(throttle_retries=RETRIES, first_pause_s=0.001, timeout_s=60.0)
-    pool = Invoker(function, rule, pool_size=8, seed=0)
-    yield pool
-    assert pool.close(wait_s=10)
+def start_invoker(function: LambdaFunction) -> Iterator[StartInvoker]:
+    """Start invokers that have ended with the test."""
+    started: list[Invoker] = []
+
+    def start(
+        *, pool_size: int = 2, limit: Callable[[], int | None] = lambda: None, **rule: Any
+    ) -> Invoker:
+        usual = {"throttle_retries": 0, "first_pause_s": 0.001, "timeout_s": 60.0}
+        made = RetryRule(**{**usual, **rule})
+        started.append(Invoker(function, made, pool_size=pool_size, limit=limit, seed=0))
+        return started[-1]
+
+    yield start
+    assert all(invoker.close(wait_s=10) for invoker in started)
+
+
+@pytest.fixture
+def invoker(start_invoker: StartInvoker) -> Invoker:
+    return start_invoker(pool_size=8, throttle_retries=RETRIES)
 
 
 def run_one(invoker: Invoker) -> TaskOutcome:
@@ -99,21 +116,85 @@ def test_every_task_is_invoked_once_on_the_alias_and_reports(
     assert lambdas.qualifiers == {"live"}
 
 
-def test_a_failed_actor_is_issued_once_more(invoker: Invoker, lambdas: LambdaEndpoint) -> None:
-    lambdas.behave = lambda t, nth: report(t) if nth else function_error("boom")
-    outcome = run_one(invoker)
-    assert outcome.report is not None
-    assert (outcome.requests, outcome.billed_s) == (2, (0.05, 0.1))
+BROKEN = Reply(cut_short=True, billed_ms=None)
+REFUSED = Reply(
+    status=404,
+    body={"Type": "User", "message": "Function not found"},
+    error_type="ResourceNotFoundException",
+)
 
 
-def test_an_actor_that_fails_twice_has_failed_for_good_with_its_reason(
-    invoker: Invoker, lambdas: LambdaEndpoint
+@pytest.mark.parametrize(
+    ("behave", "wanted", "reason"),
+    [
+        pytest.param(
+            lambda t, nth: report(t) if nth else function_error("boom"),
+            (True, 2, 2, (0.05, 0.1), 0),
+            "",
+            id="an actor that failed is issued once more",
+        ),
+        pytest.param(
+            lambda t, nth: function_error("the simulator broke"),
+            (False, 2, 2, (0.05, 0.05), 0),
+            "Unhandled: ValueError: the simulator broke",
+            id="one that fails twice has failed for good, with its reason",
+        ),
+        pytest.param(
+            lambda t, nth: report(t) if nth else BROKEN,
+            (True, 2, 2, (60.0, 0.1), 0),
+            "",
+            id="a connection that breaks is billed to the time-out, and the actor issued again",
+        ),
+        pytest.param(
+            lambda t, nth: throttle() if nth < RETRIES else report(t),
+            (True, RETRIES + 1, 1, (0.1,), RETRIES),
+            "",
+            id="throttles are waited out and counted, but not billed",
+        ),
+        pytest.param(
+            lambda t, nth: throttle(),
+            (False, RETRIES + 1, 0, (), RETRIES + 1),
+            "TooManyRequestsException",
+            id="throttled too often is failed for good, at no cost",
+        ),
+        pytest.param(
+            lambda t, nth: REFUSED,
+            (False, 1, 0, (), 0),
+            "Function not found",
+            id="a request that Lambda refuses is not repeated",
+        ),
+        pytest.param(
+            lambda t, nth: report(t, actor_index=5),
+            (False, 2, 2, (0.1, 0.1), 0),
+            "not ('job', 1, 0, 'sample')",
+            id="a reply about another actor is not believed",
+        ),
+        pytest.param(
+            lambda t, nth: Reply(body={"hello": 1}),
+            (False, 2, 2, (0.1, 0.1), 0),
+            "no report",
+            id="a reply that is no report says so",
+        ),
+        pytest.param(
+            lambda t, nth: Reply(body=report(t, total_s=0.25).body, billed_ms=None),
+            (True, 1, 1, (0.25,), 0),
+            "",
+            id="without Lambda's number the handler's own time is billed",
+        ),
+    ],
+)
+def test_what_lambda_answers_and_what_it_comes_to(
+    invoker: Invoker,
+    lambdas: LambdaEndpoint,
+    behave: Callable[[Task, int], Reply],
+    wanted: tuple[bool, int, int, tuple[float, ...], int],
+    reason: str,
 ) -> None:
-    lambdas.behave = lambda t, nth: function_error("the simulator broke")
+    lambdas.behave = behave
     outcome = run_one(invoker)
-    assert outcome.report is None
-    assert outcome.reason == "Unhandled: ValueError: the simulator broke"
-    assert len(lambdas.events) == 2
+    told = (outcome.requests, outcome.billed_s, outcome.throttled)
+    assert (outcome.report is not None, len(lambdas.events), *told) == wanted
+    assert reason in outcome.reason
 
 
 @pytest.mark.parametrize(
@@ -131,52 +212,19 @@ def test_what_the_environment_did_is_not_issued_again_and_told_as_the_actor_said
     assert len(lambdas.events) == 1
 
 
-def test_a_connection_that_breaks_is_billed_to_the_timeout_and_issued_again(
-    invoker: Invoker, lambdas: LambdaEndpoint
-) -> None:
-    lambdas.behave = lambda t, nth: report(t) if nth else Reply(cut_short=True, billed_ms=None)
-    outcome = run_one(invoker)
-    assert outcome.report is not None
-    assert outcome.billed_s == (60.0, 0.1)
-
-
 def test_an_actor_whose_connections_break_has_vanished(
     invoker: Invoker, lambdas: LambdaEndpoint
 ) -> None:
-    lambdas.behave = lambda t, nth: Reply(cut_short=True, billed_ms=None)
+    lambdas.behave = lambda t, nth: BROKEN
     outcome = run_one(invoker)
     assert (outcome.report, outcome.failure) == (None, "vanished")
     assert outcome.billed_s == (60.0, 60.0)
 
 
-def test_throttles_are_waited_out_and_counted_but_not_billed(
-    invoker: Invoker, lambdas: LambdaEndpoint
-) -> None:
-    lambdas.behave = lambda t, nth: throttle() if nth < RETRIES else report(t)
-    outcome = run_one(invoker)
-    assert outcome.report is not None
-    assert (outcome.throttled, outcome.requests, outcome.billed_s) == (RETRIES, 1, (0.1,))
-
-
-def test_throttled_too_often_is_failed_for_good_at_no_cost(
-    invoker: Invoker, lambdas: LambdaEndpoint
-) -> None:
-    lambdas.behave = lambda t, nth: throttle()
-    outcome = run_one(invoker)
-    assert outcome.report is None
-    assert "TooManyRequestsException" in outcome.reason
-    assert (outcome.throttled, outcome.requests, outcome.billed_s) == (RETRIES + 1, 0, ())
-    assert len(lambdas.events) == RETRIES + 1
-
-
 def test_a_function_that_was_idle_for_weeks_is_waited_for_and_nothing_of_it_billed(
-    function: LambdaFunction, lambdas: LambdaEndpoint
+    start_invoker: StartInvoker, lambdas: LambdaEndpoint
 ) -> None:
-    rule = RetryRule(
-        throttle_retries=0, first_pause_s=0.0, timeout_s=60.0, waking_tries=3, waking_pause_s=0.001
-    )
-    invoker = Invoker(function, rule, pool_size=1)
-
+    invoker = start_invoker(waking_tries=3, waking_pause_s=0.001)
     lambdas.behave = lambda t, nth: waking() if nth < 3 else report(t)
     outcome = run_one(invoker)
     assert outcome.report is not None
@@ -186,45 +234,6 @@ def test_a_function_that_was_idle_for_weeks_is_waited_for_and_nothing_of_it_bill
     outcome = run_one(invoker)
     assert "ResourceNotReadyException" in outcome.reason
     assert (outcome.throttled, outcome.requests, outcome.billed_s) == (0, 0, ())
-    assert invoker.close(wait_s=10)
-
-
-def test_a_request_lambda_refuses_is_not_repeated(
-    invoker: Invoker, lambdas: LambdaEndpoint
-) -> None:
-    lambdas.behave = lambda t, nth: Reply(
-        status=404,
-        body={"Type": "User", "message": "Function not found"},
-        error_type="ResourceNotFoundException",
-    )
-    outcome = run_one(invoker)
-    assert outcome.report is None
-    assert "Function not found" in outcome.reason
-    assert (len(lambdas.events), outcome.requests) == (1, 0)
-
-
-def test_a_reply_about_another_actor_is_not_believed(
-    invoker: Invoker, lambdas: LambdaEndpoint
-) -> None:
-    lambdas.behave = lambda t, nth: report(t, actor_index=5)
-    outcome = run_one(invoker)
-    assert outcome.report is None
-    assert "not ('job', 1, 0, 'sample')" in outcome.reason
-
-
-def test_a_reply_that_is_no_report_says_so(invoker: Invoker, lambdas: LambdaEndpoint) -> None:
-    lambdas.behave = lambda t, nth: Reply(body={"hello": 1})
-    assert "no report" in run_one(invoker).reason
-
-
-def test_without_lambdas_number_the_handlers_own_time_is_billed(
-    invoker: Invoker, lambdas: LambdaEndpoint
-) -> None:
-    def behave(event: Task, nth: int) -> Reply:
-        return Reply(body=report(event, total_s=0.25).body, billed_ms=None)
-
-    lambdas.behave = behave
-    assert run_one(invoker).billed_s == (0.25,)
 
 
 class Front:
@@ -356,12 +365,11 @@ def test_a_task_that_a_closing_invoker_could_not_start_has_vanished(
 
 
 def test_a_task_whose_turn_comes_after_its_deadline_is_not_invoked(
-    function: LambdaFunction, lambdas: LambdaEndpoint
+    start_invoker: StartInvoker, lambdas: LambdaEndpoint
 ) -> None:
     gate = threading.Event()
     lambdas.behave = lambda t, nth: Reply(body=report(t).body, gate=gate)
-    rule = RetryRule(throttle_retries=0, first_pause_s=0.001, timeout_s=60.0)
-    invoker = Invoker(function, rule, pool_size=2, limit=lambda: 1, seed=0)
+    invoker = start_invoker(pool_size=2, limit=lambda: 1)
     sink, unwanted = Sink(), threading.Event()
     awaited = Awaited(wanted=lambda: not unwanted.is_set())
     invoker.submit([task(i) for i in range(3)], sink, awaited)
@@ -374,7 +382,6 @@ def test_a_task_whose_turn_comes_after_its_deadline_is_not_invoked(
         assert (late.report, late.requests, late.billed_s) == (None, 0, ())
         assert "nobody waited" in late.reason
     assert len(lambdas.events) == 1
-    assert invoker.close(wait_s=10)
 
 
 def test_an_event_that_does_not_fit_is_refused_before_anything_is_launched(
@@ -386,29 +393,25 @@ def test_an_event_that_does_not_fit_is_refused_before_anything_is_launched(
 
 
 def test_an_invocation_that_breaks_unexpectedly_is_an_outcome_billed_at_its_worst(
-    function: LambdaFunction, monkeypatch: pytest.MonkeyPatch
+    start_invoker: StartInvoker, function: LambdaFunction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def breaks(_payload: bytes) -> NoReturn:
         raise RuntimeError("credentials are still expired")
 
     monkeypatch.setattr(function, "invoke", breaks)
     sink = Sink()
-    rule = RetryRule(throttle_retries=0, first_pause_s=0.0, timeout_s=60.0)
-    invoker = Invoker(function, rule, pool_size=2)
-    invoker.submit([task(0), task(1)], sink)
+    start_invoker().submit([task(0), task(1)], sink)
     for outcome in sink.wait(2):
         assert (outcome.report, outcome.billed_s, outcome.requests) == (None, (60.0,), 1)
         assert "RuntimeError" in outcome.reason
-    assert invoker.close(wait_s=10.0)
 
 
 def test_closing_drops_what_has_not_started_and_waits_for_the_rest(
-    function: LambdaFunction, lambdas: LambdaEndpoint
+    start_invoker: StartInvoker, lambdas: LambdaEndpoint
 ) -> None:
     gate = threading.Event()
     lambdas.behave = lambda t, nth: Reply(body=report(t).body, gate=gate)
-    rule = RetryRule(throttle_retries=0, first_pause_s=0.001, timeout_s=60.0)
-    invoker = Invoker(function, rule, pool_size=2)
+    invoker = start_invoker(pool_size=2)
     sink = Sink()
     invoker.submit([task(i) for i in range(6)], sink)
     lambdas.wait_events("sample", 2)
@@ -428,10 +431,9 @@ def test_a_pause_ends_with_the_invoker(invoker: Invoker) -> None:
     assert not invoker.pause(60.0)
 
 
-def test_no_more_are_in_flight_than_the_account_allows(
-    function: LambdaFunction, lambdas: LambdaEndpoint
-) -> None:
-    gates = [threading.Event() for _ in range(6)]
+def gated(lambdas: LambdaEndpoint, number: int) -> list[threading.Event]:
+    """Have every actor wait for its own gate; return the gates."""
+    gates = [threading.Event() for _ in range(number)]
 
     def behave(event: Task, nth: int) -> Reply:
         index = event["actor_index"]
@@ -439,8 +441,14 @@ def test_no_more_are_in_flight_than_the_account_allows(
         return Reply(body=report(event).body, gate=gates[index])
 
     lambdas.behave = behave
-    rule = RetryRule(throttle_retries=0, first_pause_s=0.001, timeout_s=60.0)
-    invoker = Invoker(function, rule, pool_size=6, limit=lambda: 2)
+    return gates
+
+
+def test_no_more_are_in_flight_than_the_account_allows(
+    start_invoker: StartInvoker, lambdas: LambdaEndpoint
+) -> None:
+    gates = gated(lambdas, 6)
+    invoker = start_invoker(pool_size=6, limit=lambda: 2)
     sink = Sink()
     invoker.submit([task(i) for i in range(6)], sink)
     for done in range(6):
@@ -452,23 +460,14 @@ def test_no_more_are_in_flight_than_the_account_allows(
         assert isinstance(actor, int)
         gates[actor].set()
         sink.wait(done + 1)
-    assert invoker.close(wait_s=10)
 
 
 def test_those_that_wait_start_together_once_the_account_allows_more(
-    function: LambdaFunction, lambdas: LambdaEndpoint
+    start_invoker: StartInvoker, lambdas: LambdaEndpoint
 ) -> None:
-    gates = [threading.Event() for _ in range(6)]
-
-    def behave(event: Task, nth: int) -> Reply:
-        index = event["actor_index"]
-        assert isinstance(index, int)
-        return Reply(body=report(event).body, gate=gates[index])
-
-    lambdas.behave = behave
+    gates = gated(lambdas, 6)
     limits = [1]
-    rule = RetryRule(throttle_retries=0, first_pause_s=0.001, timeout_s=60.0)
-    invoker = Invoker(function, rule, pool_size=6, limit=lambda: limits[-1])
+    invoker = start_invoker(pool_size=6, limit=lambda: limits[-1])
     sink = Sink()
     invoker.submit([task(i) for i in range(6)], sink)
     lambdas.wait_events("sample", 1)
@@ -480,7 +479,6 @@ def test_those_that_wait_start_together_once_the_account_allows_more(
     for gate in gates:
         gate.set()
     assert len(sink.wait(6)) == 6
-    assert invoker.close(wait_s=10)
 
 
 def test_an_outcome_says_when_its_first_request_went_out(
@@ -501,11 +499,9 @@ def test_an_outcome_says_when_its_first_request_went_out(
 
 
 def test_closing_ends_the_pause_after_a_throttle_at_once(
-    function: LambdaFunction, lambdas: LambdaEndpoint
+    start_invoker: StartInvoker, lambdas: LambdaEndpoint
 ) -> None:
     lambdas.behave = lambda t, nth: throttle()
-    rule = RetryRule(throttle_retries=20, first_pause_s=3600.0, timeout_s=60.0)
-    invoker = Invoker(function, rule, pool_size=1)
+    invoker = start_invoker(throttle_retries=20, first_pause_s=3600.0)
     invoker.submit([task()], Sink())
     lambdas.wait_events("sample", 1)
-    assert invoker.close(wait_s=10)
