@@ -18,7 +18,7 @@ ENTRY_MODULES = {
 ABSENT = {
     "actor": ("torch", "boto3", "fastapi", "matplotlib", "services", "nitro", "pip"),
     "scaler": ("torch", "gymnasium", "mujoco", "numpy", "services.learner", "functions", "pip"),
-    "emulator": ("torch", "numpy", "redis", "shared", "services.scaler", "functions", "pip"),
+    "emulator": ("torch", "numpy", "redis", "shared.cache", "services.scaler", "functions", "pip"),
     "learner": ("gymnasium", "mujoco", "services.scaler", "functions", "pip"),
 }
 BUDGET_MB = {"actor": 450, "scaler": 250, "emulator": 250}
