@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Semaphore
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -58,19 +58,10 @@ _SLOTS = 8
 
 H = TypeVar("H")
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 
 class SecondProcessLostError(RuntimeError):
     """The second process ended, or went wrong; what it was doing is lost."""
-
-
-class Beside(Protocol[T_co]):
-    """Work for the second process; can be pickled, as can what it returns."""
-
-    def __call__(self, side: "Side") -> T_co:
-        """Do it."""
-        ...
 
 
 class Side:
@@ -163,10 +154,11 @@ class SecondProcess:
             return False
         return self.usable
 
-    def both(self, here: Callable[[Side], H], there: Beside[T]) -> tuple[H, T]:
+    def both(self, here: Callable[[Side], H], there: Callable[[Side], T]) -> tuple[H, T]:
         """Run `here` in this process and `there` in the other; return what both returned.
 
-        Both swap numbers equally often. Whatever goes wrong, the process is of no further use.
+        Both swap numbers equally often; `there`, and what it returns, can be pickled. Whatever goes
+        wrong, the process is of no further use.
 
         Raises:
             SecondProcessLostError: The other process ended or failed.
@@ -292,7 +284,7 @@ def _serve(
 def _work(connection: Connection, side: Side) -> bool:
     """Do one piece of work, and keep nothing of it; say whether there can be another."""
     try:
-        work: Beside[Any] = connection.recv()
+        work: Callable[[Side], object] = connection.recv()
     except (EOFError, OSError):
         return False
     try:

@@ -185,5 +185,18 @@ def with_log_std(raw: Tensor, log_std: Tensor | None) -> Tensor:
     return torch.cat((raw, log_std.expand(raw.shape[0], -1)), dim=1)
 
 
+def zero_linear(inputs: int, outputs: int) -> nn.Module:
+    """Return a dense layer, all zero and without a draw from the global generator."""
+    return zeroed(nn.Linear(inputs, outputs, device="meta"))
+
+
+def zeroed(module: nn.Module) -> nn.Module:
+    """Return a module on the CPU in place of one on no device, with all parameters 0."""
+    module = module.to_empty(device="cpu")
+    for parameter in module.parameters():
+        parameter.data.zero_()
+    return module
+
+
 def _padded(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT

@@ -13,12 +13,20 @@ Legend: N samples; C, H, W an image's channels, height and width; D distribution
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from learning.networks.actor_critic import ActorCritic, FlatGradient, SplitLoss, with_log_std
+from learning.networks.actor_critic import (
+    ActorCritic,
+    FlatGradient,
+    SplitLoss,
+    with_log_std,
+    zero_linear,
+    zeroed,
+)
 from learning.networks.distributions import Distribution
 from shared.policy.conv import MAX_PIXEL
 from shared.policy.conv_layers import ConvLayers, Convolution
@@ -58,9 +66,9 @@ class ConvActorCritic(ActorCritic):
         self.architecture = layers
         widths = (layers.num_flat, *layers.dense)
         modules: list[nn.Module] = [_conv2d(layer) for layer in layers.convolutions]
-        modules += [_linear(*pair) for pair in zip(widths[:-1], widths[1:], strict=True)]
-        self.policy = nn.ModuleList([*modules, _linear(widths[-1], policy_outputs)])
-        self.value = nn.ModuleList([_linear(widths[-1], 1)])
+        modules += [zero_linear(*pair) for pair in pairwise(widths)]
+        self.policy = nn.ModuleList([*modules, zero_linear(widths[-1], policy_outputs)])
+        self.value = nn.ModuleList([zero_linear(widths[-1], 1)])
         self.log_std = None if free_log_std is None else nn.Parameter(torch.zeros(free_log_std))
         self.requires_grad_(False)  # `differentiate` has leaves of its own
         self.flatten()
@@ -162,15 +170,4 @@ def _conv2d(layer: Convolution) -> nn.Module:
     module = nn.Conv2d(
         layer.channels, layer.filters, layer.kernel, stride=layer.stride, device="meta"
     )
-    return _zeroed(module)
-
-
-def _linear(inputs: int, outputs: int) -> nn.Module:
-    return _zeroed(nn.Linear(inputs, outputs, device="meta"))
-
-
-def _zeroed(module: nn.Module) -> nn.Module:
-    module = module.to_empty(device="cpu")
-    for parameter in module.parameters():
-        parameter.data.zero_()
-    return module
+    return zeroed(module)

@@ -8,6 +8,7 @@ Legend: N samples; O numbers of an observation; D distribution parameters.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from learning.networks.actor_critic import (
     NetworkHalf,
     SplitLoss,
     with_log_std,
+    zero_linear,
 )
 from learning.networks.distributions import Distribution, Gaussian, StepTerms
 from learning.networks.mlp import Layer
@@ -236,10 +238,4 @@ def _as_array(tensor: Tensor | None) -> Floats | None:
 def _dense(inputs: int, hidden_sizes: tuple[int, ...], outputs: int) -> nn.ModuleList:
     """Return one `nn.Linear` per layer, all zero and without a draw from the global generator."""
     sizes = (inputs, *hidden_sizes, outputs)
-    layers = nn.ModuleList()
-    for i in range(len(sizes) - 1):
-        layer = nn.Linear(sizes[i], sizes[i + 1], device="meta").to_empty(device="cpu")
-        for parameter in layer.parameters():
-            parameter.data.zero_()
-        layers.append(layer)
-    return layers
+    return nn.ModuleList(zero_linear(*pair) for pair in pairwise(sizes))

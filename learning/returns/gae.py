@@ -7,7 +7,7 @@ Schulman et al., "High-dimensional continuous control using generalized advantag
 import torch
 from torch import Tensor
 
-from learning.returns.scan import carried_back
+from learning.returns.scan import carried_back, require_steps
 
 
 def generalised_advantages(
@@ -45,7 +45,13 @@ def generalised_advantages(
     Raises:
         ValueError: Shapes differ or are not [T, B].
     """
-    _require_equal_shapes(reward, value, next_value, terminated, truncated)
+    require_steps(
+        reward=reward,
+        value=value,
+        next_value=next_value,
+        terminated=terminated,
+        truncated=truncated,
+    )
     bootstrap = torch.where(terminated, torch.zeros_like(next_value), next_value)
     delta_t = reward + discount * bootstrap - value
     carry_t = (discount * gae_lambda) * (~(terminated | truncated)).to(reward.dtype)
@@ -69,12 +75,3 @@ def normalised_minibatch(advantage: Tensor) -> Tensor:
     correction = min(1, advantage.shape[-1] - 1)
     deviation, mean = torch.std_mean(advantage, dim=-1, correction=correction, keepdim=True)
     return (advantage - mean).div_(deviation.add_(1e-8))
-
-
-def _require_equal_shapes(reward: Tensor, *others: Tensor) -> None:
-    shapes = [tuple(tensor.shape) for tensor in (reward, *others)]
-    if reward.ndim != 2 or len(set(shapes)) != 1:
-        raise ValueError(
-            "reward, value, next_value, terminated and truncated must all be [T, B] of one shape, "
-            f"got {shapes}"
-        )

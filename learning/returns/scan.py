@@ -6,6 +6,8 @@ every operation how many steps a partial result spans: 10 operations for 1,024 s
 on a GPU.
 """
 
+from torch import Tensor
+
 from learning.data.arrays import Array, namespace
 
 _REACH_MAX = 1e18
@@ -33,3 +35,17 @@ def carried_back(start: Array, carry: Array) -> Array:
         reach = (reach[:-span] * reach[span:]).clip(-_REACH_MAX, _REACH_MAX)
         span *= 2
     return x
+
+
+def require_steps(**tensors: Tensor) -> None:
+    """Do nothing if all tensors are [T, B] of one shape.
+
+    Raises:
+        ValueError: They are not.
+    """
+    shapes = [tuple(tensor.shape) for tensor in tensors.values()]
+    if len(shapes[0]) != 2 or len(set(shapes)) != 1:
+        *others, last = tensors
+        raise ValueError(
+            f"{', '.join(others)} and {last} must all be [T, B] of one shape, got {shapes}"
+        )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from learning.returns.scan import carried_back
+from learning.returns.scan import carried_back, require_steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,14 @@ def vtrace(
     Raises:
         ValueError: Shapes differ or are not [T, B].
     """
-    _require_equal_shapes(log_ratio, reward, value, next_value, terminated, truncated)
+    require_steps(
+        log_ratio=log_ratio,
+        reward=reward,
+        value=value,
+        next_value=next_value,
+        terminated=terminated,
+        truncated=truncated,
+    )
     ratio = torch.exp(log_ratio)
     rho_t = ratio.clamp(max=rho_clip)
     goes_on = (~(terminated | truncated)).to(reward.dtype)
@@ -80,12 +87,3 @@ def vtrace(
     # At the end of an episode and of the fragment there is no v_{t+1}: V stays.
     q_t[:-1] += (discount * trace_lambda) * goes_on[:-1] * correction[1:]
     return Returns(target=value + correction, advantage=q_t - value, rho=rho_t)
-
-
-def _require_equal_shapes(log_ratio: Tensor, *others: Tensor) -> None:
-    shapes = [tuple(tensor.shape) for tensor in (log_ratio, *others)]
-    if log_ratio.ndim != 2 or len(set(shapes)) != 1:
-        raise ValueError(
-            "log_ratio, reward, value, next_value, terminated and truncated must all be [T, B] of "
-            f"one shape, got {shapes}"
-        )

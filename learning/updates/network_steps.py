@@ -8,6 +8,7 @@ Which of NumPy's two ways it is changes no bit.
 import logging
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -170,13 +171,15 @@ class NetworkSteps:
                 orders=orders,
                 policy_version=policy_version,
             ),
-            ValueHalf.of(
-                batch,
+            ValueHalf(
                 half=value,
                 adam=self.adam.part(value.start, value.end),
                 rule=rule,
                 minibatch_size=self._minibatch_size,
-                orders=orders,
+                observation=batch.observation.numpy(),
+                value_target=batch.value_target.numpy(),
+                value=batch.value.numpy(),
+                orders=np.stack([order.numpy() for order in orders]),
                 policy_version=policy_version,
             ),
         )
