@@ -180,25 +180,19 @@ def fragments_from(arrays: Mapping[str, Array]) -> Fragments:
         raise ValueError(f"fragments' reward has shape {result.reward.shape}, expected (T, B)")
     steps, envs = result.reward.shape
     shape = result.observation.shape[2:]
-    wanted = {
-        "observation": (steps + 1, envs, *shape),
-        "action": (steps, envs, *result.action.shape[2:]),
-        "terminated": (steps, envs),
-        "truncated": (steps, envs),
-        "log_prob": (steps, envs),
-        "policy_version": (envs,),
-    }
-    for name, expected_shape in wanted.items():
-        if arrays[name].shape != expected_shape:
+
+    def require(name: str, *expected: int) -> None:
+        if arrays[name].shape != expected:
             raise ValueError(
-                f"fragments' {name} has shape {arrays[name].shape}, expected {expected_shape}"
+                f"fragments' {name} has shape {arrays[name].shape}, expected {expected}"
             )
-    num_final = len(result.final_rows[0])
-    if result.final_observation.shape != (num_final, *shape):
-        raise ValueError(
-            f"fragments' final_observation has shape {result.final_observation.shape}, expected "
-            f"{(num_final, *shape)}"
-        )
+
+    require("observation", steps + 1, envs, *shape)
+    require("action", steps, envs, *result.action.shape[2:])
+    for name in ("terminated", "truncated", "log_prob"):
+        require(name, steps, envs)
+    require("policy_version", envs)
+    require("final_observation", len(result.final_rows[0]), *shape)
     return result
 
 

@@ -23,21 +23,12 @@ class Layer:
     bias: Tensor  # [out]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Activations:
-    """What a forward pass leaves for the passes after it."""
-
-    inputs: tuple[Tensor, ...]  # L x [N, in]
-    output: Tensor  # [N, out]
-
-
-def forward(layers: Sequence[Layer], x: Tensor) -> Activations:
-    """Run `x` # [N, in] through the network."""
+def forward(layers: Sequence[Layer], x: Tensor) -> tuple[list[Tensor], Tensor]:
+    """Run `x` # [N, in] through the network; return its layers' L inputs, and [N, out]."""
     inputs = [x]
     for layer in layers[:-1]:
         inputs.append(functional.linear(inputs[-1], layer.weight, layer.bias).tanh_())
-    output = functional.linear(inputs[-1], layers[-1].weight, layers[-1].bias)
-    return Activations(inputs=tuple(inputs), output=output)
+    return inputs, functional.linear(inputs[-1], layers[-1].weight, layers[-1].bias)
 
 
 def differentiable(layers: Sequence[Layer], x: Tensor) -> Tensor:
@@ -48,22 +39,18 @@ def differentiable(layers: Sequence[Layer], x: Tensor) -> Tensor:
 
 
 def backward(
-    layers: Sequence[Layer],
-    activations: Activations,
-    delta: Tensor,
-    *,
-    gradients: Sequence[Layer],
+    layers: Sequence[Layer], inputs: Sequence[Tensor], delta: Tensor, *, gradients: Sequence[Layer]
 ) -> None:
     """Write the parameters' gradients of an objective into `gradients`.
 
     Args:
         layers: The network.
-        activations: Of the samples the objective is over.
+        inputs: Of the forward pass over the objective's samples.
         delta: Derivative of the objective with respect to the network's output. # [N, out]
         gradients: Written to; shapes as `layers`.
     """
     for index in range(len(layers) - 1, -1, -1):
-        h = activations.inputs[index]
+        h = inputs[index]
         _write_weight_gradient(delta, h, out=gradients[index].weight)
         torch.sum(delta, 0, out=gradients[index].bias)
         if index:

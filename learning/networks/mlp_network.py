@@ -97,10 +97,10 @@ class MlpActorCritic(ActorCritic):
             self.differentiate_arrays(observation.numpy(), _AsArrays(loss), gradient=gradient)
             return
         assert isinstance(gradient, _MlpGradient), "gradient of another kind of network"
-        policy = mlp.forward(self._policy_layers, observation)
-        critic = mlp.forward(self._value_layers, observation)
-        d_outputs = loss.policy_gradient(self.with_log_std(policy.output))
-        d_value = loss.value_gradient(critic.output.squeeze(1)).unsqueeze(1)
+        policy, raw = mlp.forward(self._policy_layers, observation)
+        critic, value = mlp.forward(self._value_layers, observation)
+        d_outputs = loss.policy_gradient(self.with_log_std(raw))
+        d_value = loss.value_gradient(value.squeeze(1)).unsqueeze(1)
         if gradient.log_std is not None:
             width = d_outputs.shape[1] - len(gradient.log_std)
             torch.sum(d_outputs[:, width:], 0, out=gradient.log_std)
@@ -188,11 +188,11 @@ class MlpActorCritic(ActorCritic):
 
     def policy_outputs(self, observation: Tensor) -> Tensor:
         """Return the distribution parameters # [N, D]."""
-        return self.with_log_std(mlp.forward(self._policy_layers, observation).output)
+        return self.with_log_std(mlp.forward(self._policy_layers, observation)[1])
 
     def values(self, observation: Tensor) -> Tensor:
         """Return the state values # [N]."""
-        return mlp.forward(self._value_layers, observation).output.squeeze(1)
+        return mlp.forward(self._value_layers, observation)[1].squeeze(1)
 
     def payload_metadata(self) -> dict[str, str]:
         """Return the network's form, for the published policy."""

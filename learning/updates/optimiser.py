@@ -37,9 +37,7 @@ class AdamRule:
 class AdamPart:
     """Some parameters in a row and their moments, as values that another process can go on from."""
 
-    parameters: Floats  # [P]
-    exp_avg: Floats  # [P]
-    exp_avg_sq: Floats  # [P]
+    flats: tuple[Floats, ...]  # parameters, first and second moments, [P] each
     steps: int
     """Taken so far."""
     rule: AdamRule
@@ -79,10 +77,9 @@ class FlatAdam:
     @classmethod
     def of(cls, part: AdamPart) -> Self:
         """Return one that goes on from a part, on the CPU and without touching its arrays."""
-        parameters = torch.from_numpy(part.parameters).clone()
-        adam = cls(parameters, rule=part.rule)
-        adam._moments["exp_avg"].copy_(torch.from_numpy(part.exp_avg))
-        adam._moments["exp_avg_sq"].copy_(torch.from_numpy(part.exp_avg_sq))
+        adam = cls(torch.from_numpy(part.flats[0]).clone(), rule=part.rule)
+        for own, given in zip(adam._flats()[1:], part.flats[1:], strict=True):
+            own.copy_(torch.from_numpy(given))
         adam.steps = part.steps
         return adam
 
@@ -93,20 +90,12 @@ class FlatAdam:
 
     def part(self, start: int = 0, end: int | None = None) -> AdamPart:
         """Return a copy of the parameters from `start` to `end`, and of their moments."""
-        parameters, exp_avg, exp_avg_sq = (
-            flat[start:end].numpy(force=True).copy() for flat in self._flats()
-        )
-        return AdamPart(
-            parameters=parameters,
-            exp_avg=exp_avg,
-            exp_avg_sq=exp_avg_sq,
-            steps=self.steps,
-            rule=self._rule,
-        )
+        flats = tuple(flat[start:end].numpy(force=True).copy() for flat in self._flats())
+        return AdamPart(flats=flats, steps=self.steps, rule=self._rule)
 
     def take_over(self, *parts: AdamPart) -> None:
         """Go on from parts that were stepped elsewhere; together they are all parameters."""
-        columns = zip(*((p.parameters, p.exp_avg, p.exp_avg_sq) for p in parts), strict=True)
+        columns = zip(*(part.flats for part in parts), strict=True)
         for flat, pieces in zip(self._flats(), columns, strict=True):
             flat.copy_(torch.from_numpy(np.concatenate(pieces)))
         self.steps = parts[0].steps

@@ -49,8 +49,8 @@ def test_gradients_agree_with_autograd(sizes: tuple[int, ...]) -> None:
     layers = random_layers(sizes, 0, torch.float64)
     gradients = random_layers(sizes, 1, torch.float64)  # garbage that must be overwritten
     x, target = data(sizes, torch.float64)
-    activations = mlp.forward(layers, x)
-    mlp.backward(layers, activations, activations.output - target, gradients=gradients)
+    inputs, output = mlp.forward(layers, x)
+    mlp.backward(layers, inputs, output - target, gradients=gradients)
 
     leaves = [tensor.clone().requires_grad_() for tensor in parameters(layers)]
     expected = torch.autograd.grad(objective(x, target, *leaves), leaves)
