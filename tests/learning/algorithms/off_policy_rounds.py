@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from learning.algorithms.algorithm import Trained
 from learning.algorithms.impact import Impact
 from learning.algorithms.impala import Impala
 from shared.contracts.environment_spec import EnvironmentSpec
@@ -57,7 +58,7 @@ def round_of(
     ]
 
 
-def assert_same_state(one: Learner, other: Learner) -> None:
+def assert_same_state(one: Trained, other: Trained) -> None:
     """Fail unless both would go on alike to the last bit."""
     (arrays, scalars), (other_arrays, other_scalars) = one.state(), other.state()
     assert scalars == other_scalars

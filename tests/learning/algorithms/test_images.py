@@ -18,8 +18,7 @@ from shared.contracts.environment_spec import DiscreteActionSpec, EnvironmentSpe
 from shared.contracts.job_spec import DetectorRule
 from shared.hyperparameters import impact as impact_hyperparameters
 from shared.hyperparameters import impala as impala_hyperparameters
-from shared.hyperparameters.ppo import PAPER, STANDARD, STANDARD_IMAGES
-from shared.hyperparameters.presets import complete_sets, resolve
+from shared.hyperparameters.ppo import PAPER, STANDARD_IMAGES
 from shared.trajectory.trajectory import Trajectory
 
 SPEC = EnvironmentSpec(
@@ -98,38 +97,3 @@ def test_a_batch_of_images_stays_bytes() -> None:
     assert batch.observation.shape == (32, 2, 36, 36)
     expected = np.concatenate([t.observation[:-1, b] for t in rounds for b in range(2)])
     np.testing.assert_array_equal(batch.observation, expected)
-
-
-def test_standard_is_cleanrls_atari_agent_for_images() -> None:
-    """`ppo_atari.py`: 8 environments of 128 steps, 4 epochs of 4 minibatches."""
-    assert resolve("ppo", "standard", {}) == STANDARD
-    found = resolve("ppo", "standard", {}, images=True).model_dump()
-    expected = {
-        "learning_rate": 2.5e-4,
-        "learning_rate_decay": "linear",
-        "adam_epsilon": 1e-5,
-        "discount": 0.99,
-        "gae_lambda": 0.95,
-        "advantage_normalisation": "minibatch",
-        "clip": 0.1,
-        "kl_coefficient": 0.0,
-        "entropy_coefficient": 0.01,
-        "value_loss": "clipped_step",
-        "value_coefficient": 0.5,
-        "value_clip": 0.1,
-        "gradient_norm_max": 0.5,
-        "num_epochs": 4,
-        "minibatch_size": 256,
-        "image_network": "nature_cnn",
-        "initialisation": "orthogonal",
-        "observation_normalisation": False,
-        "reward_scaling": False,
-    }
-    assert {name: found[name] for name in expected} == expected
-
-
-def test_presets_for_images_are_presets() -> None:
-    assert complete_sets(images=True).keys() <= complete_sets().keys()
-    assert resolve("ppo", "paper", {}, images=True) == PAPER
-    wider = STANDARD_IMAGES.model_copy(update={"clip": 0.2})
-    assert resolve("ppo", "standard", {"clip": 0.2}, images=True) == wider

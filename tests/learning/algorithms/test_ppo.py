@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from learning.algorithms.policy_update import StateArrays
 from learning.algorithms.ppo import KL_COEFFICIENT_MIN, Ppo, adapted_kl_coefficient
 from learning.data.batch import Minibatch
 from learning.data.batch_building import on_policy_batch
@@ -22,6 +21,7 @@ from shared.contracts.job_spec import DetectorRule
 from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
 from shared.policy.numpy_policy import load_policy
 from shared.trajectory.trajectory import Trajectory
+from tests.learning.algorithms.off_policy_rounds import assert_same_state
 from tests.learning.trajectories import CONTINUOUS, DISCRETE, make_trajectory
 
 SMALL = PpoHyperparameters(
@@ -49,14 +49,6 @@ def round_of(ppo: Ppo, environment: EnvironmentSpec, round_index: int) -> list[T
 
 def train(ppo: Ppo, environment: EnvironmentSpec, rounds: range) -> list[dict[str, float]]:
     return [ppo.update(round_of(ppo, environment, k)).stats for k in rounds]
-
-
-def assert_same_state(first: Ppo, second: Ppo) -> None:
-    (arrays, scalars), (other_arrays, other_scalars) = first.state(), second.state()
-    assert scalars == other_scalars
-    assert arrays.keys() == other_arrays.keys()
-    for name, array in arrays.items():
-        assert array.tobytes() == other_arrays[name].tobytes(), name
 
 
 @pytest.mark.parametrize(("environment", "hyperparameters"), CASES)
@@ -363,32 +355,14 @@ def test_detectors_are_shown_the_last_updates_samples() -> None:
     assert found.lambda_max > 0 > found.lambda_min
 
 
-def test_a_state_that_does_not_fit_is_refused_and_changes_nothing() -> None:
-    ppo = Ppo(CONTINUOUS, SMALL, seed=0)
+def test_statistics_that_do_not_fit_are_refused_and_change_nothing() -> None:
     arrays, scalars = Ppo(CONTINUOUS, SMALL, seed=1).state()
-    before = ppo.network.flat.clone()
-    name = "network.policy.0.weight"
-    without: StateArrays = {key: value for key, value in arrays.items() if key != name}
-    with pytest.raises(ValueError, match=rf"missing \['{name}'\]"):
-        ppo.load_state(without, scalars)
-    with pytest.raises(ValueError, match=rf"'{name}' is float32\[3\], .* float32\[16, 5\]"):
-        ppo.load_state({**arrays, name: np.zeros(3, np.float32)}, scalars)
-    with pytest.raises(ValueError, match="'generator' cannot be used"):
-        ppo.load_state({**arrays, "generator": np.zeros_like(arrays["generator"])}, scalars)
-    with pytest.raises(ValueError, match=r"missing .*'observation_moments\.count'"):
-        Ppo(CONTINUOUS, CLEAN, seed=0).load_state(arrays, scalars)
     clean = Ppo(CONTINUOUS, CLEAN, seed=0)
-    clean_arrays, clean_scalars = clean.state()
+    own_arrays, own_scalars = clean.state()
+    with pytest.raises(ValueError, match=r"missing .*'observation_moments\.count'"):
+        clean.load_state(arrays, scalars)
     with pytest.raises(ValueError, match="running moments"):
-        clean.load_state({**clean_arrays, "return_moments.m2": np.full(1, np.nan)}, clean_scalars)
+        clean.load_state({**own_arrays, "return_moments.m2": np.full(1, np.nan)}, own_scalars)
     with pytest.raises(ValueError, match="'kl_coefficient' is 'much', expected float"):
-        ppo.load_state(arrays, {**scalars, "kl_coefficient": "much"})
-    assert torch.equal(ppo.network.flat, before)
-
-
-def test_scalars_of_a_newer_version_are_ignored() -> None:
-    before, after = (Ppo(CONTINUOUS, SMALL, seed=seed) for seed in (1, 0))
-    arrays, scalars = before.state()
-    after.load_state(arrays, {**scalars, "of_a_newer_version": 1.5})
-    assert torch.equal(after.network.flat, before.network.flat)
-    assert after.state()[1] == scalars
+        clean.load_state(own_arrays, {**own_scalars, "kl_coefficient": "much"})
+    assert_same_state(clean, Ppo(CONTINUOUS, CLEAN, seed=0))

@@ -43,23 +43,6 @@ def test_a_round_is_used_up_and_its_rest_makes_a_small_batch(
         assert not made.ready
 
 
-@pytest.mark.parametrize("hyperparameters", [IMPACT, IMPACT_STANDARD, IMPALA])
-def test_a_resumed_run_ends_with_the_bits_of_an_uninterrupted_one(
-    hyperparameters: OffPolicyHyperparameters,
-) -> None:
-    whole = learner(CONTINUOUS, hyperparameters)
-    before = learner(CONTINUOUS, hyperparameters)
-    for k in range(4):
-        WholeRounds(whole).update(round_of(whole, CONTINUOUS, k))
-    for k in range(2):
-        WholeRounds(before).update(round_of(before, CONTINUOUS, k))
-    resumed = learner(CONTINUOUS, hyperparameters, seed=99)
-    WholeRounds(resumed).load_state(*WholeRounds(before).state())
-    for k in range(2, 4):
-        WholeRounds(resumed).update(round_of(resumed, CONTINUOUS, k))
-    assert_same_state(whole, resumed)
-
-
 def test_an_empty_round_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one trajectory"):
         WholeRounds(learner(CONTINUOUS, IMPALA)).update([])

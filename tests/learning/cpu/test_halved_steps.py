@@ -23,13 +23,12 @@ from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import STANDARD as IMPACT
 from shared.hyperparameters.impala import STANDARD as IMPALA
 from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
-from tests.learning.algorithms.off_policy_rounds import Learner
+from tests.learning.algorithms.off_policy_rounds import Learner, assert_same_state
 from tests.learning.algorithms.test_ppo import (
     CASES,
     CLEAN,
     FREE,
     SMALL,
-    assert_same_state,
     round_of,
 )
 from tests.learning.trajectories import CONTINUOUS, DISCRETE, make_trajectory
@@ -105,10 +104,7 @@ def assert_equal_off_policy_updates(
             learner.flush()
         while alone.ready:
             assert alone.update().stats == beside.update().stats
-        (arrays, scalars), (their_arrays, their_scalars) = alone.state(), beside.state()
-        assert scalars == their_scalars
-        for name, array in arrays.items():
-            assert array.tobytes() == their_arrays[name].tobytes(), name
+        assert_same_state(alone, beside)
 
 
 @pytest.mark.parametrize("build", [Impact, Impala])

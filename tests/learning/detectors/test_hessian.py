@@ -1,13 +1,11 @@
 """The detector's measurement against the exact Hessian's spectrum, and what it leaves alone."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.distributions import Categorical, Distribution, Independent, Normal, kl_divergence
 
 from learning.data.batch import TrainingBatch
 from learning.data.batch_building import on_policy_batch
@@ -48,67 +46,30 @@ def measured(
     return HessianDetector(rule).measure(network, PolicySamples(batch=batch, rule=loss))
 
 
-def distribution(outputs: Tensor, action: Tensor) -> Distribution:
-    if action.dtype == torch.int64:
-        return Categorical(logits=outputs)
-    mean, log_std = outputs.chunk(2, dim=1)
-    return Independent(Normal(mean, log_std.exp()), 1)
-
-
-def negative_loss(
-    network: ActorCritic,
-    batch: TrainingBatch,
-    hyperparameters: PpoHyperparameters,
-    *,
-    kl_coefficient: float,
-) -> tuple[Callable[[Tensor], Tensor], Tensor]:
-    """Of all parameters in their order, and those: with torch's own distributions, in float64."""
+def negative_loss_hessian(
+    network: ActorCritic, batch: TrainingBatch, hyperparameters: PpoHyperparameters
+) -> Tensor:
+    """Hessian of minus PPO's loss by all parameters in their order, by autograd in float64."""
     named = {name: p.detach().double() for name, p in network.named_parameters()}
-    sizes = [p.numel() for p in named.values()]
-    action = batch.action if batch.action.dtype == torch.int64 else batch.action.double()
-    observation, advantage = batch.observation.double(), batch.advantage.double()
-
-    def run(part: str, values: dict[str, Tensor]) -> Tensor:
-        h, count = observation, len(getattr(network, part))
-        for i in range(count):
-            h = h @ values[f"{part}.{i}.weight"].t() + values[f"{part}.{i}.bias"]
-            h = torch.tanh(h) if i < count - 1 else h
-        return h
+    exact = batch.picked(torch.arange(batch.num_samples))
+    exact = replace(
+        exact,
+        **{
+            field.name: value.double()
+            for field in fields(exact)
+            if (value := getattr(exact, field.name)).is_floating_point()
+        },
+    )
 
     def objective(flat: Tensor) -> Tensor:
-        parts = torch.split(flat, sizes)
+        parts = torch.split(flat, [p.numel() for p in named.values()])
         values = {name: p.view(named[name].shape) for name, p in zip(named, parts, strict=True)}
-        outputs = run("policy", values)
-        if "log_std" in values:
-            outputs = torch.cat((outputs, values["log_std"].expand(len(outputs), -1)), dim=1)
-        new, old = distribution(outputs, action), distribution(batch.outputs.double(), action)
-        log_prob: Tensor = new.log_prob(action)
-        entropy: Tensor = new.entropy()
-        kl: Tensor = kl_divergence(old, new)
-        ratio = torch.exp(log_prob - batch.log_prob.double())
-        clip = hyperparameters.clip
-        surrogate = torch.minimum(advantage * ratio, advantage * ratio.clamp(1 - clip, 1 + clip))
-        error = (run("value", values).squeeze(1) - batch.value_target.double()) ** 2
-        return (
-            surrogate.mean()
-            - hyperparameters.value_coefficient * error.clamp(max=hyperparameters.value_clip).mean()
-            + hyperparameters.entropy_coefficient * entropy.mean()
-            - kl_coefficient * kl.mean()
-        )
+        outputs = network.outputs_at(values, exact.observation)
+        value = network.values_at(values, exact.observation)
+        return -loss_of(hyperparameters).loss(outputs, value, exact, network.distribution)
 
-    return objective, torch.cat([p.flatten() for p in named.values()])
-
-
-def negative_loss_hessian(
-    network: ActorCritic,
-    batch: TrainingBatch,
-    hyperparameters: PpoHyperparameters,
-    *,
-    kl_coefficient: float,
-) -> Tensor:
-    """Hessian of the same."""
     hessian: Tensor = torch.autograd.functional.hessian(  # type: ignore[no-untyped-call]
-        *negative_loss(network, batch, hyperparameters, kl_coefficient=kl_coefficient)
+        objective, torch.cat([p.flatten() for p in named.values()])
     )
     return hessian
 
@@ -201,9 +162,7 @@ def test_the_total_loss_is_measured_over_all_parameters() -> None:
     moved(network)
     rule = DetectorRule(objective="total_loss", num_samples=10_000, tolerance=1e-3)
     found = measured(network, batch, rule=rule, loss=loss_of(HYPERPARAMETERS))
-    exact = torch.linalg.eigvalsh(
-        negative_loss_hessian(network, batch, HYPERPARAMETERS, kl_coefficient=0.2)
-    )
+    exact = torch.linalg.eigvalsh(negative_loss_hessian(network, batch, HYPERPARAMETERS))
     assert found is not None
     assert found.lambda_max == pytest.approx(exact[-1].item(), rel=0.01)
     assert found.lambda_min == pytest.approx(exact[0].item(), rel=0.01)
@@ -329,7 +288,7 @@ def test_without_advantages_the_whole_loss_curves_as_the_values_error_does() -> 
     flat_batch = replace(batch, advantage=torch.zeros_like(batch.advantage))
     rule = DetectorRule(objective="total_loss", num_samples=10_000, tolerance=1e-3)
     found = measured(network, flat_batch, rule=rule, loss=loss_of(HYPERPARAMETERS))
-    hessian = negative_loss_hessian(network, flat_batch, HYPERPARAMETERS, kl_coefficient=0.2)
+    hessian = negative_loss_hessian(network, flat_batch, HYPERPARAMETERS)
     exact = torch.linalg.eigvalsh(hessian)
     assert found is not None
     assert found.lambda_max == pytest.approx(exact[-1].item(), rel=0.01)

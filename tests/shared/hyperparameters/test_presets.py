@@ -74,6 +74,30 @@ def test_the_standard_preset_is_cleanrls_for_continuous_control() -> None:
     assert resolve("ppo", "standard", {}).model_dump() == cleanrl | unused
 
 
+def test_standard_is_cleanrls_atari_agent_for_images() -> None:
+    """`ppo_atari.py`: 8 environments of 128 steps, 4 epochs of 4 minibatches."""
+    atari = {
+        "learning_rate": 2.5e-4,
+        "clip": 0.1,
+        "entropy_coefficient": 0.01,
+        "value_clip": 0.1,
+        "num_epochs": 4,
+        "minibatch_size": 256,
+        "observation_normalisation": False,
+        "reward_scaling": False,
+    }
+    usual = resolve("ppo", "standard", {})
+    assert resolve("ppo", "standard", {}, images=True) == usual.model_copy(update=atari)
+
+
+def test_presets_for_images_are_presets() -> None:
+    assert complete_sets(images=True).keys() <= complete_sets().keys()
+    assert resolve("ppo", "paper", {}, images=True) == resolve("ppo", "paper", {})
+    wider = resolve("ppo", "standard", {"clip": 0.2}, images=True)
+    usual = resolve("ppo", "standard", {}, images=True)
+    assert wider == usual.model_copy(update={"clip": 0.2})
+
+
 @pytest.mark.parametrize(("algorithm", "preset"), complete_sets())
 def test_an_override_changes_its_field_only(algorithm: str, preset: Preset) -> None:
     overrides: dict[str, HyperparameterValue] = {"discount": 0.5, "hidden_sizes": (32, 16)}

@@ -93,20 +93,6 @@ def test_joined_batches_have_the_samples_and_trajectories_of_all_in_their_order(
     assert torch.equal(both.value_target[3 * 48 :], second.value_target)
 
 
-@pytest.mark.parametrize("environment", [CONTINUOUS, DISCRETE])
-def test_arrival_order_does_not_change_a_bit(environment: EnvironmentSpec) -> None:
-    network = network_for(environment)
-    trajectories = [make_trajectory(environment, network, actor_index=i) for i in range(4)]
-    first = batch_of(trajectories, network)
-    second = batch_of([trajectories[i] for i in (2, 0, 3, 1)], network)
-    assert first.weight is second.weight is None
-    for field in fields(TrainingBatch):
-        if field.name == "weight":
-            continue
-        one, other = (torch.as_tensor(getattr(batch, field.name)) for batch in (first, second))
-        assert torch.equal(one, other), field.name
-
-
 def test_recomputed_log_probs_agree_with_the_actors() -> None:
     network = network_for(CONTINUOUS)
     batch = batch_of([make_trajectory(CONTINUOUS, network, actor_index=0)], network)
