@@ -65,7 +65,7 @@ def create_app(
         await run_in_threadpool(parts.start)
         yield
         parts.bell.close()
-        app.state.landed = await run_in_threadpool(parts.close)
+        app.state.ended = await run_in_threadpool(parts.close)
 
     app = FastAPI(
         title="Nitro scaler",
@@ -83,7 +83,7 @@ def create_app(
     app.add_middleware(BodyLimit)
     app.add_middleware(BearerGuard, token=token)
     app.state.parts = parts
-    app.state.landed = True
+    app.state.ended = True
     return app
 
 
@@ -119,9 +119,8 @@ def main() -> int:
         )
         keep_exit_code()
         _Server(config, app.state.parts).run(sockets=[listener])
-    if not app.state.landed:
+    if not app.state.ended:
         # Threads still wait for actors; leaving the interpreter would wait for them too.
-        _LOG.warning("actors are still in flight; their outcome will be billed at its worst")
         logging.shutdown()
         os._exit(0)
     return 0

@@ -1,5 +1,7 @@
 """Prometheus metrics of one scaler, in a registry of their own so that many can share a process."""
 
+from functools import partial
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 
@@ -8,75 +10,59 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self.decisions = Histogram(
+        counter = partial(Counter, registry=self._registry)
+        gauge = partial(Gauge, registry=self._registry)
+        histogram = partial(Histogram, registry=self._registry)
+        self.decisions = histogram(
             "nitro_scaler_decision_seconds",
             "Time from a round request to its plan.",
             buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5),
-            registry=self._registry,
         )
-        self.launches = Histogram(
+        self.launches = histogram(
             "nitro_scaler_launch_seconds",
             "Time from a decision to the request of its last actor.",
             buckets=(0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 1.5, 2.5, 5.0, 10.0, 60.0),
-            registry=self._registry,
         )
-        self.rounds = Counter(
+        self.rounds = counter(
             "nitro_scaler_rounds_total",
             "Plans made, by why the job stops; none when it goes on.",
             ["stop"],
-            registry=self._registry,
         )
-        self.actors = Counter(
+        self.actors = counter(
             "nitro_scaler_actors_total",
             "Actors asked for by the scaling policy and granted after budget and concurrency.",
             ["stage"],
-            registry=self._registry,
         )
-        self.invocations = Counter(
+        self.invocations = counter(
             "nitro_scaler_invocations_total",
             "Tasks that ended, by what became of their result.",
             ["outcome"],
-            registry=self._registry,
         )
-        self.actor_seconds = Counter(
+        self.actor_seconds = counter(
             "nitro_scaler_actor_seconds_total",
             "What actors report: their rollouts alone, and all of their handlers' time.",
             ["stage"],
-            registry=self._registry,
         )
-        self.throttles = Counter(
-            "nitro_scaler_throttles_total", "Invocations answered 429.", registry=self._registry
+        self.throttles = counter("nitro_scaler_throttles_total", "Invocations answered 429.")
+        self.in_flight = gauge("nitro_scaler_in_flight", "Tasks launched and not ended.")
+        self.jobs = gauge("nitro_scaler_jobs", "Jobs by status.", ["status"])
+        self.provisioned = gauge(
+            "nitro_scaler_provisioned_environments", "Provisioned concurrency asked for."
         )
-        self.in_flight = Gauge(
-            "nitro_scaler_in_flight", "Tasks launched and not ended.", registry=self._registry
-        )
-        self.jobs = Gauge(
-            "nitro_scaler_jobs", "Jobs by status.", ["status"], registry=self._registry
-        )
-        self.provisioned = Gauge(
-            "nitro_scaler_provisioned_environments",
-            "Provisioned concurrency asked for.",
-            registry=self._registry,
-        )
-        self.provisioned_clipped = Gauge(
+        self.provisioned_clipped = gauge(
             "nitro_scaler_provisioned_clipped_environments",
             "Environments the jobs are worth beyond what the account's concurrency leaves.",
-            registry=self._registry,
         )
-        self.learners = Gauge(
-            "nitro_scaler_learners", "Learners asked for.", registry=self._registry
-        )
-        self.capacity_failures = Counter(
+        self.learners = gauge("nitro_scaler_learners", "Learners asked for.")
+        self.capacity_failures = counter(
             "nitro_scaler_capacity_failures_total",
             "Looks at capacity in which a part could not be read or changed.",
             ["part"],
-            registry=self._registry,
         )
-        self.capacity_degraded = Gauge(
+        self.capacity_degraded = gauge(
             "nitro_scaler_capacity_degraded",
             "1 while a part of capacity is not as it should be.",
             ["part"],
-            registry=self._registry,
         )
 
     def render(self) -> bytes:

@@ -1,5 +1,6 @@
 """Everything that can be set about the scaler, read from the environment once at start."""
 
+import math
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -180,6 +181,11 @@ class Settings(CacheSettings):
     def artifact_location(self) -> str:
         """Where the runs' artifacts are: a folder or an S3 prefix."""
         return self.artifacts or str(self.runs_dir)
+
+    @property
+    def allowed_job_s(self) -> float:
+        """How long a job may run at a time: no bound where its learner is nobody's bill."""
+        return math.inf if self.ecs_service is None else self.longest_job_s
 
     def cost_basis(self) -> CostBasis:
         """Return what a job is billed by.

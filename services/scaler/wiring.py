@@ -1,6 +1,6 @@
 """The scaler's parts, wired once: the only place that constructs clients."""
 
-import math
+import logging
 import time
 from collections.abc import Callable
 from typing import get_args
@@ -10,11 +10,11 @@ from services.scaler.capacity.decision import CapacityRule
 from services.scaler.capacity.heartbeat import Heartbeat
 from services.scaler.capacity.learner import EcsLearnerService, LearnerWait
 from services.scaler.capacity.reconciler import Alarm, CapacityReconciler
-from services.scaler.jobs.admission import Admission, EnvironmentCatalogue
+from services.scaler.jobs.admission import Admission
+from services.scaler.jobs.catalogue import EnvironmentCatalogue
 from services.scaler.jobs.checking import CheckDesk
 from services.scaler.jobs.finishing import FinishService
 from services.scaler.jobs.leases import LeaseService, WorkSignal
-from services.scaler.jobs.rescaling import ScalingService
 from services.scaler.jobs.service import JobService
 from services.scaler.launching.invoker import Invoker, RetryRule
 from services.scaler.launching.lambda_function import LambdaFunction
@@ -34,6 +34,7 @@ from shared.cache.client import TrajectoryCache
 from shared.contracts.jobs import JobStatus
 from shared.service.aws_credentials import process_credentials
 
+_LOG = logging.getLogger(__name__)
 _STATUSES: tuple[JobStatus, ...] = get_args(JobStatus)
 
 
@@ -54,14 +55,33 @@ class Components:
             CacheError: The cache URL is malformed.
             ArtifactError: The place of the artifacts is malformed.
         """
-        self._shutdown_wait_s = settings.shutdown_wait_s
-        self._connect_timeout_s = settings.lambda_connect_timeout_s
-        self.cache = _cache(settings)
+        self.now = now
+        self._settings = settings
+        self._wire_stores(settings)
+        self._wire_launching(settings)
+        self._wire_capacity(settings, alarm or Alarm())
+        self._wire_jobs(settings)
+
+    def _wire_stores(self, settings: Settings) -> None:
+        self.cache = TrajectoryCache(
+            settings.cache_url.get_secret_value(),
+            timeout_s=5.0,
+            credentials=settings.cache_credentials(process_credentials()),
+        )
         self.store = _store(settings)
         self.metrics = Metrics()
         self.bell = WorkSignal()
+        basis = settings.cost_basis()
+        self._spending = Spending(basis=basis, clock=settings.ledger_clock)
+        self._pricing = RoundPricing(
+            basis=basis,
+            deadline_slack_s=settings.deadline_slack_s,
+            learner_allowance_s=settings.learner_allowance_s,
+        )
+
+    def _wire_launching(self, settings: Settings) -> None:
         self._function = LambdaFunction(settings)
-        quota = ConcurrencyQuota(
+        self._quota = ConcurrencyQuota(
             self._function.concurrency_limit, ttl_s=settings.account_limit_ttl_s
         )
         self.readiness = Readiness(
@@ -73,53 +93,6 @@ class Components:
             every_s=settings.readiness_every_s,
             now=time.monotonic,
         )
-        basis = settings.cost_basis()
-        spending = Spending(basis=basis, clock=settings.ledger_clock)
-        pricing = RoundPricing(
-            basis=basis,
-            deadline_slack_s=settings.deadline_slack_s,
-            learner_allowance_s=settings.learner_allowance_s,
-        )
-        self._wire_launching(settings, quota, now)
-        self.capacity = CapacityReconciler(
-            store=self.store,
-            rule=CapacityRule(
-                provisioned=settings.provisioned_concurrency,
-                starts_learner=settings.ecs_service is not None,
-                longest_job_s=_longest_job_s(settings),
-                reserved=settings.lambda_reserved_concurrency,
-                exhausted_at=spending.exhausted_at,
-            ),
-            function=self._function,
-            learner=_learner_service(settings),
-            heartbeat=_heartbeat(settings),
-            metrics=self.metrics,
-            now=now,
-            expire=lambda job_id, why: self.jobs.expire(job_id, why),
-            wait=LearnerWait(longest_s=settings.learner_wait_s),
-            every_s=settings.reconcile_every_s,
-            alarm=alarm or Alarm(),
-        )
-        self._wire_jobs(settings, quota, spending, pricing, now)
-        self.rounds = RoundService(
-            store=self.store,
-            launches=self.launches,
-            cache=self.cache,
-            quota=quota,
-            metrics=self.metrics,
-            warm=lambda: self.capacity.ready,
-            now=now,
-            spending=spending,
-            pricing=pricing,
-            quorum_share=settings.quorum_share,
-            max_attempts=settings.max_attempts,
-            longest_job_s=_longest_job_s(settings),
-            on_rewarmed=self.capacity.reconcile,
-        )
-
-    def _wire_launching(
-        self, settings: Settings, quota: ConcurrencyQuota, now: Callable[[], float]
-    ) -> None:
         self._invoker = Invoker(
             self._function,
             RetryRule(
@@ -128,7 +101,7 @@ class Components:
                 timeout_s=settings.lambda_timeout_s,
             ),
             pool_size=settings.invoke_pool_size,
-            limit=lambda: quota.known,
+            limit=lambda: self._quota.known,
         )
         self.launches = Launches(
             self._invoker,
@@ -143,37 +116,49 @@ class Components:
             launches=self.launches,
             cache=self.cache,
             oldest_invocation_s=self._function.oldest_invocation_s,
-            now=now,
+            now=self.now,
             function_timeout_s=settings.lambda_timeout_s,
         )
 
-    def _wire_jobs(
-        self,
-        settings: Settings,
-        quota: ConcurrencyQuota,
-        spending: Spending,
-        pricing: RoundPricing,
-        now: Callable[[], float],
-    ) -> None:
+    def _wire_capacity(self, settings: Settings, alarm: Alarm) -> None:
+        self.capacity = CapacityReconciler(
+            store=self.store,
+            rule=CapacityRule(
+                provisioned=settings.provisioned_concurrency,
+                starts_learner=settings.ecs_service is not None,
+                longest_job_s=settings.allowed_job_s,
+                reserved=settings.lambda_reserved_concurrency,
+                exhausted_at=self._spending.exhausted_at,
+            ),
+            function=self._function,
+            learner=_learner_service(settings),
+            heartbeat=_heartbeat(settings),
+            metrics=self.metrics,
+            now=self.now,
+            expire=lambda job_id, why: self.jobs.expire(job_id, why),
+            wait=LearnerWait(longest_s=settings.learner_wait_s),
+            every_s=settings.reconcile_every_s,
+            alarm=alarm,
+        )
+
+    def _wire_jobs(self, settings: Settings) -> None:
         self._catalogue = EnvironmentCatalogue(self._function, ttl_s=settings.environment_ttl_s)
         admission = Admission(
-            self._catalogue,
-            quota,
-            cache_memory_mb=settings.cache_memory_mb,
+            self._catalogue, self._quota, cache_memory_mb=settings.cache_memory_mb
         )
         self.leases = LeaseService(
             self.store,
             ttl_s=settings.lease_ttl_s,
             heartbeat_every_s=settings.heartbeat_every_s,
-            now=now,
-            spending=spending,
+            now=self.now,
+            spending=self._spending,
         )
         self.checks = CheckDesk(
             store=self.store,
             admission=admission,
-            pricing=pricing,
-            now=now,
-            spending=spending,
+            pricing=self._pricing,
+            now=self.now,
+            spending=self._spending,
             on_queued=self._queued,
         )
         self.jobs = JobService(
@@ -182,19 +167,33 @@ class Components:
             cache=self.cache,
             launches=self.launches,
             files=open_artifacts(settings.artifact_location, region=settings.lambda_region),
-            pricing=pricing,
-            now=now,
-            spending=spending,
+            pricing=self._pricing,
+            now=self.now,
+            spending=self._spending,
             on_checking=self.checks.take_up,
             on_queued=self._queued,
             on_finished=self.capacity.reconcile,
         )
-        self.scaling = ScalingService(self.store, now=now)
+        self.rounds = RoundService(
+            store=self.store,
+            launches=self.launches,
+            cache=self.cache,
+            quota=self._quota,
+            metrics=self.metrics,
+            warm=lambda: self.capacity.ready,
+            now=self.now,
+            spending=self._spending,
+            pricing=self._pricing,
+            quorum_share=settings.quorum_share,
+            max_attempts=settings.max_attempts,
+            longest_job_s=settings.allowed_job_s,
+            on_rewarmed=self.capacity.reconcile,
+        )
         self.finishing = FinishService(
             store=self.store,
             launches=self.launches,
-            now=now,
-            spending=spending,
+            now=self.now,
+            spending=self._spending,
             learner_instance=settings.learner_instance,
             finish_wait_s=settings.finish_wait_s,
             on_finished=self.capacity.reconcile,
@@ -211,14 +210,18 @@ class Components:
     def close(self) -> bool:
         """Wait for what is in flight, then let go of everything; return whether all of it ended."""
         self._catalogue.close()
-        landed = self._invoker.close(wait_s=self._shutdown_wait_s)
-        landed = self.checks.close() and landed
-        self.capacity.close(wait_s=self._connect_timeout_s)
-        if landed:
+        ended = self._invoker.close(wait_s=self._settings.shutdown_wait_s)
+        if not ended:
+            _LOG.warning("actors are still in flight; their outcome will be billed at its worst")
+        if not self.checks.close():
+            ended = False
+            _LOG.warning("jobs are still checked; the next process takes them up")
+        self.capacity.close(wait_s=self._settings.lambda_connect_timeout_s)
+        if ended:
             self._function.close()
         self.cache.close()
         self.store.close()
-        return landed
+        return ended
 
     def render_metrics(self) -> bytes:
         """Return metrics, the number of jobs counted now."""
@@ -231,25 +234,12 @@ class Components:
         self.capacity.reconcile()
 
 
-def _cache(settings: Settings) -> TrajectoryCache:
-    return TrajectoryCache(
-        settings.cache_url.get_secret_value(),
-        timeout_s=5.0,
-        credentials=settings.cache_credentials(process_credentials()),
-    )
-
-
 def _store(settings: Settings) -> Store:
     if settings.store == "sqlite" or settings.table is None:
         return SqliteStore(settings.database)
     store = DynamoDbStore.connect(settings.table, region=settings.lambda_region)
     store.check()
     return store
-
-
-def _longest_job_s(settings: Settings) -> float:
-    """Return how long a job may run at a time: no bound where its learner is nobody's bill."""
-    return math.inf if settings.ecs_service is None else settings.longest_job_s
 
 
 def _learner_service(settings: Settings) -> EcsLearnerService | None:

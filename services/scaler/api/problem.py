@@ -1,7 +1,7 @@
 """Errors as the API shows them: RFC 9457 problem documents that name every wrong field."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import TypeVar
 
@@ -63,6 +63,13 @@ def invalid(*errors: FieldError) -> ApiError:
     return ApiError(HTTPStatus.UNPROCESSABLE_ENTITY, f"wrong: {fields}", errors)
 
 
+def refuse_wrong(errors: Iterable[FieldError]) -> None:
+    """Raise a 422 about fields, if any is wrong."""
+    wrong = tuple(errors)
+    if wrong:
+        raise invalid(*wrong)
+
+
 def problem_response(
     status: HTTPStatus, detail: str, errors: tuple[FieldError, ...] = ()
 ) -> JSONResponse:
@@ -85,12 +92,12 @@ def field_errors(
 def install(app: FastAPI) -> None:
     """Answer every error of an application with a problem document."""
 
-    async def on_api_error(_: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, ApiError)
+    @app.exception_handler(ApiError)
+    async def on_api_error(_: Request, error: ApiError) -> JSONResponse:
         return problem_response(error.status, error.detail, error.errors)
 
-    async def on_invalid(request: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, RequestValidationError)
+    @app.exception_handler(RequestValidationError)
+    async def on_invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         found = error.errors()
         if any(e["type"] == "json_invalid" for e in found):
             return problem_response(HTTPStatus.BAD_REQUEST, "the request body is no valid JSON")
@@ -103,24 +110,22 @@ def install(app: FastAPI) -> None:
         fields = ", ".join(e.field for e in errors)
         return problem_response(HTTPStatus.UNPROCESSABLE_ENTITY, f"wrong: {fields}", errors)
 
+    @app.exception_handler(StoreError)
+    @app.exception_handler(ArtifactError)
     async def on_storage(_: Request, error: Exception) -> JSONResponse:
         return problem_response(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
+    @app.exception_handler(UnreadableError)
     async def on_unreadable(_: Request, error: Exception) -> JSONResponse:
         return problem_response(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
 
+    @app.exception_handler(Exception)
     async def on_bug(_: Request, error: Exception) -> JSONResponse:
         return problem_response(
             HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}; see the scaler's log"
         )
 
-    app.add_exception_handler(Exception, on_bug)
-    app.add_exception_handler(ApiError, on_api_error)
-    app.add_exception_handler(RequestValidationError, on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
-    app.add_exception_handler(StoreError, on_storage)
-    app.add_exception_handler(UnreadableError, on_unreadable)
-    app.add_exception_handler(ArtifactError, on_storage)
     app.add_exception_handler(PydanticSerializationError, _on_unwritable)
 
 

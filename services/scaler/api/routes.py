@@ -10,7 +10,8 @@ from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
-from services.scaler.api.problem import MEDIA_TYPE, invalid, problem_response
+from services.scaler.api.problem import MEDIA_TYPE, problem_response, refuse_wrong
+from services.scaler.jobs.rescaling import switch_scaling_policy
 from services.scaler.rounds.service import Answer
 from services.scaler.wiring import Components
 from shared.contracts.billing import JobCost
@@ -59,13 +60,11 @@ def _known_parameters(request: Request) -> None:
     """Refuse a query that the address does not have: whoever sends it expects an effect of it."""
     route = request.scope["route"]
     known = [parameter.alias for parameter in route.dependant.query_params]
-    errors = [
+    refuse_wrong(
         FieldError(field=name, message=unknown(name, known, kind="parameter"))
         for name in dict.fromkeys(request.query_params)
         if name not in known
-    ]
-    if errors:
-        raise invalid(*errors)
+    )
 
 
 def router(parts: Components) -> APIRouter:
@@ -143,7 +142,7 @@ def _add_job_routes(routes: APIRouter, parts: Components) -> None:
     )
     def switch_scaling(job_id: JobPath, request: ScalingRequest) -> Job:
         """Decide a job's rounds by another policy, or pin a count, from the next round on."""
-        return parts.scaling.switch(job_id, request)
+        return switch_scaling_policy(parts.store, job_id, request, now=parts.now())
 
     @routes.delete(
         "/v1/jobs/{job_id}", status_code=204, responses=_problems(404, 409), tags=["jobs"]

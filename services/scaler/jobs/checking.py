@@ -22,7 +22,7 @@ from services.scaler.money.budget import RoundPricing
 from services.scaler.store.base import Change, JobRecord, Store, StoreError, change_job
 from services.scaler.store.reading import UnreadableError
 from shared.contracts.environment_spec import EnvironmentSpec
-from shared.contracts.problem import FieldError
+from shared.contracts.jobs import StopReason
 
 _LOG = logging.getLogger(__name__)
 _AT_ONCE = 8
@@ -102,11 +102,15 @@ class CheckDesk:
         try:
             environment = self.admission.admit(spec, self.pricing.with_warm(least_warm(spec)))
         except ApiError as error:
-            self._write(job_id, partial(self._refused, error))
+            why = "\n".join(f"{e.field}: {e.message}" for e in error.errors) or error.detail
+            # What the job cannot be blamed for may go well when it is resumed.
+            blamed = error.status < HTTPStatus.INTERNAL_SERVER_ERROR
+            self._write(job_id, partial(self._failed, "refused" if blamed else "error", why))
         except Exception:
             # A job that nobody looks at any more must not wait for ever.
             _LOG.exception("check broke", extra={"job": job_id})
-            self._write(job_id, self._broken)
+            why = "the check of the job broke; the scaler's log says where"
+            self._write(job_id, partial(self._failed, "error", why))
         else:
             self._write(job_id, partial(self._admitted, environment))
 
@@ -124,31 +128,9 @@ class CheckDesk:
         updated = {"job": admitted(record.job, environment), "queued_at": self.now()}
         return Change(record=record.model_copy(update=updated))
 
-    def _refused(self, error: ApiError, record: JobRecord) -> Change:
-        return ended(
-            record,
-            self.spending,
-            self.now(),
-            status="failed",
-            # What the job cannot be blamed for may go well when it is resumed.
-            stop_reason="refused" if error.status < HTTPStatus.INTERNAL_SERVER_ERROR else "error",
-            error="\n".join(map(_line, error.errors)) or error.detail,
-        )
-
-    def _broken(self, record: JobRecord) -> Change:
-        return ended(
-            record,
-            self.spending,
-            self.now(),
-            status="failed",
-            stop_reason="error",
-            error="the check of the job broke; the scaler's log says where",
-        )
+    def _failed(self, stop_reason: StopReason, why: str, record: JobRecord) -> Change:
+        return ended(record, self.spending, self.now(), stop_reason, why)
 
 
 def _waits(record: JobRecord) -> bool:
     return record.job.status == "checking" and not record.deleting
-
-
-def _line(error: FieldError) -> str:
-    return f"{error.field}: {error.message}"

@@ -1,13 +1,14 @@
 """The end of a job: the learner's last word, the last of the bill, and the bill itself."""
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from services.scaler.api.problem import found
 from services.scaler.jobs.leases import held_lease
 from services.scaler.launching.launches import Launches
-from services.scaler.money.accounting import Spending, end_job
+from services.scaler.money.accounting import Spending
 from services.scaler.money.ledger import LedgerTally, assumptions
 from services.scaler.rounds.record import actor_trouble, evaluated
 from services.scaler.store.base import Change, JobRecord, RoundEntry, Store, change_job
@@ -64,18 +65,15 @@ class FinishService:
     def cost(self, job_id: str, *, first: int, limit: int) -> JobCost:
         """Return a job's bill so far, with one page of its lines."""
         record = found(self.store.job(job_id), "job", job_id)
-        spending, now = self.spending, self.now()
-        basis = spending.basis
-        reserved_usd = max(record.reserved_usd, spending.owed_usd(record, now))
+        spending, spec, basis = self.spending, record.job.spec, self.spending.basis
         sums = self._tally.of(job_id)
         lines = tuple(self.store.lines(job_id, skip=first, limit=limit)) if limit else ()
         upto = first + len(lines)
         serverful = self._serverful(record, basis)
-        spec = record.job.spec
         return JobCost(
             job_id=job_id,
             settled_usd=record.settled_usd,
-            reserved_usd=reserved_usd,
+            reserved_usd=max(record.reserved_usd, spending.owed_usd(record, self.now())),
             by_item=dict(sums.by_item),
             lines=lines,
             next_cursor=str(upto) if upto < sums.num_lines else None,
@@ -108,22 +106,24 @@ class FinishService:
         record = found(self.store.job(job_id), "job", job_id)
         entries = self.store.rounds(job_id, first=first, limit=limit + 1)
         costs = self._tally.of(job_id).by_round
-        reserved: dict[int, float] = {}
+        reserved: defaultdict[int, float] = defaultdict(float)
         for attempt in record.open_attempts:
-            reserved[attempt.round] = reserved.get(attempt.round, 0.0) + attempt.reserved_usd
-        shown = [
-            (e, self._shown(e, costs.get(e.round, 0.0), reserved.get(e.round, 0.0)))
-            for e in entries[:limit]
-        ]
+            reserved[attempt.round] += attempt.reserved_usd
+        rounds: list[RoundRecord] = []
+        endings: list[RoundRecord] = []
+        for entry in entries[:limit]:
+            # A round is none that was planned as the end of the job from the first.
+            of_its_kind = endings if entry.attempts[0].plan.stop is not None else rounds
+            of_its_kind.append(self._shown(entry, costs[entry.round], reserved[entry.round]))
         return RoundPage(
-            rounds=tuple(record for entry, record in shown if not _only_ends(entry)),
-            endings=tuple(record for entry, record in shown if _only_ends(entry)),
+            rounds=tuple(rounds),
+            endings=tuple(endings),
             next_cursor=str(entries[limit].round) if len(entries) > limit else None,
         )
 
     def _finished(self, record: JobRecord, request: FinishRequest) -> Change:
-        spending, now = self.spending, self.now()
-        record, lines = end_job(record, now=now, basis=spending.basis, clock=spending.clock)
+        now = self.now()
+        record, lines = self.spending.end_job(record, now)
         job = record.job.model_copy(
             update={
                 "status": request.status,
@@ -153,8 +153,3 @@ class FinishService:
             launches=newest.launches,
             trouble=actor_trouble([counts for counts in launches if counts is not None]),
         )
-
-
-def _only_ends(entry: RoundEntry) -> bool:
-    """Whether a round is none: it was planned as the end of the job from the first."""
-    return entry.attempts[0].plan.stop is not None

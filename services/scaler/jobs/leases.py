@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass
 
 from services.scaler.api.problem import conflict, found
 from services.scaler.jobs.ending import ended
-from services.scaler.money.accounting import Spending, begin_holding, stop_holding
+from services.scaler.money.accounting import Spending, stop_holding
 from services.scaler.store.base import (
     Change,
     JobRecord,
@@ -150,21 +150,17 @@ class LeaseService:
             now = self.now()
             if self.spending.exhausted_at(record) <= now:
                 # Lost by one learner after the other, it has cost all it may without a plan.
-                return ended(record, self.spending, now, status="stopped", stop_reason="budget")
+                return ended(record, self.spending, now, "budget")
             lost = record.lost_leases + (record.lease is not None)
             if lost >= MOST_LOST:
                 # Each was started anew and paid for: a learner that dies of the job dies again.
                 if record.job.status == "stopping":
-                    return ended(record, self.spending, now, status="stopped", stop_reason="user")
-                return ended(
-                    record,
-                    self.spending,
-                    now,
-                    status="failed",
-                    stop_reason="error",
-                    error=f"{lost} learners in a row took the job and were lost before a round was "
-                    "done; look into the learner's log, mend the cause, then resume the job",
+                    return ended(record, self.spending, now, "user")
+                why = (
+                    f"{lost} learners in a row took the job and were lost before a round was "
+                    "done; look into the learner's log, mend the cause, then resume the job"
                 )
+                return ended(record, self.spending, now, "error", why)
             taken.append(lease_id)
             lease = LeaseRecord(
                 lease_id=lease_id, learner_id=learner_id, expires_at=now + self.ttl_s
@@ -172,7 +168,7 @@ class LeaseService:
             job = record.job
             status = "running" if job.status == "queued" else job.status
             job = job.model_copy(update={"status": status, "started_at": job.started_at or now})
-            held = begin_holding(record, now, self.spending.clock)
+            held = self.spending.begin_holding(record, now)
             updated = {"lease": lease, "job": job, "lost_leases": lost}
             return Change(record=held.model_copy(update=updated))
 

@@ -5,6 +5,7 @@ are refused here.
 """
 
 import math
+from collections.abc import Iterator
 
 from shared.contracts.environment_spec import (
     ActionSpec,
@@ -40,25 +41,25 @@ def network_weights(spec: JobSpec, environment: EnvironmentSpec) -> int:
     return weights + sum((i + 1) * o for i, o in zip(sizes[:-1], sizes[1:], strict=True))
 
 
-def network_errors(spec: JobSpec, environment: EnvironmentSpec) -> list[FieldError]:
-    """Return the error of a network that cannot be built, or of a policy that is too large."""
+def network_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
+    """Yield the error of a network that cannot be built, or of a policy that is too large."""
     try:
         weights = network_weights(spec, environment)
     except ValueError as error:
-        return [FieldError(field="env_id", message=f"env_id {spec.env_id!r}: {error}")]
+        yield FieldError(field="env_id", message=f"env_id {spec.env_id!r}: {error}")
+        return
     # The mean and the scale of what is observed travel with the weights.
     scale = 0 if environment.observation.is_image else 2 * math.prod(environment.observation.shape)
     needed = 4 * (weights + scale) + _HEADER_BYTES
-    if needed <= MAX_POLICY_BYTES:
-        return []
-    field, remedy = "hyperparameters.hidden_sizes", "lower them"
-    if environment.observation.is_image:
-        field, remedy = "env_id", "use smaller images or fewer actions"
-    message = (
-        f"a policy of {weights} weights for {spec.env_id} takes {needed / _MB:.1f} MB, actors load "
-        f"{MAX_POLICY_BYTES / _MB:.0f} MB; {remedy}"
-    )
-    return [FieldError(field=field, message=message)]
+    if needed > MAX_POLICY_BYTES:
+        field, remedy = "hyperparameters.hidden_sizes", "lower them"
+        if environment.observation.is_image:
+            field, remedy = "env_id", "use smaller images or fewer actions"
+        message = (
+            f"a policy of {weights} weights for {spec.env_id} takes {needed / _MB:.1f} MB, actors "
+            f"load {MAX_POLICY_BYTES / _MB:.0f} MB; {remedy}"
+        )
+        yield FieldError(field=field, message=message)
 
 
 def _num_outputs(action: ActionSpec) -> int:

@@ -6,8 +6,6 @@ ends as one that was not.
 """
 
 import logging
-from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
 
 from services.scaler.api.problem import conflict, found, invalid
 from services.scaler.rounds.order import num_stops, rounds_near
@@ -22,45 +20,37 @@ _MAX_SWITCH_BYTES = 200_000
 written every round and may have 400 KB in DynamoDB: the rest is for rounds that are open."""
 
 
-@dataclass(eq=False)
-class ScalingService:
-    """Switches scaling policies of jobs."""
+def switch_scaling_policy(store: Store, job_id: str, request: ScalingRequest, *, now: float) -> Job:
+    """Decide a job's next rounds by another policy; without effect if it is in force already.
 
-    store: Store
-    _: KW_ONLY
-    now: Callable[[], float]
+    Raises:
+        ApiError: There is no such job, it is done or being deleted, the policy does not fit its
+            range or environment, or it was changed too often.
+    """
 
-    def switch(self, job_id: str, request: ScalingRequest) -> Job:
-        """Decide a job's next rounds by another policy; without effect if it is in force already.
+    def decide(record: JobRecord) -> Change | None:
+        job = record.job
+        if record.deleting:
+            raise conflict(f"job {job_id} is being deleted")
+        if job.status == "succeeded" and not job.can_go_on:
+            raise conflict(f"job {job_id} has reached its target: it has no next round")
+        _require_choice(request.scaling, job.spec.actors)
+        first = next_round(store, job)
+        switches = switched(job, request.scaling, first_round=first, now=now)
+        if switches == job.switches:
+            return None
+        size = sum(len(part.model_dump_json().encode()) for part in (job.spec, *switches))
+        if size > _MAX_SWITCH_BYTES:
+            raise conflict(
+                f"job {job_id} was changed too often: its specification and all changes of it "
+                f"would take {size} bytes as JSON, {_MAX_SWITCH_BYTES} are allowed"
+            )
+        updated = job.model_copy(update={"switches": switches})
+        return Change(record=record.model_copy(update={"job": updated}))
 
-        Raises:
-            ApiError: There is no such job, it is done or being deleted, the policy does not fit its
-                range or environment, or it was changed too often.
-        """
-
-        def decide(record: JobRecord) -> Change | None:
-            job = record.job
-            if record.deleting:
-                raise conflict(f"job {job_id} is being deleted")
-            if job.status == "succeeded" and not job.can_go_on:
-                raise conflict(f"job {job_id} has reached its target: it has no next round")
-            _require_choice(request.scaling, job.spec.actors)
-            first = next_round(self.store, job)
-            switches = switched(job, request.scaling, first_round=first, now=self.now())
-            if switches == job.switches:
-                return None
-            size = sum(len(part.model_dump_json().encode()) for part in (job.spec, *switches))
-            if size > _MAX_SWITCH_BYTES:
-                raise conflict(
-                    f"job {job_id} was changed too often: its specification and all changes of it "
-                    f"would take {size} bytes as JSON, {_MAX_SWITCH_BYTES} are allowed"
-                )
-            updated = job.model_copy(update={"switches": switches})
-            return Change(record=record.model_copy(update={"job": updated}))
-
-        record = found(change_job(self.store, job_id, decide), "job", job_id)
-        _LOG.info("scaling asked for", extra={"job": job_id, "policy": request.scaling.policy})
-        return record.job
+    record = found(change_job(store, job_id, decide), "job", job_id)
+    _LOG.info("scaling asked for", extra={"job": job_id, "policy": request.scaling.policy})
+    return record.job
 
 
 def _require_choice(scaling: Policy, actors: ActorRange) -> None:

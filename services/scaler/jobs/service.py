@@ -15,9 +15,8 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Protocol
 
-from services.scaler.api.problem import ApiError, conflict, found, invalid
+from services.scaler.api.problem import ApiError, conflict, found, refuse_wrong
 from services.scaler.capacity.kept_warm import least_warm
 from services.scaler.jobs.admission import Admission, admitted, budget_errors
 from services.scaler.jobs.ending import ended
@@ -34,7 +33,7 @@ from services.scaler.store.base import (
     change_job,
     delete_job,
 )
-from shared.artifacts.store import CHECKPOINTS
+from shared.artifacts.store import CHECKPOINTS, ArtifactStore
 from shared.cache.client import CacheError, TrajectoryCache
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import FINISHED, Job, JobPage, JobStatus, ResumeRequest
@@ -45,16 +44,6 @@ _SLUG = re.compile(r"[^a-z0-9]+")
 _MAX_SLUG = 40
 
 
-class RunFiles(Protocol):
-    """What the scaler does with a run's files: it looks whether they are there, or removes them."""
-
-    def names(self, job_id: str, folder: str) -> list[str]:
-        """Return what a folder of a job holds; nothing if it is not there."""
-
-    def delete_job(self, job_id: str) -> None:
-        """Remove everything of a job; nothing happens if there is nothing."""
-
-
 @dataclass(kw_only=True, eq=False)
 class JobService:
     """Creates, shows, stops, resumes and forgets jobs."""
@@ -63,7 +52,7 @@ class JobService:
     admission: Admission
     cache: TrajectoryCache
     launches: Launches
-    files: RunFiles
+    files: ArtifactStore
     pricing: RoundPricing
     now: Callable[[], float]
     spending: Spending
@@ -85,11 +74,9 @@ class JobService:
         if known is not None:
             return known, False
         job = self._new_job(spec)
-        entry = (
-            None
-            if key is None
-            else IdempotencyEntry(key=key, body_digest=digest, job_id=job.job_id)
-        )
+        entry = None
+        if key is not None:
+            entry = IdempotencyEntry(key=key, body_digest=digest, job_id=job.job_id)
         try:
             self.store.create(JobRecord(job=job, queued_at=job.created_at), entry)
         except VersionConflictError:
@@ -120,8 +107,7 @@ class JobService:
 
         def decide(record: JobRecord) -> Change | None:
             if record.job.status in ("checking", "queued"):
-                spending, now = self.spending, self.now()
-                return ended(record, spending, now, status="stopped", stop_reason="user")
+                return ended(record, self.spending, self.now(), "user")
             if record.job.status == "running":
                 return _job_change(record, status="stopping")
             return None
@@ -145,14 +131,13 @@ class JobService:
         """
 
         def decide(record: JobRecord) -> Change | None:
-            lease, now, spending = record.lease, self.now(), self.spending
+            lease, now = record.lease, self.now()
             if record.job.status in FINISHED or (lease is not None and lease.expires_at > now):
                 return None
-            if spending.exhausted_at(record) <= now:
-                return ended(record, spending, now, status="stopped", stop_reason="budget")
+            if self.spending.exhausted_at(record) <= now:
+                return ended(record, self.spending, now, "budget")
             longest = f"reached its time limit (NITRO_LONGEST_JOB_S) while {record.job.status}"
-            error = longest if why is None else why
-            return ended(record, spending, now, status="failed", stop_reason="error", error=error)
+            return ended(record, self.spending, now, "error", longest if why is None else why)
 
         under_way = self.launches.lease_hashes(job_id)
         record = change_job(self.store, job_id, decide)
@@ -291,8 +276,7 @@ class JobService:
         pricing = self.pricing.with_warm(least_warm(spec)).after(record.longest_learner_s)
         for error in budget_errors(spec, pricing, committed_usd=record.committed_usd):
             errors.append(FieldError(field="budget_usd", message=error.message))
-        if errors:
-            raise invalid(*errors)
+        refuse_wrong(errors)
 
     def _check_checkpoint(self, job: Job, *, from_scratch: bool) -> None:
         """Refuse to pay for rounds a second time, unless that is asked for."""
@@ -302,8 +286,8 @@ class JobService:
         if not kept and not from_scratch:
             raise conflict(
                 f"job {job.job_id} has no checkpoint any more: its run folder was removed. Restore "
-                "the folder, or set from_scratch (--from-scratch): that would run, and bill, its "
-                f"{job.progress.rounds} rounds again"
+                "the folder, or set from_scratch (--from-scratch): that would run, and bill, "
+                f"the {job.progress.rounds} done so far again"
             )
         if kept and from_scratch:
             raise conflict(
@@ -351,8 +335,7 @@ def _raised(spec: JobSpec, request: ResumeRequest) -> JobSpec:
             message = f"{asked:.12g} is below the job's {limit}; it can only rise"
             errors.append(FieldError(field=name, message=message))
         limits[name] = own if asked is None else asked
-    if errors:
-        raise invalid(*errors)
+    refuse_wrong(errors)
     return spec.model_copy(update={"stop": spec.stop.model_copy(update=limits)})
 
 

@@ -1,7 +1,7 @@
 """A job's running account: what is reserved, what is final, up to when time is billed.
 
 Pure steps from one `JobRecord` to the next; whoever calls them writes the result with the ledger
-lines in one change. `Spending` prices the time in which nobody asks for a plan: a learner that
+lines in one change. `Spending` also prices the time in which nobody asks for a plan: a learner that
 hangs, or is replaced again and again, keeps learner, cache and warm environments busy all the same.
 """
 
@@ -9,44 +9,18 @@ import math
 from dataclasses import dataclass, replace
 
 from services.scaler.capacity.kept_warm import kept_warm
-from services.scaler.money.ledger import Clock, Settlement, executions_usd, settle, settle_held
+from services.scaler.money.ledger import Clock, executions_usd, settle, settle_held
 from services.scaler.store.base import AttemptKey, JobRecord, LaunchOutcome, OpenAttempt
 from shared.contracts.billing import LedgerLine
 from shared.money.costs import CostBasis
+
+Billed = tuple[JobRecord, tuple[LedgerLine, ...]]
+"""A job after a step, and the ledger lines that belong to it."""
 
 
 def warm_at_most(basis: CostBasis, num_environments: int) -> CostBasis:
     """Return the deployment's basis for a job that keeps no more than so many warm."""
     return replace(basis, provisioned=min(basis.provisioned, num_environments))
-
-
-def job_basis(basis: CostBasis, record: JobRecord) -> CostBasis:
-    """Return the deployment's basis for one job, as it is now."""
-    return warm_at_most(basis, kept_warm(record))
-
-
-def attempt_basis(basis: CostBasis, record: JobRecord, attempt: OpenAttempt) -> CostBasis:
-    """Return the deployment's basis for one of a job's attempts, as it was planned."""
-    kept = record.job.spec.actors.max if attempt.kept_warm is None else attempt.kept_warm
-    return warm_at_most(basis, kept)
-
-
-def clock_s(record: JobRecord, now: float, clock: Clock) -> float:
-    """Return the time on the clock that bills a job."""
-    return record.projected_wall_s if clock == "projected" else now
-
-
-def begin_holding(record: JobRecord, now: float, clock: Clock) -> JobRecord:
-    """Note that a learner took the job, after an earlier one may have been lost with it.
-
-    From here on the job pays for the environments that are kept warm for it.
-    """
-    # A lease may seem to end later than now: it is of before the clock was set back.
-    carried = stop_holding(record, min(now, record.lease.expires_at) if record.lease else now)
-    updated: dict[str, object] = {"accounted_until": now}
-    if carried.warm is None:
-        updated |= {"warm": kept_warm(carried), "warm_since": clock_s(carried, now, clock)}
-    return carried.model_copy(update=updated)
 
 
 def stop_holding(record: JobRecord, until: float) -> JobRecord:
@@ -64,84 +38,15 @@ def unbilled_s(record: JobRecord, now: float) -> float:
 
     A lease that ran out counts to its end.
     """
-    if record.accounted_until is None:
-        return record.held_carry_s
-    until = now if record.lease is None else min(now, record.lease.expires_at)
-    return record.held_carry_s + max(0.0, until - record.accounted_until)
+    return stop_holding(record, lease_end(record, now)).held_carry_s
 
 
-def end_round(
-    record: JobRecord,
-    *,
-    learner_s: float,
-    now: float,
-    basis: CostBasis,
-    clock: Clock,
-    overhead_s: float = 0.0,
-    through: int | None = None,
-) -> tuple[JobRecord, tuple[LedgerLine, ...]]:
-    """Close the time of the attempts under way; time outside any attempt is billed at once.
+def lease_end(record: JobRecord, now: float) -> float:
+    """Return until when the learner has held the job by now: its lease may have run out.
 
-    Every second is billed to one attempt: to the oldest that ends. While rounds are under way and
-    none of them ends, time is carried on to the next that does.
-
-    Args:
-        record: The job.
-        learner_s: The learner's own time in the attempt that ends.
-        now: Unix seconds.
-        basis: Prices and sizes of the deployment.
-        clock: What bills time-based items.
-        overhead_s: What opening that attempt's round took the learner.
-        through: Newest round that ends; None ends all.
+    A lease may seem to end later than now: it is of before the clock was set back.
     """
-    since = now if record.accounted_until is None else record.accounted_until
-    held_s = record.held_carry_s + max(0.0, now - since)
-    timed = {"accounted_until": now, "held_carry_s": 0.0}
-    waiting = [a for a in record.open_attempts if a.held_s is None]
-    ending = [a for a in waiting if through is None or a.round <= through]
-    if ending:
-        closed = tuple(
-            a.model_copy(
-                update={
-                    "learner_s": learner_s,
-                    "overhead_s": overhead_s,
-                    "held_s": held_s if a is ending[0] else 0.0,
-                }
-            )
-            if any(a is ended for ended in ending)
-            else a
-            for a in record.open_attempts
-        )
-        return record.model_copy(update={**timed, "open_attempts": closed}), ()
-    if waiting:
-        return record.model_copy(update={**timed, "held_carry_s": held_s}), ()
-    record = record.model_copy(update=timed)
-    if clock == "projected":
-        return record, ()
-    lines = settle_held(record.job.progress.rounds, held_s, job_basis(basis, record))
-    return _booked(record, lines), lines
-
-
-def end_job(
-    record: JobRecord, *, now: float, basis: CostBasis, clock: Clock
-) -> tuple[JobRecord, tuple[LedgerLine, ...]]:
-    """Close a job's account: nobody trains it any more, what is known is billed.
-
-    After its last plan a learner learns nothing: its time is waiting only.
-    """
-    record, held = end_round(record, learner_s=0.0, now=now, basis=basis, clock=clock)
-    record, settled = settle_ready(record, basis, clock)
-    started = now if record.wall_started_at is None else record.wall_started_at
-    record = record.model_copy(
-        update={
-            "accounted_until": None,
-            "wall_used_s": record.wall_used_s + max(0.0, now - started),
-            "wall_started_at": None,
-            "warm": None,
-            "environments": 0,
-        }
-    )
-    return record, (*held, *settled)
+    return now if record.lease is None else min(now, record.lease.expires_at)
 
 
 def land(record: JobRecord, key: AttemptKey, outcome: LaunchOutcome) -> JobRecord:
@@ -155,53 +60,116 @@ def land(record: JobRecord, key: AttemptKey, outcome: LaunchOutcome) -> JobRecor
     return record.model_copy(update={"open_attempts": attempts})
 
 
-def settle_ready(
-    record: JobRecord, basis: CostBasis, clock: Clock
-) -> tuple[JobRecord, tuple[LedgerLine, ...]]:
-    """Replace the reservation of every attempt about which all is known by its bill."""
-    open_attempts: list[OpenAttempt] = []
-    settled: list[Settlement] = []
-    for attempt in record.open_attempts:
-        settlement = settle(attempt, attempt_basis(basis, record, attempt), clock)
-        if settlement is None:
-            open_attempts.append(attempt)
-        else:
-            settled.append(settlement)
-    lines = tuple(line for settlement in settled for line in settlement.lines)
-    projected_s = record.projected_wall_s + sum(s.projected_s for s in settled)
-    record = record.model_copy(
-        update={
-            "open_attempts": tuple(open_attempts),
-            "projected_wall_s": projected_s,
-            "serverful_wall_s": record.serverful_wall_s + sum(s.serverful_s for s in settled),
-        }
-    )
-    return _booked(record, lines), lines
-
-
-def _booked(record: JobRecord, lines: tuple[LedgerLine, ...]) -> JobRecord:
-    settled_usd = record.settled_usd + sum(line.amount_usd for line in lines)
-    return record.model_copy(
-        update={
-            "settled_usd": settled_usd,
-            "num_lines": record.num_lines + len(lines),
-            "job": record.job.model_copy(update={"spent_usd": settled_usd}),
-        }
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """Prices of the time that passes; where a projection is billed, no time costs anything."""
+    """What a job is billed; where a projection is billed, time between rounds costs nothing."""
 
     basis: CostBasis
+    """Prices and sizes of the deployment."""
     clock: Clock
+    """What bills time-based items."""
+
+    def clock_s(self, record: JobRecord, now: float) -> float:
+        """Return the time on the clock that bills a job."""
+        return record.projected_wall_s if self.clock == "projected" else now
+
+    def begin_holding(self, record: JobRecord, now: float) -> JobRecord:
+        """Note that a learner took the job, after an earlier one may have been lost with it.
+
+        From here on the job pays for the environments that are kept warm for it.
+        """
+        carried = stop_holding(record, lease_end(record, now))
+        updated: dict[str, object] = {"accounted_until": now}
+        if carried.warm is None:
+            updated |= {"warm": kept_warm(carried), "warm_since": self.clock_s(carried, now)}
+        return carried.model_copy(update=updated)
+
+    def end_round(
+        self,
+        record: JobRecord,
+        now: float,
+        *,
+        learner_s: float,
+        overhead_s: float = 0.0,
+        through: int | None = None,
+    ) -> Billed:
+        """Close the time of the attempts under way, and bill all about which all is known.
+
+        Every second is billed to one attempt: to the oldest that ends. While rounds are under way
+        and none of them ends, time is carried on to the next that does. Time outside any attempt is
+        billed at once.
+
+        Args:
+            record: The job.
+            now: Unix seconds.
+            learner_s: The learner's own time in the attempt that ends.
+            overhead_s: What opening that attempt's round took the learner.
+            through: Newest round that ends; None ends all.
+        """
+        held_s = stop_holding(record, now).held_carry_s
+        waiting = [a for a in record.open_attempts if a.held_s is None]
+        ending = [a for a in waiting if through is None or a.round <= through]
+        carried_s = held_s if waiting and not ending else 0.0
+        record = record.model_copy(update={"accounted_until": now, "held_carry_s": carried_s})
+        held: tuple[LedgerLine, ...] = ()
+        if ending:
+            times = {"learner_s": learner_s, "overhead_s": overhead_s}
+            closed = tuple(
+                a.model_copy(update={**times, "held_s": held_s if a is ending[0] else 0.0})
+                if any(a is ended for ended in ending)
+                else a
+                for a in record.open_attempts
+            )
+            record = record.model_copy(update={"open_attempts": closed})
+        elif not waiting and self.clock == "wall":
+            held = settle_held(record.job.progress.rounds, held_s, self._job_basis(record))
+            record = _booked(record, held)
+        record, settled = self.settle_ready(record)
+        return record, (*held, *settled)
+
+    def end_job(self, record: JobRecord, now: float) -> Billed:
+        """Close a job's account: nobody trains it any more, what is known is billed.
+
+        After its last plan a learner learns nothing: its time is waiting only.
+        """
+        record, lines = self.end_round(record, now, learner_s=0.0)
+        started = now if record.wall_started_at is None else record.wall_started_at
+        closed = {
+            "accounted_until": None,
+            "wall_used_s": record.wall_used_s + max(0.0, now - started),
+            "wall_started_at": None,
+            "warm": None,
+            "environments": 0,
+        }
+        return record.model_copy(update=closed), lines
+
+    def settle_ready(self, record: JobRecord) -> Billed:
+        """Replace the reservation of every attempt about which all is known by its bill."""
+        settlements = [
+            settle(attempt, self._attempt_basis(record, attempt), self.clock)
+            for attempt in record.open_attempts
+        ]
+        bills = [bill for bill in settlements if bill is not None]
+        waiting = [
+            attempt
+            for attempt, bill in zip(record.open_attempts, settlements, strict=True)
+            if bill is None
+        ]
+        lines = tuple(line for bill in bills for line in bill.lines)
+        projected_s = record.projected_wall_s + sum(bill.projected_s for bill in bills)
+        serverful_s = record.serverful_wall_s + sum(bill.serverful_s for bill in bills)
+        updated = {
+            "open_attempts": tuple(waiting),
+            "projected_wall_s": projected_s,
+            "serverful_wall_s": serverful_s,
+        }
+        return _booked(record.model_copy(update=updated), lines), lines
 
     def owed_usd(self, record: JobRecord, now: float) -> float:
         """Return what a job has not been billed yet, of time and of actors."""
         if self.clock == "projected":
             return 0.0
-        usd_per_s = job_basis(self.basis, record).usd_per_s
+        usd_per_s = self._job_basis(record).usd_per_s
         return self._open_usd(record) + unbilled_s(record, now) * usd_per_s
 
     def exhausted_at(self, record: JobRecord) -> float:
@@ -213,7 +181,7 @@ class Spending:
         Returns:
             Unix seconds; infinity if it will not, or not before its lease runs out.
         """
-        usd_per_s = job_basis(self.basis, record).usd_per_s
+        usd_per_s = self._job_basis(record).usd_per_s
         if self.clock == "projected" or not usd_per_s:
             return math.inf
         room_usd = record.job.spec.stop.budget_usd - record.settled_usd
@@ -229,7 +197,27 @@ class Spending:
         """Return what open attempts cost, but for time that is not closed yet."""
         usd = 0.0
         for attempt in record.open_attempts:
-            basis = attempt_basis(self.basis, record, attempt)
+            basis = self._attempt_basis(record, attempt)
             usd += executions_usd(attempt, basis, self.clock)
             usd += (attempt.held_s or 0.0) * basis.usd_per_s
         return usd
+
+    def _job_basis(self, record: JobRecord) -> CostBasis:
+        """Return the basis for one job, as it is now."""
+        return warm_at_most(self.basis, kept_warm(record))
+
+    def _attempt_basis(self, record: JobRecord, attempt: OpenAttempt) -> CostBasis:
+        """Return the basis for one of a job's attempts, as it was planned."""
+        kept = record.job.spec.actors.max if attempt.kept_warm is None else attempt.kept_warm
+        return warm_at_most(self.basis, kept)
+
+
+def _booked(record: JobRecord, lines: tuple[LedgerLine, ...]) -> JobRecord:
+    settled_usd = record.settled_usd + sum(line.amount_usd for line in lines)
+    return record.model_copy(
+        update={
+            "settled_usd": settled_usd,
+            "num_lines": record.num_lines + len(lines),
+            "job": record.job.model_copy(update={"spent_usd": settled_usd}),
+        }
+    )

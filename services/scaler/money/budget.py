@@ -59,10 +59,10 @@ class RoundPricing:
 class Affordable:
     """What of a round the budget allows; no actors at all when it does not allow the smallest."""
 
-    num_actors: int
-    num_evaluations: int
-    reserve_usd: float
-    note: str
+    num_actors: int = 0
+    num_evaluations: int = 0
+    reserve_usd: float = 0.0
+    note: str = ""
     """What was cut and why; empty when nothing was."""
 
 
@@ -106,30 +106,19 @@ def affordable_round(
                 note=_note(num_actors, actors, num_evaluations, episodes, room_usd),
             )
     least_usd = pricing.worst_case_usd(fewest)
-    return Affordable(
-        num_actors=0,
-        num_evaluations=0,
-        reserve_usd=0.0,
-        note=(
-            f"budget: {fewest} actors may cost ${least_usd:.4f}, ${max(0.0, room_usd):.4f} are left"
-        ),
-    )
+    left = f"${max(0.0, room_usd):.4f} are left"
+    return Affordable(note=f"budget: {fewest} actors may cost ${least_usd:.4f}, {left}")
 
 
-def affordable_closing(
-    spec: JobSpec, pricing: RoundPricing, *, committed_usd: float, num_evaluations: int
-) -> Affordable:
+def affordable_closing(spec: JobSpec, pricing: RoundPricing, *, committed_usd: float) -> Affordable:
     """Return the final evaluation, or none when the budget does not allow it whole."""
     room_usd = spec.stop.budget_usd - committed_usd
-    for episodes in dict.fromkeys((num_evaluations, 0)):
-        reserve_usd = pricing.worst_case_usd(episodes)
-        if reserve_usd <= room_usd:
-            note = "" if episodes == num_evaluations else "budget: no final evaluation"
-            return Affordable(
-                num_actors=0, num_evaluations=episodes, reserve_usd=reserve_usd, note=note
-            )
+    whole_usd, least_usd = closing_usd(spec, pricing), pricing.worst_case_usd(0)
+    if whole_usd <= room_usd:
+        return Affordable(num_evaluations=final_evaluations(spec), reserve_usd=whole_usd)
     return Affordable(
-        num_actors=0, num_evaluations=0, reserve_usd=0.0, note="budget: no final evaluation"
+        reserve_usd=least_usd if least_usd <= room_usd else 0.0,
+        note="budget: no final evaluation",
     )
 
 

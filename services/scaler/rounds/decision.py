@@ -18,7 +18,6 @@ from services.scaler.money.budget import (
     affordable_closing,
     affordable_round,
     closing_usd,
-    final_evaluations,
 )
 from services.scaler.scaling.base import NoiseMemory, ScalingDecision, ScalingInput, ScalingPolicy
 from services.scaler.store.base import JobRecord
@@ -231,15 +230,10 @@ def _size(plan: RoundPlan) -> tuple[int, int]:
 
 def _end(context: RoundContext, stop: StopReason, why: str, scaling: ScalingDecision) -> Decision:
     if context.awaits_others:
-        nothing = Affordable(num_actors=0, num_evaluations=0, reserve_usd=0.0, note="")
-        waiting = _decision(context, nothing, scaling, stop, (why,))
+        waiting = _decision(context, Affordable(), scaling, stop, (why,))
         return replace(waiting, awaits_others=True)
-    closing = affordable_closing(
-        context.spec,
-        context.pricing,
-        committed_usd=context.record.committed_usd,
-        num_evaluations=final_evaluations(context.spec),
-    )
+    committed_usd = context.record.committed_usd
+    closing = affordable_closing(context.spec, context.pricing, committed_usd=committed_usd)
     return _decision(context, closing, scaling, stop, (why, closing.note))
 
 

@@ -17,7 +17,7 @@ from services.scaler.launching.launches import Bookings, Launches
 from services.scaler.launching.orders import LaunchOrder, WaitingOrders
 from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.metrics import Metrics
-from services.scaler.money.accounting import Spending, clock_s, end_round, land, settle_ready
+from services.scaler.money.accounting import Spending, land
 from services.scaler.money.budget import RoundPricing
 from services.scaler.money.ledger import worst_outcome
 from services.scaler.rounds.decision import (
@@ -137,8 +137,7 @@ class RoundService:
         job_id, round_index, *_ = key
 
         def decide(record: JobRecord) -> Change:
-            record = land(record, key, outcome)
-            record, lines = settle_ready(record, self.spending.basis, self.spending.clock)
+            record, lines = self.spending.settle_ready(land(record, key, outcome))
             entry = self.store.round(job_id, round_index)
             rounds = () if entry is None else (with_counts(entry, key, outcome),)
             return Change(record=record, rounds=rounds, lines=lines)
@@ -205,7 +204,7 @@ class RoundService:
         reopened, ended = seen.reopening, seen.ended
         record, lines = self._close_previous(record, request, seen, now)
         context = self._context(record, request, seen, now, lines)
-        record, decision = decide_with_warm(context, at=clock_s(record, now, self.spending.clock))
+        record, decision = decide_with_warm(context, at=self.spending.clock_s(record, now))
         plan = decision.plan
         order = LaunchOrder(
             plan=plan,
@@ -255,17 +254,9 @@ class RoundService:
             allowance_s = self.pricing.learner_allowance_s
             learner_s = allowance_s if result is None else result.timing.learner_s
             overhead_s = 0.0 if result is None else result.timing.plan_s
-        basis, clock = self.spending.basis, self.spending.clock
-        record, held = end_round(
-            record,
-            learner_s=learner_s,
-            overhead_s=overhead_s,
-            now=now,
-            basis=basis,
-            clock=clock,
-            through=seen.through,
+        record, lines = self.spending.end_round(
+            record, now, learner_s=learner_s, overhead_s=overhead_s, through=seen.through
         )
-        record, settled = settle_ready(record, basis, clock)
         if ended is not None and ended.result is None:
             job = record.job
             progress = advanced(job.progress, ended.round + 1, result)
@@ -274,7 +265,7 @@ class RoundService:
             longest_s = max(record.longest_learner_s, measured_s)
             updated = {"job": job, "longest_learner_s": longest_s, "lost_leases": 0}
             record = record.model_copy(update=updated)
-        return record, (*held, *settled)
+        return record, lines
 
     def _context(
         self,

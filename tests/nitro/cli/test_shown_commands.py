@@ -42,7 +42,7 @@ def admitted(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPat
     result = CliRunner().invoke(app, ["train", *arguments, "--dry-run"])
     assert result.exit_code == 0, result.output
     spec = JobSpec.model_validate(json.loads(result.stdout))
-    assert budget_errors(spec, local_pricing(spec, tmp_path, monkeypatch)) == []
+    assert not [*budget_errors(spec, local_pricing(spec, tmp_path, monkeypatch))]
 
 
 @pytest.mark.parametrize("quoted", [text for text in MAKE if "--help" not in text])

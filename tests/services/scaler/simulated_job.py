@@ -12,7 +12,7 @@ from tempfile import mkdtemp
 
 from services.scaler.jobs.finishing import FinishService
 from services.scaler.jobs.leases import LeaseService
-from services.scaler.jobs.rescaling import ScalingService
+from services.scaler.jobs.rescaling import switch_scaling_policy
 from services.scaler.launching.invoker import Awaited, Invoker, TaskOutcome
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.quota import ConcurrencyQuota
@@ -210,7 +210,6 @@ class SimulatedScaler:
             longest_job_s=1e9,
             on_rewarmed=lambda: None,
         )
-        self.scaling = ScalingService(self.store, now=lambda: self.now)
         self.finishing = FinishService(
             store=self.store,
             launches=self.launches,
@@ -301,7 +300,8 @@ class SimulatedScaler:
     def _switch(self, spec: JobSpec) -> None:
         num_actors = self.chance.choice((spec.actors.min, spec.actors.max))
         pinned = FixedScaling(policy="fixed", num_actors=num_actors)
-        self.scaling.switch("job", ScalingRequest(scaling=pinned))
+        request = ScalingRequest(scaling=pinned)
+        switch_scaling_policy(self.store, "job", request, now=self.now)
 
     def _lease(self) -> str:
         lease = self.leases.claim("learner")

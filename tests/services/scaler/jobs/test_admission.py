@@ -12,11 +12,11 @@ from services.scaler.api.problem import ApiError
 from services.scaler.jobs.admission import (
     MAX_TRAJECTORY_BYTES,
     Admission,
-    EnvironmentCatalogue,
     budget_errors,
     round_bytes,
     trajectory_errors,
 )
+from services.scaler.jobs.catalogue import EnvironmentCatalogue
 from services.scaler.launching.invoker import MAX_EVENT_BYTES
 from services.scaler.launching.lambda_function import LambdaFunction
 from services.scaler.launching.quota import ConcurrencyQuota
@@ -77,7 +77,7 @@ def test_an_environment_is_asked_about_anew_once_its_description_is_old(
     try:
         assert catalogue.describe(ref) == HOPPER
         lambdas.behave = lambda task, nth: Reply(body=IMAGES.model_dump(mode="json"))
-        assert not catalogue.knows(ref)
+        assert catalogue.known(ref) is None
         assert catalogue.describe(ref) == IMAGES
     finally:
         function.close()
@@ -89,9 +89,9 @@ def test_256_environments_are_known_and_the_oldest_makes_room_for_another(
     refs = [EnvironmentRef(env_id="Hopper-v5", env_kwargs={"variant": i}) for i in range(257)]
     for ref in refs[:256]:
         catalogue.describe(ref)
-    assert all(catalogue.knows(ref) for ref in refs[:256])
+    assert all(catalogue.known(ref) for ref in refs[:256])
     catalogue.describe(refs[256])
-    assert [ref for ref in refs if not catalogue.knows(ref)] == refs[:1]
+    assert [ref for ref in refs if not catalogue.known(ref)] == refs[:1]
     assert catalogue.describe(refs[1]) == HOPPER
     assert len(lambdas.events) == 257
 
@@ -203,7 +203,7 @@ def test_trajectories_of_vectors_have_four_bytes_a_number_and_an_end_for_each_en
     most = max(steps for steps in range(33_000, 33_300, 4) if fits(steps))
     for steps in (most, most + 4):
         spec = JobSpec.model_validate({"steps_per_actor": steps, "envs_per_actor": 4})
-        assert (trajectory_errors(spec, environment) == []) is fits(steps)
+        assert (not [*trajectory_errors(spec, environment)]) is fits(steps)
 
 
 def test_what_is_not_observed_counts_in_a_trajectory_too() -> None:
@@ -213,7 +213,7 @@ def test_what_is_not_observed_counts_in_a_trajectory_too() -> None:
         environment = HOPPER.model_copy(update={"observation": observation, "action": choices})
         spec = JobSpec.model_validate({"steps_per_actor": 65_536})
         assert (65_536 * (4 * size + 8 * 256 + 10) < 2**28) is fits
-        assert (trajectory_errors(spec, environment) == []) is fits
+        assert (not [*trajectory_errors(spec, environment)]) is fits
 
 
 def test_a_trajectory_may_have_exactly_what_the_learner_takes_in() -> None:
@@ -222,7 +222,7 @@ def test_a_trajectory_may_have_exactly_what_the_learner_takes_in() -> None:
     environment = IMAGES.model_copy(update={"observation": observation})
     for steps, fits in ((2**14 - 1, True), (2**14, False)):
         spec = JobSpec.model_validate({"env_id": "ALE/Qbert-v5", "steps_per_actor": steps})
-        assert (trajectory_errors(spec, environment) == []) is fits
+        assert (not [*trajectory_errors(spec, environment)]) is fits
 
 
 @pytest.mark.parametrize(
@@ -232,13 +232,13 @@ def test_a_budget_of_exactly_the_least_is_enough(committed_usd: float, spent: st
     spec = JobSpec.model_validate(ONE_ACTOR)
     least_usd = committed_usd + smallest_budget_usd(spec, PRICING)
     enough = with_budget(spec, least_usd)
-    assert budget_errors(enough, PRICING, committed_usd=committed_usd) == []
+    assert not [*budget_errors(enough, PRICING, committed_usd=committed_usd)]
     too_little = with_budget(spec, math.nextafter(least_usd, 0.0))
     (error,) = budget_errors(too_little, PRICING, committed_usd=committed_usd)
     assert error.field == "stop.budget_usd"
     assert f"the end of the {spent}at least" in error.message
     told_usd = float(error.message.rpartition("$")[2].removesuffix(" are needed"))
-    assert budget_errors(with_budget(spec, told_usd), PRICING, committed_usd=committed_usd) == []
+    assert not [*budget_errors(with_budget(spec, told_usd), PRICING, committed_usd=committed_usd)]
     assert told_usd - least_usd < 1e-4
 
 
@@ -271,7 +271,7 @@ def test_a_fragment_that_no_learner_would_take_in_is_refused() -> None:
     assert codec.DEFAULT_MAX_BYTES == MAX_TRAJECTORY_BYTES
     most = MAX_TRAJECTORY_BYTES // (4 * 84 * 84) - 1
     fits = QBERT.model_copy(update={"steps_per_actor": most})
-    assert trajectory_errors(fits, qbert(4)) == []
+    assert not [*trajectory_errors(fits, qbert(4))]
     larger = QBERT.model_copy(update={"steps_per_actor": most + 1})
     (error,) = trajectory_errors(larger, qbert(4))
     assert error.field == "steps_per_actor"

@@ -9,9 +9,7 @@ from tests.services.scaler.money.test_spending import BASIS, NOW, held, spending
 @pytest.mark.parametrize(("passed_s", "billed_s"), [(60.0, 60.0), (50_000.0, 36_000.0)])
 def test_a_job_is_billed_until_it_ends_or_its_lease_does(passed_s: float, billed_s: float) -> None:
     now = NOW + passed_s
-    change = ended(
-        held(), spending(), now, status="failed", stop_reason="max_wall", error="too slow"
-    )
+    change = ended(held(), spending(), now, "max_wall", "too slow")
     assert sum(line.amount_usd for line in change.lines) == pytest.approx(
         billed_s * BASIS.usd_per_s
     )
@@ -22,5 +20,6 @@ def test_a_job_is_billed_until_it_ends_or_its_lease_does(passed_s: float, billed
 
 def test_a_job_that_was_never_leased_costs_nothing() -> None:
     waiting = held().model_copy(update={"lease": None, "accounted_until": None})
-    change = ended(waiting, spending(), NOW + 60, status="stopped", stop_reason="user")
+    change = ended(waiting, spending(), NOW + 60, "user")
     assert (change.lines, change.record.settled_usd) == ((), 0.0)
+    assert change.record.job.status == "stopped"

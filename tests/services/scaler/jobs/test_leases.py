@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from services.scaler.jobs.leases import LeaseService, WorkSignal
-from services.scaler.money.accounting import Spending, end_round, unbilled_s
+from services.scaler.money.accounting import Spending, unbilled_s
 from services.scaler.store.base import Change, JobRecord, change_job
 from services.scaler.store.sqlite import SqliteStore
 from shared.contracts.job_spec import JobSpec, StopRule
@@ -148,10 +148,7 @@ def test_a_job_taken_over_after_the_clock_was_set_back_pays_for_no_time_that_nev
     clock.now -= 900
 
     def end_a_round(record: JobRecord) -> Change:
-        ended, _ = end_round(
-            record, learner_s=0.0, now=clock.now, basis=SPENDING.basis, clock="wall"
-        )
-        return Change(record=ended)
+        return Change(record=SPENDING.end_round(record, clock.now, learner_s=0.0)[0])
 
     change_job(store, "job-a", end_a_round)
     clock.now += 2

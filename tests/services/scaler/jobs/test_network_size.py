@@ -34,7 +34,7 @@ def environment(shape: tuple[int, ...], *, n: int = 2) -> EnvironmentSpec:
 def test_the_largest_policy_that_is_admitted_can_be_loaded() -> None:
     per_input = network_weights(SPEC, environment((2,))) - network_weights(SPEC, environment((1,)))
     most = MAX_POLICY_BYTES // 4 // (per_input + 2)
-    while network_errors(SPEC, environment((most,))):
+    while [*network_errors(SPEC, environment((most,)))]:
         most -= 1
     arrays, metadata = policy_payload(build_network(environment((most,)), PAPER, seed=0))
     assert MAX_POLICY_BYTES * 0.98 < len(codec.encode_raw(arrays, metadata)) <= MAX_POLICY_BYTES
@@ -47,7 +47,7 @@ def test_one_number_more_in_each_observation_and_the_largest_policy_is_refused()
     # network has 256 units' biases, 256 * 256 weights and biases, and two choices.
     rest = 256 + 256 * 257 + 2 * 257
     most = (MAX_POLICY_BYTES // 4 - rest) // (256 + 2)
-    assert network_errors(SPEC, environment((most - 32,))) == []
+    assert not [*network_errors(SPEC, environment((most - 32,)))]
     (error,) = network_errors(SPEC, environment((most + 1,)))
     assert error.field == "hyperparameters.hidden_sizes"
 
@@ -59,7 +59,7 @@ def test_a_policy_for_images_has_its_weights_and_a_header_and_no_scale() -> None
     rest = network_weights(spec, environment(images, n=1)) - per_choice
     numbers = MAX_POLICY_BYTES // 4
     with_room = (numbers - 8192 // 4 - rest) // per_choice
-    assert network_errors(spec, environment(images, n=with_room)) == []
+    assert not [*network_errors(spec, environment(images, n=with_room))]
     without = (numbers - rest) // per_choice
     (error,) = network_errors(spec, environment(images, n=without))
     assert error.field == "env_id"

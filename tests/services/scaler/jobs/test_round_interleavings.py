@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scaler.api.problem import ApiError
-from services.scaler.jobs.admission import Admission, EnvironmentCatalogue
+from services.scaler.jobs.admission import Admission
+from services.scaler.jobs.catalogue import EnvironmentCatalogue
 from services.scaler.jobs.finishing import FinishService
 from services.scaler.jobs.leases import LeaseService
 from services.scaler.jobs.service import JobService
@@ -31,6 +32,7 @@ from services.scaler.money.ledger import Clock
 from services.scaler.rounds.service import RoundService
 from services.scaler.store.base import Change, JobRecord, StoreError
 from services.scaler.store.sqlite import SqliteStore
+from shared.artifacts.local import LocalArtifacts
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, ResumeRequest
 from shared.contracts.leases import FinishRequest
@@ -47,9 +49,7 @@ _LEASE_S = 5.0
 _STEPS = 80
 
 
-class Files:
-    def delete_job(self, job_id: str) -> None: ...
-
+class Files(LocalArtifacts):
     def names(self, job_id: str, folder: str) -> list[str]:
         return ["000001"]
 
@@ -167,7 +167,7 @@ class World:
             ),
             cache=cache,
             launches=self.launches,
-            files=Files(),
+            files=Files(self._folder),
             pricing=self.pricing,
             now=lambda: self.now,
             spending=spending,

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from services.scaler.api.guard import OPEN_PATHS
-from services.scaler.jobs import admission
+from services.scaler.jobs import catalogue
 from shared.artifacts.local import LocalArtifacts
 from shared.cache.client import TrajectoryCache
 from shared.contracts.job_spec import JobSpec
@@ -237,7 +237,7 @@ def test_what_the_actor_refuses_is_refused_in_its_words(
 def test_an_actor_that_cannot_be_asked_is_no_fault_of_the_job(
     scaler: Scaler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admission, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(catalogue, "PATIENCE_S", 0.2)
     for behave in (
         lambda t, n: throttle(),
         lambda t, n: function_error("Task timed out", kind="Sandbox.Timedout"),

@@ -8,11 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.scaler.money.accounting import (
-    begin_holding,
-    end_job,
-    end_round,
+    Spending,
     land,
-    settle_ready,
     stop_holding,
     unbilled_s,
 )
@@ -23,6 +20,7 @@ from tests.services.scaler.money.test_budget import basis
 from tests.services.scaler.money.test_spending import NOW, held
 
 BASIS = basis()
+WALL = Spending(basis=BASIS, clock="wall")
 
 
 def attempt(round_index: int, **changes: object) -> OpenAttempt:
@@ -48,14 +46,8 @@ def ended(
     clock: Clock = "wall",
 ) -> tuple[JobRecord, float]:
     """The record after the round, and the seconds that were billed to none."""
-    after, lines = end_round(
-        record,
-        learner_s=learner_s,
-        now=now,
-        basis=BASIS,
-        clock=clock,
-        overhead_s=overhead_s,
-        through=through,
+    after, lines = Spending(basis=BASIS, clock=clock).end_round(
+        record, now, learner_s=learner_s, overhead_s=overhead_s, through=through
     )
     assert after.settled_usd - record.settled_usd == pytest.approx(
         sum(line.amount_usd for line in lines)
@@ -107,7 +99,7 @@ def test_a_clock_that_is_set_back_bills_nothing_and_takes_nothing_back() -> None
 def test_between_two_learners_no_time_counts() -> None:
     record = stop_holding(held(), NOW + 30).model_copy(update={"lease": None})
     assert unbilled_s(record, NOW + 500) == 30.0
-    record = begin_holding(record, NOW + 1000, "wall")
+    record = WALL.begin_holding(record, NOW + 1000)
     assert unbilled_s(record, NOW + 1005) == 35.0
     assert stop_holding(record, NOW + 1005).held_carry_s == 35.0
 
@@ -115,7 +107,7 @@ def test_between_two_learners_no_time_counts() -> None:
 def test_a_learner_that_was_lost_held_the_job_to_the_end_of_its_lease() -> None:
     record = held()
     assert unbilled_s(record, NOW + 36_000 + 500) == 36_000.0
-    assert begin_holding(record, NOW + 36_000 + 500, "wall").held_carry_s == 36_000.0
+    assert WALL.begin_holding(record, NOW + 36_000 + 500).held_carry_s == 36_000.0
 
 
 STEPS = st.lists(
@@ -148,7 +140,7 @@ def test_every_second_a_learner_holds_the_job_is_billed_once(
             if what == "lose":
                 freed = stop_holding(record, now).model_copy(update={"lease": None})
                 now += 1000
-                held_again = begin_holding(freed, now, "wall")
+                held_again = WALL.begin_holding(freed, now)
                 record = held_again.model_copy(update={"lease": record.lease})
     record, outside_s = ended(record, now)
     assert sum(s or 0.0 for s in seconds(record)) + alone_s + outside_s == held_s
@@ -169,7 +161,7 @@ def test_a_bill_takes_the_place_of_what_was_set_aside() -> None:
     known: dict[str, Any] = {"outcome": worst_outcome(4, timeout_s=60.0), "learner_s": 1.0}
     ready, waiting = attempt(3, held_s=7.0, **known), attempt(4, **known)
     record = held(ready, waiting, settled_usd=0.25)
-    after, lines = settle_ready(record, BASIS, "wall")
+    after, lines = WALL.settle_ready(record)
     billed_usd = 7 * BASIS.usd_per_s + 4 * 2 * (60 * 0.0000166667 + 0.0000002)
     assert sum(line.amount_usd for line in lines) == pytest.approx(billed_usd)
     assert after.open_attempts == (waiting,)
@@ -186,13 +178,13 @@ def test_the_end_of_a_job_bills_its_time_and_closes_its_clock() -> None:
     started = held(attempt(3, outcome=NOTHING_LAUNCHED), carry_s=10.0).model_copy(
         update={"wall_started_at": NOW - 100, "wall_used_s": 1000.0}
     )
-    record, lines = end_job(started, now=NOW + 7, basis=BASIS, clock="wall")
+    record, lines = WALL.end_job(started, NOW + 7)
     assert sum(line.amount_usd for line in lines) == pytest.approx(17 * BASIS.usd_per_s)
     assert record.open_attempts == ()
     assert (record.wall_used_s, record.wall_started_at) == (1107.0, None)
     assert record.projected_wall_s == 0.0
     assert (record.accounted_until, record.held_carry_s) == (None, 0.0)
-    assert end_job(record, now=NOW + 500, basis=BASIS, clock="wall") == (record, ())
+    assert WALL.end_job(record, NOW + 500) == (record, ())
 
 
 def test_a_job_ends_in_order_on_a_clock_that_was_set_back() -> None:
@@ -202,7 +194,7 @@ def test_a_job_ends_in_order_on_a_clock_that_was_set_back() -> None:
     )
     given_up = stop_holding(started, NOW - 200).model_copy(update={"lease": None})
     for record in (started, given_up):
-        after, lines = end_job(record, now=NOW - 200, basis=BASIS, clock="wall")
+        after, lines = WALL.end_job(record, NOW - 200)
         assert (after.open_attempts, after.reserved_usd) == ((), 0.0)
         assert {line.item for line in lines} == {"lambda_duration", "lambda_requests"}
         assert after.wall_used_s == 1000.0
@@ -210,7 +202,7 @@ def test_a_job_ends_in_order_on_a_clock_that_was_set_back() -> None:
 
 def test_a_job_that_ends_while_nobody_has_it_is_billed_what_earlier_learners_took() -> None:
     free = stop_holding(held(), NOW + 30).model_copy(update={"lease": None})
-    record, lines = end_job(free, now=NOW + 500, basis=BASIS, clock="wall")
+    record, lines = WALL.end_job(free, NOW + 500)
     assert sum(line.amount_usd for line in lines) == pytest.approx(30 * BASIS.usd_per_s)
     assert (record.wall_used_s, record.held_carry_s) == (0.0, 0.0)
 
@@ -227,17 +219,17 @@ def test_a_round_is_billed_what_was_kept_warm_when_it_was_planned(
         3, outcome=NOTHING_LAUNCHED, num_invocations=0, learner_s=1.0, held_s=7.0, kept_warm=kept
     )
     record = held(closed).model_copy(update={"warm": 20})
-    _, lines = settle_ready(record, basis(provisioned=50), "wall")
+    _, lines = Spending(basis=basis(provisioned=50), clock="wall").settle_ready(record)
     assert warm_gb_s(lines) == pytest.approx(billed * 7)
 
 
 @pytest.mark.parametrize(("clock", "since"), [("wall", NOW), ("projected", 12.5)])
 def test_whoever_takes_a_job_pays_for_what_is_kept_warm_for_it(clock: Clock, since: float) -> None:
     free = held().model_copy(update={"accounted_until": None, "projected_wall_s": 12.5})
-    taken = begin_holding(free, NOW, clock)
+    taken = Spending(basis=BASIS, clock=clock).begin_holding(free, NOW)
     assert (taken.warm, taken.warm_since) == (64, since)
     less = free.model_copy(update={"warm": 9, "warm_since": 3.0})
-    assert begin_holding(less, NOW, clock).warm_since == 3.0
+    assert Spending(basis=BASIS, clock=clock).begin_holding(less, NOW).warm_since == 3.0
 
 
 @pytest.mark.parametrize(("warm", "billed"), [(20, 20), (90, 50), (None, 50)])
@@ -245,7 +237,7 @@ def test_time_outside_any_round_is_billed_what_is_kept_warm_then(
     warm: int | None, billed: int
 ) -> None:
     record = held().model_copy(update={"warm": warm, "environments": 30})
-    after, lines = end_job(record, now=NOW + 7, basis=basis(provisioned=50), clock="wall")
+    after, lines = Spending(basis=basis(provisioned=50), clock="wall").end_job(record, NOW + 7)
     assert warm_gb_s(lines) == pytest.approx(billed * 7)
     # Its environments are let go of: what it keeps when it is resumed is decided anew.
     assert (after.warm, after.environments) == (None, 0)

@@ -118,13 +118,11 @@ def test_plenty_of_money_changes_nothing() -> None:
 def test_the_final_evaluation_is_launched_whole_or_not_at_all() -> None:
     price = PRICING.worst_case_usd(3)
     spec = with_budget(SPEC, 1.0)
-    enough = affordable_closing(spec, PRICING, committed_usd=1.0 - price - 1e-9, num_evaluations=3)
-    short = affordable_closing(spec, PRICING, committed_usd=1.0 - price + 1e-6, num_evaluations=3)
+    enough = affordable_closing(spec, PRICING, committed_usd=1.0 - price - 1e-9)
+    short = affordable_closing(spec, PRICING, committed_usd=1.0 - price + 1e-6)
     assert (enough.num_evaluations, short.num_evaluations) == (3, 0)
     assert short.note == "budget: no final evaluation"
-    exact = affordable_closing(
-        with_budget(SPEC, price), PRICING, committed_usd=0.0, num_evaluations=3
-    )
-    spent = affordable_closing(spec, PRICING, committed_usd=1.0, num_evaluations=3)
+    exact = affordable_closing(with_budget(SPEC, price), PRICING, committed_usd=0.0)
+    spent = affordable_closing(spec, PRICING, committed_usd=1.0)
     assert (exact.num_evaluations, exact.reserve_usd) == (3, price)
     assert (spent.num_actors, spent.num_evaluations, spent.reserve_usd) == (0, 0, 0.0)
