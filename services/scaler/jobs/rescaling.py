@@ -8,7 +8,7 @@ ends as one that was not.
 import logging
 
 from services.scaler.api.problem import conflict, found, invalid
-from services.scaler.rounds.order import num_stops, rounds_near
+from services.scaler.rounds.order import RoundsBefore
 from services.scaler.store.base import Change, JobRecord, Store, change_job
 from shared.contracts.jobs import Job, ScalingRequest, ScalingSwitch
 from shared.contracts.problem import FieldError
@@ -78,9 +78,8 @@ def next_round(store: Store, job: Job) -> int:
     last = store.last_round(job.job_id)
     if last is None:
         return 0
-    near = rounds_near(store, job.job_id, last.round, job.spec.open_rounds)
     after = last.round + 1
-    return after - num_stops(last, near, before=after)
+    return after - RoundsBefore.read(store, job, after).num_stops
 
 
 def switched(

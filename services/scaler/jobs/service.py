@@ -267,7 +267,7 @@ class JobService:
         errors = []
         done = record.job.progress.rounds
         if spec.stop.max_rounds <= done:
-            message = f"{done} rounds are done already; ask for more than that"
+            message = f"rounds done already: {done}; ask for more than that"
             errors.append(FieldError(field="max_rounds", message=message))
         max_wall_s = spec.stop.max_wall_s
         if max_wall_s is not None and record.wall_used_s >= max_wall_s:
@@ -286,8 +286,8 @@ class JobService:
         if not kept and not from_scratch:
             raise conflict(
                 f"job {job.job_id} has no checkpoint any more: its run folder was removed. Restore "
-                "the folder, or set from_scratch (--from-scratch): that would run, and bill, "
-                f"the {job.progress.rounds} done so far again"
+                "the folder, or set from_scratch (--from-scratch): that would make its rounds "
+                f"again, and bill them again ({job.progress.rounds} so far)"
             )
         if kept and from_scratch:
             raise conflict(

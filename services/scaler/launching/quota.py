@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from services.scaler.launching.lambda_function import LambdaApiError
 
@@ -51,22 +52,26 @@ class ConcurrencyQuota:
             _LOG.warning("concurrency limit not known", extra={"why": str(error)})
 
 
-def granted(
-    requested: int,
-    *,
-    limit: int | None,
-    running_jobs: int,
-    others_in_flight: int,
-    own_in_flight: int = 0,
-    open_rounds: int = 1,
-) -> int:
-    """Return how many actors a job may launch.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concurrency:
+    """How busy the account is."""
 
-    A job may always have its even share of the limit, and more while others leave it unused; its
-    rounds that are still in flight count against it, and none of those it keeps open may take more
-    than an even part of it. One actor is always granted.
-    """
-    if limit is None:
-        return requested
-    share = max(limit // max(1, running_jobs), limit - others_in_flight)
-    return max(1, min(requested, share // open_rounds, share - own_in_flight))
+    limit: int | None
+    """Executions it may have in flight; None while unknown."""
+    running_jobs: int
+    others_in_flight: int
+    """Invocations of other jobs under way."""
+    own_in_flight: int = 0
+    """Invocations of the job's other open rounds under way."""
+
+    def granted(self, requested: int, *, open_rounds: int = 1) -> int:
+        """Return how many actors a job may launch.
+
+        A job may always have its even share of the limit, and more while others leave it unused;
+        its rounds that are still in flight count against it, and none of those it keeps open may
+        take more than an even part of it. One actor is always granted.
+        """
+        if self.limit is None:
+            return requested
+        share = max(self.limit // max(1, self.running_jobs), self.limit - self.others_in_flight)
+        return max(1, min(requested, share // open_rounds, share - self.own_in_flight))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from services.scaler.capacity.kept_warm import keeping, kept_warm, warm_numbers
-from services.scaler.launching.quota import granted
+from services.scaler.launching.quota import Concurrency
 from services.scaler.money.budget import (
     Affordable,
     RoundPricing,
@@ -25,19 +25,6 @@ from shared.contracts.billing import LedgerLine
 from shared.contracts.job_spec import EvaluationRule, JobSpec
 from shared.contracts.jobs import StopReason
 from shared.contracts.rounds import RoundPlan, RoundRequest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Concurrency:
-    """How busy the account is."""
-
-    limit: int | None
-    """Executions it may have in flight; None while unknown."""
-    running_jobs: int
-    others_in_flight: int
-    """Invocations of other jobs under way."""
-    own_in_flight: int = 0
-    """Invocations of the job's other open rounds under way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,14 +138,7 @@ def decide_round(context: RoundContext) -> Decision:
     if stop is not None:
         return _end(context, *stop, scaling)
     concurrency = context.concurrency
-    num_actors = granted(
-        scaling.requested,
-        limit=concurrency.limit,
-        running_jobs=concurrency.running_jobs,
-        others_in_flight=concurrency.others_in_flight,
-        own_in_flight=concurrency.own_in_flight,
-        open_rounds=context.spec.open_rounds,
-    )
+    num_actors = concurrency.granted(scaling.requested, open_rounds=context.spec.open_rounds)
     affordable = affordable_round(
         context.spec,
         context.pricing,

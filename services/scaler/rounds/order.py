@@ -9,90 +9,18 @@ k is asked for when round `k - open_rounds` is over and brings its result; the f
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 from services.scaler.api.problem import ApiError, invalid
 from services.scaler.store.base import PlannedAttempt, RoundEntry, Store
-from shared.contracts.jobs import StopReason
+from shared.contracts.jobs import Job, StopReason
 from shared.contracts.problem import FieldError
 from shared.contracts.rounds import RoundPlan, RoundRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where a request stands in the order."""
-
-    kind: Literal["repeat", "reopen", "new", "rewind"]
-    stored: PlannedAttempt | None = None
-    """The answer to repeat."""
-
-
-def place(
-    last: RoundEntry | None,
-    round_index: int,
-    request: RoundRequest,
-    *,
-    max_attempts: int,
-    open_rounds: int = 1,
-    near: Sequence[RoundEntry] = (),
-) -> Place:
-    """Return what a round request asks for.
-
-    A round is the one after the newest, or an open one again: the same attempt gets the same
-    answer, the attempt after it reopens the round (where one round is open at a time). A learner
-    that has just taken the job knows of no attempts: it goes on with the newest. It may go back to
-    a round that is over, too, which is where its newest checkpoint says it is.
-
-    Args:
-        last: The newest round.
-        round_index: The round asked for.
-        request: What the learner says.
-        max_attempts: Most launches of a round.
-        open_rounds: Rounds the job keeps open at a time.
-        near: The round asked for and the `open_rounds` before it, as far as there are any; not
-            needed where one round is open at a time.
-
-    Raises:
-        ApiError: 422 when the round or attempt is out of order, fields contradict or there have
-            been too many attempts.
-    """
-    newest = -1 if last is None else last.round
-    if request.previous is not None and request.previous.round != round_index - open_rounds:
-        raise _wrong(
-            "previous.round", f"{request.previous.round} is not {round_index - open_rounds}"
-        )
-    asked = next((entry for entry in (last, *near) if entry and entry.round == round_index), None)
-    if last is not None and _goes_back(last, asked, round_index, request):
-        return Place(kind="rewind")
-    if open_rounds > 1 and request.attempt:
-        raise _wrong("attempt", f"{request.attempt}: overlapping rounds are not launched again")
-    if asked is not None and (asked is last or asked.result is None):
-        return _same_round(asked, request, max_attempts)
-    if round_index != newest + 1:
-        expected = f"{newest} or {newest + 1}" if last is not None else "0"
-        raise _wrong("round", f"{round_index} is out of order: expected {expected}")
-    if last is not None and num_stops(last, near, before=round_index) >= open_rounds:
-        raise _wrong(
-            "round",
-            f"{round_index} is out of order: round {newest} ended the job ({last.last.plan.stop})",
-        )
-    if request.attempt:
-        raise _wrong("attempt", f"{request.attempt} of round {round_index}: 0 comes first")
-    return Place(kind="new")
-
-
-def num_stops(last: RoundEntry | None, near: Sequence[RoundEntry], *, before: int) -> int:
-    """Return how many plans in a row, up to the one before a round, say that the job ends."""
-    stops = {entry.round for entry in (last, *near) if entry and entry.last.plan.stop is not None}
-    count = 0
-    while before - 1 - count in stops:
-        count += 1
-    return count
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RoundsBefore:
-    """What a new plan has to know of the rounds before it."""
+    """A round that is asked for, and what there is of it and of those before it."""
 
     round_index: int
     """The round asked for."""
@@ -101,9 +29,29 @@ class RoundsBefore:
     last: RoundEntry | None
     """The newest round before it; itself, when it is launched again."""
     near: list[RoundEntry]
-    """What `rounds_near` returned."""
-    reopened: bool
+    """The round and the `open_rounds` before it, as far as there are any; empty where one round is
+    open at a time: then the newest is all that matters."""
+    reopened: bool = False
     """Whether it is launched again."""
+
+    @classmethod
+    def read(cls, store: Store, job: Job, round_index: int) -> Self:
+        """Return what the store has."""
+        open_rounds, near = job.spec.open_rounds, []
+        if open_rounds > 1:
+            first = max(0, round_index - open_rounds)
+            near = store.rounds(job.job_id, first=first, limit=round_index + 1 - first)
+        return cls(
+            round_index=round_index,
+            open_rounds=open_rounds,
+            last=store.last_round(job.job_id),
+            near=near,
+        )
+
+    @property
+    def known(self) -> list[RoundEntry]:
+        """The newest round, and those near."""
+        return self.near if self.last is None else [self.last, *self.near]
 
     @property
     def reopening(self) -> RoundEntry | None:
@@ -125,26 +73,59 @@ class RoundsBefore:
     @property
     def num_stops(self) -> int:
         """How many plans just before this one say that the job ends."""
-        return num_stops(None, self.near, before=self.round_index)
+        stops = {entry.round for entry in self.known if entry.last.plan.stop is not None}
+        count = 0
+        while self.round_index - 1 - count in stops:
+            count += 1
+        return count
 
     @property
     def stop(self) -> tuple[StopReason, str] | None:
         """Why the job ends, if an earlier plan said so."""
-        if not self.num_stops:
-            return None
-        plan = next(e for e in self.near if e.round == self.round_index - 1).last.plan
-        return None if plan.stop is None else (plan.stop, plan.reason)
+        plans = (e.last.plan for e in self.known if e.round == self.round_index - 1)
+        return next(((plan.stop, plan.reason) for plan in plans if plan.stop is not None), None)
 
 
-def rounds_near(store: Store, job_id: str, round_index: int, open_rounds: int) -> list[RoundEntry]:
-    """Return a round and the `open_rounds` before it, as far as there are any, in order.
+def place(
+    before: RoundsBefore, request: RoundRequest, *, max_attempts: int
+) -> PlannedAttempt | Literal["reopen", "new", "rewind"]:
+    """Return the stored plan that answers a round request, or else what the request asks for.
 
-    Where one round is open at a time the newest is all that matters, and none are fetched.
+    A round is the one after the newest, or an open one again: the same attempt gets the same
+    answer, the attempt after it reopens the round (where one round is open at a time). A learner
+    that has just taken the job knows of no attempts: it goes on with the newest. It may go back to
+    a round that is over, too, which is where its newest checkpoint says it is.
+
+    Raises:
+        ApiError: 422 when the round or attempt is out of order, fields contradict or there have
+            been more than `max_attempts`.
     """
-    if open_rounds == 1:
-        return []
-    first = max(0, round_index - open_rounds)
-    return store.rounds(job_id, first=first, limit=round_index + 1 - first)
+    round_index, last, ends = (
+        before.round_index,
+        before.last,
+        before.round_index - before.open_rounds,
+    )
+    newest = -1 if last is None else last.round
+    if request.previous is not None and request.previous.round != ends:
+        raise _wrong("previous.round", f"{request.previous.round} is not {ends}")
+    asked = next((entry for entry in before.known if entry.round == round_index), None)
+    if last is not None and _goes_back(last, asked, round_index, request):
+        return "rewind"
+    if before.open_rounds > 1 and request.attempt:
+        raise _wrong("attempt", f"{request.attempt}: overlapping rounds are not launched again")
+    if asked is not None and (asked is last or asked.result is None):
+        return _same_round(asked, request, max_attempts)
+    if round_index != newest + 1:
+        expected = f"{newest} or {newest + 1}" if last is not None else "0"
+        raise _wrong("round", f"{round_index} is out of order: expected {expected}")
+    if last is not None and before.num_stops >= before.open_rounds:
+        raise _wrong(
+            "round",
+            f"{round_index} is out of order: round {newest} ended the job ({last.last.plan.stop})",
+        )
+    if request.attempt:
+        raise _wrong("attempt", f"{request.attempt} of round {round_index}: 0 comes first")
+    return "new"
 
 
 def _goes_back(
@@ -157,7 +138,9 @@ def _goes_back(
     return over and just_taken and request.attempt == 0
 
 
-def _same_round(last: RoundEntry, request: RoundRequest, max_attempts: int) -> Place:
+def _same_round(
+    last: RoundEntry, request: RoundRequest, max_attempts: int
+) -> PlannedAttempt | Literal["reopen"]:
     launched = last.last.plan.policy_version
     if request.policy_version != launched:
         raise _wrong(
@@ -166,10 +149,10 @@ def _same_round(last: RoundEntry, request: RoundRequest, max_attempts: int) -> P
         )
     if request.attempt == 0 and last.last.lease_id != request.lease_id:
         # Whoever failed in an earlier attempt has been launched again.
-        return Place(kind="repeat", stored=last.last)
+        return last.last
     for stored in last.attempts:
         if stored.plan.attempt == request.attempt:
-            return Place(kind="repeat", stored=stored)
+            return stored
     newest = last.last.plan
     where = f"attempt {request.attempt} of round {last.round}"
     if request.attempt != newest.attempt + 1:
@@ -190,7 +173,7 @@ def _same_round(last: RoundEntry, request: RoundRequest, max_attempts: int) -> P
             "few of its actors succeed, see the actors' log",
         )
     _check_missing(request, newest)
-    return Place(kind="reopen")
+    return "reopen"
 
 
 def _check_missing(request: RoundRequest, newest: RoundPlan) -> None:

@@ -6,26 +6,29 @@ the cache; what they have cost is not.
 """
 
 import logging
+from dataclasses import replace
 from http import HTTPStatus
 
 from services.scaler.api.problem import ApiError
-from services.scaler.store.base import JobRecord, RoundEntry, Store
+from services.scaler.rounds.order import RoundsBefore
+from services.scaler.store.base import JobRecord, Store
 from shared.cache.client import CacheError, TrajectoryCache
 
 _LOG = logging.getLogger(__name__)
 
 
 def rewound(
-    store: Store, cache: TrajectoryCache, record: JobRecord, *, newest: int, round_index: int
-) -> tuple[JobRecord, RoundEntry | None]:
-    """Return the job and its newest round as they are without `round_index` and later ones.
+    store: Store, cache: TrajectoryCache, record: JobRecord, before: RoundsBefore
+) -> tuple[JobRecord, RoundsBefore]:
+    """Return the job and its rounds as they are without the one asked for and later ones.
 
     The caller removes those from the store, with the change it makes of the record.
 
     Raises:
         ApiError: 503 when the cache cannot be told.
     """
-    job = record.job
+    job, round_index = record.job, before.round_index
+    newest = round_index if before.last is None else before.last.round
     again = store.rounds(job.job_id, first=round_index, limit=newest - round_index + 1)
     try:
         cache.forget_rounds(job.job_id, [entry.round for entry in again])
@@ -55,4 +58,4 @@ def rewound(
         }
         progress = progress.model_copy(update=returns)
     record = record.model_copy(update={"job": job.model_copy(update={"progress": progress})})
-    return record, store.round(job.job_id, round_index - 1)
+    return record, replace(before, last=store.round(job.job_id, round_index - 1))

@@ -15,17 +15,16 @@ from services.scaler.api.problem import found
 from services.scaler.jobs.leases import held_lease
 from services.scaler.launching.launches import Bookings, Launches
 from services.scaler.launching.orders import LaunchOrder, WaitingOrders
-from services.scaler.launching.quota import ConcurrencyQuota
+from services.scaler.launching.quota import Concurrency, ConcurrencyQuota
 from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import Spending, land
 from services.scaler.money.budget import RoundPricing
 from services.scaler.money.ledger import worst_outcome
 from services.scaler.rounds.decision import (
-    Concurrency,
     RoundContext,
     decide_with_warm,
 )
-from services.scaler.rounds.order import RoundsBefore, place, rounds_near
+from services.scaler.rounds.order import RoundsBefore, place
 from services.scaler.rounds.record import (
     advanced,
     evaluation_indices,
@@ -162,48 +161,29 @@ class RoundService:
 
     def _decided(self, record: JobRecord, round_index: int, request: RoundRequest) -> _Decided:
         """Return the plan that is stored for a request, or a new one and the change it needs."""
-        job_id, open_rounds = record.job.job_id, record.job.spec.open_rounds
-        last = self.store.last_round(job_id)
-        near = rounds_near(self.store, job_id, round_index, open_rounds)
-        where = place(
-            last,
-            round_index,
-            request,
-            max_attempts=self.max_attempts,
-            open_rounds=open_rounds,
-            near=near,
-        )
-        if where.stored is not None:
-            return _Decided(planned=where.stored, change=None)
-        forget_from = None
-        if where.kind == "rewind" and last is not None:
-            forget_from = round_index
-            self.launches.supersede(job_id, from_round=round_index, lease_id=request.lease_id)
-            record, last = rewound(
-                self.store, self.cache, record, newest=last.round, round_index=round_index
-            )
-        seen = RoundsBefore(
-            round_index=round_index,
-            open_rounds=open_rounds,
-            last=last,
-            near=near,
-            reopened=where.kind == "reopen",
-        )
-        change, planned = self._planned(record, request, seen)
-        return _Decided(
-            planned=planned,
-            change=replace(change, forget_rounds_from=forget_from),
-            rewarmed=change.record.warm != record.warm,
-        )
+        before = RoundsBefore.read(self.store, record.job, round_index)
+        where = place(before, request, max_attempts=self.max_attempts)
+        if isinstance(where, PlannedAttempt):
+            return _Decided(planned=where, change=None)
+        if where == "rewind":
+            job_id, lease_id = record.job.job_id, request.lease_id
+            self.launches.supersede(job_id, from_round=round_index, lease_id=lease_id)
+            record, before = rewound(self.store, self.cache, record, before)
+        before = replace(before, reopened=where == "reopen")
+        change, planned = self._planned(record, request, before)
+        if where == "rewind":
+            change = replace(change, forget_rounds_from=round_index)
+        rewarmed = change.record.warm != record.warm
+        return _Decided(planned=planned, change=change, rewarmed=rewarmed)
 
     def _planned(
-        self, record: JobRecord, request: RoundRequest, seen: RoundsBefore
+        self, record: JobRecord, request: RoundRequest, before: RoundsBefore
     ) -> tuple[Change, PlannedAttempt]:
         """Close the round before, decide about this one, and set its money aside."""
         now = self.now()
-        reopened, ended = seen.reopening, seen.ended
-        record, lines = self._close_previous(record, request, seen, now)
-        context = self._context(record, request, seen, now, lines)
+        reopened, ended = before.reopening, before.ended
+        record, lines = self._close_previous(record, request, before, now)
+        context = self._context(record, request, before, now, lines)
         record, decision = decide_with_warm(context, at=self.spending.clock_s(record, now))
         plan = decision.plan
         order = LaunchOrder(
@@ -244,18 +224,18 @@ class RoundService:
         self,
         record: JobRecord,
         request: RoundRequest,
-        seen: RoundsBefore,
+        before: RoundsBefore,
         now: float,
     ) -> tuple[JobRecord, tuple[LedgerLine, ...]]:
         """Book the time of the attempt that ends with this request, and what it achieved."""
-        ended, result = seen.ended, request.previous
+        ended, result = before.ended, request.previous
         learner_s = overhead_s = 0.0
         if ended is not None:
             allowance_s = self.pricing.learner_allowance_s
             learner_s = allowance_s if result is None else result.timing.learner_s
             overhead_s = 0.0 if result is None else result.timing.plan_s
         record, lines = self.spending.end_round(
-            record, now, learner_s=learner_s, overhead_s=overhead_s, through=seen.through
+            record, now, learner_s=learner_s, overhead_s=overhead_s, through=before.through
         )
         if ended is not None and ended.result is None:
             job = record.job
@@ -271,31 +251,33 @@ class RoundService:
         self,
         record: JobRecord,
         request: RoundRequest,
-        seen: RoundsBefore,
+        before: RoundsBefore,
         now: float,
         lines: tuple[LedgerLine, ...],
     ) -> RoundContext:
-        job_id, reopened = record.job.job_id, seen.reopening
-        policy = scaling_policy(record.job.scaling_of(seen.round_index))
+        job_id, reopened = record.job.job_id, before.reopening
+        policy = scaling_policy(record.job.scaling_of(before.round_index))
         return RoundContext(
             record=record,
             request=request,
             now=now,
             policy=policy,
-            seen=scaling_input(self.store, record, seen, request, policy),
+            seen=scaling_input(self.store, record, before, request, policy),
             concurrency=Concurrency(
                 limit=self.quota.known,
                 running_jobs=self.store.count(("running", "stopping")),
                 others_in_flight=self.launches.in_flight(but=job_id),
-                own_in_flight=(self.launches.in_flight(only=job_id) if seen.open_rounds > 1 else 0),
+                own_in_flight=(
+                    self.launches.in_flight(only=job_id) if before.open_rounds > 1 else 0
+                ),
             ),
             pricing=self.pricing.after(record.longest_learner_s),
             quorum_share=self.quorum_share,
             longest_s=self.longest_job_s,
             settled=(*self.store.lines(job_id, skip=record.reported_lines), *lines),
             again=None if reopened is None else reopened.last.plan,
-            ended=seen.stop,
-            awaits_others=seen.num_stops < seen.open_rounds - 1,
+            ended=before.stop,
+            awaits_others=before.num_stops < before.open_rounds - 1,
         )
 
     def _observe(self, answer: Answer, elapsed_s: float) -> None:

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.scaler.launching.lambda_function import LambdaApiError
-from services.scaler.launching.quota import ConcurrencyQuota, granted
+from services.scaler.launching.quota import Concurrency, ConcurrencyQuota
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,8 @@ from services.scaler.launching.quota import ConcurrencyQuota, granted
 def test_a_job_gets_its_share_and_what_others_leave(
     requested: int, limit: int | None, jobs: int, others: int, expected: int
 ) -> None:
-    assert granted(requested, limit=limit, running_jobs=jobs, others_in_flight=others) == expected
+    busy = Concurrency(limit=limit, running_jobs=jobs, others_in_flight=others)
+    assert busy.granted(requested) == expected
 
 
 @given(
@@ -32,7 +33,8 @@ def test_a_job_gets_its_share_and_what_others_leave(
 def test_never_more_than_asked_for_or_than_the_limit(
     requested: int, limit: int, jobs: int, others: int
 ) -> None:
-    got = granted(requested, limit=limit, running_jobs=jobs, others_in_flight=others)
+    busy = Concurrency(limit=limit, running_jobs=jobs, others_in_flight=others)
+    got = busy.granted(requested)
     assert 1 <= got <= min(requested, limit)
 
 
@@ -56,22 +58,14 @@ def test_the_limit_is_remembered_and_survives_an_api_that_is_away() -> None:
 
 @pytest.mark.parametrize(("own", "expected"), [(0, 64), (50, 50), (99, 1), (500, 1)])
 def test_open_rounds_count_against_the_share(own: int, expected: int) -> None:
-    got = granted(64, limit=100, running_jobs=1, others_in_flight=0, own_in_flight=own)
-    assert got == expected
+    busy = Concurrency(limit=100, running_jobs=1, others_in_flight=0, own_in_flight=own)
+    assert busy.granted(64) == expected
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(128, [64, 64]), (64, [32, 32]), (1, [1, 1])])
 def test_open_rounds_share_evenly(limit: int, expected: list[int]) -> None:
     got: list[int] = []
     for _ in expected:
-        got.append(
-            granted(
-                64,
-                limit=limit,
-                running_jobs=1,
-                others_in_flight=0,
-                own_in_flight=sum(got),
-                open_rounds=len(expected),
-            )
-        )
+        busy = Concurrency(limit=limit, running_jobs=1, others_in_flight=0, own_in_flight=sum(got))
+        got.append(busy.granted(64, open_rounds=len(expected)))
     assert got == expected

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from services.scaler.launching.quota import Concurrency
 from services.scaler.money.budget import closing_usd
 from services.scaler.rounds.decision import (
-    Concurrency,
     RoundContext,
     decide_round,
     evaluations_due,

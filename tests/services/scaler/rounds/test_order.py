@@ -1,9 +1,11 @@
 """Every order in which rounds can be asked for, and what comes of it."""
 
+from typing import Literal
+
 import pytest
 
 from services.scaler.api.problem import ApiError
-from services.scaler.rounds.order import place
+from services.scaler.rounds.order import RoundsBefore, place
 from services.scaler.store.base import PlannedAttempt, RoundEntry
 from shared.contracts.jobs import StopReason
 from shared.contracts.rounds import LaunchCounts, RoundPlan, RoundRequest
@@ -43,37 +45,44 @@ def entry(*attempts: PlannedAttempt) -> RoundEntry:
     return RoundEntry(round=attempts[0].plan.round, attempts=attempts, ratio=None)
 
 
+def placed(
+    last: RoundEntry | None, round_index: int, asked: RoundRequest
+) -> PlannedAttempt | Literal["reopen", "new", "rewind"]:
+    before = RoundsBefore(round_index=round_index, open_rounds=1, last=last, near=[])
+    return place(before, asked, max_attempts=2)
+
+
 def test_the_first_round_is_new() -> None:
-    assert place(None, 0, request(), max_attempts=2).kind == "new"
+    assert placed(None, 0, request()) == "new"
 
 
 def test_the_round_after_the_newest_is_new() -> None:
     last = entry(planned(3, 0))
-    assert place(last, 4, request(previous=result(3)), max_attempts=2).kind == "new"
-    assert place(last, 4, request(), max_attempts=2).kind == "new"
+    assert placed(last, 4, request(previous=result(3))) == "new"
+    assert placed(last, 4, request()) == "new"
 
 
 def test_any_attempt_there_was_is_repeated() -> None:
     first, second = planned(3, 0), planned(3, 1)
     for attempt, stored in ((0, first), (1, second)):
-        got = place(entry(first, second), 3, request(attempt=attempt), max_attempts=2)
-        assert (got.kind, got.stored) == ("repeat", stored)
+        got = placed(entry(first, second), 3, request(attempt=attempt))
+        assert got == stored
 
 
 def test_a_learner_that_took_over_goes_on_with_the_newest_attempt() -> None:
     last = entry(planned(3, 0), planned(3, 1))
-    got = place(last, 3, request(attempt=0, lease_id="b"), max_attempts=2)
-    assert (got.kind, got.stored) == ("repeat", last.last)
+    got = placed(last, 3, request(attempt=0, lease_id="b"))
+    assert got == last.last
 
 
 def test_the_attempt_after_the_newest_reopens() -> None:
-    got = place(entry(planned(3, 0)), 3, request(attempt=1, missing=(1, 3)), max_attempts=2)
-    assert got.kind == "reopen"
+    got = placed(entry(planned(3, 0)), 3, request(attempt=1, missing=(1, 3)))
+    assert got == "reopen"
 
 
 def test_a_learner_that_took_over_may_reopen_once_more() -> None:
     last = entry(planned(3, 0), planned(3, 1))
-    assert place(last, 3, request(attempt=2, lease_id="b"), max_attempts=2).kind == "reopen"
+    assert placed(last, 3, request(attempt=2, lease_id="b")) == "reopen"
 
 
 @pytest.mark.parametrize(("round_index", "over"), [(3, True), (2, False), (0, True)])
@@ -81,10 +90,10 @@ def test_a_learner_that_has_just_taken_the_job_may_go_back(round_index: int, ove
     last = entry(planned(3, 0)).model_copy(update={"result": result(3) if over else None})
     previous = result(round_index - 1) if round_index else None
     asked = request(lease_id="b", policy_version=round_index, previous=previous)
-    assert place(last, round_index, asked, max_attempts=2).kind == "rewind"
+    assert placed(last, round_index, asked) == "rewind"
     own = request(policy_version=round_index, attempt=1, previous=previous)
     with pytest.raises(ApiError):
-        place(last, round_index - 1, own, max_attempts=2)
+        placed(last, round_index - 1, own)
 
 
 @pytest.mark.parametrize(
@@ -105,19 +114,19 @@ def test_everything_else_is_refused(
     round_index: int, changes: dict[str, object], status: int
 ) -> None:
     with pytest.raises(ApiError) as refused:
-        place(entry(planned(3, 0)), round_index, request(**changes), max_attempts=2)  # type: ignore[arg-type]
+        placed(entry(planned(3, 0)), round_index, request(**changes))  # type: ignore[arg-type]
     assert refused.value.status == status
 
 
 def test_the_first_round_cannot_be_skipped() -> None:
     with pytest.raises(ApiError) as refused:
-        place(None, 1, request(), max_attempts=2)
+        placed(None, 1, request())
     assert "expected 0" in refused.value.errors[0].message
 
 
 def test_one_reopening_too_many_is_refused_with_the_setting() -> None:
     with pytest.raises(ApiError) as refused:
-        place(entry(planned(3, 0), planned(3, 1)), 3, request(attempt=2), max_attempts=2)
+        placed(entry(planned(3, 0), planned(3, 1)), 3, request(attempt=2))
     assert refused.value.errors[0].field == "attempt"
     assert "NITRO_MAX_ATTEMPTS" in refused.value.errors[0].message
 
@@ -127,16 +136,16 @@ def test_a_launch_that_went_with_a_part_of_the_system_does_not_count(how: str) -
     counts = {"requested": 4, "succeeded": 0, "failed": 4, "reissued": 0, "throttled": 0, how: 4}
     gone = planned(3, 0).model_copy(update={"launches": LaunchCounts.model_validate(counts)})
     second, third = planned(3, 1), planned(3, 2)
-    assert place(entry(gone, second), 3, request(attempt=2), max_attempts=2).kind == "reopen"
+    assert placed(entry(gone, second), 3, request(attempt=2)) == "reopen"
     with pytest.raises(ApiError):
-        place(entry(gone, second, third), 3, request(attempt=3), max_attempts=2)
+        placed(entry(gone, second, third), 3, request(attempt=3))
 
 
 @pytest.mark.parametrize(("round_index", "attempt"), [(4, 0), (3, 1)])
 def test_nothing_follows_a_round_that_ended_the_job(round_index: int, attempt: int) -> None:
     last = entry(planned(3, 0, stop="budget"))
     with pytest.raises(ApiError) as refused:
-        place(last, round_index, request(attempt=attempt), max_attempts=2)
+        placed(last, round_index, request(attempt=attempt))
     assert "ended the job" in refused.value.errors[0].message
 
 
@@ -147,34 +156,36 @@ def rounds(*attempts: PlannedAttempt, over: int = 0) -> list[RoundEntry]:
     return [*ended, *entries[over:]]
 
 
-def placed(known: list[RoundEntry], index: int, **changes: object) -> str:
+def overlapping(known: list[RoundEntry], index: int, **changes: object) -> str:
     changes = {"policy_version": index, **changes}
     made = request(**changes)  # type: ignore[arg-type]
     near = [e for e in known if index - 2 <= e.round <= index]
-    return place(known[-1], index, made, max_attempts=2, open_rounds=2, near=near).kind
+    before = RoundsBefore(round_index=index, open_rounds=2, last=known[-1], near=near)
+    where = place(before, made, max_attempts=2)
+    return where if isinstance(where, str) else "repeat"
 
 
 def test_of_overlapping_rounds_every_open_one_is_repeated() -> None:
     known = rounds(*(planned(number, 0) for number in range(5)), over=3)
-    assert [placed(known, index) for index in (3, 4, 5)] == ["repeat", "repeat", "new"]
-    assert placed(known, 5, previous=result(3)) == "new"
-    assert placed(known, 3, lease_id="b") == "repeat"
+    assert [overlapping(known, index) for index in (3, 4, 5)] == ["repeat", "repeat", "new"]
+    assert overlapping(known, 5, previous=result(3)) == "new"
+    assert overlapping(known, 3, lease_id="b") == "repeat"
     for index in (0, 2, 6):
         with pytest.raises(ApiError):
-            placed(known, index)
+            overlapping(known, index)
 
 
 def test_a_learner_that_has_just_taken_the_job_may_go_back_over_open_rounds() -> None:
     known = rounds(*(planned(number, 0) for number in range(5)), over=3)
-    assert [placed(known, index, lease_id="b") for index in (0, 2)] == ["rewind", "rewind"]
+    assert [overlapping(known, index, lease_id="b") for index in (0, 2)] == ["rewind", "rewind"]
     resumed = [e if e.result else e.model_copy(update={"abandoned": True}) for e in known]
-    assert placed(resumed, 3, lease_id="b") == "rewind"
+    assert overlapping(resumed, 3, lease_id="b") == "rewind"
 
 
 def test_a_job_of_overlapping_rounds_has_as_many_last_plans() -> None:
     known = rounds(planned(0, 0), planned(1, 0), planned(2, 0, stop="budget"), over=1)
-    assert placed(known, 3) == "new"
+    assert overlapping(known, 3) == "new"
     ended = [*known, entry(planned(3, 0, stop="budget"))]
     with pytest.raises(ApiError) as refused:
-        placed(ended, 4)
+        overlapping(ended, 4)
     assert "ended the job" in refused.value.errors[0].message
