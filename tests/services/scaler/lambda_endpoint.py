@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import uvicorn
 from starlette.applications import Starlette
@@ -151,6 +151,16 @@ class LambdaEndpoint:
             self.provisioned_reads, self.provision_failure = 0, None
             self.account_reads, self.reserved_by_others = 0, 0
             self.account_answer = self.oldest_invocation_s = None
+
+    def rollouts_behave(self, behave: Behaviour) -> None:
+        """Behave so when actors roll out; environments are described as ever."""
+        self.behave = lambda t, n: healthy(t, n) if t["mode"] == "describe" else behave(t, n)
+
+    def hold_rollouts(self) -> threading.Event:
+        """Let no rollout end before the event is set."""
+        gate = threading.Event()
+        self.rollouts_behave(lambda task, nth: replace(healthy(task, nth), gate=gate))
+        return gate
 
     def rollouts(self, mode: str = "sample") -> list[tuple[object, ...]]:
         """Return (job, round, attempt, actor) of every rollout invoked, in order of arrival."""

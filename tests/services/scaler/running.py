@@ -13,6 +13,7 @@ import httpx
 from services.scaler.api.connection import BoundedConnection
 from services.scaler.app import create_app
 from services.scaler.settings import Settings
+from services.scaler.store.base import JobRecord
 from services.scaler.wiring import Components
 from shared.artifacts.store import CHECKPOINTS
 from shared.contracts.billing import JobCost
@@ -86,6 +87,17 @@ class Scaler:
         checkpoint.mkdir(parents=True, exist_ok=True)
         return lease
 
+    def begin(self, **spec: object) -> Lease:
+        """Submit a job, and claim it."""
+        self.submit(**spec)
+        return self.lease()
+
+    def resumed(self, job_id: str) -> Lease:
+        """Resume a job, and claim it."""
+        response = self.http.post(f"/v1/jobs/{job_id}/resume")
+        assert response.status_code == 202, response.text
+        return self.lease()
+
     def round_response(self, lease: Lease, index: int, **request: object) -> httpx.Response:
         body = RoundRequest.model_validate(
             {"lease_id": lease.lease_id, "policy_version": index, **request}
@@ -97,6 +109,12 @@ class Scaler:
         assert response.status_code == 200, response.text
         return RoundPlan.model_validate_json(response.content)
 
+    def played(self, lease: Lease, index: int, **request: object) -> RoundPlan:
+        """Return a round's plan once nothing of the job is in flight any more."""
+        plan = self.round(lease, index, **request)
+        self.landed(lease.job.job_id)
+        return plan
+
     def finish(self, lease: Lease, **request: object) -> Job:
         fields = {"status": "succeeded", "stop_reason": "max_rounds", **request}
         body = FinishRequest.model_validate({"lease_id": lease.lease_id, **fields})
@@ -106,6 +124,12 @@ class Scaler:
 
     def job(self, job_id: str) -> Job:
         return Job.model_validate_json(self.http.get(f"/v1/jobs/{job_id}").content)
+
+    def record(self, job_id: str) -> JobRecord:
+        """What the store has of a job."""
+        record = self.parts.store.job(job_id)
+        assert record is not None
+        return record
 
     def cost(self, job_id: str) -> JobCost:
         return JobCost.model_validate_json(self.http.get(f"/v1/jobs/{job_id}/cost").content)
@@ -156,6 +180,12 @@ def run_scaler(
         httpx.Client(base_url=url, headers=headers, timeout=30) as http,
     ):
         yield Scaler(http=http, parts=app.state.parts, lambdas=lambdas, runs_dir=folder / "runs")
+
+
+def wrong_fields(response: httpx.Response) -> list[str]:
+    """Names of the fields for which a request is refused."""
+    assert response.status_code == 422, response.text
+    return [error.field for error in Problem.model_validate_json(response.content).errors]
 
 
 def curvature(lambda_max: float, lambda_min: float) -> Curvature:

@@ -10,20 +10,13 @@ from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 
-from services.scaler.jobs.finishing import FinishService
-from services.scaler.jobs.leases import LeaseService
 from services.scaler.jobs.rescaling import switch_scaling_policy
 from services.scaler.launching.invoker import Awaited, Invoker, TaskOutcome
-from services.scaler.launching.launches import Launches
-from services.scaler.launching.quota import ConcurrencyQuota
-from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing, smallest_budget_usd
 from services.scaler.money.ledger import Clock
-from services.scaler.rounds.service import RoundService
 from services.scaler.store.base import JobRecord
 from services.scaler.store.sqlite import SqliteStore
-from shared.cache.client import TrajectoryCache
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, ScalingRequest, StopReason
 from shared.contracts.leases import FinishRequest
@@ -34,22 +27,12 @@ from shared.money.costs import CostBasis
 from shared.money.prices import AWS_US_EAST_1_2026_11
 from tests.services.scaler.lambda_endpoint import HOPPER
 from tests.services.scaler.running import curvature, result
-
-TIMEOUT_S = 60.0
-SLACK_S = 10.0
-ALLOWANCE_S = 60.0
-
-
-class SilentCache(TrajectoryCache):
-    """A trajectory cache that nobody reads, and that is nowhere."""
-
-    def __init__(self) -> None: ...
-
-    def announce_failure(self, *_: object, **__: object) -> None: ...
-
-    def request_cancel(self, *_: object, **__: object) -> None: ...
-
-    def forget_rounds(self, *_: object, **__: object) -> None: ...
+from tests.services.scaler.services_without_network import (
+    ALLOWANCE_S,
+    SLACK_S,
+    TIMEOUT_S,
+    Services,
+)
 
 
 @dataclass
@@ -160,7 +143,7 @@ class Stopped:
     longest_learner_s: float
 
 
-class SimulatedScaler:
+class SimulatedScaler(Services):
     """The scaler without network: one job at a time on a clock that jumps."""
 
     def __init__(self, seed: int) -> None:
@@ -175,49 +158,12 @@ class SimulatedScaler:
         self.clock: Clock = self.chance.choice(("wall", "projected"))
         self.cruel = self.chance.random() < 0.3
         self.invoker = ChanceInvoker(self.chance, cruel=self.cruel, now=lambda: self.now)
-        self.cache = SilentCache()
-        metrics = Metrics()
-        self.launches = Launches(
-            self.invoker,
-            self.cache,
-            metrics,
-            clock=self.clock,
-            memory_mb=self.basis.memory_mb,
-            timeout_s=TIMEOUT_S,
-        )
         self.spending = Spending(basis=self.basis, clock=self.clock)
-        self.leases = LeaseService(
-            self.store,
-            ttl_s=1e6,
-            heartbeat_every_s=1.0,
-            now=lambda: self.now,
-            spending=self.spending,
-        )
-        self.rounds = RoundService(
-            store=self.store,
-            launches=self.launches,
-            cache=self.cache,
-            quota=ConcurrencyQuota(lambda: 1000, ttl_s=1e9),
-            metrics=metrics,
+        self.wire(
+            self.invoker,
+            self.spending,
+            lease_ttl_s=1e6,
             warm=lambda: self.chance.choice((0, self.basis.provisioned)),
-            now=lambda: self.now,
-            spending=self.spending,
-            pricing=RoundPricing(
-                basis=self.basis, deadline_slack_s=SLACK_S, learner_allowance_s=ALLOWANCE_S
-            ),
-            quorum_share=0.5,
-            max_attempts=2,
-            longest_job_s=1e9,
-            on_rewarmed=lambda: None,
-        )
-        self.finishing = FinishService(
-            store=self.store,
-            launches=self.launches,
-            now=lambda: self.now,
-            spending=self.spending,
-            learner_instance="g6.2xlarge",
-            finish_wait_s=0.0,
-            on_finished=lambda: None,
         )
 
     def fewest_warm(self, spec: JobSpec) -> int:

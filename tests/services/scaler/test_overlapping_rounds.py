@@ -1,22 +1,17 @@
 """Rounds that overlap, over HTTP: planned once, launched once, each second billed once."""
 
-import threading
 from collections import Counter
 
 import pytest
 
 from shared.cache.client import TrajectoryCache
-from shared.contracts.problem import Problem
 from shared.contracts.rounds import EvaluationResult, RoundPlan
 from tests.services.scaler.lambda_endpoint import (
-    Behaviour,
     LambdaEndpoint,
     Reply,
-    Task,
-    healthy,
     report,
 )
-from tests.services.scaler.running import Scaler, StartScaler, curvature, result
+from tests.services.scaler.running import Scaler, StartScaler, curvature, result, wrong_fields
 
 ASYNC = {
     "algorithm": "impala",
@@ -30,23 +25,10 @@ def timeless(plan: RoundPlan) -> RoundPlan:
     return plan.model_copy(update={"age_s": 0.0})
 
 
-def held_back(gate: threading.Event) -> Behaviour:
-    """Actors that end only once the gate is open."""
-
-    def behave(task: Task, nth: int) -> Reply:
-        if task["mode"] == "describe":
-            return healthy(task, nth)
-        return Reply(body=report(task).body, gate=gate)
-
-    return behave
-
-
 def test_a_job_trains_from_submit_to_bill(scaler: Scaler) -> None:
-    job = scaler.submit(**ASYNC, stop={"max_rounds": 3})
-    lease = scaler.lease()
+    lease = scaler.begin(**ASYNC, stop={"max_rounds": 3})
     plans = [scaler.round(lease, 0), scaler.round(lease, 1)]
-    plans.append(scaler.round(lease, 2, curvature=curvature(1.0, -1.0), previous=result(0)))
-    scaler.landed(job.job_id)
+    plans.append(scaler.played(lease, 2, curvature=curvature(1.0, -1.0), previous=result(0)))
     assert [p.num_actors for p in plans] == [4, 4, 4]
     assert [p.num_evaluations for p in plans] == [3, 0, 3]
     assert (plans[2].ratio, plans[2].stop) == (1.0, None)
@@ -56,18 +38,18 @@ def test_a_job_trains_from_submit_to_bill(scaler: Scaler) -> None:
     assert (waiting.stop, waiting.num_actors, waiting.num_evaluations) == ("max_rounds", 0, 0)
     last = scaler.round(lease, 4, previous=result(2))
     assert (last.stop, last.num_actors, last.num_evaluations) == ("max_rounds", 0, 3)
-    scaler.landed(job.job_id)
+    scaler.landed(lease.job.job_id)
     assert len(scaler.lambdas.rollouts("evaluate")) == 9
     assert scaler.round_response(lease, 5).status_code == 422
 
     final = EvaluationResult(policy_version=7, returns=(5.0,), lengths=(1,))
     done = scaler.finish(lease, final_evaluation=final)
     assert (done.progress.rounds, done.progress.env_steps) == (3, 300)
-    cost = scaler.cost(job.job_id)
+    cost = scaler.cost(lease.job.job_id)
     assert done.spent_usd == cost.settled_usd > 0
     assert cost.reserved_usd == 0
     assert any("2 rounds are open at a time" in text for text in cost.assumptions)
-    page = scaler.rounds(job.job_id)
+    page = scaler.rounds(lease.job.job_id)
     assert [r.result is not None for r in page.rounds] == [True, True, True]
     assert [r.result is not None for r in page.endings] == [False, False]
     every = (*page.rounds, *page.endings)
@@ -75,35 +57,32 @@ def test_a_job_trains_from_submit_to_bill(scaler: Scaler) -> None:
 
 
 def test_open_rounds_stay_reserved_until_they_are_over_and_landed(scaler: Scaler) -> None:
-    gate = threading.Event()
-    scaler.lambdas.behave = held_back(gate)
-    job = scaler.submit(**{**ASYNC, "evaluation": {"every_rounds": 0}})
-    lease = scaler.lease()
+    gate = scaler.lambdas.hold_rollouts()
+    lease = scaler.begin(**{**ASYNC, "evaluation": {"every_rounds": 0}})
     reserved = []
     for index in range(3):
         scaler.round(lease, index, previous=result(0) if index == 2 else None)
-        reserved.append(scaler.cost(job.job_id).reserved_usd)
+        reserved.append(scaler.cost(lease.job.job_id).reserved_usd)
     one = reserved[0]
     assert reserved == pytest.approx([one, 2 * one, 3 * one])
     gate.set()
-    scaler.landed(job.job_id)
+    scaler.landed(lease.job.job_id)
     # Round 0 is over and landed; rounds 1 and 2 have landed but are still learned from.
-    assert scaler.cost(job.job_id).reserved_usd == pytest.approx(2 * one)
+    assert scaler.cost(lease.job.job_id).reserved_usd == pytest.approx(2 * one)
 
 
 def test_every_open_round_can_be_asked_for_again(start_scaler: StartScaler) -> None:
     with start_scaler() as scaler:
-        job = scaler.submit(**{**ASYNC, "rounds_in_flight": 3})
-        lease = scaler.lease()
+        lease = scaler.begin(**{**ASYNC, "rounds_in_flight": 3})
         plans = [scaler.round(lease, index) for index in range(3)]
         assert [timeless(scaler.round(lease, index)) for index in range(3)] == plans
-        scaler.landed(job.job_id)
+        scaler.landed(lease.job.job_id)
     with start_scaler() as scaler:
         assert [timeless(scaler.round(lease, index)) for index in range(3)] == plans
         plans.append(scaler.round(lease, 3, previous=result(0)))
         again = [scaler.round(lease, index) for index in (1, 2, 3)]
         assert [timeless(plan) for plan in again] == plans[1:]
-        scaler.landed(job.job_id)
+        scaler.landed(lease.job.job_id)
     launched = [(number, actor) for _, number, _, actor in scaler.lambdas.rollouts()]
     assert sorted(launched) == [(number, actor) for number in range(4) for actor in range(4)]
 
@@ -121,21 +100,18 @@ def test_every_open_round_can_be_asked_for_again(start_scaler: StartScaler) -> N
 def test_what_is_out_of_order_is_refused_and_changes_nothing(
     scaler: Scaler, index: int, changes: dict[str, object], field: str
 ) -> None:
-    job = scaler.submit(**ASYNC)
-    lease = scaler.lease()
+    lease = scaler.begin(**ASYNC)
     for number in range(3):
         scaler.round(lease, number, previous=result(0) if number == 2 else None)
-    scaler.landed(job.job_id)
-    before = scaler.rounds(job.job_id)
+    scaler.landed(lease.job.job_id)
+    before = scaler.rounds(lease.job.job_id)
     refused = scaler.round_response(lease, index, **changes)
-    assert refused.status_code == 422
-    assert Problem.model_validate_json(refused.content).errors[0].field == field
-    assert scaler.rounds(job.job_id) == before
+    assert wrong_fields(refused) == [field]
+    assert scaler.rounds(lease.job.job_id) == before
 
 
 def test_a_job_that_once_had_to_end_ends_whatever_is_known_later(scaler: Scaler) -> None:
-    scaler.submit(**ASYNC, stop={"target_return": 100.0})
-    lease = scaler.lease()
+    lease = scaler.begin(**ASYNC, stop={"target_return": 100.0})
     scaler.round(lease, 0)
     scaler.round(lease, 1)
     good = EvaluationResult(policy_version=0, returns=(110.0,), lengths=(1,))
@@ -153,15 +129,13 @@ def test_a_job_resumed_in_the_middle_makes_its_open_rounds_again(
     job = scaler.submit(**ASYNC, stop={"max_rounds": 9})
     lease = scaler.lease()
     for index in range(4):
-        scaler.round(lease, index, previous=result(index - 2) if index > 1 else None)
-        scaler.landed(job.job_id)
+        scaler.played(lease, index, previous=result(index - 2) if index > 1 else None)
     scaler.finish(lease, status="failed", stop_reason="error", error="broken")
     paid = scaler.cost(job.job_id)
     assert paid.reserved_usd == 0
     for number in (2, 3):
         cache.store_result(job.job_id, number, mode="sample", actor_index=0, payload=b"old")
-    scaler.http.post(f"/v1/jobs/{job.job_id}/resume")
-    resumed = scaler.lease()
+    resumed = scaler.resumed(job.job_id)
     again = [scaler.round(resumed, 2), scaler.round(resumed, 3)]
     scaler.landed(job.job_id)
     assert [plan.age_s for plan in again] == [0.0, 0.0]
@@ -175,8 +149,7 @@ def test_a_job_resumed_in_the_middle_makes_its_open_rounds_again(
 
 def test_a_learner_that_takes_over_gets_the_plans_there_are(start_scaler: StartScaler) -> None:
     with start_scaler(lease_ttl_s=0.2, heartbeat_every_s=0.05) as scaler:
-        job = scaler.submit(**ASYNC)
-        lease = scaler.lease()
+        lease = scaler.begin(**ASYNC)
         plans = [scaler.round(lease, index) for index in range(2)]
         plans.append(scaler.round(lease, 2, previous=result(0)))
         successor = scaler.lease(wait_s=10.0, learner_id="another")
@@ -184,37 +157,32 @@ def test_a_learner_that_takes_over_gets_the_plans_there_are(start_scaler: StartS
         for first in (1, 2):
             assert timeless(scaler.round(successor, first)) == plans[first]
         assert scaler.round(successor, 3, previous=result(1)).age_s == 0.0
-        scaler.landed(job.job_id)
+        scaler.landed(lease.job.job_id)
     launched = Counter(number for _, number, _, _ in scaler.lambdas.rollouts())
     assert launched == dict.fromkeys(range(4), 4)
 
 
 def test_open_rounds_count_against_the_jobs_share_of_the_concurrency(scaler: Scaler) -> None:
     scaler.lambdas.concurrency_limit = 6
-    gate = threading.Event()
-    scaler.lambdas.behave = held_back(gate)
-    job = scaler.submit(**{**ASYNC, "evaluation": {"every_rounds": 0}})
-    lease = scaler.lease()
+    gate = scaler.lambdas.hold_rollouts()
+    lease = scaler.begin(**{**ASYNC, "evaluation": {"every_rounds": 0}})
     plans = [scaler.round(lease, 0), scaler.round(lease, 1)]
     gate.set()
-    scaler.landed(job.job_id)
+    scaler.landed(lease.job.job_id)
     assert [(plan.requested, plan.num_actors) for plan in plans] == [(4, 3), (4, 3)]
     assert "cut to 3 of 6 shared by 1 jobs, 3 in flight, 2 rounds open" in plans[1].reason
 
 
 def test_environments_of_rounds_under_way_are_not_free_for_the_next(scaler: Scaler) -> None:
-    gate = threading.Event()
-    scaler.lambdas.behave = held_back(gate)
+    gate = scaler.lambdas.hold_rollouts()
     job = scaler.submit(**{**ASYNC, "rounds_in_flight": 3, "evaluation": {"every_rounds": 0}})
     lease = scaler.lease()
     for index in range(2):
         scaler.round(lease, index)
     gate.set()
     scaler.landed(job.job_id)
-    scaler.round(lease, 2)
-    scaler.landed(job.job_id)
-    record = scaler.parts.store.job(job.job_id)
-    assert record is not None
+    scaler.played(lease, 2)
+    record = scaler.record(job.job_id)
     assert [attempt.cold for attempt in record.open_attempts] == [4, 4, 0]
     assert record.environments == 8
 
@@ -222,8 +190,7 @@ def test_environments_of_rounds_under_way_are_not_free_for_the_next(scaler: Scal
 def test_a_provisioned_environment_serves_one_open_round_at_a_time(
     start_scaler: StartScaler, lambdas: LambdaEndpoint
 ) -> None:
-    gate = threading.Event()
-    lambdas.behave = held_back(gate)
+    gate = lambdas.hold_rollouts()
     with start_scaler(provisioned_concurrency=6) as scaler:
         spec = {**ASYNC, "actors": {"min": 2, "max": 6}, "evaluation": {"every_rounds": 0}}
         job = scaler.submit(**spec, scaling={"policy": "fixed", "num_actors": 4})
@@ -239,8 +206,7 @@ def test_a_provisioned_environment_serves_one_open_round_at_a_time(
             scaler.round(lease, index)
         gate.set()
         scaler.landed(job.job_id)
-        record = scaler.parts.store.job(job.job_id)
-    assert record is not None
+        record = scaler.record(job.job_id)
     assert [(a.warm, a.cold) for a in record.open_attempts] == [(4, 0), (2, 2)]
 
 
@@ -249,10 +215,8 @@ def test_a_short_job_has_no_more_rounds_open_than_it_has_rounds(
     scaler: Scaler, max_rounds: int, open_rounds: int
 ) -> None:
     job = scaler.submit(**{**ASYNC, "rounds_in_flight": 3}, stop={"max_rounds": max_rounds})
-    scaler.round(scaler.lease(), 0)
-    scaler.landed(job.job_id)
-    record = scaler.parts.store.job(job.job_id)
-    assert record is not None
+    scaler.played(scaler.lease(), 0)
+    record = scaler.record(job.job_id)
     assert [attempt.open_rounds for attempt in record.open_attempts] == [open_rounds]
     told = any("rounds are open at a time" in t for t in scaler.cost(job.job_id).assumptions)
     assert told is (open_rounds > 1)
@@ -277,18 +241,15 @@ def test_the_fewest_actors_of_the_rounds_there_will_be_may_fill_the_limit(
 
 
 def test_the_budget_counts_every_open_round(scaler: Scaler) -> None:
-    scaler.lambdas.behave = lambda t, n: (
-        healthy(t, n) if t["mode"] == "describe" else Reply(body=report(t).body, billed_ms=20000)
-    )
+    scaler.lambdas.rollouts_behave(lambda t, n: Reply(body=report(t).body, billed_ms=20000))
     budget = 0.6
-    scaler.submit(
+    lease = scaler.begin(
         algorithm="impala",
         rounds_in_flight=3,
         actors={"min": 2, "max": 64},
         evaluation={"every_rounds": 0},
         stop={"budget_usd": budget, "max_rounds": 1000},
     )
-    lease = scaler.lease()
     plans: list[RoundPlan] = []
     while sum(plan.stop is not None for plan in plans) < 3:
         index = len(plans)
@@ -308,19 +269,17 @@ def test_the_budget_counts_every_open_round(scaler: Scaler) -> None:
 def test_deleting_a_job_frees_what_its_open_rounds_left(
     scaler: Scaler, cache: TrajectoryCache
 ) -> None:
-    job = scaler.submit(**ASYNC)
-    lease = scaler.lease()
+    lease = scaler.begin(**ASYNC)
     scaler.round(lease, 0, policy_version=0)
     scaler.round(lease, 1, policy_version=0)
-    scaler.round(lease, 2, policy_version=40, previous=result(0))
-    scaler.landed(job.job_id)
+    scaler.played(lease, 2, policy_version=40, previous=result(0))
     for number, version in ((1, 0), (2, 40)):
-        cache.publish_policy(job.job_id, version, b"weights")
-        cache.store_result(job.job_id, number, mode="sample", actor_index=0, payload=b"x")
+        cache.publish_policy(lease.job.job_id, version, b"weights")
+        cache.store_result(lease.job.job_id, number, mode="sample", actor_index=0, payload=b"x")
     scaler.finish(lease, status="failed", stop_reason="error", error="broken")
-    scaler.http.delete(f"/v1/jobs/{job.job_id}")
-    assert [cache.fetch_policy(job.job_id, version) for version in (0, 40)] == [None, None]
-    assert [cache.answered(job.job_id, number) for number in (1, 2)] == [[], []]
+    scaler.http.delete(f"/v1/jobs/{lease.job.job_id}")
+    assert [cache.fetch_policy(lease.job.job_id, version) for version in (0, 40)] == [None, None]
+    assert [cache.answered(lease.job.job_id, number) for number in (1, 2)] == [[], []]
 
 
 def test_the_cache_must_hold_all_open_rounds(start_scaler: StartScaler) -> None:

@@ -123,8 +123,7 @@ def test_a_plan_that_was_written_but_not_answered_is_launched_when_it_is_asked_f
     scaler.landed(job.job_id)
     assert sorted(scaler.lambdas.rollouts()) == samples(job.job_id, 0, 0, 4)
     assert len(scaler.lambdas.rollouts("evaluate")) == 3
-    scaler.round(lease, 1, previous=result(0))
-    scaler.landed(job.job_id)
+    scaler.played(lease, 1, previous=result(0))
     scaler.finish(lease)
     assert scaler.cost(job.job_id).reserved_usd == 0
 
@@ -147,19 +146,16 @@ def test_a_plan_asked_for_again_before_its_writing_is_answered_is_launched_once(
     scaler: Scaler, monkeypatch: pytest.MonkeyPatch, error: StoreError | None
 ) -> None:
     store = ForgetfulStore(error=error)
-    job = scaler.submit(**SMALL)
-    lease = scaler.lease()
+    lease = scaler.begin(**SMALL)
     store.stand_before(scaler.parts.store, monkeypatch)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         first = pool.submit(scaler.round_response, lease, 0)
         assert store.written.wait(10)
-        scaler.round(lease, 0)
-        scaler.landed(job.job_id)
+        scaler.played(lease, 0)
         store.may_answer.set()
         assert first.result().status_code == (200 if error is None else 503)
-    scaler.round(lease, 0)
-    scaler.landed(job.job_id)
-    assert sorted(scaler.lambdas.rollouts()) == samples(job.job_id, 0, 0, 4)
+    scaler.played(lease, 0)
+    assert sorted(scaler.lambdas.rollouts()) == samples(lease.job.job_id, 0, 0, 4)
 
 
 def test_a_reopened_round_whose_answer_was_lost_launches_what_was_missing(
@@ -167,15 +163,15 @@ def test_a_reopened_round_whose_answer_was_lost_launches_what_was_missing(
 ) -> None:
     store = ForgetfulStore()
     store.may_answer.set()
-    job = scaler.submit(**SMALL)
-    lease = scaler.lease()
-    scaler.round(lease, 0)
-    scaler.landed(job.job_id)
+    lease = scaler.begin(**SMALL)
+    scaler.played(lease, 0)
     store.stand_before(scaler.parts.store, monkeypatch)
     assert scaler.round_response(lease, 0, attempt=1, missing=(1, 3)).status_code == 503
-    scaler.round(lease, 0, attempt=1, missing=(1, 3))
-    scaler.landed(job.job_id)
-    assert sorted(scaler.lambdas.rollouts())[4:] == [(job.job_id, 0, 1, 1), (job.job_id, 0, 1, 3)]
+    scaler.played(lease, 0, attempt=1, missing=(1, 3))
+    assert sorted(scaler.lambdas.rollouts())[4:] == [
+        (lease.job.job_id, 0, 1, 1),
+        (lease.job.job_id, 0, 1, 3),
+    ]
 
 
 def test_a_plan_an_earlier_process_did_not_answer_is_not_launched_by_the_next(

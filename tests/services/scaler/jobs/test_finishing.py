@@ -1,7 +1,5 @@
 """The end of a job and its bill, added up independently."""
 
-import threading
-from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -21,13 +19,11 @@ SPEC = {
 
 
 def train(scaler: Scaler, rounds: int = 2) -> str:
-    job = scaler.submit(**SPEC)
-    lease = scaler.lease()
+    lease = scaler.begin(**SPEC)
     for index in range(rounds + 1):
-        scaler.round(lease, index, previous=result(index - 1) if index else None)
-        scaler.landed(job.job_id)
+        scaler.played(lease, index, previous=result(index - 1) if index else None)
     scaler.finish(lease)
-    return job.job_id
+    return lease.job.job_id
 
 
 def decimal_sum(cost: JobCost) -> Decimal:
@@ -69,8 +65,7 @@ def test_a_bill_comes_in_pages_that_all_have_its_sums(scaler: Scaler) -> None:
 def test_a_job_that_is_followed_has_each_line_of_its_ledger_read_once(
     scaler: Scaler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = scaler.submit(**{**SPEC, "stop": {"max_rounds": 9}})
-    lease = scaler.lease()
+    lease = scaler.begin(**{**SPEC, "stop": {"max_rounds": 9}})
     read_lines = scaler.parts.store.lines
     num_read = 0
 
@@ -81,13 +76,12 @@ def test_a_job_that_is_followed_has_each_line_of_its_ledger_read_once(
         return found
 
     for index in range(6):
-        scaler.round(lease, index, previous=result(index - 1) if index else None)
-        scaler.landed(job.job_id)
+        scaler.played(lease, index, previous=result(index - 1) if index else None)
         with monkeypatch.context() as counted:
             counted.setattr(scaler.parts.store, "lines", counting)
             for _ in range(3):
-                shown = scaler.rounds(job.job_id).rounds
-    lines = read_lines(job.job_id)
+                shown = scaler.rounds(lease.job.job_id).rounds
+    lines = read_lines(lease.job.job_id)
     assert num_read == len(lines) > 0
     for record in shown:
         billed = sum(line.amount_usd for line in lines if line.round == record.plan.round)
@@ -148,11 +142,9 @@ def test_on_aws_the_time_that_passed_is_billed(start_scaler: StartScaler) -> Non
 def test_money_is_reserved_before_actors_start_and_released_when_all_is_known(
     scaler: Scaler,
 ) -> None:
-    job = scaler.submit(**SPEC)
-    lease = scaler.lease()
-    scaler.round(lease, 0)
-    scaler.landed(job.job_id)
-    during = scaler.cost(job.job_id)
+    lease = scaler.begin(**SPEC)
+    scaler.played(lease, 0)
+    during = scaler.cost(lease.job.job_id)
     held = (
         TABLE.learner_usd_per_s("g6.2xlarge")
         + TABLE.cache_usd_per_s("cache.t4g.medium", "redis")
@@ -164,27 +156,25 @@ def test_money_is_reserved_before_actors_start_and_released_when_all_is_known(
     assert during.settled_usd == 0.0
     assert during.reserved_usd == pytest.approx(worst)
     plan = scaler.round(lease, 1, previous=result(0))
-    after = scaler.cost(job.job_id)
+    after = scaler.cost(lease.job.job_id)
     assert after.lines == plan.settled
     assert plan.spent_usd == pytest.approx(sum(line.amount_usd for line in plan.settled))
 
 
 def test_every_line_is_told_to_the_learner_once_or_shown_in_the_bill(scaler: Scaler) -> None:
-    job = scaler.submit(**SPEC)
-    lease = scaler.lease()
+    lease = scaler.begin(**SPEC)
     told: list[LedgerLine] = []
     for index in range(3):
         plan = scaler.round(lease, index, previous=result(index - 1) if index else None)
         told += plan.settled
-        scaler.landed(job.job_id)
+        scaler.landed(lease.job.job_id)
     scaler.finish(lease)
-    lines = list(scaler.cost(job.job_id).lines)
+    lines = list(scaler.cost(lease.job.job_id).lines)
     assert told == lines[: len(told)]
 
 
 def test_the_last_word_may_be_said_twice_but_not_changed(scaler: Scaler) -> None:
-    scaler.submit(**SPEC)
-    lease = scaler.lease()
+    lease = scaler.begin(**SPEC)
     first = scaler.finish(lease, status="failed", stop_reason="error", error="out of luck")
     again = scaler.finish(lease)
     assert first == again
@@ -194,16 +184,15 @@ def test_the_last_word_may_be_said_twice_but_not_changed(scaler: Scaler) -> None
 
 
 def test_finishing_waits_for_replies_that_are_on_their_way(scaler: Scaler) -> None:
-    job = scaler.submit(actors={"min": 20, "max": 20}, evaluation={"every_rounds": 0})
-    lease = scaler.lease()
+    lease = scaler.begin(actors={"min": 20, "max": 20}, evaluation={"every_rounds": 0})
     scaler.lambdas.behave = healthy
     scaler.round(lease, 0)
     scaler.finish(lease, status="stopped", stop_reason="user")
-    assert scaler.cost(job.job_id).reserved_usd == 0
+    assert scaler.cost(lease.job.job_id).reserved_usd == 0
     assert len(scaler.lambdas.rollouts()) == 20
 
 
-def _tenure(scaler: Scaler) -> str:
+def _lease_hash(scaler: Scaler) -> str:
     """Return that of all rollouts so far."""
     (lease_hash,) = {
         task["lease_hash"] for task in scaler.lambdas.events if task["mode"] == "sample"
@@ -211,39 +200,29 @@ def _tenure(scaler: Scaler) -> str:
     return str(lease_hash)
 
 
-def _hold_rollouts(scaler: Scaler, may_end: threading.Event) -> None:
-    """Let no actor but those that describe environments end before an event."""
-    scaler.lambdas.behave = lambda task, nth: replace(
-        healthy(task, nth), gate=None if task["mode"] == "describe" else may_end
-    )
-
-
 @pytest.mark.parametrize("on_their_way", [True, False])
 def test_actors_that_the_end_of_a_job_cannot_wait_for_are_told_not_to_start(
     start_scaler: StartScaler, cache: TrajectoryCache, on_their_way: bool
 ) -> None:
-    may_end = threading.Event()
     with start_scaler(finish_wait_s=0.0) as scaler:
-        _hold_rollouts(scaler, may_end)
-        job = scaler.submit(**SPEC)
-        lease = scaler.lease()
+        may_end = scaler.lambdas.hold_rollouts()
+        lease = scaler.begin(**SPEC)
         scaler.round(lease, 0)
         if not on_their_way:
             may_end.set()
-            scaler.landed(job.job_id)
+            scaler.landed(lease.job.job_id)
         scaler.finish(lease, status="stopped", stop_reason="user")
         scaler.lambdas.wait_events("sample", 2)
-        assert cache.is_cancelled(job.job_id, _tenure(scaler)) == on_their_way
+        assert cache.is_cancelled(lease.job.job_id, _lease_hash(scaler)) == on_their_way
         may_end.set()
-        scaler.landed(job.job_id)
+        scaler.landed(lease.job.job_id)
 
 
 def test_actors_launched_for_a_learner_that_died_are_told_too_and_a_resume_does_not_unsay_it(
     start_scaler: StartScaler, cache: TrajectoryCache
 ) -> None:
-    may_end = threading.Event()
     with start_scaler(finish_wait_s=0.0, lease_ttl_s=0.3, heartbeat_every_s=0.1) as scaler:
-        _hold_rollouts(scaler, may_end)
+        may_end = scaler.lambdas.hold_rollouts()
         job = scaler.submit(**SPEC)
         scaler.round(scaler.lease(), 0)
         second = scaler.lease(wait_s=10)
@@ -251,7 +230,7 @@ def test_actors_launched_for_a_learner_that_died_are_told_too_and_a_resume_does_
         scaler.finish(second, status="stopped", stop_reason="user")
         scaler.lambdas.wait_events("sample", 2)
         scaler.http.post(f"/v1/jobs/{job.job_id}/resume")
-        assert cache.is_cancelled(job.job_id, _tenure(scaler))
+        assert cache.is_cancelled(job.job_id, _lease_hash(scaler))
         may_end.set()
         scaler.landed(job.job_id)
 
@@ -259,19 +238,17 @@ def test_actors_launched_for_a_learner_that_died_are_told_too_and_a_resume_does_
 def test_actors_of_a_job_that_is_stopped_while_it_waits_for_a_learner_are_told_too(
     start_scaler: StartScaler, cache: TrajectoryCache
 ) -> None:
-    may_end = threading.Event()
     with start_scaler() as scaler:
-        _hold_rollouts(scaler, may_end)
-        job = scaler.submit(**SPEC)
-        lease = scaler.lease()
+        may_end = scaler.lambdas.hold_rollouts()
+        lease = scaler.begin(**SPEC)
         scaler.round(lease, 0)
         scaler.lambdas.wait_events("sample", 2)
         scaler.http.delete(f"/v1/leases/{lease.lease_id}")
-        stopped = scaler.http.post(f"/v1/jobs/{job.job_id}/stop").json()
+        stopped = scaler.http.post(f"/v1/jobs/{lease.job.job_id}/stop").json()
         assert stopped["status"] == "stopped"
-        assert cache.is_cancelled(job.job_id, _tenure(scaler))
+        assert cache.is_cancelled(lease.job.job_id, _lease_hash(scaler))
         may_end.set()
-        scaler.landed(job.job_id)
+        scaler.landed(lease.job.job_id)
 
 
 def test_time_that_a_reservation_has_room_for_is_not_shown_on_top_of_it(
@@ -279,35 +256,29 @@ def test_time_that_a_reservation_has_room_for_is_not_shown_on_top_of_it(
 ) -> None:
     now = [1_800_000_000.0]
     with start_scaler(now=lambda: now[0], ledger_clock="wall") as scaler:
-        job = scaler.submit(**SPEC)
-        lease = scaler.lease()
-        scaler.round(lease, 0)
-        scaler.landed(job.job_id)
-        reserved_usd = scaler.cost(job.job_id).reserved_usd
+        lease = scaler.begin(**SPEC)
+        scaler.played(lease, 0)
+        reserved_usd = scaler.cost(lease.job.job_id).reserved_usd
         now[0] += 20.0
-        later = scaler.cost(job.job_id)
+        later = scaler.cost(lease.job.job_id)
         assert (later.settled_usd, later.reserved_usd) == (0.0, reserved_usd)
         now[0] += 3600.0
         scaler.http.put(f"/v1/leases/{lease.lease_id}")
-        overdue = scaler.cost(job.job_id)
+        overdue = scaler.cost(lease.job.job_id)
         assert overdue.settled_usd == 0.0
         assert overdue.reserved_usd > reserved_usd
 
 
 def test_a_round_that_was_reopened_shows_what_both_its_launches_set_aside(scaler: Scaler) -> None:
-    may_end = threading.Event()
-    scaler.lambdas.behave = lambda task, nth: replace(
-        healthy(task, nth), gate=None if task["mode"] == "describe" else may_end
-    )
-    job = scaler.submit(**SPEC)
-    lease = scaler.lease()
+    may_end = scaler.lambdas.hold_rollouts()
+    lease = scaler.begin(**SPEC)
     scaler.round(lease, 0)
-    first_usd = scaler.cost(job.job_id).reserved_usd
+    first_usd = scaler.cost(lease.job.job_id).reserved_usd
     scaler.round(lease, 0, attempt=1, missing=(2,))
-    (shown,) = scaler.rounds(job.job_id).rounds
-    reserved_usd = scaler.cost(job.job_id).reserved_usd
+    (shown,) = scaler.rounds(lease.job.job_id).rounds
+    reserved_usd = scaler.cost(lease.job.job_id).reserved_usd
     may_end.set()
-    scaler.landed(job.job_id)
+    scaler.landed(lease.job.job_id)
     assert shown.cost_usd == 0.0
     assert shown.reserved_usd == pytest.approx(reserved_usd)
     assert shown.reserved_usd > first_usd

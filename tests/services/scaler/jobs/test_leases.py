@@ -67,6 +67,12 @@ def add_job(store: SqliteStore, job_id: str, *, budget_usd: float = 100.0) -> No
     store.create(JobRecord(job=job), None)
 
 
+def stored(store: SqliteStore, job_id: str) -> JobRecord:
+    record = store.job(job_id)
+    assert record is not None
+    return record
+
+
 def set_status(store: SqliteStore, job_id: str, status: JobStatus) -> None:
     def change(record: JobRecord) -> Change:
         job = record.job.model_copy(update={"status": status})
@@ -153,8 +159,7 @@ def test_a_job_taken_over_after_the_clock_was_set_back_pays_for_no_time_that_nev
     change_job(store, "job-a", end_a_round)
     clock.now += 2
     claimed(desk.claim("l2"))
-    record = store.job("job-a")
-    assert record is not None
+    record = stored(store, "job-a")
     assert unbilled_s(record, clock.now) == 2
 
 
@@ -174,8 +179,7 @@ def test_time_nobody_trained_is_not_held_against_the_job(
     desk.claim("one")
     clock.now += 1000  # the lease ran out after 30
     desk.claim("two")
-    record = store.job("a")
-    assert record is not None
+    record = stored(store, "a")
     assert (record.held_carry_s, record.accounted_until) == (30.0, clock.now)
 
 
@@ -188,8 +192,7 @@ def test_while_the_scaler_was_away_time_counts_until_all_was_switched_off(
     clock.now += away_s  # the lease ran out after 30 s, the switch acts 600 s later
     desk.extend_all()
     desk.heartbeat(lease.lease_id)
-    record = store.job("a")
-    assert record is not None
+    record = stored(store, "a")
     assert unbilled_s(record, clock.now) == away_s - nobodys_s
     clock.now += 10
     assert unbilled_s(record, clock.now) == away_s - nobodys_s + 10
@@ -218,8 +221,7 @@ def test_a_job_that_learner_after_learner_loses_ends_with_its_budget(
         desk.heartbeat(lease.lease_id)
         clock.now += 1000  # dead; its lease ran out after 30
     assert learners == 4
-    record = store.job("a")
-    assert record is not None
+    record = stored(store, "a")
     assert (record.job.status, record.job.stop_reason) == ("stopped", "budget")
     assert record.settled_usd == pytest.approx(0.2)
     assert record.lease is None
@@ -236,8 +238,7 @@ def test_a_job_that_loses_learner_after_learner_without_a_round_fails(
         learners += 1
         clock.now += 100
     assert learners == 5
-    record = store.job("a")
-    assert record is not None
+    record = stored(store, "a")
     assert (record.job.status, record.job.stop_reason) == ("failed", "error")
     assert "5 learners in a row" in str(record.job.error)
     assert record.lease is None
@@ -251,8 +252,7 @@ def test_a_job_that_was_told_to_stop_and_loses_all_its_learners_is_stopped(
     set_status(store, "a", "stopping")
     while desk.claim("one") is not None:
         clock.now += 100
-    record = store.job("a")
-    assert record is not None
+    record = stored(store, "a")
     assert (record.job.status, record.job.stop_reason) == ("stopped", "user")
 
 
@@ -331,8 +331,7 @@ def test_a_stop_outlasts_the_learner_that_was_to_hear_of_it(
     desk.extend_all()
     assert desk.claim("two") is None
     desk.give_up(deaf.lease_id)
-    given_up = store.job("a")
-    assert given_up is not None
+    given_up = stored(store, "a")
     assert given_up.job.status == "stopping"
     clock.now += 7
     next_one = claimed(desk.claim("two"))
@@ -363,8 +362,7 @@ def test_a_job_that_was_taken_or_has_ended_since_it_was_listed_is_not_leased(
     monkeypatch.setattr(store, "with_status", lambda statuses: listed)
     assert claimed(desk.claim("two")).job.job_id == "free"
     assert desk.claim("three") is None
-    ended = store.job("ended")
-    assert ended is not None
+    ended = stored(store, "ended")
     assert (ended.job.status, ended.lease) == ("stopped", None)
 
 
@@ -421,8 +419,7 @@ def test_what_a_learner_that_gave_up_has_cost_counts_with_what_the_next_one_cost
     assert desk.heartbeat(second.lease_id).stop == "budget"
     desk.give_up(second.lease_id)
     assert desk.claim("three") is None
-    record = store.job("a")
-    assert record is not None
+    record = stored(store, "a")
     assert (record.job.status, record.job.stop_reason) == ("stopped", "budget")
 
 
@@ -479,10 +476,8 @@ def test_calls_under_a_lost_lease_are_refused(start_scaler: StartScaler) -> None
 
 def test_leases_survive_a_restart(start_scaler: StartScaler) -> None:
     with start_scaler() as scaler:
-        scaler.submit(actors={"min": 1, "max": 1})
-        lease = scaler.lease()
-        scaler.round(lease, 0)
-        scaler.landed(lease.job.job_id)
+        lease = scaler.begin(actors={"min": 1, "max": 1})
+        scaler.played(lease, 0)
     with start_scaler() as scaler:
         assert scaler.http.put(f"/v1/leases/{lease.lease_id}").status_code == 200
         assert scaler.round(lease, 1, previous=result(0)).num_actors == 1

@@ -22,21 +22,20 @@ def switch(scaler: Scaler, job_id: str, **scaling: object) -> Job:
 
 
 def test_a_count_is_pinned_from_the_next_round_on(scaler: Scaler) -> None:
-    job = scaler.submit(**SMALL)
-    lease = scaler.lease()
+    lease = scaler.begin(**SMALL)
     first = scaler.round(lease, 0, curvature=curvature(1.0, -1.0))
-    changed = switch(scaler, job.job_id, policy="fixed", num_actors=5)
+    changed = switch(scaler, lease.job.job_id, policy="fixed", num_actors=5)
     assert [(s.round, s.scaling.policy) for s in changed.switches] == [(1, "fixed")]
-    assert changed.spec == job.spec, "what was asked for at first stays on record"
+    assert changed.spec == lease.job.spec, "what was asked for at first stays on record"
     assert scaler.round(lease, 0, curvature=curvature(1.0, -1.0)).num_actors == first.num_actors
-    scaler.landed(job.job_id)
+    scaler.landed(lease.job.job_id)
     second = scaler.round(lease, 1, previous=result(0), curvature=curvature(1.0, -1.0))
     assert (first.num_actors, second.num_actors) == (8, 5)
     assert second.reason == "scaling changed from nitro; fixed: 5 actors"
-    scaler.landed(job.job_id)
+    scaler.landed(lease.job.job_id)
     third = scaler.round(lease, 2, previous=result(1))
     assert third.reason == "fixed: 5 actors"
-    scaler.landed(job.job_id)
+    scaler.landed(lease.job.job_id)
 
 
 def test_where_there_is_one_number_to_choose_no_policy_is_asked(scaler: Scaler) -> None:
@@ -69,52 +68,42 @@ def test_saying_it_again_changes_nothing(scaler: Scaler) -> None:
 def test_it_is_still_so_after_a_resume_and_rounds_made_again_keep_their_policy(
     scaler: Scaler,
 ) -> None:
-    job = scaler.submit(**SMALL, scaling={"policy": "fixed", "num_actors": 3})
-    lease = scaler.lease()
-    scaler.round(lease, 0)
-    scaler.landed(job.job_id)
-    switch(scaler, job.job_id, policy="fixed", num_actors=6)
-    scaler.round(lease, 1, previous=result(0))
-    scaler.landed(job.job_id)
+    lease = scaler.begin(**SMALL, scaling={"policy": "fixed", "num_actors": 3})
+    scaler.played(lease, 0)
+    switch(scaler, lease.job.job_id, policy="fixed", num_actors=6)
+    scaler.played(lease, 1, previous=result(0))
     scaler.finish(lease, status="failed", stop_reason="error", error="lost")
-    scaler.http.post(f"/v1/jobs/{job.job_id}/resume")
-    resumed = scaler.lease()
+    resumed = scaler.resumed(lease.job.job_id)
     # Its only checkpoint is the one before round 0.
     counts = []
     for index in range(3):
         previous = result(index - 1) if index else None
-        counts.append(scaler.round(resumed, index, previous=previous).num_actors)
-        scaler.landed(job.job_id)
+        counts.append(scaler.played(resumed, index, previous=previous).num_actors)
     assert counts == [3, 6, 6]
 
 
 def test_a_stopped_job_goes_on_by_another_policy(scaler: Scaler) -> None:
-    job = scaler.submit(**SMALL)
-    lease = scaler.lease()
-    scaler.round(lease, 0)
-    scaler.landed(job.job_id)
-    scaler.http.post(f"/v1/jobs/{job.job_id}/stop")
+    lease = scaler.begin(**SMALL)
+    scaler.played(lease, 0)
+    scaler.http.post(f"/v1/jobs/{lease.job.job_id}/stop")
     assert scaler.round(lease, 1, previous=result(0)).stop == "user"
     scaler.finish(lease, status="stopped", stop_reason="user")
-    assert switch(scaler, job.job_id, policy="fixed", num_actors=4).switches[0].round == 1
-    scaler.http.post(f"/v1/jobs/{job.job_id}/resume")
-    plan = scaler.round(scaler.lease(), 1, previous=result(0))
+    assert switch(scaler, lease.job.job_id, policy="fixed", num_actors=4).switches[0].round == 1
+    plan = scaler.round(scaler.resumed(lease.job.job_id), 1, previous=result(0))
     assert plan.num_actors == 4
-    scaler.landed(job.job_id)
+    scaler.landed(lease.job.job_id)
 
 
 def test_a_change_of_a_stopped_job_holds_for_all_rounds_that_only_ended_it(scaler: Scaler) -> None:
     overlap = {"algorithm": "impala", "rounds_in_flight": 3}
-    job = scaler.submit(**SMALL, **overlap)
-    lease = scaler.lease()
+    lease = scaler.begin(**SMALL, **overlap)
     for index in range(3):
-        scaler.round(lease, index)
-        scaler.landed(job.job_id)
-    scaler.http.post(f"/v1/jobs/{job.job_id}/stop")
+        scaler.played(lease, index)
+    scaler.http.post(f"/v1/jobs/{lease.job.job_id}/stop")
     for index in range(3, 6):
         assert scaler.round(lease, index, previous=result(index - 3)).stop == "user"
     scaler.finish(lease, status="stopped", stop_reason="user")
-    assert switch(scaler, job.job_id, policy="fixed", num_actors=4).switches[0].round == 3
+    assert switch(scaler, lease.job.job_id, policy="fixed", num_actors=4).switches[0].round == 3
 
 
 @pytest.mark.parametrize(
@@ -141,10 +130,9 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
 def test_only_a_job_with_rounds_ahead_of_it_can_be_changed(scaler: Scaler) -> None:
     body = {"scaling": {"policy": "random"}}
     assert scaler.http.post("/v1/jobs/none/scaling", json=body).status_code == 404
-    job = scaler.submit(**SMALL)
-    lease = scaler.lease()
+    lease = scaler.begin(**SMALL)
     scaler.finish(lease, stop_reason="target_return")
-    refused = scaler.http.post(f"/v1/jobs/{job.job_id}/scaling", json=body)
+    refused = scaler.http.post(f"/v1/jobs/{lease.job.job_id}/scaling", json=body)
     assert refused.status_code == 409
     assert "no next round" in Problem.model_validate_json(refused.content).detail
 
@@ -152,14 +140,13 @@ def test_only_a_job_with_rounds_ahead_of_it_can_be_changed(scaler: Scaler) -> No
 def test_a_job_that_made_all_its_rounds_may_be_changed_before_it_is_given_more(
     scaler: Scaler,
 ) -> None:
-    job = scaler.submit(**{**SMALL, "stop": {"max_rounds": 1}})
-    lease = scaler.lease()
+    lease = scaler.begin(**{**SMALL, "stop": {"max_rounds": 1}})
     scaler.round(lease, 0)
     assert scaler.round(lease, 1, previous=result(0)).stop == "max_rounds"
     scaler.finish(lease)
     body = {"scaling": {"policy": "fixed", "num_actors": 3}}
-    assert scaler.http.post(f"/v1/jobs/{job.job_id}/scaling", json=body).status_code == 202
-    scaler.http.post(f"/v1/jobs/{job.job_id}/resume", json={"max_rounds": 2})
+    assert scaler.http.post(f"/v1/jobs/{lease.job.job_id}/scaling", json=body).status_code == 202
+    scaler.http.post(f"/v1/jobs/{lease.job.job_id}/resume", json={"max_rounds": 2})
     assert scaler.round(scaler.lease(), 1, previous=result(0)).num_actors == 3
 
 
@@ -180,8 +167,7 @@ def test_a_policy_brings_its_weights_and_not_too_many_of_them(
             json={"scaling": {"policy": "minionsrl", "agent": _large_agent(998 - index)}},
         )
         statuses.append(response.status_code)
-        scaler.round(lease, index, previous=result(index - 1) if index else None)
-        scaler.landed(job.job_id)
+        scaler.played(lease, index, previous=result(index - 1) if index else None)
     assert statuses == [202] * accepted + [409] * (4 - accepted)
 
 

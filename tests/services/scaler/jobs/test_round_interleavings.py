@@ -16,23 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scaler.api.problem import ApiError
-from services.scaler.jobs.admission import Admission
-from services.scaler.jobs.catalogue import EnvironmentCatalogue
-from services.scaler.jobs.finishing import FinishService
-from services.scaler.jobs.leases import LeaseService
-from services.scaler.jobs.service import JobService
 from services.scaler.launching.invoker import Awaited, Invoker, TaskOutcome
-from services.scaler.launching.lambda_function import Execution, LambdaFunction
-from services.scaler.launching.launches import Launches
-from services.scaler.launching.quota import ConcurrencyQuota
-from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing, smallest_budget_usd
 from services.scaler.money.ledger import Clock
-from services.scaler.rounds.service import RoundService
 from services.scaler.store.base import Change, JobRecord, StoreError
 from services.scaler.store.sqlite import SqliteStore
-from shared.artifacts.local import LocalArtifacts
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, ResumeRequest
 from shared.contracts.leases import FinishRequest
@@ -41,24 +30,10 @@ from shared.contracts.rounds import RoundPlan, RoundRequest
 from tests.services.scaler.lambda_endpoint import HOPPER
 from tests.services.scaler.money.test_budget import basis, with_budget
 from tests.services.scaler.running import curvature, result
-from tests.services.scaler.simulated_job import SilentCache
+from tests.services.scaler.services_without_network import ALLOWANCE_S, TIMEOUT_S, Services
 
-_TIMEOUT_S = 60.0
-_ALLOWANCE_S = 60.0
 _LEASE_S = 5.0
 _STEPS = 80
-
-
-class Files(LocalArtifacts):
-    def names(self, job_id: str, folder: str) -> list[str]:
-        return ["000001"]
-
-
-class Function(LambdaFunction):
-    def __init__(self) -> None: ...
-
-    def invoke(self, payload: bytes) -> Execution:
-        raise AssertionError("nobody asks the actor image")
 
 
 class Played(Invoker):
@@ -98,19 +73,17 @@ class ForgetfulStore(SqliteStore):
         return written
 
 
-class World:
+class World(Services):
     """A scaler that can be restarted, and the learner of its one job."""
+
+    store: ForgetfulStore
 
     def __init__(self, spec: JobSpec, folder: Path, *, clock: Clock, seed: int) -> None:
         self.random = random.Random(seed)
         self.extremes = self.random.choice((0.2, 1.0))
         """How often everything takes as long as it may."""
         self.spec, self.clock = spec, clock
-        self.now = 0.0
         self.played = Played()
-        self.pricing = RoundPricing(
-            basis=basis(), deadline_slack_s=10.0, learner_allowance_s=_ALLOWANCE_S
-        )
         self._folder = folder
         self.launched: Counter[tuple[int, int, str, int]] = Counter()
         """Launches since the job was last started."""
@@ -118,7 +91,6 @@ class World:
         job = Job(job_id="job", spec=spec, environment=HOPPER, status="queued", created_at=0.0)
         self.store.create(JobRecord(job=job, queued_at=0.0), None)
         self.closed = 0
-        self.told = 0
         self.plans: dict[int, RoundPlan] = {}
         self.deadlines: dict[int, float] = {}
         self.take_lease()
@@ -127,63 +99,7 @@ class World:
         """Start a scaler on the database; what is in flight ends unheard."""
         self.played = Played()
         self.store = ForgetfulStore(self._folder / "nitro.sqlite3")
-        cache, metrics = SilentCache(), Metrics()
-        quota = ConcurrencyQuota(lambda: 1000, ttl_s=1e9)
-        self.launches = Launches(
-            self.played,
-            cache,
-            metrics,
-            clock=self.clock,
-            memory_mb=1024,
-            timeout_s=_TIMEOUT_S,
-        )
-        spending = Spending(basis=basis(), clock=self.clock)
-        self.rounds = RoundService(
-            store=self.store,
-            launches=self.launches,
-            cache=cache,
-            quota=quota,
-            metrics=metrics,
-            warm=lambda: 0,
-            now=lambda: self.now,
-            spending=spending,
-            pricing=self.pricing,
-            quorum_share=0.5,
-            max_attempts=2,
-            longest_job_s=1e9,
-            on_rewarmed=lambda: None,
-        )
-        self.leases = LeaseService(
-            self.store,
-            ttl_s=_LEASE_S,
-            heartbeat_every_s=1.0,
-            now=lambda: self.now,
-            spending=spending,
-        )
-        self.jobs = JobService(
-            store=self.store,
-            admission=Admission(
-                EnvironmentCatalogue(Function(), ttl_s=300.0), quota, cache_memory_mb=1000
-            ),
-            cache=cache,
-            launches=self.launches,
-            files=Files(self._folder),
-            pricing=self.pricing,
-            now=lambda: self.now,
-            spending=spending,
-            on_checking=lambda _: None,
-            on_queued=lambda: None,
-            on_finished=lambda: None,
-        )
-        self.finishing = FinishService(
-            store=self.store,
-            launches=self.launches,
-            now=lambda: self.now,
-            spending=spending,
-            learner_instance="g6.2xlarge",
-            finish_wait_s=0.0,
-            on_finished=lambda: None,
-        )
+        self.wire(self.played, Spending(basis=basis(), clock=self.clock), lease_ttl_s=_LEASE_S)
 
     @property
     def record(self) -> JobRecord:
@@ -264,7 +180,7 @@ class World:
         extreme = self.random.random() < self.extremes
         longest_s = max(0.0, self.deadlines[self.closed] - self.now)
         self.now += longest_s if extreme else self.random.uniform(0.0, longest_s)
-        self.learner_s = _ALLOWANCE_S if extreme else self.random.uniform(0.0, _ALLOWANCE_S)
+        self.learner_s = ALLOWANCE_S if extreme else self.random.uniform(0.0, ALLOWANCE_S)
         self.now += self.learner_s
         self.closed += 1
 
@@ -278,7 +194,7 @@ class World:
             times = 2 if self.random.random() < self.extremes else 1
             longest = self.random.random() < self.extremes
             billed = tuple(
-                _TIMEOUT_S if longest else self.random.uniform(0, _TIMEOUT_S) for _ in range(times)
+                TIMEOUT_S if longest else self.random.uniform(0, TIMEOUT_S) for _ in range(times)
             )
             on_end(
                 TaskOutcome(
@@ -317,9 +233,12 @@ class World:
 
     def lose_checkpoints(self) -> None:
         """A learner dies, and the next finds only an older checkpoint."""
-        if self.closed == 0 or self.asked == self.closed:
+        # The scaler hears of a round's end with the request for the `open_rounds`-th after it. A
+        # learner that goes back to a round it has not heard the end of gets the same plan.
+        told = min(self.closed, self.asked - self.spec.open_rounds)
+        if told <= 0:
             return
-        self.closed = self.random.randrange(self.closed)
+        self.closed = self.random.randrange(told)
         self.forget_from(self.closed)
         self.change_learner()
 
@@ -351,7 +270,7 @@ def test_whatever_the_order_nothing_is_overspent_and_all_is_launched_once(
         }
     )
     pricing = RoundPricing(
-        basis=basis(), deadline_slack_s=10.0, learner_allowance_s=2 * _ALLOWANCE_S
+        basis=basis(), deadline_slack_s=10.0, learner_allowance_s=2 * ALLOWANCE_S
     )
     spec = with_budget(spec, smallest_budget_usd(spec, pricing) * headroom)
     with TemporaryDirectory() as folder:

@@ -19,7 +19,8 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.rollouts import RolloutTask
 from shared.money.costs import lambda_gb_seconds
 from tests.services.scaler.rounds.test_order import planned
-from tests.services.scaler.simulated_job import TIMEOUT_S, ChanceInvoker, SilentCache
+from tests.services.scaler.services_without_network import TIMEOUT_S, SilentCache
+from tests.services.scaler.simulated_job import ChanceInvoker
 from tests.services.scaler.store.records import REGION, make_table, record
 
 MEMORY_MB = 1024

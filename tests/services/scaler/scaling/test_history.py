@@ -23,26 +23,22 @@ def noise(scale: float) -> dict[str, float]:
 
 def test_kungfu_remembers_over_reopened_rounds_and_resumed_jobs(scaler: Scaler) -> None:
     scaling = {"policy": "kungfu", "smoothing": 0.0}
-    job = scaler.submit(**QUIET, actors={"min": 2, "max": 16}, scaling=scaling)
-    lease = scaler.lease()
+    lease = scaler.begin(**QUIET, actors={"min": 2, "max": 16}, scaling=scaling)
     counts = [scaler.round(lease, 0, gradient_noise=noise(5.0)).num_actors]
-    scaler.landed(job.job_id)
-    scaler.round(lease, 0, attempt=1, gradient_noise=noise(500.0))
-    scaler.landed(job.job_id)
-    counts.append(scaler.round(lease, 1, previous=result(0), gradient_noise=noise(10.0)).num_actors)
-    scaler.landed(job.job_id)
+    scaler.landed(lease.job.job_id)
+    scaler.played(lease, 0, attempt=1, gradient_noise=noise(500.0))
+    counts.append(
+        scaler.played(lease, 1, previous=result(0), gradient_noise=noise(10.0)).num_actors
+    )
     scaler.finish(lease, status="failed", stop_reason="error", error="lost")
-    scaler.http.post(f"/v1/jobs/{job.job_id}/resume")
-    resumed = scaler.lease()
-    again = scaler.round(resumed, 1, previous=result(0), gradient_noise=noise(10.0))
-    scaler.landed(job.job_id)
+    resumed = scaler.resumed(lease.job.job_id)
+    again = scaler.played(resumed, 1, previous=result(0), gradient_noise=noise(10.0))
     counts.append(again.num_actors)
     for index, scale in ((2, 20.0), (3, 1.0)):
         request = {"previous": result(index - 1), "gradient_noise": noise(scale)}
-        counts.append(scaler.round(resumed, index, **request).num_actors)
-        scaler.landed(job.job_id)
+        counts.append(scaler.played(resumed, index, **request).num_actors)
     assert counts == [2, 4, 4, 8, 8]
-    stored = scaler.parts.store.round(job.job_id, 3)
+    stored = scaler.parts.store.round(lease.job.job_id, 3)
     assert stored is not None
     assert stored.memory == NoiseMemory(
         squared_norm=1.0, variance=1.0, first_scale=5.0, num_actors=8
@@ -51,15 +47,13 @@ def test_kungfu_remembers_over_reopened_rounds_and_resumed_jobs(scaler: Scaler) 
 
 def test_reward_window_sees_returns_up_to_the_round_just_ended(scaler: Scaler) -> None:
     scaling = {"policy": "reward_window", "step": 4, "flat": 0.1}
-    job = scaler.submit(**QUIET, actors={"min": 2, "max": 16}, scaling=scaling)
-    lease = scaler.lease()
+    lease = scaler.begin(**QUIET, actors={"min": 2, "max": 16}, scaling=scaling)
     counts = []
     for index, value in enumerate((None, 100.0, 100.0, 200.0, 200.0)):
         previous = None
         if value is not None:
             previous = result(index - 1, episode_returns=(value, value))
-        counts.append(scaler.round(lease, index, previous=previous).num_actors)
-        scaler.landed(job.job_id)
+        counts.append(scaler.played(lease, index, previous=previous).num_actors)
     # Nothing known; one return; flat; rising; rising over the window of three.
     assert counts == [16, 16, 12, 16, 16]
 
@@ -67,15 +61,13 @@ def test_reward_window_sees_returns_up_to_the_round_just_ended(scaler: Scaler) -
 def test_reward_window_moves_although_the_newest_rounds_are_open(scaler: Scaler) -> None:
     scaling = {"policy": "reward_window", "window": 2, "step": 4, "flat": 0.1}
     overlap = {"algorithm": "impala", "rounds_in_flight": 3}
-    job = scaler.submit(**QUIET, **overlap, actors={"min": 2, "max": 16}, scaling=scaling)
-    lease = scaler.lease()
+    lease = scaler.begin(**QUIET, **overlap, actors={"min": 2, "max": 16}, scaling=scaling)
     counts = []
     for index, value in enumerate((None, None, None, 100.0, 100.0, 200.0, 200.0)):
         previous = None
         if value is not None:
             previous = result(index - 3, episode_returns=(value, value))
-        counts.append(scaler.round(lease, index, previous=previous).num_actors)
-        scaler.landed(job.job_id)
+        counts.append(scaler.played(lease, index, previous=previous).num_actors)
     # Nothing known, thrice; one return; flat; rising; flat, whatever came before the window.
     assert counts == [16, 16, 16, 16, 12, 16, 12]
 
@@ -98,21 +90,19 @@ def test_the_agents_states_and_draws_can_be_read_back_from_the_rounds(
     )
     agent = agent.model_copy(update={"layers": (layer,)})
     scaling = {"policy": "minionsrl", "agent": agent.model_dump()}
-    job = scaler.submit(actors={"min": 2, "max": 4}, scaling=scaling, seed=3, **algorithm)
-    lease = scaler.lease()
+    lease = scaler.begin(actors={"min": 2, "max": 4}, scaling=scaling, seed=3, **algorithm)
     for index in range(6):
         evaluation = EvaluationResult(policy_version=index, returns=(9.0 * index,), lengths=(1,))
         previous = None
-        if index >= job.spec.open_rounds:
+        if index >= lease.job.spec.open_rounds:
             previous = result(
-                index - job.spec.open_rounds,
+                index - lease.job.spec.open_rounds,
                 stats={"loss": 0.5 * index, "kl": 0.01},
                 evaluation=evaluation if index % 2 else None,
             )
-        scaler.round(lease, index, previous=previous)
-        scaler.landed(job.job_id)
-    records = scaler.rounds(job.job_id).rounds
-    states = scheduler_states(job.spec, records)
+        scaler.played(lease, index, previous=previous)
+    records = scaler.rounds(lease.job.job_id).rounds
+    states = scheduler_states(lease.job.spec, records)
     drawn = [
         drawn_count(
             choice_probabilities(agent, state),
@@ -122,7 +112,7 @@ def test_the_agents_states_and_draws_can_be_read_back_from_the_rounds(
     ]
     assert [min(4, max(2, n)) for n in drawn] == [r.plan.requested for r in records]
     assert [state.mean_return for state in states] == returns
-    assert states[-1].remaining_usd < job.spec.stop.budget_usd
+    assert states[-1].remaining_usd < lease.job.spec.stop.budget_usd
     assert MinionsPolicy(MinionsScaling(policy="minionsrl", agent=agent)).num_rounds == 1
 
 

@@ -1,0 +1,128 @@
+"""The scaler's services for simulations: real, but for network, threads and time."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from services.scaler.jobs.admission import Admission
+from services.scaler.jobs.catalogue import EnvironmentCatalogue
+from services.scaler.jobs.finishing import FinishService
+from services.scaler.jobs.leases import LeaseService
+from services.scaler.jobs.service import JobService
+from services.scaler.launching.invoker import Invoker
+from services.scaler.launching.lambda_function import Execution, LambdaFunction
+from services.scaler.launching.launches import Launches
+from services.scaler.launching.quota import ConcurrencyQuota
+from services.scaler.metrics import Metrics
+from services.scaler.money.accounting import Spending
+from services.scaler.money.budget import RoundPricing
+from services.scaler.rounds.service import RoundService
+from services.scaler.store.sqlite import SqliteStore
+from shared.artifacts.local import LocalArtifacts
+from shared.cache.client import TrajectoryCache
+
+TIMEOUT_S = 60.0
+SLACK_S = 10.0
+ALLOWANCE_S = 60.0
+
+
+class SilentCache(TrajectoryCache):
+    """A trajectory cache that nobody reads, and that is nowhere."""
+
+    def __init__(self) -> None: ...
+
+    def announce_failure(self, *_: object, **__: object) -> None: ...
+
+    def request_cancel(self, *_: object, **__: object) -> None: ...
+
+    def forget_rounds(self, *_: object, **__: object) -> None: ...
+
+
+class UnaskedFunction(LambdaFunction):
+    """The actor image, which nobody asks."""
+
+    def __init__(self) -> None: ...
+
+    def invoke(self, payload: bytes) -> Execution:
+        raise AssertionError("nobody asks the actor image")
+
+
+class CheckpointsKept(LocalArtifacts):
+    """Run folders that are nowhere, but have a checkpoint."""
+
+    def names(self, job_id: str, folder: str) -> list[str]:
+        return ["000001"]
+
+
+class Services:
+    """The scaler's services as they are wired for real, but for network, threads and time."""
+
+    now = 0.0
+    store: SqliteStore
+
+    def wire(
+        self,
+        invoker: Invoker,
+        spending: Spending,
+        *,
+        lease_ttl_s: float,
+        warm: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """Start them on the store."""
+        cache, metrics = SilentCache(), Metrics()
+        quota = ConcurrencyQuota(lambda: 1000, ttl_s=1e9)
+        pricing = RoundPricing(
+            basis=spending.basis, deadline_slack_s=SLACK_S, learner_allowance_s=ALLOWANCE_S
+        )
+
+        def clock() -> float:
+            return self.now
+
+        self.launches = Launches(
+            invoker,
+            cache,
+            metrics,
+            clock=spending.clock,
+            memory_mb=spending.basis.memory_mb,
+            timeout_s=TIMEOUT_S,
+        )
+        self.leases = LeaseService(
+            self.store, ttl_s=lease_ttl_s, heartbeat_every_s=1.0, now=clock, spending=spending
+        )
+        self.rounds = RoundService(
+            store=self.store,
+            launches=self.launches,
+            cache=cache,
+            quota=quota,
+            metrics=metrics,
+            warm=warm,
+            now=clock,
+            spending=spending,
+            pricing=pricing,
+            quorum_share=0.5,
+            max_attempts=2,
+            longest_job_s=1e9,
+            on_rewarmed=lambda: None,
+        )
+        catalogue = EnvironmentCatalogue(UnaskedFunction(), ttl_s=300.0)
+        self.jobs = JobService(
+            store=self.store,
+            admission=Admission(catalogue, quota, cache_memory_mb=1000),
+            cache=cache,
+            launches=self.launches,
+            files=CheckpointsKept(Path()),
+            pricing=pricing,
+            now=clock,
+            spending=spending,
+            on_checking=lambda _: None,
+            on_queued=lambda: None,
+            on_finished=lambda: None,
+        )
+        self.finishing = FinishService(
+            store=self.store,
+            launches=self.launches,
+            now=clock,
+            spending=spending,
+            learner_instance="g6.2xlarge",
+            finish_wait_s=0.0,
+            on_finished=lambda: None,
+        )
