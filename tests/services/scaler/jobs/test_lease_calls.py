@@ -1,0 +1,138 @@
+"""Leases over HTTP: waiting for work, taking over, and what a lost lease may not do."""
+
+import asyncio
+import concurrent.futures
+import threading
+from dataclasses import replace
+
+import pytest
+
+from services.scaler.jobs.leases import WorkSignal
+from tests.services.scaler.lambda_endpoint import healthy
+from tests.services.scaler.running import Scaler, StartScaler, result
+
+
+def test_a_lease_given_up_frees_the_job_and_may_be_given_up_twice(scaler: Scaler) -> None:
+    job = scaler.submit()
+    lease = scaler.lease()
+    for _ in range(2):
+        assert scaler.http.delete(f"/v1/leases/{lease.lease_id}").status_code == 204
+    assert scaler.job(job.job_id).status == "queued"
+    assert scaler.http.put(f"/v1/leases/{lease.lease_id}").status_code == 404
+    assert scaler.lease().job.job_id == job.job_id
+
+
+def test_the_bell_wakes_everybody_who_listens_and_for_good_when_it_is_closed() -> None:
+    async def listen() -> None:
+        bell = WorkSignal()
+        bell.ring()  # nobody is there to hear it
+        waiting, gone = [bell.listen() for _ in range(3)], bell.listen()
+        bell.leave(gone)
+        assert not any(event.is_set() for event in waiting)
+        bell.ring()
+        async with asyncio.timeout(10):
+            await asyncio.gather(*(event.wait() for event in waiting))
+        assert not gone.is_set()
+        late = bell.listen()
+        assert not bell.closed
+        bell.close()
+        async with asyncio.timeout(10):
+            await late.wait()
+        assert bell.closed
+        assert bell.listen().is_set()
+
+    asyncio.run(listen())
+
+
+def test_without_work_the_answer_is_empty(scaler: Scaler) -> None:
+    response = scaler.http.post("/v1/leases", json={"learner_id": "l", "wait_s": 0})
+    assert (response.status_code, response.content) == (204, b"")
+
+
+def test_a_waiting_learner_gets_a_job_the_moment_it_is_queued(scaler: Scaler) -> None:
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(scaler.lease, wait_s=30.0)
+        job = scaler.submit()
+        assert waiting.result(20).job.job_id == job.job_id
+
+
+def test_a_waiting_learner_takes_over_when_a_lease_runs_out(start_scaler: StartScaler) -> None:
+    with start_scaler(lease_ttl_s=0.5, heartbeat_every_s=0.1) as scaler:
+        job = scaler.submit()
+        scaler.lease()
+        assert scaler.lease(wait_s=30.0).job.job_id == job.job_id
+
+
+def test_a_learner_that_stopped_waiting_gets_no_job(scaler: Scaler) -> None:
+    with pytest.raises(Exception, match="timed out"):
+        scaler.http.post("/v1/leases", json={"learner_id": "gone", "wait_s": 30}, timeout=0.2)
+    scaler.submit()
+    assert scaler.lease(wait_s=10, learner_id="here").heartbeat_every_s == 5.0
+
+
+def test_two_learners_never_get_the_same_job(scaler: Scaler) -> None:
+    for _ in range(4):
+        scaler.submit()
+    start = threading.Barrier(4)
+
+    def lease() -> str:
+        start.wait(10)
+        return scaler.lease(wait_s=10).job.job_id
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        ids = [f.result() for f in [pool.submit(lease) for _ in range(4)]]
+    assert len(set(ids)) == 4
+
+
+def test_calls_under_a_lost_lease_are_refused(start_scaler: StartScaler) -> None:
+    with start_scaler(lease_ttl_s=0.2, heartbeat_every_s=0.1) as scaler:
+        scaler.submit()
+        old = scaler.lease()
+        scaler.lease(wait_s=10)
+        assert scaler.round_response(old, 0).status_code == 409
+        finish = {"lease_id": old.lease_id, "status": "failed", "stop_reason": "error"}
+        path = f"/v1/jobs/{old.job.job_id}/finish"
+        assert scaler.http.post(path, json=finish).status_code == 409
+
+
+def test_leases_survive_a_restart(start_scaler: StartScaler) -> None:
+    with start_scaler() as scaler:
+        lease = scaler.begin(actors={"min": 1, "max": 1})
+        scaler.played(lease, 0)
+    with start_scaler() as scaler:
+        assert scaler.http.put(f"/v1/leases/{lease.lease_id}").status_code == 200
+        assert scaler.round(lease, 1, previous=result(0)).num_actors == 1
+
+
+def test_a_plan_says_the_same_as_the_heartbeat_before_it_and_a_resume_begins_anew(
+    start_scaler: StartScaler,
+) -> None:
+    now = [1000.0]
+    with start_scaler(now=lambda: now[0], ledger_clock="wall") as scaler:
+        job = scaler.submit(
+            actors={"min": 1, "max": 400}, stop={"budget_usd": 2.0}, evaluation={"every_rounds": 0}
+        )
+        gate = threading.Event()
+        scaler.lambdas.behave = lambda task, nth: replace(healthy(task, nth), gate=gate)
+        lease = scaler.lease()
+        assert scaler.round(lease, 0).num_actors > 100  # their worst is most of the budget
+        heartbeat = f"/v1/leases/{lease.lease_id}"
+        while scaler.http.put(heartbeat).json()["stop"] is None:
+            cost = scaler.cost(job.job_id)
+            assert cost.settled_usd + cost.reserved_usd <= 2.0
+            now[0] += 20
+        cost = scaler.cost(job.job_id)
+        assert cost.settled_usd + cost.reserved_usd >= 2.0
+        gate.set()
+        scaler.landed(job.job_id)
+        # Its actors have cost far less than their worst: there would be room for another round.
+        assert scaler.http.put(heartbeat).json()["stop"] == "budget"
+        plan = scaler.round(lease, 1, previous=result(0))
+        assert (plan.stop, plan.num_actors) == ("budget", 0)
+        assert plan.reason == "the time since the last plan has used the budget up"
+        assert scaler.finish(lease, status="stopped", stop_reason="budget").spent_usd < 1.5
+        path = f"/v1/jobs/{job.job_id}/resume"
+        assert scaler.http.post(path, json={"budget_usd": 9.0}).status_code == 202
+        resumed = scaler.lease()
+        assert scaler.http.put(f"/v1/leases/{resumed.lease_id}").json()["stop"] is None
+        assert scaler.round(resumed, 1, previous=result(0)).stop is None
