@@ -43,8 +43,6 @@ def load_token(settings: Settings) -> str | None:
 class BearerGuard:
     """Refuses requests without the token; a token anywhere but in the header does not count.
 
-    Nothing but HTTP comes past it: a websocket is closed whoever asks for one.
-
     The header is `Authorization`, or `X-Nitro-Token` beside an `Authorization` that is not ours to
     read, such as an AWS signature. Two tokens are none, whichever headers they are in. A websocket
     is refused with or without one.

@@ -197,7 +197,8 @@ class WorkSignal:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: set[asyncio.Event] = set()
-        self._closed = False
+        self.closed = False
+        """Whether nobody should wait any more."""
 
     def ring(self) -> None:
         """Wake everybody who waits."""
@@ -206,20 +207,15 @@ class WorkSignal:
 
     def close(self) -> None:
         """Wake everybody, for good: waiting ends at once from now on."""
-        self._closed = True
+        self.closed = True
         self.ring()
-
-    @property
-    def closed(self) -> bool:
-        """Whether nobody should wait any more."""
-        return self._closed
 
     def listen(self) -> asyncio.Event:
         """Return an event that is set at the next ring; hand it back with `leave`."""
         self._loop = asyncio.get_running_loop()
         event = asyncio.Event()
         self._waiting.add(event)
-        if self._closed:
+        if self.closed:
             event.set()
         return event
 
