@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -93,9 +94,31 @@ def ended_jobs(runs: Path, *job_ids: str) -> list[Job]:
     return [record.job for record in records if record is not None]
 
 
-def test_a_job_is_trained_from_nothing_to_a_picture(tmp_path: Path, spec_file: Path) -> None:
-    runs = tmp_path / "runs"
-    run = nitro("train", "--spec", spec_file, "--rounds", "3", "--runs-dir", runs, "--json")
+@dataclass
+class FirstRun:
+    """What a command that started everything said, and where."""
+
+    run: subprocess.CompletedProcess[str]
+    runs: Path
+    cache_commands: int
+    """Served by the Redis that was named."""
+
+
+@pytest.fixture(scope="module")
+def first_run(tmp_path_factory: pytest.TempPathFactory) -> FirstRun:
+    folder = tmp_path_factory.mktemp("first")
+    (folder / "job.json").write_text(json.dumps(TINY))
+    with ValkeyServer(port=free_ports(1)[0]) as server:
+        url = f"redis://{server.host}:{server.port}/0"
+        command = ("train", "--spec", folder / "job.json", "--rounds", "3", "--json")
+        run = nitro(*command, "--runs-dir", folder / "runs", NITRO_CACHE_URL=url)
+        with redis.Redis.from_url(url) as direct:
+            commands = int(direct.info("stats")["total_commands_processed"])
+    return FirstRun(run, folder / "runs", commands)
+
+
+def test_a_job_is_trained_from_nothing_to_a_picture(first_run: FirstRun) -> None:
+    run, runs = first_run.run, first_run.runs
     assert run.returncode == 0, run.stderr
     lines = run.stdout.splitlines()
     assert len(lines) == 1
@@ -199,24 +222,8 @@ def test_a_stop_that_was_not_heard_is_said_again(
         assert away.get(tries[0]).status == "stopped"
 
 
-@pytest.fixture(scope="module")
-def on_own_redis(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, int]:
-    """What a job said to a terminal without our characters, and commands that its Redis got."""
-    folder = tmp_path_factory.mktemp("own")
-    (folder / "job.json").write_text(json.dumps(TINY))
-    with ValkeyServer(port=free_ports(1)[0]) as server:
-        url = f"redis://{server.host}:{server.port}/0"
-        command = ("train", "--spec", folder / "job.json", "--runs-dir", folder)
-        run = nitro(*command, NITRO_CACHE_URL=url, PYTHONIOENCODING="ascii")
-        with redis.Redis.from_url(url) as direct:
-            commands = int(direct.info("stats")["total_commands_processed"])
-    assert run.returncode == 0, run.stderr
-    return run.stdout, commands
-
-
-def test_a_local_system_uses_the_redis_that_is_named(on_own_redis: tuple[str, int]) -> None:
-    _, commands = on_own_redis
-    assert commands > 20
+def test_a_local_system_uses_the_redis_that_is_named(first_run: FirstRun) -> None:
+    assert first_run.cache_commands > 20
 
 
 def test_a_redis_that_does_not_answer_is_named_without_its_password(
@@ -230,9 +237,13 @@ def test_a_redis_that_does_not_answer_is_named_without_its_password(
     assert "secret" not in run.stderr
 
 
-def test_a_terminal_without_our_characters_costs_no_job(on_own_redis: tuple[str, int]) -> None:
-    said, _ = on_own_redis
-    assert "round 2/2" in said
+def test_a_terminal_without_our_characters_costs_no_job(
+    system: LocalSystem, runs_dir: Path, spec_file: Path
+) -> None:
+    where = ("--api-url", system.api_url, "--runs-dir", runs_dir)
+    run = nitro("train", "--spec", spec_file, *where, PYTHONIOENCODING="ascii")
+    assert run.returncode == 0, run.stderr
+    assert "round 2/2" in run.stdout
 
 
 def test_a_resumed_job_may_have_as_many_actors_as_it_had(tmp_path: Path) -> None:
