@@ -20,6 +20,7 @@ from nitro.runs.reading import read_job, read_run
 from nitro.runs.summary import Summary, going_on, summarise, summary_table
 from nitro.spec.advice import advice, gpu_less_cores
 from nitro.spec.spec_file import build_spec
+from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import FINISHED, Job, JobStatus
 
@@ -233,7 +234,7 @@ def _watch(job_id: str, api: Api, interrupts: Interrupts, view: LiveView | LineV
             begun = True
             for line in snapshot.job.environment.preprocessing:
                 view.note(f"  {line}")
-            for line in _advice(snapshot.job, api):
+            for line in _advice(snapshot.job, snapshot.job.environment, api):
                 view.note(line)
             api.wait_ready()
         if interrupts.asked and not told:
@@ -249,15 +250,13 @@ def _watch(job_id: str, api: Api, interrupts: Interrupts, view: LiveView | LineV
     return snapshot
 
 
-def _advice(job: Job, api: Api) -> list[str]:
-    if job.environment is None:
-        return []
+def _advice(job: Job, environment: EnvironmentSpec, api: Api) -> list[str]:
     return advice(
         job.spec,
-        job.environment,
+        environment,
         job.hyperparameters,
         rounds=job.spec.stop.max_rounds - job.progress.rounds,
-        cpu_cores=None if api.system is None else gpu_less_cores(job.environment),
+        cpu_cores=None if api.system is None else gpu_less_cores(environment),
     )
 
 

@@ -76,20 +76,18 @@ class RoundFeed:
 
     def fetch(self) -> tuple[RoundRecord, ...]:
         """Return all rounds so far, in order, and behind them the plans that ended the job."""
+        records: list[RoundRecord] = []
+        cursor = self._cursor
         while True:
-            page = self._client.rounds(self._job_id, cursor=self._cursor)
+            page = self._client.rounds(self._job_id, cursor=cursor)
+            records += [*page.rounds, *page.endings]
+            cursor = page.next_cursor
+            if cursor is None:
+                return (*self._settled, *records)
             # A round's bill is final when all of its actors have ended, too.
-            records = [*page.rounds, *page.endings]
-            complete = all(record.result and record.launches for record in records)
-            if page.next_cursor is None or not complete:
-                rest = records
-                break
-            self._settled += records
-            self._cursor = page.next_cursor
-        while page.next_cursor is not None:
-            page = self._client.rounds(self._job_id, cursor=page.next_cursor)
-            rest += [*page.rounds, *page.endings]
-        return (*self._settled, *rest)
+            if all(record.result and record.launches for record in records):
+                self._settled += records
+                self._cursor, records = cursor, []
 
 
 def follow(

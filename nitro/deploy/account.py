@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -52,13 +52,11 @@ class Account:
     """The zones in which the stack starts machines."""
     offered: tuple[str, ...] | None
     """Machines of our list that one of these zones offers, in our order."""
-    vcpus: dict[str, int | None] = field(default_factory=dict)
+    vcpus: dict[str, int | None]
     """vCPUs the account may run, by quota code."""
-    lambda_concurrency: int | None
-    """Concurrent executions of all its functions together."""
-    lambda_unreserved: int | None = None
-    """Those of them that no function has reserved."""
-    refusals: dict[str, str] = field(default_factory=dict)
+    lambda_limits: tuple[int, int] | None
+    """Concurrent executions of all its functions together, and those that none has reserved."""
+    refusals: dict[str, str]
     """Why it would not answer, by what was asked."""
 
 
@@ -95,8 +93,7 @@ def ask_account(
             code: _answer(refusals, "servicequotas:GetServiceQuota", partial(_quota, session, code))
             for code in (G_QUOTA, P_QUOTA)
         },
-        lambda_concurrency=None if limits is None else limits[0],
-        lambda_unreserved=None if limits is None else limits[1],
+        lambda_limits=limits,
         refusals=refusals,
     )
 

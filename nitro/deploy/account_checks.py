@@ -78,10 +78,10 @@ def _vcpus(account: Account, config: NitroConfig) -> Finding:
 
 
 def _concurrency(account: Account, config: NitroConfig) -> Finding:
-    name, limit = "Lambda concurrency", account.lambda_concurrency
-    if limit is None:
+    name = "Lambda concurrency"
+    if account.lambda_limits is None:
         return _unknown(name)
-    unreserved = limit if account.lambda_unreserved is None else account.lambda_unreserved
+    limit, unreserved = account.lambda_limits
     if config.actor_concurrency is None:
         return _shared_concurrency(account, config, limit, unreserved)
     needed = config.actor_concurrency + UNRESERVED_CONCURRENCY

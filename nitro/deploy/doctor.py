@@ -121,7 +121,7 @@ def _examine_account(folder: Path, *, region: str | None, as_json: bool) -> list
     costs = stack_costs(config, learner_instance=learner_instance(account, config))
     answer: dict[str, object] = {
         "offered_instance_types": None if account.offered is None else list(account.offered),
-        "lambda_concurrency": account.lambda_concurrency,
+        "lambda_concurrency": None if account.lambda_limits is None else account.lambda_limits[0],
         "gpu_vcpus": account.vcpus.get(G_QUOTA),
         "checked_at": datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="seconds"),
     }

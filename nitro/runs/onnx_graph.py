@@ -7,7 +7,7 @@ to the environment's bounds. The layers are those that `shared.policy.numpy_poli
 Legend: `N` observations at a time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import onnx
@@ -154,21 +154,15 @@ class _Graph:
         self, operator: str, *inputs: str, name: str | None = None, **attributes: int | list[int]
     ) -> str:
         output = name or f"{operator.lower()}{len(self.nodes)}"
-        self.nodes.append(_node(operator, inputs, output, attributes))
+        node = helper.make_node(operator, inputs, [output])
+        node.attribute.extend(helper.make_attribute(*item) for item in sorted(attributes.items()))
+        self.nodes.append(node)
         return output
 
     def _constant(self, value: NDArray[np.generic] | np.generic) -> str:
         name = f"constant{len(self.constants)}"
         self.constants.append(numpy_helper.from_array(np.asarray(value), name))
         return name
-
-
-def _node(
-    operator: str, inputs: Sequence[str], output: str, attributes: Mapping[str, int | list[int]]
-) -> onnx.NodeProto:
-    node = helper.make_node(operator, inputs, [output])
-    node.attribute.extend(helper.make_attribute(*item) for item in sorted(attributes.items()))
-    return node
 
 
 def _action_size(action: ActionSpec) -> int:
