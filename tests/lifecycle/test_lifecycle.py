@@ -29,9 +29,16 @@ class Lifecycle:
     account: Account
     time: FakeTime
 
-    def two_minutes(self) -> None:
-        self.time.advance(60)
-        self.time.advance(60)
+    def settled(self) -> tuple[int, int]:
+        """Return (warm environments, learners) once nothing changes by itself."""
+        self.time.settle()
+        return self.account.on()
+
+    def after(self, *seconds: float) -> tuple[int, int]:
+        """Let time pass, one span after the other; return what is on then."""
+        for span in seconds:
+            self.time.advance(span)
+        return self.account.on()
 
 
 @pytest.fixture
@@ -44,14 +51,11 @@ def test_a_queued_job_opens_both_and_its_end_closes_both(here: Lifecycle) -> Non
     with here.start() as scaler:
         assert here.account.on() == OFF
         scaler.submit()
-        here.time.settle()
-        assert here.account.on() == UP
+        assert here.settled() == UP
         lease = scaler.lease()
-        here.time.advance(60)
-        assert here.account.on() == UP
+        assert here.after(60) == UP
         scaler.finish(lease)
-        here.time.settle()
-        assert here.account.on() == OFF
+        assert here.settled() == OFF
         assert scaler.readiness() == {"status": "ready"}
 
 
@@ -62,22 +66,18 @@ def test_every_way_to_end_closes_both(here: Lifecycle, status: str) -> None:
         lease = scaler.lease()
         if status == "stopped":
             scaler.stop(job_id)
-            here.time.settle()
-            assert here.account.on() == UP, "the learner still has its update in hand"
+            assert here.settled() == UP, "the learner still has its update in hand"
         scaler.finish(lease, status=status, why="user" if status == "stopped" else "error")
-        here.two_minutes()
-        assert here.account.on() == OFF
+        assert here.after(60, 60) == OFF
         assert scaler.http.delete(f"/v1/jobs/{job_id}").status_code == 204
-        here.two_minutes()
-        assert here.account.on() == OFF
+        assert here.after(60, 60) == OFF
 
 
 def test_a_job_stopped_in_the_queue_closes_both(here: Lifecycle) -> None:
     with here.start() as scaler:
         job_id = scaler.submit()
         scaler.stop(job_id)
-        here.time.settle()
-        assert here.account.on() == OFF
+        assert here.settled() == OFF
 
 
 def test_the_last_of_two_overlapping_jobs_closes(here: Lifecycle) -> None:
@@ -85,15 +85,12 @@ def test_the_last_of_two_overlapping_jobs_closes(here: Lifecycle) -> None:
         scaler.submit(most=4)
         first = scaler.lease()
         scaler.submit(most=16)
-        here.time.settle()
-        assert here.account.on() == (16, 1)
+        assert here.settled() == (16, 1)
         scaler.finish(first)
-        here.time.settle()
-        assert here.account.on() == (16, 1)
+        assert here.settled() == (16, 1)
         second = scaler.lease()
         scaler.finish(second)
-        here.time.settle()
-        assert here.account.on() == OFF
+        assert here.settled() == OFF
 
 
 @dies
@@ -107,11 +104,9 @@ def test_a_scaler_that_dies_while_opening_is_followed_by_one_that_opens_and_clos
         here.time.wait_dead()
         assert here.account.on() == {1: OFF, 2: OFF, 3: (4, 0), 4: UP}[step]
     with here.start() as scaler:
-        here.two_minutes()
-        assert here.account.on() == UP
+        assert here.after(60, 60) == UP
         scaler.stop(job_id)
-        here.two_minutes()
-        assert here.account.on() == OFF
+        assert here.after(60, 60) == OFF
 
 
 @dies
@@ -127,8 +122,7 @@ def test_a_scaler_that_dies_while_closing_is_followed_by_one_that_closes(
         here.time.wait_dead()
         assert here.account.on() == {1: UP, 2: UP, 3: (0, 1), 4: OFF}[step]
     with here.start():
-        here.two_minutes()
-        assert here.account.on() == OFF
+        assert here.after(60, 60) == OFF
 
 
 def test_a_scaler_that_dies_while_a_job_runs_keeps_it_running(here: Lifecycle) -> None:
@@ -137,11 +131,9 @@ def test_a_scaler_that_dies_while_a_job_runs_keeps_it_running(here: Lifecycle) -
         lease = scaler.lease()
     assert here.account.on() == UP
     with here.start() as scaler:
-        here.two_minutes()
-        assert here.account.on() == UP
+        assert here.after(60, 60) == UP
         scaler.finish(lease)
-        here.two_minutes()
-        assert here.account.on() == OFF
+        assert here.after(60, 60) == OFF
 
 
 @dies
@@ -176,21 +168,18 @@ def test_a_job_that_runs_for_too_long_keeps_nothing_on_and_ends(here: Lifecycle)
         job_id = scaler.submit()
         lease = scaler.lease()
         _, until = here.account.heartbeat()
-        here.time.advance(until - here.time.time - 1)
-        assert here.account.on() == UP
+        assert here.after(until - here.time.time - 1) == UP
         assert scaler.http.put(f"/v1/leases/{lease.lease_id}").status_code == 200
         here.time.advance(20)
         assert scaler.job(job_id).status == "running", "its learner is being ended"
-        here.two_minutes()
-        assert here.account.on() == OFF
+        assert here.after(60, 60) == OFF
         job = scaler.job(job_id)
         assert (job.status, "NITRO_LONGEST_JOB_S" in (job.error or "")) == ("failed", True)
         here.time.advance(60)
         assert scaler.readiness() == {"status": "ready"}
         # Queued again by its user it has its time again.
         assert scaler.http.post(f"/v1/jobs/{job_id}/resume").status_code == 202
-        here.time.settle()
-        assert here.account.on() == UP
+        assert here.settled() == UP
         assert here.account.look_of_the_switch(here.time.time) == []
 
 
@@ -238,13 +227,12 @@ def test_a_job_waits_half_an_hour_for_a_learner_and_longer_for_one_that_is_busy(
 def test_a_job_that_no_learner_comes_for_ends(here: Lifecycle) -> None:
     with here.start(longest_job_s=3600, learner_wait_s=7200) as scaler:
         job_id = scaler.submit()
-        here.time.settle()
-        assert here.account.on() == UP
+        assert here.settled() == UP
         here.time.advance(WARM_BEFORE_LEASE_S + 60)
         assert (here.account.on(), scaler.job(job_id).status) == ((0, 1), "queued")
         here.time.advance(here.account.heartbeat()[1] - here.time.time - 1)
         assert (here.account.on(), scaler.job(job_id).status) == ((0, 1), "queued")
-        here.two_minutes()
+        here.after(60, 60)
         assert (here.account.on(), scaler.job(job_id).status) == (OFF, "failed")
 
 
@@ -276,8 +264,7 @@ def test_what_fails_is_tried_again_and_shows(here: Lifecycle) -> None:
         assert 'nitro_scaler_capacity_degraded{part="learner"} 1.0' in metrics
         assert 'nitro_scaler_capacity_failures_total{part="learner"}' in metrics
         here.account.create_service()
-        here.time.advance(60)
-        assert here.account.on() == UP
+        assert here.after(60) == UP
         assert scaler.readiness() == {"status": "ready"}
 
 
@@ -285,23 +272,19 @@ def test_nothing_is_opened_as_long_as_the_heartbeat_cannot_be_written(here: Life
     with here.start() as scaler:
         here.account.dynamodb.delete_table(TableName=here.account.table)
         job_id = scaler.submit()
-        here.time.settle()
-        assert here.account.on() == OFF
+        assert here.settled() == OFF
         degraded = scaler.readiness()["degraded"]
         assert degraded == dict.fromkeys(
             ("heartbeat", "provisioned_concurrency", "learner"),
             "failed at the last look and is tried again at the next; the scaler's log says why",
         )
         here.account.create_table()
-        here.time.advance(60)
-        assert here.account.on() == UP
+        assert here.after(60) == UP
         # What is on stays on meanwhile, and what is not needed goes.
         here.account.dynamodb.delete_table(TableName=here.account.table)
-        here.time.advance(60)
-        assert here.account.on() == UP
+        assert here.after(60) == UP
         scaler.stop(job_id)
-        here.time.settle()
-        assert here.account.on() == OFF
+        assert here.settled() == OFF
         here.account.create_table()
 
 

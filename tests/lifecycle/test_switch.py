@@ -8,7 +8,8 @@ from tests.lifecycle.account import ALIAS, FUNCTION, Account
 NOW = 1_800_000_000.0
 
 
-def open_both(account: Account) -> None:
+@pytest.fixture(autouse=True)
+def _both_are_on(account: Account) -> None:
     account.functions.put_provisioned_concurrency_config(
         FunctionName=FUNCTION, Qualifier=ALIAS, ProvisionedConcurrentExecutions=4
     )
@@ -18,7 +19,6 @@ def open_both(account: Account) -> None:
 def test_without_a_heartbeat_it_closes_both_once(
     account: Account, caplog: pytest.LogCaptureFixture
 ) -> None:
-    open_both(account)
     assert account.look_of_the_switch(NOW) == ["provisioned concurrency", "learner"]
     assert "turned off: provisioned concurrency, learner, because no scaler" in caplog.text
     caplog.clear()
@@ -28,14 +28,12 @@ def test_without_a_heartbeat_it_closes_both_once(
 
 
 def test_without_a_job_it_closes_what_somebody_left_on(account: Account) -> None:
-    open_both(account)
     account.write_heartbeat(at=NOW, until=0)
     account.look_of_the_switch(NOW + 30)
     assert account.on() == (0, 0)
 
 
 def test_one_that_cannot_be_closed_does_not_keep_the_other_on(account: Account) -> None:
-    open_both(account)
     account.delete_service()
     with pytest.raises(SwitchError, match=r"not turned off.*learner: there is no active"):
         account.look_of_the_switch(NOW)
@@ -43,7 +41,6 @@ def test_one_that_cannot_be_closed_does_not_keep_the_other_on(account: Account) 
 
 
 def test_a_heartbeat_that_cannot_be_read_is_an_error_and_ends_nothing(account: Account) -> None:
-    open_both(account)
     item = {"pk": {"S": "SCALER"}, "sk": {"S": "HEARTBEAT"}, "at": {"S": "yesterday"}}
     account.dynamodb.put_item(TableName=account.table, Item=item)
     with pytest.raises(SwitchError, match=account.table):
@@ -62,7 +59,6 @@ def test_lambda_calls_it_with_everything_in_the_environment(
         "NITRO_ECS_SERVICE": account.service,
     }.items():
         monkeypatch.setenv(name, value)
-    open_both(account)
     answer = handler({"source": "aws.events"}, None)
     assert answer["closed"] == ["provisioned concurrency", "learner"]
     assert handler({}, None) == {"reason": None, "closed": []}

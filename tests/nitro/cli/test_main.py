@@ -68,27 +68,14 @@ def test_presets_prints_values_with_their_sources() -> None:
     assert "ALGORITHM: must be one of" in refused.output
 
 
-def test_a_preset_is_chosen_by_option() -> None:
-    job = json.loads(nitro("train", "Hopper-v4", "--preset", "standard", "--dry-run").stdout)
-    assert job["preset"] == "standard"
-    assert job["hyperparameters"]["observation_normalisation"] is True
-
-
-def test_an_algorithm_is_chosen_by_option_and_an_unknown_one_is_refused_by_name() -> None:
-    job = json.loads(nitro("train", "Hopper-v4", "--algorithm", "impact", "--dry-run").stdout)
-    assert job["algorithm"] == "impact"
-    refused = nitro("train", "Hopper-v4", "--algorithm", "trpo", "--dry-run")
-    assert refused.exit_code != 0
-    assert "algorithm" in refused.stderr
-
-
 def test_a_dry_run_prints_the_job_and_starts_nothing(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     result = nitro(
         *("train", "Walker2d-v5", "--rounds", "5", "--seed", "3", "--actors", "4:16"),
         *("--scaling", "fixed:8", "--budget-usd", "0.5", "--target-return", "3000"),
         *("--steps-per-actor", "128", "--eval-every", "2", "--eval-episodes", "3"),
-        *("--set", "hyperparameters.clip=0.2", "--dry-run", "--runs-dir", str(runs)),
+        *("--algorithm", "impact", "--preset", "standard", "--set", "hyperparameters.clip=0.2"),
+        *("--dry-run", "--runs-dir", str(runs)),
     )
     assert result.exit_code == 0, result.output
     job = json.loads(result.stdout)
@@ -99,7 +86,9 @@ def test_a_dry_run_prints_the_job_and_starts_nothing(tmp_path: Path) -> None:
     assert job["stop"]["budget_usd"] == 0.5
     assert job["stop"]["target_return"] == 3000
     assert job["evaluation"] == {"every_rounds": 2, "episodes": 3}
+    assert (job["algorithm"], job["preset"]) == ("impact", "standard")
     assert job["hyperparameters"]["clip"] == 0.2
+    assert job["hyperparameters"]["observation_normalisation"] is True
     assert not runs.exists()
 
 
@@ -111,6 +100,7 @@ def test_a_dry_run_prints_the_job_and_starts_nothing(tmp_path: Path) -> None:
         (["--budget-usd", "0"], "stop.budget_usd: "),
         (["--budget-usd", "nan"], "stop.budget_usd: "),
         (["--seed", "-1"], "seed: "),
+        (["--algorithm", "trpo"], "algorithm: "),
         (["module:Env-v0"], "env_id: "),
         (["--set", "sede=1"], "sede: no such field; did you mean seed?"),
         (["--spec", "missing.yaml"], "--spec missing.yaml: cannot be read"),

@@ -150,15 +150,6 @@ def test_a_port_in_use_is_refused_before_anything_starts(tmp_path: Path) -> None
     assert not (tmp_path / "runs").exists()
 
 
-def test_an_unwritable_folder_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "runs").touch()
-    with (
-        pytest.raises(CommandError, match="--runs-dir: cannot write"),
-        LocalSystem(tmp_path / "runs"),
-    ):
-        pass
-
-
 def test_a_process_that_cannot_start_is_reported_with_its_log(tmp_path: Path) -> None:
     before = children(os.getpid())
     with (
