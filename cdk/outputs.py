@@ -36,12 +36,8 @@ def write_outputs(
     )
     base = f"http://127.0.0.1:{PORT_NUMBER}" if url is None else url.removesuffix("/")
     if url is None:
-        CfnOutput(
-            stack,
-            "PortForward",
-            description="There is no public endpoint: run this first, and leave it running",
-            value=_port_forward(stack, cluster, scaler),
-        )
+        told = "There is no public endpoint: run this first, and leave it running"
+        _output(stack, "PortForward", told, _port_forward(stack, cluster, scaler))
     _output(stack, "ApiUrl", "Value of NITRO_API_URL", base)
     _output(stack, "ReadToken", "Prints the token of the API", read_token)
     _output(

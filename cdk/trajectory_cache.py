@@ -45,9 +45,13 @@ class TrajectoryCache(Construct):
         """Of the replication group; part of every IAM token."""
         self._engine = config.cache_engine
         version, family = _VERSIONS[config.cache_engine]
-        users = [self._user(role) for role in ROLES]
+        users = [
+            self._user(f"{role.capitalize()}User", self.user(role), name=self.user(role))
+            for role in ROLES
+        ]
         if config.cache_engine == "redis":
-            users.append(self._disabled_default())
+            disabled = {"name": "default", "access": DISABLED, "mode": "no-password-required"}
+            users.append(self._user("DisabledDefaultUser", f"{self.name}-default", **disabled))
         group = elasticache.CfnUserGroup(
             self,
             "Users",
@@ -78,11 +82,6 @@ class TrajectoryCache(Construct):
             security_group_ids=[network.cache.security_group_id],
         )
 
-    @property
-    def url(self) -> str:
-        """Address of the cache; holds no secret."""
-        return f"rediss://{self._cache.attr_primary_end_point_address}:6379/0"
-
     def user(self, role: Role) -> str:
         """Return the name (and id: IAM wants them equal) of a role's user."""
         return f"{self.name}-{role}"
@@ -90,7 +89,7 @@ class TrajectoryCache(Construct):
     def environment(self, role: Role) -> dict[str, str]:
         """Return the settings a role finds and enters the cache by."""
         return {
-            "NITRO_CACHE_URL": self.url,
+            "NITRO_CACHE_URL": f"rediss://{self._cache.attr_primary_end_point_address}:6379/0",
             "NITRO_CACHE_AUTH": "iam",
             "NITRO_CACHE_USER": self.user(role),
             "NITRO_CACHE_NAME": self.name,
@@ -116,26 +115,17 @@ class TrajectoryCache(Construct):
             arn_format=ArnFormat.COLON_RESOURCE_NAME,
         )
 
-    def _user(self, role: Role) -> elasticache.CfnUser:
+    def _user(
+        self, id: str, user_id: str, *, name: str, access: str = ACCESS, mode: str = "iam"
+    ) -> elasticache.CfnUser:
         return elasticache.CfnUser(
             self,
-            f"{role.capitalize()}User",
+            id,
             engine=self._engine,
-            user_id=self.user(role),
-            user_name=self.user(role),
-            access_string=ACCESS,
-            authentication_mode={"Type": "iam"},
-        )
-
-    def _disabled_default(self) -> elasticache.CfnUser:
-        return elasticache.CfnUser(
-            self,
-            "DisabledDefaultUser",
-            engine=self._engine,
-            user_id=f"{self.name}-default",
-            user_name="default",
-            access_string=DISABLED,
-            authentication_mode={"Type": "no-password-required"},
+            user_id=user_id,
+            user_name=name,
+            access_string=access,
+            authentication_mode={"Type": mode},
         )
 
     def _parameters(self, family: str) -> str:

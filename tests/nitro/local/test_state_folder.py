@@ -2,7 +2,6 @@ import fcntl
 import os
 import resource
 import stat
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,16 +26,16 @@ def test_only_one_local_system_holds_a_runs_folder(tmp_path: Path) -> None:
     second.release()
 
 
-def test_a_look_at_the_holder_keeps_nobody_from_taking_the_folder(tmp_path: Path) -> None:
+def test_a_look_at_the_holder_keeps_nobody_from_taking_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     state = StateFolder(tmp_path)
     state.acquire()
     state.release()
     with (state.folder / "lock").open("rb") as look:
         fcntl.flock(look, fcntl.LOCK_SH)
-        timer = threading.Timer(0.01, fcntl.flock, (look, fcntl.LOCK_UN))
-        timer.start()
+        monkeypatch.setattr("time.sleep", lambda _: fcntl.flock(look, fcntl.LOCK_UN))
         state.acquire()
-        timer.join()
     state.release()
 
 
