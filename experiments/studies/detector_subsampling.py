@@ -197,17 +197,14 @@ def _training(scale: Scale) -> Iterator[tuple[ActorCritic, TrainingBatch]]:
     """Yield each round's updated policy and the batch it was updated on."""
     ref = EnvironmentRef(env_id=_SPEC.env_id)
     environment, env = describe(ref), make_environment(ref)
-    hyperparameters = PpoHyperparameters(num_epochs=scale.epochs)
-    algorithm = Ppo(environment, hyperparameters, seed=_SPEC.seed)
+    rule = PpoHyperparameters(num_epochs=scale.epochs)
+    algorithm = Ppo(environment, rule, seed=_SPEC.seed)
     for index in range(scale.rounds):
         policy = load_policy(*algorithm.policy_payload())
         tasks = [_task(ref, index, actor) for actor in range(scale.actors)]
         trajectories = [sample_fragment(task, [env], policy) for task in tasks]
         batch = on_policy_batch(
-            trajectories,
-            algorithm.network,
-            discount=hyperparameters.discount,
-            gae_lambda=hyperparameters.gae_lambda,
+            trajectories, algorithm.network, discount=rule.discount, gae_lambda=rule.gae_lambda
         )
         algorithm.update(trajectories)
         yield copy.deepcopy(algorithm.network), batch

@@ -157,11 +157,7 @@ def _values(
 ) -> tuple[Tensor, Tensor]:
     """Return V of each step's state and of the state it led to, both # [B, T].
 
-    Args:
-        critic: Has the value function.
-        observation: As the network sees it. # [B, T + 1, O]
-        parts: For the final observations of truncated episodes, which `observation` lacks.
-        normalisation: Of those.
+    `observation` # [B, T + 1, O], as the network sees it, lacks the final ones, which `parts` have.
     """
     value = critic.values(observation.flatten(0, 1)).view(observation.shape[:2])
     next_value = value[:, 1:].clone()

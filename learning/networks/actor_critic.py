@@ -41,11 +41,6 @@ class NetworkHalf:
     log_std: slice | None
     """Free log-standard deviations, counted from `start`."""
 
-    @property
-    def size(self) -> int:
-        """Numbers in the flat parameters, gaps included."""
-        return self.end - self.start
-
 
 class SplitLoss(Protocol[Array]):
     """A minibatch's loss that is a sum of a term of the policy and a term of the values."""

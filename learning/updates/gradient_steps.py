@@ -7,13 +7,13 @@ recording. Minibatches of one size share one.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from learning.data.batch import Minibatch
+from learning.data.batch import SAMPLE_FIELDS, Minibatch
 from learning.updates.cuda_graphs import Recorder, Work
 from learning.updates.gradient import GradientSource
 from learning.updates.optimiser import FlatAdam
@@ -112,9 +112,7 @@ class _ReplayedSteps:
             self._step(minibatch)
             return
         if size not in self._recordings:
-            kept = replace(
-                minibatch, **{name: value.clone() for name, value in _tensors(minibatch).items()}
-            )
+            kept = Minibatch(**{name: getattr(minibatch, name).clone() for name in SAMPLE_FIELDS})
             replay = self._recorder.record(lambda: self._step(kept))
             self._recordings[size] = _Recording(kept, replay)
         self._recordings[size].take(minibatch)
@@ -136,17 +134,14 @@ class _ReplayedSteps:
         self._sums.add_(row)
 
 
-def _tensors(minibatch: Minibatch[Tensor]) -> dict[str, Tensor]:
-    return {field.name: getattr(minibatch, field.name) for field in fields(minibatch)}
-
-
 def _by_type(
     given: Minibatch[Tensor], kept: Minibatch[Tensor]
 ) -> Iterable[tuple[list[Tensor], list[Tensor]]]:
     """Return tensors of one type side by side: those are copied by one kernel."""
     pairs: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
-    for source, target in zip(_tensors(given).values(), _tensors(kept).values(), strict=True):
+    for name in SAMPLE_FIELDS:
+        source = getattr(given, name)
         sources, targets = pairs.setdefault(source.dtype, ([], []))
         sources.append(source)
-        targets.append(target)
+        targets.append(getattr(kept, name))
     return pairs.values()

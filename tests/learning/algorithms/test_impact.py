@@ -20,16 +20,9 @@ from tests.learning.algorithms.test_ppo import plain_forward
 from tests.learning.trajectories import CONTINUOUS, DISCRETE
 
 
-def target_weights(made: Learner) -> bytes:
+def weights(made: Learner, prefix: str) -> bytes:
     arrays, _ = made.state()
-    names = sorted(name for name in arrays if name.startswith("target."))
-    return b"".join(arrays[name].tobytes() for name in names)
-
-
-def network_weights(made: Learner) -> bytes:
-    arrays, _ = made.state()
-    names = sorted(name for name in arrays if name.startswith("network."))
-    return b"".join(arrays[name].tobytes() for name in names)
+    return b"".join(arrays[name].tobytes() for name in sorted(arrays) if name.startswith(prefix))
 
 
 def updated(made: Learner, times: int) -> list[dict[str, float]]:
@@ -47,14 +40,14 @@ def updated(made: Learner, times: int) -> list[dict[str, float]]:
 def test_the_target_follows_every_so_many_batches(frequency: float, every: int) -> None:
     """N = 2 batches, K = 3 uses."""
     made = learner(CONTINUOUS, IMPACT.model_copy(update={"target_update_frequency": frequency}))
-    followed = target_weights(made)
-    assert followed == network_weights(made)
+    followed = weights(made, "target.")
+    assert followed == weights(made, "network.")
     for batch in range(1, 18):
         stats = updated(made, 1)[0]
         if batch % every == 0:
-            followed = network_weights(made)
+            followed = weights(made, "network.")
         assert stats["target_updates"] == float(batch % every == 0)
-        assert target_weights(made) == followed
+        assert weights(made, "target.") == followed
 
 
 def test_the_kl_coefficient_is_adapted_at_target_updates_only() -> None:
