@@ -70,7 +70,6 @@ class NitroStack(Stack):
             cluster=self._cluster,
             learner=self._learner.service,
         )
-        url = self._add_endpoint()
         self._grant()
         self._connect()
         Observability(
@@ -83,7 +82,7 @@ class NitroStack(Stack):
         )
         write_outputs(
             self,
-            url=url,
+            url=self._add_endpoint(),
             signed=config.endpoint == "iam",
             cluster=self._cluster,
             alias=self._actor.alias,

@@ -19,7 +19,8 @@ from nitro.local.system import LocalSystem
 from nitro.runs.reading import read_job, read_run
 from nitro.runs.summary import Summary, going_on, summarise, summary_table
 from nitro.spec.advice import advice, gpu_less_cores
-from nitro.spec.spec_file import build_spec
+from nitro.spec.scaling_option import parse_scaling
+from nitro.spec.spec_file import build_spec, parse_actors
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import FINISHED, Job, JobStatus
@@ -52,6 +53,8 @@ class TrainRequest:
 def make_request(
     fields: Mapping[str, JsonValue],
     *,
+    actors: str | None,
+    scaling: str | None,
     max_rounds: int | None,
     budget_usd: float | None,
     max_wall_s: float | None,
@@ -65,12 +68,17 @@ def make_request(
 ) -> TrainRequest:
     """Return what the options of `nitro train` ask for; None is not given.
 
-    `fields` are values by dotted path in the job's specification.
+    `fields` are values by dotted path in the job's specification; `actors` and `scaling` are short
+    ways to write theirs.
 
     Raises:
         CommandError: A field is wrong, or something is given that a resumed job cannot change.
     """
     given = {path: value for path, value in fields.items() if value is not None}
+    if actors:
+        given["actors"] = parse_actors(actors)
+    if scaling:
+        given["scaling"] = parse_scaling(scaling, runs_dir=runs_dir)
     spec: JobSpec | None = None
     if from_scratch and resume is None:
         raise CommandError("--from-scratch: belongs to --resume; a new job begins there anyway")

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -130,8 +130,6 @@ def train(
     Ctrl-C stops after the current update and keeps the checkpoint; twice kills everything.
     """
     from nitro.cli.train import make_request
-    from nitro.spec.scaling_option import parse_scaling
-    from nitro.spec.spec_file import parse_actors
 
     request = make_request(
         {
@@ -139,13 +137,13 @@ def train(
             "algorithm": algorithm,
             "preset": preset,
             "seed": seed,
-            "actors": parse_actors(actors) if actors else None,
-            "scaling": parse_scaling(scaling, runs_dir=runs_dir) if scaling else None,
             "stop.target_return": target_return,
             "steps_per_actor": steps_per_actor,
             "evaluation.every_rounds": eval_every,
             "evaluation.episodes": eval_episodes,
         },
+        actors=actors,
+        scaling=scaling,
         max_rounds=rounds,
         budget_usd=budget_usd,
         max_wall_s=max_wall_s,
@@ -158,26 +156,30 @@ def train(
         as_json=as_json,
     )
     if dry_run:
-        typer.echo(_described(request, environment_packages))
-        return
-    opened = open_api(
-        request, api_url=api_url, processes=processes, environment_packages=environment_packages
-    )
-    raise typer.Exit(_train(request, opened))
+        return _describe(request, environment_packages)
+    raise typer.Exit(_train(request, api_url, processes, environment_packages))
 
 
-def _described(request: "TrainRequest", environment_packages: list[str] | None) -> str:
+def _describe(request: "TrainRequest", environment_packages: list[str] | None) -> None:
     from nitro.spec.dry_run import described
 
     if request.spec is None:
         raise CommandError("--dry-run: shows a new job; look at an old one by: nitro jobs show")
-    return described(request.spec, environment_packages=environment_packages)
+    typer.echo(described(request.spec, environment_packages=environment_packages))
 
 
-def _train(request: "TrainRequest", opened: AbstractContextManager["Api"]) -> int:
+def _train(
+    request: "TrainRequest",
+    api_url: str | None,
+    processes: int | None,
+    environment_packages: list[str] | None,
+) -> int:
     from nitro.cli.interrupts import Interrupts
     from nitro.cli.train import train as train_job
 
+    opened = open_api(
+        request, api_url=api_url, processes=processes, environment_packages=environment_packages
+    )
     with Interrupts() as interrupts, opened as api:
         return train_job(request, api, interrupts=interrupts, stdout=sys.stdout)
 
