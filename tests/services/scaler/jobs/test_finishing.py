@@ -211,8 +211,8 @@ def test_actors_that_the_end_of_a_job_cannot_wait_for_are_told_not_to_start(
         if not on_their_way:
             may_end.set()
             scaler.landed(lease.job.job_id)
-        scaler.finish(lease, status="stopped", stop_reason="user")
         scaler.lambdas.wait_events("sample", 2)
+        scaler.finish(lease, status="stopped", stop_reason="user")
         assert cache.is_cancelled(lease.job.job_id, _lease_hash(scaler)) == on_their_way
         may_end.set()
         scaler.landed(lease.job.job_id)
@@ -227,8 +227,8 @@ def test_actors_launched_for_a_learner_that_died_are_told_too_and_a_resume_does_
         scaler.round(scaler.lease(), 0)
         second = scaler.lease(wait_s=10)
         assert scaler.round(second, 0).age_s > 0  # the same actors: none is launched again
-        scaler.finish(second, status="stopped", stop_reason="user")
         scaler.lambdas.wait_events("sample", 2)
+        scaler.finish(second, status="stopped", stop_reason="user")
         scaler.http.post(f"/v1/jobs/{job.job_id}/resume")
         assert cache.is_cancelled(job.job_id, _lease_hash(scaler))
         may_end.set()
