@@ -66,3 +66,5 @@ class EnvironmentSpec(Message):
     """Library name to version, for the run's record."""
     notes: tuple[str, ...] = ()
     """What the environment's libraries warned about when it was built."""
+    keeps_state: bool = False
+    """Whether an episode can be left by one actor and taken up by another; else a note says why."""

@@ -9,6 +9,7 @@ played before. The emulator's own randomness is only read when its cartridge is 
 longer than many a rollout; so it is told to be deterministic, and sticky actions are drawn here.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import ale_py
@@ -21,10 +22,15 @@ from shared.environments.area_resize import AreaResize
 from shared.environments.atari_options import SCREEN_SIZE, AtariOptions
 from shared.environments.games import FinishedGame, Games
 from shared.environments.spaces import UnsupportedEnvironment
+from shared.environments.state.keeper import NotNowError
 
 Frames = NDArray[np.uint8]
 
 _EMULATOR_SEED = 0
+_VIDEO = b"\3\0\0\0TIA"
+"""Where the video chip's registers begin in a serialised state: its name, with its length."""
+_LINES_OFFSET = 5 * 4
+"""Bytes from there to the lines of the last frame and, behind them, of this one."""
 
 
 class AtariGame(Games):
@@ -48,6 +54,7 @@ class AtariGame(Games):
         self._ale = _loaded(rom, options)
         # What is random when some games are switched on would else depend on the games before.
         self._loaded_state = self._ale.cloneState(include_rng=True)
+        self._loaded_bytes = self._emulator_bytes()
         legal = options.full_action_space
         self._actions = self._ale.getLegalActionSet() if legal else self._ale.getMinimalActionSet()
         meanings = [action.name for action in self._actions]
@@ -72,6 +79,7 @@ class AtariGame(Games):
         super().reset(seed=seed, options=options)
         if seed is not None:
             self.finished.clear()
+            self._draw_all()
             self._ale.restoreState(self._loaded_state)
         if seed is not None or self._is_over or not self.options.terminal_on_life_loss:
             self._new_game()
@@ -100,6 +108,61 @@ class AtariGame(Games):
     def render(self) -> NDArray[np.uint8]:
         """Return the screen in colour, # [height, width, 3]."""
         return self._ale.getScreenRGB()
+
+    def get_state(self) -> dict[str, NDArray[Any]]:
+        """Return what the next step or reset depends on, but for `np_random`.
+
+        The oldest frame of the stack is left out, as the next step drops it. So are the screens,
+        and the emulator's generator, whose draws only sticky actions of its own would use.
+
+        Raises:
+            NotNowError: The console has not drawn all of its screen.
+        """
+        emulator = self._emulator_bytes()
+        if not _has_drawn_all(emulator):
+            raise NotNowError("the game is between two frames")
+        counts = (self._held.value, self._lives, self._length, self._is_over)
+        return {
+            "emulator": _difference(emulator, self._loaded_bytes),
+            "frames": self._stack[1:],
+            "counts": np.array(counts, np.int64),
+            "score": np.array(self.score),
+        }
+
+    def set_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take over a state of the same game; steps and resets go on as if it had been played here.
+
+        Raises:
+            LookupError: An array is missing.
+            ValueError: An array does not fit.
+        """
+        emulator, frames, counts = state["emulator"], state["frames"], state["counts"]
+        if emulator.dtype != np.uint8 or frames.shape != self._stack[1:].shape:
+            raise ValueError("it is of no game with as many frames")
+        held, lives, length, is_over = counts.tolist()
+        held_action, score = ale_py.Action(held), float(state["score"])
+        self._draw_all()
+        saved = _difference(emulator, self._loaded_bytes)
+        try:
+            self._ale.restoreState(ale_py.ALEState(saved.tobytes()))
+        except (RuntimeError, SystemError) as error:
+            raise ValueError(f"the emulator refuses it: {error}") from error
+        if not np.array_equal(self._emulator_bytes(), saved):
+            raise ValueError("it is of another game")  # the emulator takes what it understands
+        self._stack[1:] = frames
+        self._held, self._lives, self._length = held_action, lives, length
+        self._is_over, self.score = bool(is_over), score
+        self.finished.clear()
+
+    def _draw_all(self) -> None:
+        """Play on to the end of a frame, if the emulator is not at one."""
+        if not _has_drawn_all(self._emulator_bytes()):
+            self._ale.reset_game()  # which a game that is over has to begin with
+            while not _has_drawn_all(self._emulator_bytes()):
+                self._ale.act(ale_py.Action.NOOP)
+
+    def _emulator_bytes(self) -> NDArray[np.uint8]:
+        return np.frombuffer(self._ale.cloneState().serialize(), np.uint8)
 
     def _new_game(self) -> None:
         self._begin()
@@ -155,6 +218,28 @@ class AtariGame(Games):
         """Whether a life is gone and others are left; some games show none for a few frames."""
         before, self._lives = self._lives, self._ale.lives()
         return 0 < self._lives < before
+
+
+def _has_drawn_all(state: NDArray[np.uint8]) -> bool:
+    """Whether the console was at a frame's end, when it has drawn as many lines as its last frame.
+
+    Some games spend seconds on a frame when they are switched on, which `act` cuts in pieces. A
+    state does not say in which piece it is (ale-py 0.12), so it can only be taken up by an emulator
+    that is in none.
+    """
+    registers = state.tobytes().index(_VIDEO) + len(_VIDEO)
+    last_lines, lines = np.frombuffer(state, np.int32, 2, offset=registers + _LINES_OFFSET)
+    return bool(last_lines == lines)
+
+
+def _difference(state: NDArray[np.uint8], loaded: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return a state without what it shares with a game just loaded: nearly all; its own inverse.
+
+    Most of it is a generator that the console reads a few numbers of when it is switched on.
+    """
+    difference, shared = state.copy(), min(len(state), len(loaded))
+    difference[:shared] ^= loaded[:shared]
+    return difference
 
 
 def _loaded(rom: str, options: AtariOptions) -> ale_py.ALEInterface:

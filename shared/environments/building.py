@@ -9,7 +9,7 @@ import difflib
 import importlib.metadata
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, SupportsFloat, cast
 
 import gymnasium
@@ -17,6 +17,7 @@ import numpy as np
 from gymnasium import ActionWrapper, RewardWrapper
 from gymnasium.envs.registration import EnvSpec, registry
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+from numpy.typing import NDArray
 
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import EnvironmentRef, EnvKwarg
@@ -32,6 +33,7 @@ from shared.environments.spaces import (
     checked_observation,
     observation_spec,
 )
+from shared.environments.state.saving import why_not_kept
 from shared.environments.wrappers import wrapped
 
 Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
@@ -48,6 +50,7 @@ _OWN_PACKAGE = (
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _MAX_NOTE, _MAX_NOTES = 300, 8
+_NOT_KEPT = "episodes cannot be left and taken up: "
 _LONG_SEED = 2**63 - 2**32
 """Of 63 bits, as actors reset with, and as theirs with room above it: an environment may count
 further seeds up from it."""
@@ -67,6 +70,14 @@ class StepLimit(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._step = env.step
         self._limit = float("inf") if limit is None else limit
         self._elapsed = 0
+
+    def get_state(self) -> dict[str, NDArray[Any]]:
+        """Return the steps since the reset."""
+        return {"elapsed": np.array(self._elapsed)}
+
+    def set_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on counting from there."""
+        self._elapsed = int(state["elapsed"])
 
     @property
     def spec(self) -> EnvSpec | None:  # type: ignore[override] # a property in `Wrapper`, too
@@ -126,6 +137,8 @@ def describe(
         env, notes = _built(ref)
     try:
         _try_one_step(ref.env_id, env, while_trying)
+        with while_trying():
+            why_not = why_not_kept(env)
         return EnvironmentSpec(
             env_id=ref.env_id,
             observation=observation_spec(env.observation_space).model_copy(
@@ -136,7 +149,8 @@ def describe(
             episodes_are_lives=games_of(env) is not None,
             preprocessing=atari.chain(env, ref.wrappers),
             versions=_versions(env),
-            notes=notes,
+            notes=notes if why_not is None else (*notes, f"{_NOT_KEPT}{why_not}"[:_MAX_NOTE]),
+            keeps_state=why_not is None,
         )
     finally:
         env.close()

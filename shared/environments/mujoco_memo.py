@@ -58,8 +58,14 @@ def remember_answers(env: gymnasium.Env[Any, Any]) -> None:
     step = kind.step
     if isinstance(step, FunctionType) and "mass_center" in step.__globals__:
         overrides["step"] = _step_remembering_the_centre(remembering, step)
-    remembering.remembered_health = remembering.remembered_centre = None
+    forget_answers(env)
     remembering.__class__ = type(kind.__name__, (kind,), overrides)
+
+
+def forget_answers(env: gymnasium.Env[Any, Any]) -> None:
+    """Forget what was asked: the state was changed from outside."""
+    remembering = cast("Any", env)
+    remembering.remembered_health = remembering.remembered_centre = None
 
 
 def _step_remembering_the_centre(env: Any, step: FunctionType) -> FunctionType:

@@ -44,6 +44,8 @@ _DTYPES: dict[str, np.dtype[np.generic]] = {
 }
 _ALLOWED = ", ".join(map(str, _DTYPES.values()))
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+DTYPES = frozenset(_NAMES)
+"""Types of arrays that can be encoded."""
 
 
 class CodecError(ValueError):

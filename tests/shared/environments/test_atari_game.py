@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from shared.environments import atari
 from shared.environments.atari_game import AtariGame
 from shared.environments.games import FinishedGame, whole_games
+from shared.environments.state.keeper import NotNowError
 
 PLAIN: dict[str, Any] = {"noop_max": 0, "fire_on_reset": False, "terminal_on_life_loss": False}
 LIVES = {"SpaceInvaders": 3, "Qbert": 4, "Gravitar": 6, "Breakout": 5}
@@ -220,6 +221,31 @@ def test_everything_follows_from_the_seed_whatever_was_played_before(
         if used.step(action)[2]:
             used.reset()
     np.testing.assert_array_equal(rollout(fresh), rollout(used))
+
+
+def play_into_a_frame(game: AtariGame) -> None:
+    """Play until the console is busy with something else than its next frame."""
+    for _, action in zip(range(200), actions(game), strict=False):
+        game.step(action)
+        try:
+            game.get_state()
+        except NotNowError:
+            return
+    raise AssertionError("the game is at a frame's end all the time")
+
+
+def test_a_game_that_thinks_longer_than_a_frame_can_be_reset_and_take_up_another_then() -> None:
+    fresh, used = (new_game("TicTacToe3D", v5=True, sticky_actions=0.0) for _ in range(2))
+    start, _ = fresh.reset(seed=3)
+    state = {name: array.copy() for name, array in fresh.get_state().items()}
+    frames = [fresh.step(1)[0] for _ in range(30)]
+    used.reset(seed=0)
+    play_into_a_frame(used)
+    used.set_state(state)
+    np.testing.assert_array_equal([used.step(1)[0] for _ in range(30)], frames)
+    play_into_a_frame(used)
+    np.testing.assert_array_equal(used.reset(seed=3)[0], start)
+    np.testing.assert_array_equal([used.step(1)[0] for _ in range(30)], frames)
 
 
 def test_an_action_that_always_sticks_is_never_left() -> None:

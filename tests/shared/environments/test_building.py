@@ -270,6 +270,15 @@ def test_what_the_libraries_warn_about_is_noted_and_warns_nobody() -> None:
     assert new.notes == ()
 
 
+def test_whether_episodes_can_go_on_is_described_and_why_not(registered: Any) -> None:
+    assert describe(_ref("Hopper-v5")).keeps_state
+    assert describe(_ref("QbertNoFrameskip-v4")).keeps_state
+    other = describe(registered())
+    assert not other.keeps_state
+    (note,) = other.notes
+    assert note.startswith("episodes cannot be left and taken up: the state of _Spaces ")
+
+
 def test_a_wrapper_knows_the_time_limit() -> None:
     wrappers = ({"name": "TimeAwareObservation"},)
     ref = EnvironmentRef.model_validate({"env_id": "Pendulum-v1", "wrappers": wrappers})

@@ -1,0 +1,239 @@
+"""Whether episodes of an environment can be left and taken up: found out by playing.
+
+Two games are played with the same actions. One goes on undisturbed in one environment. The other is
+handed from environment to environment: it is left at random moments and where episodes end, and
+taken up by one that was built just now, or by one that has been used for something else since.
+Whatever the two give must be the same to the last bit.
+"""
+
+import copy
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from shared.environments.games import games_of
+from shared.environments.state.keeper import Arrays, NotNowError
+from shared.environments.state.saving import save_state, why_not_kept
+from shared.environments.state.snapshot import Snapshot, decode, encode, resume
+
+Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
+
+_OUTCOME = ("observation", "reward", "termination", "truncation")
+_LEFT_AT_ENDS = 0.5
+"""Probability that a game is left where an episode ends."""
+_OTHER_STEPS = 5
+"""Steps of another episode in an environment before it takes a game up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compliance:
+    """What came of it."""
+
+    why_not: str | None
+    """What is not kept, or what was not the same first; None if episodes can go on anywhere."""
+    num_steps: int = 0
+    """Compared."""
+    num_ends: int = 0
+    """Episodes that ended in them."""
+    num_left: int = 0
+    """Times that the game was left and taken up."""
+    num_left_at_ends: int = 0
+    """Those of them where an episode had ended."""
+    num_not_left: int = 0
+    """Moments at which it could not be left."""
+    snapshot_bytes: int = 0
+    """Of the largest, encoded."""
+    leave_s: float = 0.0
+    """Median time to save the state and encode it."""
+    take_up_s: float = 0.0
+    """Median time to decode it and go on, the step or reset that is done again included."""
+    step_s: float = 0.0
+    """Median time of a step."""
+
+
+class _DifferenceError(Exception):
+    """The two games are not the same."""
+
+
+def check_compliance(
+    make: Callable[[], Env], *, num_steps: int, seed: int = 0, num_left: int = 20
+) -> Compliance:
+    """Play both games and compare them.
+
+    Args:
+        make: Builds one more environment of the kind.
+        num_steps: How long to play; episodes that end are followed by others.
+        seed: Decides the episodes, the actions, and where the game is left.
+        num_left: About how often it is left within episodes.
+
+    Raises:
+        Exception: What the environment raises in the game that is not disturbed.
+    """
+    relay = _Relay(make, seed=seed, probability=min(1.0, num_left / num_steps))
+    try:
+        why_not = relay.play(num_steps)
+    except _DifferenceError as error:
+        why_not = str(error)
+    finally:
+        relay.close()
+    return relay.found(why_not)
+
+
+class _Relay:
+    """The two games."""
+
+    def __init__(self, make: Callable[[], Env], *, seed: int, probability: float) -> None:
+        self._make = make
+        self._seed = seed
+        self._rng = np.random.default_rng(seed)
+        self._probability = probability
+        self.undisturbed = make()
+        self._runner = make()
+        """Where the other game is played now."""
+        self._spare: Env | None = None
+        """Where it was played before."""
+        self._step_index = 0
+        self._left_at: int | None = None
+        """The latest step after which it was left."""
+        self._num_left_at_ends = self._num_not_left = self._num_ends = 0
+        self._save_s = 0.0
+        self._bytes: list[int] = []
+        self._leave_s: list[float] = []
+        self._take_up_s: list[float] = []
+        self._step_s: list[float] = []
+
+    def play(self, num_steps: int) -> str | None:
+        """Play so many steps; return why that is in vain, if it is.
+
+        Raises:
+            _DifferenceError: Something was not the same.
+        """
+        self.undisturbed.action_space.seed(self._seed)
+        expected = self.undisturbed.reset(seed=self._seed)[0]
+        self._require_same("observation", expected, self._runner.reset(seed=self._seed)[0])
+        if (why_not := why_not_kept(self._runner)) is not None:
+            return why_not
+        for self._step_index in range(num_steps):
+            self._step(self.undisturbed.action_space.sample())
+        return None
+
+    def found(self, why_not: str | None) -> Compliance:
+        """Return what came of it."""
+        return Compliance(
+            why_not=why_not,
+            num_steps=len(self._step_s),
+            num_ends=self._num_ends,
+            num_left=len(self._take_up_s),
+            num_left_at_ends=self._num_left_at_ends,
+            num_not_left=self._num_not_left,
+            snapshot_bytes=max(self._bytes, default=0),
+            leave_s=statistics.median(self._leave_s or [0.0]),
+            take_up_s=statistics.median(self._take_up_s or [0.0]),
+            step_s=statistics.median(self._step_s or [0.0]),
+        )
+
+    def close(self) -> None:
+        """Close every environment."""
+        for env in (self.undisturbed, self._runner, self._spare):
+            if env is not None:
+                env.close()
+
+    def _step(self, action: Any) -> None:  # noqa: ANN401 - whatever the space gives
+        started = time.perf_counter()
+        expected = self.undisturbed.step(copy.copy(action))
+        self._step_s.append(time.perf_counter() - started)
+        ended = bool(expected[2] or expected[3])
+        finished = _finished(self.undisturbed) if ended else []
+        following = self.undisturbed.reset()[0] if ended else expected[0]
+        self._num_ends += ended
+        try:
+            self._step_the_other(action, expected, finished, following)
+        except _DifferenceError:
+            raise
+        except Exception as error:  # an environment may raise anything
+            raise self._difference(f"{error!r} was raised") from error
+
+    def _step_the_other(
+        self, action: object, expected: Sequence[Any], finished: object, following: object
+    ) -> None:
+        """Step, leave and take up the game that goes from environment to environment."""
+        is_left, is_left_if_ended = self._rng.random(2) < (self._probability, _LEFT_AT_ENDS)
+        arrays = self._saved() if is_left else None
+        given = self._runner.step(copy.copy(action))
+        for name, value, same in zip(_OUTCOME, expected, given, strict=False):
+            self._require_same(name, value, same)
+        ended = bool(given[2] or given[3])
+        if ended:
+            self._require_same("score of the game", finished, _finished(self._runner))
+            arrays = self._saved() if is_left_if_ended else None
+        if arrays is not None:
+            observation = self._handed_over(Snapshot(arrays, None if ended else action))
+            self._num_left_at_ends += ended
+        else:
+            observation = self._runner.reset()[0] if ended else given[0]
+        self._require_same("observation", following, observation)
+
+    def _saved(self) -> Arrays | None:
+        """Return the state, or None if it cannot be kept just now."""
+        started = time.perf_counter()
+        try:
+            return save_state(self._runner)
+        except NotNowError:
+            self._num_not_left += 1
+            return None
+        finally:
+            self._save_s = time.perf_counter() - started
+
+    def _handed_over(self, snapshot: Snapshot) -> object:
+        """Go on in another environment; return the observation."""
+        started = time.perf_counter()
+        data = encode(snapshot)
+        self._leave_s.append(self._save_s + time.perf_counter() - started)
+        self._bytes.append(len(data))
+        left, receiver = self._runner, self._spare
+        if receiver is None:
+            self._runner, self._spare = self._make(), left
+        else:
+            self._runner, self._spare = receiver, None
+            self._use(receiver)
+            left.close()
+        self._left_at = self._step_index
+        started = time.perf_counter()
+        observation = resume(self._runner, decode(data))
+        self._take_up_s.append(time.perf_counter() - started)
+        return observation
+
+    def _use(self, env: Env) -> None:
+        """Leave an environment in the middle of another episode."""
+        env.reset(seed=self._seed + 1 + self._step_index)
+        for _ in range(_OTHER_STEPS):
+            terminated, truncated = env.step(env.action_space.sample())[2:4]
+            if terminated or truncated:
+                env.reset()
+
+    def _require_same(self, name: str, expected: object, given: object) -> None:
+        wanted, came = np.asarray(expected), np.asarray(given)
+        same_kind = (wanted.shape, wanted.dtype) == (came.shape, came.dtype)
+        if same_kind and wanted.tobytes() == came.tobytes():
+            return
+        if not same_kind or wanted.ndim == 0:
+            raise self._difference(f"the {name} is {given!s:.80}, not {expected!s:.80}")
+        num_wrong = int((wanted != came).sum())
+        raise self._difference(f"{num_wrong} of {wanted.size} numbers of the {name} differ")
+
+    def _difference(self, what: str) -> _DifferenceError:
+        if self._left_at is None:
+            since = "although nothing was left yet: equal seeds and actions give unequal episodes"
+        else:
+            since = f"having been left after step {self._left_at}"
+        return _DifferenceError(f"step {self._step_index}: {what}, {since}")
+
+
+def _finished(env: Env) -> list[tuple[float, int]]:
+    games = games_of(env)
+    return [] if games is None else [(game.score, game.length) for game in games.take_finished()]

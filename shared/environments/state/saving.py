@@ -1,0 +1,160 @@
+"""The state of a whole environment, layer by layer, as plain arrays.
+
+That is the simulator's state, the wrappers', step counts and the generator. What a simulator only
+derives from its state while it steps, such as MuJoCo's positions of bodies, is not among it: see
+`shared.environments.state.snapshot`, which goes on without it.
+"""
+
+import functools
+import inspect
+import struct
+from collections.abc import Iterator
+from typing import Any, cast
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.environments.state.bare import library_keeper
+from shared.environments.state.keeper import Arrays, Keeper, KeepsState, NotNowError, StateError
+from shared.environments.state.wrapping import WRAPPERS
+from shared.trajectory import codec
+
+Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
+
+_GENERATOR = "np_random"
+_PCG64 = struct.Struct("<16s16s?I")
+"""State and increment, and the half of a number of 64 bits that is left over."""
+
+
+def why_not_kept(env: Env) -> str | None:
+    """Try whether the state of an environment, which has been reset, can be kept.
+
+    Returns:
+        The layer that stands in the way, and why; None if none does.
+    """
+    try:
+        save_state(env)
+    except NotNowError:
+        return None
+    except StateError as error:
+        return str(error)
+    except Exception as error:  # a get_state of one's own may raise anything
+        return f"get_state failed: {error!r}"
+    return None
+
+
+def save_state(env: Env) -> dict[str, NDArray[Any]]:
+    """Return all that the next step or reset depends on; the arrays are the caller's.
+
+    Raises:
+        NotNowError: It cannot be kept at this moment.
+        StateError: A layer's state is not known, or of a type that cannot be kept, or `np_random`
+            is none of NumPy's default generators.
+    """
+    arrays = {}
+    for name, layer in _layers(env):
+        for key, value in _keeper(layer).get(layer).items():
+            array = np.array(value)
+            if array.dtype not in codec.DTYPES:
+                raise StateError(f"{name}:{key} is of {array.dtype}, which is not kept")
+            arrays[f"{name}:{key}"] = array
+    arrays[_GENERATOR] = _generator_bytes(env.unwrapped._np_random)
+    return arrays
+
+
+def load_state(env: Env, arrays: Arrays) -> None:
+    """Give an environment the state of another one of its kind; it need not have been reset.
+
+    Raises:
+        StateError: The arrays are not of such an environment. Unless it has other layers, which
+            changes nothing, this one must be reset or given another state before it is used.
+    """
+    layers = dict(_layers(env))
+    states: dict[str, dict[str, NDArray[Any]]] = {name: {} for name in layers}
+    for path, array in arrays.items():
+        if path == _GENERATOR:
+            continue
+        name, _, key = path.partition(":")
+        if name not in states:
+            raise StateError(f"it holds {path!r:.80}, but the layers are {', '.join(layers)}")
+        states[name][key] = array.copy()
+    for name, layer in layers.items():
+        keeper = _keeper(layer)
+        try:
+            keeper.set(layer, states[name])
+        except (LookupError, TypeError, ValueError) as error:
+            raise StateError(f"the state of {name} does not fit: {error!r}") from error
+    _set_generator(env.unwrapped, arrays.get(_GENERATOR))
+
+
+def _layers(env: Env) -> Iterator[tuple[str, Env]]:
+    """Yield every layer under a name of its own, the outermost first."""
+    depth = 0
+    while isinstance(env, gymnasium.Wrapper):
+        yield f"{depth}.{type(env).__name__}", env
+        env, depth = env.env, depth + 1
+    yield f"{depth}.{type(env).__name__}", env
+
+
+def _keeper(layer: Env) -> Keeper:
+    kind: type = type(layer)
+    keeper = WRAPPERS.get(kind) or library_keeper(kind) or _own_keeper(kind)
+    if keeper is None:
+        raise StateError(
+            f"the state of {kind.__qualname__} ({kind.__module__}) is not known, and it does not "
+            "have both get_state() and set_state(state)"
+        )
+    return keeper
+
+
+@functools.cache
+def _own_keeper(kind: type) -> Keeper | None:
+    """Return the two methods of a type, or None if it lacks one.
+
+    An environment of MuJoCo's that is none of the library's has a `set_state` of two arguments.
+    """
+    methods = (getattr(kind, "get_state", None), getattr(kind, "set_state", None))
+    for method, num_arguments in zip(methods, (1, 2), strict=True):
+        if not callable(method):
+            return None
+        try:
+            inspect.signature(method).bind(*range(num_arguments))
+        except TypeError:
+            return None
+    own = cast("type[KeepsState]", kind)
+    return Keeper(own.get_state, own.set_state)
+
+
+def _generator_bytes(generator: np.random.Generator | None) -> NDArray[np.uint8]:
+    """Return a generator's state; all zeros if there is none yet, which no generator's is."""
+    if generator is None:
+        return np.zeros(_PCG64.size, np.uint8)
+    state = generator.bit_generator.state
+    if state["bit_generator"] != "PCG64":
+        raise StateError(f"np_random is a {state['bit_generator']}, only PCG64 is kept")
+    words = (int(state["state"][name]).to_bytes(16, "little") for name in ("state", "inc"))
+    packed = _PCG64.pack(*words, bool(state["has_uint32"]), state["uinteger"])
+    return np.frombuffer(packed, np.uint8)
+
+
+def _set_generator(bare: Env, saved: NDArray[Any] | None) -> None:
+    if saved is None or saved.dtype != np.uint8 or saved.shape != (_PCG64.size,):
+        raise StateError("it holds no state of np_random")
+    if not saved.any():
+        bare._np_random = bare._np_random_seed = None
+        return
+    state, increment, has_uint32, uinteger = _PCG64.unpack(saved.tobytes())
+    generator = bare._np_random  # a new one takes as long as the rest of a small state
+    if generator is None or not isinstance(generator.bit_generator, np.random.PCG64):
+        generator = np.random.Generator(np.random.PCG64(0))
+    generator.bit_generator.state = {
+        "bit_generator": "PCG64",
+        "state": {
+            "state": int.from_bytes(state, "little"),
+            "inc": int.from_bytes(increment, "little"),
+        },
+        "has_uint32": int(has_uint32),
+        "uinteger": uinteger,
+    }
+    bare.np_random = generator

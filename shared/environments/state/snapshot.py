@@ -1,0 +1,104 @@
+"""An episode that is left by one environment, to be taken up by another one of its kind.
+
+A simulator's state is not all that the next step reads: MuJoCo's rewards and observations also read
+positions and forces that it derived during the last step, of which its own state knows nothing. So
+what is kept is the state *before* the last step, and that step's action. Who takes the episode up
+repeats the step, and everything derived comes out as it was. If the step ended the episode, what is
+kept is the state after it, and who takes it up resets.
+
+    arrays = save_state(env)
+    *_, terminated, truncated, _ = env.step(action)
+    ended = terminated or truncated
+    left = Snapshot(save_state(env), None) if ended else Snapshot(arrays, action)
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.environments.state.keeper import Arrays, StateError
+from shared.environments.state.saving import load_state
+from shared.trajectory import codec
+
+Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
+
+MAX_SNAPSHOT_BYTES = 4 * 2**20
+"""Of one, decompressed. The largest of our own are Atari's, of 28 KB."""
+_METADATA = {"snapshot": "1"}
+"""What it is, and the version of its form."""
+_ACTION = "action"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """Where an episode was left."""
+
+    arrays: Arrays
+    """The state before the step that was the last one; after it, if it ended the episode."""
+    action: object | None
+    """That step's, as the environment took it; None if it ended the episode."""
+
+
+def resume(env: Env, snapshot: Snapshot) -> Any:  # noqa: ANN401 - whatever the environment gives
+    """Take an episode up where it was left, or begin the next one where it had ended.
+
+    Args:
+        env: Of the same kind; whether it was reset, or what it was used for, does not matter.
+        snapshot: Where.
+
+    Returns:
+        The observation that the next action answers.
+
+    Raises:
+        StateError: The snapshot does not fit the environment, which has to be reset before it is
+            used otherwise.
+    """
+    load_state(env, snapshot.arrays)
+    if snapshot.action is None:
+        return env.reset()[0]
+    observation, _, terminated, truncated, _ = env.step(snapshot.action)
+    # Its reward may be another one than before, where it reads what was derived before the step.
+    if terminated or truncated:
+        raise StateError("the episode ends where it was left, but did not when it was left")
+    return observation
+
+
+def encode(snapshot: Snapshot) -> bytes:
+    """Return a snapshot as bytes; equal ones give equal bytes.
+
+    Raises:
+        StateError: It is too large, or an array is of a type that has no place in it.
+    """
+    arrays = dict(snapshot.arrays)
+    if snapshot.action is not None:
+        arrays[_ACTION] = np.asarray(snapshot.action)
+    num_bytes = sum(array.nbytes for array in arrays.values())
+    if num_bytes > MAX_SNAPSHOT_BYTES // 2:
+        raise StateError(f"it takes {num_bytes} bytes, at most {MAX_SNAPSHOT_BYTES // 2} are kept")
+    try:
+        return codec.encode(arrays, _METADATA)
+    except codec.CodecError as error:
+        raise StateError(str(error)) from error
+
+
+def decode(data: bytes) -> Snapshot:
+    """Return what `encode` was given.
+
+    Raises:
+        StateError: The bytes are damaged, too large, or no snapshot of this version.
+    """
+    try:
+        payload = codec.decode(data, max_bytes=MAX_SNAPSHOT_BYTES)
+    except codec.CodecError as error:
+        raise StateError(f"no snapshot: {error}") from error
+    if payload.metadata != _METADATA:
+        raise StateError(
+            f"no snapshot of version {_METADATA['snapshot']}: {payload.metadata!r:.80}"
+        )
+    action: NDArray[Any] | None = payload.arrays.pop(_ACTION, None)
+    if action is not None:
+        action = action.copy()[()]  # a number where it is one, as policies give it
+    return Snapshot(payload.arrays, action)
