@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nitro.cli import jobs_command as jobs
+from nitro.cli.check_env_command import EXAMPLES as CHECK_ENV_EXAMPLES
+from nitro.cli.check_env_command import check_env
 from nitro.cli.console import command, show
 from nitro.cli.experiment_command import app as experiment
 from nitro.cli.options import RUNS, AsJson, EnvironmentPackages, RunsDir
@@ -70,6 +72,7 @@ def _root(
 
 
 command(app, *EXAMPLES)(train)
+command(app, *CHECK_ENV_EXAMPLES)(check_env)
 command(app, *DOCTOR_EXAMPLES)(doctor)
 
 

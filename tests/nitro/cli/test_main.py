@@ -16,6 +16,7 @@ COMMANDS = [
     ["up"],
     ["evaluate"],
     ["plot"],
+    ["check-env"],
     ["doctor"],
     ["fields"],
     ["presets"],
