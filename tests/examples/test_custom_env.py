@@ -40,6 +40,13 @@ def nitro(installed: Path, *arguments: str) -> str:
     return done.stdout
 
 
+def test_its_episodes_can_go_on_elsewhere(installed: Path) -> None:
+    own = ("Example/PointMass-v0", "--environment-package", "point_mass", "--json")
+    found = json.loads(nitro(installed, "check-env", *own, "--set", "env_kwargs.friction=0.3"))
+    assert found["why_not"] is None
+    assert found["num_left_at_ends"] > 0
+
+
 def test_it_is_installed_trained_on_and_evaluated(installed: Path, tmp_path: Path) -> None:
     own = ("--environment-package", "point_mass", "--runs-dir", str(tmp_path), "--json")
     job = ("--preset", "standard", "--rounds", "2", "--actors", "2:2", "--steps-per-actor", "64")

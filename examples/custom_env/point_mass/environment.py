@@ -1,5 +1,6 @@
 """A point mass in the plane, pushed towards a goal."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -53,6 +54,15 @@ class PointMass(gymnasium.Env[Vector, Vector]):
         reward = -distance - 0.01 * float(np.square(action).sum())
         rests = distance < 0.05 and float(np.linalg.norm(self._velocity)) < 0.05
         return self._observation(), reward, rests, False, {}
+
+    def get_state(self) -> dict[str, NDArray[Any]]:
+        """Return what the next step depends on; `np_random` is kept for every environment."""
+        return {"position": self._position, "velocity": self._velocity, "goal": self._goal}
+
+    def set_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on where another point mass was left."""
+        self._position, self._velocity = state["position"], state["velocity"]
+        self._goal = state["goal"]
 
     def render(self) -> NDArray[np.uint8]:
         """Return a picture [H, W, 3]: the goal green, the mass red."""
