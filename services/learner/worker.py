@@ -19,6 +19,7 @@ from services.learner.record.tracking import LearnerMetrics, TensorBoard
 from services.learner.rounds.lost_round import RoundLostError
 from services.learner.rounds.overlapping import OverlappingRounds
 from services.learner.rounds.session import LeftEarly, RoundSession
+from services.learner.rounds.streams import Streams
 from services.learner.rounds.synchronous import SynchronousRounds
 from services.learner.scaler.client import LeaseLostError, ScalerClient, ScalerError
 from services.learner.scaler.held_lease import HeldLease
@@ -153,7 +154,8 @@ class Worker:
         job = held.job
         leaving.callback(self._artifacts.release, job.job_id)
         checkpoints = CheckpointStore(self._artifacts, job.job_id, keep=job.spec.checkpoint.keep)
-        state, policies = _restore(checkpoints, algorithm)
+        streams = Streams(envs_per_actor=job.spec.envs_per_actor)
+        state, policies = _restore(checkpoints, algorithm, streams)
         record = RunRecord(self._artifacts, job.job_id)
         env_steps = record.begin(
             job,
@@ -181,6 +183,7 @@ class Worker:
             detector=build_detector(job.spec.detector),
             checkpoints=checkpoints,
             record=record,
+            streams=streams,
             observe=observe,
             max_reopenings=self._max_reopenings,
         )
@@ -264,13 +267,15 @@ def _describe_end(record: RunRecord, job: Job) -> None:
 
 
 def _restore(
-    checkpoints: CheckpointStore, algorithm: Algorithm | OffPolicyAlgorithm
+    checkpoints: CheckpointStore, algorithm: Algorithm | OffPolicyAlgorithm, streams: Streams
 ) -> tuple[RunState, Mapping[int, bytes]]:
     checkpoint = checkpoints.latest()
     if checkpoint is None:
         return RunState(next_round=0, policy_version=0, curvature=None, previous=None), {}
     try:
         algorithm.load_state(checkpoint.arrays, checkpoint.scalars)
+        if checkpoint.streams:
+            streams.load(checkpoint.streams)
     except ValueError as error:
         raise checkpoints.unfit(checkpoint, error) from error
     return checkpoint.run, checkpoint.earlier_policies

@@ -30,6 +30,8 @@ StoreOutcome = Literal["stored", "duplicate", "late"]
 
 _HEALTH_CHECK_S = 10
 """A connection idle for longer is probed before use: a frozen Lambda's socket may be long dead."""
+_NUM_STARTS = "number"
+"""Field of a round's starts that says how many streams were waiting."""
 _BATCH = 1000
 """Keys that are removed, or rounds whose keys are asked for, at once."""
 MAX_AGE_S = 6 * 3600.0
@@ -138,6 +140,34 @@ class TrajectoryCache:
     def delete_policy(self, job_id: str, policy_version: int) -> None:
         """Forget one version's weights."""
         self._run("UNLINK", keys.policy(job_id, policy_version))
+
+    # --- episodes that go on ----------------------------------------------------------------
+
+    def publish_starts(self, job_id: str, round: int, snapshots: Sequence[bytes]) -> None:
+        """Say where the episodes of a round's actors were left, by place; one round trip.
+
+        Empty snapshots, and places beyond the last, begin anew.
+        """
+        key = keys.starts(job_id, round)
+        fields = {str(place): snapshot for place, snapshot in enumerate(snapshots) if snapshot}
+        with self._errors("publishing starts"):
+            pipeline = self._client.pipeline(transaction=True)
+            pipeline.delete(key)
+            # Without this one nobody could tell streams that are new from a hash that was lost.
+            pipeline.hset(key, mapping={_NUM_STARTS: len(snapshots), **fields})
+            pipeline.pexpire(key, keys.TTL_MS)
+            pipeline.execute()
+
+    def fetch_starts(self, job_id: str, round: int, places: Sequence[int]) -> list[bytes] | None:
+        """Return where the episodes at these places were left, empty where one begins anew.
+
+        None when the round's are not, or no longer, there.
+        """
+        fields = (_NUM_STARTS, *map(str, places))
+        number, *snapshots = cast(
+            "list[bytes | None]", self._run("HMGET", keys.starts(job_id, round), *fields)
+        )
+        return None if number is None else [snapshot or b"" for snapshot in snapshots]
 
     # --- an actor's side of a round ---------------------------------------------------------
 
@@ -338,4 +368,4 @@ def _result_keys(job_id: str, round: int, fields: Iterable[bytes]) -> list[str]:
         for actor in arrivals.answered(fields)
         if actor.failed is None
     ]
-    return [keys.arrivals(job_id, round), *results]
+    return [keys.arrivals(job_id, round), keys.starts(job_id, round), *results]

@@ -13,6 +13,11 @@ def policy(job_id: str, policy_version: int) -> str:
     return f"nitro:{{{job_id}}}:policy:{policy_version}"
 
 
+def starts(job_id: str, round_index: int) -> str:
+    """Hash of a round: by place, where the episodes were left that its actors go on with."""
+    return f"nitro:{{{job_id}}}:round:{round_index}:starts"
+
+
 def cancel(job_id: str) -> str:
     """Leases whose actors are not needed any more; they read it before they start."""
     return f"nitro:{{{job_id}}}:cancel"

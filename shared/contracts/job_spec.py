@@ -85,6 +85,16 @@ class StopRule(Message):
     """Longest time from the first round to the start of the last, in seconds."""
 
 
+class EpisodeRule(Message):
+    """How long training episodes are; evaluations have nothing to do with it."""
+
+    horizon: PositiveInt | Literal["limit", "fragment"] | None = None
+    """Steps after a reset at which a training episode is cut, its rest estimated by the value
+    function. `limit` leaves that to the environment; `fragment` begins every fragment with a
+    reset, as the paper does. With anything but `fragment` an episode goes on in the next round,
+    whichever actor has it then. Unset: what the preset says."""
+
+
 class EvaluationRule(Message):
     """Episodes with the deterministic policy, apart from training."""
 
@@ -167,6 +177,7 @@ class JobSpec(EnvironmentRef):
     scaling: Scaling = NitroScaling()
     """What decides the number of actors of a round: a `policy` and its parameters."""
     stop: StopRule = StopRule()
+    episodes: EpisodeRule = EpisodeRule()
     evaluation: EvaluationRule = EvaluationRule()
     checkpoint: CheckpointRule = CheckpointRule()
     detector: DetectorRule = DetectorRule()

@@ -99,6 +99,12 @@ class Job(Message):
         return _IMAGES_EVERY_ROUNDS if images and self.spec.preset == "standard" else 1
 
     @property
+    def continues_episodes(self) -> bool:
+        """Whether an episode that a fragment's end cuts off goes on in a later round."""
+        wanted = self.spec.episodes.horizon not in (None, "fragment")
+        return wanted and self.described_environment.keeps_state
+
+    @property
     def described_environment(self) -> EnvironmentSpec:
         """The environment of a job that was admitted.
 

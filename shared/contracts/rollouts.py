@@ -34,6 +34,10 @@ class RolloutTask(Message):
     env: EnvironmentRef
     steps: PositiveInt
     num_envs: PositiveInt = 1
+    continues: bool = False
+    """Whether its episodes begin where others were left, and are left for others."""
+    horizon: PositiveInt | None = None
+    """Steps after a reset at which an episode is cut; None leaves it to the environment."""
     seed: Annotated[int, Field(strict=True, ge=0, lt=2**63)]
     """The actor's own seed, derived from (job seed, mode, round, actor index): not the attempt,
     so that a repeated rollout is the same rollout."""

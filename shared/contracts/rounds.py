@@ -118,6 +118,8 @@ class RoundResult(Message):
     episode_returns: tuple[Number, ...]
     """Training episodes that ended inside the round's trajectories."""
     dropped_episodes: Count = 0
+    begun_anew: Count = 0
+    """Episodes that were to go on, and began anew: where they were left could not be read."""
     """Training episodes that actors sampled again: something in them was not finite."""
     evaluation: EvaluationResult | None
     stats: dict[Identifier, Number]

@@ -76,6 +76,11 @@ class Trajectory(_Result):
     """Undiscounted returns of the episodes that ended here, in the order they ended; of whole games
     where episodes are lives."""
     episode_lengths: NDArray[np.int32]  # [E]
+    begun_anew: int = 0
+    """Episodes that were to go on, and began anew: where they were left could not be read."""
+    snapshots: tuple[bytes, ...] = ()
+    """Where each environment's episode was left, for whoever goes on with it; none where every
+    fragment begins with a reset. Only `shared.environments.state` reads them."""
 
     @property
     def num_steps(self) -> int:
@@ -100,7 +105,8 @@ class Episode(_Result):
 def encode_trajectory(trajectory: Trajectory) -> bytes:
     """Return the trajectory as bytes for the cache; equal trajectories give equal bytes."""
     arrays = frames.packed({name: getattr(trajectory, name) for name in _ARRAYS})
-    return _encoded(arrays, trajectory, _TRAJECTORY_FORMAT)
+    arrays.update(zip(_SNAPSHOTS, joined(trajectory.snapshots), strict=True))
+    return _encoded(arrays, trajectory, _TRAJECTORY_FORMAT, begun_anew=str(trajectory.begun_anew))
 
 
 def decode_trajectory(
@@ -118,13 +124,17 @@ def decode_trajectory(
             out of range or not finite.
     """
     payload = _payload(data, _TRAJECTORY_FORMAT, max_bytes)
+    arrays = dict(payload.arrays)
+    snapshots = _snapshots(arrays)
     try:
-        arrays = frames.unpacked(payload.arrays, environment.observation.shape, max_bytes=max_bytes)
+        arrays = frames.unpacked(arrays, environment.observation.shape, max_bytes=max_bytes)
     except ValueError as error:
         raise TrajectoryError(str(error)) from error
     _check_types(arrays, environment)
     trajectory = Trajectory(
         **_identity(payload.metadata),
+        begun_anew=_number(payload.metadata, "begun_anew"),
+        snapshots=snapshots,
         **arrays,  # type: ignore[arg-type] # names and dtypes have just been checked
     )
     _check_shapes(trajectory, environment)
@@ -160,9 +170,22 @@ def decode_episode(data: bytes) -> Episode:
     return Episode(**_identity(payload.metadata), episode_return=episode_return, length=length)
 
 
-def _encoded(arrays: Mapping[str, codec.Array], result: _Result, result_format: str) -> bytes:
+def _encoded(
+    arrays: Mapping[str, codec.Array], result: _Result, result_format: str, **more: str
+) -> bytes:
     numbers = {name: str(getattr(result, name)) for name in _NUMBERS}
-    return codec.encode(arrays, {"format": result_format, "job_id": result.job_id, **numbers})
+    metadata = {"format": result_format, "job_id": result.job_id, **numbers, **more}
+    return codec.encode(arrays, metadata)
+
+
+def _snapshots(arrays: dict[str, codec.Array]) -> tuple[bytes, ...]:
+    """Take the snapshots out of a trajectory's arrays."""
+    try:
+        return parted(*(arrays.pop(name) for name in _SNAPSHOTS))
+    except KeyError as missing:
+        raise TrajectoryError(f"holds no array {missing}") from None
+    except ValueError as error:
+        raise TrajectoryError(str(error)) from None
 
 
 def _payload(data: bytes, expected_format: str, max_bytes: int) -> codec.Payload:
@@ -177,9 +200,12 @@ def _payload(data: bytes, expected_format: str, max_bytes: int) -> codec.Payload
 
 
 def _identity(metadata: Mapping[str, str]) -> dict[str, Any]:
-    numbers = {name: _field(metadata, name, _NUMBER, "a whole number from 0") for name in _NUMBERS}
     job_id = _field(metadata, "job_id", _JOB_ID, "a job's id")
-    return {"job_id": job_id, **{name: int(number) for name, number in numbers.items()}}
+    return {"job_id": job_id, **{name: _number(metadata, name) for name in _NUMBERS}}
+
+
+def _number(metadata: Mapping[str, str], name: str) -> int:
+    return int(_field(metadata, name, _NUMBER, "a whole number from 0"))
 
 
 def _field(metadata: Mapping[str, str], field: str, form: re.Pattern[str], expected: str) -> str:
@@ -212,6 +238,9 @@ def _check_shapes(trajectory: Trajectory, environment: EnvironmentSpec) -> None:
     _expect_shape("terminated", trajectory.terminated, steps)
     _expect_shape("truncated", trajectory.truncated, steps)
     _expect_shape("log_prob", trajectory.log_prob, steps)
+    if len(trajectory.snapshots) not in (0, steps[1]):
+        found = len(trajectory.snapshots)
+        raise TrajectoryError(f"holds {found} snapshots, expected {steps[1]} or none")
     num_cut = int(np.count_nonzero(trajectory.truncated & ~trajectory.terminated))
     num_ended = int(np.count_nonzero(trajectory.truncated | trajectory.terminated))
     _expect_shape("final_observation", trajectory.final_observation, (num_cut, *observation))

@@ -24,6 +24,7 @@ _FORMAT = "nitro-checkpoint/1"
 _STATE = "state.json"
 _ARRAYS = "state.safetensors"
 _POLICY = "policy.safetensors"
+_STREAMS = "streams.zst"
 _MAX_BYTES = 8 << 30
 
 Scalar = bool | int | float | str
@@ -91,6 +92,8 @@ class Checkpoint:
     """The policy as actors fetch it."""
     earlier_policies: dict[int, bytes] = field(default_factory=dict)
     """By version, those that actors of open rounds fetch."""
+    streams: bytes = b""
+    """Where episodes that go on were left; empty where none do."""
 
 
 class CheckpointStore:
@@ -109,6 +112,7 @@ class CheckpointStore:
             _ARRAYS: codec.encode_raw(checkpoint.arrays, {}),
             _POLICY: checkpoint.policy,
             **{_earlier(v): data for v, data in checkpoint.earlier_policies.items()},
+            **({_STREAMS: checkpoint.streams} if checkpoint.streams else {}),
         }
         for name, data in contents.items():
             self._artifacts.write(self._job_id, f"{folder}/{name}", data)
@@ -157,7 +161,8 @@ class CheckpointStore:
             raise self._damaged(folder, _STATE, f"not a checkpoint manifest: {wrong}") from error
         contents = {}
         versions = sorted({opened.policy_version for opened in manifest.run.open_rounds})
-        for name in (_ARRAYS, _POLICY, *map(_earlier, versions)):
+        streams = {_STREAMS} & manifest.files.keys()
+        for name in (_ARRAYS, _POLICY, *map(_earlier, versions), *streams):
             data = self._artifacts.read(self._job_id, f"{folder}/{name}")
             if data is None:
                 raise self._damaged(folder, name, "missing")
@@ -174,6 +179,7 @@ class CheckpointStore:
             scalars=manifest.algorithm,
             policy=contents[_POLICY],
             earlier_policies={version: contents[_earlier(version)] for version in versions},
+            streams=contents.get(_STREAMS, b""),
         )
 
     def _damaged(self, folder: str, name: str, why: str) -> CheckpointError:

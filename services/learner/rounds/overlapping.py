@@ -30,6 +30,7 @@ from services.learner.rounds.session import RoundSession, evaluation_result
 from services.learner.rounds.window import OpenedRound, RoundWindow
 from shared.contracts.jobs import StopReason
 from shared.contracts.rounds import EvaluationResult, RoundResult, TrajectoryCounts
+from shared.trajectory.trajectory import Trajectory
 
 _LONGEST_WAIT_S = 1.0
 """One blocking wait; between two of them the learner looks whether it should leave."""
@@ -103,7 +104,7 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
         oldest.collector.look_again()
         # Nothing more of younger rounds is taken in until the next round is open: learned from
         # first, it would leave actors idle, and all open rounds would fall into step.
-        algorithm.add(oldest.fresh())
+        self._take_in(oldest.fresh())
         algorithm.flush()
         while algorithm.has_fresh:
             self._leave_if_must()
@@ -115,9 +116,13 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
         wait_s = 0.0 if algorithm.ready else min(oldest.collector.remaining_s, _LONGEST_WAIT_S)
         arrived = self._window.arrivals(timeout_s=wait_s)
         if arrived:
-            algorithm.add(arrived)
+            self._take_in(arrived)
         if algorithm.has_fresh or (algorithm.ready and not arrived):
             self._update()
+
+    def _take_in(self, trajectories: tuple[Trajectory, ...]) -> None:
+        self.keep(trajectories)
+        self.algorithm.add(trajectories)
 
     def _update(self) -> None:
         """Update once. Replays fill the time in which actors are waited for, and count as that."""
@@ -158,6 +163,7 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
             env_steps=closed.state.env_steps,
             episode_returns=closed.state.episode_returns,
             dropped_episodes=closed.state.dropped_episodes,
+            begun_anew=self.take_begun_anew(),
             evaluation=evaluation,
             stats=self._tally.take(),
             timing=self.clock.take(),

@@ -12,7 +12,7 @@ removed from the cache before its checkpoint.
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -20,6 +20,7 @@ from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
 from learning.detectors.detector import Detector, Measurement
 from services.learner.record.checkpoint import Checkpoint, CheckpointStore, RunState
 from services.learner.record.run_record import RunRecord
+from services.learner.rounds.streams import Streams
 from services.learner.scaler.client import ScalerClient
 from services.learner.scaler.held_lease import HeldLease
 from shared.cache.client import TrajectoryCache
@@ -34,7 +35,7 @@ from shared.contracts.rounds import (
     RoundTiming,
 )
 from shared.trajectory import codec
-from shared.trajectory.trajectory import Episode
+from shared.trajectory.trajectory import Episode, Trajectory
 
 _LOG = logging.getLogger(__name__)
 
@@ -67,11 +68,13 @@ class RoundSession(ABC, Generic[A]):
     detector: Detector
     checkpoints: CheckpointStore
     record: RunRecord
+    streams: Streams
     observe: Callable[[RoundLine], None]
     max_reopenings: int
 
     def __post_init__(self) -> None:
         self.clock = RoundClock()
+        self._begun_anew = 0
 
     @abstractmethod
     def run(self) -> tuple[StopReason, EvaluationResult | None]:
@@ -120,11 +123,28 @@ class RoundSession(ABC, Generic[A]):
             gradient_noise=None if curvature is None else curvature.gradient_noise,
             previous=previous,
         )
+        if self.job.continues_episodes:
+            # Before the plan: its actors start at once.
+            starts = self.streams.starts(round_index)
+            self.cache.publish_starts(self.job.job_id, round_index, starts)
         plan = self.scaler.open_round(self.job.job_id, round_index, request)
+        self.streams.take(round_index, plan.num_actors)
         if attempt == 0 and plan.age_s == 0.0:
             # The bill of a plan that is asked for again was in the record's first lines already.
             self.record.settle(plan.settled)
         return plan
+
+    def keep(self, trajectories: Iterable[Trajectory]) -> None:
+        """Keep where actors left the episodes of what is learned from."""
+        for trajectory in trajectories:
+            self._begun_anew += trajectory.begun_anew
+            if self.job.continues_episodes:
+                self.streams.leave(trajectory.round, trajectory.actor_index, trajectory.snapshots)
+
+    def take_begun_anew(self) -> int:
+        """Return how many episodes were to go on and began anew, since the last call."""
+        number, self._begun_anew = self._begun_anew, 0
+        return number
 
     def measurement(self, round_index: int) -> Measurement | None:
         """Return what the detector says of the policy after a round; None in rounds between."""
@@ -154,6 +174,7 @@ class RoundSession(ABC, Generic[A]):
         # but could not make up for a missing one.
         self.record.append(line)
         arrays, scalars = self.algorithm.state()
+        self.streams.release(plan.round)
         self.checkpoints.save(
             Checkpoint(
                 run=state,
@@ -161,6 +182,7 @@ class RoundSession(ABC, Generic[A]):
                 scalars=scalars,
                 policy=self.policy_payload(),
                 earlier_policies=dict(earlier_policies or {}),
+                streams=self.streams.encode() if self.job.continues_episodes else b"",
             )
         )
         self.state = state

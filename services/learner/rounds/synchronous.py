@@ -61,6 +61,7 @@ class SynchronousRounds(RoundSession[Algorithm]):
         if ending is not None:
             return ending
         trajectories = collector.trajectories()
+        self.keep(trajectories)
         self.clock.lap("collect_s")
         update = self.algorithm.update(trajectories)
         self.clock.lap("update_s")
@@ -75,6 +76,7 @@ class SynchronousRounds(RoundSession[Algorithm]):
             env_steps=sum(t.num_steps for t in trajectories),
             episode_returns=tuple(float(r) for t in trajectories for r in t.episode_returns),
             dropped_episodes=sum(t.dropped_episodes for t in trajectories),
+            begun_anew=self.take_begun_anew(),
             evaluation=evaluation,
             stats=update.stats,
             timing=self.clock.take(),

@@ -37,6 +37,8 @@ class LaunchOrder:
     samples: tuple[int, ...]
     """Actor indices to launch."""
     evaluations: tuple[int, ...]
+    continues: bool = False
+    """Whether rollouts take up episodes where others left them."""
 
     @property
     def key(self) -> AttemptKey:
@@ -65,6 +67,7 @@ class LaunchOrder:
         lease_hash: str,
     ) -> RolloutTask:
         spec, plan = self.spec, self.plan
+        samples, horizon = mode == "sample", spec.episodes.horizon
         return RolloutTask(
             mode=mode,
             job_id=plan.job_id,
@@ -75,7 +78,9 @@ class LaunchOrder:
             lease_hash=lease_hash,
             env=env,
             steps=spec.steps_per_actor,
-            num_envs=spec.envs_per_actor if mode == "sample" else 1,
+            num_envs=spec.envs_per_actor if samples else 1,
+            continues=samples and self.continues,
+            horizon=horizon if samples and isinstance(horizon, int) else None,
             seed=actor_seed(spec.seed, mode=mode, round_index=plan.round, actor_index=actor_index),
         )
 

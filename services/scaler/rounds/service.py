@@ -192,6 +192,7 @@ class RoundService:
             spec=record.job.spec,
             samples=sample_indices(plan, request),
             evaluations=evaluation_indices(plan, request, reopened),
+            continues=record.job.continues_episodes,
         )
         busy, ready = context.concurrency.own_in_flight, self.warm()
         record = reserved(record, order, decision, now, busy=busy, ready=ready)

@@ -9,6 +9,7 @@ from typing import Any
 
 from services.learner.record.checkpoint import CheckpointStore
 from services.learner.record.run_record import RunRecord
+from services.learner.rounds.streams import Streams
 from services.learner.scaler.client import ScalerClient
 from services.learner.scaler.held_lease import HeldLease
 from shared.artifacts.local import LocalArtifacts
@@ -282,4 +283,5 @@ def wired(
         "lease": stack.enter_context(HeldLease(scaler.lease(), heartbeats, shutdown)),
         "checkpoints": CheckpointStore(artifacts, scaler.job.job_id, keep=3),
         "record": record,
+        "streams": Streams(envs_per_actor=1),
     }

@@ -61,6 +61,19 @@ def _keys_of(server: redis.Redis, job: str) -> set[str]:
     return {key.decode() for key in server.scan_iter(match=f"*{job}*")}
 
 
+def test_actors_fetch_where_the_episodes_at_their_places_were_left(
+    cache: TrajectoryCache, server: redis.Redis, job: str
+) -> None:
+    assert cache.fetch_starts(job, 3, [0]) is None
+    cache.publish_starts(job, 3, [b"first", b"", b"third\x00"])
+    assert cache.fetch_starts(job, 3, [2, 1, 0, 7]) == [b"third\x00", b"", b"first", b""]
+    assert 0 < int(server.pttl(keys.starts(job, 3))) <= keys.TTL_MS
+    cache.publish_starts(job, 3, [])
+    assert cache.fetch_starts(job, 3, [0]) == [b""]
+    cache.free_round(job, 3)
+    assert cache.fetch_starts(job, 3, [0]) is None
+
+
 def test_a_policy_is_fetched_as_published_until_it_is_deleted(
     cache: TrajectoryCache, job: str
 ) -> None:

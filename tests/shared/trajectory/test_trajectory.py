@@ -67,6 +67,10 @@ def _trajectory(
         log_prob=rng.standard_normal(steps, dtype=np.float32),
         episode_returns=rng.standard_normal(num_ended, dtype=np.float32),
         episode_lengths=rng.integers(1, 9, size=num_ended, dtype=np.int32),
+        begun_anew=int(rng.integers(3)),
+        snapshots=tuple(rng.bytes(int(n)) for n in rng.integers(0, 9, num_envs))[
+            : num_envs * (seed % 2)
+        ],
     )
 
 
