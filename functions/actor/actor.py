@@ -33,6 +33,10 @@ class PolicyGoneError(PolicyUnavailableError):
     """The cache does not have it: the learner publishes it again with the actor's next launch."""
 
 
+class StartsGoneError(RuntimeError):
+    """Nor does it have where the task's episodes were left, which is published likewise."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Result:
     """A rollout ready to be stored."""
@@ -66,6 +70,7 @@ class Actor:
 
         Raises:
             PolicyUnavailableError: The task's policy version is not in the cache or damaged.
+            StartsGoneError: Where its episodes were left is not in the cache.
             CacheError: The cache cannot be reached.
             UnsupportedEnvironment: The environment cannot be built.
             RolloutError: The environment or the policy failed.
@@ -75,10 +80,11 @@ class Actor:
         outcome: Literal["stored", "duplicate", "late", "cancelled"] = "cancelled"
         if not self._cache.is_cancelled(task.job_id, task.lease_hash):
             policy = self._fetched_policy(task)
+            starts = self._fetched_starts(task)
             envs = self._warm_envs(task)
             rollout_started = time.perf_counter()
             try:
-                result = _roll_out(task, envs, policy, step_timeout_s=self._step_timeout_s)
+                result = _roll_out(task, envs, policy, starts, step_timeout_s=self._step_timeout_s)
             except BaseException:
                 self.close()  # they may be broken for good
                 raise
@@ -124,6 +130,19 @@ class Actor:
         self._policy = (key, policy)
         return policy
 
+    def _fetched_starts(self, task: RolloutTask) -> Sequence[bytes]:
+        if not task.continues:
+            return ()
+        first = task.actor_index * task.num_envs
+        places = range(first, first + task.num_envs)
+        starts = self._cache.fetch_starts(task.job_id, task.round, places)
+        if starts is None:
+            raise StartsGoneError(
+                f"where the episodes of job {task.job_id} were left before round {task.round} is "
+                "not in the cache: it has expired or was never published"
+            )
+        return starts
+
     def _warm_envs(self, task: RolloutTask) -> Sequence[Env]:
         # Without wrappers there is no difference, and both modes share their environments.
         raw_rewards = task.mode == "evaluate" and bool(task.env.wrappers)
@@ -160,7 +179,12 @@ class Actor:
 
 
 def _roll_out(
-    task: RolloutTask, envs: Sequence[Env], policy: NumpyPolicy, *, step_timeout_s: float
+    task: RolloutTask,
+    envs: Sequence[Env],
+    policy: NumpyPolicy,
+    starts: Sequence[bytes],
+    *,
+    step_timeout_s: float,
 ) -> _Result:
     if task.mode == "evaluate":
         episode = evaluate_episode(task, envs[0], policy, step_timeout_s=step_timeout_s)
@@ -171,7 +195,7 @@ def _roll_out(
             episode_lengths=(episode.length,),
             dropped_episodes=episode.dropped_episodes,
         )
-    trajectory = sample_fragment(task, envs, policy, step_timeout_s=step_timeout_s)
+    trajectory = sample_fragment(task, envs, policy, starts=starts, step_timeout_s=step_timeout_s)
     return _Result(
         payload=encode_trajectory(trajectory),
         steps=trajectory.num_steps,

@@ -8,6 +8,8 @@ Legend: `T` steps, `B` environments side by side, `F` truncated episodes, `E` fi
 See `shared.trajectory.trajectory` for what the arrays mean where an episode ends.
 """
 
+import logging
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +21,11 @@ from functions.actor.errors import RolloutError
 from shared.environments.building import Env
 from shared.environments.games import FinishedGame, games_of
 from shared.environments.spaces import checked_observation, is_image
+from shared.environments.state.keeper import Arrays, NotNowError, StateError
+from shared.environments.state.saving import save_state
+from shared.environments.state.snapshot import Snapshot, decode, encode, resume
 
+_LOG = logging.getLogger(__name__)
 Observations = NDArray[Any]  # float32 or uint8
 
 
@@ -35,7 +41,24 @@ class _Ended:
 class Fragment:
     """Steps `B` environments side by side for `T` steps and keeps what they return."""
 
-    def __init__(self, num_steps: int, envs: Sequence[Env]) -> None:
+    def __init__(
+        self,
+        num_steps: int,
+        envs: Sequence[Env],
+        *,
+        seed: int,
+        horizon: int | None = None,
+        continues: bool = False,
+    ) -> None:
+        """Take no step yet.
+
+        Args:
+            num_steps: Steps of each environment (T).
+            envs: The environments, of one kind.
+            seed: Decides everything random about their starts.
+            horizon: Steps after a reset at which an episode is cut; None leaves it to them.
+            continues: Whether episodes are left for others to go on with.
+        """
         space = envs[0].observation_space
         self._space = space
         self._shape: tuple[int, ...] = space.shape or ()  # [*obs]
@@ -52,6 +75,12 @@ class Fragment:
         """Steps taken so far, counted along T."""
         self.broken: list[int] = []
         """Environments whose latest episode is to be sampled again, each named once."""
+        self.begun_anew = 0
+        """Episodes that were to go on, and began anew."""
+        self._seed = seed
+        self._horizon = math.inf if horizon is None else horizon
+        self._left: list[bytes] = [b""] * len(envs) if continues else []
+        self._leaves_at = num_steps - 1 if continues else num_steps
         self._num_steps = num_steps
         self._num_resets = 0
         self._envs = envs
@@ -84,14 +113,36 @@ class Fragment:
         """Changes with every step and every reset of any environment."""
         return (self.num_done, self._num_resets, *self._lengths)
 
-    def start(self, *, seed: int) -> None:
-        """Reset every environment to the start that the seed decides.
+    @property
+    def snapshots(self) -> tuple[bytes, ...]:
+        """Where each episode was left; an empty one is to begin anew."""
+        return tuple(self._left)
+
+    def start(self, snapshots: Sequence[bytes] = ()) -> None:
+        """Take up every episode that was left, and begin the others as the seed decides.
 
         The first environment is reset with the seed itself, so that a rollout of one environment
         can be repeated by hand.
         """
         for b, env in enumerate(self._envs):
-            self.observation[0, b] = self._first(env.reset(seed=env_seed(seed, b)))
+            if not (b < len(snapshots) and snapshots[b] and self._taken_up(b, snapshots[b])):
+                start = env.reset(seed=env_seed(self._seed, b))
+                self.observation[0, b] = self._first(start)
+
+    def _taken_up(self, b: int, left: bytes) -> bool:
+        """Go on with an episode; return False when it cannot be made out where it was left."""
+        try:
+            snapshot = decode(left)
+            self.observation[0, b] = self._first((resume(self._envs[b], snapshot), None))
+        except StateError as error:
+            self._tell_begun_anew(b, error)
+            return False
+        self._returns[b], self._lengths[b] = snapshot.episode_return, snapshot.length
+        return True
+
+    def _tell_begun_anew(self, b: int, why: StateError) -> None:
+        self.begun_anew += 1
+        _LOG.warning("an episode begins anew", extra={"env_index": b, "why": str(why)})
 
     def step(self, actions: Iterable[object]) -> None:
         """Step every environment with its action; start anew what ended, but for the last step."""
@@ -102,6 +153,8 @@ class Fragment:
 
     def step_one(self, t: int, b: int, action: object) -> None:
         """Take step `t` of environment `b`."""
+        leaves = t == self._leaves_at
+        before = self._state(b) if leaves else None
         try:
             observation, reward, terminated, truncated, _ = self._steps[b](action)
         except Exception as error:
@@ -115,10 +168,28 @@ class Fragment:
         self._returns[b] += float(reward)
         self._lengths[b] += 1
         self.observation[t + 1, b] = observation
-        if terminated or truncated:
+        cut = self._lengths[b] >= self._horizon and not (terminated or truncated)
+        if leaves and not cut:
+            ended = bool(terminated or truncated)
+            self._leave(b, self._state(b) if ended else before, None if ended else action)
+        if terminated or truncated or cut:
             self.terminated[t, b] = terminated
-            self.truncated[t, b] = truncated
-            self._end_episode(t, b)
+            self.truncated[t, b] = truncated or cut
+            self._end_episode(t, b, anew=cut)
+
+    def _state(self, b: int) -> Arrays | None:
+        """Return an environment's state; None if it cannot be kept at this moment."""
+        try:
+            return save_state(self._envs[b])
+        except NotNowError as error:
+            self._tell_begun_anew(b, error)
+            return None
+
+    def _leave(self, b: int, state: Arrays | None, action: object | None) -> None:
+        self._left[b] = b""
+        if state is not None:
+            so_far = (0.0, 0) if action is None else (self._returns[b], self._lengths[b])
+            self._left[b] = encode(Snapshot(state, action, *so_far))
 
     def restart(self, b: int) -> int:
         """Begin the latest episode of environment `b` anew; return the step it begins at."""
@@ -146,7 +217,8 @@ class Fragment:
         step, name = self._first_broken(b, self.num_done) or (self.num_done, "observation")
         return slice(self._starts[b], step + (name == "reward"))
 
-    def _end_episode(self, t: int, b: int) -> None:
+    def _end_episode(self, t: int, b: int, *, anew: bool) -> None:
+        """Count an episode and begin the next; `anew` where its game would go on otherwise."""
         if self._first_broken(b, t + 1) is not None:
             self.broken.append(b)
             return
@@ -158,7 +230,8 @@ class Fragment:
         self._starts[b] = t + 1
         self._returns[b], self._lengths[b] = 0.0, 0
         if t + 1 < self._num_steps:
-            self.observation[t + 1, b] = self._first(self._envs[b].reset())
+            seed = env_seed(self._seed, b, t + 1) if anew else None
+            self.observation[t + 1, b] = self._first(self._envs[b].reset(seed=seed))
 
     def _first_broken(self, b: int, end: int) -> tuple[int, str] | None:
         """Return where and what first was not finite in the latest episode, up to step `end`.
@@ -195,11 +268,12 @@ def first_not_finite(
     return min(found, default=None)
 
 
-def env_seed(seed: int, env_index: int) -> int:
-    """Return the seed of one of the environments that an actor steps side by side."""
-    if env_index == 0:
+def env_seed(seed: int, env_index: int, step: int = 0) -> int:
+    """Return the seed of a start, at a step, of one of the environments side by side."""
+    if env_index == step == 0:
         return seed
-    sequence = np.random.SeedSequence(seed, spawn_key=(env_index,))
+    spawn_key = (env_index, step) if step else (env_index,)
+    sequence = np.random.SeedSequence(seed, spawn_key=spawn_key)
     return int(sequence.generate_state(1, np.uint64)[0] >> 1)
 
 

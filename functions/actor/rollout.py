@@ -40,17 +40,20 @@ def sample_fragment(
     envs: Sequence[Env],
     policy: NumpyPolicy,
     *,
+    starts: Sequence[bytes] = (),
     step_timeout_s: float = STEP_TIMEOUT_S,
 ) -> Trajectory:
     """Take `task.steps` sampled steps, shared equally among the environments.
 
-    Every fragment starts with fresh episodes. An episode that ends inside is followed by another;
-    one in which something is not finite is dropped, and its steps are sampled again.
+    Episodes begin anew, unless it is said where they were left. An episode that ends inside is
+    followed by another; one in which something is not finite is dropped, and its steps are sampled
+    again.
 
     Args:
         task: What to do; its seed decides everything random.
         envs: `task.num_envs` environments of the same kind.
         policy: Samples the actions.
+        starts: Where the episodes to go on with were left; an empty one begins anew.
         step_timeout_s: Longest that one step or reset may take.
 
     Raises:
@@ -63,7 +66,9 @@ def sample_fragment(
     translate = _translator(env_id, envs[0], policy, num_envs=task.num_envs)
     rng = noise_generator(task.seed)
     sampler = FragmentSampler(policy, num_steps=num_steps, num_envs=task.num_envs, rng=rng)
-    fragment = Fragment(num_steps, envs)
+    fragment = Fragment(
+        num_steps, envs, seed=task.seed, horizon=task.horizon, continues=task.continues
+    )
     dropped = DroppedEpisodes(
         env_id,
         fragment,
@@ -74,7 +79,7 @@ def sample_fragment(
     # What is not finite is reported once, by name and step, instead of as warnings.
     watch = watched(env_id, lambda: fragment.progress, timeout_s=step_timeout_s)
     with np.errstate(all="ignore"), watch:
-        _roll_out(task, fragment, sampler, dropped, translate, num_steps=num_steps)
+        _roll_out(task, fragment, sampler, dropped, translate, starts)
         log_prob = sampler.log_prob()
     bad = first_not_finite({"action": sampler.action, "log_prob": log_prob})
     if bad is not None:  # everything that the environment gave is finite by now
@@ -97,6 +102,8 @@ def sample_fragment(
         episode_returns=np.array(fragment.episode_returns, np.float32),
         episode_lengths=np.array(fragment.episode_lengths, np.int32),
         dropped_episodes=dropped.count,
+        begun_anew=fragment.begun_anew,
+        snapshots=fragment.snapshots,
     )
 
 
@@ -206,15 +213,15 @@ def _roll_out(
     sampler: FragmentSampler,
     dropped: DroppedEpisodes,
     translate: Translator,
-    *,
-    num_steps: int,
+    starts: Sequence[bytes],
 ) -> None:
     """Fill the fragment and the sampler's actions."""
     # Looked up once: this loop is what an actor is paid for.
     act, step, broken = sampler.act, fragment.step, fragment.broken
     observation, action = fragment.observation, sampler.action
+    num_steps = len(fragment.reward)
     try:
-        fragment.start(seed=task.seed)
+        fragment.start(starts)
         for t in range(num_steps):
             act(t, observation[t])
             step(translate(action[t]))

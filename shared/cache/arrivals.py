@@ -27,6 +27,7 @@ FAILURE_KINDS: dict[str, FailureKind] = {
     "UnsupportedEnvironment": "environment",
     "EnvironmentHungError": "hung",
     "PolicyGoneError": "vanished",
+    "StartsGoneError": "vanished",
     "CacheUnreachableError": "vanished",
 }
 """What a failure is by the name of the exception that the actor raised; others are `lost`."""

@@ -149,12 +149,13 @@ class TrajectoryCache:
         Empty snapshots, and places beyond the last, begin anew.
         """
         key = keys.starts(job_id, round)
-        fields = {str(place): snapshot for place, snapshot in enumerate(snapshots) if snapshot}
+        fields = {_NUM_STARTS: b"%d" % len(snapshots)}
+        fields |= {str(place): left for place, left in enumerate(snapshots) if left}
         with self._errors("publishing starts"):
             pipeline = self._client.pipeline(transaction=True)
             pipeline.delete(key)
             # Without this one nobody could tell streams that are new from a hash that was lost.
-            pipeline.hset(key, mapping={_NUM_STARTS: len(snapshots), **fields})
+            pipeline.hset(key, mapping=fields)
             pipeline.pexpire(key, keys.TTL_MS)
             pipeline.execute()
 

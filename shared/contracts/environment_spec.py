@@ -60,8 +60,6 @@ class EnvironmentSpec(Message):
     max_episode_steps: PositiveInt | None
     episodes_are_lives: bool = False
     """Whether an episode may end while the game goes on; the returns reported are whole games'."""
-    keeps_state: bool = False
-    """Whether its episodes can be left by one actor and taken up by another."""
     preprocessing: tuple[str, ...] = ()
     """What lies between the simulator and the policy, in order, one line each."""
     versions: dict[str, str]

@@ -6,6 +6,7 @@ is in one; everybody else passes it on.
 Legend: `N` snapshots, `S` bytes of all together.
 """
 
+import itertools
 from collections.abc import Iterable
 
 import numpy as np
@@ -32,11 +33,14 @@ def parted(data: NDArray[np.generic], sizes: NDArray[np.generic]) -> tuple[bytes
     Raises:
         ValueError: They do not belong together, or a snapshot is too large.
     """
-    if (data.dtype, data.ndim) != (np.uint8, 1) or (sizes.dtype, sizes.ndim) != (np.int64, 1):
+    if data.dtype != np.uint8 or data.ndim != 1 or sizes.dtype != np.int64 or sizes.ndim != 1:
         raise ValueError("snapshots are no bytes, or their sizes no whole numbers")
-    if ((sizes < 0) | (sizes > MAX_SNAPSHOT_BYTES)).any() or int(sizes.sum()) != data.size:
-        raise ValueError("snapshots do not have the sizes that stand beside them")
-    ends = np.cumsum(sizes).tolist()
+    lengths: list[int] = sizes.tolist()
+    if not all(0 <= length <= MAX_SNAPSHOT_BYTES for length in lengths):
+        raise ValueError(f"a snapshot has a size beyond {MAX_SNAPSHOT_BYTES} bytes, or below 0")
+    if sum(lengths) != data.size:
+        raise ValueError(f"snapshots of {sum(lengths)} bytes have a size of {data.size}")
+    ends = itertools.accumulate(lengths)
     return tuple(
-        data[end - size : end].tobytes() for size, end in zip(sizes.tolist(), ends, strict=True)
+        data[end - length : end].tobytes() for length, end in zip(lengths, ends, strict=True)
     )

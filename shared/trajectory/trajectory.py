@@ -28,8 +28,9 @@ from shared.contracts.environment_spec import (
 )
 from shared.contracts.message import JOB_ID_FORM
 from shared.trajectory import codec, frames
+from shared.trajectory.snapshots import joined, parted
 
-_TRAJECTORY_FORMAT = "nitro-trajectory/1"
+_TRAJECTORY_FORMAT = "nitro-trajectory/2"
 _EPISODE_FORMAT = "nitro-episode/1"
 _MAX_EPISODE_BYTES = 2**16
 _JOB_ID = re.compile(JOB_ID_FORM)
@@ -37,6 +38,7 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 _NUMBERS = ("round", "actor_index", "policy_version", "dropped_episodes")
 _FINITE = ("observation", "final_observation", "action", "reward", "log_prob", "episode_returns")
 _ARRAYS = (*_FINITE, "terminated", "truncated", "episode_lengths")
+_SNAPSHOTS = ("snapshot", "snapshot_size")
 
 
 class TrajectoryError(ValueError):

@@ -30,6 +30,7 @@ MAX_SNAPSHOT_BYTES = 4 * 2**20
 _METADATA = {"snapshot": "1"}
 """What it is, and the version of its form."""
 _ACTION = "action"
+_SO_FAR = "so_far"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +41,10 @@ class Snapshot:
     """The state before the step that was the last one; after it, if it ended the episode."""
     action: object | None
     """That step's, as the environment took it; None if it ended the episode."""
+    episode_return: float = 0.0
+    """Undiscounted return of the episode so far, that step included."""
+    length: int = 0
+    """Its steps so far."""
 
 
 def resume(env: Env, snapshot: Snapshot) -> Any:  # noqa: ANN401 - whatever the environment gives
@@ -73,6 +78,7 @@ def encode(snapshot: Snapshot) -> bytes:
         StateError: It is too large, or an array is of a type that has no place in it.
     """
     arrays = dict(snapshot.arrays)
+    arrays[_SO_FAR] = np.array([snapshot.episode_return, snapshot.length], np.float64)
     if snapshot.action is not None:
         arrays[_ACTION] = np.asarray(snapshot.action)
     num_bytes = sum(array.nbytes for array in arrays.values())
@@ -98,7 +104,10 @@ def decode(data: bytes) -> Snapshot:
         raise StateError(
             f"no snapshot of version {_METADATA['snapshot']}: {payload.metadata!r:.80}"
         )
+    so_far = payload.arrays.pop(_SO_FAR, np.zeros(0))
+    if so_far.shape != (2,) or not np.isfinite(so_far).all():
+        raise StateError("no snapshot: it does not say how far its episode is")
     action: NDArray[Any] | None = payload.arrays.pop(_ACTION, None)
     if action is not None:
         action = action.copy()[()]  # a number where it is one, as policies give it
-    return Snapshot(payload.arrays, action)
+    return Snapshot(payload.arrays, action, float(so_far[0]), int(so_far[1]))

@@ -30,8 +30,8 @@ def test_the_noise_is_another_one_after_each_dropped_episode() -> None:
 
 def test_returns_and_lengths_are_the_episodes_own() -> None:
     env = ScriptedEnv("..t.u..b.")
-    fragment = Fragment(9, [env])
-    fragment.start(seed=0)
+    fragment = Fragment(9, [env], seed=0)
+    fragment.start()
     for _ in range(9):
         fragment.step([0])
     # Rewards count the steps from 1: 1 + 2 + 3, 4 + 5, 6 + 7 + 8, and 9 in an episode still open.
@@ -46,8 +46,8 @@ def test_returns_and_lengths_are_the_episodes_own() -> None:
 
 def test_an_end_at_the_last_step_resets_nothing() -> None:
     env = ScriptedEnv("..u")
-    fragment = Fragment(3, [env])
-    fragment.start(seed=0)
+    fragment = Fragment(3, [env], seed=0)
+    fragment.start()
     for _ in range(3):
         fragment.step([0])
     assert env.num_resets == 1
@@ -66,7 +66,7 @@ def test_every_reset_and_every_step_is_progress() -> None:
             seen.append(fragment.progress)
             return super().step(action)
 
-    fragment = Fragment(2, [Watched(), Watched(), Watched()])
-    fragment.start(seed=0)
+    fragment = Fragment(2, [Watched(), Watched(), Watched()], seed=0)
+    fragment.start()
     fragment.step([0, 0, 0])
     assert len(set(seen)) == 3 + 3

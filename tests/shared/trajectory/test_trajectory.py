@@ -205,7 +205,7 @@ def _recoded(change: Arrays, *, drop: str | None = None, **metadata: str) -> byt
         (b"", "not a zstd frame"),
         (_recoded({}, drop="reward"), "holds arrays"),
         (_recoded({"value": np.zeros((6, 2), np.float32)}), "holds arrays"),
-        (_recoded({}, format="nitro-trajectory/2"), "format is 'nitro-trajectory/2'"),
+        (_recoded({}, format="nitro-trajectory/1"), "format is 'nitro-trajectory/1'"),
         (_recoded({}, round=""), "round is ''"),
         (_recoded({}, round="03"), "round is '03'"),
     ],
@@ -237,7 +237,7 @@ def test_an_episode_survives_the_wire_in_full_precision() -> None:
     ("data", "message"),
     [
         (b"nonsense", "not a zstd frame"),
-        (encode_trajectory(_trajectory()), "format is 'nitro-trajectory/1'"),
+        (encode_trajectory(_trajectory()), "format is 'nitro-trajectory/2'"),
         (codec.encode({"a": np.zeros(2**16, np.uint8)}, {}), "at most 65536 allowed"),
         (encode_episode(replace(EPISODE, episode_return=float("nan"))), "episode_return is nan"),
         (encode_episode(replace(EPISODE, length=0)), "length is 0"),

@@ -1,0 +1,120 @@
+"""Episodes that go on from fragment to fragment, against one plain loop over all their actions."""
+
+from collections.abc import Callable
+from itertools import cycle
+
+import gymnasium
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from functions.actor.rollout import sample_fragment
+from shared.contracts.rollouts import RolloutTask
+from shared.environments.building import make_environment
+from shared.environments.state.snapshot import decode, encode
+from shared.policy.numpy_policy import NumpyPolicy
+from shared.trajectory.trajectory import Trajectory
+
+MakeTask = Callable[..., RolloutTask]
+LoadPolicy = Callable[[int, int], NumpyPolicy]
+ToEnv = Callable[[NDArray[np.generic]], object]
+
+
+def fragments(
+    make_task: MakeTask, policy: NumpyPolicy, env_id: str, lengths: list[int], **more: object
+) -> list[Trajectory]:
+    """Play fragments one after the other, each in the other one of two processes' environments."""
+    task = make_task(env_id)
+    envs = cycle([make_environment(task.env), make_environment(task.env)])
+    played: list[Trajectory] = []
+    starts: tuple[bytes, ...] = ()
+    for number, steps in enumerate(lengths):
+        task = make_task(env_id, steps=steps, continues=True, seed=number, **more)
+        played.append(sample_fragment(task, [next(envs)], policy, starts=starts))
+        starts = played[-1].snapshots
+    return played
+
+
+@pytest.mark.parametrize(
+    ("env_id", "size", "actions", "discrete", "to_env"),
+    [
+        ("CartPole-v1", 4, 2, True, int),
+        ("Pendulum-v1", 3, 1, False, lambda action: np.clip(2 * action, -2, 2)),
+        ("Hopper-v5", 11, 3, False, lambda action: np.clip(action, -1, 1)),
+        ("HalfCheetah-v5", 17, 6, False, lambda action: np.clip(action, -1, 1)),
+    ],
+)
+def test_fragments_that_go_on_are_what_one_plain_loop_sees(
+    env_id: str,
+    size: int,
+    actions: int,
+    discrete: bool,
+    to_env: ToEnv,
+    make_task: MakeTask,
+    load_discrete: LoadPolicy,
+    load_continuous: LoadPolicy,
+) -> None:
+    policy = (load_discrete if discrete else load_continuous)(size, actions)
+    played = fragments(make_task, policy, env_id, [64, 1, 37, 500, 7, 600, 250])
+    total, length = 0.0, 0
+    with gymnasium.make(env_id) as plain:
+        observation, _ = plain.reset(seed=0)
+        for trajectory in played:
+            ended: list[tuple[float, int]] = []
+            for t in range(trajectory.num_steps):
+                np.testing.assert_array_equal(trajectory.observation[t, 0], np.float32(observation))
+                observation, reward, terminated, truncated, _ = plain.step(
+                    to_env(trajectory.action[t, 0])
+                )
+                assert trajectory.reward[t, 0] == np.float32(reward)
+                assert trajectory.terminated[t, 0] == terminated
+                assert trajectory.truncated[t, 0] == truncated
+                total, length = total + float(reward), length + 1
+                if terminated or truncated:
+                    ended.append((total, length))
+                    total, length = 0.0, 0
+                    observation, _ = plain.reset()
+            returns = np.array([of for of, _ in ended], np.float32)
+            np.testing.assert_array_equal(trajectory.episode_returns, returns)
+            np.testing.assert_array_equal(trajectory.episode_lengths, [of for _, of in ended])
+            assert trajectory.begun_anew == 0
+    assert sum(trajectory.episode_lengths.size for trajectory in played) > 0
+
+
+def test_an_actor_that_is_launched_again_leaves_the_same(
+    make_task: MakeTask, load_continuous: LoadPolicy
+) -> None:
+    policy = load_continuous(11, 3)
+    first = fragments(make_task, policy, "Hopper-v5", [40, 40])
+    again = fragments(make_task, policy, "Hopper-v5", [40, 40])
+    assert [t.snapshots for t in first] == [t.snapshots for t in again]
+
+
+@pytest.mark.parametrize("lengths", [[200], [64, 64, 64, 8], [50, 50, 50, 50], [30, 170]])
+def test_an_episode_is_cut_at_the_horizon_wherever_fragments_end(
+    lengths: list[int], make_task: MakeTask, load_continuous: LoadPolicy
+) -> None:
+    played = fragments(make_task, load_continuous(17, 6), "HalfCheetah-v5", lengths, horizon=50)
+    cuts = np.concatenate([t.truncated[:, 0] for t in played])
+    assert np.flatnonzero(cuts).tolist() == [49, 99, 149, 199]
+    assert np.concatenate([t.episode_lengths for t in played]).tolist() == [50] * 4
+    # The next begins at a start, near the origin of every joint.
+    begun = [t.observation[i + 1, 0] for t in played for i in np.flatnonzero(t.truncated[:-1, 0])]
+    assert all(np.abs(observation[:8]).max() < 0.5 for observation in begun)
+    assert len({observation.tobytes() for observation in begun}) == len(begun)
+
+
+def test_an_episode_whose_snapshot_is_damaged_begins_anew_and_is_counted(
+    make_task: MakeTask, load_continuous: LoadPolicy
+) -> None:
+    policy = load_continuous(11, 3)
+    task = make_task("Hopper-v5", steps=20, continues=True)
+    env = make_environment(task.env)
+    (left,) = sample_fragment(task, [env], policy).snapshots
+    assert encode(decode(left)) == left
+    plain = sample_fragment(task, [env], policy)
+    for damaged in (b"no snapshot", left[:-1], left[:40] + bytes([left[40] ^ 1]) + left[41:]):
+        anew = sample_fragment(task, [env], policy, starts=[damaged])
+        assert anew.begun_anew == 1
+        np.testing.assert_array_equal(anew.observation, plain.observation)
+    assert plain.begun_anew == 0
