@@ -22,6 +22,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.credentials import CredentialProvider
 from redis.retry import Retry
+from redis.typing import EncodableT
 
 from shared.cache import arrivals, keys, scripts
 from shared.cache.arrivals import Arrival, FailureKind, Mode, claim_field
@@ -149,7 +150,7 @@ class TrajectoryCache:
         Empty snapshots, and places beyond the last, begin anew.
         """
         key = keys.starts(job_id, round)
-        fields = {_NUM_STARTS: b"%d" % len(snapshots)}
+        fields: dict[EncodableT, EncodableT] = {_NUM_STARTS: len(snapshots)}
         fields |= {str(place): left for place, left in enumerate(snapshots) if left}
         with self._errors("publishing starts"):
             pipeline = self._client.pipeline(transaction=True)

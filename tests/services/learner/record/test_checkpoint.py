@@ -41,6 +41,7 @@ def _checkpoint(next_round: int) -> Checkpoint:
         },
         scalars={"kl_coefficient": 0.2, "steps": 7, "distribution": "gaussian"},
         policy=b"policy bytes",
+        streams=b"where episodes were left" if next_round % 2 == 0 else b"",
     )
 
 
@@ -56,6 +57,7 @@ def test_what_was_saved_is_what_is_restored(tmp_path: Path) -> None:
     assert restored.run == saved.run
     assert restored.scalars == saved.scalars
     assert restored.policy == saved.policy
+    assert restored.streams == saved.streams
     assert restored.arrays.keys() == saved.arrays.keys()
     for name, array in saved.arrays.items():
         assert restored.arrays[name].dtype == array.dtype
