@@ -60,6 +60,9 @@ def test_rounds_overlap_and_every_trajectory_is_used(
         algorithm=algorithm,
         rounds_in_flight=rounds_in_flight,
         evaluation={"every_rounds": 2, "episodes": 2},
+        env_id="Pendulum-v1",
+        steps_per_actor=100,
+        episodes={"horizon": "limit"},
     )
     job = train(client, spec)
     assert (job.status, job.stop_reason) == ("succeeded", "max_rounds")
@@ -68,6 +71,9 @@ def test_rounds_overlap_and_every_trajectory_is_used(
     assert [line.plan.round for line, _ in recorded] == [*range(spec.stop.max_rounds)]
     for _, result in recorded:
         assert (result.trajectories.launched, result.trajectories.used) == (ACTORS, ACTORS)
+    # Every open round has streams of its own, which end with every second fragment.
+    ended = [len(result.episode_returns) for _, result in recorded]
+    assert ended == [*[0] * rounds_in_flight, *[ACTORS] * rounds_in_flight, *ended][:6]
     # Round k + m is opened at the end of round k, with the policy of that moment.
     opened_with = [line.plan.policy_version for line, _ in recorded]
     ended_with = [result.policy_version for _, result in recorded]

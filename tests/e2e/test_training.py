@@ -107,11 +107,23 @@ def test_a_learner_killed_and_started_again_ends_with_the_same_weights(
     assert final_weights(runs_dir, job_id) == final_weights(runs_dir, whole.job_id)
 
 
-@pytest.mark.parametrize("preset", ["paper", "standard"])
+def test_episodes_go_on_in_later_rounds(client: NitroClient, runs_dir: Path) -> None:
+    changes = {"env_id": "Pendulum-v1", "scaling": {"policy": "fixed", "num_actors": 3}}
+    job = train(client, tiny(**changes, stop={"max_rounds": 9}, episodes={"horizon": "limit"}))
+    results = [line["result"] for line in timeless_rounds(runs_dir, job.job_id)[:-1]]
+    # Pendulum's episodes have 200 steps, and three fragments of 64 are 192.
+    assert [len(result["episode_returns"]) for result in results] == [0, 0, 0, 3, 0, 0, 3, 0, 0]
+    assert all(result["begun_anew"] == 0 for result in results)
+
+
+@pytest.mark.parametrize(
+    ("preset", "horizon"), [("paper", None), ("standard", None), ("standard", "limit")]
+)
 def test_a_stopped_job_resumes_to_the_same_weights(
-    preset: str, client: NitroClient, system: LocalSystem, runs_dir: Path
+    preset: str, horizon: str | None, client: NitroClient, system: LocalSystem, runs_dir: Path
 ) -> None:
-    spec = tiny(seed=5, preset=preset, stop={"max_rounds": 10})
+    episodes = {"horizon": horizon}
+    spec = tiny(seed=5, preset=preset, stop={"max_rounds": 10}, episodes=episodes)
     whole = train(client, spec)
     for k, line in enumerate(timeless_rounds(runs_dir, whole.job_id)[:-1]):
         stats = line["result"]["stats"]

@@ -37,6 +37,8 @@ _SCALARS_PER_STEP = 10
 """Bytes per step of reward, log-probability and the two end marks."""
 _EPISODE_BYTES = 8
 """Return and length of an episode, which may last a single step."""
+_SNAPSHOT_BYTES = 8192
+"""Where one episode was left; Atari's takes the most."""
 _HEADER_BYTES = 1 << 16
 """More than a trajectory's header has."""
 
@@ -216,6 +218,9 @@ def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
     frames = _observation_bytes(environment) // (environment.observation.frame_stack or 1)
     step_bytes = frames + _action_bytes(environment.action) + _SCALARS_PER_STEP
     actor_bytes = step_bytes * (spec.steps_per_actor + spec.envs_per_actor)
+    if spec.episodes.horizon not in (None, "fragment"):
+        # Where an episode was left is there twice: with the trajectory, and for the next round.
+        actor_bytes += 2 * _SNAPSHOT_BYTES * spec.envs_per_actor
     weights = network_weights(spec, environment)
     rounds = spec.open_rounds
     return rounds * spec.actors.max * actor_bytes + (rounds + 1) * 4 * weights
