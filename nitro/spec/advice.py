@@ -47,10 +47,16 @@ def advice(
     """
     lines = []
     limit, taken = environment.max_episode_steps, spec.steps_per_actor // spec.envs_per_actor
-    if limit is not None and limit > taken:
+    goes_on = spec.episodes.horizon not in (None, "fragment")
+    if limit is not None and limit > taken and not (goes_on and environment.keeps_state):
+        remedy = (
+            "its state cannot be kept, see `nitro check-env`; raise --steps-per-actor"
+            if goes_on
+            else "let episodes go on with --set episodes.horizon=limit, or raise --steps-per-actor"
+        )
         lines.append(
             f"episodes may last {limit:,} steps, but a rollout begins with a reset and takes "
-            f"{taken:,}: later steps are never learned from (raise --steps-per-actor)"
+            f"{taken:,}: later steps are never learned from ({remedy})"
         )
     if cpu_cores is not None:
         takes = time_on_cpu(spec, environment, hyperparameters, rounds=rounds, cores=cpu_cores)

@@ -37,6 +37,13 @@ def test_episodes_that_rollouts_are_too_short_for_are_told(
     assert f"takes {steps}:" in line
 
 
+def test_episodes_that_should_go_on_and_cannot_are_told() -> None:
+    going_on: dict[str, Any] = {"episodes": {"horizon": "limit"}}
+    assert told(HOPPER.model_copy(update={"keeps_state": True}), **going_on) == []
+    (line,) = told(HOPPER, **going_on)
+    assert "nitro check-env" in line
+
+
 def test_rollouts_as_long_as_an_episode_need_no_word() -> None:
     assert told(HOPPER, steps_per_actor=1000) == []
     assert told(HOPPER.model_copy(update={"max_episode_steps": None})) == []

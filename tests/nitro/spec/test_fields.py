@@ -12,7 +12,7 @@ from shared.contracts.job_spec import JobSpec
 from tests.nitro.synthetic_run import rendered
 
 ROWS = field_rows()
-GROUPS = ("actors", "stop", "evaluation", "checkpoint", "detector")
+GROUPS = ("actors", "stop", "episodes", "evaluation", "checkpoint", "detector")
 
 
 def leaves() -> Iterator[tuple[str, JsonValue]]:
