@@ -27,7 +27,7 @@ from shared.contracts.jobs import Job, Wait
 
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 0.2
-_LONGEST_PAUSE_S = 5.0
+_LONGEST_PAUSE_S = 1.0
 """Between two looks that fail."""
 _LONGEST_INIT_S = 10.0
 """How long Lambda lets a new environment initialise before the function's time-out counts."""
