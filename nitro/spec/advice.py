@@ -46,7 +46,10 @@ def advice(
         cpu_cores: Of the machine it trains on; None where it has a GPU, or is not known.
     """
     lines = []
-    limit, taken = environment.max_episode_steps, spec.steps_per_actor // spec.envs_per_actor
+    limit, taken = (
+        environment.max_episode_steps,
+        spec.steps_of(spec.actors.max) // spec.envs_per_actor,
+    )
     goes_on = spec.episodes.horizon not in (None, "fragment")
     if limit is not None and limit > taken and not (goes_on and environment.keeps_state):
         remedy = (
@@ -82,21 +85,21 @@ def time_on_cpu(
     if not (environment.observation.is_image and isinstance(hyperparameters, PpoHyperparameters)):
         return None
     update_s = hyperparameters.num_epochs / _SAMPLES_PER_S[hyperparameters.image_network]
-    step_s = spec.steps_per_actor * (update_s + 1 / (_STEPS_PER_S * cores))
+    step_s = update_s + 1 / (_STEPS_PER_S * cores)
     fewest, most = spec.actors.min, spec.actors.max
     if isinstance(spec.scaling, FixedScaling):
         fewest = most = spec.scaling.num_actors
-    return TimeRange(rounds * fewest * step_s, rounds * most * step_s)
+    least, largest = (actors * spec.steps_of(actors) for actors in (fewest, most))
+    return TimeRange(rounds * least * step_s, rounds * largest * step_s)
 
 
 def _told(takes: TimeRange, spec: JobSpec, rounds: int) -> str:
     span = duration(takes.most_s)
     if takes.least_s < takes.most_s:
         span = f"{duration(takes.least_s)} to {span}"
-    return (
-        f"about {span} on this machine without a GPU, for {rounds:,} rounds of "
-        f"{spec.steps_per_actor} steps an actor"
-    )
+    whole = spec.samples_per_round
+    size = f"{spec.steps_per_actor} steps an actor" if whole is None else f"{whole:,} steps"
+    return f"about {span} on this machine without a GPU, for {rounds:,} rounds of {size}"
 
 
 def gpu_less_cores(environment: EnvironmentSpec) -> int | None:

@@ -169,6 +169,10 @@ class JobSpec(EnvironmentRef):
     """Seed of everything that is random in the job."""
     steps_per_actor: Annotated[int, Field(strict=True, ge=1, le=65536)] = 256
     """Environment steps per actor, counted over all its environments together."""
+    samples_per_round: Annotated[int, Field(strict=True, ge=1, le=2**24)] | None = None
+    """Environment steps of a round, shared equally by as many actors as it has; what does not
+    divide is left out. Instead of `steps_per_actor`, with which more actors are more samples. For
+    PPO."""
     envs_per_actor: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
     """Environments one actor steps side by side (B)."""
     rounds_in_flight: Annotated[int, Field(strict=True, ge=1, le=8)] = 2
@@ -206,6 +210,12 @@ class JobSpec(EnvironmentRef):
         """How many rounds this job keeps open at a time, its algorithm considered."""
         return 1 if ALGORITHMS[self.algorithm].on_policy else self.rounds_in_flight
 
+    def steps_of(self, num_actors: int) -> int:
+        """Return the environment steps of each actor of a round of so many."""
+        if self.samples_per_round is None:
+            return self.steps_per_actor
+        return self.samples_per_round // (num_actors * self.envs_per_actor) * self.envs_per_actor
+
     def rounds_behind(self, round_index: int) -> int:
         """Return how many rounds the policy of a round has learned from.
 
@@ -220,6 +230,8 @@ class JobSpec(EnvironmentRef):
                 f"steps_per_actor ({self.steps_per_actor}) must be a multiple of "
                 f"envs_per_actor ({self.envs_per_actor})"
             )
+        if self.samples_per_round is not None:
+            self._require_shareable(self.samples_per_round)
         objective, defined = self.detector.objective, ALGORITHMS[self.algorithm].objectives
         if objective not in defined:
             having = [name for name, of in ALGORITHMS.items() if objective in of.objectives]
@@ -229,3 +241,21 @@ class JobSpec(EnvironmentRef):
             )
         self.scaling.require_fit(self.actors)
         return self
+
+    def _require_shareable(self, samples: int) -> None:
+        if self.steps_per_actor != type(self).model_fields["steps_per_actor"].default:
+            raise ValueError(
+                "give samples_per_round or steps_per_actor, not both: the one fixes the samples of "
+                "a round, the other those of an actor"
+            )
+        if not ALGORITHMS[self.algorithm].on_policy:
+            raise ValueError(
+                f"samples_per_round is for PPO: {self.algorithm} mixes fragments of several "
+                "rounds, which must be equally long; give steps_per_actor"
+            )
+        fewest = self.actors.max * self.envs_per_actor
+        if samples < fewest:
+            raise ValueError(
+                f"samples_per_round ({samples}) must be at least actors.max * envs_per_actor "
+                f"({fewest}), a step for each environment"
+            )

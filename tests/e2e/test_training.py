@@ -11,6 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from nitro.client.client import NitroClient
 from nitro.local.system import LocalSystem
 from shared.contracts.billing import JobCost
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from tests.e2e.runs import (
     assert_equal_rounds,
@@ -114,6 +115,16 @@ def test_episodes_go_on_in_later_rounds(client: NitroClient, runs_dir: Path) -> 
     # Pendulum's episodes have 200 steps, and three fragments of 64 are 192.
     assert [len(result["episode_returns"]) for result in results] == [0, 0, 0, 3, 0, 0, 3, 0, 0]
     assert all(result["begun_anew"] == 0 for result in results)
+
+
+def test_a_rounds_samples_do_not_depend_on_its_actors(client: NitroClient, runs_dir: Path) -> None:
+    scaling = {"policy": "schedule", "num_actors": [2, 8, 3]}
+    spec = {k: v for k, v in tiny().model_dump(mode="json").items() if k != "steps_per_actor"}
+    changes = {"scaling": scaling, "samples_per_round": 240, "stop": {"max_rounds": 3}}
+    job = train(client, JobSpec.model_validate({**spec, **changes}))
+    lines = timeless_rounds(runs_dir, job.job_id)[:-1]
+    assert [line["plan"]["num_actors"] for line in lines] == [2, 8, 3]
+    assert [line["result"]["env_steps"] for line in lines] == [240, 240, 240]
 
 
 @pytest.mark.parametrize(

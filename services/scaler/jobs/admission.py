@@ -178,20 +178,21 @@ def _concurrency_errors(spec: JobSpec, limit: int) -> Iterator[FieldError]:
 def trajectory_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
     """Yield the error of trajectories that no learner would take in."""
     # One more for each episode cut short, which the learner values apart.
-    limit = environment.max_episode_steps
-    num_finals = spec.steps_per_actor // limit if limit else 0
-    num_observations = spec.steps_per_actor + spec.envs_per_actor + num_finals
+    longest, horizon = spec.steps_of(spec.actors.min), spec.episodes.horizon
+    limits = (environment.max_episode_steps, horizon if isinstance(horizon, int) else None)
+    num_finals = max(longest // limit if limit else 0 for limit in limits)
+    num_observations = longest + spec.envs_per_actor + num_finals
     # Frames that are stacked come once each; the learner has them as often as they are seen.
     seen = _observation_bytes(environment) * num_observations
     step_bytes = _action_bytes(environment.action) + _SCALARS_PER_STEP + _EPISODE_BYTES
-    sent = seen // (environment.observation.frame_stack or 1) + step_bytes * spec.steps_per_actor
+    sent = seen // (environment.observation.frame_stack or 1) + step_bytes * longest
     needed = max(seen, sent + _HEADER_BYTES)
     if needed > MAX_TRAJECTORY_BYTES:
         message = (
-            f"a trajectory of {spec.steps_per_actor} steps may have {needed / _MB:.1f} MB, the "
-            f"learner accepts {MAX_TRAJECTORY_BYTES / _MB:.0f} MB; lower steps_per_actor"
+            f"a trajectory of {longest} steps may have {needed / _MB:.1f} MB, the "
+            f"learner accepts {MAX_TRAJECTORY_BYTES / _MB:.0f} MB; lower {_size_field(spec)}"
         )
-        yield FieldError(field="steps_per_actor", message=message)
+        yield FieldError(field=_size_field(spec), message=message)
 
 
 def _memory_errors(
@@ -200,12 +201,18 @@ def _memory_errors(
     needed = round_bytes(spec, environment)
     if needed > cache_bytes:
         rounds = "a round" if spec.open_rounds == 1 else f"{spec.open_rounds} open rounds"
+        steps, name = spec.steps_of(spec.actors.max), _size_field(spec)
         message = (
-            f"{rounds} of {spec.actors.max} actors with {spec.steps_per_actor} steps "
+            f"{rounds} of {spec.actors.max} actors with {steps} steps "
             f"may take {needed / _MB:.0f} MB, the cache has {cache_bytes / _MB:.0f} MB; lower "
-            "steps_per_actor or actors.max, or use a larger cache (NITRO_CACHE_MEMORY_MB)"
+            f"{name} or actors.max, or use a larger cache (NITRO_CACHE_MEMORY_MB)"
         )
-        yield FieldError(field="steps_per_actor", message=message)
+        yield FieldError(field=name, message=message)
+
+
+def _size_field(spec: JobSpec) -> str:
+    """Return the field that says how many steps a round has."""
+    return "steps_per_actor" if spec.samples_per_round is None else "samples_per_round"
 
 
 def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
@@ -217,7 +224,7 @@ def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
     """
     frames = _observation_bytes(environment) // (environment.observation.frame_stack or 1)
     step_bytes = frames + _action_bytes(environment.action) + _SCALARS_PER_STEP
-    actor_bytes = step_bytes * (spec.steps_per_actor + spec.envs_per_actor)
+    actor_bytes = step_bytes * (spec.steps_of(spec.actors.max) + spec.envs_per_actor)
     if spec.episodes.horizon not in (None, "fragment"):
         # Where an episode was left is there twice: with the trajectory, and for the next round.
         actor_bytes += 2 * _SNAPSHOT_BYTES * spec.envs_per_actor

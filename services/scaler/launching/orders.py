@@ -77,7 +77,7 @@ class LaunchOrder:
             policy_version=plan.policy_version,
             lease_hash=lease_hash,
             env=env,
-            steps=spec.steps_per_actor,
+            steps=spec.steps_of(max(1, plan.num_actors)),
             num_envs=spec.envs_per_actor if samples else 1,
             continues=samples and self.continues,
             horizon=horizon if samples and isinstance(horizon, int) else None,

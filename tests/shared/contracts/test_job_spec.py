@@ -23,6 +23,13 @@ def test_defaults_are_the_papers_settings() -> None:
     assert spec.stop.max_rounds == 50
 
 
+def test_a_rounds_samples_are_shared_by_its_actors() -> None:
+    spec = JobSpec.model_validate({"samples_per_round": 2048, "envs_per_actor": 4})
+    assert [spec.steps_of(n) for n in (8, 16, 20, 64)] == [256, 128, 100, 32]
+    assert JobSpec.read(spec.model_dump_json()) == spec
+    assert {JobSpec().steps_of(n) for n in (1, 8, 64)} == {256}
+
+
 def test_a_spec_survives_json() -> None:
     spec = JobSpec.model_validate(
         {"env_id": "CartPole-v1", "scaling": {"policy": "fixed", "num_actors": 16}, "seed": 3}
@@ -48,6 +55,9 @@ def test_a_spec_survives_json() -> None:
         ({"hyperparameters": {"clip": -1}}, "hyperparameters.clip", "greater than 0"),
         ({"scaling": {"policy": "magic"}}, "scaling", "one of nitro, fixed"),
         ({"steps_per_actor": 10, "envs_per_actor": 3}, "", "multiple of envs_per_actor (3)"),
+        ({"samples_per_round": 2048, "steps_per_actor": 64}, "", "not both"),
+        ({"samples_per_round": 2048, "algorithm": "impact"}, "", "give steps_per_actor"),
+        ({"samples_per_round": 127, "envs_per_actor": 2}, "", "at least actors.max"),
         (
             {"scaling": {"policy": "fixed", "num_actors": 100}},
             "",
