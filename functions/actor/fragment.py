@@ -8,6 +8,7 @@ Legend: `T` steps, `B` environments side by side, `F` truncated episodes, `E` fi
 See `shared.trajectory.trajectory` for what the arrays mean where an episode ends.
 """
 
+import copy
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from functions.actor.errors import RolloutError
+from functions.actor.watchdog import EnvironmentHungError
 from shared.environments.building import Env
 from shared.environments.games import FinishedGame, games_of
 from shared.environments.spaces import checked_observation, is_image
-from shared.environments.state.keeper import Arrays, NotNowError, StateError
+from shared.environments.state.keeper import Arrays
 from shared.environments.state.saving import save_state
 from shared.environments.state.snapshot import Snapshot, decode, encode, resume
 
@@ -130,19 +132,22 @@ class Fragment:
                 self.observation[0, b] = self._first(start)
 
     def _taken_up(self, b: int, left: bytes) -> bool:
-        """Go on with an episode; return False when it cannot be made out where it was left."""
+        """Go on with an episode; return False if that is not possible where it was left."""
         try:
             snapshot = decode(left)
             self.observation[0, b] = self._first((resume(self._envs[b], snapshot), None))
-        except StateError as error:
+        except EnvironmentHungError:
+            raise
+        except Exception as error:  # an environment may raise anything
+            # Each actor that has it next would fail as well, for as long as the job lives.
             self._tell_begun_anew(b, error)
             return False
         self._returns[b], self._lengths[b] = snapshot.episode_return, snapshot.length
         return True
 
-    def _tell_begun_anew(self, b: int, why: StateError) -> None:
+    def _tell_begun_anew(self, b: int, why: Exception) -> None:
         self.begun_anew += 1
-        _LOG.warning("an episode begins anew", extra={"env_index": b, "why": str(why)})
+        _LOG.warning("an episode begins anew", extra={"env_index": b, "why": repr(why)})
 
     def step(self, actions: Iterable[object]) -> None:
         """Step every environment with its action; start anew what ended, but for the last step."""
@@ -154,7 +159,9 @@ class Fragment:
     def step_one(self, t: int, b: int, action: object) -> None:
         """Take step `t` of environment `b`."""
         leaves = t == self._leaves_at
-        before = self._state(b) if leaves else None
+        if leaves:
+            # A copy of the action: a step may change it in place.
+            before, taken = self._state(b), copy.copy(action)
         try:
             observation, reward, terminated, truncated, _ = self._steps[b](action)
         except Exception as error:
@@ -169,27 +176,37 @@ class Fragment:
         self._lengths[b] += 1
         self.observation[t + 1, b] = observation
         cut = self._lengths[b] >= self._horizon and not (terminated or truncated)
-        if leaves and not cut:
+        if leaves:
             ended = bool(terminated or truncated)
-            self._leave(b, self._state(b) if ended else before, None if ended else action)
+            self._leave(b, self._state(b) if ended else before, None if ended else taken, anew=cut)
         if terminated or truncated or cut:
             self.terminated[t, b] = terminated
             self.truncated[t, b] = truncated or cut
             self._end_episode(t, b, anew=cut)
 
-    def _state(self, b: int) -> Arrays | None:
-        """Return an environment's state; None if it cannot be kept at this moment."""
+    def _state(self, b: int) -> Arrays | Exception:
+        """Return an environment's state, or why it cannot be kept at this moment."""
         try:
             return save_state(self._envs[b])
-        except NotNowError as error:
-            self._tell_begun_anew(b, error)
-            return None
+        except EnvironmentHungError:
+            raise
+        except Exception as error:  # an environment may raise anything, and a broken one will
+            return error
 
-    def _leave(self, b: int, state: Arrays | None, action: object | None) -> None:
+    def _leave(
+        self, b: int, state: Arrays | Exception, action: object | None, *, anew: bool
+    ) -> None:
+        """Keep where an episode is left; `anew` where it is over, and its game with it."""
         self._left[b] = b""
-        if state is not None:
+        if anew:
+            return
+        try:
+            if isinstance(state, Exception):
+                raise state
             so_far = (0.0, 0) if action is None else (self._returns[b], self._lengths[b])
             self._left[b] = encode(Snapshot(state, action, *so_far))
+        except Exception as error:  # as above, one raised before
+            self._tell_begun_anew(b, error)
 
     def restart(self, b: int) -> int:
         """Begin the latest episode of environment `b` anew; return the step it begins at."""

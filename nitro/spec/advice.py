@@ -46,20 +46,19 @@ def advice(
         cpu_cores: Of the machine it trains on; None where it has a GPU, or is not known.
     """
     lines = []
-    limit, taken = (
-        environment.max_episode_steps,
-        spec.steps_of(spec.actors.max) // spec.envs_per_actor,
-    )
-    goes_on = spec.episodes.horizon not in (None, "fragment")
-    if limit is not None and limit > taken and not (goes_on and environment.keeps_state):
-        remedy = (
-            "its state cannot be kept, see `nitro check-env`; raise --steps-per-actor"
-            if goes_on
-            else "let episodes go on with --set episodes.horizon=limit, or raise --steps-per-actor"
-        )
+    limit, taken = environment.max_episode_steps, spec.steps_of(spec.actors.max)
+    too_short = limit is not None and limit > taken // spec.envs_per_actor
+    if spec.episodes.horizon not in (None, "fragment"):
+        if not environment.keeps_state:
+            lines.append(
+                "episodes cannot go on, as this environment's state cannot be kept: every rollout "
+                f"begins with a reset (nitro check-env {spec.env_id} says why)"
+            )
+    elif too_short:
         lines.append(
             f"episodes may last {limit:,} steps, but a rollout begins with a reset and takes "
-            f"{taken:,}: later steps are never learned from ({remedy})"
+            f"{taken // spec.envs_per_actor:,}: later steps are never learned from (let episodes "
+            "go on with --set episodes.horizon=limit, or raise --steps-per-actor)"
         )
     if cpu_cores is not None:
         takes = time_on_cpu(spec, environment, hyperparameters, rounds=rounds, cores=cpu_cores)

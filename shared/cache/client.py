@@ -171,6 +171,10 @@ class TrajectoryCache:
         )
         return None if number is None else [snapshot or b"" for snapshot in snapshots]
 
+    def forget_starts(self, job_id: str, round: int) -> None:
+        """Remove what was published of a round's starts."""
+        self._run("UNLINK", keys.starts(job_id, round))
+
     # --- an actor's side of a round ---------------------------------------------------------
 
     def store_result(
@@ -286,6 +290,7 @@ class TrajectoryCache:
         The claims stay until they expire: they are what a late result is recognised by.
         """
         self._unlink(_result_keys(job_id, round, self._fields(job_id, (round,))[0]))
+        self.forget_starts(job_id, round)
 
     def round_counters(self, job_id: str, round: int) -> RoundCounters:
         """Return how many trajectories of a round came late or twice up to now."""
@@ -307,7 +312,10 @@ class TrajectoryCache:
         return lease_hash.encode() in (lease_hashes or b"").split()
 
     def forget_rounds(self, job_id: str, rounds: Iterable[int]) -> None:
-        """Remove every key of these rounds: they are made again."""
+        """Remove every key of these rounds but their starts: they are made again.
+
+        Starts are published before a round is asked for, and each time anew.
+        """
         wanted = iter(rounds)
         while batch := list(itertools.islice(wanted, _BATCH)):
             names: list[str] = []
@@ -319,7 +327,9 @@ class TrajectoryCache:
         self, job_id: str, *, rounds: Iterable[int], policy_versions: Iterable[int]
     ) -> None:
         """Remove every key of these rounds and policy versions, and the cancel mark."""
-        self.forget_rounds(job_id, rounds)
+        made = list(rounds)
+        self.forget_rounds(job_id, made)
+        self._unlink([keys.starts(job_id, index) for index in made])
         self._unlink([keys.cancel(job_id), *(keys.policy(job_id, v) for v in policy_versions)])
 
     def _fields(self, job_id: str, rounds: Sequence[int]) -> list[list[bytes]]:
@@ -370,4 +380,4 @@ def _result_keys(job_id: str, round: int, fields: Iterable[bytes]) -> list[str]:
         for actor in arrivals.answered(fields)
         if actor.failed is None
     ]
-    return [keys.arrivals(job_id, round), keys.starts(job_id, round), *results]
+    return [keys.arrivals(job_id, round), *results]

@@ -92,7 +92,7 @@ class EpisodeRule(Message):
     """Steps after a reset at which a training episode is cut, its rest estimated by the value
     function. `limit` leaves that to the environment; `fragment` begins every fragment with a
     reset, as the paper does. With anything but `fragment` an episode goes on in the next round,
-    whichever actor has it then. Unset: what the preset says."""
+    whichever actor has it then. Unset: `fragment`."""
 
 
 class EvaluationRule(Message):

@@ -118,9 +118,9 @@ class RoundResult(Message):
     episode_returns: tuple[Number, ...]
     """Training episodes that ended inside the round's trajectories."""
     dropped_episodes: Count = 0
+    """Training episodes that actors sampled again: something in them was not finite."""
     begun_anew: Count = 0
     """Episodes that were to go on, and began anew: where they were left could not be read."""
-    """Training episodes that actors sampled again: something in them was not finite."""
     evaluation: EvaluationResult | None
     stats: dict[Identifier, Number]
     """Scalars of the update: losses, KL, entropy, clip fraction. Where rounds overlap, of all

@@ -33,7 +33,7 @@ from shared.environments.spaces import (
     checked_observation,
     observation_spec,
 )
-from shared.environments.state.saving import why_not_kept
+from shared.environments.state.snapshot import why_not_kept
 from shared.environments.wrappers import wrapped
 
 Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say

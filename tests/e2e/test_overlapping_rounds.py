@@ -148,7 +148,11 @@ def test_a_learner_killed_in_the_middle_launches_nothing_twice_and_uses_all_once
 def test_a_job_stopped_in_the_middle_ends_in_order_and_goes_on_when_resumed(
     client: NitroClient, system: LocalSystem, runs_dir: Path
 ) -> None:
-    spec = overlapping(stop={"max_rounds": 40}, evaluation={"every_rounds": 100, "episodes": 2})
+    spec = overlapping(
+        stop={"max_rounds": 40},
+        evaluation={"every_rounds": 100, "episodes": 2},
+        episodes={"horizon": "limit"},
+    )
     job_id = client.submit(spec).job_id
     wait_until(client, job_id, lambda job: job.progress.rounds >= 2, system)
     client.stop(job_id)
@@ -163,6 +167,7 @@ def test_a_job_stopped_in_the_middle_ends_in_order_and_goes_on_when_resumed(
     client.resume(job_id)
     resumed = wait_finished(client, job_id)
     assert (resumed.status, resumed.progress.rounds) == ("succeeded", 40)
+    assert all(result.trajectories.lost == 0 for _, result in results(runs_dir, resumed))
     recorded = [line for line, _ in results(runs_dir, resumed)]
     assert [line.plan.round for line in recorded] == [*range(40)]
     # Each measurement counts, those that came with the plans that ended the job among them.

@@ -125,7 +125,8 @@ class RoundSession(ABC, Generic[A]):
         )
         if self.job.continues_episodes:
             # Before the plan: its actors start at once.
-            starts = self.streams.starts(round_index)
+            most = self.job.spec.actors.max * self.job.spec.envs_per_actor
+            starts = self.streams.starts(round_index)[:most]
             self.cache.publish_starts(self.job.job_id, round_index, starts)
         plan = self.scaler.open_round(self.job.job_id, round_index, request)
         self.streams.take(round_index, plan.num_actors)
@@ -208,6 +209,7 @@ class RoundSession(ABC, Generic[A]):
         line = RoundLine(plan=plan, result=None, curvature=None, evaluation=evaluation)
         self.record.append(line)
         self.observe(line)
+        self.cache.forget_starts(self.job.job_id, plan.round)
 
 
 def evaluation_result(plan: RoundPlan, episodes: tuple[Episode, ...]) -> EvaluationResult | None:

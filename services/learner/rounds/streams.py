@@ -18,6 +18,8 @@ from shared.trajectory.snapshots import joined, parted
 NEW = b""
 """Snapshot of a stream that has yet to begin."""
 _WAITING = "waiting"
+_MAX_BYTES = 8 << 30
+"""Of a checkpoint's streams: its hash has been checked, so they are ours."""
 
 
 class Streams:
@@ -55,8 +57,11 @@ class Streams:
         Args:
             round_index: The round.
             actor_index: The actor, whose trajectory is used.
-            snapshots: One for each of its environments.
+            snapshots: One for each of its environments. Of an actor that brought others, the
+                streams stay as they were.
         """
+        if len(snapshots) != self._per_actor:
+            return
         first = actor_index * self._per_actor
         self._taken[round_index][first : first + self._per_actor] = snapshots
 
@@ -77,7 +82,7 @@ class Streams:
         Raises:
             ValueError: These are no streams of ours.
         """
-        arrays = codec.decode(data).arrays
+        arrays = codec.decode(data, max_bytes=_MAX_BYTES).arrays
         names = [name.removesuffix(".sizes") for name in arrays if name.endswith(".sizes")]
         snapshots = {
             name: list(parted(arrays[f"{name}.bytes"], arrays[f"{name}.sizes"])) for name in names

@@ -18,8 +18,8 @@ import numpy as np
 
 from shared.environments.games import games_of
 from shared.environments.state.keeper import Arrays, NotNowError
-from shared.environments.state.saving import save_state, why_not_kept
-from shared.environments.state.snapshot import Snapshot, decode, encode, resume
+from shared.environments.state.saving import save_state
+from shared.environments.state.snapshot import Snapshot, decode, encode, resume, why_not_kept
 
 Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.environments.state.bare import library_keeper
-from shared.environments.state.keeper import Arrays, Keeper, KeepsState, NotNowError, StateError
+from shared.environments.state.keeper import Arrays, Keeper, KeepsState, StateError
 from shared.environments.state.wrapping import WRAPPERS
 from shared.trajectory import codec
 
@@ -25,23 +25,6 @@ Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the space
 _GENERATOR = "np_random"
 _PCG64 = struct.Struct("<16s16s?I")
 """State and increment, and the half of a number of 64 bits that is left over."""
-
-
-def why_not_kept(env: Env) -> str | None:
-    """Try whether the state of an environment, which has been reset, can be kept.
-
-    Returns:
-        The layer that stands in the way, and why; None if none does.
-    """
-    try:
-        save_state(env)
-    except NotNowError:
-        return None
-    except StateError as error:
-        return str(error)
-    except Exception as error:  # a get_state of one's own may raise anything
-        return f"get_state failed: {error!r}"
-    return None
 
 
 def save_state(env: Env) -> dict[str, NDArray[Any]]:

@@ -19,13 +19,14 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.environments.state.keeper import Arrays, StateError
-from shared.environments.state.saving import load_state
+from shared.environments.state.keeper import Arrays, NotNowError, StateError
+from shared.environments.state.saving import load_state, save_state
 from shared.trajectory import codec
+from shared.trajectory.snapshots import MAX_SNAPSHOT_BYTES
 
 Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
 
-MAX_SNAPSHOT_BYTES = 4 * 2**20
+_MAX_RAW_BYTES = 4 * 2**20
 """Of one, decompressed. The largest of our own are Atari's, of 28 KB."""
 _METADATA = {"snapshot": "1"}
 """What it is, and the version of its form."""
@@ -45,6 +46,23 @@ class Snapshot:
     """Undiscounted return of the episode so far, that step included."""
     length: int = 0
     """Its steps so far."""
+
+
+def why_not_kept(env: Env) -> str | None:
+    """Try whether the state of an environment, which has been reset, can be kept.
+
+    Returns:
+        The layer that stands in the way, and why; None if none does.
+    """
+    try:
+        encode(Snapshot(save_state(env), env.action_space.sample()))
+    except NotNowError:
+        return None
+    except StateError as error:
+        return str(error)
+    except Exception as error:  # a get_state of one's own may raise anything
+        return f"get_state failed: {error!r}"
+    return None
 
 
 def resume(env: Env, snapshot: Snapshot) -> Any:  # noqa: ANN401 - whatever the environment gives
@@ -80,14 +98,21 @@ def encode(snapshot: Snapshot) -> bytes:
     arrays = dict(snapshot.arrays)
     arrays[_SO_FAR] = np.array([snapshot.episode_return, snapshot.length], np.float64)
     if snapshot.action is not None:
-        arrays[_ACTION] = np.asarray(snapshot.action)
+        action = np.asarray(snapshot.action)
+        # As actors send them: the sample of a space may be of a shorter type.
+        arrays[_ACTION] = action.astype(np.int64) if action.dtype.kind in "iu" else action
     num_bytes = sum(array.nbytes for array in arrays.values())
-    if num_bytes > MAX_SNAPSHOT_BYTES // 2:
-        raise StateError(f"it takes {num_bytes} bytes, at most {MAX_SNAPSHOT_BYTES // 2} are kept")
+    if num_bytes > _MAX_RAW_BYTES // 2:
+        raise StateError(f"it takes {num_bytes} bytes, at most {_MAX_RAW_BYTES // 2} are kept")
     try:
-        return codec.encode(arrays, _METADATA)
+        data = codec.encode(arrays, _METADATA)
     except codec.CodecError as error:
         raise StateError(str(error)) from error
+    if len(data) > MAX_SNAPSHOT_BYTES:
+        raise StateError(
+            f"it takes {len(data)} bytes, compressed; at most {MAX_SNAPSHOT_BYTES} are kept"
+        )
+    return data
 
 
 def decode(data: bytes) -> Snapshot:
@@ -97,7 +122,7 @@ def decode(data: bytes) -> Snapshot:
         StateError: The bytes are damaged, too large, or no snapshot of this version.
     """
     try:
-        payload = codec.decode(data, max_bytes=MAX_SNAPSHOT_BYTES)
+        payload = codec.decode(data, max_bytes=_MAX_RAW_BYTES)
     except codec.CodecError as error:
         raise StateError(f"no snapshot: {error}") from error
     if payload.metadata != _METADATA:

@@ -104,6 +104,54 @@ def test_an_episode_is_cut_at_the_horizon_wherever_fragments_end(
     assert len({observation.tobytes() for observation in begun}) == len(begun)
 
 
+class Stubborn(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
+    """Counts; changes its action in place, and keeps its state only if it is allowed to."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,))
+    action_space = gymnasium.spaces.Box(-1, 1, (1,))
+    keeps = True
+
+    def reset(self, **_: object) -> tuple[NDArray[np.float32], dict[str, object]]:
+        self.total = np.zeros(1, np.float32)
+        return self.total.copy(), {}
+
+    def step(
+        self, action: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, object]]:
+        action *= 2
+        self.total += action
+        return self.total.copy(), 0.0, False, False, {}
+
+    def get_state(self) -> dict[str, NDArray[np.float32]]:
+        if not self.keeps:
+            raise RuntimeError("not today")
+        return {"total": self.total}
+
+    def set_state(self, state: dict[str, NDArray[np.float32]]) -> None:
+        assert self.keeps
+        self.total = state["total"]
+
+
+def test_an_action_that_a_step_changes_is_handed_on_as_it_was_given(
+    make_task: MakeTask, load_continuous: LoadPolicy
+) -> None:
+    policy, task = load_continuous(1, 1), make_task(steps=5, continues=True)
+    first = sample_fragment(task, [Stubborn()], policy)
+    second = sample_fragment(task, [Stubborn()], policy, starts=first.snapshots)
+    np.testing.assert_array_equal(second.observation[0], first.observation[5])
+
+
+def test_an_environment_that_fails_to_keep_its_state_begins_anew(
+    make_task: MakeTask, load_continuous: LoadPolicy
+) -> None:
+    policy, task = load_continuous(1, 1), make_task(steps=5, continues=True)
+    left, env = sample_fragment(task, [Stubborn()], policy), Stubborn()
+    env.keeps = False
+    anew = sample_fragment(task, [env], policy, starts=left.snapshots)
+    assert (anew.begun_anew, anew.snapshots) == (2, (b"",))  # at its start, and at its end
+    np.testing.assert_array_equal(anew.observation[0], [[0]])
+
+
 def test_an_episode_whose_snapshot_is_damaged_begins_anew_and_is_counted(
     make_task: MakeTask, load_continuous: LoadPolicy
 ) -> None:

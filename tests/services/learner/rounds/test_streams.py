@@ -55,6 +55,17 @@ def test_a_lost_actors_stream_goes_on_from_where_it_was_left_before() -> None:
     assert streams.starts(2) == (b"a", b"0/1/0", b"c")
 
 
+def test_an_actor_that_brings_no_snapshots_leaves_its_streams_as_they_were() -> None:
+    streams = Streams(envs_per_actor=2)
+    play(streams, 0, 2, num_envs=2)
+    before = streams.starts(1)
+    streams.take(1, 2)
+    streams.leave(1, 0, ())
+    streams.leave(1, 1, [b"one too few"])
+    streams.release(1)
+    assert streams.starts(2) == before
+
+
 def test_open_rounds_take_different_streams() -> None:
     streams = Streams(envs_per_actor=1)
     play(streams, 0, 4)

@@ -13,7 +13,8 @@ from gymnasium.envs.mujoco.hopper_v5 import HopperEnv
 from shared.contracts.job_spec import EnvironmentRef
 from shared.environments.building import make_environment
 from shared.environments.state.keeper import StateError
-from shared.environments.state.saving import load_state, save_state, why_not_kept
+from shared.environments.state.saving import load_state, save_state
+from shared.environments.state.snapshot import why_not_kept
 
 Env = gymnasium.Env[Any, Any]
 

@@ -11,7 +11,6 @@ from shared.environments.building import make_environment
 from shared.environments.state.keeper import StateError
 from shared.environments.state.saving import save_state
 from shared.environments.state.snapshot import (
-    MAX_SNAPSHOT_BYTES,
     Snapshot,
     decode,
     encode,
@@ -93,14 +92,17 @@ def test_other_bytes_are_refused() -> None:
     with pytest.raises(StateError, match="of version 1"):
         decode(codec.encode({}, {"snapshot": "2"}))
     with pytest.raises(StateError, match="at most"):
-        decode(codec.encode({"a": np.zeros(MAX_SNAPSHOT_BYTES // 8)}, {"snapshot": "1"}))
+        decode(codec.encode({"a": np.zeros(2**20)}, {"snapshot": "1"}))
 
 
 def test_too_large_a_state_is_refused_before_it_is_sent() -> None:
     with pytest.raises(StateError, match="at most"):
-        encode(Snapshot({"a": np.zeros(MAX_SNAPSHOT_BYTES, np.uint8)}, None))
+        encode(Snapshot({"a": np.zeros(3 * 2**20, np.uint8)}, None))
+    noise = np.random.default_rng(0).integers(0, 256, 300_000, np.uint8)
+    with pytest.raises(StateError, match="compressed; at most"):
+        encode(Snapshot({"a": noise}, None))
     with pytest.raises(StateError, match="dtype"):
-        encode(Snapshot({}, np.zeros(1, np.int8)))
+        encode(Snapshot({}, np.zeros(1, np.float16)))
 
 
 def test_an_episode_that_ends_where_it_was_left_is_refused() -> None:
