@@ -24,14 +24,14 @@ class FaultSettings(BaseModel):
     """Probability in [0, 1] that an invocation's environment is killed while it runs."""
     crash_next: int = Field(default=0, ge=0)
     """The next n invocations to start lose their environment whatever the rate."""
-    crash_after_ms: float = Field(default=0.0, ge=0)
+    crash_after_ms: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Time from an invocation's start to the kill; an invocation that ended earlier is spared.
     0 kills before the function sees the event."""
-    start_delay_ms: float = Field(default=0.0, ge=0)
+    start_delay_ms: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Time every accepted invocation waits before it may start (slow placement)."""
     duplicate_rate: float = Field(default=0.0, ge=0, le=1)
     """Probability in [0, 1] that an event is delivered a second time after the first."""
-    provisioning_s: float = Field(default=0.1, ge=0)
+    provisioning_s: float = Field(default=0.1, ge=0, allow_inf_nan=False)
     """Shortest time provisioned concurrency stays IN_PROGRESS."""
 
 

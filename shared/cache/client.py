@@ -115,8 +115,9 @@ class TrajectoryCache:
         self._close = self._client.register_script(scripts.CLOSE)
 
     def close(self) -> None:
-        """Close the connection."""
-        self._client.close()
+        """Close the connection, once nobody is in the middle of a command."""
+        with self._turn:
+            self._client.close()
 
     def __enter__(self) -> Self:
         return self

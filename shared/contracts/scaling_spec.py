@@ -193,7 +193,7 @@ class _AnyPolicy:
     def _read(value: object, _: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Policy:
         if isinstance(value, Policy):
             return value
-        name = value.get("policy") if isinstance(value, dict) else None
+        name = value.get("policy") if isinstance(value, dict) else value
         if not isinstance(name, str) or name not in POLICIES:
             raise ValueError(f"must have a policy, one of {', '.join(POLICIES)}; got {name!r:.80}")
         return POLICIES[name].model_validate(

@@ -71,7 +71,9 @@ class InvokeApi:
             Route(f"{name}/invocations", Endpoint(self._invoke), methods=["POST"]),
             Route(f"{name}/configuration", Endpoint(self._configuration), methods=["GET"]),
             Route(name, Endpoint(self._get_function), methods=["GET"]),
-            Route("/2016-08-19/account-settings", Endpoint(self._account_settings)),
+            Route(
+                "/2016-08-19/account-settings", Endpoint(self._account_settings), methods=["GET"]
+            ),
         ]
 
     async def _invoke(self, request: Request) -> Response:

@@ -73,7 +73,9 @@ class OperatorApi:
         try:
             settings = FaultSettings.model_validate_json(await request.body())
         except ValidationError as error:
-            problems = json.loads(error.json(include_url=False, include_context=False))
+            problems = json.loads(
+                error.json(include_url=False, include_context=False, include_input=False)
+            )
             return JSONResponse({"detail": problems}, 422)
         self._faults.replace(settings)
         return JSONResponse(settings.model_dump())

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from boto3.dynamodb.conditions import Key
 from botocore.exceptions import BotoCoreError, ClientError
 
 from services.scaler.store.base import StoreError, VersionConflictError
@@ -78,11 +77,16 @@ class DynamoDbTable:
 
         Only those from `first` on, if it is given.
         """
-        names = Key("sk").between(first or prefix or " ", prefix + LAST)
         projection: Any = {"ProjectionExpression": "pk, sk"} if keys_only else {}
         pages = self._pages(
             page,
-            KeyConditionExpression=Key("pk").eq(pk) & names,
+            # As text: boto3 builds `Key` conditions with a counter that all threads share.
+            KeyConditionExpression="pk = :pk AND sk BETWEEN :first AND :last",
+            ExpressionAttributeValues={
+                ":pk": pk,
+                ":first": first or prefix or " ",
+                ":last": prefix + LAST,
+            },
             ConsistentRead=True,
             ScanIndexForward=not newest_first,
             **projection,
@@ -201,6 +205,7 @@ class DynamoDbTable:
 def _in_index(gsi_pk: str, below: str) -> dict[str, Any]:
     return {
         "IndexName": INDEX,
-        "KeyConditionExpression": Key("gsi_pk").eq(gsi_pk) & Key("gsi_sk").lt(below),
+        "KeyConditionExpression": "gsi_pk = :pk AND gsi_sk < :below",
+        "ExpressionAttributeValues": {":pk": gsi_pk, ":below": below},
         "ScanIndexForward": False,
     }

@@ -104,7 +104,18 @@ def test_faults_from_the_environment_and_what_is_left_of_them(
     assert (left["throttle_next"], left["crash_next"]) == (0, 1)
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b'{"crash_rate": 2}', b'{"crash_rat": 1}', b"{"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"crash_rate": 2}',
+        b'{"crash_rat": 1}',
+        b'{"throttle_rate": NaN}',
+        b'{"crash_after_ms": Infinity}',
+    ],
+)
 def test_wrong_faults_are_refused_and_change_nothing(
     emulator: RunningEmulator, body: bytes
 ) -> None:
