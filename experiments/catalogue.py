@@ -27,6 +27,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "ablation": "without boosting, without serverless (Figure 17)",
         "scalability": "execution time of 100 to 1,000 concurrent actors (Figure 18)",
         "breakdown": "latency of a round and overhead of the detector (Figure 20)",
+        "horizon": "episodes that go on, beside episodes cut with every fragment",
         "detector_subsampling": "how much sub-sampling the detector changes decisions",
     }
 )
