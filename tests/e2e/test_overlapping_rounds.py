@@ -118,7 +118,7 @@ def test_slow_actors_do_not_stall_updates(
     client: NitroClient, faults: httpx.Client, runs_dir: Path
 ) -> None:
     train(client, overlapping(stop={"max_rounds": 1}))
-    faults.put("/emulator/faults", json={"start_delay_ms": 300.0}).raise_for_status()
+    faults.put("/emulator/faults", json={"start_delay_ms": 1000.0}).raise_for_status()
     job = train(client, overlapping(algorithm="impact", stop={"max_rounds": 3}))
     assert job.status == "succeeded"
     stats = [result.stats for _, result in results(runs_dir, job)]
