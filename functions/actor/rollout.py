@@ -57,9 +57,8 @@ def sample_fragment(
         step_timeout_s: Longest that one step or reset may take.
 
     Raises:
-        RolloutError: The policy does not fit the environment, the environment raised or gave what
-            its spaces do not allow or hangs, actions are not finite, or too many episodes were
-            dropped.
+        RolloutError: The policy does not fit the environment or is not finite, the environment
+            raised, hangs or gave what its spaces do not allow, or too many episodes were dropped.
     """
     num_steps = _steps_of_each(task, envs)
     env_id = task.env.env_id
@@ -81,12 +80,7 @@ def sample_fragment(
     with np.errstate(all="ignore"), watch:
         _roll_out(task, fragment, sampler, dropped, translate, starts)
         log_prob = sampler.log_prob()
-    bad = first_not_finite({"action": sampler.action, "log_prob": log_prob})
-    if bad is not None:  # everything that the environment gave is finite by now
-        step, name = bad
-        raise RolloutError(
-            f"{env_id}: {name} is not finite at step {step} (policy diverged); rollout dropped"
-        )
+    _check_policy(env_id, action=sampler.action, log_prob=log_prob)
     return Trajectory(
         job_id=task.job_id,
         round=task.round,
@@ -105,6 +99,16 @@ def sample_fragment(
         begun_anew=fragment.begun_anew,
         snapshots=fragment.snapshots,
     )
+
+
+def _check_policy(env_id: str, **arrays: NDArray[Any]) -> None:
+    """Blame the policy for what is not finite: all that the environment gave is, by now."""
+    bad = first_not_finite(arrays)
+    if bad is not None:
+        step, name = bad
+        raise RolloutError(
+            f"{env_id}: {name} is not finite at step {step} (policy diverged); rollout dropped"
+        )
 
 
 def _steps_of_each(task: RolloutTask, envs: Sequence[Env]) -> int:

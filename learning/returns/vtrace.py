@@ -48,16 +48,16 @@ def vtrace(
     With lambda = 1, q_t is the paper's. Below 1 the mixture makes the advantage of pi = mu the
     generalised advantage estimate, as in rlax's `vtrace_td_error_and_advantage`.
 
-    A terminal state has no value: `terminated` puts 0 for next_v_t and v_{t+1}. A time limit ends
-    the episode but not the task: `truncated`, like the end of the fragment, ends the recursion
-    there and puts next_v_t for v_{t+1}. A step with both flags counts as terminated.
+    A terminal state has no value: `terminated` puts 0 for next_v_t and v_{t+1}. `truncated`, like
+    the end of the fragment, ends the recursion and puts next_v_t for v_{t+1}. A step with both
+    flags counts as terminated.
 
     Args:
         log_ratio: log(pi / mu) of the actions taken. # [T, B]
         reward: r_t. # [T, B]
         value: V(s_t). # [T, B]
-        next_value: V of the state step t led to: the next row's, or the final observation's where
-            the episode was truncated; ignored where it terminated. # [T, B]
+        next_value: V of the state step t led to, the final observation's where the episode was
+            truncated; ignored where it terminated. # [T, B]
         terminated: # [T, B] bool
         truncated: # [T, B] bool
         discount: Gamma, in [0, 1].
@@ -68,14 +68,9 @@ def vtrace(
     Raises:
         ValueError: Shapes differ or are not [T, B].
     """
-    require_steps(
-        log_ratio=log_ratio,
-        reward=reward,
-        value=value,
-        next_value=next_value,
-        terminated=terminated,
-        truncated=truncated,
-    )
+    values = {"value": value, "next_value": next_value}
+    ends = {"terminated": terminated, "truncated": truncated}
+    require_steps(log_ratio=log_ratio, reward=reward, **values, **ends)
     ratio = torch.exp(log_ratio)
     rho_t = ratio.clamp(max=rho_clip)
     goes_on = (~(terminated | truncated)).to(reward.dtype)

@@ -275,7 +275,8 @@ def _answers(url: str) -> bool:
 
 def _require_answer(cache_url: str) -> None:
     """Raise unless a Redis answers: the processes would wait for it without a word."""
-    from shared.cache.client import CacheError, TrajectoryCache
+    from shared.cache.client import TrajectoryCache
+    from shared.cache.connection import CacheError
 
     try:
         with TrajectoryCache(cache_url) as cache:

@@ -48,7 +48,7 @@ def advice(
     lines = []
     limit, taken = environment.max_episode_steps, spec.steps_of(spec.actors.max)
     too_short = limit is not None and limit > taken // spec.envs_per_actor
-    if spec.episodes.horizon not in (None, "fragment"):
+    if spec.episodes.go_on:
         if not environment.keeps_state:
             lines.append(
                 "episodes cannot go on, as this environment's state cannot be kept: every rollout "

@@ -26,7 +26,8 @@ from services.learner.worker import Worker
 from shared.artifacts.local import LocalArtifacts
 from shared.artifacts.opening import open_artifacts
 from shared.artifacts.store import ArtifactError, ArtifactStore
-from shared.cache.client import CacheError, TrajectoryCache
+from shared.cache.client import TrajectoryCache
+from shared.cache.connection import CacheError
 from shared.contracts.jobs import Job
 from shared.service.aws_credentials import process_credentials
 from shared.service.logs import configure_logging

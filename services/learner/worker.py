@@ -24,7 +24,8 @@ from services.learner.rounds.synchronous import SynchronousRounds
 from services.learner.scaler.client import LeaseLostError, ScalerClient, ScalerError
 from services.learner.scaler.held_lease import HeldLease
 from shared.artifacts.store import ArtifactError, ArtifactStore
-from shared.cache.client import CacheError, CacheUnreachableError, TrajectoryCache
+from shared.cache.client import TrajectoryCache
+from shared.cache.connection import CacheError, CacheUnreachableError
 from shared.contracts.jobs import Job, JobStatus, StopReason
 from shared.contracts.leases import FinishRequest, Lease
 from shared.contracts.rounds import EvaluationResult, RoundLine

@@ -25,7 +25,7 @@ from services.scaler.settings import Settings
 from services.scaler.store.base import StoreError
 from services.scaler.wiring import Components
 from shared.artifacts.store import ArtifactError
-from shared.cache.client import CacheError
+from shared.cache.connection import CacheError
 from shared.service.logs import configure_logging
 from shared.service.serving import (
     CANNOT_START,

@@ -10,41 +10,24 @@ dropped; every key has a lifetime; no operation reads more keys than it is told 
 
 import itertools
 import os
-import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Self, cast
-from urllib.parse import urlsplit
+from typing import Literal, cast
 
-import redis
-from redis.backoff import NoBackoff
 from redis.credentials import CredentialProvider
-from redis.retry import Retry
 from redis.typing import EncodableT
 
 from shared.cache import arrivals, keys, scripts
 from shared.cache.arrivals import Arrival, FailureKind, Mode, claim_field
+from shared.cache.connection import MAX_AGE_S, CacheConnection
 
 StoreOutcome = Literal["stored", "duplicate", "late"]
 
-_HEALTH_CHECK_S = 10
-"""A connection idle for longer is probed before use: a frozen Lambda's socket may be long dead."""
 _NUM_STARTS = "number"
 """Field of a round's starts that says how many streams were waiting."""
 _BATCH = 1000
-"""Keys that are removed, or rounds whose keys are asked for, at once."""
-MAX_AGE_S = 6 * 3600.0
-"""A connection this old logs in anew: ElastiCache cuts those that came by IAM after 12 hours."""
-
-
-class CacheError(Exception):
-    """The cache cannot be reached or refused a command; the message names its address."""
-
-
-class CacheUnreachableError(CacheError):
-    """No connection, or no answer in time: the same command may succeed later."""
+"""Rounds whose keys are asked for at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +40,8 @@ class RoundCounters:
     """Came after another of the same actor index."""
 
 
-class TrajectoryCache:
-    """A client of the cache with one connection, opened at the first command and kept.
-
-    Threads take turns on it, so one that blocks for arrivals keeps the others waiting.
-    """
+class TrajectoryCache(CacheConnection):
+    """A client of the cache with one connection."""
 
     def __init__(
         self,
@@ -71,63 +51,11 @@ class TrajectoryCache:
         credentials: CredentialProvider | None = None,
         max_age_s: float = MAX_AGE_S,
     ) -> None:
-        """Take a `redis://`, `rediss://` (TLS) or `unix://` URL.
-
-        Nothing is sent yet, so a server that is down shows at the first command.
-
-        Args:
-            url: Address, possibly with user and password; never repeated in messages.
-            timeout_s: Longest wait for a connection and for the answer to one command.
-            credentials: Asked for user and password whenever a connection is opened; None takes
-                those of the URL.
-            max_age_s: Age at which the connection is replaced between two commands.
-
-        Raises:
-            CacheError: The URL is malformed.
-        """
-        try:
-            self._address = _address(url)
-            self._client = redis.Redis.from_url(
-                url,
-                protocol=2,
-                socket_timeout=timeout_s,
-                socket_connect_timeout=timeout_s,
-                socket_keepalive=True,
-                health_check_interval=_HEALTH_CHECK_S,
-                retry=Retry(NoBackoff(), 1),
-                credential_provider=credentials,
-                driver_info=None,  # saves two round trips per connection
-            )
-        except ValueError:
-            # Not chained: the parser's message can quote a part of the password.
-            raise CacheError(
-                "NITRO_CACHE_URL is malformed: the cache URL must read redis://host:port/db, "
-                "rediss://user:password@host:port/db or unix:///path"
-            ) from None
-        self._max_age_s = max_age_s
-        self._turn = threading.Lock()
-        self._opened_at = time.time()  # the wall clock goes on while a Lambda environment is frozen
-        # Blocking is done in slices well below the socket time-out, so that a server that is
-        # gone is noticed after one of them and not at the end of the round.
-        self._block_s = timeout_s / 2
+        """Take what a connection takes; nothing is sent yet."""
+        super().__init__(url, timeout_s=timeout_s, credentials=credentials, max_age_s=max_age_s)
         self._store = self._client.register_script(scripts.STORE)
         self._announce_failure = self._client.register_script(scripts.ANNOUNCE_FAILURE)
         self._close = self._client.register_script(scripts.CLOSE)
-
-    def close(self) -> None:
-        """Close the connection, once nobody is in the middle of a command."""
-        with self._turn:
-            self._client.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def ping(self) -> None:
-        """Raise `CacheError` unless the cache answers."""
-        self._run("PING")
 
     # --- policies ---------------------------------------------------------------------------
 
@@ -290,8 +218,8 @@ class TrajectoryCache:
 
         The claims stay until they expire: they are what a late result is recognised by.
         """
-        self._unlink(_result_keys(job_id, round, self._fields(job_id, (round,))[0]))
-        self.forget_starts(job_id, round)
+        results = _result_keys(job_id, round, self._fields(job_id, (round,))[0])
+        self._unlink([*results, keys.starts(job_id, round)])
 
     def round_counters(self, job_id: str, round: int) -> RoundCounters:
         """Return how many trajectories of a round came late or twice up to now."""
@@ -340,39 +268,6 @@ class TrajectoryCache:
             for index in rounds:
                 pipeline.hkeys(keys.claims(job_id, index))
             return cast("list[list[bytes]]", pipeline.execute())
-
-    def _unlink(self, names: Sequence[str]) -> None:
-        for start in range(0, len(names), _BATCH):
-            self._run("UNLINK", *names[start : start + _BATCH])
-
-    def _run(self, command: str, *args: str | bytes | int) -> object:
-        with self._errors(command):
-            reply: object = self._client.execute_command(command, *args)  # type: ignore[no-untyped-call]
-            return reply
-
-    @contextmanager
-    def _errors(self, doing: str) -> Iterator[None]:
-        try:
-            with self._turn:
-                now = time.time()
-                if now - self._opened_at >= self._max_age_s:
-                    self._opened_at = now
-                    self._client.connection_pool.disconnect(inuse_connections=False)
-                yield
-        except redis.RedisError as error:
-            lost = isinstance(error, redis.ConnectionError | redis.TimeoutError)
-            kind = CacheUnreachableError if lost else CacheError
-            raise kind(
-                f"trajectory cache at {self._address}: {doing} failed: {error}; "
-                "check that the server runs and that NITRO_CACHE_URL is right"
-            ) from error
-
-
-def _address(url: str) -> str:
-    """Return the URL without user, password and query."""
-    parts = urlsplit(url)
-    port = f":{parts.port}" if parts.port is not None else ""
-    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
 
 
 def _result_keys(job_id: str, round: int, fields: Iterable[bytes]) -> list[str]:

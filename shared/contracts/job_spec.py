@@ -94,6 +94,16 @@ class EpisodeRule(Message):
     reset, as the paper does. With anything but `fragment` an episode goes on in the next round,
     whichever actor has it then. Unset: `fragment`."""
 
+    @property
+    def go_on(self) -> bool:
+        """Whether episodes are to go on in later rounds, where the environment allows it."""
+        return self.horizon not in (None, "fragment")
+
+    @property
+    def cut_at(self) -> int | None:
+        """Steps after a reset at which an episode is cut, where that is a number."""
+        return self.horizon if isinstance(self.horizon, int) else None
+
 
 class EvaluationRule(Message):
     """Episodes with the deterministic policy, apart from training."""

@@ -101,8 +101,7 @@ class Job(Message):
     @property
     def continues_episodes(self) -> bool:
         """Whether an episode that a fragment's end cuts off goes on in a later round."""
-        wanted = self.spec.episodes.horizon not in (None, "fragment")
-        return wanted and self.described_environment.keeps_state
+        return self.spec.episodes.go_on and self.described_environment.keeps_state
 
     @property
     def described_environment(self) -> EnvironmentSpec:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from services.scaler.launching.lambda_function import LambdaApiError
 from services.scaler.store.base import StoreError
-from shared.cache.client import CacheError
+from shared.cache.connection import CacheError
 
 _AGAIN_S = 1.0
 """How soon something missing is looked for again."""

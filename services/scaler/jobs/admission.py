@@ -178,8 +178,8 @@ def _concurrency_errors(spec: JobSpec, limit: int) -> Iterator[FieldError]:
 def trajectory_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
     """Yield the error of trajectories that no learner would take in."""
     # One more for each episode cut short, which the learner values apart.
-    longest, horizon = spec.steps_of(spec.actors.min), spec.episodes.horizon
-    limits = (environment.max_episode_steps, horizon if isinstance(horizon, int) else None)
+    longest = spec.steps_of(spec.actors.min)
+    limits = (environment.max_episode_steps, spec.episodes.cut_at)
     num_finals = max(longest // limit if limit else 0 for limit in limits)
     num_observations = longest + spec.envs_per_actor + num_finals
     # Frames that are stacked come once each; the learner has them as often as they are seen.
@@ -225,7 +225,7 @@ def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
     frames = _observation_bytes(environment) // (environment.observation.frame_stack or 1)
     step_bytes = frames + _action_bytes(environment.action) + _SCALARS_PER_STEP
     actor_bytes = step_bytes * (spec.steps_of(spec.actors.max) + spec.envs_per_actor)
-    if spec.episodes.horizon not in (None, "fragment"):
+    if spec.episodes.go_on:
         # Where an episode was left is there twice: with the trajectory, and for the next round.
         actor_bytes += 2 * _SNAPSHOT_BYTES * spec.envs_per_actor
     weights = network_weights(spec, environment)

@@ -34,7 +34,8 @@ from services.scaler.store.base import (
     delete_job,
 )
 from shared.artifacts.store import CHECKPOINTS, ArtifactStore
-from shared.cache.client import CacheError, TrajectoryCache
+from shared.cache.client import TrajectoryCache
+from shared.cache.connection import CacheError
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import FINISHED, Job, JobPage, JobStatus, ResumeRequest
 from shared.contracts.problem import FieldError

@@ -16,7 +16,8 @@ from services.scaler.launching.orders import LaunchOrder, hash_of_lease
 from services.scaler.metrics import Metrics
 from services.scaler.money.ledger import Clock
 from services.scaler.store.base import AttemptKey, LaunchOutcome, StoreError
-from shared.cache.client import CacheError, TrajectoryCache
+from shared.cache.client import TrajectoryCache
+from shared.cache.connection import CacheError
 from shared.contracts.rounds import LaunchCounts
 from shared.money.costs import lambda_billed_s, projected_duration_s
 

@@ -22,7 +22,8 @@ from services.scaler.launching.launches import Launches
 from services.scaler.store.base import AttemptKey, JobRecord, PlannedAttempt, Store, StoreError
 from services.scaler.store.reading import UnreadableError, left_aside
 from shared.cache.arrivals import Mode
-from shared.cache.client import CacheError, TrajectoryCache
+from shared.cache.client import TrajectoryCache
+from shared.cache.connection import CacheError
 from shared.contracts.jobs import Job, Wait
 
 _LOG = logging.getLogger(__name__)

@@ -67,7 +67,7 @@ class LaunchOrder:
         lease_hash: str,
     ) -> RolloutTask:
         spec, plan = self.spec, self.plan
-        samples, horizon = mode == "sample", spec.episodes.horizon
+        samples = mode == "sample"
         return RolloutTask(
             mode=mode,
             job_id=plan.job_id,
@@ -80,7 +80,7 @@ class LaunchOrder:
             steps=spec.steps_of(max(1, plan.num_actors)),
             num_envs=spec.envs_per_actor if samples else 1,
             continues=samples and self.continues,
-            horizon=horizon if samples and isinstance(horizon, int) else None,
+            horizon=spec.episodes.cut_at if samples else None,
             seed=actor_seed(spec.seed, mode=mode, round_index=plan.round, actor_index=actor_index),
         )
 

@@ -12,7 +12,8 @@ from http import HTTPStatus
 from services.scaler.api.problem import ApiError
 from services.scaler.rounds.order import RoundsBefore
 from services.scaler.store.base import JobRecord, Store
-from shared.cache.client import CacheError, TrajectoryCache
+from shared.cache.client import TrajectoryCache
+from shared.cache.connection import CacheError
 
 _LOG = logging.getLogger(__name__)
 

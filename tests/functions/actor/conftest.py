@@ -16,6 +16,14 @@ from shared.policy.numpy_policy import POLICY_FORMAT, NumpyPolicy, load_policy
 
 Arrays = dict[str, NDArray[np.generic]]
 
+ToEnv = Callable[[NDArray[np.generic]], object]
+# Environment, observation size, action size or number of choices, discrete, what it is handed.
+ENVIRONMENTS: list[tuple[str, int, int, bool, ToEnv]] = [
+    ("CartPole-v1", 4, 2, True, int),
+    ("Pendulum-v1", 3, 1, False, lambda action: np.clip(2 * action, -2, 2)),
+    ("Hopper-v5", 11, 3, False, lambda action: np.clip(action, -1, 1)),
+]
+
 
 class ScriptedEnv(gymnasium.Env[NDArray[np.float64], np.int64]):
     """One character of the script per step since the last seeded reset.

@@ -18,19 +18,11 @@ from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import describe, make_environment
 from shared.policy.numpy_policy import NumpyPolicy, load_policy
 from shared.trajectory.trajectory import decode_trajectory, encode_trajectory
-from tests.functions.actor.conftest import ScriptedEnv
+from tests.functions.actor.conftest import ENVIRONMENTS, ScriptedEnv, ToEnv
 
 MakeTask = Callable[..., RolloutTask]
 LoadPolicy = Callable[[int, int], NumpyPolicy]
 MakePolicy = Callable[[int, int], tuple[dict[str, NDArray[np.generic]], dict[str, str]]]
-ToEnv = Callable[[NDArray[np.generic]], object]
-
-# Environment, observation size, action size or number of choices, discrete, what it is handed.
-ENVIRONMENTS: list[tuple[str, int, int, bool, ToEnv]] = [
-    ("CartPole-v1", 4, 2, True, int),
-    ("Pendulum-v1", 3, 1, False, lambda action: np.clip(2 * action, -2, 2)),
-    ("Hopper-v5", 11, 3, False, lambda action: np.clip(action, -1, 1)),
-]
 
 
 @pytest.mark.parametrize(("env_id", "size", "actions", "discrete", "to_env"), ENVIRONMENTS)

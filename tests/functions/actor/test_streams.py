@@ -14,10 +14,17 @@ from shared.environments.building import make_environment
 from shared.environments.state.snapshot import decode, encode
 from shared.policy.numpy_policy import NumpyPolicy
 from shared.trajectory.trajectory import Trajectory
+from tests.functions.actor.conftest import ENVIRONMENTS, ToEnv
 
 MakeTask = Callable[..., RolloutTask]
 LoadPolicy = Callable[[int, int], NumpyPolicy]
-ToEnv = Callable[[NDArray[np.generic]], object]
+CHEETAH: tuple[str, int, int, bool, ToEnv] = (
+    "HalfCheetah-v5",
+    17,
+    6,
+    False,
+    lambda action: np.clip(action, -1, 1),
+)
 
 
 def fragments(
@@ -36,13 +43,7 @@ def fragments(
 
 
 @pytest.mark.parametrize(
-    ("env_id", "size", "actions", "discrete", "to_env"),
-    [
-        ("CartPole-v1", 4, 2, True, int),
-        ("Pendulum-v1", 3, 1, False, lambda action: np.clip(2 * action, -2, 2)),
-        ("Hopper-v5", 11, 3, False, lambda action: np.clip(action, -1, 1)),
-        ("HalfCheetah-v5", 17, 6, False, lambda action: np.clip(action, -1, 1)),
-    ],
+    ("env_id", "size", "actions", "discrete", "to_env"), [*ENVIRONMENTS, CHEETAH]
 )
 def test_fragments_that_go_on_are_what_one_plain_loop_sees(
     env_id: str,

