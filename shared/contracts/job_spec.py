@@ -94,6 +94,17 @@ class EpisodeRule(Message):
     reset, as the paper does. With anything but `fragment` an episode goes on in the next round,
     whichever actor has it then. Unset: `fragment`."""
 
+    @field_validator("horizon", mode="before")
+    @classmethod
+    def _one_answer(cls, horizon: object) -> object:
+        # Otherwise each kind that it could be would have a complaint of its own.
+        is_steps = type(horizon) is int and horizon >= 1
+        if not (is_steps or horizon in (None, "limit", "fragment")):
+            raise ValueError(
+                f"must be limit, fragment or a number of steps from 1, got {horizon!r:.80}"
+            )
+        return horizon
+
     @property
     def go_on(self) -> bool:
         """Whether episodes are to go on in later rounds, where the environment allows it."""
