@@ -19,6 +19,7 @@ from shared.contracts.scaling_spec import POLICIES, FixedScaling, Policy
 FORMS = {
     "nitro": "nitro[:artifact]",
     "fixed": "fixed:N",
+    "auto": "auto",
     "random": "random[:MEAN|:RUN]",
     "kungfu": "kungfu[:N]",
     "hydrozoa": "hydrozoa[:N]",

@@ -237,6 +237,12 @@ class JobSpec(EnvironmentRef):
             return self.steps_per_actor
         return self.samples_per_round // (num_actors * self.envs_per_actor) * self.envs_per_actor
 
+    @property
+    def steps_to_share(self) -> int | None:
+        """Steps of a round for each of an actor's environments; None if its actors share none."""
+        samples = self.samples_per_round
+        return None if samples is None else samples // self.envs_per_actor
+
     def rounds_behind(self, round_index: int) -> int:
         """Return how many rounds the policy of a round has learned from.
 
@@ -260,7 +266,7 @@ class JobSpec(EnvironmentRef):
                 f"detector.objective ({objective}) is defined for {', '.join(having)} only: use "
                 f"{' or '.join(sorted(defined))} with {self.algorithm}"
             )
-        self.scaling.require_fit(self.actors)
+        self.scaling.require_fit(self.actors, shares_samples=self.samples_per_round is not None)
         return self
 
     def _require_shareable(self, samples: int) -> None:

@@ -202,6 +202,11 @@ class LaunchCounts(Message):
     """Of those that failed: they had no fair chance, as a part of the system ended."""
     launch_s: NonNegativeFloat | None = None
     """From the decision to the last task's request; None when none was sent, or nobody knows."""
+    step_s: NonNegativeFloat | None = None
+    """Mean seconds of an environment step in its rollouts; None without any."""
+    call_overhead_s: NonNegativeFloat | None = None
+    """Fewest seconds an invocation took beside its steps: request, policy, trajectory, answer.
+    The fewest, as an invocation may wait for another's end; None without rollouts."""
 
 
 class ActorTrouble(Message):

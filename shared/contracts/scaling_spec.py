@@ -63,8 +63,12 @@ class Policy(Message):
         """Return the numbers of actors that are written in the parameters, by their field."""
         return {}
 
-    def require_fit(self, actors: ActorRange) -> None:
-        """Make sure that the policy can keep to a job's range.
+    def require_fit(self, actors: ActorRange, *, shares_samples: bool) -> None:
+        """Make sure that the policy can decide about a job's rounds.
+
+        Args:
+            actors: The job's range.
+            shares_samples: Whether the actors of a round share a fixed number of samples.
 
         Raises:
             ValueError: It cannot; names the field and its value.
@@ -103,6 +107,22 @@ class FixedScaling(Policy):
     def asked_for(self) -> dict[str, float]:
         """Return the constant."""
         return {"num_actors": self.num_actors}
+
+
+class AutoScaling(Policy):
+    """As many actors as can share a round's samples without waiting mostly for their calls."""
+
+    policy: Literal["auto"]
+    steps_per_overhead: Annotated[Number, Field(gt=0, le=1000)] = 5.0
+    """How many times as long an actor's steps take at least as its call does beside them."""
+
+    def require_fit(self, actors: ActorRange, *, shares_samples: bool) -> None:
+        """Make sure that there is something to share."""
+        if not shares_samples:
+            raise ValueError(
+                "scaling.policy (auto) needs samples_per_round: it divides a round's samples among "
+                "as many actors as is worth it"
+            )
 
 
 class RandomScaling(Policy):
@@ -145,7 +165,7 @@ class MinionsScaling(Policy):
     agent: MinionsAgent
     """Weights of its network."""
 
-    def require_fit(self, actors: ActorRange) -> None:
+    def require_fit(self, actors: ActorRange, *, shares_samples: bool) -> None:
         """Make sure that the agent can choose a number of a job's range."""
         if self.agent.num_choices < actors.min:
             raise ValueError(

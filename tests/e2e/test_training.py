@@ -127,6 +127,18 @@ def test_a_rounds_samples_do_not_depend_on_its_actors(client: NitroClient, runs_
     assert [line["result"]["env_steps"] for line in lines] == [240, 240, 240]
 
 
+def test_actors_share_samples_by_what_their_calls_take(client: NitroClient) -> None:
+    spec = {k: v for k, v in tiny().model_dump(mode="json").items() if k != "steps_per_actor"}
+    # So much patience with calls that as many actors come as may.
+    scaling = {"policy": "auto", "steps_per_overhead": 0.001}
+    changes = {"scaling": scaling, "samples_per_round": 240, "stop": {"max_rounds": 4}}
+    job = train(client, JobSpec.model_validate({**spec, **changes}))
+    plans = [record.plan for record in client.every_round(job.job_id)]
+    assert plans[0].num_actors == job.spec.actors.min
+    assert "a call takes" in plans[-1].reason
+    assert plans[-1].num_actors == job.spec.actors.max
+
+
 @pytest.mark.parametrize(
     ("preset", "horizon"), [("paper", None), ("standard", None), ("standard", "limit")]
 )

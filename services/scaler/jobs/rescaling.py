@@ -10,9 +10,10 @@ import logging
 from services.scaler.api.problem import conflict, found, invalid
 from services.scaler.rounds.order import RoundsBefore
 from services.scaler.store.base import Change, JobRecord, Store, change_job
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, ScalingRequest, ScalingSwitch
 from shared.contracts.problem import FieldError
-from shared.contracts.scaling_spec import ActorRange, FixedScaling, Policy
+from shared.contracts.scaling_spec import FixedScaling, Policy
 
 _LOG = logging.getLogger(__name__)
 _MAX_SWITCH_BYTES = 200_000
@@ -34,7 +35,7 @@ def switch_scaling_policy(store: Store, job_id: str, request: ScalingRequest, *,
             raise conflict(f"job {job_id} is being deleted")
         if job.status == "succeeded" and not job.can_go_on:
             raise conflict(f"job {job_id} has reached its target: it has no next round")
-        _require_choice(request.scaling, job.spec.actors)
+        _require_choice(request.scaling, job.spec)
         first = next_round(store, job)
         switches = switched(job, request.scaling, first_round=first, now=now)
         if switches == job.switches:
@@ -53,17 +54,18 @@ def switch_scaling_policy(store: Store, job_id: str, request: ScalingRequest, *,
     return record.job
 
 
-def _require_choice(scaling: Policy, actors: ActorRange) -> None:
-    """Refuse a policy that does not fit a job's range, or to which that leaves no choice.
+def _require_choice(scaling: Policy, spec: JobSpec) -> None:
+    """Refuse a policy that does not fit a job, or to which its range leaves no choice.
 
     Raises:
         ApiError: It is so.
     """
+    actors = spec.actors
     try:
-        scaling.require_fit(actors)
+        scaling.require_fit(actors, shares_samples=spec.samples_per_round is not None)
     except ValueError as error:
         field = str(error).partition(" ")[0]
-        message = f"{error}; a job keeps the range of actors it was submitted with"
+        message = f"{error}; a job keeps the samples and the range it was submitted with"
         raise invalid(FieldError(field=field, message=message)) from error
     if actors.min == actors.max and not isinstance(scaling, FixedScaling):
         message = (

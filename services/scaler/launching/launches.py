@@ -42,6 +42,8 @@ class _Flight:
     """Tries that were followed by another one."""
     latest_failure: str = ""
     """Why the latest try failed."""
+    call_overhead_s: float | None = None
+    """Fewest seconds a rollout's invocation took beside its steps."""
 
     @property
     def wanted(self) -> bool:
@@ -51,6 +53,8 @@ class _Flight:
     def counts(self, launch_s: float | None = None) -> LaunchCounts:
         """Return what has become of the invocations so far."""
         ended = self.ended
+        rollouts = [o.report for o in ended if o.report is not None and o.report.mode == "sample"]
+        num_steps = sum(report.steps for report in rollouts)
         return LaunchCounts(
             requested=self.order.num_invocations,
             succeeded=sum(o.report is not None for o in ended),
@@ -61,7 +65,21 @@ class _Flight:
             unreached=self.retries["unreachable"],
             latest_failure=self.latest_failure,
             launch_s=launch_s,
+            step_s=sum(r.rollout_s for r in rollouts) / num_steps if num_steps else None,
+            call_overhead_s=self.call_overhead_s,
         )
+
+    def end(self, outcome: TaskOutcome, now: float) -> None:
+        """Note how an invocation ended, at `time.perf_counter`."""
+        self.ended.append(outcome)
+        self.latest_failure = outcome.reason or self.latest_failure
+        report, sent_at = outcome.report, outcome.sent_at
+        # One that was sent again waited for more than itself.
+        if report is None or sent_at is None or report.mode != "sample" or outcome.requests > 1:
+            return
+        overhead_s = max(0.0, now - sent_at - report.rollout_s)
+        fewest_s = self.call_overhead_s
+        self.call_overhead_s = overhead_s if fewest_s is None else min(fewest_s, overhead_s)
 
 
 OutcomeSink = Callable[[AttemptKey, LaunchOutcome], None]
@@ -171,6 +189,7 @@ class Launches:
         return self.invoker.pause(seconds)
 
     def _ended(self, flight: _Flight, outcome: TaskOutcome, on_complete: OutcomeSink) -> None:
+        now = time.perf_counter()
         self.metrics.in_flight.dec()
         self.metrics.throttles.inc(outcome.throttled)
         kind = "failed" if outcome.report is None else outcome.report.outcome
@@ -181,8 +200,7 @@ class Launches:
         if not flight.superseded:
             self._announce(outcome)
         with self._changed:
-            flight.ended.append(outcome)
-            flight.latest_failure = outcome.reason or flight.latest_failure
+            flight.end(outcome, now)
             complete = len(flight.ended) == flight.order.num_invocations
         if not complete:
             return

@@ -44,6 +44,10 @@ class PastRound:
     """Update, curvature and checkpoint."""
     actor_s: float | None = None
     """From the plan to the last trajectory used."""
+    step_s: float | None = None
+    """Mean of an environment step."""
+    call_overhead_s: float | None = None
+    """What an invocation takes beside its steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +56,9 @@ class ScalingInput:
 
     round_index: int
     actors: ActorRange
+    steps_to_share: int | None = None
+    """Steps of the round for each of an actor's environments, shared by its actors; None where an
+    actor's number of steps is fixed instead."""
     ratio: ConvexityRatio
     """This round's."""
     ratios: tuple[float, ...] = ()

@@ -9,7 +9,7 @@ from services.scaler.rounds.record import with_result
 from services.scaler.scaling.base import PastRound, ScalingInput, ScalingPolicy
 from services.scaler.scaling.boosting import convexity_ratio
 from services.scaler.store.base import JobRecord, Store
-from shared.contracts.rounds import RoundPlan, RoundRequest, RoundResult
+from shared.contracts.rounds import LaunchCounts, RoundPlan, RoundRequest, RoundResult
 
 
 def scaling_input(
@@ -33,6 +33,7 @@ def scaling_input(
     return ScalingInput(
         round_index=before.round_index,
         actors=job.spec.actors,
+        steps_to_share=job.spec.steps_to_share,
         ratio=convexity_ratio(request.curvature),
         ratios=tuple(ratios),
         gradient_noise=request.gradient_noise,
@@ -58,12 +59,20 @@ def _past(
     else:
         stored = store.rounds(job_id, first=before.round_index - count, limit=count)
         entries = [ended if ended and e.round == ended.round else e for e in stored]
-    return tuple(past_of(entry.last.plan, entry.result) for entry in entries)
+    return tuple(past_of(e.last.plan, e.result, e.last.launches) for e in entries)
 
 
-def past_of(plan: RoundPlan, result: RoundResult | None) -> PastRound:
+def past_of(
+    plan: RoundPlan, result: RoundResult | None, launches: LaunchCounts | None = None
+) -> PastRound:
     """Return a round as a policy sees it."""
-    known = PastRound(round_index=plan.round, requested=plan.requested, num_actors=plan.num_actors)
+    known = PastRound(
+        round_index=plan.round,
+        requested=plan.requested,
+        num_actors=plan.num_actors,
+        step_s=None if launches is None else launches.step_s,
+        call_overhead_s=None if launches is None else launches.call_overhead_s,
+    )
     if result is None:
         return known
     timing = result.timing

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from services.scaler.scaling.auto import AutoPolicy
 from services.scaler.scaling.base import ScalingPolicy
 from services.scaler.scaling.fixed import FixedPolicy
 from services.scaler.scaling.hydrozoa import HydrozoaPolicy
@@ -16,6 +17,7 @@ from shared.contracts.scaling_spec import Policy
 SCALING_POLICIES: dict[str, type[ScalingPolicy[Any]]] = {
     "nitro": NitroPolicy,
     "fixed": FixedPolicy,
+    "auto": AutoPolicy,
     "random": RandomPolicy,
     "kungfu": KungFuPolicy,
     "hydrozoa": HydrozoaPolicy,

@@ -10,6 +10,7 @@ from shared.contracts.minions_agent import STATE_SIZE, DenseLayer, MinionsAgent
 from shared.contracts.rounds import GradientNoise
 from shared.contracts.scaling_spec import (
     ActorRange,
+    AutoScaling,
     FixedScaling,
     HydrozoaScaling,
     KungFuScaling,
@@ -65,6 +66,7 @@ def policies(draw: st.DrawFn, actors: ActorRange) -> Policy:
                 convention=st.sampled_from(("paper", "artifact")),
             ),
             inside.map(lambda n: FixedScaling(policy="fixed", num_actors=n)),
+            st.floats(0.1, 100).map(lambda r: AutoScaling(policy="auto", steps_per_overhead=r)),
             st.builds(
                 RandomScaling,
                 policy=st.just("random"),
@@ -95,6 +97,7 @@ def policies(draw: st.DrawFn, actors: ActorRange) -> Policy:
 def inputs(draw: st.DrawFn, actors: ActorRange) -> ScalingInput:
     """Anything a policy may be shown, the degenerate included."""
     maybe = st.none() | FINITE
+    seconds = st.none() | st.floats(0, 1e6)
     past = st.builds(
         PastRound,
         round_index=st.integers(0, 100),
@@ -105,11 +108,14 @@ def inputs(draw: st.DrawFn, actors: ActorRange) -> ScalingInput:
         kl=maybe,
         learner_s=maybe,
         actor_s=maybe,
+        step_s=seconds,
+        call_overhead_s=seconds,
     )
     noise = st.builds(GradientNoise, squared_norm=FINITE, variance=FINITE)
     return seen(
         draw(st.integers(0, 2000)),
         actors=actors,
+        steps_to_share=draw(st.none() | st.integers(1, 2**24)),
         ratios=tuple(draw(st.lists(st.floats(0, 1e300), max_size=8))),
         ratio=draw(
             st.builds(ConvexityRatio, value=st.none() | st.floats(0, 1e300), note=st.just(""))

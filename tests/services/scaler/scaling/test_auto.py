@@ -1,0 +1,70 @@
+"""As many actors as a round's steps are worth beside their calls, against hand-made times."""
+
+import pytest
+from pydantic import ValidationError
+
+from services.scaler.scaling.auto import AutoPolicy
+from services.scaler.scaling.base import PastRound
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.scaling_spec import ActorRange, AutoScaling
+from tests.services.scaler.scaling.seen import seen
+
+WIDE = ActorRange(min=1, max=1000)
+
+
+def actors(
+    steps: int,
+    *times: tuple[float | None, float | None],
+    within: ActorRange = WIDE,
+    before: int = 1,
+) -> int:
+    past = tuple(
+        PastRound(
+            round_index=k, requested=before, num_actors=before, step_s=step, call_overhead_s=call
+        )
+        for k, (step, call) in enumerate(times)
+    )
+    policy = AutoPolicy(AutoScaling(policy="auto"))
+    decided = policy.decide(seen(len(past), actors=within, steps_to_share=steps, past=past))
+    assert f"{decided.requested} actors" in decided.reason
+    return decided.requested
+
+
+@pytest.mark.parametrize(
+    ("step_s", "call_s", "expected"),
+    [
+        (0.001, 0.010, 40),  # 2048 ms of steps, of which each actor has 50 at least
+        (0.030, 0.010, 1000),  # a slow simulator is worth 1228, the range has 1000
+        (0.0001, 0.010, 4),
+        (0.0001, 1.0, 1),  # a call that outweighs all steps together
+        (0.001, 0.0, 1000),
+    ],
+)
+def test_a_fragment_takes_five_times_as_long_as_its_call(
+    step_s: float, call_s: float, expected: int
+) -> None:
+    assert actors(2048, (step_s, call_s)) == expected
+
+
+def test_single_rounds_do_not_matter_and_unknown_ones_are_left_out() -> None:
+    usual, stalled = (0.001, 0.010), (0.001, 9.0)
+    assert actors(2048, usual, stalled, (None, None), usual) == 40
+
+
+def test_a_number_that_is_nearly_right_stays() -> None:
+    assert actors(2048, (0.001, 0.010), before=35) == 35
+    assert actors(2048, (0.001, 0.010), before=33) == 40
+    assert actors(2048, (0.001, 0.010), before=52) == 40
+
+
+def test_the_range_holds_before_and_after_anything_is_measured() -> None:
+    narrow = ActorRange(min=8, max=16)
+    assert actors(2048, within=narrow) == 8
+    assert actors(2048, (0.001, 0.010), within=narrow) == 16
+    assert actors(2048, (0.0001, 0.010), within=narrow) == 8
+
+
+def test_a_job_without_samples_to_share_is_refused() -> None:
+    with pytest.raises(ValidationError, match=r"scaling\.policy .* needs samples_per_round"):
+        JobSpec(scaling=AutoScaling(policy="auto"))
+    assert JobSpec(scaling=AutoScaling(policy="auto"), samples_per_round=2048).steps_to_share
