@@ -20,7 +20,9 @@ from nitro.runs.reading import read_job, read_run
 from nitro.runs.summary import Summary, going_on, summarise, summary_table
 from nitro.spec.advice import advice, gpu_less_cores
 from nitro.spec.scaling_option import parse_scaling
-from nitro.spec.spec_file import build_spec, parse_actors
+from nitro.spec.spec_file import parse_actors
+from nitro.spec.starting_job import train_spec
+from nitro.spec.total_steps import parse_steps
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import FINISHED, Job, JobStatus
@@ -56,6 +58,7 @@ def make_request(
     actors: str | None,
     scaling: str | None,
     max_rounds: int | None,
+    total_steps: str | None,
     budget_usd: float | None,
     max_wall_s: float | None,
     assignments: Sequence[str],
@@ -68,8 +71,8 @@ def make_request(
 ) -> TrainRequest:
     """Return what the options of `nitro train` ask for; None is not given.
 
-    `fields` are values by dotted path in the job's specification; `actors` and `scaling` are short
-    ways to write theirs.
+    `fields` are values by dotted path in the job's specification; `actors`, `scaling` and
+    `total_steps` are short ways to write theirs.
 
     Raises:
         CommandError: A field is wrong, or something is given that a resumed job cannot change.
@@ -89,8 +92,13 @@ def make_request(
             "stop.max_wall_s": max_wall_s,
         }
         given |= {path: value for path, value in limits.items() if value is not None}
-        spec = build_spec(file=spec_file, options=given, assignments=assignments)
-    elif given or spec_file or assignments or idempotency_key:
+        spec = train_spec(
+            file=spec_file,
+            options=given,
+            assignments=assignments,
+            total_steps=None if total_steps is None else parse_steps(total_steps),
+        )
+    elif given or spec_file or assignments or idempotency_key or total_steps:
         raise CommandError(
             "--resume: the job continues as it was specified; only --rounds, --budget-usd and "
             "--max-wall-s can be added"

@@ -30,10 +30,19 @@ Algorithm = Annotated[
 PresetName = Annotated[
     str | None,
     _job_option(
-        metavar="paper|standard", help="Hyper-parameters to start from; see: nitro presets."
+        metavar="paper|standard",
+        help="Hyper-parameters to start from; default: standard; `paper` sets all as the paper.",
     ),
 ]
 Rounds = Annotated[int | None, _job_option(help="Policy updates.")]
+TotalSteps = Annotated[
+    str | None,
+    _job_option(
+        metavar="STEPS",
+        help="Environment steps, such as 1e6, in place of --rounds; default: 1e6, or 2e5 for "
+        "Gymnasium's classic control.",
+    ),
+]
 Seed = Annotated[int | None, _job_option(help="Equal seeds train equal policies.")]
 Actors = Annotated[str | None, _job_option(metavar="MIN:MAX", help="Actors one round may launch.")]
 Scaling = Annotated[
@@ -86,12 +95,13 @@ ApiUrl = Annotated[
 
 EXAMPLES = (
     "nitro train",
-    "nitro train CartPole-v1 --rounds 20 --seed 1",
+    "nitro train CartPole-v1 --total-steps 50_000 --seed 1",
+    "nitro train Hopper-v5 --preset paper",
     "nitro train Walker2d-v5 --actors 8:64 --budget-usd 2 --target-return 3000",
     "nitro train --scaling fixed:16 --set hyperparameters.learning_rate=3e-4",
     "nitro train --scaling kungfu --set scaling.smoothing=0.6",
     "nitro train --scaling schedule:hopper-v5-3f2a --seed 2",
-    "nitro train Hopper-v4 --preset standard --scaling fixed:2 --steps-per-actor 1024 --rounds 488",
+    "nitro train Walker2d-v5 --scaling fixed:4 --steps-per-actor 512 --total-steps 1e6",
     "nitro train Hopper-v4 --algorithm impact",
     "nitro train --spec job.yaml --rounds 5 --json",
     "nitro train --resume hopper-v5-3f2a --rounds 100",
@@ -104,6 +114,7 @@ def train(
     algorithm: Algorithm = None,
     preset: PresetName = None,
     rounds: Rounds = None,
+    total_steps: TotalSteps = None,
     seed: Seed = None,
     actors: Actors = None,
     scaling: Scaling = None,
@@ -127,6 +138,9 @@ def train(
 ) -> None:
     """Train an agent and follow it; without an API everything runs on this machine.
 
+    With no options: a million steps, preset `standard`, rounds of 2,048 steps on two actors.
+    `--dry-run` shows every value. A --spec file is completed as the API completes a job.
+
     Ctrl-C stops after the current update and keeps the checkpoint; twice kills everything.
     """
     from nitro.cli.train import make_request
@@ -145,6 +159,7 @@ def train(
         actors=actors,
         scaling=scaling,
         max_rounds=rounds,
+        total_steps=total_steps,
         budget_usd=budget_usd,
         max_wall_s=max_wall_s,
         assignments=assignments or [],

@@ -61,6 +61,22 @@ def build_spec(
     Raises:
         CommandError: The file, an assignment or a field is wrong; one line each.
     """
+    raw = merged(file=file, options=options, assignments=assignments, base=base)
+    return validated(raw)
+
+
+def merged(
+    *,
+    file: Path | None,
+    options: Mapping[str, JsonValue],
+    assignments: Sequence[str],
+    base: JobSpec | None = None,
+) -> JsonObject:
+    """Merge what is said of a job, as `build_spec` does, and check nothing yet.
+
+    Raises:
+        CommandError: The file cannot be read, or a path leads into a value.
+    """
     raw: JsonObject = {} if base is None else base.model_dump(mode="json")
     for field, value in (read_spec(file) if file else {}).items():
         before = raw.get(field)
@@ -71,9 +87,18 @@ def build_spec(
     for path, value in options.items():
         _assign(raw, path, value)
     assign_all(raw, assignments)
-    scaling = raw.get("scaling")
+    return raw
+
+
+def validated(raw: JsonObject) -> JobSpec:
+    """Return the job that is said; its range of actors follows its scaling policy.
+
+    Raises:
+        CommandError: A field is wrong; one line each.
+    """
+    raw, scaling = {**raw}, raw.get("scaling")
     if isinstance(scaling, dict):
-        scaling.setdefault("policy", NitroScaling().policy)
+        raw["scaling"] = scaling = {"policy": NitroScaling().policy, **scaling}
         raw.setdefault("actors", _range_for(scaling))
     try:
         return JobSpec.model_validate(raw)

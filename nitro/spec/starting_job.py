@@ -1,0 +1,108 @@
+"""The job that `nitro train` and `nitro.train` begin from: what holds where nothing else is said.
+
+It is chosen for learning well on one machine within minutes (decision 030). A job that names the
+preset `paper`, and one from a file, leave the rest to `JobSpec`, as one that is posted to the API.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from nitro.errors import CommandError
+from nitro.spec.spec_file import JsonObject, merged, validated
+from nitro.spec.total_steps import planned_steps, rounds_for
+from shared.contracts.job_spec import JobSpec
+from shared.hyperparameters.presets import ALGORITHMS, Preset
+
+PRESET: Preset = "standard"
+_EVALUATIONS = 20
+"""In the course of a job, or few more: each takes as long as some rounds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartingJob:
+    """How long to train on an environment, and in which rounds."""
+
+    total_steps: int = 1_000_000
+    samples_per_round: int = 2048
+    """What the preset `standard` is meant for."""
+    num_actors: int = 2
+
+
+_QUICK = StartingJob(total_steps=200_000)
+_ATARI = StartingJob(samples_per_round=1024, num_actors=8)
+_BY_NAME: Mapping[str, StartingJob] = {
+    "ALE/": _ATARI,
+    **dict.fromkeys(("Acrobot-", "CartPole-", "MountainCar", "Pendulum-"), _QUICK),
+}
+"""By the first letters of the environment's name; all others have the usual one."""
+
+
+def starting_job(env_id: str) -> StartingJob:
+    """Return how long and how to train on an environment of which nothing but its name is known."""
+    named = (job for prefix, job in _BY_NAME.items() if env_id.startswith(prefix))
+    return next(named, StartingJob())
+
+
+def train_spec(
+    *,
+    file: Path | None = None,
+    options: Mapping[str, JsonValue],
+    assignments: Sequence[str] = (),
+    total_steps: int | None = None,
+) -> JobSpec:
+    """Return the job that is asked for, completed from the starting job.
+
+    Args:
+        file: YAML or JSON file with any of JobSpec's fields; it is completed by JobSpec alone.
+        options: Values by dotted path, such as `stop.max_rounds`; they win over the file.
+        assignments: `path=value` texts; they win over both.
+        total_steps: Environment steps to make, in place of `stop.max_rounds`.
+
+    Raises:
+        CommandError: Something is wrong with it; one line each.
+    """
+    raw = merged(file=file, options=options, assignments=assignments)
+    rounds_said = _says(raw, "stop", "max_rounds")
+    if total_steps is not None and rounds_said:
+        raise CommandError("--total-steps: give it or --rounds, not both")
+    completed = file is None and raw.setdefault("preset", PRESET) == PRESET
+    if completed:
+        _fix_rounds(raw)
+    spec = validated(raw)
+    if completed and not rounds_said and total_steps is None and planned_steps(spec) is not None:
+        total_steps = starting_job(spec.env_id).total_steps
+    if total_steps is not None:
+        _say(raw, "stop", "max_rounds", rounds_for(spec, total_steps))
+        spec = validated(raw)
+    if completed and not _says(raw, "evaluation", "every_rounds"):
+        every = math.ceil(spec.stop.max_rounds / _EVALUATIONS)
+        _say(raw, "evaluation", "every_rounds", every)
+        spec = validated(raw)
+    return spec
+
+
+def _fix_rounds(raw: JsonObject) -> None:
+    """Say how many samples a round has, and how many actors, where that is left open."""
+    usual = starting_job(str(raw.get("env_id", JobSpec().env_id)))
+    if "steps_per_actor" not in raw and "samples_per_round" not in raw:
+        algorithm = ALGORITHMS.get(str(raw.get("algorithm", JobSpec().algorithm)))
+        if algorithm is not None and algorithm.on_policy:
+            raw["samples_per_round"] = usual.samples_per_round
+        else:  # it mixes fragments, which must be equally long
+            raw["steps_per_actor"] = usual.samples_per_round // usual.num_actors
+    if "scaling" not in raw and "actors" not in raw:
+        raw["scaling"] = {"policy": "fixed", "num_actors": usual.num_actors}
+
+
+def _says(raw: JsonObject, group: str, field: str) -> bool:
+    fields = raw.get(group)
+    return isinstance(fields, dict) and field in fields
+
+
+def _say(raw: JsonObject, group: str, field: str, value: int) -> None:
+    before = raw.get(group)
+    raw[group] = {**(before if isinstance(before, dict) else {}), field: value}

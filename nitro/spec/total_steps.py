@@ -1,0 +1,82 @@
+"""`--total-steps`: how long a job is in environment steps, as rounds.
+
+A job's length stays a number of rounds, as its step sizes decay by rounds. So the steps of a round
+must be known before it begins: they are with a fixed number of actors, a schedule, or
+`samples_per_round`.
+"""
+
+from itertools import accumulate
+
+from nitro.errors import CommandError
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.scaling_spec import FixedScaling, ScheduleScaling
+
+
+def parse_steps(text: str) -> int:
+    """Read a number of steps.
+
+    >>> parse_steps("1e6"), parse_steps("50_000")
+    (1000000, 50000)
+
+    Raises:
+        CommandError: It is no whole number above 0.
+    """
+    try:
+        steps = float(text)
+        if steps >= 1 and steps == int(steps):
+            return int(steps)
+    except (ValueError, OverflowError):
+        pass
+    raise CommandError(
+        f"--total-steps: must be a whole number from 1, such as 1e6 or 1_000_000, got {text!r}"
+    )
+
+
+def rounds_for(spec: JobSpec, total_steps: int) -> int:
+    """Return the fewest rounds of a job that make at least so many environment steps.
+
+    Raises:
+        CommandError: The steps of its rounds are not known before they begin; says what to do.
+    """
+    known = _steps_by_round(spec)
+    if known is None:
+        fewest, most = spec.actors.min, spec.actors.max
+        raise CommandError(
+            f"--total-steps: a round of {fewest} to {most} actors has "
+            f"{fewest * spec.steps_of(fewest):,} to {most * spec.steps_of(most):,} steps, so their "
+            "number is not known before. Give --rounds, or --scaling fixed:N"
+            + ("" if spec.open_rounds > 1 else ", or --set samples_per_round=N")
+        )
+    first, then = known
+    for rounds, steps in enumerate(accumulate(first), start=1):
+        if steps >= total_steps:
+            return rounds
+    return len(first) + -(-(total_steps - sum(first)) // then)
+
+
+def planned_steps(spec: JobSpec) -> int | None:
+    """Return the environment steps that all rounds of a job make together, where that is known.
+
+    Budget, concurrency and lost actors can make them fewer.
+    """
+    known = _steps_by_round(spec)
+    if known is None:
+        return None
+    first, then = known
+    rounds = spec.stop.max_rounds
+    return sum(first[:rounds]) + max(0, rounds - len(first)) * then
+
+
+def _steps_by_round(spec: JobSpec) -> tuple[list[int], int] | None:
+    """Return the steps of the first rounds and of each one after them; None if actors decide."""
+    numbers: tuple[int, ...] = ()
+    if isinstance(spec.scaling, ScheduleScaling):
+        numbers = spec.scaling.num_actors
+    elif isinstance(spec.scaling, FixedScaling):
+        numbers = (spec.scaling.num_actors,)
+    elif spec.samples_per_round is not None or spec.actors.min == spec.actors.max:
+        # They are the same but for what does not divide: none has fewer than this.
+        possible = range(spec.actors.min, spec.actors.max + 1)
+        numbers = (min(possible, key=lambda number: number * spec.steps_of(number)),)
+    steps = [number * spec.steps_of(number) for number in numbers]
+    return (steps[:-1], steps[-1]) if steps else None

@@ -1,0 +1,66 @@
+"""What `nitro train` trains where little is said, and that what is said holds."""
+
+import json
+from pathlib import Path
+
+import pytest
+from pydantic import JsonValue
+
+from nitro.errors import CommandError
+from nitro.spec.starting_job import train_spec
+from nitro.spec.total_steps import planned_steps
+from shared.contracts.job_spec import JobSpec
+
+
+def said(*assignments: str, total_steps: int | None = None, **options: JsonValue) -> JobSpec:
+    return train_spec(options=options, assignments=assignments, total_steps=total_steps)
+
+
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [
+        ({}, 1_000_000),
+        ({"env_id": "CartPole-v1"}, 200_000),
+        ({"env_id": "ALE/Pong-v5"}, 1_000_000),
+        ({"algorithm": "impact"}, 1_000_000),
+        ({"actors": {"min": 3, "max": 9}}, 1_000_000),
+        ({"steps_per_actor": 512}, 1_000_000),
+    ],
+)
+def test_a_job_makes_the_usual_steps_and_is_evaluated_some_twenty_times(
+    options: dict[str, JsonValue], steps: int
+) -> None:
+    spec = said(**options)
+    assert spec.preset == "standard"
+    planned = planned_steps(spec)
+    assert planned is not None
+    assert steps <= planned < 1.01 * steps
+    assert 17 <= spec.stop.max_rounds / spec.evaluation.every_rounds <= 20
+
+
+def test_the_presets_batch_does_not_depend_on_the_number_of_actors() -> None:
+    for actors in (1, 2, 8):
+        scaling: JsonValue = {"policy": "fixed", "num_actors": actors}
+        assert actors * said(scaling=scaling).steps_of(actors) == 2048
+
+
+def test_what_is_said_holds(tmp_path: Path) -> None:
+    spec = said("stop.max_rounds=7", "evaluation.every_rounds=0", steps_per_actor=64)
+    assert (spec.stop.max_rounds, spec.evaluation.every_rounds, spec.steps_per_actor) == (7, 0, 64)
+    assert said(total_steps=10_000).stop.max_rounds == 5
+    with pytest.raises(CommandError, match="--total-steps: give it or --rounds, not both"):
+        said("stop.max_rounds=7", total_steps=10_000)
+    # How many steps its rounds have is decided in each of them.
+    varying = said(scaling={"policy": "nitro"}, steps_per_actor=256)
+    assert varying.stop.max_rounds == JobSpec().stop.max_rounds
+
+
+def test_the_paper_and_files_mean_what_they_mean_to_the_api(tmp_path: Path) -> None:
+    assert said(preset="paper") == said("preset=paper") == JobSpec(preset="paper")
+    file = tmp_path / "job.json"
+    file.write_text(json.dumps({"seed": 3, "actors": {"min": 4, "max": 4}}))
+    posted = JobSpec.model_validate_json(file.read_text())
+    assert train_spec(file=file, options={}) == posted
+    longer = train_spec(file=file, options={}, total_steps=10_240)
+    assert longer.stop.max_rounds == 10
+    assert longer.model_copy(update={"stop": posted.stop}) == posted
