@@ -30,7 +30,7 @@ def said(*assignments: str, total_steps: int | None = None, **options: JsonValue
 def test_a_job_makes_the_usual_steps_and_is_evaluated_some_twenty_times(
     options: dict[str, JsonValue], steps: int
 ) -> None:
-    spec = said(**options)
+    spec = train_spec(options=options)
     assert spec.preset == "standard"
     planned = planned_steps(spec)
     assert planned is not None
