@@ -22,6 +22,7 @@ NAMES = (
     "curvature_peers",
     "wire",
     "atari_actor",
+    "kept_episodes",
     "start_up",
     "decision",
     "many_actors",
