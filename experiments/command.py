@@ -26,7 +26,13 @@ _PLAIN_WIDTH = 140
 
 
 def run_and_draw(
-    name: str, *, seeds: int | None, quick: bool, out: Path, parallel: int | None
+    name: str,
+    *,
+    seeds: int | None,
+    quick: bool,
+    out: Path,
+    parallel: int | None,
+    only_made: bool = False,
 ) -> None:
     """Run an experiment to its end, write summary and figure, and show what it found.
 
@@ -48,7 +54,9 @@ def run_and_draw(
     scale = Scale(seeds=seeds or (_QUICK_SEEDS if quick else experiment.seeds), quick=quick)
     with Interrupts():
         summary = run_experiment(
-            experiment, Run(scale=scale, out=out, parallel=parallel), console=console
+            experiment,
+            Run(scale=scale, out=out, parallel=parallel, only_made=only_made),
+            console=console,
         )
     show_summary(summary)
     for path in (

@@ -37,6 +37,8 @@ class Run:
     scale: Scale
     out: Path
     parallel: int | None = None
+    only_made: bool = False
+    """Whether only those cells count that are there, and none is made."""
 
 
 def run_experiment(experiment: Experiment, run: Run, *, console: Console) -> Summary:
@@ -47,6 +49,11 @@ def run_experiment(experiment: Experiment, run: Run, *, console: Console) -> Sum
     """
     store = Store(run.out, experiment, quick=run.scale.quick)
     done: dict[CellId, Outcome] = {}
+    if run.only_made:
+        grid = _planned(experiment, run.scale, store, done)
+        summary = summarise(experiment, run.scale, grid, done)
+        store.write_summary(summary)
+        return summary
     with (
         _progress(console) as bar,
         Lab(experiment, parallel=run.parallel, progress=bar.watch) as lab,
@@ -90,7 +97,10 @@ def summarise(
     experiment: Experiment, scale: Scale, grid: Grid, done: dict[CellId, Outcome]
 ) -> Summary:
     """Return what the outcomes say, with where and how they were made."""
-    wanted = [cell.id for cell in grid.cells]
+    wanted = [cell.id for cell in grid.cells if cell.id in done]
+    left_out = [LeftOut(what=what, why=why) for what, why in grid.left_out.items()]
+    if missing := len(grid.cells) - len(wanted):
+        left_out.append(LeftOut(what=f"{missing} of {len(grid.cells)} runs", why="not made yet"))
     found = experiment.find(scale, {key: done[key] for key in wanted})
     if scale.quick:
         claims = (c.model_copy(update={"verdict": _QUICK}) for c in found.claims)
@@ -105,7 +115,7 @@ def summarise(
         quick=scale.quick,
         seeds=scale.seeds,
         cells=len(wanted),
-        left_out=tuple(LeftOut(what=what, why=why) for what, why in grid.left_out.items()),
+        left_out=tuple(left_out),
         environment=describe_environment(),
         measured_on=_machines([done[key] for key in wanted]),
     )

@@ -36,8 +36,8 @@ def plan(scale: Scale, _done: Done) -> Grid:
     """Every horizon that differs from the fragment's length, for every shape of a round."""
     grid = Grid()
     for seed in range(scale.seeds):
-        for env_id in first(scale, _ENVIRONMENTS):
-            for actors, steps in scale.of(_SHAPES, ((4, 32),)):
+        for actors, steps in scale.of(_SHAPES, ((4, 32),)):
+            for env_id in first(scale, _ENVIRONMENTS):
                 for horizon in scale.of(_HORIZONS, ("fragment", "limit")):
                     if horizon == steps:
                         continue  # every fragment begins with a reset then

@@ -54,6 +54,7 @@ def list_experiments(*, out: Out = _RESULTS) -> None:
     "nitro experiment run actors --quick",
     "nitro experiment run policies --seeds 10",
     "nitro experiment run policies --seeds 10 --parallel 4 --out /data/results",
+    "nitro experiment run policies --only-made",
 )
 def run(
     name: Name,
@@ -68,12 +69,15 @@ def run(
     parallel: Annotated[
         int | None, typer.Option(help="Jobs at once; default: one per core.", min=1)
     ] = None,
+    only_made: Annotated[
+        bool, typer.Option("--only-made", help="Run nothing; sum up the runs that are there.")
+    ] = False,
 ) -> None:
     """Run an experiment, or continue it; Ctrl-C loses only the jobs that are running."""
     require_source(*_NEEDED)
     from experiments.command import run_and_draw
 
-    run_and_draw(name, seeds=seeds, quick=quick, out=out, parallel=parallel)
+    run_and_draw(name, seeds=seeds, quick=quick, out=out, parallel=parallel, only_made=only_made)
 
 
 @command(app, "nitro experiment plot policies")

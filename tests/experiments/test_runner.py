@@ -10,7 +10,7 @@ from experiments.grid import Scale
 from experiments.runner import Run, run_experiment
 from experiments.store import Store
 from experiments.studies.surface import SurfaceOutcome
-from tests.experiments.made_up import MACHINE
+from tests.experiments.made_up import MACHINE, outcome
 
 
 def test_a_summary_names_the_machine_of_its_cells_and_not_its_own(tmp_path: Path) -> None:
@@ -31,3 +31,16 @@ def test_a_summary_names_the_machine_of_its_cells_and_not_its_own(tmp_path: Path
         experiment, Run(scale=scale, out=tmp_path), console=Console(file=io.StringIO())
     )
     assert summary.measured_on == ("2 x one, commit abc",)
+
+
+def test_what_is_made_is_summed_up_without_the_rest(tmp_path: Path) -> None:
+    experiment, scale = load("horizon"), Scale(seeds=1, quick=True)
+    store, cells = Store(tmp_path, experiment, quick=True), experiment.plan(scale, {}).cells
+    store.write(cells[0], outcome((1.0, 2.0)))
+    summary = run_experiment(
+        experiment,
+        Run(scale=scale, out=tmp_path, only_made=True),
+        console=Console(file=io.StringIO()),
+    )
+    assert summary.cells == 1
+    assert [left.what for left in summary.left_out] == [f"{len(cells) - 1} of {len(cells)} runs"]
