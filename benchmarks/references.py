@@ -5,7 +5,8 @@
 Every seed is one job on the local system, everything real: cache, scaler, Lambda emulator, actors,
 learner. A round has CleanRL's 2,048 steps: 2 actors of 1,024. What is compared is what CleanRL
 reports: the mean return of a run's last 100 training episodes, then mean and deviation over seeds.
-Episodes that a fragment's end cut are not among them, as they are nobody's.
+With `--horizon limit` episodes go on in the next round; with `fragment`, the default, every
+fragment begins with a reset, and episodes that its end cuts are not counted, as they are nobody's.
 
 Jobs stay in `--runs-dir`: after Ctrl-C the same command goes on where it was, and skips seeds that
 are done. After a SIGKILL it does too, but waits for the lost round's deadline first. With `--peer`
@@ -65,6 +66,7 @@ def reference_spec(options: argparse.Namespace, seed: int) -> JobSpec:
             # Before the first and after the last update.
             "evaluation": {"every_rounds": rounds, "episodes": 10},
             "checkpoint": {"keep": 1},
+            "episodes": {"horizon": options.horizon},
         }
     )
 
@@ -184,12 +186,25 @@ def _run(options: argparse.Namespace, *, runs_dir: Path, out: Path | None) -> in
     Console().print(reference_table(result))
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        name = options.env_id.replace("/", "-").lower()
-        path = out / f"{name}-{options.algorithm}-{options.preset}.json"
+        path = out / f"{_name(options)}.json"
         path.write_text(result.model_dump_json(indent=1) + "\n", encoding="utf-8")
         progress(f"saved {path}")
     complete = len(seeds) == options.seeds and (not options.peer or len(peer) == options.seeds)
     return 0 if complete else 1
+
+
+def _name(options: argparse.Namespace) -> str:
+    """Return the result's name, which tells the shape of a round where that is not CleanRL's."""
+    parts = [options.env_id.replace("/", "-").lower(), options.algorithm, options.preset]
+    shape = (options.actors, options.steps_per_actor)
+    if (*shape, options.horizon) != (_NUM_ACTORS, _STEPS_PER_ACTOR, "fragment"):
+        parts += ["x".join(map(str, shape)), str(options.horizon)]
+    return "-".join(parts)
+
+
+def horizon(text: str) -> str | int:
+    """Return `limit`, `fragment` or a number of steps."""
+    return text if text in ("limit", "fragment") else positive(text)
 
 
 def _peer(options: argparse.Namespace, folder: Path) -> list[PeerSeed]:
@@ -208,8 +223,8 @@ def _command(options: argparse.Namespace) -> str:
     return (
         f"python -m benchmarks.references {options.env_id} --algorithm {options.algorithm} "
         f"--preset {options.preset} --seeds {options.seeds} --steps {options.steps} "
-        f"--actors {options.actors} --steps-per-actor {options.steps_per_actor}"
-        + (" --peer" if options.peer else "")
+        f"--actors {options.actors} --steps-per-actor {options.steps_per_actor} "
+        f"--horizon {options.horizon}" + (" --peer" if options.peer else "")
     )
 
 
@@ -230,6 +245,12 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument("--steps", type=positive, default=1_000_000, help="per seed")
     arguments.add_argument("--actors", type=positive, default=_NUM_ACTORS, help="per round")
     arguments.add_argument("--steps-per-actor", type=positive, default=_STEPS_PER_ACTOR)
+    arguments.add_argument(
+        "--horizon",
+        type=horizon,
+        default="fragment",
+        help="steps after a reset at which a training episode is cut, or: limit, fragment",
+    )
     arguments.add_argument(
         "--peer",
         action="store_true",
