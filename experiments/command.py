@@ -11,6 +11,7 @@ from rich.text import Text
 
 from experiments.catalogue import STUDIES, load
 from experiments.experiment import Experiment
+from experiments.going_on import with_horizon
 from experiments.grid import Scale
 from experiments.reporting.figure import draw
 from experiments.reporting.findings import Summary
@@ -19,6 +20,7 @@ from experiments.store import Store
 from experiments.studies.detector_subsampling import main as subsampling
 from nitro.cli.interrupts import Interrupts
 from nitro.errors import EXIT_FAILED, CommandError
+from shared.hyperparameters.horizons import Horizon
 
 _QUICK_SEEDS = 1
 _PLAIN_WIDTH = 140
@@ -33,6 +35,7 @@ def run_and_draw(
     out: Path,
     parallel: int | None,
     only_made: bool = False,
+    horizon: str | None = None,
 ) -> None:
     """Run an experiment to its end, write summary and figure, and show what it found.
 
@@ -42,12 +45,14 @@ def run_and_draw(
     """
     console = Console(stderr=True)
     if name in STUDIES:
-        if seeds is not None or parallel is not None:
-            option = "--parallel" if seeds is None else "--seeds"
+        options = {"--seeds": seeds, "--parallel": parallel, "--horizon": horizon}
+        for option in (option for option, value in options.items() if value is not None):
             raise CommandError(f"{option}: this study is one run of one seed; leave it out")
         _run_study(quick=quick, out=out)
         return
     experiment = load(name)
+    if horizon is not None:
+        experiment = with_horizon(experiment, _read_horizon(horizon))
     if parallel is not None and (experiment.alone or experiment.work is not None):
         raise CommandError(f"--parallel: {name} is made one after another; leave it out")
     _require_folder(out)
@@ -64,6 +69,14 @@ def run_and_draw(
         *_draw(experiment, summary, out),
     ):
         console.print(str(path), soft_wrap=True, markup=False, highlight=False)
+
+
+def _read_horizon(text: str) -> Horizon:
+    if text == "limit":
+        return "limit"
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        raise CommandError(f"--horizon: must be limit or a number of steps, got {text!r}")
+    return int(text)
 
 
 def _require_folder(folder: Path) -> None:

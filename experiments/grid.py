@@ -174,7 +174,9 @@ def job_body(
         "stop": {"max_rounds": rounds, "budget_usd": _NO_LIMIT_USD},
         "actors": {"min": actors[0], "max": actors[1]},
     }
-    return {"algorithm": algorithm, "preset": preset, **scale.of(full, quick)}
+    body = {"algorithm": algorithm, "preset": preset, **scale.of(full, quick)}
+    # As the paper has it in every preset; an experiment about longer episodes says so itself.
+    return body if preset == "paper" else {**body, "episodes": {"horizon": "fragment"}}
 
 
 def most_actors(scale: Scale) -> int:

@@ -55,6 +55,7 @@ def list_experiments(*, out: Out = _RESULTS) -> None:
     "nitro experiment run policies --seeds 10",
     "nitro experiment run policies --seeds 10 --parallel 4 --out /data/results",
     "nitro experiment run policies --only-made",
+    "nitro experiment run actors --horizon limit",
 )
 def run(
     name: Name,
@@ -69,6 +70,13 @@ def run(
     parallel: Annotated[
         int | None, typer.Option(help="Jobs at once; default: one per core.", min=1)
     ] = None,
+    horizon: Annotated[
+        str | None,
+        typer.Option(
+            help="Make it with training episodes of this length: limit (the environment's own) "
+            "or steps. Results lie in NAME-HORIZON."
+        ),
+    ] = None,
     only_made: Annotated[
         bool, typer.Option("--only-made", help="Run nothing; sum up the runs that are there.")
     ] = False,
@@ -77,7 +85,15 @@ def run(
     require_source(*_NEEDED)
     from experiments.command import run_and_draw
 
-    run_and_draw(name, seeds=seeds, quick=quick, out=out, parallel=parallel, only_made=only_made)
+    run_and_draw(
+        name,
+        seeds=seeds,
+        quick=quick,
+        out=out,
+        parallel=parallel,
+        only_made=only_made,
+        horizon=horizon,
+    )
 
 
 @command(app, "nitro experiment plot policies")

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from nitro.errors import CommandError
 from shared.hyperparameters.common import CommonHyperparameters
+from shared.hyperparameters.horizons import STANDARD_HORIZONS, Horizon, preset_horizon
 from shared.hyperparameters.presets import Preset, complete_sets
 
 _SOURCE = re.compile(r"\b(Paper|Standard): (.+?)\.(?= Paper:| Standard:|$)")
@@ -38,6 +39,10 @@ class PresetReport(BaseModel):
     preset: Preset
     images: bool
     """Whether this is the set for observations that are images."""
+    horizon: Horizon
+    """`episodes.horizon` where a job does not say."""
+    horizons: dict[str, Horizon]
+    """The same for environments that have another one, by name without version."""
     hyperparameters: tuple[HyperparameterRow, ...]
 
 
@@ -56,7 +61,12 @@ def preset_reports(algorithm: str | None = None, preset: str | None = None) -> l
             raise CommandError(f"{option}: must be one of {', '.join(known)}, got {given!r}")
     return [
         PresetReport(
-            algorithm=of, preset=name, images=images, hyperparameters=_rows(values, preset=name)
+            algorithm=of,
+            preset=name,
+            images=images,
+            horizon=preset_horizon(name),
+            horizons=STANDARD_HORIZONS if name == "standard" else {},
+            hyperparameters=_rows(values, preset=name),
         )
         for images in (False, True)
         for (of, name), values in complete_sets(images=images).items()
@@ -92,4 +102,11 @@ def preset_table(report: PresetReport) -> Table:
     for row in report.hyperparameters:
         value = row.value if isinstance(row.value, str) else json.dumps(row.value)
         table.add_row(row.name, value, row.source, row.meaning)
+    others = "".join(f"; {env}: {horizon}" for env, horizon in report.horizons.items())
+    table.add_row(
+        "episodes.horizon",
+        str(report.horizon),
+        "",
+        f"Not a hyper-parameter but a field of the job, as nitro fields tells{others}.",
+    )
     return table

@@ -27,6 +27,7 @@ from shared.contracts.message import (
     plain,
 )
 from shared.contracts.scaling_spec import ActorRange, NitroScaling, Scaling
+from shared.hyperparameters.horizons import preset_horizon
 from shared.hyperparameters.presets import ALGORITHMS, HyperparameterValue, Preset
 
 EnvKwarg = Annotated[bool | int | float | str, BeforeValidator(plain)]
@@ -92,7 +93,7 @@ class EpisodeRule(Message):
     """Steps after a reset at which a training episode is cut, its rest estimated by the value
     function. `limit` leaves that to the environment; `fragment` begins every fragment with a
     reset, as the paper does. With anything but `fragment` an episode goes on in the next round,
-    whichever actor has it then. Unset: `fragment`."""
+    whichever actor has it then. Unset: the preset's, see `nitro presets`."""
 
     @field_validator("horizon", mode="before")
     @classmethod
@@ -225,6 +226,13 @@ class JobSpec(EnvironmentRef):
         return EnvironmentRef.model_validate(
             {name: getattr(self, name) for name in EnvironmentRef.model_fields}
         )
+
+    def with_horizon(self) -> Self:
+        """Return the job with its training horizon: where it is unset, the preset's."""
+        if self.episodes.horizon is not None:
+            return self
+        horizon = preset_horizon(self.preset, self.env_id)
+        return self.model_copy(update={"episodes": EpisodeRule(horizon=horizon)})
 
     @property
     def open_rounds(self) -> int:

@@ -74,7 +74,8 @@ class JobService:
         known = self._job_of_key(key, digest)
         if known is not None:
             return known, False
-        job = self._new_job(spec)
+        # Kept with the job: a preset may have another horizon by the time the job is resumed.
+        job = self._new_job(spec.with_horizon())
         entry = None
         if key is not None:
             entry = IdempotencyEntry(key=key, body_digest=digest, job_id=job.job_id)

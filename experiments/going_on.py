@@ -1,0 +1,35 @@
+"""Any experiment made of jobs, again with another training horizon."""
+
+from dataclasses import replace
+
+from experiments.experiment import Done, Experiment
+from experiments.grid import Grid, Scale
+from nitro.errors import CommandError
+from shared.contracts.job_spec import EpisodeRule, JobSpec
+from shared.hyperparameters.horizons import Horizon
+
+
+def with_horizon(experiment: Experiment, horizon: Horizon) -> Experiment:
+    """Return an experiment whose training episodes are as long as `horizon` says.
+
+    Its results have a folder of their own, and its findings are those of the experiment.
+
+    Raises:
+        CommandError: Its work is not jobs.
+    """
+    if experiment.task is not JobSpec:
+        raise CommandError(f"--horizon: {experiment.name} trains no jobs; leave it out")
+    episodes = EpisodeRule(horizon=horizon)
+
+    def plan(scale: Scale, done: Done) -> Grid:
+        grid = experiment.plan(scale, done)
+        changed = {"episodes": episodes}
+        cells = [replace(c, task=c.task.model_copy(update=changed)) for c in grid.cells]
+        return Grid(cells=cells, left_out=grid.left_out)
+
+    return replace(
+        experiment,
+        name=f"{experiment.name}-{horizon}",
+        title=f"{experiment.title}, horizon {horizon}",
+        plan=plan,
+    )
