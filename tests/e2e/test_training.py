@@ -140,7 +140,7 @@ def test_actors_share_samples_by_what_their_calls_take(client: NitroClient) -> N
 
 
 @pytest.mark.parametrize(
-    ("preset", "horizon"), [("paper", None), ("standard", None), ("standard", "limit")]
+    ("preset", "horizon"), [("paper", None), ("standard", "fragment"), ("standard", "limit")]
 )
 def test_a_stopped_job_resumes_to_the_same_weights(
     preset: str, horizon: str | None, client: NitroClient, system: LocalSystem, runs_dir: Path
