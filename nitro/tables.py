@@ -1,9 +1,12 @@
 """Tables for people."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping, Sequence
 
+from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
+
+_GAP = 2
 
 
 def facts_table(facts: Iterable[tuple[str, str]]) -> Table:
@@ -13,4 +16,30 @@ def facts_table(facts: Iterable[tuple[str, str]]) -> Table:
     table.add_column(overflow="fold")  # a path must never be cut short
     for name, value in facts:
         table.add_row(name, Text(value))
+    return table
+
+
+def columns_table(
+    columns: Mapping[str, Sequence[str]], *, numbers: Container[str], uncut: int, width: int
+) -> Table:
+    """Return a table of columns; where they do not all fit, the last ones are left out.
+
+    Args:
+        columns: Cells by heading, the column least needed last.
+        numbers: Headings of columns whose cells stand to the right.
+        uncut: How many of the first columns nobody can do without.
+        width: Characters of a line.
+    """
+    table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
+    taken = 0
+    for index, (heading, cells) in enumerate(columns.items()):
+        widest = max(len(heading), *(len(cell) for cell in cells))
+        taken += widest + _GAP * bool(taken)
+        if taken > width and index >= uncut:
+            break
+        justify: JustifyMethod = "right" if heading in numbers else "left"
+        # The width is said, too: without it every column of a table that is too wide is cut.
+        table.add_column(heading, no_wrap=True, min_width=widest, justify=justify)
+    for cells in zip(*columns.values(), strict=True):
+        table.add_row(*map(Text, cells[: len(table.columns)]))
     return table

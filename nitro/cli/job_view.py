@@ -5,21 +5,13 @@ from datetime import datetime
 from typing import get_args
 
 from pydantic import TypeAdapter, ValidationError
-from rich.console import JustifyMethod
 from rich.table import Table
-from rich.text import Text
 
 from nitro.errors import CommandError
 from nitro.runs.summary import duration, number, wait_text
-from nitro.tables import facts_table
+from nitro.tables import columns_table, facts_table
 from shared.contracts.billing import JobCost
 from shared.contracts.jobs import Job, JobStatus
-
-_UNCUT = ("job", "status", "round", "return", "USD")
-"""Columns that nobody can do without; the job's name tells most of its environment's."""
-_NUMBERS = ("round", "return", "USD")
-_COLUMNS = (*_UNCUT, "date", "env_id")
-_GAP = 2
 
 
 def check_status(status: str | None) -> JobStatus | None:
@@ -37,31 +29,17 @@ def check_status(status: str | None) -> JobStatus | None:
 
 def jobs_table(jobs: Sequence[Job], *, width: int) -> Table:
     """One line per job; where they do not all fit, the last columns are left out."""
-    rows = [
-        (
-            job.job_id,
-            job.status,
-            f"{job.progress.rounds}/{job.spec.stop.max_rounds}",
-            number(job.progress.last_return),
-            f"{job.spent_usd:.4f}",
-            _time(job.created_at, "%m-%d %H:%M"),
-            job.spec.env_id,
-        )
-        for job in jobs
-    ]
-    table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
-    taken = 0
-    for heading, cells in zip(_COLUMNS, zip(*rows, strict=True), strict=True):
-        widest = max(len(heading), *(len(cell) for cell in cells))
-        taken += widest + _GAP * bool(taken)
-        if taken > width and heading not in _UNCUT:
-            break
-        justify: JustifyMethod = "right" if heading in _NUMBERS else "left"
-        # The width is said, too: without it every column of a table that is too wide is cut.
-        table.add_column(heading, no_wrap=True, min_width=widest, justify=justify)
-    for cells in rows:
-        table.add_row(*map(Text, cells[: len(table.columns)]))
-    return table
+    columns = {
+        "job": [job.job_id for job in jobs],
+        "status": [job.status for job in jobs],
+        "round": [f"{job.progress.rounds}/{job.spec.stop.max_rounds}" for job in jobs],
+        "return": [number(job.progress.last_return) for job in jobs],
+        "USD": [f"{job.spent_usd:.4f}" for job in jobs],
+        "date": [_time(job.created_at, "%m-%d %H:%M") for job in jobs],
+        "env_id": [job.spec.env_id for job in jobs],
+    }
+    # Without the last two, as a job's name tells most of its environment's.
+    return columns_table(columns, numbers=("round", "return", "USD"), uncut=5, width=width)
 
 
 def job_table(job: Job, cost: JobCost | None) -> Table:

@@ -15,7 +15,8 @@ from nitro.cli.check_env_command import EXAMPLES as CHECK_ENV_EXAMPLES
 from nitro.cli.check_env_command import check_env
 from nitro.cli.console import command, show
 from nitro.cli.experiment_command import app as experiment
-from nitro.cli.options import RUNS, AsJson, EnvironmentPackages, RunsDir
+from nitro.cli.options import RUNS, AsJson, AsJsonList, EnvironmentPackages, Run, Runs, RunsDir
+from nitro.cli.runs_command import app as runs_app
 from nitro.cli.scheduler_command import app as scheduler
 from nitro.cli.train_command import EXAMPLES, train
 from nitro.deploy.doctor import EXAMPLES as DOCTOR_EXAMPLES
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 _CHECK_S = 0.5
 """Between two looks whether the local system still runs."""
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="Run folder or job id.")]
-AsJsonList = Annotated[bool, typer.Option("--json", help="One JSON list on stdout.")]
 
 app = typer.Typer(
     help="Train deep-RL agents with as many serverless actors as each round is worth.",
@@ -36,6 +35,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(runs_app, name="runs")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(scheduler, name="scheduler")
 app.add_typer(experiment, name="experiment")
@@ -245,23 +245,37 @@ def export(
     )
 
 
-@command(app, "nitro plot hopper-v5-3f2a", "nitro plot runs/hopper-v5-3f2a -o picture.png")
+@command(
+    app,
+    "nitro plot hopper-v5-3f2a",
+    "nitro plot runs/hopper-v5-3f2a -o picture.png",
+    "nitro plot hopper-v5-3f2a hopper-v5-81c0 hopper-v5-9d1e -o compared.pdf",
+)
 def plot(
-    run: Run,
+    runs: Runs,
     *,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="A .png, .pdf or .svg to write; default: RUN/plots/run.png."
+            "--output",
+            "-o",
+            help="A .png, .pdf or .svg to write; default: plots/run.png in the run's folder, or "
+            "plots/compared.png in that of the first of several.",
         ),
     ] = None,
     runs_dir: RunsDir = RUNS,
 ) -> None:
-    """Draw return, actors, boosting score and cost per round as one picture."""
-    from nitro.runs.picture import draw
-    from nitro.runs.reading import find_run, read_run
+    """Draw a run, or several runs together.
 
-    typer.echo(str(draw(read_run(find_run(run, runs_dir)), output)))
+    One run: return, actors, boosting score and cost per round. Several: return by steps and by
+    dollars, actors and dollars by steps. Seeds of one configuration become a mean with a band.
+    """
+    from nitro.runs.compared_picture import draw_together
+    from nitro.runs.picture import draw
+    from nitro.runs.reading import find_runs, read_run
+
+    found = [read_run(folder) for folder in find_runs(runs, runs_dir)]
+    typer.echo(str(draw(found[0], output) if len(found) == 1 else draw_together(found, output)))
 
 
 if __name__ == "__main__":

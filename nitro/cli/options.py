@@ -9,6 +9,15 @@ RUNS = Path("runs")
 """Where runs are kept unless the user says otherwise."""
 
 RunsDir = Annotated[Path, typer.Option("--runs-dir", help="Folder of the local runs.")]
+Run = Annotated[
+    str,
+    typer.Argument(metavar="RUN", help="Run folder or job id; its beginning is enough if unique."),
+]
+Runs = Annotated[
+    list[str],
+    typer.Argument(metavar="RUN ...", help="Run folders or job ids, or how these begin."),
+]
+AsJsonList = Annotated[bool, typer.Option("--json", help="One JSON list on stdout.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 EnvironmentPackages = Annotated[
     list[str] | None,

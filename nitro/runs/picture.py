@@ -4,27 +4,20 @@ import itertools
 from collections import defaultdict
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from nitro.errors import CommandError
+from nitro.runs.figures import new_figure
 from nitro.runs.reading import Run, series, training_return
 from shared.contracts.billing import LedgerItem
-
-if TYPE_CHECKING:
-    from matplotlib.typing import RcKeyType
 
 PICTURE = "plots/run.png"
 """Where a run's picture lies in its folder."""
 
-_ENDINGS = (".png", ".pdf", ".svg")
-"""What a picture's name may end in; matplotlib knows more, some only with further programs."""
 _BLUE, _ORANGE, _GREEN, _BLACK = "#2463a8", "#d9762b", "#3b8f5a", "#222222"
 _ITEM_COLOURS = ("#2463a8", "#d9762b", "#f0b46b", "#7b5ea7", "#3b8f5a", "#8a8f98")
 _ITEM_LABELS: dict[LedgerItem, str] = {
@@ -38,21 +31,6 @@ _ITEM_LABELS: dict[LedgerItem, str] = {
 """Short enough for all of them to stand in one row."""
 _INCHES = 11 / 9.2
 """Height of a panel of height 1; a synchronous run's picture is 11 inches high."""
-_STYLE: "dict[RcKeyType, object]" = {
-    "font.size": 9.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "grid.color": "#e4e6ea",
-    "grid.linewidth": 0.8,
-    "axes.axisbelow": True,
-    "axes.edgecolor": "#555b66",
-    "legend.frameon": False,
-    "legend.fontsize": 8.5,
-}
-
-
 _THIN: dict[str, Any] = {"marker": ".", "ms": 4, "linewidth": 1.3}
 
 
@@ -63,17 +41,13 @@ def draw(run: Run, path: Path | None = None) -> Path:
         CommandError: The run has no finished round yet, or the file cannot be written.
     """
     target = path or run.folder / PICTURE
-    if target.suffix.lower() not in _ENDINGS:
-        raise CommandError(f"--output: {target} has to end in one of {', '.join(_ENDINGS)}")
     if not any(line.result for line in run.rounds):
         raise CommandError(f"{run.folder}: no finished round yet, so there is nothing to draw")
-    with mpl.rc_context(_STYLE):
-        parts = [(_returns, 3.0), (_actors, 2.0), (_score, 2.0), (_cost, 2.2)]
-        if _statistic(run, "policy_lag_mean")[0]:
-            parts.insert(3, (_lag, 1.8))
-        heights = [height for _, height in parts]
-        figure = Figure(figsize=(9, _INCHES * sum(heights)), layout="constrained")
-        FigureCanvasAgg(figure)
+    parts = [(_returns, 3.0), (_actors, 2.0), (_score, 2.0), (_cost, 2.2)]
+    if _statistic(run, "policy_lag_mean")[0]:
+        parts.insert(3, (_lag, 1.8))
+    heights = [height for _, height in parts]
+    with new_figure(target, width=9, height=_INCHES * sum(heights)) as figure:
         panels = figure.subplots(len(parts), 1, sharex=True, height_ratios=heights)
         for panel, (paint, _) in zip(panels, parts, strict=True):
             paint(panel, run)
@@ -82,11 +56,6 @@ def draw(run: Run, path: Path | None = None) -> Path:
         panels[-1].set_xlim(-0.6, _last_update(run) + 0.6)
         figure.align_ylabels(panels)
         figure.suptitle(_title(run), fontsize=11)
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(target, dpi=140)
-        except OSError as error:
-            raise CommandError(f"cannot write {target}: {error.strerror or error}") from error
     return target
 
 

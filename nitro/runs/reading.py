@@ -1,6 +1,6 @@
 """Reading a run's folder: its job, its rounds and its bill, also while the run is going on."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -62,19 +62,49 @@ class Run:
 
 
 def find_run(run: str, runs_dir: Path) -> Path:
-    """Return the folder of a run named by path or by job id.
+    """Return the folder of a run named by path, by job id, or by how its job id begins.
 
     Raises:
-        CommandError: There is no such run.
+        CommandError: There is no such run, or several begin like this; lists them.
     """
     for folder in (Path(run), runs_dir / run):
         if (folder / JOB_FILE).is_file():
             return folder
-    known = sorted(path.parent.name for path in runs_dir.glob(f"*/{JOB_FILE}"))
-    hint = f"; runs in {runs_dir}: {', '.join(known[-5:])}" if known else ""
+    known = sorted(path.parent for path in runs_dir.glob(f"*/{JOB_FILE}"))
+    matches = [folder for folder in known if run and folder.name.startswith(run)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = ", ".join(folder.name for folder in matches)
+        raise CommandError(f"RUN: {run!r} begins several runs, write more of it: {names}")
+    hint = f"; runs in {runs_dir}: {', '.join(path.name for path in known[-5:])}" if known else ""
     raise CommandError(
         f"RUN: no run at {run!r} nor at {str(runs_dir / run)!r} (no {JOB_FILE} there){hint}"
     )
+
+
+def find_runs(runs: Sequence[str], runs_dir: Path) -> list[Path]:
+    """Return the folders of several runs, as `find_run` does.
+
+    Raises:
+        CommandError: One is not there, or is named twice.
+    """
+    folders = [find_run(run, runs_dir) for run in runs]
+    for index, folder in enumerate(folders):
+        if any(folder.samefile(other) for other in folders[:index]):
+            raise CommandError(f"RUN: {runs[index]!r} names {folder.name}, which is named already")
+    return folders
+
+
+def readable_jobs(runs_dir: Path) -> list[tuple[Path, Job]]:
+    """Return every run's folder and job, newest first; those that cannot be read go to stderr."""
+    found: list[tuple[Path, Job]] = []
+    for path in runs_dir.glob(f"*/{JOB_FILE}"):
+        try:
+            found.append((path.parent, read_job(path.parent)))
+        except CommandError as error:
+            typer.echo(f"skipped {error}", err=True)
+    return sorted(found, key=lambda pair: pair[1].created_at, reverse=True)
 
 
 def read_run(folder: Path) -> Run:
@@ -104,6 +134,16 @@ def read_job(folder: Path) -> Job:
     return _read(folder / JOB_FILE, Job)
 
 
+def read_cost(folder: Path) -> JobCost | None:
+    """Read what a run came to, without its ledger; None where its learner wrote nothing yet.
+
+    Raises:
+        CommandError: Its bill is damaged.
+    """
+    path = folder / COST_FILE
+    return _read(path, JobCost) if path.exists() else None
+
+
 class RunFolders:
     """What `nitro.client.client.NitroClient` tells of jobs, read from a folder of runs."""
 
@@ -112,13 +152,7 @@ class RunFolders:
 
     def every_job(self, *, status: JobStatus | None = None) -> Iterator[Job]:
         """Yield all jobs, newest first, and name those that cannot be read on standard error."""
-        jobs: list[Job] = []
-        for path in self._runs_dir.glob(f"*/{JOB_FILE}"):
-            try:
-                jobs.append(read_job(path.parent))
-            except CommandError as error:
-                typer.echo(str(error), err=True)
-        jobs.sort(key=lambda job: job.created_at, reverse=True)
+        jobs = (job for _, job in readable_jobs(self._runs_dir))
         yield from (job for job in jobs if status in (None, job.status))
 
     def get(self, job_id: str) -> Job:
@@ -136,10 +170,8 @@ class RunFolders:
             CommandError: There is no such run, or its bill is damaged.
         """
         folder = find_run(job_id, self._runs_dir)
-        if not (folder / COST_FILE).exists():
-            return None
-        cost = _read(folder / COST_FILE, JobCost)
-        return cost.model_copy(update={"lines": read_run(folder).ledger})
+        cost = read_cost(folder)
+        return cost and cost.model_copy(update={"lines": read_run(folder).ledger})
 
 
 def _read(path: Path, kind: type[M]) -> M:

@@ -1,0 +1,80 @@
+"""`nitro runs`: list, show and compare runs, from their folders alone."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from nitro.cli.console import command, show
+from nitro.cli.options import RUNS, AsJson, AsJsonList, Run, Runs, RunsDir
+from nitro.errors import CommandError
+
+app = typer.Typer(
+    help="List, show and compare runs. Reads their folders alone: no system has to be up.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+@command(
+    app,
+    "nitro runs list",
+    "nitro runs list --env hopper --limit 10",
+    "nitro runs list --state failed --json",
+    name="list",
+)
+def list_runs(
+    *,
+    env: Annotated[
+        str | None, typer.Option(help="Only environments with this in their name.")
+    ] = None,
+    state: Annotated[
+        str | None, typer.Option(metavar="finished|stopped|failed|unfinished", help="Only these.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="Only so many, the newest.", min=1)] = None,
+    as_json: AsJsonList = False,
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """List the runs of a folder, newest first."""
+    from rich.console import Console
+
+    from nitro.runs import listing
+
+    wanted = listing.check_state(state)
+    rows = listing.list_runs(runs_dir, env=env, state=wanted)[:limit]
+    if as_json:
+        typer.echo(json.dumps([row.model_dump(mode="json") for row in rows]))
+    else:
+        show(listing.runs_table(rows, width=Console().width) if rows else f"no runs in {runs_dir}")
+
+
+@command(app, "nitro runs show hopper-v5-3f2a", "nitro runs show hopper-v5-3 --json", name="show")
+def show_run(run: Run, *, as_json: AsJson = False, runs_dir: RunsDir = RUNS) -> None:
+    """Show one run: what it was asked to do, returns, time, cost and files."""
+    from nitro.runs.reading import find_run
+    from nitro.runs.report import report_table, run_report
+
+    report = run_report(find_run(run, runs_dir))
+    if as_json:
+        typer.echo(report.model_dump_json())
+    else:
+        show(report_table(report))
+
+
+@command(
+    app,
+    "nitro runs compare hopper-v5-3f2a hopper-v5-81c0",
+    "nitro runs compare hopper-v5-3f2a hopper-v5-81c0 hopper-v5-9d1e --json",
+)
+def compare(runs: Runs, *, as_json: AsJson = False, runs_dir: RunsDir = RUNS) -> None:
+    """Compare runs: what differs, and the returns, also at equal steps and at equal dollars."""
+    from nitro.runs.comparison import compare_runs, comparison_table
+    from nitro.runs.reading import find_runs
+
+    if len(runs) < 2:
+        raise CommandError(f"RUN: name two runs or more; one alone: nitro runs show {runs[0]}")
+    comparison = compare_runs(find_runs(runs, runs_dir))
+    if as_json:
+        typer.echo(comparison.model_dump_json())
+    else:
+        show(comparison_table(comparison))

@@ -1,0 +1,76 @@
+"""What runs were asked to do, field by field, and where they differ."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from nitro.spec.spec_file import JsonObject
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.jobs import Job, resolve_for
+
+_TOLD_APART = ("env_id", "algorithm", "preset", "seed")
+"""What every table says anyway."""
+
+
+class ChangedField(BaseModel):
+    """A field that is not as its preset has it; the fields are keys of `--json`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    field: str
+    """By dotted path, as `--set` takes it."""
+    value: JsonValue
+    usual: JsonValue
+    """With the same algorithm and preset, where nothing else is said; null where there is none."""
+
+
+class DifferentField(BaseModel):
+    """A field in which runs differ; the fields are keys of `--json`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    field: str
+    values: list[JsonValue]
+    """Of each run, in order; null where it has no such field."""
+
+
+def configuration(job: Job) -> JsonObject:
+    """Return every field of a job by its dotted path, all hyper-parameters included."""
+    try:
+        full = job.hyperparameters.model_dump(mode="json")
+    except ValueError:  # refused before its environment was known, or of another version
+        full = dict(job.full_hyperparameters or job.spec.hyperparameters)
+    return dict(_flat({**job.spec.model_dump(mode="json"), "hyperparameters": full}))
+
+
+def changed_fields(job: Job) -> list[ChangedField]:
+    """Return the fields of a job that are not as its preset has them."""
+    plain = JobSpec(env_id=job.spec.env_id, algorithm=job.spec.algorithm, preset=job.spec.preset)
+    usual = plain.model_dump(mode="json")
+    if job.environment is not None:
+        usual["hyperparameters"] = resolve_for(plain, job.environment).model_dump(mode="json")
+    known = dict(_flat(usual))
+    return [
+        ChangedField(field=field, value=value, usual=known.get(field))
+        for field, value in configuration(job).items()
+        if field not in _TOLD_APART and value != known.get(field)
+    ]
+
+
+def different_fields(jobs: Sequence[Job]) -> list[DifferentField]:
+    """Return the fields in which jobs differ, in the order of a job's."""
+    each = [configuration(job) for job in jobs]
+    found = {field: [fields.get(field) for fields in each] for fields in each for field in fields}
+    return [
+        DifferentField(field=field, values=values)
+        for field, values in found.items()
+        if any(value != values[0] for value in values)
+    ]
+
+
+def _flat(fields: Mapping[str, JsonValue], prefix: str = "") -> Iterator[tuple[str, JsonValue]]:
+    for name, value in fields.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

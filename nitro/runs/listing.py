@@ -1,0 +1,156 @@
+"""`nitro runs list`: one line a run, newest first."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, get_args
+
+import typer
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from rich.table import Table
+
+from nitro.errors import CommandError
+from nitro.runs.reading import read_run, readable_jobs
+from nitro.runs.summary import number
+from nitro.tables import columns_table
+from shared.contracts.jobs import Job, JobStatus
+
+RunState = Literal["finished", "stopped", "failed", "unfinished"]
+"""`unfinished`: it is running, waits, or was cut short by the end of its system."""
+_ENDED: dict[JobStatus, RunState] = {
+    "succeeded": "finished",
+    "stopped": "stopped",
+    "failed": "failed",
+}
+_NUMBERS = frozenset({"round", "final", "best", "USD", "age", "steps", "seed"})
+_SPANS = ((86_400, "d"), (3600, "h"), (60, "min"))
+
+
+class RunRow(BaseModel):
+    """One run; the fields are keys of `--json`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    """Its folder's, which is its job's id."""
+    folder: str
+    state: RunState
+    env_id: str
+    algorithm: str
+    preset: str
+    seed: int
+    rounds: int
+    """Policy updates made."""
+    max_rounds: int
+    env_steps: int
+    final_return: float | None
+    """Mean of the latest evaluation; None without any."""
+    best_return: float | None
+    cost_usd: float
+    """Projected, as on AWS."""
+    created_at: float
+    """Unix seconds, like every `_at` field."""
+    finished_at: float | None
+
+
+def state_of(job: Job) -> RunState:
+    """Return how a run's folder says it ended."""
+    return _ENDED.get(job.status, "unfinished")
+
+
+def check_state(state: str | None) -> RunState | None:
+    """Return how runs that are wanted ended.
+
+    Raises:
+        CommandError: There is no such end.
+    """
+    try:
+        return TypeAdapter(RunState | None).validate_python(state)
+    except ValidationError:
+        known = ", ".join(get_args(RunState))
+        raise CommandError(f"--state: must be one of {known}, got {state!r}") from None
+
+
+def list_runs(
+    runs_dir: Path, *, env: str | None = None, state: RunState | None = None
+) -> list[RunRow]:
+    """Return the runs of a folder, newest first; damaged ones are named on stderr and left out.
+
+    Args:
+        runs_dir: Folder of the runs.
+        env: Only those whose environment's name contains this, in capitals or not.
+        state: Only those that ended like this.
+    """
+    rows = []
+    for folder, job in readable_jobs(runs_dir):
+        named = env is None or env.lower() in job.spec.env_id.lower()
+        if not named or state not in (None, state_of(job)):
+            continue
+        try:
+            rows.append(run_row(folder, job))
+        except CommandError as error:
+            typer.echo(f"skipped {error}", err=True)
+    return rows
+
+
+def run_row(folder: Path, job: Job) -> RunRow:
+    """Return a run's line.
+
+    The job file of a run that has ended says it all. That of any other is of its start.
+
+    Raises:
+        CommandError: The rounds or the bill of a run that has not ended are damaged.
+    """
+    rounds, env_steps, cost_usd = job.progress.rounds, job.progress.env_steps, job.spent_usd
+    last, best = job.progress.last_return, job.progress.best_return
+    if state_of(job) == "unfinished":
+        run = read_run(folder)
+        results = [line.result for line in run.rounds if line.result]
+        rounds, env_steps = len(results), sum(result.env_steps for result in results)
+        cost_usd = sum(line.amount_usd for line in run.ledger)
+        means = [e.mean_return for _, e in run.evaluations if e.mean_return is not None]
+        last, best = (means[-1], max(means)) if means else (None, None)
+    return RunRow(
+        name=folder.absolute().name,
+        folder=str(folder),
+        state=state_of(job),
+        env_id=job.spec.env_id,
+        algorithm=job.spec.algorithm,
+        preset=job.spec.preset,
+        seed=job.spec.seed,
+        rounds=rounds,
+        max_rounds=job.spec.stop.max_rounds,
+        env_steps=env_steps,
+        final_return=last,
+        best_return=best,
+        cost_usd=cost_usd,
+        created_at=job.created_at,
+        finished_at=job.finished_at,
+    )
+
+
+def runs_table(rows: Sequence[RunRow], *, width: int) -> Table:
+    """Lay runs out for people; where the columns do not all fit, the last ones are left out."""
+    now = time.time()
+    columns = {
+        "run": [row.name for row in rows],
+        "state": [row.state for row in rows],
+        "round": [f"{row.rounds}/{row.max_rounds}" for row in rows],
+        "final": [number(row.final_return) for row in rows],
+        "best": [number(row.best_return) for row in rows],
+        "USD": [f"{row.cost_usd:.4f}" for row in rows],
+        "age": [age(now - row.created_at) for row in rows],
+        "steps": [f"{row.env_steps:,}" for row in rows],
+        "seed": [str(row.seed) for row in rows],
+        "algorithm": [f"{row.algorithm} ({row.preset})" for row in rows],
+        "environment": [row.env_id for row in rows],
+    }
+    return columns_table(columns, numbers=_NUMBERS, uncut=5, width=width)
+
+
+def age(seconds: float) -> str:
+    """Format how long ago something was: `now`, `3 min`, `2 h`, `5 d`."""
+    for span, unit in _SPANS:
+        if seconds >= span:
+            return f"{int(seconds // span)} {unit}"
+    return "now"
