@@ -29,7 +29,7 @@ def check_status(status: str | None) -> JobStatus | None:
 
 def jobs_table(jobs: Sequence[Job], *, width: int) -> Table:
     """One line per job; where they do not all fit, the last columns are left out."""
-    columns = {
+    columns: dict[str, Sequence[str]] = {
         "job": [job.job_id for job in jobs],
         "status": [job.status for job in jobs],
         "round": [f"{job.progress.rounds}/{job.spec.stop.max_rounds}" for job in jobs],

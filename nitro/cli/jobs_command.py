@@ -68,10 +68,13 @@ def show_job(
 
 
 @command(app, "nitro jobs stop hopper-v5-3f2a")
-def stop(job_id: JobName, *, api_url: ApiUrl = None, runs_dir: RunsDir = RUNS) -> None:
+def stop(
+    job_id: JobName, *, as_json: AsJson = False, api_url: ApiUrl = None, runs_dir: RunsDir = RUNS
+) -> None:
     """Ask a job to stop after the current update; its checkpoint is kept."""
     with _client(api_url, runs_dir) as client:
-        typer.echo(f"{job_id}: {client.stop(job_id).status}")
+        job = client.stop(job_id)
+    typer.echo(job.model_dump_json() if as_json else f"{job_id}: {job.status}")
 
 
 @command(
@@ -92,6 +95,7 @@ def resume(
         float | None, typer.Option("--max-wall-s", help="Raise the wall time, in seconds, to this.")
     ] = None,
     from_scratch: FromScratch = False,
+    as_json: AsJson = False,
     api_url: ApiUrl = None,
     runs_dir: RunsDir = RUNS,
 ) -> None:
@@ -107,7 +111,7 @@ def resume(
             max_wall_s=max_wall_s,
             from_scratch=from_scratch,
         )
-        typer.echo(f"{job_id}: {job.status}")
+    typer.echo(job.model_dump_json() if as_json else f"{job_id}: {job.status}")
 
 
 @command(
@@ -130,6 +134,7 @@ def scale(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the policy; repeatable."),
     ] = None,
+    as_json: AsJson = False,
     api_url: ApiUrl = None,
     runs_dir: RunsDir = RUNS,
 ) -> None:
@@ -142,7 +147,7 @@ def scale(
     with _client(api_url, runs_dir) as client:
         job = client.switch_scaling(job_id, scaling)
     since = f" from round {job.switches[-1].round} on" if job.switches else ""
-    typer.echo(f"{job_id}: {scaling.policy}{since}")
+    typer.echo(job.model_dump_json() if as_json else f"{job_id}: {scaling.policy}{since}")
 
 
 @command(app, "nitro jobs delete hopper-v5-3f2a")

@@ -133,6 +133,7 @@ def presets(
     app,
     "nitro up",
     "nitro up --port 9000 --runs-dir /data/runs",
+    "nitro up --learners 4",
     "nitro train --api-url http://127.0.0.1:8470",
 )
 def up(
@@ -141,6 +142,9 @@ def up(
     processes: Annotated[
         int | None, typer.Option(help="Actors that really run at once; default: cores.", min=1)
     ] = None,
+    learners: Annotated[
+        int, typer.Option(help="Jobs that are trained at once, a learner each.", min=1)
+    ] = 1,
     environment_packages: EnvironmentPackages = None,
     runs_dir: RunsDir = RUNS,
 ) -> None:
@@ -157,6 +161,7 @@ def up(
             api_port=port,
             lasting=True,
             processes=processes,
+            learners=learners,
             cache_url=read_settings().cache_address,
             actor_variables=actor_variables(environment_packages),
         ) as system,

@@ -250,7 +250,7 @@ def _watch(job_id: str, api: Api, interrupts: Interrupts, view: LiveView | LineV
             begun = True
             for line in snapshot.job.environment.preprocessing:
                 view.note(f"  {line}")
-            for line in _advice(snapshot.job, snapshot.job.environment, api):
+            for line in advice_for(snapshot.job, snapshot.job.environment, api):
                 view.note(line)
             api.wait_ready()
         if interrupts.asked and not told:
@@ -259,14 +259,15 @@ def _watch(job_id: str, api: Api, interrupts: Interrupts, view: LiveView | LineV
         if interrupts.asked and not stopped:
             # Told again with the next look where nobody answers; that has its own patience.
             with contextlib.suppress(ApiUnreachableError):
-                _stop(api.client, snapshot.job)
+                stop_job(api.client, snapshot.job)
                 stopped = True
     if snapshot is None:
         raise RuntimeError("following a job yields at least once")
     return snapshot
 
 
-def _advice(job: Job, environment: EnvironmentSpec, api: Api) -> list[str]:
+def advice_for(job: Job, environment: EnvironmentSpec, api: Api) -> list[str]:
+    """Return what to tell of a job before it trains, one line each."""
     return advice(
         job.spec,
         environment,
@@ -276,7 +277,12 @@ def _advice(job: Job, environment: EnvironmentSpec, api: Api) -> list[str]:
     )
 
 
-def _stop(client: NitroClient, job: Job) -> None:
+def stop_job(client: NitroClient, job: Job) -> None:
+    """Tell a job to stop, unless it has ended meanwhile.
+
+    Raises:
+        ApiError: The API refused.
+    """
     try:
         client.stop(job.job_id)
     except ApiError:
@@ -294,7 +300,7 @@ def _conclude(
 ) -> int:
     job = snapshot.job
     folder = (request.runs_dir / job.job_id).absolute()
-    run_dir = _finished_folder(folder)
+    run_dir = finished_folder(folder)
     summary = summarise(job, snapshot.records, api.client.cost(job.job_id), run_dir=run_dir)
     picture = _picture(run_dir, console)
     expected = folder if api.system is not None else None
@@ -313,7 +319,7 @@ def _conclude(
     return exit_code(summary)
 
 
-def _finished_folder(folder: Path) -> Path | None:
+def finished_folder(folder: Path) -> Path | None:
     """Return the run's folder once the learner has written its last word there, if it is here."""
     deadline = monotonic() + _LAST_WORD_S
     while folder.is_dir() and monotonic() < deadline:

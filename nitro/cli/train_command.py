@@ -1,7 +1,7 @@
 """The options of `nitro train`, and what is wired for them."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -44,6 +44,13 @@ TotalSteps = Annotated[
     ),
 ]
 Seed = Annotated[int | None, _job_option(help="Equal seeds train equal policies.")]
+Seeds = Annotated[
+    str | None,
+    _job_option(
+        metavar="FROM-TO|N,N,...",
+        help="Train once with each seed, side by side where cores allow, and sum all up.",
+    ),
+]
 Actors = Annotated[str | None, _job_option(metavar="MIN:MAX", help="Actors one round may launch.")]
 Scaling = Annotated[
     str | None,
@@ -88,6 +95,9 @@ AsJson = Annotated[
 Processes = Annotated[
     int | None, _place_option(min=1, help="Actors that really run at once; default: cores.")
 ]
+Parallel = Annotated[
+    int | None, _place_option(min=1, help="Of --seeds, trained at once; default: half the cores.")
+]
 ApiUrl = Annotated[
     str | None,
     _place_option(help="REST API; default: NITRO_API_URL, or else a local system is started."),
@@ -96,6 +106,7 @@ ApiUrl = Annotated[
 EXAMPLES = (
     "nitro train",
     "nitro train CartPole-v1 --total-steps 50_000 --seed 1",
+    "nitro train CartPole-v1 --seeds 1-5 --json",
     "nitro train Hopper-v5 --preset paper",
     "nitro train Walker2d-v5 --actors 8:64 --budget-usd 2 --target-return 3000",
     "nitro train --scaling fixed:16 --set hyperparameters.learning_rate=3e-4",
@@ -116,6 +127,7 @@ def train(
     rounds: Rounds = None,
     total_steps: TotalSteps = None,
     seed: Seed = None,
+    seeds: Seeds = None,
     actors: Actors = None,
     scaling: Scaling = None,
     budget_usd: Budget = None,
@@ -132,6 +144,7 @@ def train(
     dry_run: DryRun = False,
     as_json: AsJson = False,
     processes: Processes = None,
+    parallel: Parallel = None,
     environment_packages: EnvironmentPackages = None,
     runs_dir: RunsDir = RUNS,
     api_url: ApiUrl = None,
@@ -170,9 +183,35 @@ def train(
         runs_dir=runs_dir,
         as_json=as_json,
     )
+    chosen = _chosen_seeds(seeds, parallel, one=seed, resume=resume, key=idempotency_key)
     if dry_run:
         return _describe(request, environment_packages)
-    raise typer.Exit(_train(request, api_url, processes, environment_packages))
+    raise typer.Exit(_train(request, chosen, api_url, processes, parallel, environment_packages))
+
+
+def _chosen_seeds(
+    seeds: str | None,
+    parallel: int | None,
+    *,
+    one: int | None,
+    resume: str | None,
+    key: str | None,
+) -> tuple[int, ...] | None:
+    """Return the seeds that are named; None for a single job.
+
+    Raises:
+        CommandError: They are no seeds, or something is given that does not go with them.
+    """
+    if seeds is None:
+        if parallel is not None:
+            raise CommandError("--parallel: is for several seeds; add --seeds, such as 1-5")
+        return None
+    from nitro.cli.seeds import parse_seeds
+
+    for option, value in {"--seed": one, "--resume": resume, "--idempotency-key": key}.items():
+        if value is not None:
+            raise CommandError(f"--seeds: cannot be given together with {option}")
+    return parse_seeds(seeds)
 
 
 def _describe(request: "TrainRequest", environment_packages: list[str] | None) -> None:
@@ -185,18 +224,28 @@ def _describe(request: "TrainRequest", environment_packages: list[str] | None) -
 
 def _train(
     request: "TrainRequest",
+    seeds: tuple[int, ...] | None,
     api_url: str | None,
     processes: int | None,
+    parallel: int | None,
     environment_packages: list[str] | None,
 ) -> int:
     from nitro.cli.interrupts import Interrupts
+    from nitro.cli.seeds import train_seeds
     from nitro.cli.train import train as train_job
 
     opened = open_api(
-        request, api_url=api_url, processes=processes, environment_packages=environment_packages
+        request,
+        api_url=api_url,
+        processes=processes,
+        seeds=seeds or (),
+        parallel=parallel,
+        environment_packages=environment_packages,
     )
     with Interrupts() as interrupts, opened as api:
-        return train_job(request, api, interrupts=interrupts, stdout=sys.stdout)
+        if seeds is None:
+            return train_job(request, api, interrupts=interrupts, stdout=sys.stdout)
+        return train_seeds(request, seeds, api, interrupts=interrupts, stdout=sys.stdout)
 
 
 @contextmanager
@@ -205,6 +254,8 @@ def open_api(
     *,
     api_url: str | None,
     processes: int | None = None,
+    seeds: Sequence[int] = (),
+    parallel: int | None = None,
     environment_packages: list[str] | None = None,
 ) -> Iterator["Api"]:
     """Connect to the API that is meant or is up here, or else start the local system.
@@ -213,8 +264,11 @@ def open_api(
         request: What will be trained.
         api_url: The API that is named.
         processes: Actors that run at once, for a local system that is started.
+        seeds: With which it will be trained; none for one job.
+        parallel: How many of them at once, for a local system that is started.
         environment_packages: Of environments of one's own, for a local system that is started.
     """
+    from nitro.cli.seeds import learners_for
     from nitro.cli.train import Api
     from nitro.client.connection import connect
     from nitro.local.state_folder import StateFolder
@@ -226,10 +280,15 @@ def open_api(
     elif StateFolder(request.runs_dir).is_served():
         used = f"that of `nitro up` on {request.runs_dir} is used"
     else:
-        with _started(request, processes, environment_packages, settings) as api:
+        learners = learners_for(seeds, parallel) if seeds else 1
+        with _started(request, processes, learners, environment_packages, settings) as api:
             yield api
         return
-    local = {"--processes": processes, "--environment-package": environment_packages}
+    local = {
+        "--processes": processes,
+        "--parallel": parallel,
+        "--environment-package": environment_packages,
+    }
     for option, value in local.items():
         if value is not None:
             raise CommandError(f"{option}: is for a local system that is started, but {used}")
@@ -243,6 +302,7 @@ def open_api(
 def _started(
     request: "TrainRequest",
     processes: int | None,
+    learners: int,
     environment_packages: list[str] | None,
     settings: "CliSettings",
 ) -> Iterator["Api"]:
@@ -260,7 +320,8 @@ def _started(
         LocalSystem(
             request.runs_dir,
             processes=processes,
-            max_concurrency=max(1000, most_actors(request)),
+            learners=learners,
+            max_concurrency=max(1000, learners * most_actors(request)),
             cache_url=settings.cache_address,
             actor_variables=variables,
         ) as system,

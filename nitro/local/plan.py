@@ -15,7 +15,7 @@ from nitro.local.ports import LOOPBACK
 from nitro.local.state_folder import StateFolder
 
 NAMES = ("cache", "emulator", "scaler", "learner")
-"""In the order they are started."""
+"""In the order they are started; further learners come last."""
 
 FUNCTION_NAME = "nitro-actor"
 MEMORY_MB = 1024
@@ -28,7 +28,6 @@ QUEUE_S = 600
 """How long actors of one round may queue for this machine's few cores."""
 LEASE_S = 15
 """How long a learner may be silent before it has lost its job."""
-LEARNER_ID = "learner-local"
 HEARTBEAT_S = 2
 """How often a learner asks whether its job should stop."""
 CACHE_MB = 1024
@@ -39,11 +38,11 @@ REGION = "us-east-1"
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """One port per server."""
+    """One port per server; as many learners as are given ports."""
 
     cache: int
     invoke: int
-    learner: int
+    learners: tuple[int, ...]
     api: int
 
 
@@ -98,8 +97,13 @@ def plan_processes(plan: LocalPlan) -> list[ProcessPlan]:
         *([] if plan.cache_url else [_cache(plan)]),
         _emulator(plan),
         _scaler(plan),
-        _learner(plan),
+        *(_learner(plan, index) for index in range(len(plan.ports.learners))),
     ]
+
+
+def learner_name(index: int) -> str:
+    """Return the name of a learner's process: `learner`, `learner-2`, `learner-3`, ..."""
+    return "learner" if index == 0 else f"learner-{index + 1}"
 
 
 def _cache(plan: LocalPlan) -> ProcessPlan:
@@ -187,20 +191,21 @@ def _scaler(plan: LocalPlan) -> ProcessPlan:
     return ProcessPlan("scaler", _module("services.scaler.app"), env, f"{plan.api_url}/readyz")
 
 
-def _learner(plan: LocalPlan) -> ProcessPlan:
+def _learner(plan: LocalPlan, index: int) -> ProcessPlan:
+    name, port = learner_name(index), plan.ports.learners[index]
     env = {
         "NITRO_SCALER_URL": plan.api_url,
-        # The only one on this database, started again or not.
-        "NITRO_LEARNER_ID": LEARNER_ID,
+        # The only one of its name on this database, started again or not.
+        "NITRO_LEARNER_ID": f"{name}-local",
         "NITRO_TOKEN_FILE": str(plan.state.token_path),
         "NITRO_CACHE_URL": plan.redis_url,
         "NITRO_RUNS_DIR": str(plan.state.runs_dir),
         "NITRO_HOST": LOOPBACK,
-        "NITRO_LEARNER_PORT": str(plan.ports.learner),
+        "NITRO_LEARNER_PORT": str(port),
     }
     return ProcessPlan(
-        "learner",
+        name,
         _module("services.learner.app"),
         env,
-        f"http://{LOOPBACK}:{plan.ports.learner}/readyz",
+        f"http://{LOOPBACK}:{port}/readyz",
     )

@@ -26,7 +26,14 @@ from urllib.parse import urlsplit
 import httpx
 
 from nitro.errors import EXIT_FAILED, CommandError
-from nitro.local.plan import NAMES, LocalPlan, Ports, ProcessPlan, plan_processes
+from nitro.local.plan import (
+    NAMES,
+    LocalPlan,
+    Ports,
+    ProcessPlan,
+    learner_name,
+    plan_processes,
+)
 from nitro.local.ports import LOOPBACK, free_ports, require_free
 from nitro.local.processes import ManagedProcess
 from nitro.local.state_folder import StateFolder
@@ -65,6 +72,7 @@ class LocalSystem:
         api_port: Port of the REST API; None takes a free one.
         lasting: Whether it outlives single jobs, so that `nitro train` may use it.
         processes: Actors that run at the same time; None means one per core.
+        learners: Jobs that are trained at the same time, by a process each.
         max_concurrency: Invocations in flight before the emulator throttles.
         cache_url: A Redis to use in place of the embedded server.
         actor_variables: Settings of the actors, `NITRO_ENVIRONMENT_PACKAGES` for example.
@@ -78,6 +86,7 @@ class LocalSystem:
         api_port: int | None = None,
         lasting: bool = False,
         processes: int | None = None,
+        learners: int = 1,
         max_concurrency: int = 1000,
         cache_url: str | None = None,
         actor_variables: Mapping[str, str] | None = None,
@@ -90,6 +99,7 @@ class LocalSystem:
         self._api_port = api_port
         self._lasting = lasting
         self._processes = processes or os.cpu_count() or 1
+        self._learners = [learner_name(index) for index in range(learners)]
         self._max_concurrency = max_concurrency
         self._own_cache_url = cache_url
         self._actor_variables = actor_variables or {}
@@ -114,17 +124,19 @@ class LocalSystem:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the processes: cache (if embedded), emulator, scaler, learner."""
+        """Names of the processes: cache (if embedded), emulator, scaler, learners."""
         return tuple(self._members)
 
-    def wait_ready(self, names: Iterable[str] = NAMES, *, timeout_s: float = _START_S) -> None:
-        """Wait until these processes answer.
+    def wait_ready(
+        self, names: Iterable[str] | None = None, *, timeout_s: float = _START_S
+    ) -> None:
+        """Wait until these processes answer, or all of them.
 
         Raises:
             LocalSystemError: One ended, or did not answer in time; holds the end of its log.
         """
         deadline = time.monotonic() + timeout_s
-        for name in names:
+        for name in self.names if names is None else names:
             member = self._members.get(name)
             while member is not None and not _answers(member.ready_url):
                 self._check_processes()
@@ -175,7 +187,8 @@ class LocalSystem:
         Args:
             at_once: Do not let the learner hand its job back nor the scaler finish its calls.
         """
-        stages = (("learner", _HAND_BACK_S), ("scaler", 0.0), ("emulator", 0.0))
+        hand_back = ((name, _HAND_BACK_S) for name in self._learners)
+        stages = (*hand_back, ("scaler", 0.0), ("emulator", 0.0))
         members = [
             (self._members[name].process, patience_s)
             for name, patience_s in stages
@@ -204,12 +217,17 @@ class LocalSystem:
         if self._own_cache_url is not None:
             _require_answer(self._own_cache_url)
         self._state.acquire(lasting=self._lasting)
-        cache, invoke, learner, api = free_ports(4)
+        cache, invoke, api, *learners = free_ports(3 + len(self._learners))
         plan = LocalPlan(
             state=self._state,
             lambda_token=self._state.write_lambda_token(),
             cache_password=self._state.write_cache_password(),
-            ports=Ports(cache=cache, invoke=invoke, learner=learner, api=self._api_port or api),
+            ports=Ports(
+                cache=cache,
+                invoke=invoke,
+                learners=tuple(learners),
+                api=self._api_port or api,
+            ),
             processes=self._processes,
             max_concurrency=self._max_concurrency,
             cache_url=self._own_cache_url,
@@ -223,7 +241,7 @@ class LocalSystem:
         for process_plan in plan_processes(plan):
             self._members[process_plan.name] = member = self._member(process_plan)
             member.process.start()
-        self.wait_ready(NAMES[:-1])  # the learner loads its libraries while jobs are submitted
+        self.wait_ready(NAMES[:-1])  # learners load their libraries while jobs are submitted
         self._state.write_address(self.api_url)
 
     def _member(self, plan: ProcessPlan) -> _Member:

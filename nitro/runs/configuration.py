@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from nitro.spec.spec_file import JsonObject
-from shared.contracts.job_spec import JobSpec
+from nitro.spec.starting_job import train_spec
 from shared.contracts.jobs import Job, resolve_for
 
 _TOLD_APART = ("env_id", "algorithm", "preset", "seed")
@@ -13,15 +13,15 @@ _TOLD_APART = ("env_id", "algorithm", "preset", "seed")
 
 
 class ChangedField(BaseModel):
-    """A field that is not as its preset has it; the fields are keys of `--json`."""
+    """A field that was set otherwise than by default; the fields are keys of `--json`."""
 
     model_config = ConfigDict(frozen=True)
 
     field: str
     """By dotted path, as `--set` takes it."""
     value: JsonValue
-    usual: JsonValue
-    """With the same algorithm and preset, where nothing else is said; null where there is none."""
+    default: JsonValue
+    """What `nitro train` takes for the same environment, algorithm and preset; null for none."""
 
 
 class DifferentField(BaseModel):
@@ -44,14 +44,15 @@ def configuration(job: Job) -> JsonObject:
 
 
 def changed_fields(job: Job) -> list[ChangedField]:
-    """Return the fields of a job that are not as its preset has them."""
-    plain = JobSpec(env_id=job.spec.env_id, algorithm=job.spec.algorithm, preset=job.spec.preset)
+    """Return the fields of a job that are not as `nitro train` has them where none is said."""
+    said: JsonObject = {name: getattr(job.spec, name) for name in ("env_id", "algorithm", "preset")}
+    plain = train_spec(options=said)
     usual = plain.model_dump(mode="json")
     if job.environment is not None:
         usual["hyperparameters"] = resolve_for(plain, job.environment).model_dump(mode="json")
     known = dict(_flat(usual))
     return [
-        ChangedField(field=field, value=value, usual=known.get(field))
+        ChangedField(field=field, value=value, default=known.get(field))
         for field, value in configuration(job).items()
         if field not in _TOLD_APART and value != known.get(field)
     ]

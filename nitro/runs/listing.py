@@ -132,7 +132,7 @@ def run_row(folder: Path, job: Job) -> RunRow:
 def runs_table(rows: Sequence[RunRow], *, width: int) -> Table:
     """Lay runs out for people; where the columns do not all fit, the last ones are left out."""
     now = time.time()
-    columns = {
+    columns: dict[str, Sequence[str]] = {
         "run": [row.name for row in rows],
         "state": [row.state for row in rows],
         "round": [f"{row.rounds}/{row.max_rounds}" for row in rows],

@@ -53,7 +53,7 @@ class RunReport(RunRow):
     stop_reason: str | None
     error: str | None
     changed: list[ChangedField]
-    """Fields that are not as the preset has them."""
+    """Fields that are not as `nitro train` has them by default."""
     training_return: float | None
     """Mean of the last 100 training episodes."""
     training_episodes: int
@@ -143,10 +143,10 @@ def report_table(report: RunReport) -> Table:
 
 
 def _changed(fields: Sequence[ChangedField]) -> Iterator[tuple[str, str]]:
-    heading = "unlike the preset"
+    heading = "not the default"
     for each in fields:
-        usual = "" if each.usual is None else f"   (preset: {shown(each.usual)})"
-        yield heading, f"{each.field} = {shown(each.value)}{usual}"
+        default = "" if each.default is None else f"   (default: {shown(each.default)})"
+        yield heading, f"{each.field} = {shown(each.value)}{default}"
         heading = ""
 
 

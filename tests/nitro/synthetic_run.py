@@ -4,6 +4,7 @@ import io
 import json
 import math
 import random
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console, RenderableType
@@ -157,15 +158,27 @@ def ledger(index: int, actors: int) -> list[LedgerLine]:
     ]
 
 
-def write_run(runs_dir: Path, *, rounds: int = 12, overlap: int = 0, batches: int = 1) -> Path:
+def write_run(
+    runs_dir: Path,
+    *,
+    job_id: str = JOB_ID,
+    rounds: int = 12,
+    overlap: int = 0,
+    batches: int = 1,
+    asked: Mapping[str, object] | None = None,
+    **fields: object,
+) -> Path:
     """Write a run that learns, its actors following a falling score.
 
     With `overlap` a round's policy lacks so many rounds, and the job ends so many rounds later;
-    every round brings as many policy versions as it has `batches`.
+    every round brings as many policy versions as it has `batches`. `asked` are fields of the job's
+    specification, `fields` those of the job. Other seeds have other numbers.
     """
-    folder = runs_dir / JOB_ID
+    folder = runs_dir / job_id
     folder.mkdir(parents=True)
-    dice = random.Random(1)
+    overlapping = {"algorithm": "impact", "rounds_in_flight": overlap + 1} if overlap else {}
+    spec = _spec(rounds, **overlapping, **(asked or {}))
+    dice = random.Random(spec.seed)
     lines, bill = [], []
     for index in range(rounds):
         score = None if index == 0 else max(0.0, dice.uniform(0.1, 1.0) * 0.97**index)
@@ -236,9 +249,8 @@ def write_run(runs_dir: Path, *, rounds: int = 12, overlap: int = 0, batches: in
         json.dumps({k: v.model_dump(mode="json") if v else None for k, v in line.items()})
         for line in lines
     ]
-    overlapping = {"algorithm": "impact", "rounds_in_flight": overlap + 1}
-    spec = _spec(rounds, **overlapping) if overlap else _spec(rounds)
-    (folder / "job.json").write_text(job(rounds=rounds, spec=spec).model_dump_json())
+    described = job(rounds=rounds, spec=spec, job_id=job_id, **fields)
+    (folder / "job.json").write_text(described.model_dump_json())
     (folder / "rounds.jsonl").write_text("".join(f"{text}\n" for text in texts))
     (folder / "ledger.jsonl").write_text("".join(f"{line.model_dump_json()}\n" for line in bill))
     return folder

@@ -20,6 +20,9 @@ COMMANDS = [
     ["doctor"],
     ["fields"],
     ["presets"],
+    ["runs", "list"],
+    ["runs", "show"],
+    ["runs", "compare"],
     ["jobs", "list"],
     ["jobs", "show"],
     ["jobs", "stop"],
@@ -172,6 +175,14 @@ def test_plot_writes_the_picture_and_says_where(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert Path(result.stdout.strip()) == folder / "plots" / "run.png"
     assert (folder / "plots" / "run.png").stat().st_size > 10_000
+
+
+def test_plot_of_several_runs_writes_one_picture(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write_run(tmp_path, job_id=name, rounds=6)
+    result = nitro("plot", "one", "two", "-o", str(tmp_path / "x.pdf"), "--runs-dir", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert Path(result.stdout.strip()).read_bytes().startswith(b"%PDF")
 
 
 @pytest.mark.parametrize("command", ["plot", "evaluate"])

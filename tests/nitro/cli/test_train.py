@@ -326,7 +326,7 @@ def test_commands_find_the_local_system_that_is_up(
     assert job_id in [job["job_id"] for job in listed["jobs"]]
     assert json.loads(said("jobs", "show", job_id, "--json"))["job_id"] == job_id
     assert "CartPole-v1" in said("jobs", "show", job_id)
-    said("jobs", "stop", job_id)
+    assert json.loads(said("jobs", "stop", job_id, "--json"))["job_id"] == job_id
     eventually(lambda: client.get(job_id).status == "stopped")
     assert said("jobs", "resume", job_id).strip() == f"{job_id}: queued"
     said("jobs", "stop", job_id)

@@ -33,7 +33,7 @@ def a_plan(tmp_path: Path, *, cache_url: str | None = None) -> LocalPlan:
         state=StateFolder(tmp_path),
         lambda_token="token-of-the-emulator",
         cache_password="password",
-        ports=Ports(cache=1001, invoke=1002, learner=1003, api=1004),
+        ports=Ports(cache=1001, invoke=1002, learners=(1003,), api=1004),
         processes=3,
         max_concurrency=2000,
         cache_url=cache_url,

@@ -1,0 +1,260 @@
+"""`nitro train --seeds`: one job with several seeds, side by side, and what they came to."""
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from nitro.cli.interrupts import Interrupts
+from nitro.cli.train import (
+    Api,
+    TrainRequest,
+    advice_for,
+    end_left_over,
+    exit_code,
+    finished_folder,
+    stop_job,
+)
+from nitro.client.client import ApiUnreachableError, require_admitted
+from nitro.client.follow import Snapshot, follow
+from nitro.errors import EXIT_FAILED, CommandError
+from nitro.runs.curves import recent_return
+from nitro.runs.reading import read_run
+from nitro.runs.seeds import SeedsSummary, SeedSummary, seeds_table, sum_up
+from nitro.runs.summary import duration, number, summarise
+from nitro.tables import columns_table
+from shared.contracts.jobs import FINISHED, Job
+
+_LOOK_S = 0.5
+"""From one look at a job to the next, where there are few."""
+_LEAST_S = 0.1
+"""Between looks at two jobs: an API is not asked more often than this."""
+_MOST = 100
+"""Seeds at a time; a number beyond is a slip."""
+_PART = re.compile(r"(\d{1,10})(?:-(\d{1,10}))?")
+_NUMBERS = frozenset({"seed", "round", "evaluation", "training", "time left", "USD"})
+_TENTHS = 10
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Read `1-5`, `1,3,7` or `1-3,9`.
+
+    Raises:
+        CommandError: It is none of them, names a seed twice, or names more than 100.
+    """
+    seeds: list[int] = []
+    for part in text.split(","):
+        match = _PART.fullmatch(part.strip())
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if last < first:
+            raise CommandError(f"--seeds: must look like 1-5 or 1,3,7, got {text!r}")
+        if len(seeds) + last - first >= _MOST:
+            raise CommandError(f"--seeds: at most {_MOST} at a time, got {text!r}")
+        seeds += range(first, last + 1)
+    if len(set(seeds)) < len(seeds):
+        raise CommandError(f"--seeds: names a seed twice, got {text!r}")
+    return tuple(seeds)
+
+
+def learners_for(seeds: Sequence[int], parallel: int | None) -> int:
+    """Return how many seeds to train at once: each keeps about two cores busy."""
+    return min(len(seeds), parallel or max(1, len(os.sched_getaffinity(0)) // 2))
+
+
+def train_seeds(
+    request: TrainRequest,
+    seeds: Sequence[int],
+    api: Api,
+    *,
+    interrupts: Interrupts,
+    stdout: TextIO,
+) -> int:
+    """Train a job once with each seed, and return the exit code."""
+    if request.spec is None:
+        raise CommandError("--seeds: is for a new job; continue each seed's run with --resume")
+    console = Console(file=None if request.as_json else stdout, stderr=request.as_json)
+    if api.system is not None:
+        end_left_over(api, keep=None, console=console, pause=interrupts.pause)
+    job_ids: dict[int, str] = {}
+    try:
+        for seed in seeds:
+            spec = request.spec.model_copy(update={"seed": seed})
+            job_ids[seed] = api.client.submit(spec).job_id
+        interrupts.armed = True
+        with _view(console) as view:
+            snapshots = _watch(job_ids, api, interrupts, view)
+    except (KeyboardInterrupt, SystemExit, CommandError):
+        for job_id in job_ids.values():
+            console.print(_left(job_id, api), soft_wrap=True, markup=False, highlight=False)
+        raise
+    if all(snapshot.job.environment is None for snapshot in snapshots.values()):
+        require_admitted(snapshots[seeds[0]].job)
+    return _conclude([snapshots[seed] for seed in seeds], request, api, console, stdout)
+
+
+def _left(job_id: str, api: Api) -> str:
+    """Say what becomes of a job that nobody follows any more."""
+    if api.system is not None:
+        return f"cut short; continue with: nitro train --resume {job_id}"
+    return f"unless it was told to stop, it runs on; end it with: nitro jobs stop {job_id}"
+
+
+class _SeedsView:
+    """A line a seed: redrawn in place on a terminal, or else one whenever a tenth is done."""
+
+    def __init__(self, console: Console, live: Live | None) -> None:
+        self._console = console
+        self._live = live
+        self._told: dict[int, tuple[str, int]] = {}
+
+    def show(self, snapshots: Mapping[int, Snapshot]) -> None:
+        """Show how the jobs stand, by seed."""
+        if self._live is not None:
+            self._live.update(progress_table(snapshots, width=self._console.width))
+            return
+        for seed, snapshot in snapshots.items():
+            done = _TENTHS * snapshot.finished_rounds // snapshot.job.spec.stop.max_rounds
+            if self._told.get(seed) != (snapshot.job.status, done):
+                self._told[seed] = (snapshot.job.status, done)
+                self.note("  ".join(f"{name} {cell}" for name, cell in _cells(snapshot).items()))
+
+    def note(self, text: str) -> None:
+        """Print a line."""
+        self._console.print(Text(text), soft_wrap=True)
+
+
+@contextmanager
+def _view(console: Console) -> Iterator[_SeedsView]:
+    if not console.is_terminal:
+        yield _SeedsView(console, None)
+        return
+    with Live(Text("starting ..."), console=console, refresh_per_second=4) as live:
+        yield _SeedsView(console, live)
+
+
+def progress_table(snapshots: Mapping[int, Snapshot], *, width: int) -> Table:
+    """Return how jobs of several seeds stand, a line each."""
+    rows = [_cells(snapshot) for snapshot in snapshots.values()]
+    columns: dict[str, Sequence[str]] = {name: [row[name] for row in rows] for name in rows[0]}
+    return columns_table(columns, numbers=_NUMBERS, uncut=6, width=width)
+
+
+def _cells(snapshot: Snapshot) -> dict[str, str]:
+    job = snapshot.job
+    left_s = None if job.status in FINISHED else snapshot.eta_s
+    return {
+        "seed": str(job.spec.seed),
+        "status": job.status,
+        "round": f"{snapshot.finished_rounds}/{job.spec.stop.max_rounds}",
+        "evaluation": number(job.progress.last_return),
+        "training": number(snapshot.training_return),
+        "time left": "–" if left_s is None else duration(left_s),
+        "USD": f"{job.spent_usd:.4f}",
+        "job": job.job_id,
+    }
+
+
+def _watch(
+    job_ids: Mapping[int, str], api: Api, interrupts: Interrupts, view: _SeedsView
+) -> dict[int, Snapshot]:
+    """Follow jobs until each has ended; return how, by seed."""
+    every_s = max(_LEAST_S, _LOOK_S / len(job_ids))
+    following = {
+        seed: follow(api.client, job_id, check=api.check, pause=interrupts.pause, every_s=every_s)
+        for seed, job_id in job_ids.items()
+    }
+    latest: dict[int, Snapshot] = {}
+    stopped: set[int] = set()
+    begun = told = False
+    while following:
+        for seed, looks in [*following.items()]:
+            snapshot = next(looks, None)
+            if snapshot is None:
+                del following[seed]
+                continue
+            latest[seed] = snapshot
+            if not begun and snapshot.job.environment is not None:
+                begun = True
+                _begin(snapshot.job, api, view)
+            if interrupts.asked and not told:
+                told = True
+                again = "leave them" if api.system is None else "kill everything"
+                view.note(f"stopping all after the updates in hand; Ctrl-C again to {again}")
+            if interrupts.asked and seed not in stopped:
+                # Told again with the next look where nobody answers; that has its own patience.
+                with contextlib.suppress(ApiUnreachableError):
+                    stop_job(api.client, snapshot.job)
+                    stopped.add(seed)
+            view.show({seed: latest[seed] for seed in job_ids if seed in latest})
+    return latest
+
+
+def _begin(job: Job, api: Api, view: _SeedsView) -> None:
+    """Say what holds for every seed, and wait for what a job needs beyond being submitted."""
+    if job.environment is not None:
+        for line in (*job.environment.preprocessing, *advice_for(job, job.environment, api)):
+            view.note(line)
+    api.wait_ready()
+
+
+def _conclude(
+    snapshots: Sequence[Snapshot],
+    request: TrainRequest,
+    api: Api,
+    console: Console,
+    stdout: TextIO,
+) -> int:
+    spec = snapshots[0].job.spec
+    seeds = [_seed_summary(snapshot, request.runs_dir, api) for snapshot in snapshots]
+    summary = sum_up(seeds, env_id=spec.env_id, algorithm=spec.algorithm, preset=spec.preset)
+    console.print()
+    console.print(seeds_table(summary, width=console.width))
+    for snapshot in snapshots:
+        if snapshot.job.error:
+            told = f"seed {snapshot.job.spec.seed}: {snapshot.job.error}"
+            console.print(told, style="red", soft_wrap=True, markup=False)
+    picture = _picture(summary, console)
+    if picture is not None:
+        console.print(f"picture: {picture}", soft_wrap=True, markup=False, highlight=False)
+    if request.as_json:
+        stdout.write(summary.model_dump_json() + "\n")
+        stdout.flush()
+    codes = [exit_code(each) for each in seeds]
+    return EXIT_FAILED if EXIT_FAILED in codes else max(codes)
+
+
+def _seed_summary(snapshot: Snapshot, runs_dir: Path, api: Api) -> SeedSummary:
+    job = snapshot.job
+    summary = summarise(
+        job,
+        snapshot.records,
+        api.client.cost(job.job_id),
+        run_dir=finished_folder((runs_dir / job.job_id).absolute()),
+    )
+    return SeedSummary(
+        **dict(summary),
+        seed=job.spec.seed,
+        training_return=recent_return([r.result for r in snapshot.records if r.result]),
+    )
+
+
+def _picture(summary: SeedsSummary, console: Console) -> Path | None:
+    """Draw the seeds together, if their folders are here."""
+    from nitro.runs.compared_picture import draw_together  # matplotlib takes a while to load
+
+    folders = [Path(each.run_dir) for each in summary.seeds if each.run_dir is not None]
+    if len(folders) < len(summary.seeds):
+        return None
+    try:
+        return draw_together([read_run(folder) for folder in folders])
+    except CommandError as error:
+        console.print(f"no picture: {error}", soft_wrap=True, markup=False)
+        return None

@@ -1,0 +1,99 @@
+"""What several seeds of one job came to: each seed's return, their mean and its interval."""
+
+from collections.abc import Sequence
+
+from pydantic import BaseModel, ConfigDict
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from nitro.runs.curves import Interval, interval
+from nitro.runs.summary import Summary, duration, number
+from nitro.tables import columns_table, facts_table
+
+_NUMBERS = frozenset({"seed", "rounds", "steps", "final", "best", "training", "time", "USD"})
+
+
+class SeedSummary(Summary):
+    """One seed; the fields are those of `nitro train --json`, and two more."""
+
+    seed: int
+    training_return: float | None
+    """Mean of the last 100 training episodes."""
+
+
+class SeedsSummary(BaseModel):
+    """All seeds; the fields are the keys of `nitro train --seeds --json`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    env_id: str
+    algorithm: str
+    preset: str
+    seeds: list[SeedSummary]
+    """In the order they were named."""
+    final_return: Interval | None
+    """Over the seeds that have one: each one's last evaluation."""
+    best_return: Interval | None
+    training_return: Interval | None
+    cost_usd: float
+    """Of all seeds together, as projected to AWS."""
+
+
+def sum_up(
+    seeds: Sequence[SeedSummary], *, env_id: str, algorithm: str, preset: str
+) -> SeedsSummary:
+    """Sum seeds of one job up."""
+    return SeedsSummary(
+        env_id=env_id,
+        algorithm=algorithm,
+        preset=preset,
+        seeds=list(seeds),
+        final_return=_over([each.final_return for each in seeds]),
+        best_return=_over([each.best_return for each in seeds]),
+        training_return=_over([each.training_return for each in seeds]),
+        cost_usd=sum(each.projected.cost_usd for each in seeds),
+    )
+
+
+def _over(values: Sequence[float | None]) -> Interval | None:
+    known = [value for value in values if value is not None]
+    return interval(known) if known else None
+
+
+def seeds_table(summary: SeedsSummary, *, width: int) -> RenderableType:
+    """Lay seeds out for people: a line each, and what they are together."""
+    seeds = summary.seeds
+    columns: dict[str, Sequence[str]] = {
+        "seed": [str(each.seed) for each in seeds],
+        "run": [each.job_id for each in seeds],
+        "status": [each.status for each in seeds],
+        "final": [number(each.final_return) for each in seeds],
+        "best": [number(each.best_return) for each in seeds],
+        "training": [number(each.training_return) for each in seeds],
+        "steps": [f"{each.env_steps:,}" for each in seeds],
+        "rounds": [str(each.rounds) for each in seeds],
+        "time": [duration(each.wall_s) for each in seeds],
+        "USD": [f"{each.projected.cost_usd:.4f}" for each in seeds],
+    }
+    table = columns_table(columns, numbers=_NUMBERS, uncut=6, width=width)
+    return Group(table, "", _together(summary))
+
+
+def _together(summary: SeedsSummary) -> Table:
+    returns = {
+        "final return": summary.final_return,
+        "best return": summary.best_return,
+        "training return": summary.training_return,
+    }
+    return facts_table(
+        [
+            ("job", f"{summary.env_id}, {summary.algorithm} ({summary.preset})"),
+            *((f"mean {name}", _told(found, summary)) for name, found in returns.items() if found),
+            ("cost (projected)", f"{summary.cost_usd:.4f} USD"),
+        ]
+    )
+
+
+def _told(found: Interval, summary: SeedsSummary) -> str:
+    some = "" if found.count == len(summary.seeds) else f" of {len(summary.seeds)}"
+    return f"{found}, {found.count}{some} seeds"
