@@ -102,8 +102,10 @@ def _groups(runs: Sequence[Run]) -> list[_Group]:
             for each in differing
             if each.values[index] is not None
         ]
-        label = ", ".join(told) if 0 < len(told) <= _MOST_FIELDS else found[0].job.job_id
-        seeds = f"seed {found[0].job.spec.seed}"
+        spec = found[0].job.spec
+        told = told or [f"{spec.algorithm}, {spec.preset}"]
+        label = ", ".join(told) if len(told) <= _MOST_FIELDS else found[0].job.job_id
+        seeds = f"seed {spec.seed}"
         if len(found) > 1:
             seeds = f"{len(found)} seeds: mean, 95 % interval"
         groups.append(_Group(f"{label} ({seeds})", tuple(found)))
