@@ -69,6 +69,7 @@ class Emulator:
             concurrency_limit=settings.concurrency_limit,
             timeout_s=settings.timeout_s,
             memory_mb=settings.memory_mb,
+            idle_s=settings.idle_s,
         )
         connections = Connections()
         self._environments: Fleet
@@ -82,7 +83,7 @@ class Emulator:
         front: ASGIApp = Router(
             routes=[
                 *InvokeApi(settings, function, dispatcher).routes,
-                *ProvisionedConcurrency(function, self._environments, faults).routes,
+                *ProvisionedConcurrency(function, dispatcher, self._environments, faults).routes,
                 *OperatorApi(dispatcher, self._environments, faults).routes,
                 Route("/{path:path}", Endpoint(_unknown), methods=_ALL_METHODS),
             ]

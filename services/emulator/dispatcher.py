@@ -31,9 +31,16 @@ class Dispatcher:
     """Matches invocations with environments."""
 
     def __init__(
-        self, faults: Faults, *, concurrency_limit: int, timeout_s: float, memory_mb: int
+        self,
+        faults: Faults,
+        *,
+        concurrency_limit: int,
+        timeout_s: float,
+        memory_mb: int,
+        idle_s: float | None = None,
     ) -> None:
         self._faults = faults
+        self._idle_s = idle_s
         self._concurrency_limit = concurrency_limit
         self._timeout_s = timeout_s
         self._memory_mb = memory_mb
@@ -44,6 +51,8 @@ class Dispatcher:
         self._accepted_at: dict[int, float] = {}
         self._closed = False
         self.counts: Counter[str] = Counter()
+        self.kept = 0
+        """Environments that stay however long they idle: provisioned concurrency."""
         self.on_demand: Callable[[], None] = lambda: None
         """Called when an invocation waits and no environment is idle."""
 
@@ -127,12 +136,31 @@ class Dispatcher:
         self._idle.append(environment)
         self._match()
         poll = environment.poll
+        self._watch_idle(environment, poll)
         invocation = await poll
         if invocation is None or environment.invocation is not invocation:
             return None  # lost between the assignment and now: the invocation is queued again
         environment.poll = None
         self._start(environment, invocation)
         return invocation
+
+    def _watch_idle(
+        self, environment: Environment, poll: "asyncio.Future[Invocation | None]"
+    ) -> None:
+        if self._idle_s is not None and not poll.done():
+            loop = asyncio.get_running_loop()
+            loop.call_later(self._idle_s, self._let_go, environment, poll)
+
+    def _let_go(self, environment: Environment, poll: "asyncio.Future[Invocation | None]") -> None:
+        if poll.done():
+            return
+        if len(self._idle) + len(self._running) <= self.kept:
+            self._watch_idle(environment, poll)
+            return
+        self.counts["environments_let_go"] += 1
+        environment.let_go = True
+        self._retire(environment)
+        environment.kill()
 
     def _start(self, environment: Environment, invocation: Invocation) -> None:
         loop = asyncio.get_running_loop()

@@ -94,6 +94,9 @@ class Settings(BaseSettings):
     """Longest an invocation may run, counted from its start on an environment."""
     init_timeout_s: float = Field(default=60.0, gt=0)
     """Longest an environment may take from its start to its first poll."""
+    idle_s: float | None = Field(default=None, gt=0)
+    """How long an environment may idle before it is let go of, as Lambda does after some minutes,
+    but for as many as provisioned concurrency keeps; unset, none is."""
     concurrency_limit: int = Field(default=1000, ge=1)
     """Invocations that may be in flight (queued or running); more are throttled."""
     maximum_retry_attempts: int = Field(default=0, ge=0, le=2)
@@ -149,12 +152,15 @@ class Settings(BaseSettings):
         own = (self.host, self.runtime_host, *self.hosts)
         return _LOOPBACK | {f"[{name}]" if ":" in name else name.lower() for name in own}
 
-    def environment_variables(self, *, runtime_api: str, log_stream: str) -> Mapping[str, str]:
+    def environment_variables(
+        self, *, runtime_api: str, log_stream: str, ahead: bool = False
+    ) -> Mapping[str, str]:
         """Return an environment's whole environment: Lambda's variables, then the configured ones.
 
         Like on Lambda nothing of the emulator's own surroundings shows through, apart from what a
         Python needs to find itself and its modules. The environment polls `runtime_api`
-        (host:port), and `log_stream` is its name in logs.
+        (host:port), and `log_stream` is its name in logs. One that is started `ahead` of any
+        invocation is told so.
         """
         inherited = {
             name: value
@@ -174,7 +180,7 @@ class Settings(BaseSettings):
             "AWS_LAMBDA_FUNCTION_NAME": self.function_name,
             "AWS_LAMBDA_FUNCTION_VERSION": "1" if self.aliases else "$LATEST",
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(self.memory_mb),
-            "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+            "AWS_LAMBDA_INITIALIZATION_TYPE": ("provisioned-concurrency" if ahead else "on-demand"),
             "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{self.function_name}",
             "AWS_LAMBDA_LOG_STREAM_NAME": log_stream,
             "LAMBDA_TASK_ROOT": str(self.task_root),

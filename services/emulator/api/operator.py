@@ -22,6 +22,7 @@ _COUNTS = (
     "timeouts",
     "cold_starts",
     "environments_lost",
+    "environments_let_go",
     "crashes_on_purpose",
     "duplicates",
     "retries",

@@ -1,7 +1,8 @@
 """Provisioned concurrency: environments initialised ahead of demand, one configuration per alias.
 
-Here it starts environments as far as there are processes; the rest is bookkeeping with Lambda's
-states. Deleting a configuration leaves environments warm, as an idle function's are for a while.
+Here it starts environments as far as there are processes, and keeps as many from being let go of;
+the rest is bookkeeping with Lambda's states. Deleting a configuration leaves environments warm, as
+an idle function's are for a while.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from starlette.routing import Route
 
 from services.emulator.api.endpoint import Endpoint, invalid_parameter, not_found
 from services.emulator.api.function import LATEST, Function
+from services.emulator.dispatcher import Dispatcher
 from services.emulator.environments.fleet import Fleet
 from services.emulator.faults import Faults
 
@@ -30,8 +32,11 @@ class _Configuration:
 class ProvisionedConcurrency:
     """Routes to put, get and delete provisioned concurrency."""
 
-    def __init__(self, function: Function, environments: Fleet, faults: Faults) -> None:
+    def __init__(
+        self, function: Function, dispatcher: Dispatcher, environments: Fleet, faults: Faults
+    ) -> None:
         self._function = function
+        self._dispatcher = dispatcher
         self._environments = environments
         self._faults = faults
         self._configurations: dict[str, _Configuration] = {}
@@ -70,6 +75,7 @@ class ProvisionedConcurrency:
             since=asyncio.get_running_loop().time(),
             last_modified=datetime.now(UTC).isoformat(timespec="seconds"),
         )
+        self._dispatcher.kept = requested + others
         self._environments.prewarm(requested)
         return JSONResponse(_described(configuration, "IN_PROGRESS"), 202)
 
@@ -80,7 +86,7 @@ class ProvisionedConcurrency:
     async def _delete(self, request: Request) -> Response:
         qualifier = self._qualifier(request)
         self._configuration(qualifier)
-        del self._configurations[qualifier]
+        self._dispatcher.kept -= self._configurations.pop(qualifier).requested
         return Response(status_code=204)
 
     def _configuration(self, qualifier: str) -> _Configuration:

@@ -37,6 +37,8 @@ class Environment:
     """`perf_counter` at its first poll."""
     state: State = State.STARTING
     served: int = 0
+    let_go: bool = False
+    """Whether it was ended for having idled too long."""
     connection: Peer | None = None
     """Peer of its latest poll."""
     poll: asyncio.Future[Invocation | None] | None = None

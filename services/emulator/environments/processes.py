@@ -46,6 +46,10 @@ class _Slot:
     failures: int = 0
     starts: int = 0
     init_error: Outcome | None = None
+    ahead: bool = False
+    """Whether it is wanted ahead of any invocation."""
+    let_go: bool = False
+    """Whether its last environment was ended for having idled too long."""
 
     @property
     def starting(self) -> bool:
@@ -74,7 +78,8 @@ class ProcessEnvironments:
     def prewarm(self, count: int) -> None:
         """Start environments until `count` are there, as far as there are processes."""
         for slot in self._slots[:count]:
-            if slot.environment is None:
+            if slot.environment is None or slot.environment.let_go:
+                slot.ahead = True
                 slot.wanted.set()
 
     def initialised(self, count: int) -> bool:
@@ -88,10 +93,11 @@ class ProcessEnvironments:
 
     def missing(self) -> str | None:
         """Return what keeps the emulator from being ready, None when it is."""
-        if not self._settings.eager or self.initialised(len(self._slots)):
+        expected = sum(not slot.let_go for slot in self._slots)
+        if not self._settings.eager or self.initialised(expected):
             return None
         error = self.init_error()
-        waiting = f"{len(self._ready())} of {len(self._slots)} environments are initialised"
+        waiting = f"{len(self._ready())} of {expected} environments are initialised"
         return f"{waiting}; last init error: {error}" if error else waiting
 
     def all(self) -> list[Environment]:
@@ -132,6 +138,7 @@ class ProcessEnvironments:
         while await self._wanted(slot):
             slot.starts += 1
             slot.init_error = None
+            slot.let_go = False
             name = f"{self._settings.function_name}-{slot.index}.{slot.starts}"
             environment = slot.environment = Environment(name=name, kill=lambda: None)
             try:
@@ -158,6 +165,7 @@ class ProcessEnvironments:
         try:
             environment.started_at = perf_counter()
             process = await self._spawn(slot, environment.name, output)
+            slot.ahead = False
             output.handed_over()
             environment.kill = lambda: _kill_group(process.pid)
             environment.settle_output = output.settle
@@ -186,7 +194,7 @@ class ProcessEnvironments:
             cwd=self._settings.task_root,
             env=dict(
                 self._settings.environment_variables(
-                    runtime_api=f"127.0.0.1:{slot.port}", log_stream=name
+                    runtime_api=f"127.0.0.1:{slot.port}", log_stream=name, ahead=slot.ahead
                 )
             ),
             start_new_session=True,
@@ -203,7 +211,9 @@ class ProcessEnvironments:
             environment.kill()
 
     def _bury(self, slot: _Slot, environment: Environment, reason: str) -> None:
-        never_ready, died_idle = environment.ready_at is None, environment.poll is not None
+        never_ready = environment.ready_at is None
+        died_idle = environment.poll is not None and not environment.let_go
+        slot.let_go = environment.let_go
         before = 0 if environment.served else slot.failures
         slot.failures = before + 1 if never_ready or died_idle else 0
         self._dispatcher.environment_lost(environment, reason)
@@ -211,7 +221,7 @@ class ProcessEnvironments:
             self._init_came_to_nothing(slot, environment, reason)
         else:
             _logger.info("%s ended: %s", environment.name, reason or "exit status 0")
-        if self._settings.eager or not never_ready:
+        if not slot.let_go and (self._settings.eager or not never_ready):
             slot.wanted.set()
         elif self._dispatcher.queued:
             self._meet_demand()

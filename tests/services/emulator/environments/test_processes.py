@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import time
 from functools import partial
 from pathlib import Path
 
@@ -182,3 +183,23 @@ def test_output_goes_to_the_log_or_to_a_file_per_environment(
     text = (tmp_path / "new" / "logs" / "environment-0.log").read_text()
     assert text == "into a file\nto stderr\n"
     assert "into a file" not in filed.log()
+
+
+def test_an_environment_that_idles_too_long_is_let_go_of_unless_it_is_provisioned(
+    start_emulator: StartEmulator,
+) -> None:
+    emulator = start_emulator(processes=2, idle_s=0.2, eager=True)
+    wait_until(lambda: emulator.stats()["environments_let_go"] == 2, what="both let go of")
+    wait_until(emulator.ready, what="ready, since it starts none for nobody")
+    cold = emulator.invoke({"do": "describe"})
+    assert "Init Duration" in cold.log
+    assert cold.payload["environment"]["AWS_LAMBDA_INITIALIZATION_TYPE"] == "on-demand"
+
+    alias = {"FunctionName": "probe", "Qualifier": "live"}
+    emulator.client().put_provisioned_concurrency_config(**alias, ProvisionedConcurrentExecutions=2)
+    wait_until(lambda: emulator.stats()["environments"]["idle"] == 2, what="both warm")
+    let_go = emulator.stats()["environments_let_go"]
+    time.sleep(0.6)  # three times as long as others may idle
+    assert emulator.stats()["environments_let_go"] == let_go
+    emulator.client().delete_provisioned_concurrency_config(**alias)
+    wait_until(lambda: emulator.stats()["environments"]["idle"] == 0, what="both let go of")
