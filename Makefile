@@ -1,6 +1,6 @@
 # The project's verbs. `make train` and `make test` need Python 3.11 or newer and nothing else.
 #
-#   ARGS      passed on:          make train ARGS="Walker2d-v5 --rounds 20"
+#   ARGS      passed on:          make train ARGS="Walker2d-v5 --total-steps 3e5"
 #   PYTHON    which interpreter:  make test PYTHON=python3.12
 #   PIP_ARGS  passed to pip, for example the index of PyTorch's CPU or CUDA builds
 
@@ -22,7 +22,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfil
 help: ## Show the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
-train: $(VENV)/.local ## Train on this machine (default: PPO on Hopper-v5, 50 rounds)
+train: $(VENV)/.local ## Train on this machine (default: PPO on Hopper-v5, a million steps)
 	@$(BIN)/nitro train $(ARGS)
 
 test: $(VENV)/.dev ## Run the tests

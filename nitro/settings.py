@@ -48,17 +48,6 @@ class CliSettings(BaseSettings):
         return None if self.cache_url is None else self.cache_url.get_secret_value()
 
 
-class DrawingSettings(BaseSettings):
-    """Variables of others that say how MuJoCo draws; read for videos alone."""
-
-    model_config = SettingsConfigDict(frozen=True, use_attribute_docstrings=True, extra="ignore")
-
-    mujoco_gl: Annotated[str | None, Field(validation_alias="MUJOCO_GL")] = None
-    """MuJoCo's choice of OpenGL: egl, osmesa or glfw."""
-    display: Annotated[str | None, Field(validation_alias="DISPLAY")] = None
-    """The screen, if there is one."""
-
-
 def read_settings() -> CliSettings:
     """Read the environment.
 

@@ -208,7 +208,7 @@ def evaluate(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the episodes.", min=0)] = 0,
     video: Annotated[
-        bool, typer.Option("--video", help="Write the episodes to RUN/videos/ as an mp4.")
+        bool, typer.Option("--video", help="Film the episodes into RUN/videos/.")
     ] = False,
     as_json: AsJson = False,
     environment_packages: EnvironmentPackages = None,

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from nitro.client.follow import Snapshot
 from nitro.runs.summary import duration, number, wait_text
+from nitro.spec.total_steps import planned_steps
 from shared.contracts.jobs import JobStatus, Wait
 from shared.contracts.rounds import RoundPlan, RoundRecord
 
@@ -129,10 +130,10 @@ def panel(snapshot: Snapshot) -> RenderableType:
     actors = f"{plan.num_actors}" if plan else "–"
     if plan and plan.requested != plan.num_actors:
         actors += f" (asked {plan.requested})"
-    eta = snapshot.eta_s
+    eta, total = snapshot.eta_s, planned_steps(job.spec)
     rows = [
         ("round", f"{snapshot.finished_rounds} / {job.spec.stop.max_rounds}"),
-        ("time left", "–" if eta is None else duration(eta)),
+        ("time left", "known after round 1" if eta is None else f"about {duration(eta)}"),
         (
             "evaluation",
             f"{number(job.progress.last_return)}  best {number(job.progress.best_return)}",
@@ -140,7 +141,7 @@ def panel(snapshot: Snapshot) -> RenderableType:
         ("training", number(snapshot.training_return)),
         ("actors", actors),
         ("score", _score(plan.boosting_score if plan else None)),
-        ("env steps", f"{job.progress.env_steps:,}"),
+        ("steps", f"{job.progress.env_steps:,}" + (f" of {total:,}" if total else "")),
         ("speed", _rate(snapshot.steps_per_s)),
         ("cost", f"{job.spent_usd:.4f} of {job.spec.stop.budget_usd:g} USD (projected)"),
         ("status", _STATUS.get(job.status, job.status)),

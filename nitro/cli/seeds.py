@@ -13,14 +13,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from nitro.cli.conclusion import exit_code, finished_folder
 from nitro.cli.interrupts import Interrupts
 from nitro.cli.train import (
     Api,
     TrainRequest,
     advice_for,
     end_left_over,
-    exit_code,
-    finished_folder,
     stop_job,
 )
 from nitro.client.client import ApiUnreachableError, require_admitted

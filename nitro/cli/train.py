@@ -4,20 +4,20 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic
 from typing import TextIO
 
 from pydantic import JsonValue
 from rich.console import Console
 
+from nitro.cli.conclusion import conclude
 from nitro.cli.interrupts import Interrupts
 from nitro.cli.progress import LineView, LiveView, progress_view
 from nitro.client.client import ApiError, ApiUnreachableError, NitroClient, require_admitted
 from nitro.client.follow import Snapshot, follow
-from nitro.errors import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
+from nitro.errors import CommandError
 from nitro.local.system import LocalSystem
-from nitro.runs.reading import read_job, read_run
-from nitro.runs.summary import Summary, going_on, summarise, summary_table
+from nitro.runs.reading import read_job
 from nitro.spec.advice import advice, gpu_less_cores
 from nitro.spec.scaling_option import parse_scaling
 from nitro.spec.spec_file import parse_actors
@@ -27,8 +27,6 @@ from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import FINISHED, Job, JobStatus
 
-_LAST_WORD_S = 10.0
-"""How long after a job's end its learner may take to complete the run's folder."""
 _LOOK_S = 0.05
 _LEFT_OVER_S = 60.0
 """How long the learner may take to end what was left open: its dead predecessor's lease has to run
@@ -168,7 +166,15 @@ def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: Te
             view.note(_left(job.job_id, api))
             raise
     require_admitted(snapshot.job)
-    return _conclude(snapshot, request, api, console=console, stdout=stdout)
+    return conclude(
+        snapshot,
+        client=api.client,
+        system=api.system,
+        runs_dir=request.runs_dir,
+        as_json=request.as_json,
+        console=console,
+        stdout=stdout,
+    )
 
 
 def _left(job_id: str, api: Api) -> str:
@@ -288,62 +294,3 @@ def stop_job(client: NitroClient, job: Job) -> None:
     except ApiError:
         if client.get(job.job_id).status not in FINISHED:
             raise
-
-
-def _conclude(
-    snapshot: Snapshot,
-    request: TrainRequest,
-    api: Api,
-    *,
-    console: Console,
-    stdout: TextIO,
-) -> int:
-    job = snapshot.job
-    folder = (request.runs_dir / job.job_id).absolute()
-    run_dir = finished_folder(folder)
-    summary = summarise(job, snapshot.records, api.client.cost(job.job_id), run_dir=run_dir)
-    picture = _picture(run_dir, console)
-    expected = folder if api.system is not None else None
-    console.print()
-    logs = None if api.system is None else api.system.logs
-    console.print(
-        summary_table(summary, error=job.error, picture=picture, expected=expected, logs=logs)
-    )
-    if command := going_on(job, wall_s=summary.wall_s):
-        when = "once the error is fixed, " if job.fails_again else ""
-        text = f"{when}continue with: {command}"
-        console.print(text, soft_wrap=True, markup=False, highlight=False)
-    if request.as_json:
-        stdout.write(summary.model_dump_json() + "\n")
-        stdout.flush()
-    return exit_code(summary)
-
-
-def finished_folder(folder: Path) -> Path | None:
-    """Return the run's folder once the learner has written its last word there, if it is here."""
-    deadline = monotonic() + _LAST_WORD_S
-    while folder.is_dir() and monotonic() < deadline:
-        with contextlib.suppress(CommandError):
-            if read_job(folder).finished_at is not None:
-                break
-        sleep(_LOOK_S)
-    return folder if folder.is_dir() else None
-
-
-def exit_code(summary: Summary) -> int:
-    """Return 0 for a job that came to its end, 1 for a failed and 130 for a stopped one."""
-    if summary.status == "failed":
-        return EXIT_FAILED
-    return EXIT_INTERRUPTED if summary.stop_reason == "user" else 0
-
-
-def _picture(run_dir: Path | None, console: Console) -> Path | None:
-    if run_dir is None:
-        return None
-    from nitro.runs.picture import draw  # matplotlib takes a while to load
-
-    try:
-        return draw(read_run(run_dir))
-    except CommandError as error:
-        console.print(f"no picture: {error}", soft_wrap=True, markup=False)
-        return None

@@ -11,7 +11,7 @@ from shared.contracts.jobs import FINISHED, Job
 from shared.contracts.rounds import RoundPlan, RoundRecord
 
 _RECENT = 5
-"""Rounds whose mean duration the remaining ones are assumed to take."""
+"""Rounds that the speed is taken of."""
 _AWAY = AWAY | {HTTPStatus.TOO_MANY_REQUESTS}
 """What is answered while the scaler is restarted, or its store throttles it."""
 PATIENCE_S = 90.0
@@ -53,12 +53,17 @@ class Snapshot:
 
     @property
     def eta_s(self) -> float | None:
-        """Seconds to the job's last round at the pace of the newest ones."""
-        timed = self._timed()
-        if not timed:
+        """Seconds to the job's last round, None before the first has ended.
+
+        Remaining rounds are assumed to take as long as the newer half of those made: with so many
+        it changes slowly, and the first one, in which everything starts, is soon left out.
+        """
+        results = [record.result for record in self.records if record.result]
+        if not results:
             return None
+        newer = results[max(1, len(results) // 2) :] or results
         remaining = self.job.spec.stop.max_rounds - self.finished_rounds
-        return max(0, remaining) * fmean(total for _, total in timed)
+        return max(0, remaining) * fmean(result.timing.total_s for result in newer)
 
     def _timed(self) -> list[tuple[int, float]]:
         results = [record.result for record in self.records if record.result]

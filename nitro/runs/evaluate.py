@@ -12,7 +12,7 @@ from functions.actor.errors import RolloutError
 from functions.actor.rollout import evaluate_episode
 from nitro.errors import EXIT_FAILED, CommandError
 from nitro.runs.reading import read_job
-from nitro.settings import DrawingSettings
+from nitro.runs.video import drawing_environment, recorded, video_suffix
 from nitro.tables import facts_table
 from services.learner.record.checkpoint import Checkpoint, CheckpointError, CheckpointStore
 from shared.artifacts.local import LocalArtifacts
@@ -51,7 +51,7 @@ class EvaluationReport(BaseModel):
     dropped_episodes: int
     """Episodes before these in which something was not finite."""
     video: str | None
-    """The video, if one was asked for."""
+    """The film, if one was asked for."""
 
 
 def evaluate_run(
@@ -69,7 +69,7 @@ def evaluate_run(
         folder: The run's.
         episodes: How many.
         seed: Decides them all.
-        video: Whether to write a video of the episodes into the run's `videos/`.
+        video: Whether to film the episodes into the run's `videos/`.
 
     Raises:
         CommandError: There is no checkpoint, it is damaged, the environment fails, or there can be
@@ -77,9 +77,32 @@ def evaluate_run(
     """
     job = read_job(folder)
     version, policy = newest_policy(folder)
-    path = folder / "videos" / f"policy-{version:06}.mp4" if video else None
+    path = _film_path(folder, version, video_suffix()) if video else None
+    return _played(job, policy, version=version, episodes=episodes, seed=seed, video=path)
+
+
+def film_run(folder: Path) -> Path:
+    """Film the first ten seconds of an episode of a run's newest policy as a GIF.
+
+    Raises:
+        CommandError: As for `evaluate_run`.
+    """
+    job = read_job(folder)
+    version, policy = newest_policy(folder)
+    path = _film_path(folder, version, ".gif")
+    _played(job, policy, version=version, episodes=1, seed=0, video=path)
+    return path
+
+
+def _film_path(folder: Path, version: int, suffix: str) -> Path:
+    return folder / "videos" / f"policy-{version:06}{suffix}"
+
+
+def _played(
+    job: Job, policy: NumpyPolicy, *, version: int, episodes: int, seed: int, video: Path | None
+) -> EvaluationReport:
     try:
-        return _play(job, policy, version=version, episodes=episodes, seed=seed, video=path)
+        return _play(job, policy, version=version, episodes=episodes, seed=seed, video=video)
     except RolloutError as error:
         if isinstance(error.__cause__, CommandError):
             raise error.__cause__ from error  # there can be no video
@@ -175,9 +198,6 @@ def _opened(ref: EnvironmentRef, video: Path | None) -> Iterator[Env]:
         with contextlib.closing(make_environment(ref, raw_rewards=True)) as env:
             yield env
         return
-    from nitro.runs.video import drawing_environment, prepare_drawing, recorded
-
-    prepare_drawing(DrawingSettings())
     with (
         contextlib.closing(drawing_environment(ref)) as env,
         recorded(env, video) as recording,

@@ -108,6 +108,7 @@ def summary_table(
     *,
     error: str | None,
     picture: Path | None,
+    film: Path | None = None,
     expected: Path | None = None,
     logs: Path | None = None,
 ) -> Table:
@@ -117,6 +118,7 @@ def summary_table(
         summary: What to tell.
         error: Why the job failed.
         picture: Where the run's picture lies.
+        film: Where the film of its agent lies.
         expected: Where the run's folder lies once there is one, if that is on this machine.
         logs: Where the logs of actors and services lie, if that is on this machine.
     """
@@ -145,6 +147,8 @@ def summary_table(
         facts.append(("warning", f"{summary.dropped_episodes} episodes {_BROKEN}"))
     if picture:
         facts.append(("picture", str(picture)))
+    if film:
+        facts.append(("film of the agent", str(film)))
     if error:
         facts.append(("error", error))
     if error and logs:
@@ -172,6 +176,23 @@ def going_on(job: Job, *, wall_s: float) -> str | None:
         # The last round may have taken it far beyond the limit.
         option = f" --max-wall-s {math.ceil(max(wall_s, stop.max_wall_s) + stop.max_wall_s)}"
     return f"nitro train --resume {job.job_id}{option}"
+
+
+def next_commands(job: Job) -> list[tuple[str, str]]:
+    """Return what a person may want to do with a job that came to its end: options, and why."""
+    spec = job.spec
+    commands = [(f"evaluate {job.job_id} --episodes 100", "how well it does, more exactly")]
+    if job.can_go_on:
+        longer = f"train --resume {job.job_id} --rounds {2 * spec.stop.max_rounds}"
+        commands.append((longer, "train it for as long again"))
+    else:
+        commands.append((f"export {job.job_id} --out policy", "take the policy elsewhere"))
+    if spec.preset == "paper":
+        commands.append((f"train {spec.env_id}", "the preset that learns best, a million steps"))
+    else:
+        paper = f"train {spec.env_id} --preset paper"
+        commands.append((paper, "the paper's setting: as many actors as a round is worth"))
+    return commands
 
 
 def _projected(projection: Projection) -> str:

@@ -3,7 +3,15 @@ from typing import Any
 
 import pytest
 
-from nitro.runs.summary import Summary, duration, going_on, number, summarise, summary_table
+from nitro.runs.summary import (
+    Summary,
+    duration,
+    going_on,
+    next_commands,
+    number,
+    summarise,
+    summary_table,
+)
 from shared.contracts.billing import ServerfulCost
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, JobProgress
@@ -135,6 +143,16 @@ def test_a_plan_that_did_not_end_the_job_explains_nothing() -> None:
 def test_going_on_after_a_limit_takes_a_higher_one(stopped: Job, options: str) -> None:
     command = f"nitro train --resume {stopped.job_id}{options}"
     assert going_on(stopped, wall_s=110.3) == command
+
+
+def test_what_to_do_next_follows_from_the_job() -> None:
+    standard = job(spec=JobSpec.model_validate({"preset": "standard", "stop": {"max_rounds": 2}}))
+    done = next_commands(standard)
+    assert [command.split()[0] for command, _ in done] == ["evaluate", "train", "train"]
+    assert done[1][0] == f"train --resume {job().job_id} --rounds 4"
+    assert done[2][0].endswith("--preset paper")
+    (_, _, (learns_best, _)) = next_commands(job())
+    assert learns_best == f"train {job().spec.env_id}"
 
 
 def test_nobody_goes_on_with_a_job_that_succeeded() -> None:

@@ -1,0 +1,123 @@
+"""The end of `nitro train`: what came of the job, its picture and film, and what to type next."""
+
+import contextlib
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TextIO
+
+from rich.console import Console
+
+from nitro.cli.options import RUNS
+from nitro.client.client import NitroClient
+from nitro.client.follow import Snapshot
+from nitro.errors import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
+from nitro.local.system import LocalSystem
+from nitro.runs.reading import read_job, read_run
+from nitro.runs.summary import Summary, going_on, next_commands, summarise, summary_table
+from shared.contracts.jobs import Job
+
+_LAST_WORD_S = 10.0
+"""How long after a job's end its learner may take to complete the run's folder."""
+_LOOK_S = 0.05
+
+
+def conclude(
+    snapshot: Snapshot,
+    *,
+    client: NitroClient,
+    system: LocalSystem | None,
+    runs_dir: Path,
+    as_json: bool,
+    console: Console,
+    stdout: TextIO,
+) -> int:
+    """Tell what came of a finished job; return the exit code."""
+    job = snapshot.job
+    folder = (runs_dir / job.job_id).absolute()
+    run_dir = finished_folder(folder)
+    summary = summarise(job, snapshot.records, client.cost(job.job_id), run_dir=run_dir)
+    console.print()
+    with console.status("drawing the picture of the run and the film of the agent"):
+        picture = _made("picture", _draw, run_dir, console)
+        # Whoever reads JSON looks at no film, and one takes seconds.
+        wanted = not as_json and job.status != "failed" and job.stop_reason != "user"
+        filmed = run_dir if wanted else None
+        film = _made("film", _film, filmed, console)
+    expected = folder if system is not None else None
+    logs = None if system is None else system.logs
+    console.print(
+        summary_table(
+            summary, error=job.error, picture=picture, film=film, expected=expected, logs=logs
+        )
+    )
+    _tell_next(job, summary, runs_dir, console)
+    if as_json:
+        stdout.write(summary.model_dump_json() + "\n")
+        stdout.flush()
+    return exit_code(summary)
+
+
+def exit_code(summary: Summary) -> int:
+    """Return 0 for a job that came to its end, 1 for a failed and 130 for a stopped one."""
+    if summary.status == "failed":
+        return EXIT_FAILED
+    return EXIT_INTERRUPTED if summary.stop_reason == "user" else 0
+
+
+def finished_folder(folder: Path) -> Path | None:
+    """Return the run's folder once the learner has written its last word there, if it is here."""
+    deadline = monotonic() + _LAST_WORD_S
+    while folder.is_dir() and monotonic() < deadline:
+        with contextlib.suppress(CommandError):
+            if read_job(folder).finished_at is not None:
+                break
+        sleep(_LOOK_S)
+    return folder if folder.is_dir() else None
+
+
+def _made(
+    what: str, make: Callable[[Path], Path], run_dir: Path | None, console: Console
+) -> Path | None:
+    """Return where something was made of a run's folder; say so if it could not be."""
+    if run_dir is None:
+        return None
+    try:
+        return make(run_dir)
+    except CommandError as error:
+        console.print(f"no {what}: {error}", soft_wrap=True, markup=False, highlight=False)
+        return None
+
+
+def _draw(run_dir: Path) -> Path:
+    from nitro.runs.picture import draw  # matplotlib takes a while to load
+
+    return draw(read_run(run_dir))
+
+
+def _film(run_dir: Path) -> Path:
+    from nitro.runs.evaluate import film_run  # Gymnasium takes a while to load
+
+    return film_run(run_dir)
+
+
+def _tell_next(job: Job, summary: Summary, runs_dir: Path, console: Console) -> None:
+    where = "" if runs_dir == RUNS else f" --runs-dir {runs_dir}"
+    if command := going_on(job, wall_s=summary.wall_s):
+        when = "once the error is fixed, " if job.fails_again else ""
+        text = f"{when}continue with: {command}{where}"
+        console.print(text, soft_wrap=True, markup=False, highlight=False)
+        return
+    commands = [(f"{_program()} {line}{where}", why) for line, why in next_commands(job)]
+    width = max(len(command) for command, _ in commands)
+    lines = ["", "what you may type next:", *(f"  {c:<{width}}  # {why}" for c, why in commands)]
+    console.print("\n".join(lines), soft_wrap=True, markup=False, highlight=False)
+
+
+def _program() -> str:
+    """Return how this program is called here: `make train` leaves it off the path."""
+    called = Path(sys.argv[0])
+    on_path = called.name != "nitro" or shutil.which("nitro") is not None
+    return "nitro" if on_path else str(called)

@@ -1,0 +1,44 @@
+"""What `nitro train` says at its end, of a job that the real system has trained."""
+
+import io
+from pathlib import Path
+
+from PIL import Image
+from rich.console import Console
+
+from nitro.cli.conclusion import conclude
+from nitro.client.client import NitroClient
+from nitro.client.follow import follow
+from shared.contracts.job_spec import JobSpec
+
+
+def test_the_end_shows_picture_film_and_what_to_type_next(
+    client: NitroClient, runs_dir: Path, tiny_job: JobSpec
+) -> None:
+    job_id = client.submit(tiny_job).job_id
+    *_, last = follow(client, job_id, check=lambda: None)
+    told, stdout = io.StringIO(), io.StringIO()
+
+    def concluded(*, as_json: bool) -> int:
+        return conclude(
+            last,
+            client=client,
+            system=None,
+            runs_dir=runs_dir,
+            as_json=as_json,
+            console=Console(file=told, width=300),
+            stdout=stdout,
+        )
+
+    folder = runs_dir / job_id
+    assert concluded(as_json=True) == 0
+    assert stdout.getvalue().startswith("{")
+    assert not (folder / "videos").exists()
+    assert concluded(as_json=False) == 0
+    film = folder / "videos" / "policy-000002.gif"
+    for made in (film, folder / "plots" / "run.png"):
+        assert str(made) in told.getvalue()
+    with Image.open(film) as gif:
+        assert gif.format == "GIF"
+    assert f"nitro evaluate {job_id} --episodes 100 --runs-dir {runs_dir}" in told.getvalue()
+    assert f"nitro train --resume {job_id} --rounds 4 --runs-dir {runs_dir}" in told.getvalue()
