@@ -15,7 +15,7 @@ Run = Annotated[
 ]
 Runs = Annotated[
     list[str],
-    typer.Argument(metavar="RUN ...", help="Run folders or job ids, or how these begin."),
+    typer.Argument(metavar="RUN", help="Run folders or job ids, or how these begin."),
 ]
 AsJsonList = Annotated[bool, typer.Option("--json", help="One JSON list on stdout.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]

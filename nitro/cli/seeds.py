@@ -28,7 +28,7 @@ from nitro.errors import EXIT_FAILED, CommandError
 from nitro.runs.curves import recent_return
 from nitro.runs.reading import read_run
 from nitro.runs.seeds import SeedsSummary, SeedSummary, seeds_table, sum_up
-from nitro.runs.summary import duration, number, summarise
+from nitro.runs.summary import duration, going_on, number, summarise
 from nitro.tables import columns_table
 from shared.contracts.jobs import FINISHED, Job
 
@@ -216,10 +216,12 @@ def _conclude(
     summary = sum_up(seeds, env_id=spec.env_id, algorithm=spec.algorithm, preset=spec.preset)
     console.print()
     console.print(seeds_table(summary, width=console.width))
-    for snapshot in snapshots:
-        if snapshot.job.error:
-            told = f"seed {snapshot.job.spec.seed}: {snapshot.job.error}"
-            console.print(told, style="red", soft_wrap=True, markup=False)
+    for snapshot, each in zip(snapshots, seeds, strict=True):
+        error, command = snapshot.job.error, going_on(snapshot.job, wall_s=each.wall_s)
+        for told in (error, command and f"continue with: {command}"):
+            if told:
+                line = f"seed {each.seed}: {told}"
+                console.print(line, soft_wrap=True, markup=False, highlight=False)
     picture = _picture(summary, console)
     if picture is not None:
         console.print(f"picture: {picture}", soft_wrap=True, markup=False, highlight=False)

@@ -10,6 +10,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from nitro.errors import CommandError
@@ -66,6 +67,9 @@ def draw_together(runs: Sequence[Run], path: Path | None = None) -> Path:
         for panel in (by_steps, actors, money):
             panel.set_xlabel("environment steps")
         actors.set_ylabel("actors per round")
+        actors.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+        for panel in (actors, money):
+            panel.set_ylim(bottom=0)
         money.set_ylabel("cost (USD, projected)")
         handles, labels = by_steps.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2)
