@@ -44,8 +44,10 @@ def list_runs(
     rows = listing.list_runs(runs_dir, env=env, state=wanted)[:limit]
     if as_json:
         typer.echo(json.dumps([row.model_dump(mode="json") for row in rows]))
+    elif rows:
+        show(listing.runs_table(rows, width=Console().width))
     else:
-        show(listing.runs_table(rows, width=Console().width) if rows else f"no runs in {runs_dir}")
+        typer.echo(f"no runs in {runs_dir}")
 
 
 @command(app, "nitro runs show hopper-v5-3f2a", "nitro runs show hopper-v5-3 --json", name="show")
