@@ -16,7 +16,8 @@ BIN := $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help train test coverage check format bench audit clean compose-env compose-test
+.PHONY: help train test coverage check docs docs-serve format bench audit clean
+.PHONY: compose-env compose-test
 .PHONY: synth bootstrap deploy destroy deploy-emulated
 
 help: ## Show the verbs
@@ -32,11 +33,18 @@ coverage: $(VENV)/.dev ## Run the tests and show the lines covered: the total, a
 	@$(PYTEST) --cov --cov-report= $(ARGS)
 	@$(BIN)/coverage report --sort=cover --skip-covered | sed -n '1,22p;/^TOTAL/p'
 
-check: $(VENV)/.dev ## Lint, formatting, types, import contracts
+check: $(VENV)/.dev ## Lint, formatting, spelling, types, import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/codespell
+
+docs: $(VENV)/.dev ## Build the documentation into site/; open site/index.html
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
+
+docs-serve: $(VENV)/.dev ## Show the documentation at http://127.0.0.1:8000, and every change at once
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 format: $(VENV)/.dev ## Format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix .
@@ -72,7 +80,7 @@ deploy-emulated: $(VENV)/.dev node_modules/.installed .venv-emulator/.installed 
 	@containers/with_docker.sh --registry $(BIN)/python -m pytest -m deploy tests/cdk $(ARGS)
 
 clean: ## Remove the environments (runs stay)
-	rm -rf $(VENV) .venv-peers* .venv-emulator node_modules cdk.out
+	rm -rf $(VENV) .venv-peers* .venv-emulator node_modules cdk.out site
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("Nitro needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": set PYTHON=..." if sys.version_info < (3, 11) else 0)'

@@ -15,8 +15,8 @@ Equal = Literal["rounds", "dollars", "steps"]
 _POINTS = 11
 """Places along the dollars at which returns are compared."""
 WARM_NOTE = (
-    "A fixed number of actors is billed with as many environments kept warm as it launches, as a "
-    "job of its own is; these runs had the range of the others."
+    "A fixed number of actors is billed as a job of its own: with as many warm environments as it "
+    "launches. These runs had the range of the others."
 )
 USUAL_RETURN = dict(
     zip((*MUJOCO, *ATARI), (600.0, 1000.0, 1000.0, 1200.0, 300.0, 300.0), strict=True)

@@ -1,12 +1,12 @@
-"""docs/results.md: every experiment's tables and claims, written between markers from its JSON.
+"""The pages of results: tables and claims, written between markers from the experiments' JSON.
 
     <!-- begin policies --> ... <!-- end policies -->
 
-Text outside of the markers is left as it is, so that people can write there.
+`results.md` has the overview, `results/NAME.md` the experiment NAME. Text outside of the markers
+is left as it is, so that people can write there.
 """
 
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,32 +19,41 @@ _NOT_RUN = "Not run yet: `nitro experiment run {name}`."
 _STUDY = "A study of its own: `nitro experiment run {name}`; see [its results]({path})."
 
 
-def write_report(document: Path, out: Path) -> int:
-    """Fill a document's marked sections, and return how many experiments had results.
+def write_report(docs: Path, out: Path) -> int:
+    """Fill the marked sections of all pages, and return how many experiments had results.
 
     Raises:
-        CommandError: There are no results, or the document cannot be read or lacks a section's
-            markers; it is left as it was.
+        CommandError: There are no results, or a page cannot be read or lacks its markers. All
+            pages are left as they were.
     """
-    try:
-        text = document.read_text(encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"--doc {document}: cannot be read: {error.strerror}") from error
     found = 0
-    for name in (*NAMES, "overview"):
-        body, made = (_overview(out), 0) if name == "overview" else section(name, out, document)
+    pages = {}
+    for name in NAMES:
+        page = docs / "results" / f"{name}.md"
+        body, made = section(name, out, page)
         found += made
-        pattern = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
-        found_at = pattern.search(text)
-        if found_at is None:
-            raise CommandError(f"--doc {document}: has no <!-- begin {name} --> ... <!-- end -->")
-        begin, end = found_at.span(1)[1], found_at.span(2)[0]
-        text = f"{text[:begin]}{body}\n{text[end:]}"
+        pages[page] = _filled(page, name, body)
+    overview = docs / "results.md"
+    pages[overview] = _filled(overview, "overview", _overview(out))
     if not found:
         why = "holds no results" if out.is_dir() else "is no folder"
-        raise CommandError(f"--out {out}: {why}; {document} is left as it was")
-    write_whole(document, text)
+        raise CommandError(f"--out {out}: {why}; {docs} is left as it was")
+    for page, text in pages.items():
+        write_whole(page, text)
     return found
+
+
+def _filled(page: Path, name: str, body: str) -> str:
+    """Return a page's text with a new body between the markers of a name."""
+    try:
+        text = page.read_text(encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"--docs: {page} cannot be read: {error.strerror}") from error
+    before, begin, rest = text.partition(f"<!-- begin {name} -->\n")
+    _, end, after = rest.partition(f"<!-- end {name} -->")
+    if not (begin and end):
+        raise CommandError(f"--docs: {page} has no <!-- begin {name} --> ... <!-- end {name} -->")
+    return f"{before}{begin}{body}\n{end}{after}"
 
 
 def section(name: str, out: Path, document: Path) -> tuple[str, int]:
@@ -69,11 +78,15 @@ def _overview(out: Path) -> str:
     for name, about in NAMES.items():
         summary = None if name in STUDIES else Store(out, load(name), quick=False).summary()
         if summary is not None:
-            rows.append((f"`{name}`", about, summary.made))
+            rows.append((_linked(name), about, summary.made))
         else:
             made = name in STUDIES and (out / f"{name}.json").is_file()
-            rows.append((f"`{name}`", about, "made" if made else "not run yet"))
+            rows.append((_linked(name), about, "made" if made else "not run yet"))
     return table(Table(title="", columns=("name", "what", "runs made so far"), rows=tuple(rows)))
+
+
+def _linked(name: str) -> str:
+    return f"[`{name}`](results/{name}.md)"
 
 
 def _parts(summary: Summary, picture: str) -> Iterator[str]:

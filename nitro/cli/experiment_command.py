@@ -115,12 +115,12 @@ def plot(
 def report(
     *,
     out: Out = _RESULTS,
-    document: Annotated[Path, typer.Option("--doc", help="Markdown file to fill.")] = Path(
-        "docs/results.md"
-    ),
+    docs: Annotated[
+        Path, typer.Option("--docs", metavar="DIR", help="Folder of the pages to fill.")
+    ] = Path("docs"),
 ) -> None:
-    """Write every experiment's tables and claims into the report."""
+    """Write every experiment's tables and claims into its page of the documentation."""
     require_source(*_NEEDED)
     from experiments.reporting.report import write_report
 
-    typer.echo(f"{document}: {write_report(document, out)} experiments with results")
+    typer.echo(f"{docs}: {write_report(docs, out)} experiments with results")

@@ -49,62 +49,82 @@ SUMMARY = Summary(
 )
 
 
-def document(path: Path) -> Path:
-    names = (*NAMES, "overview")
-    parts = [f"words\n<!-- begin {name} -->\nold\n<!-- end {name} -->\n" for name in names]
-    path.write_text("".join(parts))
-    return path
+def pages(docs: Path) -> None:
+    """Write pages to be filled."""
+    (docs / "results").mkdir(parents=True, exist_ok=True)
+    for name in NAMES:
+        (docs / "results" / f"{name}.md").write_text(marked(name))
+    (docs / "results.md").write_text(marked("overview"))
 
 
-def test_sections_are_filled_and_filled_again_alike(tmp_path: Path) -> None:
-    Store(tmp_path, load("policies"), quick=False).write_summary(SUMMARY)
-    path = document(tmp_path / "results.md")
-    assert write_report(path, tmp_path) == 1
-    text = path.read_text()
+def marked(name: str) -> str:
+    return f"words\n<!-- begin {name} -->\nold\n<!-- end {name} -->\nmore words\n"
+
+
+def texts(docs: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in docs.rglob("*.md")}
+
+
+def test_pages_are_filled_and_filled_again_alike(tmp_path: Path) -> None:
+    out, docs = tmp_path / "out", tmp_path / "docs"
+    Store(out, load("policies"), quick=False).write_summary(SUMMARY)
+    pages(docs)
+    assert write_report(docs, out) == 1
+    filled = texts(docs)
+    text = filled["policies.md"]
     assert "| P | O | holds |" in text
     assert "| x\\|y | 0.1235 |" in text
     assert "impact on Hopper-v4: not there" in text
-    assert "| `policies` | " in text
-    assert "4 runs, 2 seeds" in text
-    assert "nitro experiment run actors`" in text  # what to do about one that was not run
-    assert text.count("words\n") == len(NAMES) + 1
-    assert "\nold\n" not in text
-    write_report(path, tmp_path)
-    assert path.read_text() == text
+    assert "nitro experiment run actors`" in filled["actors.md"]  # what to do about a missing one
+    assert "| [`policies`](results/policies.md) | " in filled["results.md"]
+    assert "4 runs, 2 seeds" in filled["results.md"]
+    for page in filled.values():
+        assert page.startswith("words\n")
+        assert page.endswith("\nmore words\n")
+        assert "\nold\n" not in page
+    write_report(docs, out)
+    assert texts(docs) == filled
 
 
-def test_links_lead_from_the_document_to_the_results_wherever_both_are(tmp_path: Path) -> None:
+def test_links_lead_from_the_pages_to_the_results_wherever_both_are(tmp_path: Path) -> None:
     out = tmp_path / "results"
     store = Store(out, load("policies"), quick=False)
     store.write_summary(SUMMARY)
     draw(SUMMARY, store.summary_path)
     (out / "detector_subsampling.json").write_text("{}")
-    for folder in (tmp_path, tmp_path / "docs" / "deep"):
-        folder.mkdir(parents=True, exist_ok=True)
-        path = document(folder / "results.md")
-        write_report(path, out)
-        links = re.findall(r"\]\((.+?)\)", path.read_text())
-        assert len(links) == 2
-        assert all((folder / link).is_file() for link in links), links
+    for docs in (tmp_path / "docs", tmp_path / "docs" / "deep"):
+        pages(docs)
+        write_report(docs, out)
+        found = [
+            page.parent / link
+            for page in (docs / "results").glob("*.md")
+            for link in re.findall(r"\]\((.+?)\)", page.read_text())
+        ]
+        assert len(found) == 2
+        assert all(path.is_file() for path in found), found
 
 
-def test_a_document_without_markers_is_refused_and_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "results.md"
-    path.write_text("nothing here")
-    with pytest.raises(CommandError, match="begin actors"):
-        write_report(path, tmp_path)
-    assert path.read_text() == "nothing here"
+def test_where_one_page_has_no_markers_all_are_left_alone(tmp_path: Path) -> None:
+    out, docs = tmp_path / "out", tmp_path / "docs"
+    Store(out, load("policies"), quick=False).write_summary(SUMMARY)
+    pages(docs)
+    (docs / "results.md").write_text("nothing here")
+    before = texts(docs)
+    with pytest.raises(CommandError, match="begin overview"):
+        write_report(docs, out)
+    assert texts(docs) == before
 
 
 @pytest.mark.parametrize(("name", "why"), [("missing", "is no folder"), ("", "holds no results")])
-def test_without_results_the_document_is_left_alone(tmp_path: Path, name: str, why: str) -> None:
-    path = document(tmp_path / "results.md")
-    before = path.read_text()
-    arguments = ["experiment", "report", "--out", str(tmp_path / name), "--doc", str(path)]
+def test_without_results_the_pages_are_left_alone(tmp_path: Path, name: str, why: str) -> None:
+    docs = tmp_path / "docs"
+    pages(docs)
+    before = texts(docs)
+    arguments = ["experiment", "report", "--out", str(tmp_path / name), "--docs", str(docs)]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == EXIT_USAGE
     assert f"--out {tmp_path / name}: {why}" in result.output
-    assert path.read_text() == before
+    assert texts(docs) == before
 
 
 def test_a_picture_follows_from_the_json_alone(tmp_path: Path) -> None:
