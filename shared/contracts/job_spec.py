@@ -55,7 +55,7 @@ class WrapperRef(Message):
     name: Identifier
     """Registered name, such as `TimeAwareObservation`."""
     kwargs: Annotated[dict[Identifier, EnvKwarg], Field(max_length=16), _PlainTexts] = {}
-    """Keyword arguments of the wrapper; texts are plain names, no paths."""
+    """Keyword arguments of the wrapper. Texts are plain names, not paths."""
 
 
 class EnvironmentRef(Message):
@@ -64,7 +64,7 @@ class EnvironmentRef(Message):
     env_id: Annotated[str, Field(min_length=1, max_length=128, pattern=ENV_ID_FORM)] = "Hopper-v5"
     """Registered id, such as `Hopper-v5` or `CartPole-v1`."""
     env_kwargs: Annotated[dict[Identifier, EnvKwarg], Field(max_length=32), _PlainTexts] = {}
-    """Keyword arguments of the environment's constructor; texts are plain names, no paths."""
+    """Keyword arguments of the environment's constructor. Texts are plain names, not paths."""
     wrappers: Annotated[tuple[WrapperRef, ...], Field(max_length=8)] = ()
     """Wrappers around the environment, innermost first."""
 
@@ -81,19 +81,19 @@ class StopRule(Message):
     target_return: Number | None = None
     """Stop once the mean evaluation return reaches this."""
     budget_usd: PositiveFloat = 5.0
-    """Hard cap on what the job may cost; the next round is priced at its worst before launch."""
+    """Hard cap on the job's cost. Each round is priced at its worst case before launch."""
     max_wall_s: PositiveFloat | None = None
-    """Longest time from the first round to the start of the last, in seconds."""
+    """Most seconds from the first round to the start of the last one."""
 
 
 class EpisodeRule(Message):
     """How long training episodes are; evaluations have nothing to do with it."""
 
     horizon: PositiveInt | Literal["limit", "fragment"] | None = None
-    """Steps after a reset at which a training episode is cut, its rest estimated by the value
-    function. `limit` leaves that to the environment; `fragment` begins every fragment with a
-    reset, as the paper does. With anything but `fragment` an episode goes on in the next round,
-    whichever actor has it then. Unset: the preset's, see `nitro presets`."""
+    """Steps after which a training episode is cut; the value function estimates the rest. `limit`:
+    the environment decides. `fragment`: every fragment begins with a reset, as in the paper. With a
+    number or `limit`, an episode goes on in a later round, in any actor. Unset: as in the preset,
+    see `nitro presets`."""
 
     @field_validator("horizon", mode="before")
     @classmethod
@@ -121,7 +121,7 @@ class EvaluationRule(Message):
     """Episodes with the deterministic policy, apart from training."""
 
     every_rounds: Count = 5
-    """Evaluate in rounds 0, n, 2n, ... and after the last update; 0 turns evaluation off."""
+    """Evaluate in rounds 0, n, 2n, ... and after the last update. 0 turns evaluation off."""
     episodes: Annotated[int, Field(strict=True, ge=1, le=1000)] = 10
     """Episodes per evaluation, one actor each."""
 
@@ -130,7 +130,7 @@ class CheckpointRule(Message):
     """A checkpoint is written after every round; this says how many stay."""
 
     keep: PositiveInt = 3
-    """Newest checkpoints kept."""
+    """Number of newest checkpoints to keep."""
 
 
 def _require_algorithm(name: str) -> str:
@@ -152,30 +152,30 @@ class DetectorRule(Message):
     """What is measured of the policy after an update, and how."""
 
     name: Identifier = "hessian"
-    """Which detector: `hessian` finds the largest and smallest eigenvalue of the Hessian."""
+    """The detector. `hessian` finds the largest and smallest eigenvalue of the Hessian."""
     every_rounds: PositiveInt | None = None
-    """Measure in rounds 0, n, 2n, ...; in those between, the last measured ratio is used again.
-    Unset means every round; with images in preset `standard`, where updates are short and one
-    measurement on a CPU takes longer than a round, every fourth."""
+    """Measure in rounds 0, n, 2n, ... The rounds between use the last ratio again. Unset: every
+    round, or every fourth round for images in preset `standard`. There one measurement on a CPU
+    takes longer than a round."""
     objective: ObjectiveName = "surrogate"
-    """`surrogate`: the policy's objective at ratio 1; `behaviour`: the clipped objective at the
-    ratio to the policy that sampled; `total_loss`: minus the whole loss, value function included,
-    as the published code has it. The last two are for PPO."""
+    """`surrogate`: the policy's objective at ratio 1. `behaviour`: the clipped objective, with the
+    ratio to the policy that sampled. `total_loss`: minus the whole loss with the value function, as
+    in the published code. The last two are for PPO."""
     num_samples: Annotated[int, Field(strict=True, ge=1)] = 256
-    """Steps of the round that enter the Hessian. Time grows with them, and so does how well the
-    ratio stands for the whole round (`experiments.studies.detector_subsampling`)."""
+    """Steps of the round that the Hessian is measured on. More steps take longer and give a less
+    noisy ratio (`experiments.studies.detector_subsampling`)."""
     sampling: Sampling = "proportional"
-    """How they are chosen: `proportional` draws steps in proportion to their estimated part of the
-    Hessian; `even` spreads them over the trajectories. `total_loss` always uses `even`."""
+    """How steps are chosen. `proportional` draws them in proportion to their estimated part of the
+    Hessian. `even` spreads them over the trajectories. `total_loss` always uses `even`."""
     num_trajectories: PositiveInt | None = None
-    """Trajectories of the round those steps are taken from, spread evenly; unset means all."""
+    """Number of trajectories that those steps come from, spread evenly. Unset: all."""
     probes: Annotated[int, Field(strict=True, ge=1, le=4)] = 1
-    """Lanczos runs, each from its own seeded random vector with a part along the gradient. The
-    widest spectrum counts."""
+    """Number of Lanczos runs. Each begins from its own seeded random vector with a part along the
+    gradient. The widest spectrum counts."""
     max_matvecs: Annotated[int, Field(strict=True, ge=2, le=1000)] = 40
     """Most Hessian-vector products per probe."""
     tolerance: PositiveFloat = 0.01
-    """Relative Ritz residual at which the extreme eigenvalues count as found."""
+    """Relative Ritz residual below which an eigenvalue counts as found."""
 
 
 class JobSpec(EnvironmentRef):
@@ -184,24 +184,23 @@ class JobSpec(EnvironmentRef):
     algorithm: AlgorithmName = "ppo"
     """How the policy is updated."""
     preset: Preset = "paper"
-    """Hyper-parameters to start from: the paper's, or those of the field's reference code."""
+    """Hyper-parameters to start from: `paper`, or `standard` as in CleanRL."""
     hyperparameters: dict[Identifier, HyperparameterValue] = {}
-    """Overrides of single fields of the preset."""
+    """Values that replace those of the preset."""
     seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] = 0
-    """Seed of everything that is random in the job."""
+    """Seed of all random numbers in the job."""
     steps_per_actor: Annotated[int, Field(strict=True, ge=1, le=65536)] = 256
-    """Environment steps per actor, counted over all its environments together."""
+    """Environment steps per actor and round, over all its environments together."""
     samples_per_round: Annotated[int, Field(strict=True, ge=1, le=2**24)] | None = None
-    """Environment steps of a round, shared equally by as many actors as it has; what does not
-    divide is left out. Instead of `steps_per_actor`, with which more actors are more samples. For
-    PPO."""
+    """Environment steps per round, shared equally by its actors; a remainder is left out. Use it in
+    place of `steps_per_actor`, where more actors bring more samples. PPO only."""
     envs_per_actor: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
-    """Environments one actor steps side by side (B)."""
+    """Environments that one actor steps side by side (B)."""
     rounds_in_flight: Annotated[int, Field(strict=True, ge=1, le=8)] = 2
-    """Rounds open at a time for off-policy algorithms; 1 waits for each round. PPO always does."""
+    """Rounds open at a time, for IMPACT and IMPALA. 1 waits for each round, as PPO always does."""
     actors: ActorRange = ActorRange()
     scaling: Scaling = NitroScaling()
-    """What decides the number of actors of a round: a `policy` and its parameters."""
+    """The rule for the number of actors in a round: a `policy` and its parameters."""
     stop: StopRule = StopRule()
     episodes: EpisodeRule = EpisodeRule()
     evaluation: EvaluationRule = EvaluationRule()

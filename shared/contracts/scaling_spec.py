@@ -86,15 +86,16 @@ POLICIES: dict[str, type[Policy]] = {}
 
 
 class NitroScaling(Policy):
-    """Actors by boosting score, which is computed from the surrogate's curvature."""
+    """Actors by boosting score, from the curvature of the surrogate objective."""
 
     policy: Literal["nitro"] = "nitro"
     window: _Window = 6
-    """Rounds the convexity ratio is normalised over (n, section 8.1)."""
+    """Number of rounds over which the convexity ratio is normalised (n, section 8.1)."""
     decay: _Decay = 0.96
     """Per-round decay of the score (d, section 8.1)."""
     convention: Literal["paper", "artifact"] = "paper"
-    """`paper`: section 5.3's score; `artifact`: sign, window and floor of the published code."""
+    """`paper`: the score of section 5.3. `artifact`: sign, window and floor of the published
+    code."""
 
 
 class FixedScaling(Policy):
@@ -110,11 +111,11 @@ class FixedScaling(Policy):
 
 
 class AutoScaling(Policy):
-    """As many actors as can share a round's samples without waiting mostly for their calls."""
+    """As many actors as share a round's samples while their steps outweigh their calls."""
 
     policy: Literal["auto"]
     steps_per_overhead: Annotated[Number, Field(gt=0, le=1000)] = 5.0
-    """How many times as long an actor's steps take at least as its call does beside them."""
+    """An actor's steps take at least this many times as long as the overhead of its call."""
 
     def require_fit(self, actors: ActorRange, *, shares_samples: bool) -> None:
         """Make sure that there is something to share."""
@@ -130,10 +131,10 @@ class RandomScaling(Policy):
 
     policy: Literal["random"]
     decay: _Decay = 0.96
-    """Per-round decay of the score, as for `nitro`; not used with `mean_actors`."""
+    """Per-round decay of the score, as for `nitro`. Not used with `mean_actors`."""
     mean_actors: Annotated[Number, Field(ge=1, le=MAX_ACTORS)] | None = None
-    """Draw numbers with this mean instead, inside the job's range and without decay. The
-    mean of two consecutive rounds is within half an actor of it."""
+    """Draw numbers with this mean instead, inside the job's range and without decay. Any two
+    consecutive rounds have this mean, within half an actor."""
 
     def asked_for(self) -> dict[str, float]:
         """Return the mean, where there is one."""
@@ -145,21 +146,21 @@ class KungFuScaling(Policy):
 
     policy: Literal["kungfu"]
     smoothing: Annotated[Number, Field(ge=0, lt=1)] = 0.9
-    """Weight of the past in both moving averages; KungFu's optimiser uses 0.9."""
+    """Weight of the past in both moving averages. KungFu's optimiser uses 0.9."""
     every_rounds: PositiveInt = 1
     """Rounds between two changes of the number."""
 
 
 class HydrozoaScaling(Policy):
-    """From the fewest actors, twice as many every n rounds (Guo et al., Hydrozoa, MLSys 2022)."""
+    """Begin with the fewest actors and double every n rounds (Guo et al., Hydrozoa, MLSys 2022)."""
 
     policy: Literal["hydrozoa"]
     every_rounds: PositiveInt = 10
-    """Rounds between two doublings; the paper's comparison uses 10."""
+    """Rounds between two doublings. The paper's comparison uses 10."""
 
 
 class MinionsScaling(Policy):
-    """Actors drawn by a trained agent (MinionsRL); `nitro scheduler train` makes one."""
+    """A trained agent draws the actors (MinionsRL). `nitro scheduler train` makes one."""
 
     policy: Literal["minionsrl"]
     agent: MinionsAgent
@@ -175,23 +176,23 @@ class MinionsScaling(Policy):
 
 
 class RewardWindowScaling(Policy):
-    """More actors while returns are changing, fewer while they stand still."""
+    """More actors while returns change, fewer while they stand still."""
 
     policy: Literal["reward_window"]
     window: _Window = 3
-    """Rounds looked back at."""
+    """Number of past rounds to look at."""
     step: PositiveInt = 8
     """Actors added or removed per round."""
     flat: NonNegativeFloat = 0.01
-    """Returns stand still up to this mean change per round, relative to their mean size."""
+    """Returns stand still if their mean change per round is below this share of their mean size."""
 
 
 class ScheduleScaling(Policy):
-    """A given list of counts, round by round: replays any run."""
+    """A given list of numbers, round by round. It can replay a run."""
 
     policy: Literal["schedule"]
     num_actors: Annotated[tuple[_Actors, ...], Field(min_length=1, max_length=10_000)]
-    """Actors of rounds 0, 1, 2, ...; after its end the last one holds."""
+    """Actors of rounds 0, 1, 2, ... After the end of the list its last number holds."""
 
     def asked_for(self) -> dict[str, float]:
         """Return every entry."""

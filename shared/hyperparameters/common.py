@@ -41,36 +41,36 @@ class CommonHyperparameters(Message):
     """Widths of the tanh layers of the policy and of the separate value network.
     Paper: section 8.1. Standard: CleanRL."""
     image_network: ConvNetworkName = "paper_cnn"
-    """Network for images, in place of those layers; policy and value share it but for one layer
-    each. `paper_cnn`: filters 8x8, 4x4 and 11x11. `nature_cnn`: Mnih et al. 2015.
-    Paper: section 8.1. Standard: CleanRL."""
+    """Network for images, in place of those layers. Policy and value share all but one layer each.
+    `paper_cnn`: filters 8x8, 4x4 and 11x11. `nature_cnn`: Mnih et al. 2015. Paper: section 8.1.
+    Standard: CleanRL."""
     initialisation: Literal["normc", "orthogonal"] = "normc"
-    """First weights: `normc` rows of length 1 (output layers 0.01); `orthogonal` with gain sqrt(2)
-    (policy output 0.01, value output 1). Biases are 0. Paper: RLlib. Standard: CleanRL."""
+    """First weights. `normc`: rows of length 1, output layers 0.01. `orthogonal`: gain sqrt(2),
+    policy output 0.01, value output 1. Biases are 0. Paper: RLlib. Standard: CleanRL."""
     log_std: Literal["state_dependent", "free"] = "state_dependent"
-    """Gaussian policies: log-standard deviation as a network output or a free vector from 0.
-    Paper: RLlib. Standard: CleanRL."""
+    """Log-standard deviation of Gaussian policies: `state_dependent`, a network output, or `free`,
+    a vector that begins at 0. Paper: RLlib. Standard: CleanRL."""
     observation_normalisation: StrictBool = False
-    """Whether policy and value see observations less their running mean, over their running
-    standard deviation; images never. Paper: RLlib. Standard: CleanRL."""
+    """Whether observations are normalised by their running mean and standard deviation. Images
+    never are. Paper: RLlib. Standard: CleanRL."""
     observation_clip: PositiveFloat32 = 10.0
-    """Bound of a normalised observation's numbers. Paper: not used. Standard: CleanRL."""
+    """Bound of normalised observations. Paper: not used. Standard: CleanRL."""
     reward_scaling: StrictBool = False
     """Whether rewards are divided by the running standard deviation of the discounted return.
     Paper: RLlib. Standard: CleanRL."""
     reward_clip: PositiveFloat32 = 10.0
     """Bound of a scaled reward. Paper: not used. Standard: CleanRL."""
     action_mapping: ActionMapping = "rescale"
-    """Continuous actions on their way into the environment: `rescale` maps [-1, 1] onto its bounds
-    and clips, `clip` only clips. Paper: RLlib. Standard: CleanRL."""
+    """How continuous actions reach the environment's bounds. `rescale` maps [-1, 1] onto them and
+    clips. `clip` only clips. Paper: RLlib. Standard: CleanRL."""
 
 
 class OffPolicyHyperparameters(CommonHyperparameters):
     """What IMPACT and IMPALA have alike beyond that: V-trace and the bound of a gradient."""
 
     gradient_norm_max: NonNegativeFloat = 40.0
-    """Longer gradients are cut to this length, over all parameters; 0 leaves them as they are.
-    Paper: RLlib. Standard: CleanRL."""
+    """Bound of the gradient's norm, over all parameters. 0: no bound. Paper: RLlib. Standard:
+    CleanRL."""
     trace_lambda: Annotated[Number, Field(ge=0, le=1)] = 1.0
     """Lambda of V-trace's trace weights. Paper: RLlib. Standard: CleanRL's of its advantages."""
     rho_clip: PositiveFloat32 = 1.0

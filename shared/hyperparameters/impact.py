@@ -16,42 +16,41 @@ class ImpactHyperparameters(OffPolicyHyperparameters):
     """IMPACT: a clipped surrogate around a target policy, V-trace, and batches used again."""
 
     learning_rate: PositiveFloat = 5e-4
-    """Adam step size, in the first round. Paper: RLlib. Standard: CleanRL."""
+    """Adam's step size in the first round. Paper: RLlib. Standard: CleanRL."""
     learning_rate_decay: Literal["none", "linear"] = "none"
-    """Whether the step size shrinks: with trajectories of round k of `stop.max_rounds` it is
-    (1 - k / max_rounds) of the first round's. Paper: RLlib. Standard: CleanRL."""
+    """Decay of the step size. `linear`: with trajectories of round k of `stop.max_rounds`, (1 - k /
+    max_rounds) times the first. Paper: RLlib. Standard: CleanRL."""
     advantage_normalisation: Literal["none", "batch", "minibatch"] = "none"
-    """Over which samples advantages get mean 0 and deviation 1. Paper: RLlib. Standard: CleanRL."""
+    """Samples over which advantages get mean 0 and deviation 1. Paper: RLlib. Standard: CleanRL."""
     clip: PositiveFloat32 = 0.4
-    """Half-width of the interval the ratio to the target policy is clipped to. Paper: Table 1.
-    Standard: CleanRL."""
+    """The ratio to the target policy is clipped to 1 plus or minus this. Paper: Table 1. Standard:
+    CleanRL."""
     importance_clip: PositiveFloat32 = 2.0
     """Bound of the behaviour policy's probability over the target policy's. Paper: RLlib.
     Standard: RLlib."""
     kl_coefficient: NonNegativeFloat = 1.0
-    """Initial weight of the KL penalty from the target policy; 0 leaves the term out for good.
-    Paper: Table 1. Standard: none, as CleanRL."""
+    """First weight of the KL penalty from the target policy. 0: no penalty, ever. Paper: Table 1.
+    Standard: none, as CleanRL."""
     kl_target: PositiveFloat = 0.01
-    """Mean KL from the target policy that the coefficient is steered towards at each target update;
-    without a meaning where that is 0. Paper: Table 1. Standard: as paper."""
+    """Mean KL from the target policy that the weight of the penalty is adapted to, at each target
+    update. Not used where that is 0. Paper: Table 1. Standard: as paper."""
     kl_coefficient_max: PositiveFloat = 100.0
-    """Upper bound of the adapted coefficient; RLlib has none, and its coefficient can
-    grow without limit. Paper: ours. Standard: as paper."""
+    """Upper bound of the adapted weight. RLlib has no bound. Paper: ours. Standard: as paper."""
     entropy_coefficient: NonNegativeFloat = 0.01
     """Weight of the entropy bonus. Paper: RLlib. Standard: CleanRL."""
     value_coefficient: NonNegativeFloat = 1.0
     """Weight of the value loss, half the squared error. Paper: Table 1. Standard: CleanRL."""
     train_batch_size: PositiveInt = 4096
-    """Environment steps of a learner batch, in whole trajectories. Paper: Table 1's of MuJoCo, for
-    images too, where that has 256. Standard: CleanRL's round."""
+    """Environment steps of a learner batch, in whole trajectories. Paper: Table 1 for MuJoCo, and
+    for images, where Table 1 has 256. Standard: CleanRL's round."""
     buffer_batches: Annotated[int, Field(strict=True, ge=1, le=1024)] = 4
-    """N, learner batches the circular buffer keeps. Paper: RLlib. Standard: RLlib."""
+    """Learner batches that the circular buffer keeps (N). Paper: RLlib. Standard: RLlib."""
     buffer_uses: PositiveInt = 2
-    """K, most times a batch is used. Paper: RLlib. Standard: once, as a second use
-    brought no return on Hopper-v4 and is late (decision 013)."""
+    """Most times that a batch is used (K). Paper: RLlib. Standard: once, as a second use brought no
+    return on Hopper-v4 (decision 013)."""
     target_update_frequency: PositiveFloat = 1.0
-    """The target policy becomes the present one every N * K * this learner batches, at least one.
-    Paper: Table 1. Standard: every batch, within the 1/8 to 4 that IMPACT found to work."""
+    """The target policy becomes the present one every N * K times this many learner batches, at
+    least one. Paper: Table 1. Standard: every batch; IMPACT found 1/8 to 4 to work."""
     num_epochs: PositiveInt = 1
     """Passes over a batch each time it is used. Paper: RLlib. Standard: CleanRL."""
     minibatch_size: PositiveInt = 4096

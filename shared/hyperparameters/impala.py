@@ -16,21 +16,21 @@ class ImpalaHyperparameters(OffPolicyHyperparameters):
     """IMPALA: the policy gradient with V-trace targets, every batch used once."""
 
     learning_rate: PositiveFloat = 5e-4
-    """Adam step size, in the first round. Paper: RLlib. Standard: ours; for images CleanRL."""
+    """Adam's step size in the first round. Paper: RLlib. Standard: ours; for images CleanRL."""
     learning_rate_decay: Literal["none", "linear"] = "none"
-    """Whether the step size shrinks: with trajectories of round k of `stop.max_rounds` it is
-    (1 - k / max_rounds) of the first round's. Paper: RLlib. Standard: ours, none; for images
-    linear, as CleanRL."""
+    """Decay of the step size. `linear`: with trajectories of round k of `stop.max_rounds`, (1 - k /
+    max_rounds) times the first. Paper: RLlib. Standard: ours, none; for images linear, as
+    CleanRL."""
     kl_target: NonNegativeFloat = 0.0
-    """Mean KL divergence from the policy before an update, along it, that the step size is steered
-    to: after twice as much it is divided by 1.5, after less than half multiplied, within 1/32 and
-    32 times `learning_rate`. It is measured before each step, so a batch needs several. 0 leaves
-    the step size as it is. Paper: not used. Standard: ours; not used for images."""
+    """Mean KL divergence per update that the step size is adapted to. Above twice this value the
+    step size is divided by 1.5, below half of it multiplied. It stays within 1/32 and 32 times
+    `learning_rate`. KL is measured before each step, so a batch needs several steps. 0: the step
+    size stays. Paper: not used. Standard: ours; not used for images."""
     loss_reduction: Literal["sum", "mean"] = "sum"
-    """How samples' losses make a minibatch's; step size and gradient bound belong to it.
-    Paper: RLlib. Standard: CleanRL."""
+    """How a minibatch's loss is made of its samples' losses. Step size and gradient bound depend on
+    it. Paper: RLlib. Standard: CleanRL."""
     advantage_normalisation: Literal["none", "batch", "minibatch"] = "none"
-    """Over which samples advantages get mean 0 and deviation 1. Paper: RLlib. Standard: CleanRL."""
+    """Samples over which advantages get mean 0 and deviation 1. Paper: RLlib. Standard: CleanRL."""
     entropy_coefficient: NonNegativeFloat = 0.01
     """Weight of the entropy bonus. Paper: RLlib. Standard: CleanRL."""
     value_coefficient: NonNegativeFloat = 0.5
@@ -38,8 +38,8 @@ class ImpalaHyperparameters(OffPolicyHyperparameters):
     train_batch_size: PositiveInt = 500
     """Environment steps of a learner batch, in whole trajectories. Paper: RLlib. Standard: ours."""
     minibatch_size: PositiveInt = 65536
-    """Samples per gradient step; each is used once. Paper: the whole batch, as RLlib.
-    Standard: CleanRL."""
+    """Samples per gradient step. Each is used once. Paper: the whole batch, as RLlib. Standard:
+    CleanRL."""
 
     num_epochs: ClassVar[int] = 1
     buffer_batches: ClassVar[int] = 1

@@ -18,39 +18,37 @@ class PpoHyperparameters(CommonHyperparameters):
     """PPO: clipped surrogate, with an adaptive KL penalty beside it or without."""
 
     learning_rate: PositiveFloat = 5e-5
-    """Adam step size, in the first round. Paper: Table 1. Standard: CleanRL."""
+    """Adam's step size in the first round. Paper: Table 1. Standard: CleanRL."""
     learning_rate_decay: Literal["none", "linear"] = "none"
-    """Whether the step size shrinks: in round k of `stop.max_rounds` it is (1 - k / max_rounds) of
-    the first round's. Paper: RLlib. Standard: CleanRL."""
+    """Decay of the step size. `linear`: in round k of `stop.max_rounds`, (1 - k / max_rounds) times
+    the first. Paper: RLlib. Standard: CleanRL."""
     gae_lambda: Annotated[Number, Field(ge=0, le=1)] = 1.0
     """Lambda of generalised advantage estimation. Paper: RLlib. Standard: CleanRL."""
     advantage_normalisation: Literal["batch", "minibatch"] = "batch"
-    """Over which samples advantages get mean 0 and deviation 1. Paper: RLlib. Standard: CleanRL."""
+    """Samples over which advantages get mean 0 and deviation 1. Paper: RLlib. Standard: CleanRL."""
     clip: PositiveFloat32 = 0.3
-    """Half-width of the interval the probability ratio is clipped to. Paper: Table 1.
-    Standard: CleanRL."""
+    """The probability ratio is clipped to 1 plus or minus this. Paper: Table 1. Standard:
+    CleanRL."""
     kl_coefficient: NonNegativeFloat = 0.2
-    """Initial weight of the KL penalty; 0 leaves the term out for good. Paper: Table 1.
-    Standard: CleanRL."""
+    """First weight of the KL penalty. 0: no penalty, ever. Paper: Table 1. Standard: CleanRL."""
     kl_target: PositiveFloat = 0.01
-    """Mean KL per update that the coefficient is steered towards; without a meaning where that
-    is 0. Paper: Table 1. Standard: as paper."""
+    """Mean KL per update that the weight of the penalty is adapted to. Not used where that is 0.
+    Paper: Table 1. Standard: as paper."""
     kl_coefficient_max: PositiveFloat = 100.0
-    """Upper bound of the adapted coefficient; RLlib has none, and its coefficient can
-    grow without limit. Paper: ours. Standard: as paper."""
+    """Upper bound of the adapted weight. RLlib has no bound. Paper: ours. Standard: as paper."""
     entropy_coefficient: NonNegativeFloat = 0.0
     """Weight of the entropy bonus. Paper: Table 1. Standard: CleanRL."""
     value_loss: Literal["bounded_error", "clipped_step"] = "bounded_error"
-    """How `value_clip` limits one sample: `bounded_error` is min((V - target)^2, value_clip);
-    `clipped_step` is half the larger of (V - target)^2 and the same with V kept within `value_clip`
-    of its value before the update. Paper: RLlib. Standard: CleanRL."""
+    """How `value_clip` limits one sample. `bounded_error`: min((V - target)^2, value_clip).
+    `clipped_step`: half the larger of two squared errors, one with V and one with V kept within
+    `value_clip` of its value before the update. Paper: RLlib. Standard: CleanRL."""
     value_coefficient: NonNegativeFloat = 1.0
     """Weight of the value loss. Paper: Table 1. Standard: CleanRL."""
     value_clip: PositiveFloat32 = 10.0
     """The limit of `value_loss`. Paper: RLlib. Standard: CleanRL."""
     gradient_norm_max: NonNegativeFloat = 0.0
-    """Longer gradients are cut to this length, over all parameters; 0 leaves them as they are.
-    Paper: RLlib. Standard: CleanRL."""
+    """Bound of the gradient's norm, over all parameters. 0: no bound. Paper: RLlib. Standard:
+    CleanRL."""
     num_epochs: PositiveInt = 30
     """Passes over the round's samples per update. Paper: RLlib. Standard: CleanRL."""
     minibatch_size: PositiveInt = 128
