@@ -13,6 +13,7 @@ from services.scaler.metrics import Metrics
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+PAGES += [*sorted((DOCS / "how-to").glob("*.md")), *sorted((DOCS / "concepts").glob("*.md"))]
 PACKAGES = "nitro|services|functions|learning|shared|cdk|benchmarks|experiments|tests"
 
 

@@ -7,16 +7,11 @@ from pathlib import Path
 import pytest
 
 from docs.site_pages import reference_pages
+from tests.documents import DOCUMENTS, ROOT
 
-ROOT = Path(__file__).parents[1]
 MOST_WORDS = 30
-DOCUMENTS = [
-    *ROOT.glob("*.md"),
-    *(ROOT / "docs").rglob("*.md"),
-    *(ROOT / "examples").rglob("*.md"),
-]
 GENERATED = {name: text for name, text in reference_pages().items() if name.endswith(".md")}
-_CODE = re.compile(r"^```.*?^```|^ {4,}\S.*$|<!--.*?-->", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"^ *```.*?^ *```|<!--.*?-->", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )|\n(?=[|#>])|(?<!\\)\|")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _WORD = re.compile(r"[^\s]*\w[^\s]*")

@@ -40,7 +40,7 @@ def test_sources_are_told_apart() -> None:
     assert paper["hidden_sizes"].source == "section 8.1"
     assert standard["clip"].source == "CleanRL"
     assert standard["clip"].meaning == paper["clip"].meaning
-    assert paper["clip"].meaning.startswith("Half-width of the interval")
+    assert paper["clip"].meaning.startswith("The probability ratio is clipped")
 
 
 def test_one_algorithm_or_one_preset_can_be_asked_for() -> None:
