@@ -149,6 +149,9 @@ def _presets() -> Iterator[str]:
             (f"`{row.name}`", f"`{json.dumps(row.value)}`", row.source, row.meaning)
             for row in report.hyperparameters
         ]
+        others = ", ".join(f"{env} {horizon}" for env, horizon in report.horizons.items())
+        meaning = f"Not a hyper-parameter, but the field's value here. {others}".strip()
+        rows.append(("`episodes.horizon`", f"`{json.dumps(report.horizon)}`", "", meaning))
         yield _table(("name", "value", "source", "meaning"), rows)
 
 
