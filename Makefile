@@ -87,7 +87,7 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.local: pyproject.toml constraints.txt | $(VENV)/bin/python
-	@echo "Installing Nitro into $(VENV) (once; a minute or two) ..."
+	@echo "Installing Nitro into $(VENV): about two minutes, once. Then training begins ..."
 	@$(BIN)/python -m pip install --quiet $(PIP_ARGS) --constraint constraints.txt --editable '.[local]'
 	@touch $@
 

@@ -46,7 +46,7 @@ def draws(env: object) -> TypeGuard[MujocoEnv]:
 
 
 class SimulatorPicture:
-    """Draws an environment's simulation as it stands."""
+    """Draws an environment's simulation, once that has been reset, as it stands."""
 
     def __init__(self, env: MujocoEnv) -> None:
         renderer: Any = env.mujoco_renderer

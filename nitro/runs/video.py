@@ -8,7 +8,7 @@ import contextlib
 import importlib.util
 import math
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, SupportsFloat
 
@@ -30,8 +30,6 @@ GIF_FRAMES = 200
 _WIDEST_PX = 480
 """Wider pictures are reduced: they would be large files, and their lines have jagged edges."""
 _CAPTION_PX = 20
-_COLOURS = 128
-"""Of a GIF, which may have 256 and is smaller with fewer."""
 _EXTRA = "pip install -e '.[local]' in a clone"
 
 Picture = NDArray[np.uint8]
@@ -98,7 +96,7 @@ class _Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._frames_left = GIF_FRAMES if path.suffix == ".gif" else math.inf
         self._steps, self._return = 0, 0.0
         self._writer: Writer | None = None
-        self._render = _renderer(env)
+        self._render: Callable[[], Any] | None = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -128,6 +126,8 @@ class _Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
         if self._frames_left <= 0:
             return
         self._frames_left -= 1
+        # Not before a reset: where the camera stands follows from what it sees.
+        self._render = self._render or _renderer(self.env)
         try:
             picture = self._render()
         except Exception as error:  # OpenGL and pygame raise what they like
@@ -146,7 +146,7 @@ class _Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._writer.send(frame)
 
 
-def _renderer(env: Env) -> Any:
+def _renderer(env: Env) -> Callable[[], Any]:
     """Return what draws an environment as it stands."""
     try:
         from nitro.runs.simulator_picture import SimulatorPicture, draws
@@ -196,7 +196,7 @@ def _gif(path: Path, size: tuple[int, ...], *, fps: float) -> Writer:
     finally:
         # One palette for all: colours do not flicker, and what stands still takes no room.
         some = np.vstack(frames[:: max(1, len(frames) // 8)])
-        palette = Image.fromarray(some).quantize(_COLOURS)
+        palette = Image.fromarray(some).quantize(method=Image.Quantize.MAXCOVERAGE)
         images = (
             Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE)
             for frame in frames

@@ -166,6 +166,17 @@ def test_a_gif_holds_the_beginning_of_an_episode(tmp_path: Path) -> None:
     assert steps < 3 * GIF_FRAMES
 
 
+def test_the_camera_of_a_film_finds_the_agent(tmp_path: Path) -> None:
+    path = tmp_path / "hopper.gif"
+    with recorded(gymnasium.make("Hopper-v5"), path) as env:
+        env.reset(seed=1)
+    with Image.open(path) as gif:
+        red, _, blue = np.moveaxis(np.asarray(gif.convert("RGB")).astype(int), 2, 0)
+    rows, columns = np.nonzero(red > blue + 25)
+    assert np.ptp(columns) < np.ptp(rows)  # upright, and all of it
+    assert 0 < rows.min() < rows.max() < red.shape[0] - 20
+
+
 def test_mujoco_is_drawn_without_opengl(tmp_path: Path) -> None:
     folder = write_checkpoint(
         tmp_path,
