@@ -3,7 +3,7 @@
 import contextlib
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TextIO
@@ -104,16 +104,31 @@ def _film(run_dir: Path) -> Path:
 
 
 def _tell_next(job: Job, summary: Summary, runs_dir: Path, console: Console) -> None:
-    where = "" if runs_dir == RUNS else f" --runs-dir {runs_dir}"
-    if command := going_on(job, wall_s=summary.wall_s):
-        when = "once the error is fixed, " if job.fails_again else ""
-        text = f"{when}continue with: {command}{where}"
+    if text := how_to_go_on(job, wall_s=summary.wall_s, runs_dir=runs_dir):
         console.print(text, soft_wrap=True, markup=False, highlight=False)
-        return
-    commands = [(f"{_program()} {line}{where}", why) for line, why in next_commands(job)]
-    width = max(len(command) for command, _ in commands)
-    lines = ["", "what you may type next:", *(f"  {c:<{width}}  # {why}" for c, why in commands)]
+    else:
+        tell_commands(next_commands(job), runs_dir, console)
+
+
+def how_to_go_on(job: Job, *, wall_s: float, runs_dir: Path) -> str | None:
+    """Say by what command a job goes on; None for one that reached its end."""
+    command = going_on(job, wall_s=wall_s)
+    if command is None:
+        return None
+    when = "once the error is fixed, " if job.fails_again else ""
+    return f"{when}continue with: {command}{_where(runs_dir)}"
+
+
+def tell_commands(commands: Sequence[tuple[str, str]], runs_dir: Path, console: Console) -> None:
+    """Tell what may be typed next: options of this program, and why."""
+    typed = [(f"{_program()} {line}{_where(runs_dir)}", why) for line, why in commands]
+    width = max(len(command) for command, _ in typed)
+    lines = ["", "what you may type next:", *(f"  {c:<{width}}  # {why}" for c, why in typed)]
     console.print("\n".join(lines), soft_wrap=True, markup=False, highlight=False)
+
+
+def _where(runs_dir: Path) -> str:
+    return "" if runs_dir == RUNS else f" --runs-dir {runs_dir}"
 
 
 def _program() -> str:

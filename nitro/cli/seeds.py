@@ -1,7 +1,7 @@
 """`nitro train --seeds`: one job with several seeds, side by side, and what they came to."""
 
 import contextlib
-import os
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,8 +13,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from nitro.cli.conclusion import exit_code, finished_folder
+from nitro.cli.conclusion import exit_code, finished_folder, how_to_go_on, tell_commands
 from nitro.cli.interrupts import Interrupts
+from nitro.cli.progress import trouble
 from nitro.cli.train import (
     Api,
     TrainRequest,
@@ -28,7 +29,7 @@ from nitro.errors import EXIT_FAILED, CommandError
 from nitro.runs.curves import recent_return
 from nitro.runs.reading import read_run
 from nitro.runs.seeds import SeedsSummary, SeedSummary, seeds_table, sum_up
-from nitro.runs.summary import duration, going_on, number, summarise
+from nitro.runs.summary import duration, number, summarise
 from nitro.tables import columns_table
 from shared.contracts.jobs import FINISHED, Job
 
@@ -61,11 +62,6 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     if len(set(seeds)) < len(seeds):
         raise CommandError(f"--seeds: names a seed twice, got {text!r}")
     return tuple(seeds)
-
-
-def learners_for(seeds: Sequence[int], parallel: int | None) -> int:
-    """Return how many seeds to train at once: each keeps about two cores busy."""
-    return min(len(seeds), parallel or max(1, len(os.sched_getaffinity(0)) // 2))
 
 
 def train_seeds(
@@ -113,9 +109,15 @@ class _SeedsView:
         self._console = console
         self._live = live
         self._told: dict[int, tuple[str, int]] = {}
+        self._troubled: dict[int, int] = {}
 
     def show(self, snapshots: Mapping[int, Snapshot]) -> None:
-        """Show how the jobs stand, by seed."""
+        """Show how the jobs stand, by seed, and once a round that actors were lost."""
+        for seed, snapshot in snapshots.items():
+            troubled = sum(bool(record.trouble.latest) for record in snapshot.records)
+            if troubled > self._troubled.get(seed, 0):
+                self._troubled[seed] = troubled
+                self.note(f"seed {seed}: {trouble(snapshot.records)}")
         if self._live is not None:
             self._live.update(progress_table(snapshots, width=self._console.width))
             return
@@ -162,7 +164,7 @@ def _cells(snapshot: Snapshot) -> dict[str, str]:
 
 
 def _watch(
-    job_ids: Mapping[int, str], api: Api, interrupts: Interrupts, view: _SeedsView
+    job_ids: dict[int, str], api: Api, interrupts: Interrupts, view: _SeedsView
 ) -> dict[int, Snapshot]:
     """Follow jobs until each has ended; return how, by seed."""
     every_s = max(_LEAST_S, _LOOK_S / len(job_ids))
@@ -171,8 +173,7 @@ def _watch(
         for seed, job_id in job_ids.items()
     }
     latest: dict[int, Snapshot] = {}
-    stopped: set[int] = set()
-    begun = told = False
+    begun = told = stopped = False
     while following:
         for seed, looks in [*following.items()]:
             snapshot = next(looks, None)
@@ -187,11 +188,13 @@ def _watch(
                 told = True
                 again = "leave them" if api.system is None else "kill everything"
                 view.note(f"stopping all after the updates in hand; Ctrl-C again to {again}")
-            if interrupts.asked and seed not in stopped:
+            if interrupts.asked and not stopped:
                 # Told again with the next look where nobody answers; that has its own patience.
                 with contextlib.suppress(ApiUnreachableError):
-                    stop_job(api.client, snapshot.job)
-                    stopped.add(seed)
+                    # Those that wait come first: none of them is to begin now.
+                    for job_id in reversed(job_ids.values()):
+                        stop_job(api.client, job_id)
+                    stopped = True
             view.show({seed: latest[seed] for seed in job_ids if seed in latest})
     return latest
 
@@ -215,16 +218,15 @@ def _conclude(
     seeds = [_seed_summary(snapshot, request.runs_dir, api) for snapshot in snapshots]
     summary = sum_up(seeds, env_id=spec.env_id, algorithm=spec.algorithm, preset=spec.preset)
     console.print()
-    console.print(seeds_table(summary, width=console.width))
+    console.print(seeds_table(summary, picture=_picture(summary, console), width=console.width))
     for snapshot, each in zip(snapshots, seeds, strict=True):
-        error, command = snapshot.job.error, going_on(snapshot.job, wall_s=each.wall_s)
-        for told in (error, command and f"continue with: {command}"):
+        job = snapshot.job
+        for told in (job.error, how_to_go_on(job, wall_s=each.wall_s, runs_dir=request.runs_dir)):
             if told:
                 line = f"seed {each.seed}: {told}"
                 console.print(line, soft_wrap=True, markup=False, highlight=False)
-    picture = _picture(summary, console)
-    if picture is not None:
-        console.print(f"picture: {picture}", soft_wrap=True, markup=False, highlight=False)
+    if all(each.run_dir is not None for each in seeds):
+        tell_commands(_next(seeds), request.runs_dir, console)
     if request.as_json:
         stdout.write(summary.model_dump_json() + "\n")
         stdout.flush()
@@ -245,6 +247,21 @@ def _seed_summary(snapshot: Snapshot, runs_dir: Path, api: Api) -> SeedSummary:
         seed=job.spec.seed,
         training_return=recent_return([r.result for r in snapshot.records if r.result]),
     )
+
+
+def _next(seeds: Sequence[SeedSummary]) -> list[tuple[str, str]]:
+    """Return what a person may want to do with runs of several seeds: options, and why."""
+    best = max(seeds, key=_reached)
+    names = " ".join(each.job_id for each in seeds)
+    return [
+        (f"evaluate {best.job_id} --video", "see the agent of the best seed"),
+        *([(f"runs compare {names}", "the seeds side by side")] if len(seeds) > 1 else []),
+    ]
+
+
+def _reached(summary: SeedSummary) -> float:
+    known = (summary.final_return, summary.training_return)
+    return next((value for value in known if value is not None), -math.inf)
 
 
 def _picture(summary: SeedsSummary, console: Console) -> Path | None:

@@ -265,7 +265,7 @@ def _watch(job_id: str, api: Api, interrupts: Interrupts, view: LiveView | LineV
         if interrupts.asked and not stopped:
             # Told again with the next look where nobody answers; that has its own patience.
             with contextlib.suppress(ApiUnreachableError):
-                stop_job(api.client, snapshot.job)
+                stop_job(api.client, job_id)
                 stopped = True
     if snapshot is None:
         raise RuntimeError("following a job yields at least once")
@@ -283,14 +283,14 @@ def advice_for(job: Job, environment: EnvironmentSpec, api: Api) -> list[str]:
     )
 
 
-def stop_job(client: NitroClient, job: Job) -> None:
+def stop_job(client: NitroClient, job_id: str) -> None:
     """Tell a job to stop, unless it has ended meanwhile.
 
     Raises:
         ApiError: The API refused.
     """
     try:
-        client.stop(job.job_id)
+        client.stop(job_id)
     except ApiError:
-        if client.get(job.job_id).status not in FINISHED:
+        if client.get(job_id).status not in FINISHED:
             raise

@@ -1,5 +1,6 @@
 """The options of `nitro train`, and what is wired for them."""
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -231,7 +232,6 @@ def _train(
     environment_packages: list[str] | None,
 ) -> int:
     from nitro.cli.interrupts import Interrupts
-    from nitro.cli.seeds import train_seeds
     from nitro.cli.train import train as train_job
 
     opened = open_api(
@@ -245,7 +245,14 @@ def _train(
     with Interrupts() as interrupts, opened as api:
         if seeds is None:
             return train_job(request, api, interrupts=interrupts, stdout=sys.stdout)
+        from nitro.cli.seeds import train_seeds
+
         return train_seeds(request, seeds, api, interrupts=interrupts, stdout=sys.stdout)
+
+
+def learners_for(seeds: Sequence[int], parallel: int | None) -> int:
+    """Return how many seeds to train at once, 1 for none: each keeps about two cores busy."""
+    return max(1, min(len(seeds), parallel or len(os.sched_getaffinity(0)) // 2))
 
 
 @contextmanager
@@ -268,7 +275,6 @@ def open_api(
         parallel: How many of them at once, for a local system that is started.
         environment_packages: Of environments of one's own, for a local system that is started.
     """
-    from nitro.cli.seeds import learners_for
     from nitro.cli.train import Api
     from nitro.client.connection import connect
     from nitro.local.state_folder import StateFolder
@@ -280,7 +286,7 @@ def open_api(
     elif StateFolder(request.runs_dir).is_served():
         used = f"that of `nitro up` on {request.runs_dir} is used"
     else:
-        learners = learners_for(seeds, parallel) if seeds else 1
+        learners = learners_for(seeds, parallel)
         with _started(request, processes, learners, environment_packages, settings) as api:
             yield api
         return

@@ -1,6 +1,7 @@
 """What several seeds of one job came to: each seed's return, their mean and its interval."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 from rich.console import Group, RenderableType
@@ -60,8 +61,14 @@ def _over(values: Sequence[float | None]) -> Interval | None:
     return interval(known) if known else None
 
 
-def seeds_table(summary: SeedsSummary, *, width: int) -> RenderableType:
-    """Lay seeds out for people: a line each, and what they are together."""
+def seeds_table(summary: SeedsSummary, *, picture: Path | None, width: int) -> RenderableType:
+    """Lay seeds out for people: a line each, and what they are together.
+
+    Args:
+        summary: What to tell.
+        picture: Where the picture of all seeds lies.
+        width: Characters of a line.
+    """
     seeds = summary.seeds
     columns: dict[str, Sequence[str]] = {
         "seed": [str(each.seed) for each in seeds],
@@ -76,10 +83,10 @@ def seeds_table(summary: SeedsSummary, *, width: int) -> RenderableType:
         "USD": [f"{each.projected.cost_usd:.4f}" for each in seeds],
     }
     table = columns_table(columns, numbers=_NUMBERS, uncut=6, width=width)
-    return Group(table, "", _together(summary))
+    return Group(table, "", _together(summary, picture))
 
 
-def _together(summary: SeedsSummary) -> Table:
+def _together(summary: SeedsSummary, picture: Path | None) -> Table:
     returns = {
         "final return": summary.final_return,
         "best return": summary.best_return,
@@ -90,6 +97,7 @@ def _together(summary: SeedsSummary) -> Table:
             ("job", f"{summary.env_id}, {summary.algorithm} ({summary.preset})"),
             *((f"mean {name}", _told(found, summary)) for name, found in returns.items() if found),
             ("cost (projected)", f"{summary.cost_usd:.4f} USD"),
+            *((("picture", str(picture)),) if picture else ()),
         ]
     )
 

@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 from nitro.cli.interrupts import Interrupts
 from nitro.cli.main import app
-from nitro.cli.seeds import learners_for, parse_seeds, progress_table, train_seeds
+from nitro.cli.seeds import parse_seeds, progress_table, train_seeds
 from nitro.cli.train import Api, TrainRequest
+from nitro.cli.train_command import learners_for
 from nitro.client.client import NitroClient
 from nitro.client.follow import Snapshot
 from nitro.errors import EXIT_INTERRUPTED, EXIT_USAGE, CommandError
@@ -63,7 +64,8 @@ def test_what_does_not_go_with_seeds_is_refused_before_anything_starts(
 def test_no_more_learners_than_seeds_are_started() -> None:
     assert learners_for((1, 2), 8) == 2
     assert learners_for((1, 2, 3), 2) == 2
-    assert 1 <= learners_for(range(99), None) < 99
+    assert 1 <= learners_for(range(999), None) < 999
+    assert learners_for((), None) == 1
 
 
 def test_the_live_view_has_a_line_a_seed() -> None:
