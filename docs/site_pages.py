@@ -106,7 +106,8 @@ def _commands(command: Any, name: str) -> Iterator[str]:
     yield f"```text\n{usage}{' [OPTIONS]' if options else ''}\n```"
     rows = [(f"`{_argument(argument)}`", argument.help or "", "") for argument in arguments]
     rows += [(_names(option), option.help or "", _default(option)) for option in options]
-    yield _table(("", "meaning", "default"), rows)
+    if rows:
+        yield _table(("", "meaning", "default"), rows)
     examples = re.findall(r"\$ (.+)", command.epilog or "")
     if examples:
         yield "```sh\n" + "\n".join(examples) + "\n```"

@@ -27,7 +27,7 @@ Assignments = Annotated[
     typer.Option(
         "--set",
         metavar="PATH=VALUE",
-        help="Any field of a job; those of its environment count: env_kwargs, wrappers.",
+        help="Set a field of the environment: env_kwargs or wrappers; repeatable.",
     ),
 ]
 SpecFile = Annotated[
@@ -36,18 +36,20 @@ SpecFile = Annotated[
 
 
 def check_env(
-    env: Annotated[str | None, typer.Argument(help="Environment.", show_default=False)] = None,
+    env: Annotated[
+        str | None, typer.Argument(help="Gymnasium environment.", show_default=False)
+    ] = None,
     *,
-    steps: Annotated[int, typer.Option(help="How many to play and compare.", min=1)] = 1000,
-    seed: Annotated[int, typer.Option(help="Of episodes and actions.", min=0)] = 0,
+    steps: Annotated[int, typer.Option(help="Number of steps to play and compare.", min=1)] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of episodes and actions.", min=0)] = 0,
     assignments: Assignments = None,
     spec: SpecFile = None,
     as_json: AsJson = False,
     environment_packages: EnvironmentPackages = None,
 ) -> None:
-    """Check that an environment's episodes can be left and taken up, bit for bit.
+    """Check that an environment's episodes can go on elsewhere, bit for bit.
 
-    Plays random actions twice: undisturbed, and from one environment to another, by way of bytes.
+    Plays random actions twice: undisturbed, and handed from environment to environment as bytes.
     Exits with 0 if all observations, rewards and ends are the same, and with 1 if they are not.
     """
     import json
@@ -81,7 +83,7 @@ def _checked(ref: "EnvironmentRef", *, steps: int, seed: int) -> "Compliance":
         raise CommandError(str(error)) from error
     except Exception as error:  # an environment may raise anything
         raise CommandError(
-            f"{ref.env_id} failed in the game that is not disturbed: {error!r}",
+            f"{ref.env_id} failed in the undisturbed game: {error!r}",
             exit_code=EXIT_FAILED,
         ) from error
 

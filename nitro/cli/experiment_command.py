@@ -81,7 +81,7 @@ def run(
         bool, typer.Option("--only-made", help="Run nothing; sum up the runs that are there.")
     ] = False,
 ) -> None:
-    """Run an experiment, or continue it; Ctrl-C loses only the jobs that are running."""
+    """Run an experiment, or continue it. Ctrl-C loses only the running jobs."""
     require_source(*_NEEDED)
     from experiments.command import run_and_draw
 

@@ -71,7 +71,7 @@ def show_job(
 def stop(
     job_id: JobName, *, as_json: AsJson = False, api_url: ApiUrl = None, runs_dir: RunsDir = RUNS
 ) -> None:
-    """Ask a job to stop after the current update; its checkpoint is kept."""
+    """Ask a job to stop after the current update. Its checkpoint is kept."""
     with _client(api_url, runs_dir) as client:
         job = client.stop(job_id)
     typer.echo(job.model_dump_json() if as_json else f"{job_id}: {job.status}")
@@ -92,7 +92,7 @@ def resume(
         float | None, typer.Option("--budget-usd", help="Raise the budget to this.")
     ] = None,
     max_wall_s: Annotated[
-        float | None, typer.Option("--max-wall-s", help="Raise the wall time, in seconds, to this.")
+        float | None, typer.Option("--max-wall-s", help="Raise the time limit to this, in seconds.")
     ] = None,
     from_scratch: FromScratch = False,
     as_json: AsJson = False,

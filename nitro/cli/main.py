@@ -140,7 +140,7 @@ def up(
     *,
     port: Annotated[int, typer.Option(help="Port of the REST API.", min=1, max=65535)] = 8470,
     processes: Annotated[
-        int | None, typer.Option(help="Actors that really run at once; default: cores.", min=1)
+        int | None, typer.Option(help="Actors to run at once; default: one per core.", min=1)
     ] = None,
     learners: Annotated[
         int, typer.Option(help="Jobs that are trained at once, a learner each.", min=1)

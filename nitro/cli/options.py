@@ -33,7 +33,7 @@ FromScratch = Annotated[
     bool,
     typer.Option(
         "--from-scratch",
-        help="If the checkpoints are gone, run, and pay for, all rounds again.",
+        help="If the checkpoints are gone, run and pay for all rounds again.",
     ),
 ]
 ApiUrl = Annotated[

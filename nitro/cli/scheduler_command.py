@@ -40,7 +40,7 @@ TargetReturn = Annotated[
 Budget = Annotated[float | None, typer.Option("--budget-usd", help="What one run may cost.")]
 Assignments = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="Any field of the job; repeatable."),
+    typer.Option("--set", metavar="PATH=VALUE", help="Set any field of the job; repeatable."),
 ]
 
 
@@ -67,9 +67,9 @@ def train(
     budget_usd: Budget = None,
     assignments: Assignments = None,
     spec: Annotated[Path | None, typer.Option(help="YAML or JSON file of the job.")] = None,
-    seed: Annotated[int, typer.Option(help="Of weights, draws and real runs.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of weights, draws and real runs.", min=0)] = 0,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where the agent is written, as JSON.")
+        Path, typer.Option("--output", "-o", help="File to write the agent to, as JSON.")
     ] = Path("agent.json"),
     as_json: Annotated[bool, typer.Option("--json", help="The report as one JSON object.")] = False,
     api_url: ApiUrl = None,

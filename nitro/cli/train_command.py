@@ -26,13 +26,15 @@ Env = Annotated[
 ]
 Algorithm = Annotated[
     str | None,
-    _job_option(metavar="ppo|impact|impala", help="What learns; rounds of the last two overlap."),
+    _job_option(
+        metavar="ppo|impact|impala", help="Learning algorithm; rounds of impact and impala overlap."
+    ),
 ]
 PresetName = Annotated[
     str | None,
     _job_option(
         metavar="paper|standard",
-        help="Hyper-parameters to start from; default: standard; `paper` sets all as the paper.",
+        help="Hyper-parameters; default: standard. `paper` is the paper's whole setting.",
     ),
 ]
 Rounds = Annotated[int | None, _job_option(help="Policy updates.")]
@@ -57,11 +59,11 @@ Scaling = Annotated[
     str | None,
     _job_option(
         metavar="POLICY[:ARG]",
-        help="Decides the number of actors; `nitro policies` lists them.",
+        help="Rule for the number of actors; `nitro policies` lists them.",
     ),
 ]
 Budget = Annotated[float | None, _job_option(help="Hard cap on the cost, as projected to AWS.")]
-MaxWall = Annotated[float | None, _job_option(help="Stop after so many seconds.")]
+MaxWall = Annotated[float | None, _job_option(help="Stop after this many seconds.")]
 TargetReturn = Annotated[
     float | None, _job_option(help="Stop when an evaluation has this mean return.")
 ]
@@ -73,7 +75,7 @@ Assignments = Annotated[
     _job_option(
         "--set",
         metavar="PATH=VALUE",
-        help="Any field of the job, the value as JSON or YAML; repeatable.",
+        help="Set any field of the job, as JSON or YAML; repeatable.",
     ),
 ]
 SpecFile = Annotated[Path | None, _job_option(help="YAML or JSON file of fields; options win.")]
@@ -94,14 +96,15 @@ AsJson = Annotated[
     bool, typer.Option("--json", help="Progress to stderr, one JSON object to stdout at the end.")
 ]
 Processes = Annotated[
-    int | None, _place_option(min=1, help="Actors that really run at once; default: cores.")
+    int | None, _place_option(min=1, help="Actors to run at once; default: one per core.")
 ]
 Parallel = Annotated[
-    int | None, _place_option(min=1, help="Of --seeds, trained at once; default: half the cores.")
+    int | None,
+    _place_option(min=1, help="With --seeds: how many to train at once; default: half the cores."),
 ]
 ApiUrl = Annotated[
     str | None,
-    _place_option(help="REST API; default: NITRO_API_URL, or else a local system is started."),
+    _place_option(help="REST API; default: NITRO_API_URL. Without both a local system starts."),
 ]
 
 EXAMPLES = (
@@ -150,12 +153,12 @@ def train(
     runs_dir: RunsDir = RUNS,
     api_url: ApiUrl = None,
 ) -> None:
-    """Train an agent and follow it; without an API everything runs on this machine.
+    """Train an agent and follow it. Without an API everything runs on this machine.
 
     With no options: a million steps, preset `standard`, rounds of 2,048 steps on two actors.
-    `--dry-run` shows every value. A --spec file is completed as the API completes a job.
+    `--dry-run` shows every value. What a --spec file leaves out has the API's defaults.
 
-    Ctrl-C stops after the current update and keeps the checkpoint; twice kills everything.
+    Ctrl-C stops after the current update and keeps the checkpoint. Twice kills everything.
     """
     from nitro.cli.train import make_request
 

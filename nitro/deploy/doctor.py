@@ -39,7 +39,7 @@ def doctor(
     folder: Annotated[
         Path,
         typer.Option(
-            help="With --aws: folder of cdk.json; the answer is recorded in cdk.context.json there."
+            help="With --aws: folder of cdk.json. The answer goes into cdk.context.json there."
         ),
     ] = Path(),
     as_json: AsJson = False,

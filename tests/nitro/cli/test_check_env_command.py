@@ -73,7 +73,7 @@ def test_an_environment_that_is_not_kept_ends_with_1_and_says_why() -> None:
 def test_an_environment_that_fails_by_itself_is_told_apart() -> None:
     result = check_env("Broken-v0")
     assert result.exit_code == EXIT_FAILED
-    assert "Broken-v0 failed in the game that is not disturbed: RuntimeError" in result.output
+    assert "Broken-v0 failed in the undisturbed game: RuntimeError" in result.output
 
 
 @pytest.mark.parametrize(
