@@ -77,8 +77,12 @@ def _round_line(upto: Snapshot) -> str:
         f"  evaluation {_evaluated(record)}  training {number(upto.training_return)}"
         f"  actors {_granted(record.plan)}  score {_score(record.plan.boosting_score)}"
         f"  steps {sum(each.result.env_steps for each in upto.records if each.result):,}"
-        f"  {_rate(upto.steps_per_s)}  {_cost(record)}"
+        f"  {_rate(upto.steps_per_s)}  {_cost(record)}  left {_left(upto.eta_s)}"
     )
+
+
+def _left(eta_s: float | None) -> str:
+    return "known after round 1" if eta_s is None else f"about {duration(eta_s)}"
 
 
 def _cost(record: RoundRecord) -> str:
@@ -130,10 +134,10 @@ def panel(snapshot: Snapshot) -> RenderableType:
     actors = f"{plan.num_actors}" if plan else "–"
     if plan and plan.requested != plan.num_actors:
         actors += f" (asked {plan.requested})"
-    eta, total = snapshot.eta_s, planned_steps(job.spec)
+    total = planned_steps(job.spec)
     rows = [
         ("round", f"{snapshot.finished_rounds} / {job.spec.stop.max_rounds}"),
-        ("time left", "known after round 1" if eta is None else f"about {duration(eta)}"),
+        ("time left", _left(snapshot.eta_s)),
         (
             "evaluation",
             f"{number(job.progress.last_return)}  best {number(job.progress.best_return)}",

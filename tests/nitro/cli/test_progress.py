@@ -5,7 +5,7 @@ from rich.console import Console
 from nitro.cli.progress import LineView, LiveView, panel, progress_view, sparkline
 from nitro.client.follow import Snapshot
 from shared.contracts.jobs import JobProgress, Wait
-from shared.contracts.rounds import ActorTrouble, RoundRecord
+from shared.contracts.rounds import ActorTrouble, RoundRecord, RoundTiming
 from tests.nitro.synthetic_run import evaluation, job, plan, rendered, result
 
 
@@ -40,6 +40,29 @@ def test_speed_and_time_left_follow_the_newest_rounds() -> None:
     now = snapshot(record(0), record(1), record(2, done=False))
     assert now.steps_per_s == 1024.0  # 2,048 steps in 2 s
     assert now.eta_s == 4.0  # two rounds of 2 s left
+
+
+def test_the_time_left_is_of_the_newer_half_of_the_rounds() -> None:
+    """The first round, in which everything starts, counts only while there is no other."""
+
+    def timed(*seconds: float) -> Snapshot:
+        rounds = [record(index) for index in range(len(seconds))]
+        return snapshot(
+            *(
+                each.model_copy(update={"result": result(k, timing=timing(taken))})
+                for k, (each, taken) in enumerate(zip(rounds, seconds, strict=True))
+            ),
+            rounds=10,
+        )
+
+    def timing(seconds: float) -> RoundTiming:
+        return RoundTiming.model_validate(
+            {**dict.fromkeys(RoundTiming.model_fields, 0.0), "total_s": seconds}
+        )
+
+    assert timed(9.0).eta_s == 9 * 9.0
+    assert timed(9.0, 1.0).eta_s == 8 * 1.0
+    assert timed(9.0, 1.0, 2.0, 4.0).eta_s == 6 * 3.0
 
 
 def test_nothing_is_claimed_before_the_first_round() -> None:
