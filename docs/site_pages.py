@@ -17,22 +17,22 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from experiments.catalogue import NAMES
+
 ROOT = Path(__file__).parents[1]
-_LISTED = ("results", "decisions")
-"""Folders of pages that the navigation lists in the order of their names."""
 _FROM_ABROAD = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?https?://""")
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
 def on_config(config: MkDocsConfig) -> None:
     """List a page for each experiment and each decision."""
+    decisions = sorted(path.stem for path in Path(config.docs_dir, "decisions").glob("*.md"))
+    listed = {"Results": ["references", *NAMES], "Decisions": decisions}
     nav: list[dict[str, Any]] = config.nav or []
     for section in nav:
-        for folder in _LISTED:
-            pages = section.get(folder.capitalize())
-            if pages is not None:
-                found = sorted(Path(config.docs_dir, folder).glob("*.md"))
-                pages += [path.relative_to(config.docs_dir).as_posix() for path in found]
+        for title, names in listed.items():
+            if title in section:
+                section[title] += [f"{title.lower()}/{name}.md" for name in names]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:

@@ -179,7 +179,7 @@ def projection_assumptions(basis: CostBasis) -> tuple[str, ...]:
         "times are left out.",
         f"A round waits {basis.cold_start_s:g} s for new environments when it launches more than "
         "are provisioned and any earlier round of the job started; each of them is billed for it. "
-        "Environments stay warm from round to round, until they are let go of.",
+        "Environments stay warm from round to round, until they are released.",
         f"Actor durations are measured here and divided by the CPU share of {basis.memory_mb} MB "
         "on Lambda (1,769 MB is one core), at most the time-out of "
         f"{basis.function_timeout_s:g} s.",

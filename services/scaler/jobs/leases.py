@@ -158,7 +158,7 @@ class LeaseService:
                     return ended(record, self.spending, now, "user")
                 why = (
                     f"{lost} learners in a row took the job and were lost before a round was "
-                    "done; look into the learner's log, mend the cause, then resume the job"
+                    "done; read the learner's log, fix the cause, then resume the job"
                 )
                 return ended(record, self.spending, now, "error", why)
             taken.append(lease_id)
