@@ -1,6 +1,5 @@
 """The options of `nitro train`, and what is wired for them."""
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -255,7 +254,9 @@ def _train(
 
 def learners_for(seeds: Sequence[int], parallel: int | None) -> int:
     """Return how many seeds to train at once, 1 for none: each keeps about two cores busy."""
-    return max(1, min(len(seeds), parallel or len(os.sched_getaffinity(0)) // 2))
+    from nitro.deploy.machine_checks import num_cores
+
+    return max(1, min(len(seeds), parallel or num_cores() // 2))
 
 
 @contextmanager

@@ -30,7 +30,7 @@ def check_machine(runs_dir: Path) -> list[Finding]:
     return [
         check_python(sys.version_info[:3]),
         check_packages(),
-        check_cores(_num_cores()),
+        check_cores(num_cores()),
         check_memory(_free_memory_bytes()),
         check_cache_server(),
         check_port(),
@@ -128,7 +128,8 @@ def check_device() -> Finding:
     return ok("learner's device", f"torch {torch.__version__}, CPU (no GPU is needed here)")
 
 
-def _num_cores() -> int:
+def num_cores() -> int:
+    """Return how many cores this process may use."""
     if sys.platform == "linux":  # in a container, those it may use
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -99,9 +99,11 @@ def find_runs(runs: Sequence[str], runs_dir: Path) -> list[Path]:
 def readable_jobs(runs_dir: Path) -> list[tuple[Path, Job]]:
     """Return every run's folder and job, newest first; those that cannot be read go to stderr."""
     found: list[tuple[Path, Job]] = []
-    for path in runs_dir.glob(f"*/{JOB_FILE}"):
+    # One without its job file is damaged, too.
+    paths = (path for name in (JOB_FILE, ROUNDS_FILE) for path in runs_dir.glob(f"*/{name}"))
+    for folder in dict.fromkeys(path.parent for path in paths):
         try:
-            found.append((path.parent, read_job(path.parent)))
+            found.append((folder, read_job(folder)))
         except CommandError as error:
             typer.echo(f"skipped {error}", err=True)
     return sorted(found, key=lambda pair: pair[1].created_at, reverse=True)

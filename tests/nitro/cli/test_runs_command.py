@@ -93,9 +93,11 @@ def test_damaged_folders_are_told_and_skipped(runs_dir: Path) -> None:
     (runs_dir / "broken" / JOB_FILE).write_text("{")
     path = runs_dir / "walker2d-v5-11aa" / "rounds.jsonl"
     path.write_text("{\n" + path.read_text())
+    (runs_dir / "hopper-v5-3f9c" / JOB_FILE).unlink()
     result = runs(runs_dir, "list")
     assert result.exit_code == 0
     assert "hopper-v5-3f2a" in result.stdout
+    assert f"skipped {runs_dir / 'hopper-v5-3f9c' / JOB_FILE}: cannot be read" in result.stderr
     assert f"skipped {runs_dir / 'broken' / JOB_FILE}" in result.stderr
     assert f"skipped {path}, line 1" in result.stderr
     assert "walker2d" not in result.stdout
