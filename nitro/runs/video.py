@@ -55,6 +55,7 @@ def drawing_environment(ref: EnvironmentRef) -> Env:
         UnsupportedEnvironment: There is none.
     """
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # it would greet on stdout
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame's library would look for a screen
     try:
         return make_environment(ref, raw_rewards=True, render_mode="rgb_array")
     except UnsupportedEnvironment as error:
