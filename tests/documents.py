@@ -51,6 +51,11 @@ def _of_line(page: Path, line: str, *, marker: str, whole: bool) -> Iterator[Com
             continue
         while words and _ASSIGNMENT.match(words[0]):
             words.pop(0)
+        if words[:2] == ["make", "train"]:
+            options = " ".join(
+                word.removeprefix("ARGS=") for word in words[2:] if word.startswith("ARGS=")
+            )
+            words = ["nitro", "train", *shlex.split(options)]
         if words:
             yield Command(page=page, words=tuple(words), marker=marker, whole=whole)
         words = []

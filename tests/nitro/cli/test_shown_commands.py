@@ -1,7 +1,6 @@
-"""The commands that README and help show are accepted as they stand."""
+"""The jobs that documents and help show are accepted as they stand."""
 
 import json
-import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +14,21 @@ from services.scaler.jobs.admission import budget_errors
 from services.scaler.money.budget import RoundPricing
 from services.scaler.settings import Settings
 from shared.contracts.job_spec import JobSpec
+from tests.documents import DOCUMENTS, commands
 from tests.nitro.local.test_system import a_plan, variables
 from tests.nitro.synthetic_run import write_run
 
-README = Path(__file__).parents[3] / "README.md"
-MAKE = re.findall(r"make train ARGS=(.+)", README.read_text(encoding="utf-8"))
+ELSEWHERE = ("--resume", "--api-url", "--help", "--seeds", "--environment-package", "minionsrl:")
+"""Parts of commands that need more than this machine has, or make no single new job."""
 HELP = [example.removeprefix("nitro train").strip() for example in EXAMPLES]
+SHOWN = {
+    shlex.join(command.words[2:]): command.words[2:]
+    for page in DOCUMENTS
+    for command in commands(page)
+    if command.whole
+    and command.words[:2] == ("nitro", "train")
+    and not any(word.startswith(ELSEWHERE) for word in command.words)
+}
 
 
 def local_pricing(spec: JobSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RoundPricing:
@@ -45,12 +53,11 @@ def admitted(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert not [*budget_errors(spec, local_pricing(spec, tmp_path, monkeypatch))]
 
 
-@pytest.mark.parametrize("quoted", [text for text in MAKE if "--help" not in text])
-def test_every_job_of_the_readme_is_admitted(
-    quoted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("arguments", SHOWN)
+def test_every_job_of_the_documents_is_admitted(
+    arguments: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (arguments,) = shlex.split(quoted)
-    admitted(shlex.split(arguments), tmp_path, monkeypatch)
+    admitted([*SHOWN[arguments]], tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("arguments", [text for text in HELP if "--resume" not in text])
