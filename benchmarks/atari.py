@@ -34,7 +34,7 @@ from benchmarks.references import SeedTrainer, positive
 from nitro.client.client import NitroClient
 from nitro.errors import EXIT_INTERRUPTED
 from nitro.local.system import LocalSystem
-from nitro.runs.evaluate import newest_policy
+from nitro.runs.checkpoints import read_policy
 from shared.contracts.job_spec import EnvironmentRef, JobSpec
 from shared.contracts.message import Count, Message, NonNegativeFloat, Number
 from shared.environments.building import make_environment
@@ -138,7 +138,7 @@ class Study:
         start = time.perf_counter()
         found = trainer.train(self.spec(env_id, seed))
         train_s = time.perf_counter() - start
-        _, policy = newest_policy(trainer.runs_dir / found.job_id)
+        _, policy = read_policy(trainer.runs_dir / found.job_id)
         return SeedScores(
             contestant="ours",
             env_id=env_id,

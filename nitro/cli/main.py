@@ -15,7 +15,16 @@ from nitro.cli.check_env_command import EXAMPLES as CHECK_ENV_EXAMPLES
 from nitro.cli.check_env_command import check_env
 from nitro.cli.console import command, show
 from nitro.cli.experiment_command import app as experiment
-from nitro.cli.options import RUNS, AsJson, AsJsonList, EnvironmentPackages, Run, Runs, RunsDir
+from nitro.cli.options import (
+    RUNS,
+    AsJson,
+    AsJsonList,
+    Checkpoint,
+    EnvironmentPackages,
+    Run,
+    Runs,
+    RunsDir,
+)
 from nitro.cli.runs_command import app as runs_app
 from nitro.cli.scheduler_command import app as scheduler
 from nitro.cli.train_command import EXAMPLES, train
@@ -192,7 +201,7 @@ def _greeting(system: "LocalSystem") -> str:
     app,
     "nitro evaluate hopper-v5-3f2a",
     "nitro evaluate runs/hopper-v5-3f2a --episodes 100 --json",
-    "nitro evaluate hopper-v5-3f2a --video",
+    "nitro evaluate hopper-v5-3f2a --checkpoint best --video",
 )
 def evaluate(
     run: Run,
@@ -210,11 +219,12 @@ def evaluate(
     video: Annotated[
         bool, typer.Option("--video", help="Film the episodes into RUN/videos/.")
     ] = False,
+    checkpoint: Checkpoint = "newest",
     as_json: AsJson = False,
     environment_packages: EnvironmentPackages = None,
     runs_dir: RunsDir = RUNS,
 ) -> None:
-    """Run deterministic episodes with a run's newest policy, in this process."""
+    """Run deterministic episodes with a run's policy, in this process."""
     from nitro.local.own_environments import own_packages
     from nitro.runs.evaluate import evaluate_run, evaluation_table
     from nitro.runs.reading import find_run
@@ -225,6 +235,7 @@ def evaluate(
         episodes=episodes or (1 if video else 10),
         seed=seed,
         video=video,
+        checkpoint=checkpoint,
     )
     if as_json:
         typer.echo(report.model_dump_json())
@@ -232,19 +243,20 @@ def evaluate(
         show(evaluation_table(report))
 
 
-@command(app, "nitro export hopper-v5-3f2a --out policy")
+@command(app, "nitro export hopper-v5-3f2a --out policy --checkpoint best")
 def export(
     run: Run,
     *,
     out: Annotated[Path, typer.Option("--out", help="Folder to write to.")],
+    checkpoint: Checkpoint = "newest",
     as_json: AsJson = False,
     runs_dir: RunsDir = RUNS,
 ) -> None:
-    """Write a run's newest policy as safetensors, JSON and ONNX."""
+    """Write a run's policy as safetensors, JSON and ONNX."""
     from nitro.runs.export import export_run
     from nitro.runs.reading import find_run
 
-    report = export_run(find_run(run, runs_dir), out)
+    report = export_run(find_run(run, runs_dir), out, which=checkpoint)
     typer.echo(
         report.model_dump_json() if as_json else "\n".join(str(out / name) for name in report.files)
     )

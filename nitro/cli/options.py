@@ -1,7 +1,7 @@
 """Options that several commands share."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -19,6 +19,10 @@ Runs = Annotated[
 ]
 AsJsonList = Annotated[bool, typer.Option("--json", help="One JSON list on stdout.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+Checkpoint = Annotated[
+    Literal["newest", "best"],
+    typer.Option("--checkpoint", help="Whose policy; `best` had the best evaluation in training."),
+]
 EnvironmentPackages = Annotated[
     list[str] | None,
     typer.Option(

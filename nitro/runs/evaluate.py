@@ -1,4 +1,4 @@
-"""`nitro evaluate`: deterministic episodes with a run's newest policy, in this process."""
+"""`nitro evaluate`: deterministic episodes with a run's policy, in this process."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,18 +11,16 @@ from rich.table import Table
 from functions.actor.errors import RolloutError
 from functions.actor.rollout import evaluate_episode
 from nitro.errors import EXIT_FAILED, CommandError
+from nitro.runs.checkpoints import Which, read_policy
 from nitro.runs.reading import read_job
 from nitro.runs.video import drawing_environment, recorded, video_suffix
 from nitro.tables import facts_table
-from services.learner.record.checkpoint import Checkpoint, CheckpointError, CheckpointStore
-from shared.artifacts.local import LocalArtifacts
 from shared.contracts.job_spec import EnvironmentRef
 from shared.contracts.jobs import Job
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import Env, make_environment
 from shared.environments.spaces import UnsupportedEnvironment
-from shared.policy.numpy_policy import NumpyPolicy, PolicyError, load_policy, with_bounds
-from shared.trajectory import codec
+from shared.policy.numpy_policy import NumpyPolicy
 from shared.trajectory.seeds import actor_seed
 
 _STEP_TIMEOUT_S = 600.0
@@ -53,6 +51,13 @@ class EvaluationReport(BaseModel):
     video: str | None
     """The film, if one was asked for."""
 
+    def __str__(self) -> str:
+        return (
+            f"{self.env_id}: return {self.mean_return:.1f} ± {self.std_return:.1f} "
+            f"({self.min_return:.1f} to {self.max_return:.1f}) over {self.episodes} episodes, "
+            f"policy after {self.policy_version} updates"
+        )
+
 
 def evaluate_run(
     folder: Path,
@@ -60,8 +65,9 @@ def evaluate_run(
     episodes: int,
     seed: int,
     video: bool = False,
+    checkpoint: Which = "newest",
 ) -> EvaluationReport:
-    """Play episodes with the policy of a run's newest checkpoint.
+    """Play episodes with the policy of one of a run's checkpoints.
 
     Equal seeds give equal episodes, none of which a job of that seed evaluated itself by.
 
@@ -70,13 +76,14 @@ def evaluate_run(
         episodes: How many.
         seed: Decides them all.
         video: Whether to film the episodes into the run's `videos/`.
+        checkpoint: Which policy plays.
 
     Raises:
         CommandError: There is no checkpoint, it is damaged, the environment fails, or there can be
             no video.
     """
     job = read_job(folder)
-    version, policy = newest_policy(folder)
+    version, policy = read_policy(folder, checkpoint)
     path = _film_path(folder, version, video_suffix()) if video else None
     return _played(job, policy, version=version, episodes=episodes, seed=seed, video=path)
 
@@ -88,7 +95,7 @@ def film_run(folder: Path) -> Path:
         CommandError: As for `evaluate_run`.
     """
     job = read_job(folder)
-    version, policy = newest_policy(folder)
+    version, policy = read_policy(folder)
     path = _film_path(folder, version, ".gif")
     _played(job, policy, version=version, episodes=1, seed=0, video=path)
     return path
@@ -109,42 +116,6 @@ def _played(
         raise CommandError(str(error), exit_code=EXIT_FAILED) from error
     except UnsupportedEnvironment as error:
         raise CommandError(str(error), exit_code=EXIT_FAILED) from error
-
-
-def newest_policy(folder: Path) -> tuple[int, NumpyPolicy]:
-    """Return the policy of a run's newest checkpoint, and how many updates are behind it.
-
-    It knows the bounds of its environment: `policy.act(observation)` returns what to do there.
-
-    Raises:
-        CommandError: There is no checkpoint, or it is damaged.
-    """
-    action = read_job(folder).described_environment.action
-    checkpoint = newest_checkpoint(folder)
-    try:
-        payload = codec.decode(checkpoint.policy)
-        policy = load_policy(payload.arrays, with_bounds(payload.metadata, action))
-        return checkpoint.run.policy_version, policy
-    except (codec.CodecError, PolicyError) as error:
-        raise CommandError(f"{folder}: the newest checkpoint's policy: {error}") from error
-
-
-def newest_checkpoint(folder: Path) -> Checkpoint:
-    """Return a run's newest checkpoint.
-
-    Raises:
-        CommandError: There is none, or it is damaged.
-    """
-    store = CheckpointStore(
-        LocalArtifacts(folder.absolute().parent), folder.absolute().name, keep=1
-    )
-    try:
-        checkpoint = store.latest()
-    except CheckpointError as error:
-        raise CommandError(str(error)) from error
-    if checkpoint is None:
-        raise CommandError(f"{folder}: no checkpoint yet; the first comes after the first round")
-    return checkpoint
 
 
 def _play(

@@ -1,4 +1,4 @@
-"""`nitro export`: a run's newest policy as files that others can use.
+"""`nitro export`: a run's policy as files that others can use.
 
     policy.safetensors   the arrays, as the actors get them, and the bounds of the actions
     policy.json          what they mean, and the environment they were trained for
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from nitro.errors import EXIT_FAILED, CommandError
-from nitro.runs.evaluate import newest_checkpoint
+from nitro.runs.checkpoints import Which, read_checkpoint
 from nitro.runs.reading import read_job
 from shared.contracts.environment_spec import (
     ContinuousActionSpec,
@@ -55,20 +55,20 @@ class ExportReport(BaseModel):
     """Between the actions of `policy.onnx` and our own; 0 for discrete ones."""
 
 
-def export_run(folder: Path, out: Path) -> ExportReport:
-    """Write the policy of a run's newest checkpoint into a folder.
+def export_run(folder: Path, out: Path, *, which: Which = "newest") -> ExportReport:
+    """Write the policy of one of a run's checkpoints into a folder.
 
     Raises:
         CommandError: There is no checkpoint, it is damaged, a package is missing, the folder
             cannot be written, or the ONNX file does not act as the policy does.
     """
-    job, checkpoint = read_job(folder), newest_checkpoint(folder)
+    job, checkpoint = read_job(folder), read_checkpoint(folder, which)
     try:
         payload = codec.decode(checkpoint.policy)
         metadata = with_bounds(payload.metadata, job.described_environment.action)
         policy = load_policy(payload.arrays, metadata)
     except (codec.CodecError, PolicyError) as error:
-        raise CommandError(f"{folder}: the newest checkpoint's policy: {error}") from error
+        raise CommandError(f"{folder}: the {which} checkpoint's policy: {error}") from error
     _check_fit(policy, job.described_environment)
     model = _onnx_file(payload, job.described_environment)
     report = ExportReport(

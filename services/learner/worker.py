@@ -154,7 +154,9 @@ class Worker:
         """Bring the algorithm to where the job's newest checkpoint says; wire its session."""
         job = held.job
         leaving.callback(self._artifacts.release, job.job_id)
-        checkpoints = CheckpointStore(self._artifacts, job.job_id, keep=job.spec.checkpoint.keep)
+        # A policy is evaluated beside the round it is sampled with, `open_rounds` after its own.
+        keep = max(job.spec.checkpoint.keep, job.spec.open_rounds)
+        checkpoints = CheckpointStore(self._artifacts, job.job_id, keep=keep)
         streams = Streams(envs_per_actor=job.spec.envs_per_actor)
         state, policies = _restore(checkpoints, algorithm, streams)
         record = RunRecord(self._artifacts, job.job_id)

@@ -130,7 +130,7 @@ class CheckpointRule(Message):
     """A checkpoint is written after every round; this says how many stay."""
 
     keep: PositiveInt = 3
-    """Number of newest checkpoints to keep."""
+    """Number of newest checkpoints to keep. The one with the best evaluation is kept as well."""
 
 
 def _require_algorithm(name: str) -> str:

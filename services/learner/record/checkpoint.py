@@ -104,8 +104,11 @@ class CheckpointStore:
         self._job_id = job_id
         self._keep = keep
 
-    def save(self, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint whole, then remove the oldest ones beyond `keep`."""
+    def save(self, checkpoint: Checkpoint, *, best: int | None = None) -> None:
+        """Write a checkpoint whole, then remove the oldest ones beyond `keep`.
+
+        The one named after the round `best` stays, however old it is.
+        """
         folder = _folder(checkpoint.run.next_round)
         self._artifacts.delete(self._job_id, folder)
         contents = {
@@ -125,7 +128,8 @@ class CheckpointStore:
         text = json.dumps(manifest.model_dump(mode="json"), indent=2)
         self._artifacts.write(self._job_id, f"{folder}/{_STATE}", text.encode())
         for name in self._names()[: -self._keep]:
-            self._artifacts.delete(self._job_id, f"{CHECKPOINTS}/{name}")
+            if best is None or f"{CHECKPOINTS}/{name}" != _folder(best):
+                self._artifacts.delete(self._job_id, f"{CHECKPOINTS}/{name}")
 
     def latest(self) -> Checkpoint | None:
         """Return the newest complete checkpoint, or None if the job has none.
@@ -134,11 +138,18 @@ class CheckpointStore:
             CheckpointError: The newest complete checkpoint is damaged.
         """
         for name in reversed(self._names()):
-            folder = f"{CHECKPOINTS}/{name}"
-            state = self._artifacts.read(self._job_id, f"{folder}/{_STATE}")
-            if state is not None:
-                return self._load(folder, state)
+            checkpoint = self._read(f"{CHECKPOINTS}/{name}")
+            if checkpoint is not None:
+                return checkpoint
         return None
+
+    def at(self, next_round: int) -> Checkpoint | None:
+        """Return the checkpoint named after a round, or None if there is none that is complete.
+
+        Raises:
+            CheckpointError: It is damaged.
+        """
+        return self._read(_folder(next_round))
 
     def unfit(self, checkpoint: Checkpoint, why: ValueError) -> CheckpointError:
         """Return the error of a whole checkpoint that the job's algorithm cannot go on from."""
@@ -151,6 +162,10 @@ class CheckpointStore:
     def _names(self) -> list[str]:
         """Return the folders, oldest first: from a million rounds on their names are longer."""
         return sorted(self._artifacts.names(self._job_id, CHECKPOINTS), key=lambda n: (len(n), n))
+
+    def _read(self, folder: str) -> Checkpoint | None:
+        state = self._artifacts.read(self._job_id, f"{folder}/{_STATE}")
+        return None if state is None else self._load(folder, state)
 
     def _load(self, folder: str, state: bytes) -> Checkpoint:
         try:

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 
 from pydantic import ValidationError
 
+from services.learner.record.best import EvaluatedCheckpoint, evaluated_checkpoint
 from shared.artifacts.store import (
     COST_FILE,
     ENVIRONMENT_FILE,
@@ -26,6 +27,7 @@ from shared.artifacts.store import (
     ArtifactStore,
 )
 from shared.contracts.billing import JobCost, LedgerLine
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from shared.contracts.rounds import RoundLine
 
@@ -41,6 +43,13 @@ class RunRecord:
         self._job_id = job_id
         self._evaluated: RoundLine | None = None
         """The line that ended the job before it was resumed, whose round is made now."""
+        self._spec: JobSpec | None = None
+        self._best: EvaluatedCheckpoint | None = None
+
+    @property
+    def best(self) -> int | None:
+        """The round that the best evaluated checkpoint is named after; None before the first."""
+        return None if self._best is None else self._best.next_round
 
     def begin(
         self, job: Job, *, next_round: int, bill: Iterable[LedgerLine], device: str
@@ -50,6 +59,7 @@ class RunRecord:
         Returns:
             Environment steps of each round that is kept, by its number.
         """
+        self._spec = job.spec
         self.describe(job)
         self._write_json(ENVIRONMENT_FILE, _environment(job, device))
         lines = self._lines()
@@ -64,6 +74,8 @@ class RunRecord:
         self._evaluated = next(
             (line for line in ended if behind(line.plan.round) == next_round), None
         )
+        for line in (*kept.values(), *filter(None, [self._evaluated])):
+            self._compare(line)
         if len(kept) < next_round:
             _LOG.warning(
                 "the record lacks rounds: its file was changed or damaged",
@@ -85,7 +97,12 @@ class RunRecord:
         earlier = self._evaluated
         if earlier is not None and line.plan.round == earlier.plan.round and not line.evaluation:
             line = line.model_copy(update={"evaluation": earlier.evaluation})
+        self._compare(line)
         self._artifacts.append(self._job_id, ROUNDS_FILE, line.model_dump_json())
+
+    def _compare(self, line: RoundLine) -> None:
+        found = None if self._spec is None else evaluated_checkpoint(line, self._spec)
+        self._best = max(filter(None, (self._best, found)), default=None)
 
     def settle(self, lines: Iterable[LedgerLine]) -> None:
         """Add the bill of a round that is now final."""

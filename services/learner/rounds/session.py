@@ -184,7 +184,8 @@ class RoundSession(ABC, Generic[A]):
                 policy=self.policy_payload(),
                 earlier_policies=dict(earlier_policies or {}),
                 streams=self.streams.encode() if self.job.continues_episodes else b"",
-            )
+            ),
+            best=self.record.best,
         )
         self.state = state
         self.clock.lap("checkpoint_s")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from nitro.errors import CommandError
-from nitro.runs.evaluate import newest_policy
+from nitro.runs.checkpoints import read_policy
 from nitro.runs.export import ExportReport, export_run
 from shared.contracts.environment_spec import (
     ActionSpec,
@@ -136,7 +136,7 @@ def test_the_graph_acts_as_the_policy_of_the_run_and_as_the_exported_one(
     # As docs/environments.md shows it.
     payload = codec.decode_raw((tmp_path / "out" / "policy.safetensors").read_bytes())
     exported_policy = load_policy(payload.arrays, payload.metadata)
-    for policy in (newest_policy(folder)[1], exported_policy):
+    for policy in (read_policy(folder)[1], exported_policy):
         for rows in (observation, observation[:1]):
             (taken,) = session.run(None, {"observation": rows})
             ours: NDArray[Any] = policy.act(rows)

@@ -94,14 +94,15 @@ def deliver_episode(
     *,
     round_index: int = 0,
     policy_version: int | None = None,
+    episode_return: float | None = None,
 ) -> str:
-    """Store an evaluation episode whose return is its index."""
+    """Store an evaluation episode, whose return is its index unless another one is given."""
     episode = Episode(
         job_id=job_id,
         round=round_index,
         actor_index=actor_index,
         policy_version=round_index if policy_version is None else policy_version,
-        episode_return=float(actor_index),
+        episode_return=float(actor_index) if episode_return is None else episode_return,
         length=7,
     )
     return cache.store_result(

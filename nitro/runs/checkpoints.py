@@ -1,0 +1,70 @@
+"""A run's checkpoints on this machine, and the policies in them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from nitro.errors import CommandError
+from nitro.runs.reading import Run, read_job, read_run
+from services.learner.record.best import evaluated_checkpoint
+from services.learner.record.checkpoint import Checkpoint, CheckpointError, CheckpointStore
+from shared.artifacts.local import LocalArtifacts
+from shared.policy.numpy_policy import NumpyPolicy, PolicyError, load_policy, with_bounds
+from shared.trajectory import codec
+
+Which = Literal["newest", "best"]
+"""`best` has the highest mean return of the job's own evaluations; of equals it is the newest."""
+
+
+def read_policy(folder: Path, which: Which = "newest") -> tuple[int, NumpyPolicy]:
+    """Return the policy of one of a run's checkpoints, and how many updates are behind it.
+
+    It knows the bounds of its environment: `policy.act(observation)` returns what to do there.
+
+    Raises:
+        CommandError: There is no such checkpoint, or it is damaged.
+    """
+    action = read_job(folder).described_environment.action
+    checkpoint = read_checkpoint(folder, which)
+    try:
+        payload = codec.decode(checkpoint.policy)
+        policy = load_policy(payload.arrays, with_bounds(payload.metadata, action))
+    except (codec.CodecError, PolicyError) as error:
+        raise CommandError(f"{folder}: the {which} checkpoint's policy: {error}") from error
+    return checkpoint.run.policy_version, policy
+
+
+def read_checkpoint(folder: Path, which: Which = "newest") -> Checkpoint:
+    """Return one of a run's checkpoints.
+
+    Raises:
+        CommandError: There is none, or it is damaged.
+    """
+    absolute = folder.absolute()
+    store = CheckpointStore(LocalArtifacts(absolute.parent), absolute.name, keep=1)
+    try:
+        checkpoint = store.latest() if which == "newest" else _best(store, read_run(folder))
+    except CheckpointError as error:
+        raise CommandError(str(error)) from error
+    if checkpoint is None and which == "best":
+        raise CommandError(
+            f"{folder}: no checkpoint was evaluated, so none is the best: use the newest, or train "
+            "with evaluation.every_rounds above 0"
+        )
+    if checkpoint is None:
+        raise CommandError(f"{folder}: no checkpoint yet; the first comes after the first round")
+    return checkpoint
+
+
+def _best(store: CheckpointStore, run: Run) -> Checkpoint | None:
+    return next(filter(None, map(store.at, _evaluated_rounds(run))), None)
+
+
+def _evaluated_rounds(run: Run) -> Iterator[int]:
+    """Yield the rounds that evaluated checkpoints are named after, the best first.
+
+    Learners of earlier versions kept the newest alone, so the best may be gone.
+    """
+    lines = (evaluated_checkpoint(line, run.job.spec) for line in run.rounds)
+    for found in sorted(filter(None, lines), reverse=True):
+        yield found.next_round
