@@ -1,10 +1,10 @@
 """What `nitro scheduler` does, once its options are read."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from experiments.minionsrl.episode import SchedulingEpisode
@@ -24,9 +24,9 @@ from experiments.minionsrl.training import (
 )
 from nitro.cli.console import show
 from nitro.cli.interrupts import Interrupts
-from nitro.cli.train import TrainRequest, end_left_over
-from nitro.cli.train_command import open_api
 from nitro.errors import EXIT_INTERRUPTED, CommandError
+from nitro.local.access import open_api
+from nitro.local.left_over import end_left_over
 from nitro.runs.summary import duration
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.minions_agent import MinionsAgent
@@ -141,10 +141,11 @@ def _on_real(
             err=True,
         )
 
-    request = TrainRequest(spec=spec, runs_dir=runs_dir, as_json=False)
-    with Interrupts() as interrupts, open_api(request, api_url=api_url) as api:
+    say = partial(typer.echo, err=True)
+    opened = open_api(runs_dir, spec=spec, most_actors=spec.actors.max, api_url=api_url, tell=say)
+    with Interrupts() as interrupts, opened as api:
         if api.system is not None:
-            end_left_over(api, keep=None, console=Console(stderr=True), pause=interrupts.pause)
+            end_left_over(api, keep=None, tell=say, pause=interrupts.pause)
         interrupts.armed = True
         source = RealRuns(api, spec, interrupts=interrupts)
         return train_scheduler(source, name="real", episodes=episodes, seed=seed, progress=tell)

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from experiments.minionsrl.episode import SchedulingEpisode, round_rewards
 from nitro.cli.interrupts import Interrupts
-from nitro.cli.train import Api
 from nitro.client.client import ApiUnreachableError, NitroClient
 from nitro.client.follow import follow
 from nitro.errors import EXIT_FAILED, CommandError
+from nitro.local.access import Api
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from shared.contracts.minions_agent import (

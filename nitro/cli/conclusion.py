@@ -1,11 +1,9 @@
 """The end of `nitro train`: what came of the job, its picture and film, and what to type next."""
 
-import contextlib
 import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from time import monotonic, sleep
 from typing import TextIO
 
 from rich.console import Console
@@ -15,13 +13,10 @@ from nitro.client.client import NitroClient
 from nitro.client.follow import Snapshot
 from nitro.errors import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
 from nitro.local.system import LocalSystem
-from nitro.runs.reading import read_job, read_run
+from nitro.runs.finished import finished_folder
+from nitro.runs.reading import read_run
 from nitro.runs.summary import Summary, going_on, next_commands, summarise, summary_table
 from shared.contracts.jobs import Job
-
-_LAST_WORD_S = 10.0
-"""How long after a job's end its learner may take to complete the run's folder."""
-_LOOK_S = 0.05
 
 
 def conclude(
@@ -65,17 +60,6 @@ def exit_code(summary: Summary) -> int:
     if summary.status == "failed":
         return EXIT_FAILED
     return EXIT_INTERRUPTED if summary.stop_reason == "user" else 0
-
-
-def finished_folder(folder: Path) -> Path | None:
-    """Return the run's folder once the learner has written its last word there, if it is here."""
-    deadline = monotonic() + _LAST_WORD_S
-    while folder.is_dir() and monotonic() < deadline:
-        with contextlib.suppress(CommandError):
-            if read_job(folder).finished_at is not None:
-                break
-        sleep(_LOOK_S)
-    return folder if folder.is_dir() else None
 
 
 def _made(

@@ -13,20 +13,17 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from nitro.cli.conclusion import exit_code, finished_folder, how_to_go_on, tell_commands
+from nitro.cli.conclusion import exit_code, how_to_go_on, tell_commands
 from nitro.cli.interrupts import Interrupts
 from nitro.cli.progress import trouble
-from nitro.cli.train import (
-    Api,
-    TrainRequest,
-    advice_for,
-    end_left_over,
-    stop_job,
-)
+from nitro.cli.train import TrainRequest, advice_for
 from nitro.client.client import ApiUnreachableError, require_admitted
-from nitro.client.follow import Snapshot, follow
+from nitro.client.follow import Snapshot, follow, stop_unfinished
 from nitro.errors import EXIT_FAILED, CommandError
+from nitro.local.access import Api
+from nitro.local.left_over import end_left_over
 from nitro.runs.curves import recent_return
+from nitro.runs.finished import finished_folder
 from nitro.runs.reading import read_run
 from nitro.runs.seeds import SeedsSummary, SeedSummary, seeds_table, sum_up
 from nitro.runs.summary import duration, number, summarise
@@ -77,7 +74,12 @@ def train_seeds(
         raise CommandError("--seeds: is for a new job; continue each seed's run with --resume")
     console = Console(file=None if request.as_json else stdout, stderr=request.as_json)
     if api.system is not None:
-        end_left_over(api, keep=None, console=console, pause=interrupts.pause)
+        end_left_over(
+            api,
+            keep=None,
+            tell=lambda text: console.print(text, style="yellow", soft_wrap=True),
+            pause=interrupts.pause,
+        )
     job_ids: dict[int, str] = {}
     try:
         for seed in seeds:
@@ -193,7 +195,7 @@ def _watch(
                 with contextlib.suppress(ApiUnreachableError):
                     # Those that wait come first: none of them is to begin now.
                     for job_id in reversed(job_ids.values()):
-                        stop_job(api.client, job_id)
+                        stop_unfinished(api.client, job_id)
                     stopped = True
             view.show({seed: latest[seed] for seed in job_ids if seed in latest})
     return latest

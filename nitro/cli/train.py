@@ -1,10 +1,9 @@
 """`nitro train`: submit or resume a job, show it, and say what came of it."""
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic
 from typing import TextIO
 
 from pydantic import JsonValue
@@ -13,10 +12,11 @@ from rich.console import Console
 from nitro.cli.conclusion import conclude
 from nitro.cli.interrupts import Interrupts
 from nitro.cli.progress import LineView, LiveView, progress_view
-from nitro.client.client import ApiError, ApiUnreachableError, NitroClient, require_admitted
-from nitro.client.follow import Snapshot, follow
+from nitro.client.client import ApiUnreachableError, require_admitted
+from nitro.client.follow import Snapshot, follow, stop_unfinished
 from nitro.errors import CommandError
-from nitro.local.system import LocalSystem
+from nitro.local.access import Api
+from nitro.local.left_over import UNFINISHED, end_left_over, stop_left_over
 from nitro.runs.reading import read_job
 from nitro.spec.advice import advice, gpu_less_cores
 from nitro.spec.scaling_option import parse_scaling
@@ -25,13 +25,9 @@ from nitro.spec.starting_job import train_spec
 from nitro.spec.total_steps import parse_steps
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import JobSpec
-from shared.contracts.jobs import FINISHED, Job, JobStatus
+from shared.contracts.jobs import Job, JobStatus
 
-_LOOK_S = 0.05
-_LEFT_OVER_S = 60.0
-"""How long the learner may take to end what was left open: its dead predecessor's lease has to run
-out first."""
-_UNFINISHED: tuple[JobStatus, ...] = ("checking", "queued", "running", "stopping")
+_STARTED: tuple[JobStatus, ...] = ("checking", "queued", "running")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,38 +122,22 @@ def most_actors(request: TrainRequest) -> int:
         return 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Api:
-    """A REST API to train against."""
-
-    client: NitroClient
-    system: LocalSystem | None = None
-    """The processes behind it, if they are ours."""
-
-    def check(self) -> None:
-        """Raise if the API cannot do its work any more."""
-        if self.system is not None:
-            self.system.check()
-
-    def wait_ready(self) -> None:
-        """Wait for what a job needs beyond being submitted."""
-        if self.system is not None:
-            self.system.wait_ready()
-
-
 def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: TextIO) -> int:
     """Train to the end and return the exit code."""
     console = Console(file=None if request.as_json else stdout, stderr=request.as_json)
     keyed = request.idempotency_key is not None
+
+    def tell(text: str) -> None:
+        console.print(text, style="yellow", soft_wrap=True)
+
     if api.system is not None:
         # An idempotency key may name one of those that wait or run: told only after submitting.
-        statuses = ("stopping",) if keyed else _UNFINISHED
-        end_left_over(api, statuses, keep=request.resume, console=console, pause=interrupts.pause)
+        statuses = ("stopping",) if keyed else UNFINISHED
+        end_left_over(api, statuses, keep=request.resume, tell=tell, pause=interrupts.pause)
     job = _begin(request, api, interrupts)
     interrupts.armed = True
     if api.system is not None and keyed:
-        waiting: tuple[JobStatus, ...] = ("checking", "queued", "running")
-        _stop_left_over(api.client, waiting, keep=job.job_id, console=console)
+        stop_left_over(api.client, _STARTED, keep=job.job_id, tell=tell)
     with progress_view(console) as view:
         view.note(f"job {job.job_id}")
         try:
@@ -205,47 +185,6 @@ def _begin(request: TrainRequest, api: Api, interrupts: Interrupts) -> Job:
     )
 
 
-def end_left_over(
-    api: Api,
-    statuses: Sequence[JobStatus] = _UNFINISHED,
-    *,
-    keep: str | None,
-    console: Console,
-    pause: Callable[[float], object],
-) -> None:
-    """Stop jobs a killed system left open, and wait until the learner has ended them.
-
-    It would go on with them before the next job, or never get to those that were told to stop: the
-    next job is free at once. Until they have ended, actors are kept warm for them.
-    """
-    waiting = _stop_left_over(api.client, statuses, keep=keep, console=console)
-    if waiting:
-        console.print("waiting until the learner has ended what was running", style="yellow")
-    deadline = monotonic() + _LEFT_OVER_S
-    while waiting and monotonic() < deadline:
-        api.check()
-        pause(_LOOK_S)
-        waiting = [job_id for job_id in waiting if api.client.get(job_id).status not in FINISHED]
-    for job_id in waiting:
-        console.print(f"{job_id} has not ended yet", style="yellow", soft_wrap=True)
-
-
-def _stop_left_over(
-    client: NitroClient, statuses: Sequence[JobStatus], *, keep: str | None, console: Console
-) -> list[str]:
-    """Stop jobs, say so, and return those that a learner has yet to end."""
-    left_over = [job for status in statuses for job in client.every_job(status=status)]
-    stopped = [client.stop(job.job_id) for job in left_over if job.job_id != keep]
-    for job in stopped:
-        console.print(
-            f"stopped {job.job_id}, left unfinished earlier; "
-            f"continue with: nitro train --resume {job.job_id}",
-            style="yellow",
-            soft_wrap=True,
-        )
-    return [job.job_id for job in stopped if job.status not in FINISHED]
-
-
 def _watch(job_id: str, api: Api, interrupts: Interrupts, view: LiveView | LineView) -> Snapshot:
     snapshot: Snapshot | None = None
     told = stopped = begun = False
@@ -265,7 +204,7 @@ def _watch(job_id: str, api: Api, interrupts: Interrupts, view: LiveView | LineV
         if interrupts.asked and not stopped:
             # Told again with the next look where nobody answers; that has its own patience.
             with contextlib.suppress(ApiUnreachableError):
-                stop_job(api.client, job_id)
+                stop_unfinished(api.client, job_id)
                 stopped = True
     if snapshot is None:
         raise RuntimeError("following a job yields at least once")
@@ -281,16 +220,3 @@ def advice_for(job: Job, environment: EnvironmentSpec, api: Api) -> list[str]:
         rounds=job.spec.stop.max_rounds - job.progress.rounds,
         cpu_cores=None if api.system is None else gpu_less_cores(environment),
     )
-
-
-def stop_job(client: NitroClient, job_id: str) -> None:
-    """Tell a job to stop, unless it has ended meanwhile.
-
-    Raises:
-        ApiError: The API refused.
-    """
-    try:
-        client.stop(job_id)
-    except ApiError:
-        if client.get(job_id).status not in FINISHED:
-            raise

@@ -1,8 +1,7 @@
 """The options of `nitro train`, and what is wired for them."""
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,8 +12,7 @@ from nitro.cli.options import RUNS, EnvironmentPackages, FromScratch, RunsDir
 from nitro.errors import CommandError
 
 if TYPE_CHECKING:
-    from nitro.cli.train import Api, TrainRequest
-    from nitro.settings import CliSettings
+    from nitro.cli.train import TrainRequest
 
 _job_option = partial(typer.Option, rich_help_panel="What to train")
 _place_option = partial(typer.Option, rich_help_panel="Where", show_default=False)
@@ -234,15 +232,20 @@ def _train(
     environment_packages: list[str] | None,
 ) -> int:
     from nitro.cli.interrupts import Interrupts
+    from nitro.cli.train import most_actors
     from nitro.cli.train import train as train_job
+    from nitro.local.access import open_api
 
     opened = open_api(
-        request,
+        request.runs_dir,
+        spec=request.spec,
+        most_actors=most_actors(request),
         api_url=api_url,
         processes=processes,
-        seeds=seeds or (),
+        learners=learners_for(seeds or (), parallel),
         parallel=parallel,
         environment_packages=environment_packages,
+        tell=partial(typer.echo, err=True),
     )
     with Interrupts() as interrupts, opened as api:
         if seeds is None:
@@ -257,85 +260,3 @@ def learners_for(seeds: Sequence[int], parallel: int | None) -> int:
     from nitro.deploy.machine_checks import num_cores
 
     return max(1, min(len(seeds), parallel or num_cores() // 2))
-
-
-@contextmanager
-def open_api(
-    request: "TrainRequest",
-    *,
-    api_url: str | None,
-    processes: int | None = None,
-    seeds: Sequence[int] = (),
-    parallel: int | None = None,
-    environment_packages: list[str] | None = None,
-) -> Iterator["Api"]:
-    """Connect to the API that is meant or is up here, or else start the local system.
-
-    Args:
-        request: What will be trained.
-        api_url: The API that is named.
-        processes: Actors that run at once, for a local system that is started.
-        seeds: With which it will be trained; none for one job.
-        parallel: How many of them at once, for a local system that is started.
-        environment_packages: Of environments of one's own, for a local system that is started.
-    """
-    from nitro.cli.train import Api
-    from nitro.client.connection import connect
-    from nitro.local.state_folder import StateFolder
-    from nitro.settings import read_settings
-
-    settings = read_settings()
-    if api_url or settings.api_url:
-        used = "an API is named"
-    elif StateFolder(request.runs_dir).is_served():
-        used = f"that of `nitro up` on {request.runs_dir} is used"
-    else:
-        learners = learners_for(seeds, parallel)
-        with _started(request, processes, learners, environment_packages, settings) as api:
-            yield api
-        return
-    local = {
-        "--processes": processes,
-        "--parallel": parallel,
-        "--environment-package": environment_packages,
-    }
-    for option, value in local.items():
-        if value is not None:
-            raise CommandError(f"{option}: is for a local system that is started, but {used}")
-    if not (api_url or settings.api_url):
-        typer.echo(used, err=True)
-    with connect(api_url, request.runs_dir) as client:
-        yield Api(client=client)
-
-
-@contextmanager
-def _started(
-    request: "TrainRequest",
-    processes: int | None,
-    learners: int,
-    environment_packages: list[str] | None,
-    settings: "CliSettings",
-) -> Iterator["Api"]:
-    """Start the local system for as long."""
-    from nitro.cli.train import Api, most_actors
-    from nitro.client.client import NitroClient
-    from nitro.local.own_environments import actor_variables, require_registered
-    from nitro.local.system import LocalSystem
-
-    variables = actor_variables(environment_packages)
-    if request.spec is not None:
-        require_registered(request.spec.env_id)
-    typer.echo("starting cache, emulator, scaler and learner on this machine", err=True)
-    with (
-        LocalSystem(
-            request.runs_dir,
-            processes=processes,
-            learners=learners,
-            max_concurrency=max(1000, learners * most_actors(request)),
-            cache_url=settings.cache_address,
-            actor_variables=variables,
-        ) as system,
-        NitroClient(system.api_url, system.token) as client,
-    ):
-        yield Api(client=client, system=system)
-        system.close(at_once=True)  # the job has ended: there is nothing to hand back

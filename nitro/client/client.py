@@ -1,11 +1,10 @@
 """A typed client of Nitro's REST API.
 
-from nitro.client.client import NitroClient
-from shared.contracts.job_spec import JobSpec
+import nitro
 
-with NitroClient("https://nitro.example.com", token) as nitro:
-    job = nitro.admitted(nitro.submit(JobSpec(env_id="Hopper-v5", seed=1)))
-    print(nitro.get(job.job_id).progress)
+with nitro.Client("https://nitro.example.com", token) as client:
+    job = client.admitted(client.submit(nitro.JobSpec(env_id="Hopper-v5", seed=1)))
+    print(client.get(job.job_id).progress)
 """
 
 import json

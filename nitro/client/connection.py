@@ -12,12 +12,13 @@ def has_api(api_url: str | None, runs_dir: Path) -> bool:
     return bool(named) or (runs_dir / STATE_FOLDER / ADDRESS_FILE).exists()
 
 
-def connect(api_url: str | None, runs_dir: Path) -> NitroClient:
-    """Return a client for the API that is meant.
+def connect(api_url: str | None, runs_dir: Path, *, token: str | None = None) -> NitroClient:
+    """Return a client for the API that is meant, with this token or that of the settings.
 
     Raises:
         CommandError: There is no address or no token for it, or nothing to sign with.
     """
     settings = read_settings()
     url = api_address(api_url, settings, runs_dir)
-    return NitroClient(url, api_token(url, settings, runs_dir), sign_for=settings.sign_for)
+    opens = token or api_token(url, settings, runs_dir)
+    return NitroClient(url, opens, sign_for=settings.sign_for)

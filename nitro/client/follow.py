@@ -139,3 +139,16 @@ def follow(
             if job.status in FINISHED:
                 return
         pause(every_s)
+
+
+def stop_unfinished(client: NitroClient, job_id: str) -> None:
+    """Ask a job to end after the update in hand, unless it has ended by now.
+
+    Raises:
+        ApiError: The API refused for another reason.
+    """
+    try:
+        client.stop(job_id)
+    except ApiError:
+        if client.get(job_id).status not in FINISHED:
+            raise

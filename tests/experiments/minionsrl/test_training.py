@@ -16,9 +16,9 @@ from experiments.minionsrl.real_runs import RealRuns
 from experiments.minionsrl.training import TrainedScheduler, train_scheduler
 from nitro.cli.interrupts import Interrupts
 from nitro.cli.main import app
-from nitro.cli.train import Api
 from nitro.client.client import NitroClient
 from nitro.errors import EXIT_INTERRUPTED, EXIT_USAGE, CommandError
+from nitro.local.access import Api
 from nitro.local.system import LocalSystem
 from nitro.runs.reading import read_run
 from nitro.spec.scaling_option import read_agent

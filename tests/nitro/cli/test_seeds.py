@@ -11,11 +11,12 @@ from typer.testing import CliRunner
 from nitro.cli.interrupts import Interrupts
 from nitro.cli.main import app
 from nitro.cli.seeds import parse_seeds, progress_table, train_seeds
-from nitro.cli.train import Api, TrainRequest
+from nitro.cli.train import TrainRequest
 from nitro.cli.train_command import learners_for
 from nitro.client.client import NitroClient
 from nitro.client.follow import Snapshot
 from nitro.errors import EXIT_INTERRUPTED, EXIT_USAGE, CommandError
+from nitro.local.access import Api
 from nitro.local.system import LocalSystem
 from nitro.runs.curves import interval
 from shared.contracts.job_spec import JobSpec

