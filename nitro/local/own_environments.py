@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from nitro.errors import CommandError
+from nitro.local.module_path import folders_of, module_path
 from nitro.settings import read_settings
 from shared.environments.packages import (
     EnvironmentPackageError,
@@ -55,6 +56,9 @@ def actor_variables(option: Sequence[str] | None) -> dict[str, str]:
     variables = {}
     if packages:
         variables["NITRO_ENVIRONMENT_PACKAGES"] = ",".join(packages)
+        # What was imported here must be found there.
+        modules = (name.partition(":")[0] for name in packages)
+        variables["PYTHONPATH"] = module_path(folders_of(modules))
     if step_timeout_s is not None:
         variables["NITRO_STEP_TIMEOUT_S"] = str(step_timeout_s)
     return variables

@@ -1,13 +1,9 @@
 """The whole system on one machine: cache, emulator, scaler and learner as processes of their own.
 
-    from pathlib import Path
+    import nitro
 
-    from nitro.client.client import NitroClient
-    from nitro.local.system import LocalSystem
-    from shared.contracts.job_spec import JobSpec
-
-    with LocalSystem(Path("runs")) as system, NitroClient(system.api_url, system.token) as nitro:
-        nitro.submit(JobSpec(env_id="CartPole-v1"))
+    with nitro.LocalSystem("runs") as system, nitro.Client(system.api_url, system.token) as client:
+        client.submit(nitro.JobSpec(env_id="CartPole-v1"))
 
 Everything listens on 127.0.0.1 only. State and logs lie in `runs/.nitro/`. Nothing is restarted
 silently: a process that ended is reported with the end of its log.
@@ -26,6 +22,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from nitro.errors import EXIT_FAILED, CommandError
+from nitro.local.module_path import module_path
 from nitro.local.plan import (
     NAMES,
     LocalPlan,
@@ -38,8 +35,6 @@ from nitro.local.ports import LOOPBACK, free_ports, require_free
 from nitro.local.processes import ManagedProcess
 from nitro.local.state_folder import StateFolder
 
-_PACKAGES = Path(__file__).resolve().parents[2]
-"""Folder our packages lie in."""
 _POLL_S = 0.02
 _START_S = 120.0
 """Libraries load slowly from a cold disk."""
@@ -81,7 +76,7 @@ class LocalSystem:
 
     def __init__(
         self,
-        runs_dir: Path,
+        runs_dir: Path | str,
         *,
         api_port: int | None = None,
         lasting: bool = False,
@@ -92,7 +87,7 @@ class LocalSystem:
         actor_variables: Mapping[str, str] | None = None,
         environment: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
-        self._state = StateFolder(runs_dir)
+        self._state = StateFolder(Path(runs_dir))
         self.token_path = self._state.token_path
         self.lambda_token_path = self._state.lambda_token_path
         self.logs = self._state.logs
@@ -271,11 +266,10 @@ def _inherited() -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("NITRO_", "AWS_", "BOTO"))
     }
-    paths = [str(_PACKAGES), *filter(None, kept.get("PYTHONPATH", "").split(os.pathsep))]
     # Our processes talk to each other; a proxy for the outside world must not come between them.
     around = [LOOPBACK, "localhost", *filter(None, [kept.get("no_proxy") or kept.get("NO_PROXY")])]
     kept["no_proxy"] = kept["NO_PROXY"] = ",".join(around)
-    kept["PYTHONPATH"] = os.pathsep.join(str(Path(path).absolute()) for path in paths)
+    kept["PYTHONPATH"] = module_path()
     return kept
 
 

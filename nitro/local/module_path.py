@@ -1,0 +1,34 @@
+"""Where the processes of the local system look for modules: `PYTHONPATH`."""
+
+import os
+import site
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+
+_PACKAGES = Path(__file__).resolve().parents[2]
+"""Folder our packages lie in."""
+
+
+def module_path(folders: Iterable[Path] = ()) -> str:
+    """Return a PYTHONPATH: our packages first, then that of this process, then these folders."""
+    inherited = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    paths = [_PACKAGES, *map(Path, inherited), *folders]
+    return os.pathsep.join(dict.fromkeys(str(path.absolute()) for path in paths))
+
+
+def folders_of(modules: Iterable[str]) -> tuple[Path, ...]:
+    """Return where imported modules lie, but for the places that every Python looks into.
+
+    One may lie beside the script that runs, where no other process would look for it.
+    """
+    everywhere = {*site.getsitepackages(), site.getusersitepackages()}
+    tops = dict.fromkeys(name.partition(".")[0] for name in modules)
+    folders = (_folder(sys.modules[top]) for top in tops)
+    return tuple(folder for folder in folders if str(folder) not in everywhere)
+
+
+def _folder(module: ModuleType) -> Path:
+    place = next(iter(getattr(module, "__path__", ())), None) or module.__file__
+    return Path(place or "").absolute().parent
