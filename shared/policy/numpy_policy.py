@@ -29,7 +29,7 @@ import re
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from shared.contracts.environment_spec import ActionSpec, ContinuousActionSpec
 from shared.hyperparameters.common import ActionMapping
@@ -119,7 +119,7 @@ class NumpyPolicy:
         self.distribution.sample(outputs, noise=self.distribution.noise(rng, leading), out=action)
         return action, self.distribution.log_prob(outputs, action)
 
-    def act(self, observation: NDArray[np.generic]) -> Action:
+    def act(self, observation: ArrayLike) -> Action:
         """Return what the deterministic policy does, [..., *act] for observations [..., *obs].
 
         The same as the exported ONNX file: within the environment's bounds, choices from 0.
@@ -128,7 +128,7 @@ class NumpyPolicy:
             PolicyError: The observations' last axes are not an observation's, or the bounds of
                 continuous actions are not known.
         """
-        action = self.mode(observation)
+        action = self.mode(np.asarray(observation))
         if self.distribution.num_choices is not None:
             return action
         if self._to_bounds is None:

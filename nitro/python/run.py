@@ -1,0 +1,197 @@
+"""A run: what came of a job, and what can be done with its policy."""
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import gymnasium
+
+from nitro.errors import CommandError
+from nitro.local.own_environments import own_packages
+from nitro.python.makers import Maker, maker_name
+from nitro.python.pictures import Film, Picture
+from nitro.runs.checkpoints import Which, read_policy
+from nitro.runs.evaluate import EvaluationReport, evaluate_run
+from nitro.runs.reading import find_run, read_run, training_return
+from nitro.settings import read_settings
+from shared.contracts.jobs import Job
+from shared.contracts.rounds import RoundLine
+from shared.environments.building import make_environment
+from shared.policy.numpy_policy import NumpyPolicy
+
+
+class Run:
+    """What came of a job. `nitro.train` and `nitro.load` return one.
+
+    Attributes:
+        job: The job as it stood when the run was read: its specification, status and progress.
+        rounds: The record of each round, in order: plan, result, curvature and evaluation.
+        cost_usd: What the run costs on AWS, as projected where it ran on this machine.
+        checkpoint: Whose policy the run has: `newest` or `best`.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        *,
+        rounds: Sequence[RoundLine],
+        cost_usd: float,
+        folder: Path | None,
+        checkpoint: Which = "newest",
+    ) -> None:
+        self.job = job
+        self.rounds = tuple(rounds)
+        self.cost_usd = cost_usd
+        self.checkpoint = checkpoint
+        self._folder = folder
+
+    def __repr__(self) -> str:
+        rounds, status = self.job.progress.rounds, self.job.status
+        best = max((mean for _, mean in self.evaluations), default=None)
+        told = "" if best is None else f", best evaluation {best:.1f}"
+        return f"<Run {self.job_id}: {status}, {rounds} rounds{told}, {self.cost_usd:.4f} USD>"
+
+    @property
+    def job_id(self) -> str:
+        """Name of the job, and of the run's folder."""
+        return self.job.job_id
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder.
+
+        Raises:
+            CommandError: It is not on this machine.
+        """
+        if self._folder is None:
+            raise CommandError(
+                f"{self.job_id}: the run's files are where its API keeps them; copy its folder "
+                "here, and nitro.load(folder)"
+            )
+        return self._folder
+
+    @property
+    def returns(self) -> list[float | None]:
+        """Mean return of the training episodes that ended in each round; None where none did."""
+        return [training_return(line) for line in self.rounds if line.result is not None]
+
+    @property
+    def evaluations(self) -> list[tuple[int, float]]:
+        """Evaluations in order: rounds that the policy had learned from, and its mean return."""
+        behind = self.job.spec.rounds_behind
+        return [
+            (behind(line.plan.round), fmean(line.evaluation.returns))
+            for line in self.rounds
+            if line.evaluation is not None and line.evaluation.returns
+        ]
+
+    @functools.cached_property
+    def policy(self) -> NumpyPolicy:
+        """The policy of the run's checkpoint, deterministic by its method `act`.
+
+        `act` takes one observation or a batch, and returns actions within the bounds of the
+        environment's action space; choices count from 0. Observations look as `environment` gives
+        them.
+
+        Raises:
+            CommandError: There is no checkpoint, it is damaged, or it is not on this machine.
+        """
+        return read_policy(self.folder, self.checkpoint)[1]
+
+    def environment(self, *, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+        """Return a new environment as the policy sees it, with raw rewards.
+
+        It differs from what `gymnasium.make` returns where the job names wrappers, where
+        observations are images or have several axes, and in Atari games.
+
+        Raises:
+            shared.environments.spaces.UnsupportedEnvironment: It is not registered here, or cannot
+                be drawn as asked.
+        """
+        ref = self.job.spec.environment_ref
+        return make_environment(ref, raw_rewards=True, render_mode=render_mode)
+
+    def evaluate(self, episodes: int = 20, *, seed: int = 0) -> EvaluationReport:
+        """Play episodes with the deterministic policy, in this process.
+
+        Args:
+            episodes: How many.
+            seed: Decides them all; equal seeds give equal episodes.
+
+        Returns:
+            `mean_return`, `std_return`, `returns` and more; printed, one line.
+
+        Raises:
+            CommandError: There is no checkpoint, or the environment fails.
+        """
+        return evaluate_run(self.folder, episodes=episodes, seed=seed, checkpoint=self.checkpoint)
+
+    def plot(self, path: Path | str | None = None) -> Picture:
+        """Draw return, actors, boosting score and cost per round; a notebook shows the picture.
+
+        Args:
+            path: A .png, .pdf or .svg to write; default: `plots/run.png` in the run's folder.
+
+        Returns:
+            Path of the picture.
+
+        Raises:
+            CommandError: No round is finished yet, or the file cannot be written.
+        """
+        from nitro.runs.picture import draw  # matplotlib takes a while to load
+
+        return Picture(draw(read_run(self.folder), None if path is None else Path(path)))
+
+    def video(self, *, episodes: int = 1, seed: int = 0) -> Film:
+        """Film episodes of the deterministic policy, without a screen; a notebook plays the film.
+
+        Returns:
+            Path of the film, in the run's folder.
+
+        Raises:
+            CommandError: There is no checkpoint, or the environment cannot be drawn; says what is
+                missing.
+        """
+        report = evaluate_run(
+            self.folder, episodes=episodes, seed=seed, checkpoint=self.checkpoint, video=True
+        )
+        return Film(str(report.video))
+
+
+def load(
+    run: str | Path,
+    *,
+    checkpoint: Which = "newest",
+    runs_dir: str | Path = "runs",
+    env: Maker | None = None,
+) -> Run:
+    """Return a run that was trained before, on this machine or copied to it.
+
+    Args:
+        run: Its folder, or its job's id.
+        checkpoint: Whose policy: `newest`, or `best` for the one with the best evaluation.
+        runs_dir: Folder of the runs, for a job's id.
+        env: What made its environment, where that is registered nowhere.
+
+    Raises:
+        CommandError: There is no such run, or its files are damaged.
+    """
+    if checkpoint not in ("newest", "best"):
+        raise CommandError(f"checkpoint: must be newest or best, got {checkpoint!r}")
+    known = read_settings().environment_packages
+    own_packages(known if env is None else [*known, maker_name(env)])
+    return read(find_run(str(run), Path(runs_dir)), checkpoint=checkpoint)
+
+
+def read(folder: Path, *, checkpoint: Which = "newest") -> Run:
+    """Return the run that a folder on this machine holds."""
+    found = read_run(folder)
+    return Run(
+        found.job,
+        rounds=found.rounds,
+        cost_usd=sum(line.amount_usd for line in found.ledger),
+        folder=folder,
+        checkpoint=checkpoint,
+    )

@@ -1,0 +1,226 @@
+"""`nitro.train`: one call from an environment to a trained policy."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+from pydantic import JsonValue
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from nitro.client.client import require_admitted
+from nitro.client.follow import Snapshot, follow, stop_unfinished
+from nitro.errors import EXIT_FAILED, CommandError
+from nitro.local.access import Api, open_api
+from nitro.local.left_over import end_left_over
+from nitro.python.makers import Maker, maker_name
+from nitro.python.progress import View, shown_progress
+from nitro.python.run import Run, read
+from nitro.runs.finished import finished_folder
+from nitro.runs.summary import going_on
+from nitro.settings import read_settings
+from nitro.spec.scaling_option import parse_scaling
+from nitro.spec.spec_file import parse_actors
+from nitro.spec.starting_job import train_spec
+from nitro.spec.total_steps import parse_steps
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.rounds import RoundLine, RoundRecord
+from shared.environments.packages import maker_env_id
+
+OnRound = Callable[[RoundLine], object]
+"""Told every finished round; it stops the job by returning False, or by raising."""
+
+
+def train(
+    env: str | Maker | None = None,
+    *,
+    total_steps: float | None = None,
+    rounds: int | None = None,
+    seed: int | None = None,
+    algorithm: str | None = None,
+    preset: str | None = None,
+    budget_usd: float | None = None,
+    api_url: str | None = None,
+    token: str | None = None,
+    on_round: OnRound | None = None,
+    runs_dir: str | Path = "runs",
+    progress: bool | None = None,
+    processes: int | None = None,
+    environment_packages: Sequence[str] | None = None,
+    **fields: Any,
+) -> Run:
+    """Train an agent and return its run, once the job has ended.
+
+    Without `api_url`, or NITRO_API_URL, everything runs on this machine: this call starts the
+    system and ends it, unless `nitro up` runs it already. Ctrl-C stops the job after the update in
+    hand; a second one leaves at once. What is not given is as `nitro train` has it.
+
+    Args:
+        env: Name of a registered environment; default: Hopper-v5. On this machine it may also be a
+            function or class that makes one, at the top level of a file that can be imported.
+        total_steps: Environment steps to make, in place of `rounds`.
+        rounds: Policy updates to make.
+        seed: Equal seeds train equal policies.
+        algorithm: `ppo`, `impact` or `impala`.
+        preset: Hyper-parameters to start from: `standard` or `paper`.
+        budget_usd: The most the job may cost, as projected to AWS.
+        api_url: REST API of a deployment.
+        token: Its bearer token; default: NITRO_TOKEN or NITRO_TOKEN_FILE.
+        on_round: Called with the record of every finished round, in order. If it returns False or
+            raises, the job is stopped after the update in hand; then its exception is raised.
+        runs_dir: Folder of the local runs.
+        progress: Whether to show progress; by default on a terminal and in a notebook.
+        processes: Actors that really run at once on this machine; default: one per core.
+        environment_packages: Modules that register environments of one's own, for actors on this
+            machine; default: NITRO_ENVIRONMENT_PACKAGES.
+        **fields: Any field of a job, as `nitro fields` lists them: `envs_per_actor=4`,
+            `hyperparameters={"learning_rate": 1e-4}`, `stop={"target_return": 475}`. `scaling` and
+            `actors` may be texts as on the command line: `scaling="fixed:8"`, `actors="8:64"`.
+
+    Raises:
+        CommandError: A field is wrong, the job was refused or failed, or the system or the API
+            cannot be reached. Wrong fields are named before anything starts.
+    """
+    folder = Path(runs_dir)
+    if env is not None and not isinstance(env, str):
+        name = maker_name(env)
+        known = read_settings().environment_packages
+        environment_packages = [*(environment_packages or known), name]
+        env = maker_env_id(name)
+    given = {
+        "env_id": env,
+        "seed": seed,
+        "algorithm": algorithm,
+        "preset": preset,
+        "stop.max_rounds": rounds,
+        "stop.budget_usd": budget_usd,
+    }
+    options = _plain(fields, folder) | {k: v for k, v in given.items() if v is not None}
+    spec = train_spec(
+        options=options, total_steps=None if total_steps is None else parse_steps(str(total_steps))
+    )
+    with shown_progress(wanted=progress) as view:
+        opened = open_api(
+            folder,
+            spec=spec,
+            most_actors=spec.actors.max,
+            api_url=api_url,
+            token=token,
+            processes=processes,
+            environment_packages=environment_packages,
+            tell=view.note,
+        )
+        with opened as api:
+            return _trained(spec, api, runs_dir=folder, on_round=on_round, view=view)
+
+
+def _plain(fields: Mapping[str, Any], runs_dir: Path) -> dict[str, JsonValue]:
+    """Return fields as JSON has them, short forms written out.
+
+    Raises:
+        CommandError: One holds something that JSON has not, or its short form is wrong.
+    """
+    plain: dict[str, JsonValue] = {}
+    for name, value in fields.items():
+        try:
+            plain[name] = to_jsonable_python(value)
+        except PydanticSerializationError as error:
+            raise CommandError(f"{name}: {error}; use plain numbers and texts") from error
+    scaling, actors = plain.get("scaling"), plain.get("actors")
+    if isinstance(scaling, str):
+        plain["scaling"] = parse_scaling(scaling, runs_dir=runs_dir, option="scaling")
+    if isinstance(actors, int | str):
+        plain["actors"] = parse_actors(str(actors))
+    return plain
+
+
+def _trained(
+    spec: JobSpec, api: Api, *, runs_dir: Path, on_round: OnRound | None, view: View
+) -> Run:
+    """Train a job to its end and return its run."""
+    if api.system is not None:
+        end_left_over(api, keep=None, tell=view.note, pause=sleep)
+    job_id = api.client.submit(spec).job_id
+    view.note(f"job {job_id}")
+    ended = _Watch(api, job_id, on_round=on_round, view=view).to_the_end()
+    require_admitted(ended.job)
+    folder = finished_folder((runs_dir / job_id).absolute())
+    if ended.job.status == "failed":
+        where = "" if folder is None else f"\nits folder is {folder}"
+        raise CommandError(
+            f"{job_id} failed: {ended.job.error}{where}\n"
+            f"once the error is fixed, continue with: {going_on(ended.job, wall_s=0.0)}",
+            exit_code=EXIT_FAILED,
+        )
+    if folder is not None:
+        return read(folder)
+    lines = [_line(record) for record in ended.records]
+    cost = api.client.cost(job_id)
+    return Run(ended.job, rounds=lines, cost_usd=cost.settled_usd, folder=None)
+
+
+def _line(record: RoundRecord) -> RoundLine:
+    """Return a round as a run's record has it, without its curvature: the API tells of none."""
+    evaluation = None if record.result is None else record.result.evaluation
+    return RoundLine(plan=record.plan, result=record.result, curvature=None, evaluation=evaluation)
+
+
+class _Watch:
+    """Follows a job to its end, and stops it where that is asked for."""
+
+    def __init__(self, api: Api, job_id: str, *, on_round: OnRound | None, view: View) -> None:
+        self._api = api
+        self._job_id = job_id
+        self._on_round = on_round
+        self._view = view
+        self._told = 0
+        """Rounds that `on_round` was called with."""
+        self._raised: Exception | None = None
+        """By `on_round`."""
+
+    def to_the_end(self) -> Snapshot:
+        """Return the job as it ended.
+
+        Raises:
+            KeyboardInterrupt: The user asked to stop; the job was stopped before.
+            Exception: Whatever `on_round` raised; the job was stopped before.
+        """
+        try:
+            ended = self._follow()
+        except KeyboardInterrupt:
+            self._view.note("stopping after the update in hand; interrupt again to leave at once")
+            self._stop()
+            self._follow()
+            raise
+        if self._raised is not None:
+            raise self._raised
+        return ended
+
+    def _follow(self) -> Snapshot:
+        snapshot: Snapshot | None = None
+        ready = False
+        for snapshot in follow(self._api.client, self._job_id, check=self._api.check):
+            self._view.show(snapshot)
+            if not ready and snapshot.job.environment is not None:
+                ready = True
+                self._api.wait_ready()
+            self._tell(snapshot)
+        if snapshot is None:
+            raise RuntimeError("following a job yields at least once")
+        return snapshot
+
+    def _tell(self, snapshot: Snapshot) -> None:
+        done = [record for record in snapshot.records if record.result is not None]
+        while self._on_round is not None and self._told < len(done):
+            line = _line(done[self._told])
+            self._told += 1
+            try:
+                go_on = self._on_round(line) is not False
+            except Exception as error:  # the user's own: raised again once the job has ended
+                self._raised, go_on = error, False
+            if not go_on:
+                self._stop()
+
+    def _stop(self) -> None:
+        self._on_round = None
+        stop_unfinished(self._api.client, self._job_id)
