@@ -22,6 +22,7 @@ from learning.algorithms.saved_state import generator_from, require_same_form, r
 from learning.cpu.second_process import SecondProcess
 from learning.data.batch import TrainingBatch
 from learning.data.normalisation import Normalisation
+from learning.detectors.detector import UpdateStart
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import PolicyPayload, build_network, policy_payload
@@ -152,6 +153,13 @@ class GradientLearner(Generic[H]):
             return learning_rate
         passed = min(round_index, self._max_rounds - 1) / self._max_rounds
         return learning_rate * (1.0 - passed)
+
+    def _update_start(self) -> UpdateStart | None:
+        """Return where the next update begins; None before the first."""
+        sizes = self._adam.step_sizes()
+        if sizes is None:
+            return None
+        return UpdateStart(parameters=self._network.flat.clone(), step_sizes=sizes)
 
     def _take_steps(
         self, batch: TrainingBatch, rule: LossRule, *, learning_rate: float, policy_version: int

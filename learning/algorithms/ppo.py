@@ -11,7 +11,7 @@ from learning.algorithms.policy_update import PolicyUpdate, StateArrays, StateSc
 from learning.data.batch import TrainingBatch
 from learning.data.batch_building import on_policy_batch
 from learning.data.fragments import in_actor_order
-from learning.detectors.detector import PolicySamples
+from learning.detectors.detector import PolicySamples, UpdateStart
 from learning.losses.ppo import PpoRule
 from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.trajectory.trajectory import Trajectory
@@ -27,6 +27,7 @@ class Ppo(GradientLearner[PpoHyperparameters]):
         self._kl_coefficient = self._hyperparameters.kl_coefficient
         self._num_updates = 0
         self._last_batch: TrainingBatch | None = None
+        self._last_start: UpdateStart | None = None
 
     def update(self, trajectories: Sequence[Trajectory]) -> PolicyUpdate:
         """Improve the policy with one round of trajectories, in whatever order they arrived.
@@ -53,6 +54,7 @@ class Ppo(GradientLearner[PpoHyperparameters]):
             # Observations as the actors saw them.
             normalisation=replace(self._normalisation, rewards=following.rewards),
         )
+        start = self._update_start()
         stats = self._take_steps(
             batch,
             self._rule,
@@ -75,14 +77,14 @@ class Ppo(GradientLearner[PpoHyperparameters]):
         )
         self._normalisation = following
         self._num_updates += 1
-        self._last_batch = batch
+        self._last_batch, self._last_start = batch, start
         return PolicyUpdate(stats=stats)
 
     def samples(self) -> PolicySamples | None:
         """Return the last update's samples; None where nothing was updated yet."""
         if self._last_batch is None:
             return None
-        return PolicySamples(batch=self._last_batch, rule=self._rule)
+        return PolicySamples(batch=self._last_batch, rule=self._rule, start=self._last_start)
 
     @property
     def _rule(self) -> PpoRule:
@@ -102,7 +104,7 @@ class Ppo(GradientLearner[PpoHyperparameters]):
     def load_state(self, arrays: StateArrays, scalars: StateScalars) -> None:
         """Continue from what `state` returned; there are no samples to show until an update."""
         super().load_state(arrays, scalars)
-        self._last_batch = None
+        self._last_batch = self._last_start = None
 
 
 def adapted_kl_coefficient(

@@ -6,6 +6,8 @@ A new detector is a file with a class of this form, and a line in `registry.py`.
 from dataclasses import dataclass
 from typing import Protocol
 
+from torch import Tensor
+
 from learning.data.batch import TrainingBatch
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
@@ -16,6 +18,14 @@ Measurement = Curvature
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateStart:
+    """Where an update began: the policy that made its samples."""
+
+    parameters: Tensor  # [P], in the network's layout
+    step_sizes: Tensor  # [P], what Adam multiplied a gradient with, but for one common factor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySamples:
     """What an algorithm shows a detector of its last update."""
 
@@ -23,6 +33,8 @@ class PolicySamples:
     """The samples learned from, with the weights in their advantages."""
     rule: LossRule | None = None
     """The loss, as the next update would have it; None where nobody asks for it."""
+    start: UpdateStart | None = None
+    """Where the update of an on-policy algorithm began; None before its first step was taken."""
 
 
 class Detector(Protocol):

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from learning.data.batch import Minibatch
 from learning.detectors.detector import PolicySamples
+from learning.detectors.fragment_noise import fragment_noise
 from learning.detectors.gradient_noise import trajectory_noise
 from learning.detectors.lanczos import LanczosResult, MatVec, extreme_eigenvalues
 from learning.detectors.sample_choice import chosen_samples
@@ -75,6 +76,9 @@ class HessianDetector:
             num_samples=len(chosen.indices),
             gradient_noise=trajectory_noise(
                 policy, batch, num_trajectories=self._rule.num_trajectories
+            ),
+            fragment_noise=(
+                None if samples.start is None else fragment_noise(policy, batch, samples.start)
             ),
             elapsed_s=time.perf_counter() - start,
         )

@@ -67,11 +67,20 @@ class Objective:
         return torch.cat([part.reshape(-1) for part in product])
 
 
-def leaves(network: ActorCritic, *, policy_only: bool) -> dict[str, Tensor]:
-    """Return a network's parameters by name, free log-standard deviations last, for autograd."""
+def leaves(
+    network: ActorCritic, *, policy_only: bool, flat: Tensor | None = None
+) -> dict[str, Tensor]:
+    """Return a network's parameters by name, free log-standard deviations last, for autograd.
+
+    Args:
+        network: Whose.
+        policy_only: Leave out those of the value function alone.
+        flat: Take other values # [P], in the network's layout, in place of the present ones.
+    """
+    values = network.views_of(network.flat if flat is None else flat)
     named = {
-        name: parameter.detach().requires_grad_()
-        for name, parameter in network.named_parameters()
+        name: value.detach().requires_grad_()
+        for name, value in values.items()
         if not (policy_only and name.startswith("value."))
     }
     return dict(sorted(named.items(), key=lambda item: item[0] == "log_std"))

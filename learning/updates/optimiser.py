@@ -108,6 +108,13 @@ class FlatAdam:
         """The moments, in the layout of the network's parameters: # [P] each."""
         return {f"adam_{name}": self._moments[name] for name in ("exp_avg", "exp_avg_sq")}
 
+    def step_sizes(self) -> Tensor | None:
+        """Return 1 / (sqrt(v) + epsilon), v without bias # [P]; None before the first step."""
+        if not self.steps:
+            return None
+        unbiased = self._moments["exp_avg_sq"] / (1.0 - _BETA2**self.steps)
+        return unbiased.sqrt_().add_(self._rule.epsilon).reciprocal_()
+
     @property
     def steps(self) -> int:
         """Steps taken so far."""

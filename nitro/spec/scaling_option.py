@@ -22,13 +22,14 @@ FORMS = {
     "auto": "auto",
     "random": "random[:MEAN|:RUN]",
     "kungfu": "kungfu[:N]",
+    "marginal": "marginal[:USD_PER_HOUR]",
     "hydrozoa": "hydrozoa[:N]",
     "minionsrl": "minionsrl:FILE",
     "reward_window": "reward_window[:N]",
     "schedule": "schedule:N,N,...|:RUN",
 }
 """What can be written; N of `kungfu` and `hydrozoa` is `every_rounds`, of `reward_window` its
-window, RUN a run to replay or to take the mean of."""
+window, RUN a run to replay or to take the mean of, USD_PER_HOUR what an hour is worth."""
 
 
 def parse_scaling(text: str, *, runs_dir: Path, option: str = "--scaling") -> JsonObject:
@@ -115,6 +116,13 @@ def _mean(argument: str, runs_dir: Path) -> JsonValue:
         return fmean(_counts_of(argument, runs_dir))
 
 
+def _dollars(argument: str, _: Path) -> JsonValue:
+    try:
+        return float(argument)
+    except ValueError:
+        raise ValueError(f"must be followed by dollars an hour, got {argument!r}") from None
+
+
 def _agent(argument: str, _: Path) -> JsonValue:
     dumped: JsonValue = read_agent(Path(argument)).model_dump(mode="json")
     return dumped
@@ -141,6 +149,7 @@ _ARGUMENTS: dict[str, tuple[Callable[[str, Path], JsonValue], str]] = {
     "fixed": (_whole, "num_actors"),
     "random": (_mean, "mean_actors"),
     "kungfu": (_whole, "every_rounds"),
+    "marginal": (_dollars, "value_of_time_usd_per_hour"),
     "hydrozoa": (_whole, "every_rounds"),
     "minionsrl": (_agent, "agent"),
     "reward_window": (_whole, "window"),

@@ -26,7 +26,7 @@ from shared.contracts.message import (
     PositiveInt,
     plain,
 )
-from shared.contracts.scaling_spec import ActorRange, NitroScaling, Scaling
+from shared.contracts.scaling_spec import ActorRange, NitroScaling, Policy, Scaling
 from shared.hyperparameters.horizons import preset_horizon
 from shared.hyperparameters.presets import ALGORITHMS, HyperparameterValue, Preset
 
@@ -273,8 +273,20 @@ class JobSpec(EnvironmentRef):
                 f"detector.objective ({objective}) is defined for {', '.join(having)} only: use "
                 f"{' or '.join(sorted(defined))} with {self.algorithm}"
             )
-        self.scaling.require_fit(self.actors, shares_samples=self.samples_per_round is not None)
+        self.require_fit(self.scaling)
         return self
+
+    def require_fit(self, scaling: Policy) -> None:
+        """Make sure that a scaling policy can decide about this job's rounds.
+
+        Raises:
+            ValueError: It cannot; names the field and its value.
+        """
+        scaling.require_fit(
+            self.actors,
+            shares_samples=self.samples_per_round is not None,
+            on_policy=ALGORITHMS[self.algorithm].on_policy,
+        )
 
     def _require_shareable(self, samples: int) -> None:
         if self.steps_per_actor != type(self).model_fields["steps_per_actor"].default:

@@ -33,7 +33,11 @@ class GradientNoise(Message):
     squared_norm: Number
     """|G|^2 of the true gradient."""
     variance: Number
-    """S = tr(Sigma) of one sample's gradient."""
+    """S = tr(Sigma) of one sample's gradient, or of one fragment's where fragments are compared."""
+
+
+FEWEST_FRAGMENTS = 4
+"""Fragments whose gradients are compared at least: of fewer, the variance says too little."""
 
 
 class Curvature(Message):
@@ -52,6 +56,10 @@ class Curvature(Message):
     gradient_noise: GradientNoise | None = None
     """Of the surrogate at the same policy, from up to 16 trajectories, 32 steps spread over each;
     None when it has no meaning."""
+    fragment_noise: GradientNoise | None = None
+    """Of the surrogate at the policy before the update, which made the samples, from up to 16 whole
+    fragments, in the norm of Adam's steps; None with fewer than 4, before the first update, where
+    actors share a round's samples, and off-policy."""
     elapsed_s: NonNegativeFloat
 
 
@@ -168,6 +176,9 @@ class RoundPlan(Message):
     """Convexity ratio R (equation 2)."""
     reason: str
     """Why this number: score, budget, quota."""
+    shadow: dict[Identifier, Count] = {}
+    """What other policies would have asked for, by name, with their default parameters and from
+    what is known of this job's rounds."""
     deadline_s: NonNegativeFloat
     """From the first request on, how long the learner waits at most."""
     age_s: NonNegativeFloat = 0.0

@@ -63,12 +63,13 @@ class Policy(Message):
         """Return the numbers of actors that are written in the parameters, by their field."""
         return {}
 
-    def require_fit(self, actors: ActorRange, *, shares_samples: bool) -> None:
+    def require_fit(self, actors: ActorRange, *, shares_samples: bool, on_policy: bool) -> None:
         """Make sure that the policy can decide about a job's rounds.
 
         Args:
             actors: The job's range.
             shares_samples: Whether the actors of a round share a fixed number of samples.
+            on_policy: Whether a round is learned from as a whole, and by itself.
 
         Raises:
             ValueError: It cannot; names the field and its value.
@@ -117,7 +118,7 @@ class AutoScaling(Policy):
     steps_per_overhead: Annotated[Number, Field(gt=0, le=1000)] = 5.0
     """An actor's steps take at least this many times as long as the overhead of its call."""
 
-    def require_fit(self, actors: ActorRange, *, shares_samples: bool) -> None:
+    def require_fit(self, actors: ActorRange, *, shares_samples: bool, on_policy: bool) -> None:
         """Make sure that there is something to share."""
         if not shares_samples:
             raise ValueError(
@@ -151,6 +152,28 @@ class KungFuScaling(Policy):
     """Rounds between two changes of the number."""
 
 
+class MarginalScaling(Policy):
+    """Actors by what one more fragment is worth: sqrt(noise scale * dollars a round / an actor)."""
+
+    policy: Literal["marginal"]
+    value_of_time_usd_per_hour: NonNegativeFloat = 0.0
+    """What an hour of waiting is worth to you, beside what it costs; 0 counts money only."""
+    smoothing: Annotated[Number, Field(ge=0, lt=1)] = 0.9
+    """Weight of the past in the moving averages of the gradient's size and of its noise."""
+    max_step: Annotated[Number, Field(gt=1, le=MAX_ACTORS)] = 2.0
+    """Most times as many actors, or as few, as in the round before."""
+
+    def require_fit(self, actors: ActorRange, *, shares_samples: bool, on_policy: bool) -> None:
+        """Make sure that more actors are more samples of one update."""
+        if shares_samples:
+            raise ValueError(
+                "scaling.policy (marginal) decides how many samples a round has: give "
+                "steps_per_actor instead of samples_per_round"
+            )
+        if not on_policy:
+            raise ValueError("scaling.policy (marginal) is for PPO, which learns round by round")
+
+
 class HydrozoaScaling(Policy):
     """Begin with the fewest actors and double every n rounds (Guo et al., Hydrozoa, MLSys 2022)."""
 
@@ -166,7 +189,7 @@ class MinionsScaling(Policy):
     agent: MinionsAgent
     """Weights of its network."""
 
-    def require_fit(self, actors: ActorRange, *, shares_samples: bool) -> None:
+    def require_fit(self, actors: ActorRange, *, shares_samples: bool, on_policy: bool) -> None:
         """Make sure that the agent can choose a number of a job's range."""
         if self.agent.num_choices < actors.min:
             raise ValueError(

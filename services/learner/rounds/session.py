@@ -13,7 +13,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
@@ -151,6 +151,9 @@ class RoundSession(ABC, Generic[A]):
         """Return what the detector says of the policy after a round; None in rounds between."""
         # Asked for in every round, so that no round's samples are kept for the next.
         samples = self.algorithm.samples()
+        if samples is not None and self.job.spec.samples_per_round is not None:
+            # No policy decides how many fragments such a round has: their noise is not measured.
+            samples = replace(samples, start=None)
         measured = None
         if samples is not None and round_index % self.job.measures_every_rounds == 0:
             measured = self.detector.measure(self.algorithm.network, samples)

@@ -62,7 +62,7 @@ def _require_choice(scaling: Policy, spec: JobSpec) -> None:
     """
     actors = spec.actors
     try:
-        scaling.require_fit(actors, shares_samples=spec.samples_per_round is not None)
+        spec.require_fit(scaling)
     except ValueError as error:
         field = str(error).partition(" ")[0]
         message = f"{error}; a job keeps the samples and the range it was submitted with"

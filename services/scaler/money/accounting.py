@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from services.scaler.capacity.kept_warm import kept_warm
 from services.scaler.money.ledger import Clock, executions_usd, settle, settle_held
+from services.scaler.money.round_means import with_round
 from services.scaler.store.base import AttemptKey, JobRecord, LaunchOutcome, OpenAttempt
 from shared.contracts.billing import LedgerLine
 from shared.money.costs import CostBasis
@@ -90,6 +91,7 @@ class Spending:
         now: float,
         *,
         learner_s: float,
+        update_s: float = 0.0,
         overhead_s: float = 0.0,
         through: int | None = None,
     ) -> Billed:
@@ -103,6 +105,7 @@ class Spending:
             record: The job.
             now: Unix seconds.
             learner_s: The learner's own time in the attempt that ends.
+            update_s: Its update's part of that.
             overhead_s: What opening that attempt's round took the learner.
             through: Newest round that ends; None ends all.
         """
@@ -113,7 +116,7 @@ class Spending:
         record = record.model_copy(update={"accounted_until": now, "held_carry_s": carried_s})
         held: tuple[LedgerLine, ...] = ()
         if ending:
-            times = {"learner_s": learner_s, "overhead_s": overhead_s}
+            times = {"learner_s": learner_s, "update_s": update_s, "overhead_s": overhead_s}
             closed = tuple(
                 a.model_copy(update={**times, "held_s": held_s if a is ending[0] else 0.0})
                 if any(a is ended for ended in ending)
@@ -145,21 +148,20 @@ class Spending:
 
     def settle_ready(self, record: JobRecord) -> Billed:
         """Replace the reservation of every attempt about which all is known by its bill."""
-        settlements = [
-            settle(attempt, self._attempt_basis(record, attempt), self.clock)
-            for attempt in record.open_attempts
-        ]
-        bills = [bill for bill in settlements if bill is not None]
-        waiting = [
-            attempt
-            for attempt, bill in zip(record.open_attempts, settlements, strict=True)
-            if bill is None
-        ]
+        bills, waiting, costs = [], [], record.costs
+        for attempt in record.open_attempts:
+            bill = settle(attempt, self._attempt_basis(record, attempt), self.clock)
+            if bill is None:
+                waiting.append(attempt)
+            else:
+                bills.append(bill)
+                costs = with_round(costs, attempt, bill)
         lines = tuple(line for bill in bills for line in bill.lines)
         projected_s = record.projected_wall_s + sum(bill.projected_s for bill in bills)
         serverful_s = record.serverful_wall_s + sum(bill.serverful_s for bill in bills)
         updated = {
             "open_attempts": tuple(waiting),
+            "costs": costs,
             "projected_wall_s": projected_s,
             "serverful_wall_s": serverful_s,
         }

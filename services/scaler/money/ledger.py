@@ -44,6 +44,8 @@ class Settlement:
     """A final bill."""
 
     lines: tuple[LedgerLine, ...]
+    billed_s: float
+    """For how long the job is billed what is paid by the second."""
     projected_s: float
     """How long the round takes on AWS."""
     serverful_s: float
@@ -66,6 +68,7 @@ def settle(attempt: OpenAttempt, basis: CostBasis, clock: Clock) -> Settlement |
     items = (*held_items(billed_s, basis), *execution_items(measured, basis))
     return Settlement(
         lines=_lines(items, round_index=attempt.round, attempt=attempt.attempt),
+        billed_s=billed_s,
         projected_s=projected_s,
         serverful_s=serverful_round_s(measured, basis, PAPER_SERVERS),
     )

@@ -7,7 +7,8 @@ both have to fit the budget.
 """
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from services.scaler.capacity.kept_warm import keeping, kept_warm, warm_numbers
@@ -39,6 +40,8 @@ class RoundContext:
     """The scaling policy in force in the round."""
     seen: ScalingInput
     """What it looks at."""
+    shadow: Mapping[str, ScalingDecision] = field(default_factory=dict)
+    """What other policies would ask for, by name."""
     concurrency: Concurrency
     pricing: RoundPricing
     quorum_share: float
@@ -236,6 +239,7 @@ def _decision(
         boosting_score=None if stop else scaling.score,
         ratio=context.seen.ratio.value if scaling.ratio is None else scaling.ratio,
         reason="; ".join(reason for reason in reasons if reason),
+        shadow={} if stop else {name: each.requested for name, each in context.shadow.items()},
         deadline_s=context.pricing.deadline_s(num_invocations) if num_invocations else 0.0,
         quorum=math.ceil(context.quorum_share * affordable.num_actors),
         stop=stop,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 from services.scaler.api.problem import ApiError, invalid
+from services.scaler.scaling.base import NoiseMemory
 from services.scaler.store.base import PlannedAttempt, RoundEntry, Store
 from shared.contracts.jobs import Job, StopReason
 from shared.contracts.problem import FieldError
@@ -69,6 +70,16 @@ class RoundsBefore:
     def through(self) -> int | None:
         """Newest round that is over; None where none is open beside the one asked for."""
         return None if self.open_rounds == 1 else self.round_index - self.open_rounds
+
+    def memory_of(self, policy: str, job: Job) -> NoiseMemory | None:
+        """Return what the policy's decision about the round before left, if it was in force."""
+        last = None if self.reopened else self.last
+        known = last is not None and job.scaling_of(last.round).policy == policy
+        return last.memory if last is not None and known else None
+
+    def shadow_memory_of(self, policy: str) -> NoiseMemory | None:
+        """Return the same of a policy that was asked beside the one in force."""
+        return None if self.last is None else self.last.shadow_memories.get(policy)
 
     @property
     def num_stops(self) -> int:

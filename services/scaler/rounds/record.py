@@ -59,6 +59,7 @@ def reserved(
         attempt=order.plan.attempt,
         lease_id=order.lease_id,
         num_invocations=order.num_invocations,
+        num_evaluations=len(order.evaluations),
         reserved_usd=decision.reserve_usd,
         warm=warm,
         kept_warm=kept,
@@ -104,10 +105,17 @@ def round_entry(
     *,
     ratio: float | None,
     memory: NoiseMemory | None,
+    shadow_memories: dict[str, NoiseMemory],
 ) -> RoundEntry:
     """Return the round as it is remembered: a new one, or one with another attempt."""
     if reopened is None:
-        return RoundEntry(round=planned.plan.round, attempts=(planned,), ratio=ratio, memory=memory)
+        return RoundEntry(
+            round=planned.plan.round,
+            attempts=(planned,),
+            ratio=ratio,
+            memory=memory,
+            shadow_memories=shadow_memories,
+        )
     return reopened.model_copy(update={"attempts": (*reopened.attempts, planned)})
 
 

@@ -35,8 +35,9 @@ from services.scaler.rounds.record import (
     with_result,
 )
 from services.scaler.rounds.rewinding import rewound
-from services.scaler.scaling.history import scaling_input
+from services.scaler.scaling.history import History
 from services.scaler.scaling.registry import scaling_policy
+from services.scaler.scaling.shadow import shadow_policies
 from services.scaler.store.base import (
     AttemptKey,
     Change,
@@ -206,7 +207,13 @@ class RoundService:
             evaluations=order.evaluations if reopened else None,
         )
         entry = round_entry(
-            reopened, planned, ratio=context.seen.ratio.value, memory=decision.memory
+            reopened,
+            planned,
+            ratio=context.seen.ratio.value,
+            memory=decision.memory,
+            shadow_memories={
+                name: each.memory for name, each in context.shadow.items() if each.memory
+            },
         )
         entries = (entry,) if ended is None else (with_result(ended, request.previous), entry)
         return Change(record=record, rounds=entries, lines=lines), planned
@@ -230,13 +237,19 @@ class RoundService:
     ) -> tuple[JobRecord, tuple[LedgerLine, ...]]:
         """Book the time of the attempt that ends with this request, and what it achieved."""
         ended, result = before.ended, request.previous
-        learner_s = overhead_s = 0.0
+        learner_s = update_s = overhead_s = 0.0
         if ended is not None:
             allowance_s = self.pricing.learner_allowance_s
             learner_s = allowance_s if result is None else result.timing.learner_s
+            update_s = 0.0 if result is None else result.timing.update_s
             overhead_s = 0.0 if result is None else result.timing.plan_s
         record, lines = self.spending.end_round(
-            record, now, learner_s=learner_s, overhead_s=overhead_s, through=before.through
+            record,
+            now,
+            learner_s=learner_s,
+            update_s=update_s,
+            overhead_s=overhead_s,
+            through=before.through,
         )
         if ended is not None and ended.result is None:
             job = record.job
@@ -257,13 +270,20 @@ class RoundService:
         lines: tuple[LedgerLine, ...],
     ) -> RoundContext:
         job_id, reopened = record.job.job_id, before.reopening
-        policy = scaling_policy(record.job.scaling_of(before.round_index))
+        scaling = record.job.scaling_of(before.round_index)
+        policy = scaling_policy(scaling)
+        shadows = {} if reopened else shadow_policies(record.job.spec, but=scaling.policy)
+        history = History.read(self.store, record, before, request, (policy, *shadows.values()))
         return RoundContext(
             record=record,
             request=request,
             now=now,
             policy=policy,
-            seen=scaling_input(self.store, record, before, request, policy),
+            seen=history.shown_to(policy, before.memory_of(scaling.policy, record.job)),
+            shadow={
+                name: each.decide(history.shown_to(each, before.shadow_memory_of(name)))
+                for name, each in shadows.items()
+            },
             concurrency=Concurrency(
                 limit=self.quota.known,
                 running_jobs=self.store.count(("running", "stopping")),

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from pydantic import FiniteFloat
 
 from services.scaler.scaling.boosting import ConvexityRatio
-from shared.contracts.message import Message, PositiveFloat, PositiveInt
+from shared.contracts.message import Message, NonNegativeFloat, PositiveFloat, PositiveInt
 from shared.contracts.rounds import GradientNoise
 from shared.contracts.scaling_spec import ActorRange, Policy
 
@@ -15,16 +15,31 @@ P = TypeVar("P", bound=Policy)
 
 
 class NoiseMemory(Message):
-    """What `kungfu` remembers from round to round, in place of a history that grows."""
+    """What `kungfu` and `marginal` remember, in place of a history that grows."""
 
     squared_norm: FiniteFloat
     """Moving average of |G|^2."""
     variance: FiniteFloat
     """Moving average of S, kept apart from it."""
     first_scale: PositiveFloat | None
-    """Gradient noise scale when it was first defined; None before."""
+    """`kungfu` only: the gradient noise scale when it was first defined; None before."""
+    last_scale: PositiveFloat | None = None
+    """`marginal` only: the noise scale when it was last defined."""
     num_actors: PositiveInt
     """Number of actors asked for."""
+
+
+class RoundCosts(Message):
+    """Running means of what a job's rounds cost: `fixed + num_actors * actor`."""
+
+    num_rounds: PositiveInt
+    """How many rounds there have been."""
+    fixed_usd: NonNegativeFloat
+    fixed_s: NonNegativeFloat
+    """Time of a round that does not grow with the number of actors."""
+    actor_usd: NonNegativeFloat
+    actor_s: NonNegativeFloat
+    """The learner's update of one fragment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +80,10 @@ class ScalingInput:
     """Defined convexity ratios of earlier rounds, oldest first."""
     gradient_noise: GradientNoise | None = None
     """This round's."""
+    fragment_noise: GradientNoise | None = None
+    """Of the fragments of the round before, at the policy that made them."""
+    costs: RoundCosts | None = None
+    """Of the rounds that are billed; None before the first."""
     seed: int = 0
     """The job's."""
     past: tuple[PastRound, ...] = ()

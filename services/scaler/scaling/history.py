@@ -1,65 +1,97 @@
 """What a scaling policy is shown of a round and of those before it, read from the store."""
 
-from dataclasses import replace
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any
+from typing import Any, Self
 
 from services.scaler.rounds.order import RoundsBefore
 from services.scaler.rounds.record import with_result
-from services.scaler.scaling.base import PastRound, ScalingInput, ScalingPolicy
+from services.scaler.scaling.base import NoiseMemory, PastRound, ScalingInput, ScalingPolicy
 from services.scaler.scaling.boosting import convexity_ratio
-from services.scaler.store.base import JobRecord, Store
+from services.scaler.store.base import JobRecord, RoundEntry, Store
 from shared.contracts.rounds import LaunchCounts, RoundPlan, RoundRequest, RoundResult
 
 
-def scaling_input(
-    store: Store,
-    record: JobRecord,
-    before: RoundsBefore,
-    request: RoundRequest,
-    policy: ScalingPolicy[Any],
-) -> ScalingInput:
-    """Return what a policy looks at.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What is known of a job before a round: as much as the most curious of some policies asks."""
 
-    Args:
-        store: Where the rounds are.
-        record: The job.
-        before: The round to decide about, and those before it.
-        request: Brings the result of the round that ends with it, which is not stored yet.
-        policy: The policy in force in the round.
-    """
-    job, newest = record.job, None if before.reopened else before.last
-    ratios = store.ratios(job.job_id, before=before.round_index, limit=policy.num_ratios)
-    return ScalingInput(
-        round_index=before.round_index,
-        actors=job.spec.actors,
-        steps_to_share=job.spec.steps_to_share,
-        ratio=convexity_ratio(request.curvature),
-        ratios=tuple(ratios),
-        gradient_noise=request.gradient_noise,
-        seed=job.spec.seed,
-        past=_past(store, job.job_id, before, request, policy.num_rounds),
-        evaluation_return=job.progress.last_return,
-        remaining_usd=max(0.0, job.spec.stop.budget_usd - record.settled_usd),
-        memory=None if newest is None else newest.memory,
-    )
+    common: ScalingInput
+    """What every policy is shown."""
+    ratios: tuple[float, ...]
+    rounds: tuple[RoundEntry, ...]
+    """The newest before the round."""
+    before: RoundsBefore
+    ended: RoundEntry | None
+    """The round that ends with the request, with its result."""
+
+    @classmethod
+    def read(
+        cls,
+        store: Store,
+        record: JobRecord,
+        before: RoundsBefore,
+        request: RoundRequest,
+        policies: Collection[ScalingPolicy[Any]],
+    ) -> Self:
+        """Read what policies look at.
+
+        Args:
+            store: Where the rounds are.
+            record: The job.
+            before: The round to decide about, and those before it.
+            request: Brings the result of the round that ends with it, which is not stored yet.
+            policies: Those that will be shown it.
+        """
+        job, curvature = record.job, request.curvature
+        most = max(policy.num_ratios for policy in policies)
+        ratios = store.ratios(job.job_id, before=before.round_index, limit=most)
+        count = max(_num_rounds(policy, before) for policy in policies)
+        ended = None if before.ended is None else with_result(before.ended, request.previous)
+        rounds: list[RoundEntry] = []
+        if count > 1 or (count and ended is None):
+            rounds = store.rounds(job.job_id, first=before.round_index - count, limit=count)
+        common = ScalingInput(
+            round_index=before.round_index,
+            actors=job.spec.actors,
+            steps_to_share=job.spec.steps_to_share,
+            ratio=convexity_ratio(curvature),
+            gradient_noise=request.gradient_noise,
+            fragment_noise=None if curvature is None else curvature.fragment_noise,
+            costs=record.costs,
+            seed=job.spec.seed,
+            evaluation_return=job.progress.last_return,
+            remaining_usd=max(0.0, job.spec.stop.budget_usd - record.settled_usd),
+        )
+        return cls(
+            common=common, ratios=tuple(ratios), rounds=tuple(rounds), before=before, ended=ended
+        )
+
+    def shown_to(self, policy: ScalingPolicy[Any], memory: NoiseMemory | None) -> ScalingInput:
+        """Return what a policy looks at, with what its decision about the round before left."""
+        ratios = self.ratios[-policy.num_ratios :] if policy.num_ratios else ()
+        return replace(self.common, ratios=ratios, past=self._past(policy), memory=memory)
+
+    def _past(self, policy: ScalingPolicy[Any]) -> tuple[PastRound, ...]:
+        count, ended = _num_rounds(policy, self.before), self.ended
+        if not count:
+            return ()
+        if count == 1 and ended is not None:
+            entries = [ended]
+        else:
+            entries = [
+                ended if ended and entry.round == ended.round else entry
+                for entry in self.rounds[-count:]
+            ]
+        return tuple(past_of(e.last.plan, e.result, e.last.launches) for e in entries)
 
 
-def _past(
-    store: Store, job_id: str, before: RoundsBefore, request: RoundRequest, num_rounds: int
-) -> tuple[PastRound, ...]:
+def _num_rounds(policy: ScalingPolicy[Any], before: RoundsBefore) -> int:
+    """Return how many of the newest rounds a policy is shown."""
     # The newest rounds but for the one that has just ended are open: their returns are not known.
-    still_open = before.open_rounds - 1 if num_rounds > 1 else 0
-    count = min(num_rounds + still_open, before.round_index)
-    if not count:
-        return ()
-    ended = None if before.ended is None else with_result(before.ended, request.previous)
-    if count == 1 and ended is not None:
-        entries = [ended]
-    else:
-        stored = store.rounds(job_id, first=before.round_index - count, limit=count)
-        entries = [ended if ended and e.round == ended.round else e for e in stored]
-    return tuple(past_of(e.last.plan, e.result, e.last.launches) for e in entries)
+    still_open = before.open_rounds - 1 if policy.num_rounds > 1 else 0
+    return min(policy.num_rounds + still_open, before.round_index)
 
 
 def past_of(

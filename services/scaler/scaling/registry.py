@@ -7,6 +7,7 @@ from services.scaler.scaling.base import ScalingPolicy
 from services.scaler.scaling.fixed import FixedPolicy
 from services.scaler.scaling.hydrozoa import HydrozoaPolicy
 from services.scaler.scaling.kungfu import KungFuPolicy
+from services.scaler.scaling.marginal import MarginalPolicy
 from services.scaler.scaling.minionsrl import MinionsPolicy
 from services.scaler.scaling.nitro import NitroPolicy
 from services.scaler.scaling.random_score import RandomPolicy
@@ -20,6 +21,7 @@ SCALING_POLICIES: dict[str, type[ScalingPolicy[Any]]] = {
     "auto": AutoPolicy,
     "random": RandomPolicy,
     "kungfu": KungFuPolicy,
+    "marginal": MarginalPolicy,
     "hydrozoa": HydrozoaPolicy,
     "minionsrl": MinionsPolicy,
     "reward_window": RewardWindowPolicy,

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from pydantic import FiniteFloat
 
-from services.scaler.scaling.base import NoiseMemory
+from services.scaler.scaling.base import NoiseMemory, RoundCosts
 from shared.cache.arrivals import Mode
 from shared.contracts.billing import LedgerLine
 from shared.contracts.jobs import Job, JobStatus
@@ -55,6 +55,8 @@ class OpenAttempt(Message):
     lease_id: Identifier
     """Lease it was planned under."""
     num_invocations: Count
+    num_evaluations: Count = 0
+    """Evaluation episodes among them; 0 in records of earlier versions."""
     reserved_usd: NonNegativeFloat
     warm: Count
     """Invocations that found provisioned concurrency ready."""
@@ -72,6 +74,8 @@ class OpenAttempt(Message):
     """None until every invocation has ended."""
     learner_s: NonNegativeFloat | None = None
     """The learner's own time; None until the round is over."""
+    update_s: NonNegativeFloat = 0.0
+    """Its update's part of that; 0 where nothing was learned."""
     overhead_s: NonNegativeFloat = 0.0
     """What publishing the policy and asking for the round took."""
     held_s: NonNegativeFloat | None = None
@@ -101,6 +105,8 @@ class JobRecord(Message):
     wall_used_s: NonNegativeFloat = 0.0
     """Wall time of earlier starts."""
     longest_learner_s: NonNegativeFloat = 0.0
+    costs: RoundCosts | None = None
+    """What its rounds cost on average; None before one is billed."""
     lost_leases: Count = 0
     """Leases that learners let expire since a round last ended."""
     projected_wall_s: NonNegativeFloat = 0.0
@@ -169,6 +175,8 @@ class RoundEntry(Message):
     """Convexity ratio measured in this round, None when there was none."""
     memory: NoiseMemory | None = None
     """What the scaling policy's decision left behind for the next round's."""
+    shadow_memories: dict[Identifier, NoiseMemory] = {}
+    """What the decisions of other policies, in the plan's `shadow`, left behind for theirs."""
     result: RoundResult | None = None
     abandoned: bool = False
     """Whether the job ended, and was resumed, before a result was heard of. The learner may have

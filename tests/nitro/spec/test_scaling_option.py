@@ -31,6 +31,7 @@ HERE = Path()
         ("random", {"policy": "random"}),
         ("random:20.5", {"policy": "random", "mean_actors": 20.5}),
         ("kungfu:5", {"policy": "kungfu", "every_rounds": 5}),
+        ("marginal:2.5", {"policy": "marginal", "value_of_time_usd_per_hour": 2.5}),
         ("hydrozoa:4", {"policy": "hydrozoa", "every_rounds": 4}),
         ("reward_window:6", {"policy": "reward_window", "window": 6}),
         ("schedule:8,16,64", {"policy": "schedule", "num_actors": [8, 16, 64]}),

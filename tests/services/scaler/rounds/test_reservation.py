@@ -78,6 +78,7 @@ def test_a_planned_round_commits_its_worst_case() -> None:
         attempt=1,
         lease_id="lease-1",
         num_invocations=6,
+        num_evaluations=2,
         reserved_usd=0.25,
         warm=0,
         cold=6,

@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from services.scaler.scaling.base import PastRound, ScalingInput
+from services.scaler.scaling.base import NoiseMemory, PastRound, RoundCosts, ScalingInput
 from services.scaler.scaling.boosting import ConvexityRatio
 from shared.contracts.minions_agent import STATE_SIZE, DenseLayer, MinionsAgent
 from shared.contracts.rounds import GradientNoise
@@ -14,6 +14,7 @@ from shared.contracts.scaling_spec import (
     FixedScaling,
     HydrozoaScaling,
     KungFuScaling,
+    MarginalScaling,
     MinionsScaling,
     NitroScaling,
     Policy,
@@ -79,6 +80,13 @@ def policies(draw: st.DrawFn, actors: ActorRange) -> Policy:
                 smoothing=st.floats(0, 0.99),
                 every_rounds=st.integers(1, 5),
             ),
+            st.builds(
+                MarginalScaling,
+                policy=st.just("marginal"),
+                value_of_time_usd_per_hour=st.floats(0, 1e6),
+                smoothing=st.floats(0, 0.99),
+                max_step=st.floats(1.01, 100),
+            ),
             st.builds(HydrozoaScaling, policy=st.just("hydrozoa"), every_rounds=st.integers(1, 20)),
             st.builds(
                 RewardWindowScaling,
@@ -112,6 +120,23 @@ def inputs(draw: st.DrawFn, actors: ActorRange) -> ScalingInput:
         call_overhead_s=seconds,
     )
     noise = st.builds(GradientNoise, squared_norm=FINITE, variance=FINITE)
+    dollars = st.floats(0, 1e6)
+    costs = st.builds(
+        RoundCosts,
+        num_rounds=st.integers(1, 100),
+        fixed_usd=dollars,
+        fixed_s=dollars,
+        actor_usd=dollars,
+        actor_s=dollars,
+    )
+    memories = st.builds(
+        NoiseMemory,
+        squared_norm=FINITE,
+        variance=FINITE,
+        first_scale=st.none() | st.floats(1e-9, 1e9),
+        last_scale=st.none() | st.floats(1e-9, 1e9),
+        num_actors=st.integers(1, 3000),
+    )
     return seen(
         draw(st.integers(0, 2000)),
         actors=actors,
@@ -121,6 +146,9 @@ def inputs(draw: st.DrawFn, actors: ActorRange) -> ScalingInput:
             st.builds(ConvexityRatio, value=st.none() | st.floats(0, 1e300), note=st.just(""))
         ),
         gradient_noise=draw(st.none() | noise),
+        fragment_noise=draw(st.none() | noise),
+        costs=draw(st.none() | costs),
+        memory=draw(st.none() | memories),
         seed=draw(st.integers(0, 2**31 - 1)),
         past=tuple(draw(st.lists(past, max_size=5))),
         evaluation_return=draw(maybe),

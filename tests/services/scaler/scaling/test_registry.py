@@ -12,6 +12,7 @@ from shared.contracts.scaling_spec import (
     FixedScaling,
     HydrozoaScaling,
     KungFuScaling,
+    MarginalScaling,
     MinionsScaling,
     NitroScaling,
     Policy,
@@ -30,7 +31,7 @@ def test_every_policy_keeps_to_the_range_says_why_and_repeats_itself(
     actors = data.draw(RANGES)
     scaling = data.draw(policies(actors))
     shown = data.draw(inputs(actors))
-    scaling.require_fit(actors, shares_samples=True)
+    scaling.require_fit(actors, shares_samples=scaling.policy == "auto", on_policy=True)
     decision = scaling_policy(scaling).decide(shown)
     assert actors.min <= decision.requested <= actors.max
     assert decision.score is None or 0.0 <= decision.score <= 1.0
@@ -60,6 +61,7 @@ def test_no_policy_asks_for_more_than_it_said_it_could(data: st.DataObject) -> N
         (RandomScaling(policy="random", mean_actors=20.3), [33] * 5),
         (RandomScaling(policy="random", mean_actors=60), [64] * 5),
         (KungFuScaling(policy="kungfu"), [64] * 5),
+        (MarginalScaling(policy="marginal"), [64] * 5),
         (HydrozoaScaling(policy="hydrozoa"), [64] * 5),
         (MinionsScaling(policy="minionsrl", agent=biased_agent(*(0.0,) * 12)), [12] * 5),
         (MinionsScaling(policy="minionsrl", agent=biased_agent(*(0.0,) * 99)), [64] * 5),
@@ -84,7 +86,7 @@ def test_every_policy_looks_back_a_bounded_way(data: st.DataObject) -> None:
 
 def test_every_policy_has_a_name_and_a_class_that_decides() -> None:
     assert POLICIES.keys() == SCALING_POLICIES.keys()
-    assert len(POLICIES) == 9
+    assert len(POLICIES) == 10
 
 
 @pytest.mark.parametrize(
@@ -97,6 +99,7 @@ def test_every_policy_has_a_name_and_a_class_that_decides() -> None:
         (ScheduleScaling(policy="schedule", num_actors=(8, 16)), False),
         (HydrozoaScaling(policy="hydrozoa"), False),
         (KungFuScaling(policy="kungfu"), False),
+        (MarginalScaling(policy="marginal"), False),
         (RewardWindowScaling(policy="reward_window"), False),
         (MinionsScaling(policy="minionsrl", agent=biased_agent(0.0, 1.0)), False),
     ],

@@ -1,0 +1,48 @@
+"""What a job's rounds cost on average: what any round does, and what each actor adds.
+
+An actor adds its execution and the learner's update of its fragment, in which everything that is
+paid by the second is paid, too. The rest of a round's bill is fixed. So, for every round,
+
+    bill = fixed_usd + num_actors * actor_usd.
+
+Evaluation episodes are fixed; one is taken to cost as much as an actor's execution.
+"""
+
+from services.scaler.money.ledger import Settlement
+from services.scaler.scaling.base import RoundCosts
+from services.scaler.store.base import OpenAttempt
+
+_LEAST_WEIGHT = 0.1
+"""Of the newest round: a mean over all rounds at first, then over the last ten or so."""
+_EXECUTION_ITEMS = frozenset({"lambda_duration", "lambda_requests"})
+
+
+def with_round(
+    costs: RoundCosts | None, attempt: OpenAttempt, bill: Settlement
+) -> RoundCosts | None:
+    """Return the means with one more round.
+
+    Rounds that were launched again, or not learned from, or overlapped others, do not count.
+    """
+    num_actors = attempt.num_invocations - attempt.num_evaluations
+    if attempt.attempt or attempt.open_rounds > 1 or not (num_actors and attempt.update_s):
+        return costs
+    update_s = min(attempt.update_s, bill.billed_s)
+    executions_usd = sum(line.amount_usd for line in bill.lines if line.item in _EXECUTION_ITEMS)
+    held_usd = bill.amount_usd - executions_usd
+    update_usd = held_usd * update_s / bill.billed_s if bill.billed_s else 0.0
+    actor_usd = executions_usd / attempt.num_invocations + update_usd / num_actors
+    this = {
+        "fixed_usd": max(0.0, bill.amount_usd - num_actors * actor_usd),
+        "fixed_s": bill.billed_s - update_s,
+        "actor_usd": actor_usd,
+        "actor_s": update_s / num_actors,
+    }
+    if costs is None:
+        return RoundCosts(num_rounds=1, **this)
+    count = costs.num_rounds + 1
+    weight = max(1 / count, _LEAST_WEIGHT)
+    means = {
+        name: (1 - weight) * getattr(costs, name) + weight * value for name, value in this.items()
+    }
+    return RoundCosts(num_rounds=count, **means)
