@@ -1,20 +1,30 @@
-"""What the documents list is all there is, and no more."""
+"""What the documents list is all there is, and no more; what they tell to type exists."""
 
+import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from typer.exceptions import Exit, TyperException
+from typer.main import get_command
 
+import nitro
+from nitro.cli.main import app
 from services.learner.record.tracking import LearnerMetrics
 from services.scaler.metrics import Metrics
+from tests.documents import DOCUMENTS, ROOT, Command, commands, show
 
-ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
-PAGES += [*sorted((DOCS / "how-to").glob("*.md")), *sorted((DOCS / "concepts").glob("*.md"))]
 PACKAGES = "nitro|services|functions|learning|shared|cdk|benchmarks|experiments|tests"
+COMMANDS = [command for page in DOCUMENTS for command in commands(page)]
+SHELL = {"cp", "curl", "export", "git", "mkdir", "tensorboard"}
+NEEDING = {"aws": "needs AWS", "docker": "needs Docker"}
+TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+_PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+EXTRAS = set(_PROJECT["optional-dependencies"])
 
 
 def _published(text: bytes) -> set[str]:
@@ -36,7 +46,7 @@ def test_operations_names_every_metric() -> None:
     assert len(published) > 15
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_documents_name_files_and_modules_that_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     named = re.findall(rf"[`\s]((?:{PACKAGES}|docs|containers|examples)/[\w./-]*)", text)
@@ -46,18 +56,80 @@ def test_documents_name_files_and_modules_that_exist(page: Path) -> None:
     assert not missing
 
 
-def test_imports_in_documents_work() -> None:
-    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    imports = re.findall(rf"^from (?:{PACKAGES}).*", text, re.MULTILINE)
-    assert imports
-    for line in imports:
-        exec(line, {})
+def test_python_in_documents_names_what_there_is() -> None:
+    blocks = [
+        block
+        for page in DOCUMENTS
+        for block in re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    ]
+    assert blocks
+    for block in blocks:
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom | ast.Import):
+                line = ast.unparse(node)
+                if re.match(rf"(?:from|import) (?:{PACKAGES})\b", line):
+                    exec(line, {})
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "nitro":
+                assert node.attr in nitro.__all__
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=show)
+def test_a_command_that_a_document_shows_exists(command: Command) -> None:
+    program, *arguments = command.words
+    if program in NEEDING:
+        assert command.marker == NEEDING[program], "say so in a comment above the block"
+    elif program == "nitro":
+        parse(arguments, whole=command.whole)
+    elif program == "make":
+        assert arguments[0] in TARGETS
+    elif program == "python":
+        module = arguments[arguments.index("-m") + 1]
+        require_options(module, [word for word in arguments if word.startswith("--")])
+    elif program == "pip":
+        assert set(re.findall(r"\.\[(\w+)\]", " ".join(arguments))) <= EXTRAS
+    else:
+        assert program in SHELL
+
+
+@pytest.mark.parametrize("line", ["nitro teach", "nitro train --round 3", "nitro jobs show A B"])
+def test_a_command_that_does_not_exist_is_found(line: str) -> None:
+    with pytest.raises((TyperException, KeyError)):
+        parse(line.split()[1:], whole=True)
+
+
+def parse(arguments: list[str], *, whole: bool) -> None:
+    """Let the command line read the arguments, and run nothing.
+
+    Raises:
+        TyperException: They make no sense to the command.
+        KeyError: There is no such command.
+    """
+    command, path = get_command(app), "nitro"
+    while (known := getattr(command, "commands", None)) and arguments and arguments[0][0] != "-":
+        command, path, arguments = known[arguments[0]], f"{path} {arguments[0]}", arguments[1:]
+    if known and not whole:
+        return  # a group of commands is named, not typed
+    try:
+        command.make_context(path, [*arguments])
+    except Exit:
+        pass  # --help and --version end here
+    except TyperException as error:
+        if whole or not str(error).startswith("Missing"):
+            raise
+
+
+def require_options(module: str, options: list[str]) -> None:
+    """Make sure that there is a module, and that it reads these options."""
+    path = ROOT / module.replace(".", "/")
+    source = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
+    text = source.read_text("utf-8")
+    assert not [option for option in options if f'"{option}"' not in text]
 
 
 def _is_there(dotted: str) -> bool:
-    """Whether there is such a package, module, or name in a module."""
+    """Whether there is such a package, module, or name in one of these."""
     path = ROOT / dotted.replace(".", "/")
     if path.is_dir() or path.with_suffix(".py").exists():
         return True
-    module = path.parent.with_suffix(".py")
-    return module.exists() and path.name in module.read_text(encoding="utf-8")
+    homes = path.parent.with_suffix(".py"), path.parent / "__init__.py"
+    return any(home.exists() and path.name in home.read_text(encoding="utf-8") for home in homes)
