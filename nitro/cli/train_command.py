@@ -152,7 +152,7 @@ def train(
 ) -> None:
     """Train an agent and follow it. Without an API everything runs on this machine.
 
-    With no options: a million steps, preset `standard`, rounds of 2,048 steps on two actors.
+    With no options: a million steps, preset `standard`, rounds of 2,048 steps on eight actors.
     `--dry-run` shows every value. What a --spec file leaves out has the API's defaults.
 
     Ctrl-C stops after the current update and keeps the checkpoint. Twice kills everything.

@@ -46,18 +46,24 @@ def advice(
         cpu_cores: Of the machine it trains on; None where it has a GPU, or is not known.
     """
     lines = []
-    limit, taken = environment.max_episode_steps, spec.steps_of(spec.actors.max)
-    too_short = limit is not None and limit > taken // spec.envs_per_actor
+    limit = environment.max_episode_steps
+    taken = spec.steps_of(spec.actors.max) // spec.envs_per_actor
+    too_short = limit is not None and limit > taken
     if spec.episodes.go_on:
         if not environment.keeps_state:
             lines.append(
                 "episodes cannot go on, as this environment's state cannot be kept: every rollout "
                 f"begins with a reset (nitro check-env {spec.env_id} says why)"
             )
+            if too_short and spec.samples_per_round is not None:
+                lines.append(
+                    f"rollouts take {taken:,} steps; fewer actors take longer ones: "
+                    "--scaling fixed:2"
+                )
     elif too_short:
         lines.append(
             f"episodes may last {limit:,} steps, but a rollout begins with a reset and takes "
-            f"{taken // spec.envs_per_actor:,}: later steps are never learned from (let episodes "
+            f"{taken:,}: later steps are never learned from (let episodes "
             "go on with --set episodes.horizon=limit, or raise --steps-per-actor)"
         )
     if cpu_cores is not None:

@@ -29,11 +29,11 @@ class StartingJob:
     total_steps: int = 1_000_000
     samples_per_round: int = 2048
     """What the preset `standard` is meant for."""
-    num_actors: int = 2
+    num_actors: int = 8
 
 
 _QUICK = StartingJob(total_steps=200_000)
-_ATARI = StartingJob(samples_per_round=1024, num_actors=8)
+_ATARI = StartingJob(samples_per_round=1024)
 _BY_NAME: Mapping[str, StartingJob] = {
     "ALE/": _ATARI,
     **dict.fromkeys(("Acrobot-", "CartPole-", "MountainCar", "Pendulum-"), _QUICK),

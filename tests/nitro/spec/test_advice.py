@@ -42,6 +42,8 @@ def test_episodes_that_should_go_on_and_cannot_are_told() -> None:
     assert told(HOPPER.model_copy(update={"keeps_state": True}), **going_on) == []
     (line,) = told(HOPPER, **going_on)
     assert "nitro check-env" in line
+    _, longer = told(HOPPER, **going_on, samples_per_round=2048)
+    assert "rollouts take 32 steps; fewer actors take longer ones" in longer
 
 
 def test_rollouts_as_long_as_an_episode_need_no_word() -> None:
