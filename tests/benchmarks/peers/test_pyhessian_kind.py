@@ -10,7 +10,7 @@ from learning.networks.distributions import Categorical
 from shared.contracts.environment_spec import ContinuousActionSpec, EnvironmentSpec, ObservationSpec
 from shared.hyperparameters.ppo import PpoHyperparameters
 from tests.learning.detectors.test_surrogate import objective_of
-from tests.learning.networks.test_conv_surrogate import SMALL, Case, network_of, samples_of
+from tests.learning.detectors.test_surrogate_conv import SMALL, Case, network_of, samples_of
 
 ENVIRONMENT = EnvironmentSpec(
     env_id="Test-v0",

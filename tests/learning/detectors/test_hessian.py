@@ -24,13 +24,13 @@ from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import DetectorRule
 from shared.contracts.rounds import Curvature
 from shared.hyperparameters.ppo import PpoHyperparameters
+from tests.learning.detectors import test_surrogate_conv
 from tests.learning.detectors.test_surrogate import (
     CASES,
     autograd_hessian,
     network_of,
     surrogate_log_prob,
 )
-from tests.learning.networks import test_conv_surrogate
 from tests.learning.trajectories import CONTINUOUS, make_trajectory
 
 HYPERPARAMETERS = PpoHyperparameters(hidden_sizes=(6, 5))
@@ -303,10 +303,10 @@ def test_a_diverged_policy_is_no_curvature() -> None:
 
 @pytest.mark.parametrize("objective", ["surrogate", "behaviour", "total_loss"])
 def test_convolutional_networks_have_every_objective_and_the_noise(objective: str) -> None:
-    case: test_conv_surrogate.Case = (test_conv_surrogate.SMALL, discrete.Categorical(), 3, None)
-    network = test_conv_surrogate.network_of(case)
+    case: test_surrogate_conv.Case = (test_surrogate_conv.SMALL, discrete.Categorical(), 3, None)
+    network = test_surrogate_conv.network_of(case)
     network.flatten(dtype=torch.float32)
-    observation, action, advantage = test_conv_surrogate.samples_of(case)
+    observation, action, advantage = test_surrogate_conv.samples_of(case)
     outputs, value = network.policy_outputs(observation), network.values(observation)
     log_prob = network.distribution.log_prob(outputs, action)
     batch = TrainingBatch(

@@ -23,7 +23,7 @@ from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import STANDARD as IMPACT
 from shared.hyperparameters.impala import STANDARD as IMPALA
 from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
-from tests.learning.networks import test_conv_surrogate as conv
+from tests.learning.detectors import test_surrogate_conv as conv
 from tests.learning.trajectories import CONTINUOUS, DISCRETE, make_trajectory
 
 WITH_ENTROPY = {"entropy_coefficient": 0.01}

@@ -18,7 +18,7 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, JobProgress, ScalingSwitch
 from shared.contracts.scaling_spec import FixedScaling, NitroScaling
 from tests.services.scaler.lambda_endpoint import HOPPER
-from tests.services.scaler.money.test_spending import attempt
+from tests.services.scaler.money.test_accounting_spending import attempt
 from tests.services.scaler.scaling.seen import policies
 
 HALVING = NitroScaling(decay=0.5)

@@ -3,7 +3,7 @@
 import pytest
 
 from services.scaler.jobs.ending import ended
-from tests.services.scaler.money.test_spending import BASIS, NOW, held, spending
+from tests.services.scaler.money.test_accounting_spending import BASIS, NOW, held, spending
 
 
 @pytest.mark.parametrize(("passed_s", "billed_s"), [(60.0, 60.0), (50_000.0, 36_000.0)])

@@ -16,8 +16,8 @@ from services.scaler.money.accounting import (
 from services.scaler.money.ledger import NOTHING_LAUNCHED, Clock, worst_outcome
 from services.scaler.store.base import JobRecord, OpenAttempt
 from shared.contracts.billing import LedgerLine
+from tests.services.scaler.money.test_accounting_spending import NOW, held
 from tests.services.scaler.money.test_budget import basis
-from tests.services.scaler.money.test_spending import NOW, held
 
 BASIS = basis()
 WALL = Spending(basis=BASIS, clock="wall")

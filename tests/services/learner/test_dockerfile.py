@@ -12,7 +12,7 @@ import pytest
 
 from tests.patience import ANSWER_S
 
-_DOCKERFILE = Path(__file__).parents[2] / "services/learner/Dockerfile"
+_DOCKERFILE = Path(__file__).parents[3] / "services/learner/Dockerfile"
 _VERSION = "2.13.0"
 _METADATA = "Metadata-Version: 2.1\nName: torch\nVersion: {version}\n"
 _WHEEL = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"

@@ -10,7 +10,7 @@ from services.scaler.store.base import JobRecord, OpenAttempt
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import StopReason
 from shared.contracts.rounds import RoundPlan
-from tests.services.scaler.money.test_spending import NOW, attempt, held
+from tests.services.scaler.money.test_accounting_spending import NOW, attempt, held
 
 
 def order(
