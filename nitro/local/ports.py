@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import random
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,6 +55,20 @@ def free_ports(count: int) -> list[int]:
     Raises:
         CommandError: There are not so many.
     """
+    with held_ports(count) as ports:
+        return ports
+
+
+@contextlib.contextmanager
+def held_ports(count: int) -> Iterator[list[int]]:
+    """Give ports as `free_ports` does, and no other process of ours the same ones meanwhile.
+
+    A socket that listens to nobody is bound to each. On Linux a server may listen there all the
+    same, if it sets SO_REUSEADDR, as ours do (socket(7)); elsewhere nothing is held.
+
+    Raises:
+        CommandError: There are not so many.
+    """
     with contextlib.ExitStack() as stack:
         found: list[int] = []
         candidates = iter(_CANDIDATES)
@@ -70,9 +85,13 @@ def free_ports(count: int) -> list[int]:
             except OSError:
                 listener.close()
                 continue
+            # Only now: with it, a port that another process holds would look free.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             stack.enter_context(listener)
             found.append(port)
-        return found
+        if sys.platform != "linux":
+            stack.close()
+        yield found
 
 
 def require_free(port: int, *, setting: str) -> None:

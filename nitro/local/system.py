@@ -31,7 +31,7 @@ from nitro.local.plan import (
     learner_name,
     plan_processes,
 )
-from nitro.local.ports import LOOPBACK, free_ports, require_free
+from nitro.local.ports import LOOPBACK, held_ports, require_free
 from nitro.local.processes import ManagedProcess
 from nitro.local.state_folder import StateFolder
 
@@ -100,6 +100,7 @@ class LocalSystem:
         self._actor_variables = actor_variables or {}
         self._environment = environment or {}
         self._members: dict[str, _Member] = {}
+        self._ports = contextlib.ExitStack()
         self.api_url = ""
         self.lambda_url = ""
         self.lambda_token = ""
@@ -204,6 +205,7 @@ class LocalSystem:
             for member in self._members.values():
                 member.process.kill()
             self._members = {}
+            self._ports.close()
             self._state.release()
 
     def _start(self) -> None:
@@ -212,7 +214,8 @@ class LocalSystem:
         if self._own_cache_url is not None:
             _require_answer(self._own_cache_url)
         self._state.acquire(lasting=self._lasting)
-        cache, invoke, api, *learners = free_ports(3 + len(self._learners))
+        held = held_ports(3 + len(self._learners))
+        cache, invoke, api, *learners = self._ports.enter_context(held)
         plan = LocalPlan(
             state=self._state,
             lambda_token=self._state.write_lambda_token(),

@@ -1,6 +1,7 @@
 import contextlib
 import itertools
 import socket
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,7 +10,14 @@ import pytest
 
 from nitro.errors import CommandError
 from nitro.local import ports
-from nitro.local.ports import LOOPBACK, free_ports, outgoing_ports_begin, require_free
+from nitro.local.ports import (
+    LOOPBACK,
+    free_ports,
+    held_ports,
+    outgoing_ports_begin,
+    require_free,
+)
+from shared.service.serving import listen
 
 
 def test_free_ports_are_free_and_different() -> None:
@@ -23,6 +31,23 @@ def test_no_port_is_given_out_twice_however_many_ask_at_once() -> None:
     with ThreadPoolExecutor(8) as pool:
         found = [port for ports in pool.map(lambda _: free_ports(4), range(32)) for port in ports]
     assert len(set(found)) == 128
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is held")
+def test_a_port_that_is_held_is_for_its_server_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Same(ports._Candidates):
+        """Those of another process, which never gave out this port."""
+
+        def __iter__(self) -> Iterator[int]:
+            yield port
+
+    with held_ports(1) as (port,):
+        for _ in range(2):  # a server that is started again, too
+            with listen(LOOPBACK, port):
+                socket.create_connection((LOOPBACK, port)).close()
+        monkeypatch.setattr(ports, "_CANDIDATES", Same())
+        with pytest.raises(CommandError, match="free ports are needed"):
+            free_ports(1)
 
 
 def test_ports_are_none_an_outgoing_connection_could_take() -> None:
