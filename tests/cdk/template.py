@@ -68,7 +68,11 @@ def synthesise(
     if answer is not None:
         context[ACCOUNT_CONTEXT_KEY] = dict(answer)
     app = build_app(context=context, outdir=str(folder))
-    name = app.synth().stacks[0].stack_name
+    return read(folder, app.synth().stacks[0].stack_name)
+
+
+def read(folder: Path, name: str) -> Synthesised:
+    """Read an assembly that was written."""
     path = folder / f"{name}.template.json"
     return Synthesised(folder=folder, name=name, template=json.loads(path.read_text("utf-8")))
 

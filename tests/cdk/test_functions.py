@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.cdk.template import Synthesised, Variant, text
+from tests.cdk.template import Synthesised, text
 
 
 def test_the_function_is_the_papers(synthesised: Synthesised) -> None:
@@ -37,14 +37,11 @@ def test_the_alias_costs_nothing_while_it_waits(synthesised: Synthesised) -> Non
     assert "ProvisionedConcurrencyConfig" not in version
 
 
-def test_size_and_cap_follow_the_configuration(variant: Variant) -> None:
-    stack = variant(
-        actor_memory_mb=1769, actor_timeout_s=120, actor_concurrency=9, provisioned_concurrency=8
-    )
-    actor = stack.named("AWS::Lambda::Function", "Actor")
+def test_size_and_cap_follow_the_configuration(changed: Synthesised) -> None:
+    actor = changed.named("AWS::Lambda::Function", "Actor")
     assert (actor["MemorySize"], actor["Timeout"]) == (1769, 120)
     assert actor["ReservedConcurrentExecutions"] == 9
-    scaler = stack.named("AWS::ECS::TaskDefinition", "Scaler")
+    scaler = changed.named("AWS::ECS::TaskDefinition", "Scaler")
     environment = scaler["ContainerDefinitions"][0]["Environment"]
     assert {"Name": "NITRO_LAMBDA_RESERVED_CONCURRENCY", "Value": "9"} in environment
 

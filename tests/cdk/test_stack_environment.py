@@ -11,7 +11,7 @@ from functions.dead_man.handler import Settings as DeadManSettings
 from services.learner.settings import LearnerSettings
 from services.scaler.settings import Settings as ScalerSettings
 from shared.money.prices import OwnPrices
-from tests.cdk.template import Synthesised, Variant, text
+from tests.cdk.template import Synthesised, text
 from tests.own_prices import FRANKFURT
 
 _THE_SDKS_OWN = {"AWS_REGION"}
@@ -115,18 +115,16 @@ def test_each_role_enters_the_cache_as_itself(synthesised: Synthesised, role: st
     assert "@" not in told["NITRO_CACHE_URL"]
 
 
-def test_another_name_is_another_deployment(variant: Variant) -> None:
-    stack = variant(name="nitro-two")
-    assert stack.name == "nitro-two"
-    assert _function(stack, "Actor")["NITRO_CACHE_USER"] == "nitro-two-actor"
-    assert stack.only("AWS::ElastiCache::ReplicationGroup")["ReplicationGroupId"] == "nitro-two"
+def test_another_name_is_another_deployment(changed: Synthesised) -> None:
+    assert changed.name == "nitro-two"
+    assert _function(changed, "Actor")["NITRO_CACHE_USER"] == "nitro-two-actor"
+    assert changed.only("AWS::ElastiCache::ReplicationGroup")["ReplicationGroupId"] == "nitro-two"
 
 
 def test_the_scaler_bills_by_the_prices_it_is_told(
-    variant: Variant, monkeypatch: pytest.MonkeyPatch
+    changed: Synthesised, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stack = variant(learner_instance_types=["g6.2xlarge", "g5.2xlarge"], prices=FRANKFURT)
-    settings = _settings(ScalerSettings, _task(stack, "Scaler"), monkeypatch)
+    settings = _settings(ScalerSettings, _task(changed, "Scaler"), monkeypatch)
     assert settings.prices == OwnPrices.model_validate(FRANKFURT)
-    assert settings.cost_basis().cache_usd_per_s * 3600 == pytest.approx(0.08)
+    assert settings.cost_basis().cache_usd_per_s * 3600 == pytest.approx(0.06)
     assert settings.learner_instance == "g5.2xlarge", "the dearest of those that may come"

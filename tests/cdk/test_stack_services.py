@@ -110,12 +110,11 @@ def test_the_machine_keeps_its_role_and_its_disk_to_itself(synthesised: Synthesi
     assert "ECS_AWSVPC_BLOCK_IMDS=true" in text(data["UserData"]["Fn::Base64"])
 
 
-def test_what_the_account_does_not_offer_is_not_asked_for(variant: Variant) -> None:
-    stack = variant(answer={"offered_instance_types": ["g5.2xlarge", "g4dn.2xlarge"]})
-    policy = stack.only("AWS::AutoScaling::AutoScalingGroup")["MixedInstancesPolicy"]
+def test_what_the_account_does_not_offer_is_not_asked_for(offered: Synthesised) -> None:
+    policy = offered.only("AWS::AutoScaling::AutoScalingGroup")["MixedInstancesPolicy"]
     overrides = policy["LaunchTemplate"]["Overrides"]
     assert [o["InstanceType"] for o in overrides] == ["g5.2xlarge", "g4dn.2xlarge"]
-    data = stack.only("AWS::EC2::LaunchTemplate")["LaunchTemplateData"]
+    data = offered.only("AWS::EC2::LaunchTemplate")["LaunchTemplateData"]
     assert data["InstanceType"] == "g5.2xlarge"
 
 
@@ -132,11 +131,11 @@ def test_a_budget_holds_whichever_machine_comes(synthesised: Synthesised) -> Non
 
 
 def test_the_machine_image_is_awss_unless_one_is_named(
-    synthesised: Synthesised, variant: Variant
+    synthesised: Synthesised, changed: Synthesised
 ) -> None:
     looked_up = [p["Default"] for p in synthesised.template["Parameters"].values()]
     assert "/aws/service/ecs/optimized-ami/amazon-linux-2023/gpu/recommended/image_id" in looked_up
-    data = variant(learner_ami="ami-0123456789abcdef0").only("AWS::EC2::LaunchTemplate")
+    data = changed.only("AWS::EC2::LaunchTemplate")
     assert data["LaunchTemplateData"]["ImageId"] == "ami-0123456789abcdef0"
 
 
@@ -152,25 +151,15 @@ def test_session_manager_gets_two_folders_where_there_is_no_endpoint(variant: Va
 @pytest.mark.parametrize(
     ("given", "built"),
     [
-        ({}, {"TORCH_BUILD": "cu126", "TORCH_INDEX_URL": ""}),
-        (
-            {"learner_instance_types": ["g6.2xlarge", "g5.2xlarge"]},
-            {"TORCH_BUILD": "cuda", "TORCH_INDEX_URL": ""},
-        ),
-        (
-            {"answer": {"offered_instance_types": ["g5.2xlarge"]}},
-            {"TORCH_BUILD": "cuda", "TORCH_INDEX_URL": ""},
-        ),
-        (
-            {"build_args": {"TORCH_BUILD": "cpu", "TORCH_INDEX_URL": "u", "BASE_IMAGE": "b"}},
-            {"TORCH_BUILD": "cpu", "TORCH_INDEX_URL": "u", "BASE_IMAGE": "b"},
-        ),
+        ("synthesised", {"TORCH_BUILD": "cu126", "TORCH_INDEX_URL": ""}),
+        ("offered", {"TORCH_BUILD": "cuda", "TORCH_INDEX_URL": ""}),
+        ("changed", {"TORCH_BUILD": "cpu", "TORCH_INDEX_URL": "u", "BASE_IMAGE": "b"}),
     ],
 )
 def test_the_learners_image_has_kernels_for_its_machines_unless_asked_otherwise(
-    variant: Variant, given: dict[str, Any], built: dict[str, str]
+    request: pytest.FixtureRequest, given: str, built: dict[str, str]
 ) -> None:
-    stack = variant(**given)
+    stack: Synthesised = request.getfixturevalue(given)
     assets = json.loads((stack.folder / f"{stack.name}.assets.json").read_text(encoding="utf-8"))
     sources = [image["source"] for image in assets["dockerImages"].values()]
     arguments = {s["dockerFile"]: s.get("dockerBuildArgs", {}) for s in sources}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cdk.template import Synthesised, Variant, text
+from tests.cdk.template import Synthesised, text
 
 _KEPT = ("AWS::S3::Bucket", "AWS::DynamoDB::Table")
 
@@ -57,15 +57,17 @@ def test_nothing_stays_when_the_stack_goes(synthesised: Synthesised) -> None:
 
 
 @pytest.mark.parametrize("kind", _KEPT)
-def test_runs_and_jobs_can_be_kept(variant: Variant, kind: str) -> None:
-    assert _policies(variant(retain_runs=True), kind) == {"Retain"}
+def test_runs_and_jobs_can_be_kept(changed: Synthesised, kind: str) -> None:
+    assert _policies(changed, kind) == {"Retain"}
 
 
-def test_logs_are_kept_as_long_as_configured(synthesised: Synthesised, variant: Variant) -> None:
+def test_logs_are_kept_as_long_as_configured(
+    synthesised: Synthesised, changed: Synthesised
+) -> None:
     groups = synthesised.of_type("AWS::Logs::LogGroup")
     assert {g["RetentionInDays"] for g in groups.values()} == {30}
     assert len(groups) == 6
-    shorter = variant(log_retention_days=7).of_type("AWS::Logs::LogGroup")
+    shorter = changed.of_type("AWS::Logs::LogGroup")
     assert {g["RetentionInDays"] for g in shorter.values()} == {7}
 
 

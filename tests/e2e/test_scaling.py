@@ -60,7 +60,6 @@ def system(runs_dir: Path, account_cache: str) -> Iterator[LocalSystem]:
     "scaling",
     [
         {"policy": "nitro", "convention": "artifact"},
-        {"policy": "random"},
         {"policy": "random", "mean_actors": 4.5},
         {"policy": "kungfu", "smoothing": 0.5},
         {"policy": "hydrozoa", "every_rounds": 1},

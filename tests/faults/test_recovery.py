@@ -30,7 +30,6 @@ def whole(client: NitroClient) -> Job:
 @pytest.mark.parametrize(
     "names",
     [
-        ("learner", "emulator", "scaler"),
         ("learner", "emulator", "cache"),
         ("scaler", "emulator"),
         ("learner", "scaler", "emulator", "cache"),

@@ -59,7 +59,7 @@ def test_a_queued_job_opens_both_and_its_end_closes_both(here: Lifecycle) -> Non
         assert scaler.readiness() == {"status": "ready"}
 
 
-@pytest.mark.parametrize("status", ["succeeded", "stopped", "failed"])
+@pytest.mark.parametrize("status", ["stopped", "failed"])
 def test_every_way_to_end_closes_both(here: Lifecycle, status: str) -> None:
     with here.start() as scaler:
         job_id = scaler.submit()
@@ -137,7 +137,7 @@ def test_a_scaler_that_dies_while_a_job_runs_keeps_it_running(here: Lifecycle) -
 
 
 @dies
-@pytest.mark.parametrize("step", [*STEPS, None])
+@pytest.mark.parametrize("step", [2, 3, None])  # all is on, a part of it, or nobody died
 def test_when_the_scaler_never_comes_back_the_switch_closes_both(
     here: Lifecycle, step: int | None
 ) -> None:

@@ -13,6 +13,8 @@ from tests.services.scaler.running import TOKEN, Scaler
 WRONG = [
     {},
     {"Authorization": ""},
+    {"Authorization": TOKEN},
+    {"Authorization": "Bearer"},
     {"Authorization": f"Bearer {TOKEN}x"},
     {"Authorization": f"Bearer {TOKEN[:-1]}"},
     {"Authorization": f"bearer {TOKEN}"},
@@ -52,6 +54,8 @@ def test_no_route_answers_without_the_right_header(attacked: Scaler) -> None:
         for (method, path), headers in itertools.product(routes, WRONG):
             answer = http.request(method, path, headers=headers)
             assert answer.status_code == 401, (method, path, headers)
+            assert answer.headers["content-type"] == "application/problem+json"
+            assert answer.headers["www-authenticate"] == "Bearer"
             assert TOKEN not in answer.text
 
 

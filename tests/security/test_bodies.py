@@ -60,7 +60,6 @@ def test_headers_without_end_are_cut_off(attacked: Scaler) -> None:
     assert answer.status in (400, 431, None)
 
 
-@pytest.mark.parametrize("path", ROUTES)
 @pytest.mark.parametrize(
     "body",
     [
@@ -83,13 +82,12 @@ def test_headers_without_end_are_cut_off(attacked: Scaler) -> None:
     ],
     ids=range(16),
 )
-def test_what_is_no_message_is_refused_with_a_reason(
-    attacked: Scaler, path: str, body: bytes
-) -> None:
-    answer = post(attacked, path, body)
-    assert answer.status in (400, 404, 422)
-    assert "application/problem+json" in answer.text
-    assert "Traceback" not in answer.text
+def test_what_is_no_message_is_refused_with_a_reason(attacked: Scaler, body: bytes) -> None:
+    for path in ROUTES:
+        answer = post(attacked, path, body)
+        assert answer.status in (400, 404, 422)
+        assert "application/problem+json" in answer.text
+        assert "Traceback" not in answer.text
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1", "0", '"5"x'])

@@ -205,10 +205,7 @@ def test_what_hangs_is_refused_by_name(
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({}, "cache_url"),
         ({"NITRO_CACHE_URL": "http://nowhere"}, "NITRO_CACHE_URL is malformed"),
-        ({"NITRO_CACHE_URL": "redis://h:1", "NITRO_CACHE_TIMEOUT_S": "0"}, "cache_timeout_s"),
-        ({"NITRO_CACHE_URL": "redis://h:1", "NITRO_STEP_TIMEOUT_S": "0"}, "step_timeout_s"),
         (
             {"NITRO_CACHE_URL": "redis://h:1", "NITRO_ENVIRONMENT_PACKAGES": "my envs/x"},
             "'envs/x' is no name of a Python package",

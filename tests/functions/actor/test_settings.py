@@ -60,6 +60,12 @@ def test_the_cache_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
         environment(monkeypatch)
 
 
+@pytest.mark.parametrize("name", ["cache_timeout_s", "step_timeout_s"])
+def test_a_time_is_more_than_nothing(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    with pytest.raises(ValidationError, match=name):
+        environment(monkeypatch, **_CACHE, **{f"NITRO_{name.upper()}": "0"})
+
+
 def test_a_refusal_does_not_quote_what_may_be_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     variables = {**_CACHE, "NITRO_CACHE_URL": "rediss://user:hunter2@cache:6379/0"}
     with pytest.raises(ValidationError, match="NITRO_CACHE_URL") as refusal:

@@ -6,8 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from learning.detectors.lanczos import extreme_eigenvalues
-from learning.detectors.surrogate import Objective
 from learning.networks.conv_network import ConvActorCritic
 from learning.networks.distributions import Categorical, Distribution, Gaussian
 from shared.policy.conv_layers import ConvLayers, Convolution
@@ -62,9 +60,10 @@ WHOLE = ConvLayers(
 """As the paper's: uneven padding, and last a filter as large as the image."""
 Case = tuple[ConvLayers, Distribution, int, int | None]
 CASES: list[Case] = [
-    (layers, *outputs)
-    for layers in (SMALL, WHOLE)
-    for outputs in ((Categorical(), 3, None), (Gaussian(), 4, None), (Gaussian(), 2, 2))
+    (SMALL, Categorical(), 3, None),
+    (SMALL, Gaussian(), 4, None),
+    (SMALL, Gaussian(), 2, 2),
+    (WHOLE, Categorical(), 3, None),
 ]
 
 
@@ -92,10 +91,6 @@ def samples_of(case: Case, count: int = 30) -> tuple[Tensor, Tensor, Tensor]:
     return observation, action, advantage
 
 
-def surrogate_of(network: ConvActorCritic, case: Case) -> Objective:
-    return objective_of(network, *samples_of(case))
-
-
 def plain_objective(
     network: ConvActorCritic, case: Case
 ) -> tuple[Callable[[Tensor], Tensor], Tensor]:
@@ -118,53 +113,17 @@ def plain_objective(
     return objective, start.detach()
 
 
-def exact_hessian(network: ConvActorCritic, case: Case) -> Tensor:
-    """By torch's own nested derivatives of the plain formula."""
-    hessian: Tensor = torch.autograd.functional.hessian(  # type: ignore[no-untyped-call]
-        *plain_objective(network, case)
-    )
-    return hessian
-
-
 @pytest.mark.parametrize("case", CASES)
-def test_the_gradient_is_autograds(case: Case) -> None:
-    network = network_of(case)
-    surrogate = surrogate_of(network, case)
-    expected: Tensor = torch.autograd.functional.jacobian(  # type: ignore[no-untyped-call]
-        *plain_objective(network, case)
-    )
-    torch.testing.assert_close(surrogate.gradient(), expected)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_products_are_the_exact_hessians(case: Case) -> None:
+def test_gradient_and_products_are_those_of_the_plain_formula(case: Case) -> None:
     network = network_of(case)
     before = network.flat.clone()
-    surrogate = surrogate_of(network, case)
-    exact = exact_hessian(network, case)
-    assert surrogate.size == len(exact)
+    surrogate = objective_of(network, *samples_of(case))
+    plain = plain_objective(network, case)
+    gradient: Tensor = torch.autograd.functional.jacobian(*plain)  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(surrogate.gradient(), gradient)
+    hessian: Tensor = torch.autograd.functional.hessian(*plain)  # type: ignore[no-untyped-call]
+    assert surrogate.size == len(hessian)
     with torch.no_grad():
-        rows = torch.stack(
-            [surrogate.hessian_product(row) for row in torch.eye(surrogate.size).double()]
-        )
-    torch.testing.assert_close(rows, exact)
+        rows = [surrogate.hessian_product(row) for row in torch.eye(surrogate.size).double()]
+    torch.testing.assert_close(torch.stack(rows), hessian)
     assert torch.equal(network.flat, before)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_extreme_eigenvalues_are_within_one_percent(case: Case) -> None:
-    network = network_of(case)
-    surrogate = surrogate_of(network, case)
-    found = extreme_eigenvalues(
-        surrogate.hessian_product,
-        surrogate.size,
-        max_matvecs=40,
-        tolerance=0.01,
-        seed=0,
-        lean=surrogate.gradient(),
-        device="cpu",
-        dtype=torch.float64,
-    )
-    values = torch.linalg.eigvalsh(exact_hessian(network, case))
-    assert found.lambda_max == pytest.approx(values[-1].item(), rel=0.01)
-    assert found.lambda_min == pytest.approx(values[0].item(), rel=0.01)

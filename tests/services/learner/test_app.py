@@ -68,6 +68,7 @@ def refused(
 ) -> Callable[..., str]:
     """Start a learner that cannot start, in this process; return its message."""
     monkeypatch.setattr(app_module, "configure_logging", lambda _: None)  # the process's own
+    monkeypatch.setattr(app_module, "second_process", lambda _: None)
 
     def start(**variables: str) -> str:
         for name in [name for name in os.environ if name.startswith("NITRO_")]:
@@ -114,33 +115,6 @@ def test_health_readiness_and_metrics(cache_url: str, tmp_path: Path) -> None:
     assert "worker" not in {thread.name for thread in threading.enumerate()}
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks safely")
-@pytest.mark.parametrize("threads", [1, 2])
-def test_it_has_a_second_process_for_one_thread_and_leaves_none_behind(
-    cache_url: str, tmp_path: Path, threads: int
-) -> None:
-    with _idle_scaler(cache_url) as scaler:
-        variables = {
-            "RUNS_DIR": str(tmp_path),
-            "SCALER_URL": scaler.url,
-            "CACHE_URL": cache_url,
-            "LEARNER_PORT": str(free_ports(1)[0]),
-            "TORCH_THREADS": str(threads),
-        }
-        with subprocess.Popen(
-            [sys.executable, "-m", "services.learner.app"], env=_environment(**variables)
-        ) as learner:
-            try:
-                assert scaler.idle.wait(_PATIENCE_S)  # it works: whatever it forks is there
-                children = _children(learner.pid)
-                assert len(children) == (1 if threads == 1 and usable_cores() > 1 else 0)
-                learner.terminate()
-                assert learner.wait(_PATIENCE_S) == 0
-            finally:
-                learner.kill()
-    assert not any(Path(f"/proc/{pid}").exists() for pid in children)
-
-
 def _children(parent: int) -> list[int]:
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -175,27 +149,16 @@ def test_only_rounds_that_do_not_overlap_get_the_second_process(
 
 
 def test_a_port_in_use_is_named_with_its_setting_before_any_work_is_taken(
-    cache_url: str, tmp_path: Path
+    refused: Callable[..., str], cache_url: str
 ) -> None:
     with (
         _idle_scaler(cache_url) as scaler,
         socket.create_server(("127.0.0.1", 0)) as taken,
     ):
         port = str(taken.getsockname()[1])
-        variables = {"RUNS_DIR": str(tmp_path), "LEARNER_PORT": port, "SCALER_URL": scaler.url}
-        ended = subprocess.run(
-            [sys.executable, "-m", "services.learner.app"],
-            env=_environment(**variables),
-            capture_output=True,
-            text=True,
-            timeout=_PATIENCE_S,
-            check=False,
-        )
-        assert ended.returncode == 2, ended.stderr
-        assert ended.stderr.startswith("learner cannot start: ")
-        assert "Traceback" not in ended.stderr
-        assert "NITRO_LEARNER_PORT" in ended.stderr
-        assert port in ended.stderr
+        said = refused(LEARNER_PORT=port, SCALER_URL=scaler.url)
+        assert "NITRO_LEARNER_PORT" in said
+        assert port in said
         assert not scaler.idle.is_set()
 
 
@@ -234,9 +197,12 @@ def test_a_runs_folder_that_cannot_be_written_is_named(
     assert str(blocked / "runs") in message
 
 
-def test_it_trains_the_job_it_leases_and_ends_with_0_when_asked_to(
-    cache_url: str, tmp_path: Path
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks safely")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_it_trains_the_job_it_leases_and_leaves_no_process_behind(
+    cache_url: str, tmp_path: Path, threads: int
 ) -> None:
+    """With one thread it has a second process for gradient steps."""
     made = job(f"app-{next(_JOBS)}")
     ended = threading.Event()
     with serving(made, cache_url, rounds=1) as scaler:
@@ -248,18 +214,21 @@ def test_it_trains_the_job_it_leases_and_ends_with_0_when_asked_to(
             "RUNS_DIR": str(tmp_path),
             "LEARNER_PORT": str(port),
             "DEVICE": "cpu",
+            "TORCH_THREADS": str(threads),
         }
-        process = subprocess.Popen(
+        with subprocess.Popen(
             [sys.executable, "-m", "services.learner.app"], env=_environment(**variables)
-        )
-        try:
-            assert ended.wait(_PATIENCE_S)
-            metrics = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=ANSWER_S).text
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(_PATIENCE_S) == 0
-        finally:
-            process.kill()
-            process.wait()
+        ) as learner:
+            try:
+                assert ended.wait(_PATIENCE_S)
+                metrics = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=ANSWER_S).text
+                children = _children(learner.pid)
+                assert len(children) == (1 if threads == 1 and usable_cores() > 1 else 0)
+                learner.send_signal(signal.SIGTERM)
+                assert learner.wait(_PATIENCE_S) == 0
+            finally:
+                learner.kill()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in children)
     assert scaler.finished[0].status == "succeeded", scaler.finished[0].error
     assert "nitro_learner_rounds_total 1.0" in metrics
     assert (tmp_path / made.job_id / "checkpoints" / "000001" / "state.json").exists()

@@ -6,42 +6,58 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 import pytest
 
+from services.scaler import app
 from tests.services.scaler.lambda_endpoint import LambdaEndpoint
 from tests.services.scaler.running import TOKEN
 
 REPOSITORY = Path(__file__).parents[3]
 
 
-def start(tmp_path: Path, **environment: str) -> subprocess.Popen[str]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("NITRO_")}
-    settings = {
+def settings(tmp_path: Path) -> dict[str, str]:
+    return {
         "NITRO_TOKEN": TOKEN,
         "NITRO_DATABASE": str(tmp_path / "nitro.sqlite3"),
         "NITRO_PORT": "0",
-        **environment,
     }
+
+
+def start(tmp_path: Path, **environment: str) -> subprocess.Popen[str]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("NITRO_")}
     return subprocess.Popen(
         [sys.executable, "-m", "services.scaler.app"],
         cwd=REPOSITORY,
-        env={**clean, **settings},
+        env={**clean, **settings(tmp_path), **environment},
         stderr=subprocess.PIPE,
         text=True,
     )
 
 
-def refusal(tmp_path: Path, **environment: str) -> str:
-    process = start(tmp_path, **environment)
-    _, text = process.communicate(timeout=60)
-    assert process.returncode == 2, text
-    assert "Traceback" not in text
-    assert TOKEN not in text
-    return text
+@pytest.fixture
+def refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """Start a scaler that cannot start, in this process; return its message."""
+    monkeypatch.setattr(app, "configure_logging", lambda _: None)  # the process's own
+    monkeypatch.setattr(app, "allow_many_connections", lambda: None)
+
+    def refused(**environment: str) -> str:
+        for name in [name for name in os.environ if name.startswith("NITRO_")]:
+            monkeypatch.delenv(name)
+        for name, value in {**settings(tmp_path), **environment}.items():
+            monkeypatch.setenv(name, value)
+        assert app.main() == 2
+        text = capsys.readouterr().err
+        assert TOKEN not in text
+        return text
+
+    return refused
 
 
 def wait_for_work(url: str) -> socket.socket:
@@ -58,11 +74,12 @@ def wait_for_work(url: str) -> socket.socket:
 
 
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        text = refusal(tmp_path, NITRO_PORT=str(port))
+        process = start(tmp_path, NITRO_PORT=str(port))
+        _, text = process.communicate(timeout=60)
+    assert process.returncode == 2, text
+    assert "Traceback" not in text
     assert f"cannot listen on 127.0.0.1:{port}" in text
     assert "NITRO_PORT" in text
 
@@ -76,8 +93,10 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         ({"NITRO_CACHE_URL": "http://secret@host"}, "cache URL"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, environment: dict[str, str], named: str) -> None:
-    text = refusal(tmp_path, **environment)
+def test_what_is_wrong_is_named(
+    refusal: Callable[..., str], environment: dict[str, str], named: str
+) -> None:
+    text = refusal(**environment)
     assert named in text
     assert "secret" not in text
 

@@ -29,30 +29,6 @@ from tests.services.scaler.lambda_endpoint import serve
 from tests.services.scaler.running import TOKEN, Scaler, StartScaler
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        {"Authorization": ""},
-        {"Authorization": TOKEN},
-        {"Authorization": f"Basic {TOKEN}"},
-        {"Authorization": "Bearer"},
-        {"Authorization": f"Bearer {TOKEN}x"},
-        {"Authorization": f"Bearer {TOKEN[:-1]}"},
-    ],
-)
-def test_nothing_but_the_token_in_the_header_gets_in(
-    lasting_scaler: Scaler, headers: dict[str, str]
-) -> None:
-    for path in ("/v1/jobs", "/v1/nothing", "/metrics"):
-        url = lasting_scaler.http.base_url.join(path)
-        response = httpx.get(url, headers=headers, timeout=ANSWER_S)
-        assert response.status_code == 401
-        assert response.headers["content-type"] == "application/problem+json"
-        assert response.headers["www-authenticate"] == "Bearer"
-        assert TOKEN not in response.text
-
-
 @pytest.mark.parametrize("authorization", [None, "AWS4-HMAC-SHA256 Credential=AKID"])
 def test_a_header_of_its_own_leaves_authorization_to_others(
     lasting_scaler: Scaler, authorization: str | None
@@ -62,11 +38,6 @@ def test_a_header_of_its_own_leaves_authorization_to_others(
         headers["Authorization"] = authorization
     url = lasting_scaler.http.base_url.join("/v1/jobs")
     assert httpx.get(url, headers=headers, timeout=ANSWER_S).status_code == 200
-
-
-def test_a_token_in_the_query_does_not_count(lasting_scaler: Scaler) -> None:
-    url = lasting_scaler.http.base_url.join(f"/v1/jobs?token={TOKEN}&access_token={TOKEN}")
-    assert httpx.get(url, timeout=ANSWER_S).status_code == 401
 
 
 def test_a_websocket_is_refused_even_with_the_token() -> None:
@@ -80,13 +51,6 @@ def test_a_websocket_is_refused_even_with_the_token() -> None:
             f"{url.replace('http', 'ws')}/ws",
             additional_headers={"Authorization": f"Bearer {TOKEN}"},
             proxy=None,
-        )
-
-
-def test_health_readiness_and_the_api_description_are_open(lasting_scaler: Scaler) -> None:
-    for path in ("/healthz", "/readyz", "/openapi.json"):
-        assert (
-            httpx.get(lasting_scaler.http.base_url.join(path), timeout=ANSWER_S).status_code == 200
         )
 
 

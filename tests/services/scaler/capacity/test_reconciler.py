@@ -60,22 +60,6 @@ def test_what_a_dead_scaler_left_on_is_turned_off(
         wait_provisioned(lambdas, 0)
 
 
-def test_warm_time_is_billed_while_the_job_is_held(
-    start_scaler: StartScaler, lambdas: LambdaEndpoint
-) -> None:
-    with start_scaler(provisioned_concurrency=64) as scaler:
-        job = scaler.submit(**SPEC)
-        lease = scaler.lease()
-        wait_provisioned(lambdas, 4)
-        scaler.round(lease, 0)
-        scaler.landed(job.job_id)
-        scaler.round(lease, 1, previous=result(0))
-        lines = scaler.cost(job.job_id).lines
-    held_s = next(line.quantity for line in lines if line.item == "learner")
-    warm = next(line for line in lines if line.item == "provisioned_concurrency")
-    assert (warm.quantity, warm.unit_price_usd) == (4 * held_s, 0.0000041667)
-
-
 def test_only_what_the_policy_can_ask_for_is_kept_warm_and_billed(
     start_scaler: StartScaler, lambdas: LambdaEndpoint
 ) -> None:

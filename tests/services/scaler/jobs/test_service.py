@@ -91,13 +91,6 @@ def test_a_cursor_beyond_all_numbers_of_the_store_is_refused(
     assert wrong_fields(response) == ["cursor"]
 
 
-def test_an_id_that_could_be_a_path_is_refused(lasting_scaler: Scaler) -> None:
-    for bad in ("..%2f..%2fetc", "A", "a_b", "a" * 64):
-        response = lasting_scaler.http.get(f"/v1/jobs/{bad}")
-        assert response.status_code == 404
-        assert response.headers["content-type"] == "application/problem+json"
-
-
 def test_a_queued_job_stops_at_once_and_a_running_one_when_its_learner_ends_it(
     scaler: Scaler,
 ) -> None:

@@ -154,13 +154,6 @@ def test_every_wrong_field_is_listed_once(lasting_scaler: Scaler) -> None:
     assert len(fields) == len(set(fields))
 
 
-def test_json_that_is_none_is_a_bad_request(lasting_scaler: Scaler) -> None:
-    response = lasting_scaler.http.post(
-        "/v1/jobs", content=b"{", headers={"Content-Type": "application/json"}
-    )
-    assert response.status_code == 400
-
-
 @pytest.mark.parametrize(
     ("headers", "got"),
     [

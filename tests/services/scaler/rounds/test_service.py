@@ -109,16 +109,6 @@ def test_the_same_round_asked_for_many_times_at_once_is_launched_once(scaler: Sc
     assert sorted(scaler.lambdas.rollouts()) == samples(lease.job.job_id, 0, 0, 4)
 
 
-@pytest.mark.parametrize(("index", "changes"), [(1, {}), (0, {"attempt": 1}), (7, {})])
-def test_rounds_out_of_order_change_nothing(
-    scaler: Scaler, index: int, changes: dict[str, object]
-) -> None:
-    lease = scaler.begin(**SMALL)
-    assert scaler.round_response(lease, index, **changes).status_code == 422
-    assert scaler.rounds(lease.job.job_id).rounds == ()
-    assert scaler.lambdas.rollouts() == []
-
-
 def test_a_malformed_request_names_its_field(scaler: Scaler) -> None:
     lease = scaler.begin()
     path = f"/v1/jobs/{lease.job.job_id}/rounds"
@@ -155,18 +145,6 @@ def test_jobs_share_the_accounts_concurrency_and_may_get_less_than_their_fewest_
         scaler.landed(lease.job.job_id)
     assert [(p.requested, p.num_actors, p.stop) for p in plans] == [(8, 8, None), (8, 4, None)]
     assert "concurrency: 8 actors cut to 4 of 8 shared by 2 jobs, 8 in flight" in plans[1].reason
-
-
-def test_the_target_return_ends_a_job(scaler: Scaler) -> None:
-    lease = scaler.begin(**SMALL, stop={"target_return": 100.0})
-    scaler.round(lease, 0)
-    reached = EvaluationResult(policy_version=0, returns=(90.0, 110.0), lengths=(1, 1))
-    plan = scaler.round(lease, 1, previous=result(0, evaluation=reached))
-    assert (plan.stop, plan.reason) == (
-        "target_return",
-        "evaluation return 100 reached the target 100",
-    )
-    assert scaler.round_response(lease, 2, previous=None).status_code == 422
 
 
 def test_the_budget_ends_a_job_and_is_never_exceeded(scaler: Scaler) -> None:

@@ -173,20 +173,6 @@ def test_open_rounds_count_against_the_jobs_share_of_the_concurrency(scaler: Sca
     assert "cut to 3 of 6 shared by 1 jobs, 3 in flight, 2 rounds open" in plans[1].reason
 
 
-def test_environments_of_rounds_under_way_are_not_free_for_the_next(scaler: Scaler) -> None:
-    gate = scaler.lambdas.hold_rollouts()
-    job = scaler.submit(**{**ASYNC, "rounds_in_flight": 3, "evaluation": {"every_rounds": 0}})
-    lease = scaler.lease()
-    for index in range(2):
-        scaler.round(lease, index)
-    gate.set()
-    scaler.landed(job.job_id)
-    scaler.played(lease, 2)
-    record = scaler.record(job.job_id)
-    assert [attempt.cold for attempt in record.open_attempts] == [4, 4, 0]
-    assert record.environments == 8
-
-
 def test_a_provisioned_environment_serves_one_open_round_at_a_time(
     start_scaler: StartScaler, lambdas: LambdaEndpoint
 ) -> None:
@@ -208,18 +194,6 @@ def test_a_provisioned_environment_serves_one_open_round_at_a_time(
         scaler.landed(job.job_id)
         record = scaler.record(job.job_id)
     assert [(a.warm, a.cold) for a in record.open_attempts] == [(4, 0), (2, 2)]
-
-
-@pytest.mark.parametrize(("max_rounds", "open_rounds"), [(1, 1), (2, 2), (9, 3)])
-def test_a_short_job_has_no_more_rounds_open_than_it_has_rounds(
-    scaler: Scaler, max_rounds: int, open_rounds: int
-) -> None:
-    job = scaler.submit(**{**ASYNC, "rounds_in_flight": 3}, stop={"max_rounds": max_rounds})
-    scaler.played(scaler.lease(), 0)
-    record = scaler.record(job.job_id)
-    assert [attempt.open_rounds for attempt in record.open_attempts] == [open_rounds]
-    told = any("rounds are open at a time" in t for t in scaler.cost(job.job_id).assumptions)
-    assert told is (open_rounds > 1)
 
 
 def test_a_limit_below_the_fewest_actors_of_all_open_rounds_is_refused(scaler: Scaler) -> None:
