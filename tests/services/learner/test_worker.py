@@ -218,31 +218,27 @@ def test_a_death_at_any_moment_changes_neither_weights_nor_record(
             assert scaler.finished[0].final_evaluation == final, where
 
 
-def test_the_end_is_reported_with_the_final_evaluation(learner: Learner) -> None:
+def test_the_end_is_reported_and_in_the_folder_last_of_all_and_counted(
+    scaler: ScriptedScaler, cache_url: str, tmp_path: Path
+) -> None:
+    fuse = Fuse()
+    learner = Learner(scaler, cache_url, tmp_path, fuse)
     finish = learner.finish()
     assert (finish.status, finish.stop_reason, finish.error) == ("succeeded", "max_rounds", None)
     assert finish.final_evaluation is not None
     assert finish.final_evaluation.returns == (0.0, 1.0)
     described = learner.described()
     assert (described.status, described.stop_reason) == ("succeeded", "max_rounds")
-
-
-def test_the_folder_has_the_job_as_the_scaler_ended_it(learner: Learner) -> None:
-    learner.run()
-    described = learner.described()
     assert described.finished_at == FINISHED_AT
     assert (described.progress.rounds, described.progress.last_return) == (_ROUNDS, 0.5)
     assert described.spent_usd == 0.25
-
-
-def test_a_folder_that_says_when_its_job_finished_is_complete(
-    cache_url: str, tmp_path: Path
-) -> None:
-    fuse = Fuse()
-    with _scaler(cache_url) as scaler:
-        Learner(scaler, cache_url, tmp_path, fuse).run()
+    # A folder that says when its job finished is complete.
     assert fuse.touches[-1] == "write job.json"
     assert fuse.touches.index("write cost.json") > fuse.touches.index("write ledger.jsonl")
+    value = learner.registry.get_sample_value
+    assert value("nitro_learner_rounds_total") == _ROUNDS
+    assert value("nitro_learner_env_steps_total") == _ROUNDS * 4 * 5
+    assert value("nitro_learner_busy") == 0
 
 
 def test_an_end_that_nobody_hears_of_is_in_the_folder(
@@ -443,13 +439,3 @@ def test_a_folder_that_cannot_be_written_fails_the_job_and_names_it(
     assert finish.status == "failed"
     assert finish.error is not None
     assert str(runs) in finish.error
-
-
-def test_metrics_count_rounds_and_steps(cache_url: str, tmp_path: Path) -> None:
-    with _scaler(cache_url) as scaler:
-        learner = Learner(scaler, cache_url, tmp_path)
-        learner.run()
-    value = learner.registry.get_sample_value
-    assert value("nitro_learner_rounds_total") == _ROUNDS
-    assert value("nitro_learner_env_steps_total") == _ROUNDS * 4 * 5
-    assert value("nitro_learner_busy") == 0
