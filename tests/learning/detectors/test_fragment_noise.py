@@ -16,7 +16,7 @@ from learning.networks.mlp_network import MlpActorCritic
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import DetectorRule
 from shared.hyperparameters.ppo import PpoHyperparameters
-from tests.learning.algorithms import test_images
+from tests.learning.algorithms import test_gradient_learner
 from tests.learning.detectors.test_surrogate import CASES, network_of, surrogate_log_prob
 from tests.learning.trajectories import CONTINUOUS, make_trajectory
 
@@ -137,9 +137,9 @@ def test_three_fragments_are_too_few() -> None:
 
 
 def test_images_are_compared_too_together_or_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    algorithm = test_images.ppo()
+    algorithm = test_gradient_learner.ppo()
     for _ in range(2):
-        algorithm.update([test_images.trajectory(k) for k in range(4)])
+        algorithm.update([test_gradient_learner.trajectory(k) for k in range(4)])
     samples = algorithm.samples()
     assert samples is not None
     assert samples.start is not None
