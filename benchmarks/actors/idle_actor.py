@@ -6,7 +6,7 @@ It answers like the real one and stores a result, so that scaler, emulator and c
 from benchmarks.actors.trajectory import ENVIRONMENT
 from functions.actor.settings import Settings
 from shared.cache.client import TrajectoryCache
-from shared.contracts.rollouts import ACTOR_TASK, ActorReport, DescribeTask
+from shared.contracts.rollouts import ACTOR_TASK, ActorReport, RolloutTask
 
 _cache = TrajectoryCache(Settings().cache_url.get_secret_value())
 
@@ -14,7 +14,7 @@ _cache = TrajectoryCache(Settings().cache_url.get_secret_value())
 def handler(event: object, context: object) -> dict[str, object]:
     """Answer a task at once."""
     task = ACTOR_TASK.validate_python(event, strict=False)
-    if isinstance(task, DescribeTask):
+    if not isinstance(task, RolloutTask):
         return ENVIRONMENT.model_dump(mode="json")
     outcome = _cache.store_result(
         task.job_id, task.round, mode=task.mode, actor_index=task.actor_index, payload=b"idle"

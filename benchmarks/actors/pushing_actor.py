@@ -10,7 +10,7 @@ from dataclasses import replace
 from benchmarks.actors.trajectory import ENVIRONMENT, made_up_trajectory
 from functions.actor.settings import Settings
 from shared.cache.client import TrajectoryCache
-from shared.contracts.rollouts import ACTOR_TASK, ActorReport, DescribeTask
+from shared.contracts.rollouts import ACTOR_TASK, ActorReport, RolloutTask
 from shared.trajectory.trajectory import encode_trajectory
 
 _cache = TrajectoryCache(Settings().cache_url.get_secret_value())
@@ -21,7 +21,7 @@ def handler(event: object, context: object) -> dict[str, object]:
     """Push a trajectory with the task's identity."""
     start = time.perf_counter()
     task = ACTOR_TASK.validate_python(event, strict=False)
-    if isinstance(task, DescribeTask):
+    if not isinstance(task, RolloutTask):
         return ENVIRONMENT.model_dump(mode="json")
     payload = encode_trajectory(
         replace(

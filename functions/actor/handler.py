@@ -5,6 +5,7 @@ What is built at import is what warm invocations share; the connection opens at 
 
 import itertools
 import json
+import time
 from contextlib import AbstractContextManager
 
 from pydantic import ValidationError
@@ -14,7 +15,7 @@ from functions.actor.settings import Settings
 from functions.actor.watchdog import CONSTRUCTION, STEP, watched
 from shared.cache.client import TrajectoryCache
 from shared.contracts.environment_spec import EnvironmentSpec
-from shared.contracts.rollouts import ACTOR_TASK, DescribeTask, RolloutTask
+from shared.contracts.rollouts import ACTOR_TASK, ActorTask, DescribeTask, PingReport, PingTask
 from shared.environments.building import describe
 from shared.environments.packages import import_environment_packages
 
@@ -38,7 +39,7 @@ class TaskRefusedError(ValueError):
 
 
 def handler(event: object, context: object) -> dict[str, object]:
-    """Do the task in the event; return an `ActorReport` or an `EnvironmentSpec` as JSON.
+    """Do the task in the event; return what it answers to its kind of task, as JSON.
 
     Raises:
         TaskRefusedError: The event is too large or malformed; the message names the fields.
@@ -48,6 +49,9 @@ def handler(event: object, context: object) -> dict[str, object]:
     if isinstance(task, DescribeTask):
         return _described(task).model_dump(mode="json")
     cold_start = is_first and _settings.initialization_type != "provisioned-concurrency"
+    if isinstance(task, PingTask):
+        time.sleep(task.hold_s)
+        return PingReport(cold_start=cold_start).model_dump(mode="json")
     return _actor.run(task, cold_start=cold_start).model_dump(mode="json")
 
 
@@ -59,7 +63,7 @@ def _described(task: DescribeTask) -> EnvironmentSpec:
     return describe(task.env, while_building=watch(CONSTRUCTION), while_trying=lambda: watch(STEP))
 
 
-def parse_task(event: object) -> RolloutTask | DescribeTask:
+def parse_task(event: object) -> ActorTask:
     """Return the task that an event holds, or raise `TaskRefusedError`."""
     text = json.dumps(event, separators=(",", ":"), ensure_ascii=False)
     data = text.encode("utf-8", "surrogatepass")

@@ -59,6 +59,7 @@ def job_table(job: Job, cost: JobCost | None) -> Table:
         *_bill(job, cost),
         ("algorithm", f"{spec.algorithm} ({spec.preset}), seed {spec.seed}"),
         ("actors", f"{spec.actors.min} to {spec.actors.max}, scaling {spec.scaling.policy}"),
+        ("warm environments", spec.warm or "provisioned"),
         *(("", f"scaling {s.scaling.policy} from round {s.round} on") for s in job.switches),
         *((("error", job.error),) if job.error else ()),
     ]

@@ -179,6 +179,7 @@ def _scaler(plan: LocalPlan) -> ProcessPlan:
         "NITRO_SHUTDOWN_WAIT_S": "1",
         "NITRO_LEDGER_CLOCK": "projected",
         "NITRO_PROVISIONED_CONCURRENCY": str(PROVISIONED),
+        "NITRO_KEEP_ALIVE": "false",  # nothing is let go of here
         "NITRO_LAMBDA_TOKEN": plan.lambda_token,
         # Credentials of nobody, lest any others be found: AWS would refuse them.
         "AWS_ACCESS_KEY_ID": "local",

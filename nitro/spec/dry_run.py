@@ -30,7 +30,7 @@ def described(spec: JobSpec, *, environment_packages: Sequence[str] | None = Non
         CommandError: The hyper-parameters do not go together with the preset, or a package cannot
             be imported.
     """
-    spec = spec.with_horizon()
+    spec = spec.resolved()
     full = spec.model_dump(mode="json")
     environment = _environment(spec, environment_packages)
     images = environment is not None and environment.observation.is_image

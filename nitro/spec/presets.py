@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 from rich.table import Table
 
 from nitro.errors import CommandError
+from shared.contracts.job_spec import PRESET_WARM, Warm
 from shared.hyperparameters.common import CommonHyperparameters
 from shared.hyperparameters.horizons import STANDARD_HORIZONS, Horizon, preset_horizon
 from shared.hyperparameters.presets import Preset, complete_sets
@@ -41,6 +42,8 @@ class PresetReport(BaseModel):
     """Whether this is the set for observations that are images."""
     horizon: Horizon
     """`episodes.horizon` where a job does not say."""
+    warm: Warm
+    """`warm` where a job does not say."""
     horizons: dict[str, Horizon]
     """The same for environments that have another one, by name without version."""
     hyperparameters: tuple[HyperparameterRow, ...]
@@ -65,6 +68,7 @@ def preset_reports(algorithm: str | None = None, preset: str | None = None) -> l
             preset=name,
             images=images,
             horizon=preset_horizon(name),
+            warm=PRESET_WARM[name],
             horizons=STANDARD_HORIZONS if name == "standard" else {},
             hyperparameters=_rows(values, preset=name),
         )
@@ -109,4 +113,5 @@ def preset_table(report: PresetReport) -> Table:
         "",
         f"Not a hyper-parameter but a field of the job, as nitro fields tells{others}.",
     )
+    table.add_row("warm", report.warm, "", "Another field of the job.")
     return table

@@ -44,6 +44,15 @@ class Metrics:
             ["stage"],
         )
         self.throttles = counter("nitro_scaler_throttles_total", "Invocations answered 429.")
+        self.cold_starts = counter(
+            "nitro_scaler_cold_starts_total",
+            "Actors that had to start an environment first.",
+        )
+        self.pings = counter(
+            "nitro_scaler_pings_total",
+            "Pings of idle environments, by what they found: a warm one, none, or an error.",
+            ["found"],
+        )
         self.in_flight = gauge("nitro_scaler_in_flight", "Tasks launched and not ended.")
         self.jobs = gauge("nitro_scaler_jobs", "Jobs by status.", ["status"])
         self.provisioned = gauge(

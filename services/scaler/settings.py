@@ -89,6 +89,12 @@ class Settings(CacheSettings):
     provisioned_concurrency: Annotated[int, Field(ge=0, le=3000)] = 0
     """Most environments kept warm while jobs run; 0 is off (paper: 64). A job keeps no more than
     its scaling policy can still ask for."""
+    keep_alive: bool = True
+    """Whether idle environments of jobs with `warm: reuse` or `auto` are pinged. Not where nothing
+    is let go of: on one machine pings would only keep actors from working."""
+    ping_every_s: Seconds = 240.0
+    """How often. Lambda promises nothing; environments were seen to idle for five to seven minutes
+    before they were let go of."""
     lambda_reserved_concurrency: Annotated[int, Field(ge=1)] | None = None
     """Concurrency reserved for the actor function: rounds, and what is kept warm, are cut to it.
     Unset means it shares what the account has not reserved, of which 100 are never kept warm."""
@@ -213,4 +219,5 @@ class Settings(CacheSettings):
             function_timeout_s=self.lambda_timeout_s,
             provisioned=self.provisioned_concurrency,
             cold_start_s=self.cold_start_s,
+            ping_every_s=self.ping_every_s,
         )

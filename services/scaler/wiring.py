@@ -1,6 +1,7 @@
 """The scaler's parts, wired once: the only place that constructs clients."""
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from typing import get_args
@@ -8,6 +9,7 @@ from typing import get_args
 from services.scaler.api.readiness import Readiness
 from services.scaler.capacity.decision import CapacityRule
 from services.scaler.capacity.heartbeat import Heartbeat
+from services.scaler.capacity.keep_alive import KeepAlive
 from services.scaler.capacity.learner import EcsLearnerService, LearnerWait
 from services.scaler.capacity.reconciler import Alarm, CapacityReconciler
 from services.scaler.jobs.admission import Admission
@@ -137,6 +139,12 @@ class Components:
             now=self.now,
             expire=lambda job_id, why: self.jobs.expire(job_id, why),
             wait=LearnerWait(longest_s=settings.learner_wait_s),
+            keep_alive=KeepAlive(
+                invoker=self._invoker,
+                launches=self.launches,
+                metrics=self.metrics,
+                every_s=settings.ping_every_s if settings.keep_alive else math.inf,
+            ),
             every_s=settings.reconcile_every_s,
             alarm=alarm,
         )

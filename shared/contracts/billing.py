@@ -9,6 +9,7 @@ LedgerItem = Literal[
     "lambda_duration",
     "lambda_requests",
     "provisioned_concurrency",
+    "pings",
     "cache",
     "scaler",
 ]

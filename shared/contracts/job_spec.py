@@ -30,6 +30,9 @@ from shared.contracts.scaling_spec import ActorRange, NitroScaling, Policy, Scal
 from shared.hyperparameters.horizons import preset_horizon
 from shared.hyperparameters.presets import ALGORITHMS, HyperparameterValue, Preset
 
+Warm = Literal["auto", "provisioned", "reuse", "none"]
+PRESET_WARM: dict[Preset, Warm] = {"paper": "provisioned", "standard": "auto"}
+"""How a preset has environments warm: the paper pays for provisioned ones (section 8.1)."""
 EnvKwarg = Annotated[bool | int | float | str, BeforeValidator(plain)]
 ENV_ID_FORM = r"^[A-Za-z0-9][A-Za-z0-9_./-]*$"
 _PLAIN_TEXT = re.compile(r"[^/\\:\x00-\x1f\x7f\ud800-\udfff]{0,256}")
@@ -201,6 +204,11 @@ class JobSpec(EnvironmentRef):
     actors: ActorRange = ActorRange()
     scaling: Scaling = NitroScaling()
     """The rule for the number of actors in a round: a `policy` and its parameters."""
+    warm: Warm | None = None
+    """How actors find warm environments. `provisioned`: AWS keeps as many as a round can need, at a
+    price by the second. `reuse`: those of earlier rounds, pinged when they idle. `none`: the same
+    without pings. `auto`: provisioned once the job's own rounds show that it costs less, else
+    reuse. Unset: the preset's, see `nitro presets`."""
     stop: StopRule = StopRule()
     episodes: EpisodeRule = EpisodeRule()
     evaluation: EvaluationRule = EvaluationRule()
@@ -226,12 +234,25 @@ class JobSpec(EnvironmentRef):
             {name: getattr(self, name) for name in EnvironmentRef.model_fields}
         )
 
-    def with_horizon(self) -> Self:
-        """Return the job with its training horizon: where it is unset, the preset's."""
-        if self.episodes.horizon is not None:
-            return self
-        horizon = preset_horizon(self.preset, self.env_id)
-        return self.model_copy(update={"episodes": EpisodeRule(horizon=horizon)})
+    def resolved(self) -> Self:
+        """Return the job with what it leaves to its preset but for hyper-parameters.
+
+        These are its training horizon and how its environments are kept warm.
+        """
+        horizon = self.episodes.horizon
+        if horizon is None:
+            horizon = preset_horizon(self.preset, self.env_id)
+        return self.model_copy(
+            update={
+                "episodes": EpisodeRule(horizon=horizon),
+                "warm": self.warm or PRESET_WARM[self.preset],
+            }
+        )
+
+    @property
+    def provisions(self) -> bool:
+        """Whether its environments are provisioned all along; so they were before it could say."""
+        return self.warm in (None, "provisioned")
 
     @property
     def open_rounds(self) -> int:

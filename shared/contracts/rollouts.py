@@ -14,6 +14,7 @@ from shared.contracts.message import (
     PositiveInt,
 )
 
+LONGEST_PING_S = 10.0
 MAX_POLICY_BYTES = 64 * 2**20
 """Largest policy, uncompressed, that an actor loads."""
 
@@ -50,9 +51,23 @@ class DescribeTask(Message):
     env: EnvironmentRef
 
 
-ACTOR_TASK: TypeAdapter[RolloutTask | DescribeTask] = TypeAdapter(
-    Annotated[RolloutTask | DescribeTask, Field(discriminator="mode")]
-)
+class PingTask(Message):
+    """The Lambda event that keeps an idle environment from being let go of; nothing is done."""
+
+    mode: Literal["ping"] = "ping"
+    hold_s: Annotated[NonNegativeFloat, Field(le=LONGEST_PING_S)]
+    """How long it holds its environment: of pings that are sent together no two may share one."""
+
+
+class PingReport(Message):
+    """The Lambda reply to a `PingTask`."""
+
+    cold_start: bool
+    """Whether there was none to keep, and one was started."""
+
+
+ActorTask = RolloutTask | DescribeTask | PingTask
+ACTOR_TASK: TypeAdapter[ActorTask] = TypeAdapter(Annotated[ActorTask, Field(discriminator="mode")])
 
 
 class ActorReport(Message):

@@ -209,6 +209,8 @@ class LaunchCounts(Message):
     """Why the latest execution or connection failed; empty when none did."""
     unknown: Count = 0
     """Launched, or about to be, when the scaler stopped: billed at their worst case."""
+    cold_starts: Count = 0
+    """Of those that succeeded: they had to start an environment first."""
     vanished: Count = 0
     """Of those that failed: they had no fair chance, as a part of the system ended."""
     launch_s: NonNegativeFloat | None = None

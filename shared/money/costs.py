@@ -7,6 +7,7 @@ measured. That the second never exceeds the first is what makes a budget a hard 
 import math
 from dataclasses import dataclass
 
+from shared.contracts.rollouts import LONGEST_PING_S
 from shared.money.prices import PriceTable
 
 MB_PER_VCPU = 1769
@@ -18,6 +19,9 @@ LAUNCHES_PER_S = 100.0
 """Environments per second beyond the burst: 1,000 every 10 seconds."""
 EXECUTIONS_PER_TASK = 2
 """A failed actor is issued once more, so a task runs at most twice."""
+_PING_S = 0.2
+_PER_PING_S = 0.004
+"""A quarter of a vCPU sends a request in 2.3 ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,10 @@ class CostBasis:
     """Environments kept warm while a job runs."""
     cold_start_s: float = 0.0
     """How long a new environment takes from its request to its handler."""
+    pinged: int = 0
+    """Idle environments that are pinged while a job runs, lest Lambda lets go of them."""
+    ping_every_s: float = math.inf
+    """Time between two pings of an environment."""
 
     @property
     def memory_gb(self) -> float:
@@ -48,14 +56,35 @@ class CostBasis:
         return self.provisioned * self.memory_gb
 
     @property
+    def base_usd_per_s(self) -> float:
+        """Price of one second of learner, cache and scaler."""
+        return self.learner_usd_per_s + self.cache_usd_per_s + self.scaler_usd_per_s
+
+    @property
+    def pings_per_s(self) -> float:
+        """Requests that keep idle environments warm."""
+        return self.pinged / self.ping_every_s
+
+    @property
+    def ping_usd(self) -> float:
+        """Price of one of them, its duration included."""
+        gb_s = lambda_gb_seconds(ping_s(self.pinged), self.memory_mb)
+        return gb_s * self.prices.lambda_usd_per_gb_s + self.prices.lambda_usd_per_request
+
+    @property
     def usd_per_s(self) -> float:
         """Price of one second in which a job holds the system, without its invocations."""
         return (
-            self.learner_usd_per_s
-            + self.cache_usd_per_s
-            + self.scaler_usd_per_s
+            self.base_usd_per_s
             + self.provisioned_gb * self.prices.provisioned_usd_per_gb_s
+            + self.pings_per_s * self.ping_usd
         )
+
+    @property
+    def worst_usd_per_s(self) -> float:
+        """The same at its worst: every ping finds its environment gone and starts another."""
+        cold_gb_s = lambda_gb_seconds(self.cold_start_s, self.memory_mb)
+        return self.usd_per_s + self.pings_per_s * cold_gb_s * self.prices.lambda_usd_per_gb_s
 
 
 def cpu_share(memory_mb: int) -> float:
@@ -80,6 +109,17 @@ def lambda_billed_s(duration_s: float) -> float:
 def lambda_gb_seconds(duration_s: float, memory_mb: int) -> float:
     """Return billed GB-seconds: the duration as it is billed times the memory."""
     return lambda_billed_s(duration_s) * (memory_mb / MB_PER_GB)
+
+
+def ping_s(num_environments: int) -> float:
+    """Return how long a ping holds its environment, so that none of so many gets two.
+
+    All have to be sent before the first ends.
+
+    >>> ping_s(0), round(ping_s(64), 3)
+    (0.2, 0.456)
+    """
+    return min(LONGEST_PING_S, _PING_S + _PER_PING_S * num_environments)
 
 
 def launch_ramp_s(num_invocations: int) -> float:
@@ -120,5 +160,5 @@ def worst_case_round_usd(
 
     It waits until its deadline; `learner_s` is for update, curvature and checkpoint.
     """
-    held_usd = (waiting_s + learner_s) * basis.usd_per_s
+    held_usd = (waiting_s + learner_s) * basis.worst_usd_per_s
     return worst_case_launch_usd(num_invocations, basis) + held_usd

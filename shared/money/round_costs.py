@@ -134,6 +134,7 @@ def held_items(held_s: float, basis: CostBasis) -> tuple[BillItem, ...]:
         BillItem("cache", held_s, "second", basis.cache_usd_per_s),
         BillItem("scaler", held_s, "second", basis.scaler_usd_per_s),
         BillItem("provisioned_concurrency", kept_warm_gb_s, "GB-second", kept_warm_usd),
+        BillItem("pings", held_s * basis.pings_per_s, "request", basis.ping_usd),
     )
 
 

@@ -6,8 +6,13 @@ known ahead. A policy that is switched, or a job that goes back to an older chec
 more again. AWS bills warm environments in steps of five minutes: the number changes no sooner than
 that after it last did, unless the budget has no room otherwise.
 
+Jobs with `warm: reuse` rely on environments of earlier rounds instead, which are pinged when they
+idle, and those with `none` on nothing else. A job with `auto` begins with reuse; whoever plans a
+round says which way costs it less by then.
+
 Jobs whose rounds overlap keep their range's most: time is billed to the oldest round that ends, and
-a number that changes while several are under way would be billed to the wrong one.
+a number that changes while several are under way would be billed to the wrong one. So `auto` is
+reuse there.
 """
 
 from dataclasses import dataclass
@@ -16,6 +21,8 @@ from services.scaler.scaling.registry import scaling_policy
 from services.scaler.store.base import JobRecord
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
+from shared.money.costs import CostBasis
+from shared.money.warmth import WarmUse, cheaper_way
 
 BILLING_STEP_S = 300.0
 """AWS rounds the time environments are kept warm up to this."""
@@ -49,6 +56,8 @@ def most_needed(job: Job, round_index: int) -> int:
 
 def least_warm(spec: JobSpec) -> int:
     """Return how few environments a job keeps warm where its budget has no room for more."""
+    if not spec.provisions:
+        return 0
     return spec.actors.max if spec.open_rounds > 1 else spec.actors.min
 
 
@@ -59,15 +68,39 @@ def kept_warm(record: JobRecord) -> int:
     if any(a.kept_warm is None and a.held_s is None for a in record.open_attempts):
         # A round of an earlier version is under way, which kept the range's most.
         return record.job.spec.actors.max
-    return most_needed(record.job, record.job.progress.rounds)
+    return most_needed(record.job, record.job.progress.rounds) if record.job.spec.provisions else 0
 
 
-def warm_numbers(record: JobRecord, round_index: int, *, at: float) -> WarmNumbers:
-    """Return with how many warm environments a round may be planned.
+def kept_by_pings(record: JobRecord) -> int:
+    """Return how many environments of earlier rounds are to be kept by pings, at most."""
+    way = record.job.spec.warm
+    if way == "reuse" or (way == "auto" and not kept_warm(record)):
+        return most_needed(record.job, record.job.progress.rounds)
+    return 0
+
+
+def to_provision(job: Job, round_index: int, use: WarmUse, basis: CostBasis) -> int:
+    """Return how many environments a job should have provisioned from a round on.
+
+    Args:
+        job: The job.
+        round_index: Round that is planned.
+        use: What its rounds were like.
+        basis: The deployment's prices and sizes.
+    """
+    needed = most_needed(job, round_index)
+    if job.spec.provisions:
+        return needed
+    decides = job.spec.warm == "auto" and job.spec.open_rounds == 1
+    return needed if decides and cheaper_way(use, needed, basis) == "provisioned" else 0
+
+
+def warm_numbers(record: JobRecord, needed: int, *, at: float) -> WarmNumbers:
+    """Return with how many warm environments a round may be planned that should have `needed`.
 
     `at` is in seconds on the clock that bills the job, as `keeping` was given.
     """
-    needed, kept = most_needed(record.job, round_index), kept_warm(record)
+    kept = kept_warm(record)
     # A change that seems to come is of before the clock was set back.
     paid = 0 <= at - record.warm_since < BILLING_STEP_S
     usual = kept if paid else min(needed, kept)

@@ -5,6 +5,8 @@ start cold and the learner comes later. Every look compares what is wanted with 
 so it does not matter which of its steps an earlier process died after. What fails is tried again at
 the next look and shows in metrics and readiness until it works.
 
+Idle environments that are kept without being paid for are pinged from here, too.
+
 Before anything is opened the heartbeat says so: the dead-man switch must not take it for forgotten.
 """
 
@@ -25,6 +27,7 @@ from services.scaler.capacity.decision import (
     overdue,
 )
 from services.scaler.capacity.heartbeat import Heartbeat, HeartbeatError
+from services.scaler.capacity.keep_alive import KeepAlive, environments_to_keep
 from services.scaler.capacity.learner import EcsLearnerService, LearnerCapacityError, LearnerWait
 from services.scaler.launching.lambda_function import LambdaApiError, LambdaFunction
 from services.scaler.metrics import Metrics
@@ -72,6 +75,8 @@ class CapacityReconciler:
     """Ends a job that nobody trains: that had its time, or failed for a reason."""
     wait: LearnerWait
     """Tells which jobs have waited for a learner for too long."""
+    keep_alive: KeepAlive
+    """Keeps idle environments from being let go of."""
     every_s: float
     """Time between two looks when nothing happens."""
     alarm: Alarm
@@ -82,6 +87,7 @@ class CapacityReconciler:
         self._learner_seen_at = -math.inf
         self._asked = 0
         self._ready = 0
+        self._ping_in_s = math.inf
         self._problems: dict[str, str] = {}
         self._thread = threading.Thread(target=self._run, name="capacity", daemon=True)
 
@@ -123,6 +129,7 @@ class CapacityReconciler:
         steps = {
             "heartbeat": self._beat,
             "provisioned_concurrency": self._warm,
+            "pings": self._ping,
             "learner": self._staff,
             "overdue_jobs": self._watch,
             "learner_starts": self._wait,
@@ -144,7 +151,8 @@ class CapacityReconciler:
             self.metrics.capacity_degraded.labels(part=name).set(name in problems)
         self._problems = problems
         warming = self._ready < self._asked
-        return min(_POLL_S, self.every_s) if warming else self.every_s
+        every_s = min(self.every_s, self._ping_in_s)
+        return min(_POLL_S, every_s) if warming else every_s
 
     def _beat(self, jobs: Sequence[JobRecord]) -> None:
         if self.heartbeat is not None:
@@ -192,6 +200,9 @@ class CapacityReconciler:
             f"{num} environments are kept warm and {clipped} more were wanted: the account leaves "
             "no more; raise the Lambda quota 'Concurrent executions' (L-B99A9384)"
         )
+
+    def _ping(self, jobs: Sequence[JobRecord]) -> None:
+        self._ping_in_s = self.keep_alive.look(environments_to_keep(jobs, self.now()))
 
     def _staff(self, jobs: Sequence[JobRecord]) -> None:
         if self.learner is None:

@@ -14,11 +14,10 @@ from functools import partial
 from http import HTTPStatus
 
 from services.scaler.api.problem import ApiError
-from services.scaler.capacity.kept_warm import least_warm
 from services.scaler.jobs.admission import Admission, admitted
 from services.scaler.jobs.ending import ended
 from services.scaler.money.accounting import Spending
-from services.scaler.money.budget import RoundPricing
+from services.scaler.money.budget import RoundPricing, least_pricing
 from services.scaler.store.base import Change, JobRecord, Store, StoreError, change_job
 from services.scaler.store.reading import UnreadableError
 from shared.contracts.environment_spec import EnvironmentSpec
@@ -100,7 +99,7 @@ class CheckDesk:
             return
         spec = record.job.spec
         try:
-            environment = self.admission.admit(spec, self.pricing.with_warm(least_warm(spec)))
+            environment = self.admission.admit(spec, least_pricing(spec, self.pricing))
         except ApiError as error:
             why = "\n".join(f"{e.field}: {e.message}" for e in error.errors) or error.detail
             # What the job cannot be blamed for may go well when it is resumed.

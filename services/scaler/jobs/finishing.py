@@ -84,6 +84,7 @@ class FinishService:
                 basis,
                 spending.clock,
                 self.learner_instance,
+                warm=spec.warm or "provisioned",
                 open_rounds=min(spec.open_rounds, spec.stop.max_rounds),
                 compared=bool(serverful),
             ),

@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from services.scaler.api.problem import ApiError, conflict, found, refuse_wrong
-from services.scaler.capacity.kept_warm import least_warm
 from services.scaler.jobs.admission import Admission, admitted, budget_errors
 from services.scaler.jobs.ending import ended
 from services.scaler.launching.launches import Launches
 from services.scaler.money.accounting import Spending
-from services.scaler.money.budget import RoundPricing
+from services.scaler.money.budget import RoundPricing, least_pricing
 from services.scaler.store.base import (
     Change,
     IdempotencyEntry,
@@ -74,8 +73,8 @@ class JobService:
         known = self._job_of_key(key, digest)
         if known is not None:
             return known, False
-        # Kept with the job: a preset may have another horizon by the time the job is resumed.
-        job = self._new_job(spec.with_horizon())
+        # Kept with the job: a preset may say something else by the time the job is resumed.
+        job = self._new_job(spec.resolved())
         entry = None
         if key is not None:
             entry = IdempotencyEntry(key=key, body_digest=digest, job_id=job.job_id)
@@ -208,7 +207,7 @@ class JobService:
 
     def _new_job(self, spec: JobSpec) -> Job:
         """Return a job to be stored: admitted, unless an actor has to be asked first."""
-        admission, pricing = self.admission, self.pricing.with_warm(least_warm(spec))
+        admission, pricing = self.admission, least_pricing(spec, self.pricing)
         job = Job(
             job_id=new_job_id(spec.env_id),
             spec=spec,
@@ -275,7 +274,7 @@ class JobService:
         if max_wall_s is not None and record.wall_used_s >= max_wall_s:
             message = f"{record.wall_used_s:.0f} s have passed already; ask for more than that"
             errors.append(FieldError(field="max_wall_s", message=message))
-        pricing = self.pricing.with_warm(least_warm(spec)).after(record.longest_learner_s)
+        pricing = least_pricing(spec, self.pricing).after(record.longest_learner_s)
         for error in budget_errors(spec, pricing, committed_usd=record.committed_usd):
             errors.append(FieldError(field="budget_usd", message=error.message))
         refuse_wrong(errors)

@@ -16,13 +16,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from pydantic import ValidationError
 
 from services.scaler.launching.lambda_function import Execution, ExecutionKind, LambdaFunction
 from shared.cache.arrivals import FailureKind
-from shared.contracts.rollouts import ActorReport, RolloutTask
+from shared.contracts.rollouts import ActorReport, PingTask, RolloutTask
 from shared.money.costs import EXECUTIONS_PER_TASK
 
 _LOG = logging.getLogger(__name__)
@@ -127,7 +128,19 @@ class Invoker:
         for task, payload in zip(tasks, payloads, strict=True):
             if self._closing.is_set():
                 return
-            self._pool.submit(self._work, task, payload, on_outcome, awaited)
+            act = partial(self._work, task, payload, on_outcome, awaited)
+            self._pool.submit(self._in_turn, act, _identity(task))
+
+    def ping(self, num: int, hold_s: float, on_end: Callable[[Execution], None]) -> None:
+        """Hold so many environments for a moment, all at a time, calling back for each.
+
+        Nothing is tried again: the next ping comes soon.
+        """
+        payload = PingTask(hold_s=hold_s).model_dump_json().encode()
+        for _ in range(num):
+            if self._closing.is_set():
+                return
+            self._pool.submit(self._in_turn, lambda: on_end(self._function.invoke(payload)), {})
 
     def pause(self, seconds: float) -> bool:
         """Wait; return False, and at once, when the invoker is closed."""
@@ -149,12 +162,15 @@ class Invoker:
         on_outcome: Callable[[TaskOutcome], None],
         awaited: Awaited,
     ) -> None:
+        on_outcome(self._outcome(task, payload, awaited))
+
+    def _in_turn(self, act: Callable[[], None], identity: dict[str, object]) -> None:
         if not self._begin():
             return
         try:
-            on_outcome(self._outcome(task, payload, awaited))
+            act()
         except Exception:
-            _LOG.exception("actor outcome lost", extra=_identity(task))
+            _LOG.exception("actor outcome lost", extra=identity)
         finally:
             with self._idle:
                 self._running -= 1

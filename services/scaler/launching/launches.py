@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
+from services.scaler.launching.in_use import InUse
 from services.scaler.launching.invoker import Awaited, Invoker, RetryKind, TaskOutcome
 from services.scaler.launching.orders import LaunchOrder, hash_of_lease
 from services.scaler.metrics import Metrics
@@ -59,6 +60,7 @@ class _Flight:
             requested=self.order.num_invocations,
             succeeded=sum(o.report is not None for o in ended),
             failed=sum(o.report is None for o in ended),
+            cold_starts=sum(o.report is not None and o.report.cold_start for o in ended),
             vanished=sum(o.report is None and o.failure == "vanished" for o in ended),
             reissued=self.retries["failed"],
             throttled=sum(o.throttled for o in ended),
@@ -100,11 +102,14 @@ class Launches:
     def __post_init__(self) -> None:
         self._changed = threading.Condition()
         self._flights: dict[AttemptKey, _Flight] = {}
+        self.in_use = InUse()
+        """Environments that were under way, on the clock `time.monotonic`."""
 
     def expect(self, order: LaunchOrder) -> None:
         """Count a plan's actors as in flight from the moment it is decided."""
         with self._changed:
             self._flights[order.key] = _Flight(order, time.perf_counter())
+            self.in_use.note(self.in_flight(), time.monotonic())
         self.metrics.in_flight.inc(order.num_invocations)
 
     def launch(self, order: LaunchOrder, on_complete: OutcomeSink) -> None:
@@ -195,6 +200,7 @@ class Launches:
         kind = "failed" if outcome.report is None else outcome.report.outcome
         self.metrics.invocations.labels(outcome=kind).inc()
         if outcome.report is not None:
+            self.metrics.cold_starts.inc(outcome.report.cold_start)
             self.metrics.actor_seconds.labels(stage="rollout").inc(outcome.report.rollout_s)
             self.metrics.actor_seconds.labels(stage="handler").inc(outcome.report.total_s)
         if not flight.superseded:

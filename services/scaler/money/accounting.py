@@ -8,7 +8,7 @@ hangs, or is replaced again and again, keeps learner, cache and warm environment
 import math
 from dataclasses import dataclass, replace
 
-from services.scaler.capacity.kept_warm import kept_warm
+from services.scaler.capacity.kept_warm import kept_by_pings, kept_warm
 from services.scaler.money.ledger import Clock, executions_usd, settle, settle_held
 from services.scaler.money.round_means import with_round
 from services.scaler.store.base import AttemptKey, JobRecord, LaunchOutcome, OpenAttempt
@@ -19,9 +19,12 @@ Billed = tuple[JobRecord, tuple[LedgerLine, ...]]
 """A job after a step, and the ledger lines that belong to it."""
 
 
-def warm_at_most(basis: CostBasis, num_environments: int) -> CostBasis:
-    """Return the deployment's basis for a job that keeps no more than so many warm."""
-    return replace(basis, provisioned=min(basis.provisioned, num_environments))
+def warm_at_most(basis: CostBasis, num_environments: int, *, pinged: int = 0) -> CostBasis:
+    """Return the deployment's basis for a job that keeps no more than so many warm.
+
+    Others of its environments, `pinged` at most, are kept by pings.
+    """
+    return replace(basis, provisioned=min(basis.provisioned, num_environments), pinged=pinged)
 
 
 def stop_holding(record: JobRecord, until: float) -> JobRecord:
@@ -159,7 +162,13 @@ class Spending:
         lines = tuple(line for bill in bills for line in bill.lines)
         projected_s = record.projected_wall_s + sum(bill.projected_s for bill in bills)
         serverful_s = record.serverful_wall_s + sum(bill.serverful_s for bill in bills)
+        use = record.warm_use
+        for bill in bills:
+            use = use.after(
+                bill.billed_s, bill.busy_gb_s, reused=bill.lost is not None, lost=bill.lost or 0
+            )
         updated = {
+            "warm_use": use,
             "open_attempts": tuple(waiting),
             "costs": costs,
             "projected_wall_s": projected_s,
@@ -206,12 +215,12 @@ class Spending:
 
     def _job_basis(self, record: JobRecord) -> CostBasis:
         """Return the basis for one job, as it is now."""
-        return warm_at_most(self.basis, kept_warm(record))
+        return warm_at_most(self.basis, kept_warm(record), pinged=kept_by_pings(record))
 
     def _attempt_basis(self, record: JobRecord, attempt: OpenAttempt) -> CostBasis:
         """Return the basis for one of a job's attempts, as it was planned."""
         kept = record.job.spec.actors.max if attempt.kept_warm is None else attempt.kept_warm
-        return warm_at_most(self.basis, kept)
+        return warm_at_most(self.basis, kept, pinged=attempt.pinged)
 
 
 def _booked(record: JobRecord, lines: tuple[LedgerLine, ...]) -> JobRecord:

@@ -12,6 +12,7 @@ order, with its final evaluation.
 from dataclasses import dataclass, replace
 from typing import Self
 
+from services.scaler.capacity.kept_warm import least_warm
 from services.scaler.money.accounting import warm_at_most
 from shared.contracts.job_spec import JobSpec
 from shared.money.costs import CostBasis, deadline_s, worst_case_round_usd
@@ -33,9 +34,9 @@ class RoundPricing:
         allowance_s = max(self.learner_allowance_s, 2.0 * longest_learner_s)
         return replace(self, learner_allowance_s=allowance_s)
 
-    def with_warm(self, num_environments: int) -> Self:
-        """Return the pricing of a job that keeps no more than so many environments warm."""
-        return replace(self, basis=warm_at_most(self.basis, num_environments))
+    def with_warm(self, num_environments: int, *, pinged: int) -> Self:
+        """Return the pricing of a job that keeps no more than so many warm, and pings others."""
+        return replace(self, basis=warm_at_most(self.basis, num_environments, pinged=pinged))
 
     def deadline_s(self, num_invocations: int) -> float:
         """Return the deadline of a round with that many invocations."""
@@ -74,6 +75,12 @@ def closing_usd(spec: JobSpec, pricing: RoundPricing) -> float:
 def final_evaluations(spec: JobSpec) -> int:
     """Return how many episodes the evaluation after the last update has."""
     return spec.evaluation.episodes if spec.evaluation.every_rounds else 0
+
+
+def least_pricing(spec: JobSpec, pricing: RoundPricing) -> RoundPricing:
+    """Return the pricing of a job that keeps as few environments warm as its budget may force."""
+    pinged = spec.actors.max if spec.warm in ("reuse", "auto") else 0
+    return pricing.with_warm(least_warm(spec), pinged=pinged)
 
 
 def smallest_budget_usd(spec: JobSpec, pricing: RoundPricing) -> float:

@@ -15,8 +15,14 @@ from typing import Literal
 
 from services.scaler.store.base import LaunchOutcome, OpenAttempt, Store
 from shared.contracts.billing import LedgerItem, LedgerLine
+from shared.contracts.job_spec import Warm
 from shared.contracts.rounds import LaunchCounts
-from shared.money.costs import EXECUTIONS_PER_TASK, CostBasis, worst_case_launch_usd
+from shared.money.costs import (
+    EXECUTIONS_PER_TASK,
+    CostBasis,
+    lambda_gb_seconds,
+    worst_case_launch_usd,
+)
 from shared.money.round_costs import (
     PAPER_SERVERS,
     SERVERFUL_ASSUMPTIONS,
@@ -50,6 +56,11 @@ class Settlement:
     """How long the round takes on AWS."""
     serverful_s: float
     """How long it takes on the paper's servers."""
+    busy_gb_s: float
+    """Billed GB-seconds of its executions."""
+    lost: int | None
+    """Environments that were gone although the job had started as many before; None where it did
+    not rely on them."""
 
     @property
     def amount_usd(self) -> float:
@@ -71,7 +82,17 @@ def settle(attempt: OpenAttempt, basis: CostBasis, clock: Clock) -> Settlement |
         billed_s=billed_s,
         projected_s=projected_s,
         serverful_s=serverful_round_s(measured, basis, PAPER_SERVERS),
+        busy_gb_s=sum(lambda_gb_seconds(d, basis.memory_mb) for d in outcome.durations_s),
+        lost=None if attempt.kept_warm != 0 else _lost(attempt, outcome, clock),
     )
+
+
+def _lost(attempt: OpenAttempt, outcome: LaunchOutcome, clock: Clock) -> int:
+    """Return how many environments started beyond those that the job never had before.
+
+    Where a projection is billed, those that start are another machine's, which say nothing of AWS.
+    """
+    return 0 if clock == "projected" else max(0, outcome.counts.cold_starts - attempt.cold)
 
 
 def executions_usd(attempt: OpenAttempt, basis: CostBasis, clock: Clock) -> float:
@@ -132,6 +153,7 @@ def assumptions(
     clock: Clock,
     learner_instance: str,
     *,
+    warm: Warm = "provisioned",
     open_rounds: int = 1,
     compared: bool = True,
 ) -> tuple[str, ...]:
@@ -152,14 +174,31 @@ def assumptions(
         *(measured if clock == "wall" else projected),
         *(overlap if clock == "projected" and open_rounds > 1 else ()),
         "An invocation whose end is unknown is billed as two executions up to the time-out.",
-        "As many environments are kept warm as a round can still need: fewer once in five minutes, "
-        "as that falls.",
-        "Provisioned concurrency is billed by the second, although AWS rounds the time it is "
-        "configured up to 5 minutes.",
+        *_warm_assumptions(basis, warm),
         "Not included: container registry, logs, artifacts, the learner's disk, network transfer "
         "and endpoints, free tiers, and discounts that the prices do not have.",
         *(SERVERFUL_ASSUMPTIONS if compared else ()),
     )
+
+
+def _warm_assumptions(basis: CostBasis, warm: Warm) -> tuple[str, ...]:
+    provisioned = (
+        "As many environments are kept warm as a round can still need: fewer once in five minutes, "
+        "as that falls.",
+        "Provisioned concurrency is billed by the second, although AWS rounds the time it is "
+        "configured up to 5 minutes.",
+    )
+    pinged = (
+        f"Idle environments are pinged every {basis.ping_every_s:g} s. All a round can still need "
+        "are billed as if they were, and none is taken for let go of meanwhile.",
+    )
+    dropped = ("Environments that a round leaves idle are taken for let go of.",)
+    return {
+        "provisioned": provisioned,
+        "reuse": pinged,
+        "auto": (*pinged, *provisioned),
+        "none": dropped,
+    }[warm]
 
 
 def _lines(items: Iterable[BillItem], *, round_index: int, attempt: int) -> tuple[LedgerLine, ...]:

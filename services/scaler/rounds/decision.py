@@ -11,7 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from services.scaler.capacity.kept_warm import keeping, kept_warm, warm_numbers
+from services.scaler.capacity.kept_warm import (
+    keeping,
+    kept_by_pings,
+    kept_warm,
+    to_provision,
+    warm_numbers,
+)
 from services.scaler.launching.quota import Concurrency
 from services.scaler.money.budget import (
     Affordable,
@@ -117,9 +123,11 @@ def decide_with_warm(context: RoundContext, *, at: float) -> tuple[JobRecord, De
 
     def with_warm(num: int) -> tuple[JobRecord, Decision]:
         kept = keeping(record, num, at=at, provisioned=pricing.basis.provisioned)
-        return kept, decide_round(replace(context, pricing=pricing.with_warm(kept_warm(kept))))
+        priced = pricing.with_warm(kept_warm(kept), pinged=kept_by_pings(kept))
+        return kept, decide_round(replace(context, pricing=priced))
 
-    numbers = warm_numbers(record, context.round_index, at=at)
+    needed = to_provision(record.job, context.round_index, record.warm_use, pricing.basis)
+    numbers = warm_numbers(record, needed, at=at)
     usual = with_warm(numbers.usual)
     if numbers.more is not None:
         more = with_warm(numbers.more)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from services.scaler.capacity.kept_warm import kept_warm
+from services.scaler.capacity.kept_warm import kept_by_pings, kept_warm
 from services.scaler.launching.orders import LaunchOrder
 from services.scaler.money.ledger import NOTHING_LAUNCHED
 from services.scaler.rounds.decision import Decision
@@ -63,16 +63,20 @@ def reserved(
         reserved_usd=decision.reserve_usd,
         warm=warm,
         kept_warm=kept,
+        pinged=kept_by_pings(record),
         cold=max(0, order.num_invocations - max(warm, record.environments - busy)),
         deadline_s=order.plan.deadline_s,
         open_rounds=1 if order.plan.stop else min(spec.open_rounds, spec.stop.max_rounds),
         outcome=None if order.num_invocations else NOTHING_LAUNCHED,
     )
+    used = busy + order.num_invocations
+    # Without pings, those that a round leaves idle are taken for let go of.
+    before = 0 if spec.warm == "none" else record.environments
     return record.model_copy(
         update={
             **updated,
             "open_attempts": (*record.open_attempts, attempt),
-            "environments": max(record.environments, busy + order.num_invocations),
+            "environments": max(before, used),
         }
     )
 

@@ -17,6 +17,7 @@ from shared.contracts.billing import LedgerLine
 from shared.contracts.jobs import Job, JobStatus
 from shared.contracts.message import Count, Identifier, Message, NonNegativeFloat, PositiveInt
 from shared.contracts.rounds import EvaluationResult, LaunchCounts, RoundPlan, RoundResult
+from shared.money.warmth import WarmUse
 
 _MAX_CONFLICTS = 50
 T = TypeVar("T")
@@ -66,6 +67,8 @@ class OpenAttempt(Message):
     kept_warm: Count | None = None
     """Environments its job kept warm, as far as the deployment does; None in records of earlier
     versions, in which that was the job's most actors."""
+    pinged: Count = 0
+    """Environments its job had pinged while they idled."""
     deadline_s: NonNegativeFloat | None = None
     """How long its learner waits at most; None in records of earlier versions."""
     open_rounds: PositiveInt = 1
@@ -119,6 +122,8 @@ class JobRecord(Message):
     """Environments it keeps warm, as far as the deployment does; None before its first plan."""
     warm_since: float = 0.0
     """When that last changed, on the clock that bills the job."""
+    warm_use: WarmUse = WarmUse()
+    """What its rounds made of their environments, for `warm: auto`."""
     final_evaluation: EvaluationResult | None = None
     exhausted: bool = False
     """Whether its learner has been told that the budget is used up; until it is resumed."""

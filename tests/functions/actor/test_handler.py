@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -102,6 +103,16 @@ def test_a_process_started_ahead_of_the_call_is_not_cold(
         AWS_LAMBDA_INITIALIZATION_TYPE="provisioned-concurrency",
     )
     assert not reply["ok"]["cold_start"]
+
+
+def test_a_ping_holds_its_environment_needs_no_cache_and_tells_whether_there_was_one() -> None:
+    ping = {"mode": "ping", "hold_s": 0.2}
+    began = time.monotonic()
+    replies = _replies([ping, ping], NITRO_CACHE_URL="redis://127.0.0.1:1")
+    assert time.monotonic() - began >= 0.4
+    assert [reply["ok"] for reply in replies] == [{"cold_start": True}, {"cold_start": False}]
+    (refused,) = _replies([ping | {"hold_s": 61}], NITRO_CACHE_URL="redis://127.0.0.1:1")
+    assert "ping.hold_s: " in refused["error"]
 
 
 def test_events_that_are_no_tasks_are_refused_before_anything_is_done(

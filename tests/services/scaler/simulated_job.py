@@ -5,7 +5,7 @@ import random
 import shutil
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
@@ -13,7 +13,7 @@ from tempfile import mkdtemp
 from services.scaler.jobs.rescaling import switch_scaling_policy
 from services.scaler.launching.invoker import Awaited, Invoker, TaskOutcome
 from services.scaler.money.accounting import Spending
-from services.scaler.money.budget import RoundPricing, smallest_budget_usd
+from services.scaler.money.budget import RoundPricing, least_pricing, smallest_budget_usd
 from services.scaler.money.ledger import Clock
 from services.scaler.store.base import JobRecord
 from services.scaler.store.sqlite import SqliteStore
@@ -172,12 +172,12 @@ class SimulatedScaler(Services):
 
     def pricing(self, spec: JobSpec, longest_learner_s: float = 0.0) -> RoundPricing:
         """The worst case as the scaler prices it when a job's money ends."""
-        warm = min(self.basis.provisioned, self.fewest_warm(spec))
-        return RoundPricing(
-            basis=replace(self.basis, provisioned=warm),
+        pricing = RoundPricing(
+            basis=self.basis,
             deadline_slack_s=SLACK_S,
             learner_allowance_s=max(ALLOWANCE_S, 2 * longest_learner_s),
         )
+        return least_pricing(spec, pricing)
 
     def random_spec(self, scaling: dict[str, object]) -> JobSpec:
         """A job with money for one round, or for several."""
@@ -190,6 +190,7 @@ class SimulatedScaler(Services):
                     "episodes": self.chance.randint(1, 4),
                 },
                 "scaling": scaling,
+                "warm": self.chance.choice((None, "auto", "provisioned", "reuse", "none")),
                 "seed": self.chance.randint(0, 1000),
                 "stop": {"max_rounds": 8},
             }

@@ -30,10 +30,6 @@ class OverlappingScaler(SimulatedScaler):
         }
         return self._with_money(spec.model_copy(update=changes), most=9.0)
 
-    def fewest_warm(self, spec: JobSpec) -> int:
-        """Where rounds overlap, the range's most."""
-        return spec.actors.max
-
     def run(self, spec: JobSpec) -> Stopped:
         """Train a job to its end."""
         lease_id = self._begin(spec)

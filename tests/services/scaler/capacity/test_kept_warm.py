@@ -82,7 +82,7 @@ def test_where_rounds_overlap_the_number_stays() -> None:
     assert least_warm(overlapping.spec) == 64
     assert least_warm(job().spec) == 8
     held = JobRecord(job=overlapping, warm=64, warm_since=0.0)
-    assert warm_numbers(held, 3, at=900.0) == WarmNumbers(usual=64, more=None, fewer=())
+    assert warm_numbers(held, 64, at=900.0) == WarmNumbers(usual=64, more=None, fewer=())
 
 
 def test_before_a_learner_takes_it_a_job_keeps_what_its_next_round_may_need() -> None:
@@ -121,7 +121,7 @@ def test_the_number_changes_once_in_five_minutes_unless_money_is_short(
 ) -> None:
     # Round 1 may need 32. A clock that was set back cannot tell: then the time counts as over.
     held = record(warm=warm, since=1000.0 if warm else 0.0)
-    assert warm_numbers(held, 1, at=1000.0 * bool(warm) + passed_s) == expected
+    assert warm_numbers(held, 32, at=1000.0 * bool(warm) + passed_s) == expected
 
 
 def test_what_is_let_go_of_is_warm_for_nobody() -> None:
@@ -153,7 +153,7 @@ def test_no_round_finds_fewer_warm_than_it_may_need(
     for round_index, step_s in enumerate(steps):
         at += step_s
         before = running.warm
-        numbers = warm_numbers(running, round_index, at=at)
+        numbers = warm_numbers(running, most_needed(running.job, round_index), at=at)
         assert numbers.more is None
         running = keeping(running, numbers.usual, at=at, provisioned=64)
         needed = most_needed(running.job, round_index)

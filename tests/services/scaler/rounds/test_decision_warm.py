@@ -10,6 +10,7 @@ from services.scaler.rounds.decision import decide_with_warm
 from services.scaler.store.base import JobRecord
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.rounds import RoundPlan
+from shared.money.warmth import WarmUse
 from tests.services.scaler.money.test_budget import basis
 from tests.services.scaler.rounds.test_decision import context, running
 
@@ -126,3 +127,25 @@ def test_a_job_that_ends_for_another_reason_keeps_what_it_has() -> None:
         stop = {"budget_usd": budget_usd, "max_rounds": 7}
         record, plan = planned(64, budget_usd, warm=20, stop=stop)
         assert (record.warm, plan.num_actors, plan.stop) == (20, 0, "max_rounds")
+
+
+@pytest.mark.parametrize(
+    ("busy_share", "warm", "since", "kept"),
+    [
+        (0.5, 0, NOW - 1000, 0),
+        (0.7, 0, NOW - 1000, 20),
+        (0.7, 0, NOW - 299, 0),  # not before five minutes have been measured
+        (0.5, 20, NOW - 1000, 0),
+        (0.5, 20, NOW - 299, 20),  # they are paid for
+    ],
+)
+def test_auto_provisions_what_works_most_of_its_time(
+    busy_share: float, warm: int, since: float, kept: int
+) -> None:
+    use = WarmUse(held_s=600.0, busy_gb_s=20 * DEPLOYED.memory_gb * 600.0 * busy_share)
+    wanted = spec(20, AMPLE_USD, warm="auto")
+    record = running(wanted).model_copy(update={"warm": warm, "warm_since": since, "warm_use": use})
+    deployed = replace(priced(64), basis=replace(DEPLOYED, ping_every_s=240.0))
+    shown = context(7, record=record, scaling=wanted.scaling, pricing=deployed)
+    after, decision = decide_with_warm(shown, at=NOW)
+    assert (after.warm, decision.plan.num_actors) == (kept, 20)

@@ -1,0 +1,75 @@
+"""Pings: what keeps environments of earlier rounds warm between rounds that need fewer, or none.
+
+Lambda lets go of an environment that idles for some minutes. As many pings as there are idle ones
+are sent together, each long enough that none of them finds one free that another has just left.
+Those that rounds keep busy need none: where as many as are to be kept were under way lately,
+nothing is sent.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from services.scaler.capacity.decision import is_held
+from services.scaler.capacity.kept_warm import kept_by_pings
+from services.scaler.launching.invoker import Invoker
+from services.scaler.launching.lambda_function import Execution
+from services.scaler.launching.launches import Launches
+from services.scaler.metrics import Metrics
+from services.scaler.store.base import JobRecord
+from shared.contracts.rollouts import PingReport
+from shared.money.costs import ping_s
+
+_LOG = logging.getLogger(__name__)
+
+
+def environments_to_keep(jobs: Sequence[JobRecord], now: float) -> int:
+    """Return how many environments are to be kept: started once, and of use to a job in hand.
+
+    Jobs that run side by side share them, as they do provisioned ones.
+    """
+    kept = [
+        min(record.environments, kept_by_pings(record)) for record in jobs if is_held(record, now)
+    ]
+    return max(kept, default=0)
+
+
+@dataclass(kw_only=True, eq=False)
+class KeepAlive:
+    """Pings idle environments when it is time."""
+
+    invoker: Invoker
+    launches: Launches
+    metrics: Metrics
+    every_s: float
+    """How long an environment may idle; infinity is for ever."""
+
+    def look(self, num: int) -> float:
+        """See to it that `num` environments stay; return in how many seconds to look again."""
+        if not num or math.isinf(self.every_s):
+            return math.inf
+        in_use, now = self.launches.in_use, time.monotonic()
+        due_in_s = in_use.last(num) + self.every_s - now
+        if due_in_s > 0:
+            return due_in_s
+        idle = num - self.launches.in_flight()
+        if idle > 0:
+            self.invoker.ping(idle, ping_s(idle), self._ended)
+        in_use.note(num, now)
+        return self.every_s
+
+    def _ended(self, execution: Execution) -> None:
+        found = "error"
+        if execution.kind == "done":
+            try:
+                report = PingReport.read(execution.payload)
+                found = "none" if report.cold_start else "warm"
+            except ValidationError:
+                _LOG.warning("an actor does not know pings: deploy scaler and actor together")
+        else:
+            _LOG.info("ping failed", extra={"why": execution.reason})
+        self.metrics.pings.labels(found=found).inc()

@@ -1,0 +1,117 @@
+"""Pings of a running scaler: as many idle environments as a job can still use, when it is time."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from services.scaler.capacity.keep_alive import environments_to_keep
+from services.scaler.store.base import JobRecord, LeaseRecord
+from shared.contracts.job_spec import Warm
+from shared.money.costs import ping_s
+from tests.patience import ANSWER_S
+from tests.services.scaler.capacity.test_kept_warm import job
+from tests.services.scaler.lambda_endpoint import LambdaEndpoint, Reply, healthy
+from tests.services.scaler.running import Scaler, StartScaler, result
+
+SPEC = {
+    "actors": {"min": 2, "max": 4},
+    "scaling": {"policy": "schedule", "num_actors": [4, 2, 2, 4]},
+    "evaluation": {"every_rounds": 0},
+}
+
+
+@pytest.fixture
+def scaler(start_scaler: StartScaler, lambdas: LambdaEndpoint) -> Iterator[Scaler]:
+    """A scaler that pings whatever has not been in use for a tenth of a second."""
+    lambdas.behave = lambda task, nth: (
+        Reply(body={"cold_start": False}) if task["mode"] == "ping" else healthy(task, nth)
+    )
+    with start_scaler(
+        provisioned_concurrency=64, ping_every_s=0.1, reconcile_every_s=0.05
+    ) as scaler:
+        yield scaler
+
+
+def pings(lambdas: LambdaEndpoint) -> list[object]:
+    """How long each ping holds its environment."""
+    with lambdas.changed:
+        return [event["hold_s"] for event in lambdas.events if event["mode"] == "ping"]
+
+
+@pytest.mark.parametrize(
+    ("warm", "started", "held", "kept"),
+    [
+        ("reuse", 64, True, 64),
+        ("reuse", 90, True, 64),  # a round can need no more
+        ("reuse", 20, True, 20),  # no more were ever started
+        ("reuse", 64, False, 0),  # at nobody's expense
+        ("auto", 64, True, 64),
+        ("none", 64, True, 0),
+        ("provisioned", 64, True, 0),
+        (None, 64, True, 0),
+    ],
+)
+def test_only_what_was_started_and_may_be_needed_is_kept(
+    warm: Warm | None, started: int, held: bool, kept: int
+) -> None:
+    lease = LeaseRecord(lease_id="lease", learner_id="x", expires_at=100.0 if held else 10.0)
+    record = JobRecord(job=job(warm=warm), environments=started, lease=lease)
+    assert environments_to_keep([record], now=50.0) == kept
+    if warm == "auto":
+        provisioned = record.model_copy(update={"warm": 64})
+        assert environments_to_keep([provisioned], now=50.0) == 0
+
+
+def test_idle_environments_are_pinged_together_and_only_while_the_job_is_held(
+    scaler: Scaler, lambdas: LambdaEndpoint
+) -> None:
+    job = scaler.submit(**SPEC, warm="reuse")
+    lease = scaler.lease()
+    assert pings(lambdas) == []  # there is nothing to keep
+    scaler.round(lease, 0)
+    scaler.landed(job.job_id)
+    lambdas.wait_events("ping", 8)
+    sent = pings(lambdas)
+    assert set(sent) == {ping_s(4)}
+    assert lambdas.provision_calls == []
+    found = scaler.http.get("/metrics").text
+    assert 'nitro_scaler_pings_total{found="warm"}' in found
+    scaler.finish(lease, status="failed", stop_reason="error")
+    assert scaler.cost(job.job_id).by_item.get("provisioned_concurrency", 0.0) == 0.0
+
+
+def test_those_at_work_are_not_pinged(scaler: Scaler, lambdas: LambdaEndpoint) -> None:
+    job = scaler.submit(**SPEC, warm="reuse")
+    lease = scaler.lease()
+    scaler.played(lease, 0)
+    gate = lambdas.hold_rollouts()
+    held = lambdas.behave
+    lambdas.behave = lambda task, nth: (
+        Reply(body={"cold_start": False}) if task["mode"] == "ping" else held(task, nth)
+    )
+    scaler.round(lease, 1, previous=result(0))
+    with lambdas.changed:
+        assert lambdas.changed.wait_for(lambda: ping_s(2) in pings(lambdas), ANSWER_S)
+    gate.set()
+    scaler.landed(job.job_id)
+
+
+def test_a_job_that_wants_no_pings_gets_none_and_its_cold_starts_are_counted(
+    scaler: Scaler, lambdas: LambdaEndpoint
+) -> None:
+    def cold(task: dict[str, object], nth: int) -> Reply:
+        reply = healthy(task, nth)
+        body = reply.body
+        assert isinstance(body, dict)
+        first = task["mode"] == "sample" and task["round"] == 0
+        return replace(reply, body={**body, "cold_start": True}) if first else reply
+
+    lambdas.behave = cold
+    job = scaler.submit(**SPEC, warm="none")
+    lease = scaler.lease()
+    scaler.played(lease, 0)
+    scaler.played(lease, 1, previous=result(0))
+    launches = [each.launches for each in scaler.rounds(job.job_id).rounds]
+    assert [counts.cold_starts for counts in launches if counts is not None] == [4, 0]
+    assert pings(lambdas) == []
