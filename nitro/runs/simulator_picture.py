@@ -23,7 +23,7 @@ _GEOM_GROUPS = np.array([1, 1, 1, 0, 0, 0], np.uint8)
 """Those that MuJoCo shows by default: models keep shapes meant for collisions in the others."""
 _SIDE, _ABOVE = -15.0, -60.0
 """Degrees from which an agent that moves on is looked at: to see its gait, or how it winds."""
-_ROOM = 3.7
+_ROOM = 4.0
 """Distance to such an agent, in units of its radius."""
 _LIGHT = np.array([-6.0, -8.0, 14.0])
 """Where the light is, seen from what the camera looks at, in units of its distance."""

@@ -197,7 +197,7 @@ def _gif(path: Path, size: tuple[int, ...], *, fps: float) -> Writer:
     finally:
         # One palette for all: colours do not flicker, and what stands still takes no room.
         some = np.vstack(frames[:: max(1, len(frames) // 8)])
-        palette = Image.fromarray(some).quantize(method=Image.Quantize.MAXCOVERAGE)
+        palette = Image.fromarray(some).quantize(method=Image.Quantize.FASTOCTREE)
         images = (
             Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE)
             for frame in frames
