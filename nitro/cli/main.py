@@ -102,7 +102,10 @@ def fields(
     *,
     as_json: AsJsonList = False,
 ) -> None:
-    """List every field of a job: for a --spec file, --set and REST."""
+    """List every field of a job: for a --spec file, --set and REST.
+
+    The defaults are those of the API. `nitro train --dry-run` shows what a new job begins from.
+    """
     import json
 
     from nitro.spec.fields import field_rows, field_table
