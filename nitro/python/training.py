@@ -83,24 +83,20 @@ def train(
     """
     folder = Path(runs_dir)
     if env is not None and not isinstance(env, str):
-        name = maker_name(env)
-        known = read_settings().environment_packages
-        environment_packages = [*(environment_packages or known), name]
-        env = maker_env_id(name)
-    given = {
+        env, environment_packages = _with_maker(env, environment_packages)
+    said: dict[str, JsonValue] = {
         "env_id": env,
         "seed": seed,
         "algorithm": algorithm,
         "preset": preset,
-        "stop.max_rounds": rounds,
-        "stop.budget_usd": budget_usd,
     }
-    options = _plain(fields, folder) | {k: v for k, v in given.items() if v is not None}
-    spec = train_spec(
-        options=options, total_steps=None if total_steps is None else parse_steps(str(total_steps))
-    )
-    with shown_progress(wanted=progress) as view:
-        opened = open_api(
+    said |= {"stop.max_rounds": rounds, "stop.budget_usd": budget_usd}
+    options = _plain(fields, folder) | {k: v for k, v in said.items() if v is not None}
+    steps = None if total_steps is None else parse_steps(str(total_steps))
+    spec = train_spec(options=options, total_steps=steps)
+    with (
+        shown_progress(wanted=progress) as view,
+        open_api(
             folder,
             spec=spec,
             most_actors=spec.actors.max,
@@ -109,9 +105,16 @@ def train(
             processes=processes,
             environment_packages=environment_packages,
             tell=view.note,
-        )
-        with opened as api:
-            return _trained(spec, api, runs_dir=folder, on_round=on_round, view=view)
+        ) as api,
+    ):
+        return _trained(spec, api, runs_dir=folder, on_round=on_round, view=view)
+
+
+def _with_maker(maker: Maker, packages: Sequence[str] | None) -> tuple[str, Sequence[str]]:
+    """Return the name of a maker's environment, and the packages that actors import with it."""
+    name = maker_name(maker)
+    known = read_settings().environment_packages if packages is None else packages
+    return maker_env_id(name), [*known, name]
 
 
 def _plain(fields: Mapping[str, Any], runs_dir: Path) -> dict[str, JsonValue]:
