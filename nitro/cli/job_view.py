@@ -83,6 +83,15 @@ def _bill(job: Job, cost: JobCost | None) -> list[tuple[str, str]]:
             )
             for servers in cost.serverful
         ),
+        *(
+            (
+                "on one server (projected)",
+                f"{duration(server.wall_s)}, {server.total_usd:.4f} USD "
+                f"({server.learner_instance}, boot included)",
+            )
+            for server in (cost.best_server,)
+            if server is not None
+        ),
     ]
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from rich.table import Table
 
 from nitro.tables import facts_table
-from shared.contracts.billing import JobCost
+from shared.contracts.billing import JobCost, ServerfulCost
 from shared.contracts.jobs import Job, JobStatus, StopReason, Wait
 from shared.contracts.rounds import RoundRecord
 
@@ -53,6 +53,8 @@ class Summary(BaseModel):
     system's start and the final evaluation."""
     projected: Projection
     serverful: list[OnServers]
+    best_server: OnServers | None = None
+    """On one server that learns and acts, of the size that costs least, its boot included."""
     actors_per_round: list[int]
     dropped_episodes: int = 0
     """Training episodes in which something was not finite; they were sampled again."""
@@ -91,10 +93,18 @@ def summarise(
             )
             for servers in cost.serverful
         ],
+        best_server=_on_one(cost.best_server),
         actors_per_round=[record.plan.num_actors for record in records if not record.plan.stop],
         dropped_episodes=sum(record.result.dropped_episodes for record in records if record.result),
         run_dir=str(run_dir) if run_dir else None,
     )
+
+
+def _on_one(server: ServerfulCost | None) -> OnServers | None:
+    if server is None:
+        return None
+    usd, machine = server.total_usd, server.learner_instance
+    return OnServers(wall_s=server.wall_s, cost_usd=usd, machines=machine)
 
 
 def _explanation(job: Job, records: Sequence[RoundRecord]) -> str | None:
@@ -140,6 +150,11 @@ def summary_table(
         *(
             ("on servers (projected)", f"{_projected(servers)} ({servers.machines})")
             for servers in summary.serverful
+        ),
+        *(
+            ("on one server (projected)", f"{_projected(server)} ({server.machines}, with boot)")
+            for server in (summary.best_server,)
+            if server is not None
         ),
         ("run folder", summary.run_dir or _no_folder(expected)),
     ]

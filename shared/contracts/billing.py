@@ -56,4 +56,7 @@ class JobCost(Message):
     serverful: tuple[ServerfulCost, ...] = ()
     """The same rounds on servers: the paper's, and the job's own learner beside the paper's actor
     machine; those of which the price table has both machines."""
+    best_server: ServerfulCost | None = None
+    """The same rounds on one server that learns and acts, of the size that costs least, its boot
+    included; None where the price table has none."""
     assumptions: tuple[str, ...]

@@ -45,6 +45,8 @@ class PriceTable(Message):
     fargate_usd_per_gb_hour: NonNegativeFloat
     public_ipv4_usd_per_hour: NonNegativeFloat
     """One public address, in use or not."""
+    server_usd_per_hour: dict[str, NonNegativeFloat] = {}
+    """By EC2 instance type: machines without a GPU, of the comparison with one server."""
 
     def learner_usd_per_s(self, instance_type: str) -> float:
         """Return the price of one second of a learner.
@@ -53,6 +55,14 @@ class PriceTable(Message):
             ValueError: The table has no such instance type.
         """
         return _hourly(self.learner_usd_per_hour, instance_type, self.name) / SECONDS_PER_HOUR
+
+    def server_usd_per_s(self, instance_type: str) -> float:
+        """Return the price of one second of a server without a GPU.
+
+        Raises:
+            ValueError: The table has no such instance type.
+        """
+        return _hourly(self.server_usd_per_hour, instance_type, self.name) / SECONDS_PER_HOUR
 
     def cache_usd_per_s(self, node_type: str, engine: CacheEngine) -> float:
         """Return the price of one second of a cache node; the node type `none` is free.
@@ -111,6 +121,13 @@ AWS_US_EAST_1_2026_11 = PriceTable(
     fargate_usd_per_vcpu_hour=0.04048,
     fargate_usd_per_gb_hour=0.004445,
     public_ipv4_usd_per_hour=0.005,
+    server_usd_per_hour={
+        "c7i.xlarge": 0.1785,
+        "c7i.2xlarge": 0.357,
+        "c7i.4xlarge": 0.714,
+        "c7i.8xlarge": 1.428,
+        "c7i.16xlarge": 2.856,
+    },
 )
 
 PAPER = PriceTable(

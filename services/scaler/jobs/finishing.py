@@ -17,6 +17,7 @@ from shared.contracts.jobs import Job
 from shared.contracts.leases import FinishRequest
 from shared.contracts.rounds import RoundPage, RoundRecord
 from shared.money.costs import CostBasis
+from shared.money.one_server import best_server
 from shared.money.round_costs import PAPER_SERVERS, serverful_cost
 
 _LOG = logging.getLogger(__name__)
@@ -80,6 +81,7 @@ class FinishService:
             price_table=basis.prices.name,
             projected_wall_s=record.projected_wall_s,
             serverful=serverful,
+            best_server=best_server(record.server_wall_s, basis.prices),
             assumptions=assumptions(
                 basis,
                 spending.clock,

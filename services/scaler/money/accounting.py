@@ -6,6 +6,7 @@ hangs, or is replaced again and again, keeps learner, cache and warm environment
 """
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from services.scaler.capacity.kept_warm import kept_by_pings, kept_warm
@@ -162,6 +163,9 @@ class Spending:
         lines = tuple(line for bill in bills for line in bill.lines)
         projected_s = record.projected_wall_s + sum(bill.projected_s for bill in bills)
         serverful_s = record.serverful_wall_s + sum(bill.serverful_s for bill in bills)
+        on_servers = Counter(record.server_wall_s)
+        for bill in bills:
+            on_servers.update(bill.server_s)
         use = record.warm_use
         for bill in bills:
             use = use.after(
@@ -173,6 +177,7 @@ class Spending:
             "costs": costs,
             "projected_wall_s": projected_s,
             "serverful_wall_s": serverful_s,
+            "server_wall_s": dict(on_servers),
         }
         return _booked(record.model_copy(update=updated), lines), lines
 

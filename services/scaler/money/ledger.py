@@ -23,6 +23,7 @@ from shared.money.costs import (
     lambda_gb_seconds,
     worst_case_launch_usd,
 )
+from shared.money.one_server import ONE_SERVER_ASSUMPTIONS, round_on_servers
 from shared.money.round_costs import (
     PAPER_SERVERS,
     SERVERFUL_ASSUMPTIONS,
@@ -56,6 +57,8 @@ class Settlement:
     """How long the round takes on AWS."""
     serverful_s: float
     """How long it takes on the paper's servers."""
+    server_s: dict[str, float]
+    """How long on one server, by its size."""
     busy_gb_s: float
     """Billed GB-seconds of its executions."""
     lost: int | None
@@ -82,6 +85,7 @@ def settle(attempt: OpenAttempt, basis: CostBasis, clock: Clock) -> Settlement |
         billed_s=billed_s,
         projected_s=projected_s,
         serverful_s=serverful_round_s(measured, basis, PAPER_SERVERS),
+        server_s=round_on_servers(measured, basis),
         busy_gb_s=sum(lambda_gb_seconds(d, basis.memory_mb) for d in outcome.durations_s),
         lost=None if attempt.kept_warm != 0 else _lost(attempt, outcome, clock),
     )
@@ -178,6 +182,7 @@ def assumptions(
         "Not included: container registry, logs, artifacts, the learner's disk, network transfer "
         "and endpoints, free tiers, and discounts that the prices do not have.",
         *(SERVERFUL_ASSUMPTIONS if compared else ()),
+        *(ONE_SERVER_ASSUMPTIONS if basis.prices.server_usd_per_hour else ()),
     )
 
 

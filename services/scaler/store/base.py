@@ -115,6 +115,8 @@ class JobRecord(Message):
     projected_wall_s: NonNegativeFloat = 0.0
     serverful_wall_s: NonNegativeFloat = 0.0
     """How long the rounds settled so far would have taken on the paper's servers."""
+    server_wall_s: dict[str, NonNegativeFloat] = {}
+    """How long they would have taken on one server, by its size."""
     environments: Count = 0
     """Most invocations of the job under way at a time so far, but for environments it let go of
     since: that many are warm."""

@@ -1,0 +1,66 @@
+"""The same rounds on a single rented server, whose cores serve learner and actors in turn.
+
+That is what most people would do without functions, so it is the comparison that counts: the size
+that would have cost least, its boot included.
+"""
+
+from collections.abc import Mapping
+
+from shared.contracts.billing import ServerfulCost
+from shared.money.costs import CostBasis, cpu_share
+from shared.money.prices import PriceTable
+from shared.money.round_costs import MeasuredRound
+
+SERVER_CORES = {
+    "c7i.xlarge": 4,
+    "c7i.2xlarge": 8,
+    "c7i.4xlarge": 16,
+    "c7i.8xlarge": 32,
+    "c7i.16xlarge": 64,
+}
+"""vCPUs of the sizes that are compared."""
+BOOT_S = 60.0
+"""From the request for a server to its first round: machine, image and libraries."""
+ONE_SERVER_ASSUMPTIONS = (
+    "One server: the cheapest of "
+    f"{', '.join(SERVER_CORES)} for the whole run, {BOOT_S:g} s of boot included. Its cores serve "
+    "actors and learner in turn and without loss, each at the speed of a core here; the learner is "
+    "as fast as here.",
+)
+"""What the comparison with one server takes for granted."""
+
+
+def one_server_round_s(measured: MeasuredRound, basis: CostBasis, cores: int) -> float:
+    """Return a round's wall time on a server of so many cores.
+
+    Actors share them evenly, and the learner works after them. Where several rounds are under way
+    at a time, as many of them pass in one such time, but none faster than all the work takes.
+    """
+    share = cpu_share(basis.memory_mb)
+    evenly_s = sum(measured.durations_s) * share / cores
+    slowest_s = max(measured.slowest_sample_s, measured.slowest_evaluation_s) * share
+    latency_s = measured.overhead_s + max(evenly_s, slowest_s) + measured.learner_s
+    work_s = evenly_s + measured.learner_s / cores
+    return max(measured.learner_s, work_s, latency_s / measured.open_rounds)
+
+
+def round_on_servers(measured: MeasuredRound, basis: CostBasis) -> dict[str, float]:
+    """Return a round's wall time on every size."""
+    return {
+        kind: one_server_round_s(measured, basis, cores) for kind, cores in SERVER_CORES.items()
+    }
+
+
+def best_server(wall_s: Mapping[str, float], prices: PriceTable) -> ServerfulCost | None:
+    """Return the size on which so long costs least, None where none has a price."""
+    costs = [
+        ServerfulCost(
+            learner_instance=kind,
+            actor_instance=kind,
+            wall_s=BOOT_S + seconds,
+            total_usd=(BOOT_S + seconds) * prices.server_usd_per_s(kind),
+        )
+        for kind, seconds in wall_s.items()
+        if kind in prices.server_usd_per_hour
+    ]
+    return min(costs, key=lambda cost: cost.total_usd, default=None)
