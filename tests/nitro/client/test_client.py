@@ -294,5 +294,5 @@ def test_submitting_goes_on_while_no_scaler_is_there_and_makes_one_job(
 
 def test_following_is_as_patient_as_a_deployment_takes() -> None:
     text = (Path(__file__).parents[3] / "docs" / "deploy.md").read_text(encoding="utf-8")
-    assert "under a minute without API" in text
+    assert "the API is away for less than a minute" in text
     assert inspect.signature(follow).parameters["patience_s"].default > 60
