@@ -15,6 +15,7 @@ from nitro.errors import CommandError
 from nitro.spec.spec_file import JsonObject, merged, validated
 from nitro.spec.total_steps import planned_steps, rounds_for
 from shared.contracts.job_spec import JobSpec
+from shared.contracts.scaling_spec import POLICIES
 from shared.hyperparameters.presets import ALGORITHMS, Preset
 
 PRESET: Preset = "standard"
@@ -90,12 +91,18 @@ def _fix_rounds(raw: JsonObject) -> None:
     usual = starting_job(str(raw.get("env_id", JobSpec().env_id)))
     if "steps_per_actor" not in raw and "samples_per_round" not in raw:
         algorithm = ALGORITHMS.get(str(raw.get("algorithm", JobSpec().algorithm)))
-        if algorithm is not None and algorithm.on_policy:
+        if algorithm is not None and algorithm.on_policy and not _decides_samples(raw):
             raw["samples_per_round"] = usual.samples_per_round
-        else:  # it mixes fragments, which must be equally long
+        else:  # or it mixes fragments, which must be equally long
             raw["steps_per_actor"] = usual.samples_per_round // usual.num_actors
     if "scaling" not in raw and "actors" not in raw:
         raw["scaling"] = {"policy": "fixed", "num_actors": usual.num_actors}
+
+
+def _decides_samples(raw: JsonObject) -> bool:
+    scaling = raw.get("scaling")
+    name = scaling.get("policy") if isinstance(scaling, dict) else scaling
+    return name in POLICIES and POLICIES[str(name)].decides_samples
 
 
 def _says(raw: JsonObject, group: str, field: str) -> bool:

@@ -6,7 +6,7 @@ here computes, so that the command line and the API can list, check and explain 
 
 from functools import reduce
 from operator import or_
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import (
     Field,
@@ -52,6 +52,8 @@ class Policy(Message):
     """Parameters of a scaling policy; a class that derives from this one is one more of them."""
 
     policy: str
+    decides_samples: ClassVar[bool] = False
+    """Whether it is made for rounds in which more actors are more samples, and only for those."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: object) -> None:
@@ -156,6 +158,7 @@ class MarginalScaling(Policy):
     """Actors by what one more fragment is worth: sqrt(noise scale * dollars a round / an actor)."""
 
     policy: Literal["marginal"]
+    decides_samples: ClassVar[bool] = True
     value_of_time_usd_per_hour: NonNegativeFloat = 0.0
     """What an hour of waiting is worth to you, beside what it costs; 0 counts money only."""
     smoothing: Annotated[Number, Field(ge=0, lt=1)] = 0.9

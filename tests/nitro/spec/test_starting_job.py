@@ -53,6 +53,8 @@ def test_what_is_said_holds(tmp_path: Path) -> None:
     # How many steps its rounds have is decided in each of them.
     varying = said(scaling={"policy": "nitro"}, steps_per_actor=256)
     assert varying.stop.max_rounds == JobSpec().stop.max_rounds
+    marginal = said(scaling={"policy": "marginal"})
+    assert (marginal.steps_per_actor, marginal.samples_per_round) == (256, None)
 
 
 def test_the_paper_and_files_mean_what_they_mean_to_the_api(tmp_path: Path) -> None:
