@@ -50,10 +50,14 @@ class MarginalPolicy(ScalingPolicy[MarginalScaling]):
         before = max(fewest, self._before(seen))
         memory = _averaged(seen.memory, seen.fragment_noise, kept=self.parameters.smoothing)
         exact, why = self._worth(memory, seen.costs)
-        requested = before
+        wanted, how = before, ""
         if exact is not None and abs(exact - before) > _TOLERANCE * before:
-            requested = max(fewest, stepped(exact, before, most=self.parameters.max_step))
-        requested = seen.actors.clip(requested)
+            wanted = stepped(exact, before, most=self.parameters.max_step)
+            how = ", step by step" if abs(wanted - exact) > 1 else ""
+        requested = seen.actors.clip(max(fewest, wanted))
+        if requested != wanted:
+            how = f", {requested} at {'least' if requested > wanted else 'most'}"
+        why += how
         kept = memory.model_copy(update={"num_actors": requested})
         reason = f"marginal: {why}: {requested} actors"
         return ScalingDecision(requested=requested, reason=reason, memory=kept)

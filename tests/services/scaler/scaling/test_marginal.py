@@ -141,6 +141,9 @@ def test_the_number_is_reached_step_by_step_and_kept() -> None:
     assert decide(memory, None, costs(1e-9, 1.0), max_step=10).requested == 4
     assert decide(memory, None, paid, actors=ActorRange(min=1, max=3)).requested == 3
     assert decide(memory, None, paid, actors=ActorRange(min=64, max=99)).requested == 64
+    assert "0.000141 are best, step by step: 12" in decide(memory, None, costs(1e-9, 1.0)).reason
+    few = decide(None, noise(1.0), costs(1.0, 1.0))
+    assert "1 are best, 4 at least: 4 actors" in few.reason
 
 
 def test_a_dearer_hour_asks_for_more_actors() -> None:
