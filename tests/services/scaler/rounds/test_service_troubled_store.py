@@ -119,7 +119,8 @@ def test_a_plan_that_was_written_but_not_answered_is_launched_when_it_is_asked_f
     job, lease = _plan_not_answered(scaler, monkeypatch)
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         plans = [f.result() for f in [pool.submit(scaler.round, lease, 0) for _ in range(8)]]
-    assert len({plan.model_copy(update={"age_s": 0.0}) for plan in plans}) == 1
+    answers = {plan.model_copy(update={"age_s": 0.0}).model_dump_json() for plan in plans}
+    assert len(answers) == 1
     scaler.landed(job.job_id)
     assert sorted(scaler.lambdas.rollouts()) == samples(job.job_id, 0, 0, 4)
     assert len(scaler.lambdas.rollouts("evaluate")) == 3
