@@ -9,7 +9,7 @@ FRANKFURT: dict[str, object] = {
     "source": "made up",
     "learner_usd_per_hour": {"g6.2xlarge": 1.25, "g5.2xlarge": 1.5},
     "cache_usd_per_hour": {
-        "redis": {"cache.t4g.medium": 0.08},
-        "valkey": {"cache.t4g.medium": 0.06},
+        "redis": {"cache.t4g.micro": 0.02, "cache.t4g.medium": 0.08},
+        "valkey": {"cache.t4g.micro": 0.015, "cache.t4g.medium": 0.06},
     },
 }

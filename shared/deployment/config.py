@@ -80,10 +80,11 @@ class NitroConfig(BaseModel):
     provisioned_concurrency: Annotated[int, Field(ge=0, le=3000)] = 64
     """Actors kept warm while jobs run and only then (paper: 64); 0 starts every actor cold."""
 
-    cache_engine: CacheEngine = "redis"
-    """Engine of the trajectory cache; `valkey` is 20 % cheaper."""
-    cache_node_type: str = "cache.t4g.medium"
-    """Size of the cache: a job whose round does not fit is refused."""
+    cache_engine: CacheEngine = "valkey"
+    """Engine of the trajectory cache; `valkey` is 20 % cheaper than `redis`."""
+    cache_node_type: str = "cache.t4g.micro"
+    """Size of the cache; the smallest has room for every preset. A job whose round does not fit is
+    refused, and told the size that would do."""
 
     scaler_cpu: Literal[256, 512, 1024] = 256
     """CPU units of the scaler, 1,024 to a core."""

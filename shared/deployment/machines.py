@@ -57,6 +57,12 @@ def usable_memory_mb(node_type: str) -> int:
     return _memory_mb(_NODE_MEMORY_GIB, node_type, share=1 - _RESERVED_SHARE, refusal=refusal)
 
 
+def smallest_node(memory_mb: float) -> str | None:
+    """Return the smallest node that can hold so much; None where none can."""
+    nodes = sorted(_NODE_MEMORY_GIB, key=_NODE_MEMORY_GIB.__getitem__)
+    return next((node for node in nodes if usable_memory_mb(node) >= memory_mb), None)
+
+
 def _memory_mb(table: Mapping[str, float], kind: str, *, share: float, refusal: str) -> int:
     if kind not in table:
         raise ValueError(f"{refusal}; known: {', '.join(table)}")

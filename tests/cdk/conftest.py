@@ -26,7 +26,7 @@ _CHANGED: dict[str, object] = {
     "actor_timeout_s": 120,
     "actor_concurrency": 9,
     "provisioned_concurrency": 8,
-    "cache_engine": "valkey",
+    "cache_engine": "redis",
     "learner_instance_types": ["g6.2xlarge", "g5.2xlarge"],
     "learner_ami": "ami-0123456789abcdef0",
     "log_retention_days": 7,

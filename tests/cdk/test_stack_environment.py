@@ -126,5 +126,5 @@ def test_the_scaler_bills_by_the_prices_it_is_told(
 ) -> None:
     settings = _settings(ScalerSettings, _task(changed, "Scaler"), monkeypatch)
     assert settings.prices == OwnPrices.model_validate(FRANKFURT)
-    assert settings.cost_basis().cache_usd_per_s * 3600 == pytest.approx(0.06)
+    assert settings.cost_basis().cache_usd_per_s * 3600 == pytest.approx(0.02)
     assert settings.learner_instance == "g5.2xlarge", "the dearest of those that may come"

@@ -19,8 +19,8 @@ _ROLES = ("actor", "scaler", "learner")
 
 def test_it_is_one_encrypted_node_of_the_configured_size(synthesised: Synthesised) -> None:
     cache = synthesised.only("AWS::ElastiCache::ReplicationGroup")
-    assert (cache["Engine"], cache["EngineVersion"]) == ("redis", "7.1")
-    assert cache["CacheNodeType"] == "cache.t4g.medium"
+    assert (cache["Engine"], cache["EngineVersion"]) == ("valkey", "8.0")
+    assert cache["CacheNodeType"] == "cache.t4g.micro"
     assert cache["NumCacheClusters"] == 1
     assert cache["TransitEncryptionEnabled"] is True
     assert cache["AtRestEncryptionEnabled"] is True
@@ -32,29 +32,29 @@ def test_a_full_cache_refuses_rather_than_evicts(synthesised: Synthesised) -> No
     assert parameters["Properties"] == {"maxmemory-policy": "noeviction"}
 
 
-def test_every_role_is_a_user_by_iam_and_the_default_user_is_off(synthesised: Synthesised) -> None:
+def test_every_role_is_a_user_by_iam_and_there_is_no_other(synthesised: Synthesised) -> None:
     users = {u["UserId"]: u for u in synthesised.of_type("AWS::ElastiCache::User").values()}
-    assert users.keys() == {"nitro-actor", "nitro-scaler", "nitro-learner", "nitro-default"}
-    default = users.pop("nitro-default")
-    assert default["UserName"] == "default"
-    assert default["AccessString"].split()[0] == "off"
+    assert users.keys() == {"nitro-actor", "nitro-scaler", "nitro-learner"}
+    assert {user["Engine"] for user in users.values()} == {"valkey"}
+    family = synthesised.only("AWS::ElastiCache::ParameterGroup")["CacheParameterGroupFamily"]
+    assert family == "valkey8"
     for name, user in users.items():
         assert user["UserName"] == name, "IAM wants name and id to be equal"
         assert user["AuthenticationMode"] == {"Type": "iam"}
     group = synthesised.only("AWS::ElastiCache::UserGroup")
-    assert sorted(group["UserIds"]) == sorted([*users, "nitro-default"])
+    assert sorted(group["UserIds"]) == sorted(users)
     cache = synthesised.only("AWS::ElastiCache::ReplicationGroup")
     assert text(cache["UserGroupIds"][0]).startswith("<TrajectoryCacheUsers")
 
 
-def test_valkey_can_be_chosen_and_needs_no_default_user(changed: Synthesised) -> None:
+def test_redis_can_be_chosen_and_its_default_user_is_off(changed: Synthesised) -> None:
     cache = changed.only("AWS::ElastiCache::ReplicationGroup")
-    assert (cache["Engine"], cache["EngineVersion"]) == ("valkey", "8.0")
-    family = changed.only("AWS::ElastiCache::ParameterGroup")["CacheParameterGroupFamily"]
-    assert family == "valkey8"
-    users = changed.of_type("AWS::ElastiCache::User").values()
-    assert {u["Engine"] for u in users} == {"valkey"}
-    assert {u["UserName"] for u in users} == {f"{changed.name}-{r}" for r in _ROLES}
+    assert (cache["Engine"], cache["EngineVersion"]) == ("redis", "7.1")
+    users = {u["UserName"]: u for u in changed.of_type("AWS::ElastiCache::User").values()}
+    assert users.keys() == {"default", *(f"{changed.name}-{r}" for r in _ROLES)}
+    default = users["default"]
+    assert default["UserId"] == f"{changed.name}-default"
+    assert default["AccessString"].split()[0] == "off"
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,7 @@ from shared.contracts.environment_spec import (
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, resolve_for
 from shared.contracts.problem import FieldError
+from shared.deployment.machines import smallest_node
 
 _MB = 1024 * 1024
 _MAX_ENVIRONMENT_BYTES = 3000
@@ -205,9 +206,16 @@ def _memory_errors(
         message = (
             f"{rounds} of {spec.actors.max} actors with {steps} steps "
             f"may take {needed / _MB:.0f} MB, the cache has {cache_bytes / _MB:.0f} MB; lower "
-            f"{name} or actors.max, or use a larger cache (NITRO_CACHE_MEMORY_MB)"
+            f"{name} or actors.max, or {_larger_cache(needed / _MB)}"
         )
         yield FieldError(field=name, message=message)
+
+
+def _larger_cache(memory_mb: float) -> str:
+    node = smallest_node(memory_mb)
+    if node is None:
+        return "use a cache of one's own (NITRO_CACHE_MEMORY_MB): no size that is known would do"
+    return f"use a cache as large as {node} (cache_node_type; elsewhere NITRO_CACHE_MEMORY_MB)"
 
 
 def _size_field(spec: JobSpec) -> str:

@@ -295,7 +295,7 @@ def test_prices_of_another_region_are_told(tmp_path: Path) -> None:
     assert "docs/operations.md" in findings["prices"]["advice"]
     usual_usd, usd = before["busy_usd_per_hour"], report["busy_usd_per_hour"]
     assert isinstance(usual_usd, float)
-    assert usd == pytest.approx(usual_usd + 1.25 - 0.9776 + 0.08 - 0.065)
+    assert usd == pytest.approx(usual_usd + 1.25 - 0.9776 + 0.015 - 0.0128)
 
 
 @pytest.mark.usefixtures("quotas", "lambdas")

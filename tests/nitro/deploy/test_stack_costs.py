@@ -8,8 +8,9 @@ from shared.deployment.config import NitroConfig
 
 def test_the_default_stack() -> None:
     items = stack_costs(NitroConfig(), learner_instance="g6.2xlarge")
-    idle_an_hour = 0.25 * 0.04048 + 0.5 * 0.004445 + 0.065 + 0.005
+    idle_an_hour = 0.25 * 0.04048 + 0.5 * 0.004445 + 0.0128 + 0.005
     assert idle_usd_per_month(items) == pytest.approx(730 * idle_an_hour)
+    assert idle_usd_per_month(items) == pytest.approx(22.0, abs=0.01)
     warm = 64 * 3600 * 0.0000041667
     working = 64 * 3600 * 0.0000097222
     assert warm == pytest.approx(0.96, abs=0.001)

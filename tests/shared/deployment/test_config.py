@@ -25,7 +25,7 @@ def test_nothing_said_is_the_papers_setup() -> None:
     )
     assert (config.actor_memory_mb, config.actor_timeout_s) == (1024, 60)
     assert config.provisioned_concurrency == 64
-    assert config.cache_engine == "redis"
+    assert (config.cache_engine, config.cache_node_type) == ("valkey", "cache.t4g.micro")
     assert not config.retain_runs
 
 

@@ -32,6 +32,8 @@ from shared.contracts.environment_spec import (
 )
 from shared.contracts.job_spec import EnvironmentRef, JobSpec
 from shared.contracts.rollouts import RolloutTask
+from shared.deployment.config import NitroConfig
+from shared.hyperparameters.presets import ALGORITHMS
 from shared.trajectory import codec
 from tests.services.scaler.lambda_endpoint import HOPPER, IMAGES, LambdaEndpoint, Reply
 from tests.services.scaler.money.test_budget import PRICING, with_budget
@@ -166,6 +168,16 @@ def test_the_cache_has_megabytes_of_1024_times_1024_bytes(catalogue: Environment
     told = refused(admission(catalogue, cache_memory_mb=1), larger)
     assert told.keys() == {"steps_per_actor"}
     assert told["steps_per_actor"].startswith(f"a round of 1 actors with {most + 1} steps may take")
+    assert "a cache as large as cache.t4g.micro (cache_node_type" in told["steps_per_actor"]
+
+
+@pytest.mark.parametrize("algorithm", [*ALGORITHMS])
+@pytest.mark.parametrize("preset", ["paper", "standard"])
+def test_every_preset_fits_the_cache_that_is_deployed(algorithm: str, preset: str) -> None:
+    room = NitroConfig().cache_memory_mb * 1024 * 1024
+    for environment in (HOPPER, IMAGES):
+        wanted = {"env_id": environment.env_id, "algorithm": algorithm, "preset": preset}
+        assert round_bytes(JobSpec.model_validate(wanted), environment) < room
 
 
 def test_a_network_that_cannot_be_built_is_refused_before_anything_is_counted(
