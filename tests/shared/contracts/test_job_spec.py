@@ -123,3 +123,25 @@ def test_a_detector_of_ppos_loss_is_for_ppo(objective: str) -> None:
     for algorithm in ("impact", "impala"):
         told = _errors({"algorithm": algorithm, "detector": detector})[""]
         assert f"detector.objective ({objective}) is defined for ppo only" in told
+
+
+@pytest.mark.parametrize(
+    ("given", "resolved"),
+    [
+        ({"preset": "paper"}, "provisioned"),
+        ({"preset": "standard"}, "auto"),
+        ({"preset": "standard", "warm": "none"}, "none"),
+        ({"preset": "paper", "warm": "reuse"}, "reuse"),
+    ],
+)
+def test_how_environments_are_warm_is_the_presets_unless_it_is_said(
+    given: dict[str, object], resolved: str
+) -> None:
+    assert JobSpec.model_validate(given).resolved().warm == resolved
+
+
+def test_a_job_that_was_stored_before_it_could_say_goes_on_provisioning() -> None:
+    stored = JobSpec.model_validate({"preset": "standard"})
+    assert stored.warm is None
+    assert stored.provisions
+    assert not stored.resolved().provisions
