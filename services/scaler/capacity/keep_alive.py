@@ -53,7 +53,13 @@ class KeepAlive:
         if not num or math.isinf(self.every_s):
             return math.inf
         in_use, now = self.launches.in_use, time.monotonic()
-        due_in_s = in_use.last(num) + self.every_s - now
+        last = in_use.last(num)
+        if math.isinf(last):
+            # They are of an earlier process. It may have pinged them just now, or they may still
+            # be at work for it: one that starts again and again must not send more than is billed.
+            in_use.note(num, now)
+            return self.every_s
+        due_in_s = last + self.every_s - now
         if due_in_s > 0:
             return due_in_s
         idle = num - self.launches.in_flight()

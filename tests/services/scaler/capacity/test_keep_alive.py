@@ -81,6 +81,18 @@ def test_idle_environments_are_pinged_together_and_only_while_the_job_is_held(
     assert scaler.cost(job.job_id).by_item.get("provisioned_concurrency", 0.0) == 0.0
 
 
+def test_a_scaler_that_starts_again_and_again_sends_no_pings_beyond_those_billed(
+    start_scaler: StartScaler, lambdas: LambdaEndpoint
+) -> None:
+    with start_scaler(ping_every_s=60.0) as first:
+        first.submit(**SPEC, warm="reuse")
+        first.played(first.lease(), 0)
+    for _ in range(2):
+        with start_scaler(ping_every_s=60.0) as again:
+            assert again.parts.capacity.keep_alive.look(4) > 50.0
+    assert pings(lambdas) == []
+
+
 def test_those_at_work_are_not_pinged(scaler: Scaler, lambdas: LambdaEndpoint) -> None:
     job = scaler.submit(**SPEC, warm="reuse")
     lease = scaler.lease()
