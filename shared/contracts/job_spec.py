@@ -265,12 +265,6 @@ class JobSpec(EnvironmentRef):
             return self.steps_per_actor
         return self.samples_per_round // (num_actors * self.envs_per_actor) * self.envs_per_actor
 
-    @property
-    def steps_to_share(self) -> int | None:
-        """Steps of a round for each of an actor's environments; None if its actors share none."""
-        samples = self.samples_per_round
-        return None if samples is None else samples // self.envs_per_actor
-
     def rounds_behind(self, round_index: int) -> int:
         """Return how many rounds the policy of a round has learned from.
 

@@ -72,8 +72,8 @@ class ScalingInput:
     round_index: int
     actors: ActorRange
     steps_to_share: int | None = None
-    """Steps of the round for each of an actor's environments, shared by its actors; None where an
-    actor's number of steps is fixed instead."""
+    """Steps of the round, over all environments, shared by its actors; None where an actor's number
+    of steps is fixed instead."""
     ratio: ConvexityRatio
     """This round's."""
     ratios: tuple[float, ...] = ()

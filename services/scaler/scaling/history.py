@@ -55,7 +55,7 @@ class History:
         common = ScalingInput(
             round_index=before.round_index,
             actors=job.spec.actors,
-            steps_to_share=job.spec.steps_to_share,
+            steps_to_share=job.spec.samples_per_round,
             ratio=convexity_ratio(curvature),
             gradient_noise=request.gradient_noise,
             fragment_noise=None if curvature is None else curvature.fragment_noise,
