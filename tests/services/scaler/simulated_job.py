@@ -129,6 +129,7 @@ def random_basis(chance: random.Random) -> CostBasis:
         function_timeout_s=TIMEOUT_S,
         provisioned=chance.choice((0, 4, 64)),
         cold_start_s=chance.choice((0.0, 2.0)),
+        ping_every_s=chance.choice((5.0, 240.0, math.inf)),
     )
 
 
