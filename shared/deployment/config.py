@@ -78,7 +78,8 @@ class NitroConfig(BaseModel):
     can cost. Unset means that they share what the account's functions have not reserved, which
     every account can deploy."""
     provisioned_concurrency: Annotated[int, Field(ge=0, le=3000)] = 64
-    """Actors kept warm while jobs run and only then (paper: 64); 0 starts every actor cold."""
+    """Most actors kept warm, at a price by the second, and only while jobs run that want it (`warm:
+    provisioned`, or `auto` where it pays; paper: 64). 0 leaves all jobs to reuse."""
 
     cache_engine: CacheEngine = "valkey"
     """Engine of the trajectory cache; `valkey` is 20 % cheaper than `redis`."""
