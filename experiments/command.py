@@ -45,7 +45,12 @@ def run_and_draw(
     """
     console = Console(stderr=True)
     if name in STUDIES:
-        options = {"--seeds": seeds, "--parallel": parallel, "--horizon": horizon}
+        options = {
+            "--seeds": seeds,
+            "--parallel": parallel,
+            "--horizon": horizon,
+            "--only-made": only_made or None,
+        }
         for option in (option for option, value in options.items() if value is not None):
             raise CommandError(f"{option}: this study is one run of one seed; leave it out")
         _run_study(quick=quick, out=out)

@@ -25,6 +25,7 @@ from experiments.lab import Lab
 from experiments.outcome import Outcome
 from experiments.reporting.findings import Summary
 from experiments.store import Store
+from nitro.errors import CommandError
 from shared.contracts.job_spec import JobSpec
 
 _QUICK = "quick run: says nothing"
@@ -45,12 +46,14 @@ def run_experiment(experiment: Experiment, run: Run, *, console: Console) -> Sum
     """Make every cell that is not there yet, and sum all of them up.
 
     Raises:
-        CommandError: A job failed; cells made before stay.
+        CommandError: A job failed, and cells made before stay; or none is made, and none is to be.
     """
     store = Store(run.out, experiment, quick=run.scale.quick)
     done: dict[CellId, Outcome] = {}
     if run.only_made:
         grid = _planned(experiment, run.scale, store, done)
+        if not done:
+            raise CommandError(f"--only-made: no run of {experiment.name} is in {store.folder}")
         summary = summarise(experiment, run.scale, grid, done)
         store.write_summary(summary)
         return summary

@@ -3,6 +3,7 @@
 import io
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from experiments.catalogue import load
@@ -10,6 +11,7 @@ from experiments.grid import Scale
 from experiments.runner import Run, run_experiment
 from experiments.store import Store
 from experiments.studies.surface import SurfaceOutcome
+from nitro.errors import CommandError
 from tests.experiments.made_up import MACHINE, outcome
 
 
@@ -43,4 +45,8 @@ def test_what_is_made_is_summed_up_without_the_rest(tmp_path: Path) -> None:
         console=Console(file=io.StringIO()),
     )
     assert summary.cells == 1
+    nothing = Run(scale=scale, out=tmp_path / "empty", only_made=True)
+    with pytest.raises(CommandError, match="--only-made: no run of horizon"):
+        run_experiment(experiment, nothing, console=Console(file=io.StringIO()))
+    assert not (tmp_path / "empty").exists()
     assert [left.what for left in summary.left_out] == [f"{len(cells) - 1} of {len(cells)} runs"]
