@@ -28,6 +28,7 @@ from nitro.runs.reading import read_run
 from nitro.runs.seeds import SeedsSummary, SeedSummary, seeds_table, sum_up
 from nitro.runs.summary import duration, number, summarise
 from nitro.tables import columns_table
+from shared.contracts.job_spec import MAX_SEED
 from shared.contracts.jobs import FINISHED, Job
 
 _LOOK_S = 0.5
@@ -45,7 +46,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     """Read `1-5`, `1,3,7` or `1-3,9`.
 
     Raises:
-        CommandError: It is none of them, names a seed twice, or names more than 100.
+        CommandError: It is none of them, or names a seed twice, one too large or more than 100.
     """
     seeds: list[int] = []
     for part in text.split(","):
@@ -53,6 +54,8 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if last < first:
             raise CommandError(f"--seeds: must look like 1-5 or 1,3,7, got {text!r}")
+        if last > MAX_SEED:
+            raise CommandError(f"--seeds: none may be above {MAX_SEED}, got {text!r}")
         if len(seeds) + last - first >= _MOST:
             raise CommandError(f"--seeds: at most {_MOST} at a time, got {text!r}")
         seeds += range(first, last + 1)

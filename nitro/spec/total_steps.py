@@ -8,7 +8,7 @@ must be known before it begins: they are with a fixed number of actors, a schedu
 from itertools import accumulate
 
 from nitro.errors import CommandError
-from shared.contracts.job_spec import JobSpec
+from shared.contracts.job_spec import MAX_ROUNDS, JobSpec
 from shared.contracts.scaling_spec import FixedScaling, ScheduleScaling
 
 
@@ -36,7 +36,8 @@ def rounds_for(spec: JobSpec, total_steps: int) -> int:
     """Return the fewest rounds of a job that make at least so many environment steps.
 
     Raises:
-        CommandError: The steps of its rounds are not known before they begin; says what to do.
+        CommandError: The steps of its rounds are not known before they begin, or a job has fewer
+            rounds at most; says what to do.
     """
     known = _steps_by_round(spec)
     if known is None:
@@ -51,7 +52,13 @@ def rounds_for(spec: JobSpec, total_steps: int) -> int:
     for rounds, steps in enumerate(accumulate(first), start=1):
         if steps >= total_steps:
             return rounds
-    return len(first) + -(-(total_steps - sum(first)) // then)
+    rounds = len(first) + -(-(total_steps - sum(first)) // then)
+    if rounds > MAX_ROUNDS:
+        raise CommandError(
+            f"--total-steps: {total_steps:,} are more than a job's {MAX_ROUNDS:,} rounds of "
+            f"{then:,} steps make"
+        )
+    return rounds
 
 
 def planned_steps(spec: JobSpec) -> int | None:

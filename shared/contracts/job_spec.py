@@ -72,7 +72,9 @@ class EnvironmentRef(Message):
     """Wrappers around the environment, innermost first."""
 
 
-RoundLimit = Annotated[PositiveInt, Field(le=1_000_000)]
+MAX_ROUNDS = 1_000_000
+RoundLimit = Annotated[PositiveInt, Field(le=MAX_ROUNDS)]
+MAX_SEED = 2**31 - 1
 """A round a second for eleven days; a number beyond is a slip."""
 
 
@@ -190,7 +192,7 @@ class JobSpec(EnvironmentRef):
     """Hyper-parameters to start from: `paper`, or `standard` as in CleanRL."""
     hyperparameters: dict[Identifier, HyperparameterValue] = {}
     """Values that replace those of the preset."""
-    seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] = 0
+    seed: Annotated[int, Field(strict=True, ge=0, le=MAX_SEED)] = 0
     """Seed of all random numbers in the job."""
     steps_per_actor: Annotated[int, Field(strict=True, ge=1, le=65536)] = 256
     """Environment steps per actor and round, over all its environments together."""

@@ -33,7 +33,9 @@ def test_seeds_are_ranges_and_lists(text: str, seeds: tuple[int, ...]) -> None:
     assert parse_seeds(text) == seeds
 
 
-@pytest.mark.parametrize("text", ["", "five", "5-1", "1-", "-1", "1,,2", "1,1", "1-3,2", "1-999"])
+@pytest.mark.parametrize(
+    "text", ["", "five", "5-1", "1-", "-1", "1,,2", "1,1", "1-3,2", "1-999", "9999999999"]
+)
 def test_anything_else_is_no_list_of_seeds(text: str) -> None:
     with pytest.raises(CommandError, match="--seeds: "):
         parse_seeds(text)

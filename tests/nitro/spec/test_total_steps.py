@@ -39,6 +39,11 @@ def test_where_actors_decide_the_steps_nothing_is_promised() -> None:
     assert "samples_per_round" not in str(off_policy.value)
 
 
+def test_more_steps_than_a_job_can_make_are_refused_by_the_name_of_the_option() -> None:
+    with pytest.raises(CommandError, match="--total-steps: 1,000,000,000,000 are more than"):
+        rounds_for(job(samples_per_round=2048), 10**12)
+
+
 @pytest.mark.parametrize(("text", "steps"), [("1e6", 10**6), ("1_000_000", 10**6), ("7", 7)])
 def test_steps_are_written_as_people_write_them(text: str, steps: int) -> None:
     assert parse_steps(text) == steps
