@@ -29,7 +29,10 @@ def conclude(
     console: Console,
     stdout: TextIO,
 ) -> int:
-    """Tell what came of a finished job; return the exit code."""
+    """Tell what came of a finished job; return the exit code.
+
+    Ctrl-C leaves out the picture or the film that is being made.
+    """
     job = snapshot.job
     folder = (runs_dir / job.job_id).absolute()
     run_dir = finished_folder(folder)
@@ -71,8 +74,13 @@ def _made(
     try:
         return make(run_dir)
     except CommandError as error:
-        console.print(f"no {what}: {error}", soft_wrap=True, markup=False, highlight=False)
-        return None
+        why = str(error)
+    except ImportError as error:
+        why = f"{error}: pip install -e '.[local]' in a clone"
+    except KeyboardInterrupt:  # the job has ended: this alone is left out
+        why = "interrupted"
+    console.print(f"no {what}: {why}", soft_wrap=True, markup=False, highlight=False)
+    return None
 
 
 def _draw(run_dir: Path) -> Path:

@@ -146,6 +146,7 @@ def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: Te
             view.note(_left(job.job_id, api))
             raise
     require_admitted(snapshot.job)
+    interrupts.armed = False  # nothing is left to stop
     return conclude(
         snapshot,
         client=api.client,

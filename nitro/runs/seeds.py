@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from nitro.runs.curves import Interval, interval
-from nitro.runs.summary import Summary, duration, number
+from nitro.runs.summary import Summary, duration, near, number
 from nitro.tables import columns_table, facts_table
 
 _NUMBERS = frozenset({"seed", "rounds", "steps", "final", "best", "training", "time", "USD"})
@@ -97,7 +97,7 @@ def _together(summary: SeedsSummary, picture: Path | None) -> Table:
             ("job", f"{summary.env_id}, {summary.algorithm} ({summary.preset})"),
             *((f"mean {name}", _told(found, summary)) for name, found in returns.items() if found),
             ("cost (projected)", f"{summary.cost_usd:.4f} USD"),
-            *((("picture", str(picture)),) if picture else ()),
+            *((("picture", near(picture)),) if picture else ()),
         ]
     )
 

@@ -156,25 +156,31 @@ def summary_table(
             for server in (summary.best_server,)
             if server is not None
         ),
-        ("run folder", summary.run_dir or _no_folder(expected)),
+        ("run folder", near(Path(summary.run_dir)) if summary.run_dir else _no_folder(expected)),
     ]
     if summary.dropped_episodes:
         facts.append(("warning", f"{summary.dropped_episodes} episodes {_BROKEN}"))
     if picture:
-        facts.append(("picture", str(picture)))
+        facts.append(("picture", near(picture)))
     if film:
-        facts.append(("film of the agent", str(film)))
+        facts.append(("film of the agent", near(film)))
     if error:
         facts.append(("error", error))
     if error and logs:
-        facts.append(("logs", str(logs)))
+        facts.append(("logs", near(logs)))
     return facts_table(facts)
 
 
 def _no_folder(expected: Path | None) -> str:
     if expected is None:
         return "on the machine of the API"
-    return f"none yet, as training had not begun; it would be {expected}"
+    return f"none yet, as training had not begun; it would be {near(expected)}"
+
+
+def near(path: Path) -> str:
+    """Return a path as it is typed here: one too long for a line could not be copied."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def going_on(job: Job, *, wall_s: float) -> str | None:

@@ -1,8 +1,10 @@
 """What `nitro train` says at its end, of a job that the real system has trained."""
 
 import io
+import sys
 from pathlib import Path
 
+import pytest
 from PIL import Image
 from rich.console import Console
 
@@ -13,7 +15,7 @@ from shared.contracts.job_spec import JobSpec
 
 
 def test_the_end_shows_picture_film_and_what_to_type_next(
-    client: NitroClient, runs_dir: Path, tiny_job: JobSpec
+    client: NitroClient, runs_dir: Path, tiny_job: JobSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = client.submit(tiny_job).job_id
     *_, last = follow(client, job_id, check=lambda: None)
@@ -42,3 +44,10 @@ def test_the_end_shows_picture_film_and_what_to_type_next(
         assert gif.format == "GIF"
     assert f"nitro evaluate {job_id} --episodes 100 --runs-dir {runs_dir}" in told.getvalue()
     assert f"nitro train --resume {job_id} --rounds 4 --runs-dir {runs_dir}" in told.getvalue()
+
+    told.truncate(0)
+    monkeypatch.chdir(runs_dir)
+    monkeypatch.setitem(sys.modules, "nitro.runs.evaluate", None)  # as if Pillow were missing
+    assert concluded(as_json=False) == 0
+    assert "no film: " in told.getvalue()
+    assert f" {job_id}/plots/run.png" in told.getvalue()
