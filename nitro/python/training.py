@@ -82,6 +82,8 @@ def train(
             cannot be reached. Wrong fields are named before anything starts.
     """
     folder = Path(runs_dir)
+    if isinstance(environment_packages, str):  # one, where a list of them belongs
+        environment_packages = [environment_packages]
     if env is not None and not isinstance(env, str):
         env, environment_packages = _with_maker(env, environment_packages)
     said: dict[str, JsonValue] = {

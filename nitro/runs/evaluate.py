@@ -79,9 +79,11 @@ def evaluate_run(
         checkpoint: Which policy plays.
 
     Raises:
-        CommandError: There is no checkpoint, it is damaged, the environment fails, or there can be
-            no video.
+        CommandError: No episode is asked for, there is no checkpoint, it is damaged, the
+            environment fails, or there can be no video.
     """
+    if episodes < 1:
+        raise CommandError(f"episodes: must be 1 or more, got {episodes}")
     job = read_job(folder)
     version, policy = read_policy(folder, checkpoint)
     path = _film_path(folder, version, video_suffix()) if video else None

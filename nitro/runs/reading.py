@@ -1,5 +1,6 @@
 """Reading a run's folder: its job, its rounds and its bill, also while the run is going on."""
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,8 +69,9 @@ def find_run(run: str, runs_dir: Path) -> Path:
         CommandError: There is no such run, or several begin like this; lists them.
     """
     for folder in (Path(run), runs_dir / run):
-        if (folder / JOB_FILE).is_file():
-            return folder
+        with contextlib.suppress(OSError):  # longer than any name, or closed to us
+            if (folder / JOB_FILE).is_file():
+                return folder
     known = sorted(path.parent for path in runs_dir.glob(f"*/{JOB_FILE}"))
     matches = [folder for folder in known if run and folder.name.startswith(run)]
     if len(matches) == 1:

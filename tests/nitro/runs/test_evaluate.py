@@ -62,6 +62,8 @@ def test_a_run_without_checkpoint_says_so(tmp_path: Path) -> None:
     (folder / "job.json").write_text(job().model_dump_json())
     with pytest.raises(CommandError, match="no checkpoint yet"):
         evaluate_run(folder, episodes=1, seed=0)
+    with pytest.raises(CommandError, match="episodes: must be 1 or more, got 0"):
+        evaluate_run(folder, episodes=0, seed=0)
 
 
 def test_a_damaged_checkpoint_is_named_with_the_fix(tmp_path: Path) -> None:

@@ -97,6 +97,8 @@ def test_a_folder_that_is_no_run_is_refused_with_the_runs_there_are(tmp_path: Pa
     write_run(tmp_path, rounds=1)
     with pytest.raises(CommandError, match=f"no run at 'nonsense'.*{JOB_ID}") as caught:
         find_run("nonsense", tmp_path)
+    with pytest.raises(CommandError, match="no run at"):
+        find_run("longer-than-any-name" * 20, tmp_path)
     assert caught.value.exit_code == EXIT_USAGE
 
 
