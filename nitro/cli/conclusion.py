@@ -3,6 +3,7 @@
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -39,11 +40,11 @@ def conclude(
     summary = summarise(job, snapshot.records, client.cost(job.job_id), run_dir=run_dir)
     console.print()
     with console.status("drawing the picture of the run and the film of the agent"):
-        picture = _made("picture", _draw, run_dir, console)
+        picture = None if run_dir is None else made("picture", partial(_draw, run_dir), console)
         # Whoever reads JSON looks at no film, and one takes seconds.
         wanted = not as_json and job.status != "failed" and job.stop_reason != "user"
         filmed = run_dir if wanted else None
-        film = _made("film", _film, filmed, console)
+        film = None if filmed is None else made("film", partial(_film, filmed), console)
     expected = folder if system is not None else None
     logs = None if system is None else system.logs
     console.print(
@@ -65,14 +66,10 @@ def exit_code(summary: Summary) -> int:
     return EXIT_INTERRUPTED if summary.stop_reason == "user" else 0
 
 
-def _made(
-    what: str, make: Callable[[Path], Path], run_dir: Path | None, console: Console
-) -> Path | None:
-    """Return where something was made of a run's folder; say so if it could not be."""
-    if run_dir is None:
-        return None
+def made(what: str, make: Callable[[], Path], console: Console) -> Path | None:
+    """Return where something was made at a job's end; say so if it could not be."""
     try:
-        return make(run_dir)
+        return make()
     except CommandError as error:
         why = str(error)
     except ImportError as error:

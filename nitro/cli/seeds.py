@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -13,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from nitro.cli.conclusion import exit_code, how_to_go_on, tell_commands
+from nitro.cli.conclusion import exit_code, how_to_go_on, made, tell_commands
 from nitro.cli.interrupts import Interrupts
 from nitro.cli.progress import trouble
 from nitro.cli.train import TrainRequest, advice_for
@@ -97,6 +98,7 @@ def train_seeds(
         raise
     if all(snapshot.job.environment is None for snapshot in snapshots.values()):
         require_admitted(snapshots[seeds[0]].job)
+    interrupts.armed = False  # nothing is left to stop
     return _conclude([snapshots[seed] for seed in seeds], request, api, console, stdout)
 
 
@@ -271,13 +273,13 @@ def _reached(summary: SeedSummary) -> float:
 
 def _picture(summary: SeedsSummary, console: Console) -> Path | None:
     """Draw the seeds together, if their folders are here."""
-    from nitro.runs.compared_picture import draw_together  # matplotlib takes a while to load
-
     folders = [Path(each.run_dir) for each in summary.seeds if each.run_dir is not None]
     if len(folders) < len(summary.seeds):
         return None
-    try:
-        return draw_together([read_run(folder) for folder in folders])
-    except CommandError as error:
-        console.print(f"no picture: {error}", soft_wrap=True, markup=False)
-        return None
+    return made("picture", partial(_draw, folders), console)
+
+
+def _draw(folders: Sequence[Path]) -> Path:
+    from nitro.runs.compared_picture import draw_together  # matplotlib takes a while to load
+
+    return draw_together([read_run(folder) for folder in folders])
