@@ -179,6 +179,8 @@ class RoundPlan(Message):
     shadow: dict[Identifier, Count] = {}
     """What other policies would have asked for, by name, with their default parameters and from
     what is known of this job's rounds."""
+    fragment_noise: bool = False
+    """Whether the policy in force looks at the noise of fragments, so that it is to be measured."""
     deadline_s: NonNegativeFloat
     """From the first request on, how long the learner waits at most."""
     age_s: NonNegativeFloat = 0.0

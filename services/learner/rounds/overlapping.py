@@ -136,7 +136,7 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
     def _close_oldest(self) -> None:
         closed = self._window.close_oldest()
         self.clock.lap("collect_s")
-        curvature = self.measurement(closed.plan.round)
+        curvature = self.measurement(closed.plan)
         evaluation = self._evaluation(closed)
         result = self._result(closed, closed.collector.close(), evaluation)
         state = RunState(

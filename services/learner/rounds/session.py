@@ -147,15 +147,15 @@ class RoundSession(ABC, Generic[A]):
         number, self._begun_anew = self._begun_anew, 0
         return number
 
-    def measurement(self, round_index: int) -> Measurement | None:
+    def measurement(self, plan: RoundPlan) -> Measurement | None:
         """Return what the detector says of the policy after a round; None in rounds between."""
         # Asked for in every round, so that no round's samples are kept for the next.
         samples = self.algorithm.samples()
-        if samples is not None and self.job.spec.samples_per_round is not None:
-            # No policy decides how many fragments such a round has: their noise is not measured.
+        if samples is not None and samples.start is not None and not plan.fragment_noise:
+            # It costs as much as the rest, and no policy in force looks at it.
             samples = replace(samples, start=None)
         measured = None
-        if samples is not None and round_index % self.job.measures_every_rounds == 0:
+        if samples is not None and plan.round % self.job.measures_every_rounds == 0:
             measured = self.detector.measure(self.algorithm.network, samples)
         self.clock.lap("curvature_s")
         return measured

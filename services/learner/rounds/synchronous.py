@@ -65,7 +65,7 @@ class SynchronousRounds(RoundSession[Algorithm]):
         self.clock.lap("collect_s")
         update = self.algorithm.update(trajectories)
         self.clock.lap("update_s")
-        curvature = self.measurement(plan.round)
+        curvature = self.measurement(plan)
         evaluation = self._evaluated(collector)
         counts = collector.close()
         self.clock.lap("evaluate_s")

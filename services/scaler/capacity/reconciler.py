@@ -129,10 +129,10 @@ class CapacityReconciler:
         steps = {
             "heartbeat": self._beat,
             "provisioned_concurrency": self._warm,
-            "pings": self._ping,
             "learner": self._staff,
             "overdue_jobs": self._watch,
             "learner_starts": self._wait,
+            "pings": self._ping,
         }
         try:
             jobs = self.store.with_status(LIVE)

@@ -248,6 +248,7 @@ def _decision(
         ratio=context.seen.ratio.value if scaling.ratio is None else scaling.ratio,
         reason="; ".join(reason for reason in reasons if reason),
         shadow={} if stop else {name: each.requested for name, each in context.shadow.items()},
+        fragment_noise=context.policy.needs_fragment_noise,
         deadline_s=context.pricing.deadline_s(num_invocations) if num_invocations else 0.0,
         quorum=math.ceil(context.quorum_share * affordable.num_actors),
         stop=stop,

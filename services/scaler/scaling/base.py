@@ -115,6 +115,9 @@ class ScalingDecision:
 class ScalingPolicy(ABC, Generic[P]):
     """Decides a round's number of actors; a pure function with parameters."""
 
+    needs_fragment_noise = False
+    """Whether it looks at `fragment_noise`, which the learner measures only then."""
+
     def __init__(self, parameters: P) -> None:
         self.parameters = parameters
 

@@ -44,6 +44,8 @@ _S_PER_HOUR = 3600.0
 class MarginalPolicy(ScalingPolicy[MarginalScaling]):
     """Actors by noise scale and bill; averages and the number before are its memory."""
 
+    needs_fragment_noise = True
+
     def decide(self, seen: ScalingInput) -> ScalingDecision:
         """Average, take the root, and go there step by step."""
         fewest = seen.actors.clip(max(seen.actors.min, FEWEST_FRAGMENTS))

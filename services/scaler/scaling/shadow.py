@@ -1,8 +1,9 @@
 """What other policies would have asked for: a column beside the numbers that were decided.
 
-Every policy that needs no parameter of the user's, and can decide about the job, is asked with its
-defaults. It sees the rounds as they were, not as its own numbers would have made them. What it
-remembers of rounds before is its own.
+Every policy is asked, with its defaults, that needs no parameter of the user's, can decide about
+the job, and costs it nothing: what takes a measurement of its own, or a look at several rounds of
+the store, is left out. It sees the rounds as they were, not as its own numbers would have made
+them. What it remembers of rounds before is its own.
 """
 
 from typing import Any
@@ -36,4 +37,6 @@ def _by_default(name: str, spec: JobSpec) -> ScalingPolicy[Any] | None:
         spec.require_fit(parameters)
     except ValueError:
         return None
-    return SCALING_POLICIES[name](parameters)
+    policy = SCALING_POLICIES[name](parameters)
+    costs_something = policy.needs_fragment_noise or policy.num_rounds > 1
+    return None if costs_something else policy

@@ -79,6 +79,9 @@ class Averaging:
     def network(self) -> ActorCritic:
         return cast("ActorCritic", self)  # which nobody but `VersionDetector` looks at
 
+    start = None
+    """Nothing of before an update."""
+
     def samples(self) -> PolicySamples | None:
         return cast("PolicySamples", self) if self.used else None
 
