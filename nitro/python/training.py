@@ -1,6 +1,8 @@
 """`nitro.train`: one call from an environment to a trained policy."""
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -27,6 +29,7 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.rounds import RoundLine, RoundRecord
 from shared.environments.packages import maker_env_id
 
+_OPTION = re.compile(r"--([a-z][a-z-]*)")
 OnRound = Callable[[RoundLine], object]
 """Told every finished round; it stops the job by returning False, or by raising."""
 
@@ -81,6 +84,7 @@ def train(
         CommandError: A field is wrong, the job was refused or failed, or the system or the API
             cannot be reached. Wrong fields are named before anything starts.
     """
+    _require_arguments(processes=processes, on_round=on_round, api_url=api_url)
     folder = Path(runs_dir)
     if isinstance(environment_packages, str):  # one, where a list of them belongs
         environment_packages = [environment_packages]
@@ -93,9 +97,10 @@ def train(
         "preset": preset,
     }
     said |= {"stop.max_rounds": rounds, "stop.budget_usd": budget_usd}
-    options = _plain(fields, folder) | {k: v for k, v in said.items() if v is not None}
-    steps = None if total_steps is None else parse_steps(str(total_steps))
-    spec = train_spec(options=options, total_steps=steps)
+    with _in_keywords():
+        options = _plain(fields, folder) | {k: v for k, v in said.items() if v is not None}
+        steps = None if total_steps is None else parse_steps(str(total_steps))
+        spec = train_spec(options=options, total_steps=steps)
     with (
         shown_progress(wanted=progress) as view,
         open_api(
@@ -110,6 +115,30 @@ def train(
         ) as api,
     ):
         return _trained(spec, api, runs_dir=folder, on_round=on_round, view=view)
+
+
+def _require_arguments(*, processes: object, on_round: object, api_url: object) -> None:
+    """Refuse what would fail only after the system has started.
+
+    Raises:
+        CommandError: An argument is not what it must be; names it.
+    """
+    if processes is not None and (type(processes) is not int or processes < 1):
+        raise CommandError(f"processes: must be a whole number from 1, got {processes!r}")
+    if on_round is not None and not callable(on_round):
+        raise CommandError(f"on_round: must be a function of a round, got {on_round!r}")
+    if api_url is not None and not isinstance(api_url, str):
+        raise CommandError(f"api_url: must be a text such as https://host, got {api_url!r}")
+
+
+@contextmanager
+def _in_keywords() -> Iterator[None]:
+    """Name arguments in errors as Python has them, where the command line's names are in them."""
+    try:
+        yield
+    except CommandError as error:
+        text = _OPTION.sub(lambda option: option[1].replace("-", "_"), str(error))
+        raise CommandError(text, exit_code=error.exit_code) from error
 
 
 def _with_maker(maker: Maker, packages: Sequence[str] | None) -> tuple[str, Sequence[str]]:

@@ -121,6 +121,25 @@ def test_picture_and_film_are_paths_that_a_notebook_shows(run: nitro.Run) -> Non
     assert "base64" in film._repr_html_()
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"total_steps": 0}, "^total_steps: must be a whole number from 1"),
+        ({"total_steps": 1e6, "rounds": 3}, "^total_steps: give it or rounds, not both"),
+        ({"actors": "8-64"}, "^actors: "),
+        ({"scaling": "most"}, "^scaling: must be one of"),
+        ({"processes": 0}, "^processes: must be a whole number from 1, got 0"),
+        ({"on_round": 5}, "^on_round: must be a function of a round, got 5"),
+        ({"api_url": 5}, "^api_url: must be a text"),
+    ],
+)
+def test_a_wrong_argument_is_named_as_python_has_it_before_anything_starts(
+    wrong: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(nitro.CommandError, match=message):
+        nitro.train("CartPole-v1", **wrong)
+
+
 def test_an_unknown_field_is_told_as_on_the_command_line(tmp_path: Path) -> None:
     with pytest.raises(nitro.CommandError, match=r"sead: .*did you mean seed"):
         nitro.train("CartPole-v1", sead=1, runs_dir=tmp_path)
