@@ -81,7 +81,7 @@ def made(what: str, make: Callable[[], Path], console: Console) -> Path | None:
 
 
 def _draw(run_dir: Path) -> Path:
-    from nitro.runs.picture import draw  # matplotlib takes a while to load
+    from nitro.runs.drawing.picture import draw  # matplotlib takes a while to load
 
     return draw(read_run(run_dir))
 

@@ -290,8 +290,8 @@ def plot(
     One run: return, actors, boosting score and cost per round. Several: return by steps and by
     dollars, actors and dollars by steps. Seeds of one configuration become a mean with a band.
     """
-    from nitro.runs.compared_picture import draw_together
-    from nitro.runs.picture import draw
+    from nitro.runs.drawing.compared_picture import draw_together
+    from nitro.runs.drawing.picture import draw
     from nitro.runs.reading import find_runs, read_run
 
     found = [read_run(folder) for folder in find_runs(runs, runs_dir)]

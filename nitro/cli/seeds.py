@@ -280,6 +280,8 @@ def _picture(summary: SeedsSummary, console: Console) -> Path | None:
 
 
 def _draw(folders: Sequence[Path]) -> Path:
-    from nitro.runs.compared_picture import draw_together  # matplotlib takes a while to load
+    from nitro.runs.drawing.compared_picture import (
+        draw_together,  # matplotlib takes a while to load
+    )
 
     return draw_together([read_run(folder) for folder in folders])

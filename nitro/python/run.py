@@ -140,7 +140,7 @@ class Run:
         Raises:
             CommandError: No round is finished yet, or the file cannot be written.
         """
-        from nitro.runs.picture import draw  # matplotlib takes a while to load
+        from nitro.runs.drawing.picture import draw  # matplotlib takes a while to load
 
         return Picture(draw(read_run(self.folder), None if path is None else Path(path)))
 

@@ -12,8 +12,8 @@ from functions.actor.errors import RolloutError
 from functions.actor.rollout import evaluate_episode
 from nitro.errors import EXIT_FAILED, CommandError
 from nitro.runs.checkpoints import Which, read_policy
+from nitro.runs.drawing.video import drawing_environment, recorded, video_suffix
 from nitro.runs.reading import read_job
-from nitro.runs.video import drawing_environment, recorded, video_suffix
 from nitro.tables import facts_table
 from shared.contracts.job_spec import EnvironmentRef
 from shared.contracts.jobs import Job

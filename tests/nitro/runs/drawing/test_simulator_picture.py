@@ -8,7 +8,7 @@ import pytest
 from gymnasium.envs.mujoco.mujoco_env import MujocoEnv
 from numpy.typing import NDArray
 
-from nitro.runs.simulator_picture import HEIGHT, WIDTH, SimulatorPicture, draws
+from nitro.runs.drawing.simulator_picture import HEIGHT, WIDTH, SimulatorPicture, draws
 
 
 def mujoco_env(env_id: str) -> Any:

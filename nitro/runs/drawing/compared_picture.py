@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from nitro.errors import CommandError
 from nitro.runs.configuration import configuration, different_fields
 from nitro.runs.curves import Measure, bootstrap, common_measure, curve, taken
-from nitro.runs.figures import new_figure
+from nitro.runs.drawing.figures import new_figure
 from nitro.runs.reading import Run
 from nitro.runs.report import shown
 

@@ -11,7 +11,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from nitro.errors import CommandError
-from nitro.runs.figures import new_figure
+from nitro.runs.drawing.figures import new_figure
 from nitro.runs.reading import Run, series, training_return
 from shared.contracts.billing import LedgerItem
 

@@ -4,7 +4,7 @@ import matplotlib as mpl
 import pytest
 
 from nitro.errors import CommandError
-from nitro.runs.compared_picture import draw_together
+from nitro.runs.drawing.compared_picture import draw_together
 from nitro.runs.reading import Run, read_run
 from tests.nitro.synthetic_run import write_run
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nitro.errors import EXIT_USAGE, CommandError
-from nitro.runs.picture import draw
+from nitro.runs.drawing.picture import draw
 from nitro.runs.reading import read_run
 from tests.nitro.synthetic_run import write_run
 

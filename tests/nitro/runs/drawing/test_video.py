@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageSequence
 
 from nitro.errors import CommandError
+from nitro.runs.drawing.video import GIF_FRAMES, recorded
 from nitro.runs.evaluate import EvaluationReport, evaluate_run, film_run
-from nitro.runs.video import GIF_FRAMES, recorded
 from shared.contracts.environment_spec import ContinuousActionSpec, EnvironmentSpec, ObservationSpec
 from tests.nitro.checkpoints import RIGHT, still_policy, stubborn_policy, write_checkpoint
 

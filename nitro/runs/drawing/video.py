@@ -1,6 +1,6 @@
 """Films of a policy, drawn without a screen: what the agent does, and its return so far.
 
-MuJoCo's simulations are drawn by `nitro.runs.simulator_picture`, everything else draws itself.
+MuJoCo's simulations are drawn by `simulator_picture` beside this, everything else draws itself.
 A film is an mp4 where imageio-ffmpeg is installed, and otherwise a GIF, which Pillow writes.
 """
 
@@ -150,7 +150,7 @@ class _Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
 def _renderer(env: Env) -> Callable[[], Any]:
     """Return what draws an environment as it stands."""
     try:
-        from nitro.runs.simulator_picture import SimulatorPicture, draws
+        from nitro.runs.drawing.simulator_picture import SimulatorPicture, draws
     except ImportError:  # no MuJoCo here
         return env.render
     simulation: object = env.unwrapped
