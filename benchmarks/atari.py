@@ -31,9 +31,7 @@ from benchmarks.environment import Environment, describe_environment
 from benchmarks.measurement import progress
 from benchmarks.peers.interpreters import PeerSettings, peer_python
 from benchmarks.references import SeedTrainer, positive
-from nitro.client.client import NitroClient
 from nitro.errors import EXIT_INTERRUPTED
-from nitro.local.system import LocalSystem
 from nitro.runs.checkpoints import read_policy
 from shared.contracts.job_spec import EnvironmentRef, JobSpec
 from shared.contracts.message import Count, Message, NonNegativeFloat, Number
@@ -213,12 +211,7 @@ def _run(options: argparse.Namespace, *, out: Path, runs_dir: Path) -> int:
     study = Study(steps=options.steps, num_games=options.num_games, out=out)
     out.mkdir(parents=True, exist_ok=True)
     threads = {"learner": {"NITRO_TORCH_THREADS": str(options.threads)}}
-    with (
-        LocalSystem(runs_dir, environment=threads) as system,
-        NitroClient(system.api_url, system.token, timeout_s=120.0) as client,
-    ):
-        system.wait_ready()
-        trainer = SeedTrainer(system=system, client=client, runs_dir=runs_dir)
+    with SeedTrainer.opened(runs_dir, environment=threads) as trainer:
         try:
             games = tuple(_game(study, trainer, env_id, options) for env_id in options.games)
         except RuntimeError as error:

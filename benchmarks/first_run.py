@@ -26,9 +26,7 @@ from benchmarks.records.first_run import (
     summed_up,
 )
 from benchmarks.references import SeedTrainer, positive
-from nitro.client.client import NitroClient
 from nitro.errors import EXIT_INTERRUPTED, CommandError
-from nitro.local.system import LocalSystem
 from nitro.runs.reading import read_run
 from nitro.spec.starting_job import train_spec
 from nitro.spec.total_steps import parse_steps
@@ -73,12 +71,7 @@ def _run(options: argparse.Namespace, *, runs_dir: Path, out: Path | None) -> in
     specs = [first_run_spec(options, seed) for seed in range(1, options.seeds + 1)]
     progress(command)
     seeds: list[FirstRunSeed] = []
-    with (
-        LocalSystem(runs_dir) as system,
-        NitroClient(system.api_url, system.token, timeout_s=120.0) as client,
-    ):
-        system.wait_ready()
-        trainer = SeedTrainer(system=system, client=client, runs_dir=runs_dir)
+    with SeedTrainer.opened(runs_dir) as trainer:
         for spec in specs:
             try:
                 job_id = trainer.train(spec).job_id

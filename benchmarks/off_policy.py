@@ -31,9 +31,7 @@ from benchmarks.records.off_policy import (
     study_table,
 )
 from benchmarks.references import SeedTrainer, positive
-from nitro.client.client import NitroClient
 from nitro.errors import EXIT_INTERRUPTED
-from nitro.local.system import LocalSystem
 from nitro.runs.reading import read_run
 from shared.contracts.job_spec import JobSpec
 
@@ -105,12 +103,7 @@ def _run(options: argparse.Namespace, *, runs_dir: Path, out: Path | None) -> in
     if options.first_seed > 1:
         command += f" --first-seed {options.first_seed}"
     progress(command)
-    with (
-        LocalSystem(runs_dir) as system,
-        NitroClient(system.api_url, system.token, timeout_s=120.0) as client,
-    ):
-        system.wait_ready()
-        trainer = SeedTrainer(system=system, client=client, runs_dir=runs_dir)
+    with SeedTrainer.opened(runs_dir) as trainer:
         try:
             algorithms = tuple(
                 _trained(trainer, name, rounds_in_flight, options)

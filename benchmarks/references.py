@@ -17,9 +17,11 @@ import argparse
 import hashlib
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from rich.console import Console
 
@@ -78,6 +80,19 @@ class SeedTrainer:
     system: LocalSystem
     client: NitroClient
     runs_dir: Path
+
+    @classmethod
+    @contextmanager
+    def opened(
+        cls, runs_dir: Path, *, environment: Mapping[str, Mapping[str, str]] | None = None
+    ) -> Iterator[Self]:
+        """Start the local system, and end it again; `environment` is as it has it."""
+        with (
+            LocalSystem(runs_dir, environment=environment) as system,
+            NitroClient(system.api_url, system.token, timeout_s=120.0) as client,
+        ):
+            system.wait_ready()
+            yield cls(system=system, client=client, runs_dir=runs_dir)
 
     def train(self, spec: JobSpec) -> SeedResult:
         """Train the job, or go on with it; return its result.
@@ -162,12 +177,7 @@ def _run(options: argparse.Namespace, *, runs_dir: Path, out: Path | None) -> in
     command = _command(options)
     progress(command)
     seeds: list[SeedResult] = []
-    with (
-        LocalSystem(runs_dir) as system,
-        NitroClient(system.api_url, system.token, timeout_s=120.0) as client,
-    ):
-        system.wait_ready()
-        trainer = SeedTrainer(system=system, client=client, runs_dir=runs_dir)
+    with SeedTrainer.opened(runs_dir) as trainer:
         for seed in range(1, options.seeds + 1):
             try:
                 found = trainer.train(reference_spec(options, seed))
