@@ -33,6 +33,8 @@ class BoundedConnection(HttpToolsProtocol):
     _head_goes_on = False
     """Whether the piece at hand began inside a head, and is still inside it."""
     _in_head = False
+    _ending = False
+    """Whether the process ends: it waits for nobody who does not read."""
     _unread: asyncio.TimerHandle | None = None
     _unsent: asyncio.TimerHandle | None = None
     _answering: RequestResponseCycle | None = None
@@ -76,7 +78,8 @@ class BoundedConnection(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """Wait for the client to read, but not for ever."""
         super().pause_writing()
-        self._unread = self.loop.call_later(READ_WITHIN_S, self._hang_up)
+        within_s = 0.0 if self._ending else READ_WITHIN_S
+        self._unread = self.loop.call_later(within_s, self._hang_up)
 
     def resume_writing(self) -> None:
         """Go on: the client has read."""
@@ -91,7 +94,8 @@ class BoundedConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """End after the answers under way, or at once if nobody reads them."""
+        """End after the answers under way, or as soon as nobody reads them."""
+        self._ending = True
         if self._unread is None:
             super().shutdown()
         else:
