@@ -1,0 +1,1 @@
+"""Jobs of an API elsewhere: signing in, and fetching what they left."""

@@ -1,0 +1,91 @@
+"""Where an API is and what opens it, kept from one command to the next for this user alone.
+
+The token is offered only to the address it was given for.
+"""
+
+import os
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, field_serializer
+
+from nitro.errors import CommandError
+
+_PRIVATE_FOLDER = 0o700
+_PRIVATE_FILE = 0o600
+
+
+class Login(BaseModel):
+    """An API and its token."""
+
+    model_config = ConfigDict(frozen=True)
+
+    api_url: str
+    token: SecretStr
+    sign_for: str | None = None
+    """AWS region that requests are signed for."""
+
+    @field_serializer("token", when_used="json")
+    def _written(self, token: SecretStr) -> str:
+        return token.get_secret_value()
+
+
+def login_path() -> Path:
+    """Return the file that keeps it."""
+    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(base) / "nitro" / "login.json"
+
+
+def read_login() -> Login | None:
+    """Return what was kept; None where nothing was.
+
+    Raises:
+        CommandError: The file cannot be read, is damaged, or is open to others.
+    """
+    path = login_path()
+    try:
+        if path.stat().st_mode & 0o077:
+            raise CommandError(f"{path} is open to others: run `nitro login` again, or delete it")
+        return Login.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CommandError(f"{path}: cannot be read ({error.strerror})") from error
+    except ValidationError:
+        # Not chained: it quotes what the file holds.
+        raise CommandError(f"{path} is damaged: run `nitro login` again, or delete it") from None
+
+
+def keep_login(login: Login) -> Path:
+    """Keep it, for this user alone; return the file.
+
+    Raises:
+        CommandError: It cannot be written.
+    """
+    path = login_path()
+    staged = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=_PRIVATE_FOLDER)
+        staged.unlink(missing_ok=True)
+        opened = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE_FILE)
+        with os.fdopen(opened, "w", encoding="utf-8") as file:
+            file.write(login.model_dump_json())
+        staged.replace(path)
+    except OSError as error:
+        raise CommandError(f"{path}: cannot be written ({error.strerror})") from error
+    return path
+
+
+def forget_login() -> bool:
+    """Remove it; return whether there was any.
+
+    Raises:
+        CommandError: It cannot be removed.
+    """
+    path = login_path()
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise CommandError(f"{path}: cannot be removed ({error.strerror})") from error
+    return True

@@ -1,0 +1,198 @@
+"""The scaler over the folders of runs, for looking only: the same API, the same page, no system.
+
+Its store is a temporary database. A run's rounds and bill go into it when they are first looked at.
+Nobody has the operator's token, so that nothing can be changed.
+"""
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import uvicorn
+from fastapi import FastAPI
+from pydantic import SecretStr
+
+from nitro.errors import CommandError
+from nitro.local.ports import LOOPBACK
+from nitro.runs.reading import Run, read_cost, read_run, readable_jobs
+from services.scaler.api.connection import BoundedConnection
+from services.scaler.app import create_app
+from services.scaler.settings import Settings
+from services.scaler.store.base import Change, JobRecord, PlannedAttempt, RoundEntry, StoreError
+from services.scaler.store.sqlite import SqliteStore
+from shared.contracts.billing import LedgerLine
+from shared.contracts.jobs import FINISHED, Job, JobProgress
+from shared.contracts.rounds import LaunchCounts, RoundLine
+from shared.service.serving import keep_exit_code, listen
+
+_LEASE = "folder"
+_NOTHING_KNOWN = LaunchCounts(requested=0, succeeded=0, failed=0, reissued=0, throttled=0)
+"""A run's record tells nothing of launches; who looks is shown none where none were requested."""
+_NOBODY = f"{LOOPBACK}:1"
+"""Where neither a cache nor Lambda answers."""
+
+
+class RunFolderStore(SqliteStore):
+    """A store of runs that are read from their folders when they are first looked at."""
+
+    def __init__(self, path: Path, folders: Mapping[str, Path]) -> None:
+        """Open an empty database.
+
+        Args:
+            path: The file of the database.
+            folders: The run's folder of each job that is put into it.
+        """
+        super().__init__(path)
+        self._unread = dict(folders)
+        self._reading = threading.Lock()
+
+    def round(self, job_id: str, round_index: int) -> RoundEntry | None:
+        """Return one round."""
+        self._read_folder(job_id)
+        return super().round(job_id, round_index)
+
+    def last_round(self, job_id: str) -> RoundEntry | None:
+        """Return the newest round."""
+        self._read_folder(job_id)
+        return super().last_round(job_id)
+
+    def rounds(self, job_id: str, *, first: int, limit: int) -> list[RoundEntry]:
+        """Return rounds in order."""
+        self._read_folder(job_id)
+        return super().rounds(job_id, first=first, limit=limit)
+
+    def lines(self, job_id: str, *, skip: int = 0, limit: int | None = None) -> list[LedgerLine]:
+        """Return ledger lines in the order they were written."""
+        self._read_folder(job_id)
+        return super().lines(job_id, skip=skip, limit=limit)
+
+    def _read_folder(self, job_id: str) -> None:
+        """Take a run's rounds and bill over, once.
+
+        Raises:
+            StoreError: A file of it is damaged.
+        """
+        if job_id not in self._unread:
+            return
+        with self._reading:
+            record = self.job(job_id)
+            if record is None or job_id not in self._unread:
+                return
+            try:
+                run = read_run(self._unread[job_id])
+            except CommandError as error:
+                raise StoreError(str(error)) from error
+            self.commit(Change(record=record, rounds=entries(run), lines=run.ledger))
+            del self._unread[job_id]
+
+
+def entries(run: Run) -> tuple[RoundEntry, ...]:
+    """Return a run's rounds as a scaler remembers them, as far as the record tells."""
+    decided_at = run.job.started_at or run.job.created_at
+    return tuple(_entry(line, decided_at) for line in run.rounds)
+
+
+def _entry(line: RoundLine, decided_at: float) -> RoundEntry:
+    attempt = PlannedAttempt(
+        plan=line.plan, lease_id=_LEASE, planned_at=decided_at, launches=_NOTHING_KNOWN
+    )
+    return RoundEntry(
+        round=line.plan.round, attempts=(attempt,), ratio=line.plan.ratio, result=line.result
+    )
+
+
+def folder_record(folder: Path, job: Job) -> JobRecord:
+    """Return a run as a scaler remembers its job; one that was cut short counts as stopped."""
+    if job.status not in FINISHED:
+        job = _cut_short(read_run(folder))
+    cost = read_cost(folder)
+    return JobRecord(
+        job=job,
+        settled_usd=job.spent_usd if cost is None else cost.settled_usd,
+        projected_wall_s=0.0 if cost is None else cost.projected_wall_s,
+        serverful_wall_s=cost.serverful[0].wall_s if cost and cost.serverful else 0.0,
+    )
+
+
+def _cut_short(run: Run) -> Job:
+    """Return the job of a run that has no end: its file is of its start."""
+    results = [line.result for line in run.rounds if line.result]
+    means = [e.mean_return for _, e in run.evaluations if e.mean_return is not None]
+    progress = JobProgress(
+        rounds=len(results),
+        env_steps=sum(result.env_steps for result in results),
+        last_return=means[-1] if means else None,
+        best_return=max(means, default=None),
+    )
+    spent_usd = sum(line.amount_usd for line in run.ledger)
+    return run.job.model_copy(
+        update={"status": "stopped", "progress": progress, "spent_usd": spent_usd}
+    )
+
+
+@contextmanager
+def finished_runs_app(runs_dir: Path) -> Iterator[tuple[FastAPI, str]]:
+    """Yield the application over a folder of runs, and the token to look at it with.
+
+    Raises:
+        CommandError: There is no run in the folder.
+    """
+    jobs = readable_jobs(runs_dir)
+    if not jobs:
+        raise CommandError(
+            f"nothing runs, and there is no run in {runs_dir}: start one with nitro train, or "
+            "choose another folder with --runs-dir"
+        )
+    token = secrets.token_urlsafe(32)
+    with TemporaryDirectory(prefix="nitro-dashboard-") as place:
+        store = RunFolderStore(
+            Path(place) / "runs.sqlite3", {job.job_id: folder for folder, job in jobs}
+        )
+        for folder, job in reversed(jobs):  # the newest one last, as they were submitted
+            store.create(folder_record(folder, job), None)
+        yield create_app(_settings(runs_dir, token), store=store), token
+
+
+def _settings(runs_dir: Path, token: str) -> Settings:
+    return Settings(
+        token=SecretStr(secrets.token_urlsafe(32)),
+        viewer_token=SecretStr(token),
+        runs_dir=runs_dir,
+        cache_url=SecretStr(f"redis://{_NOBODY}/0"),
+        lambda_endpoint_url=f"http://{_NOBODY}",
+        lambda_token=SecretStr("nobody"),
+        keep_alive=False,
+    )
+
+
+def serve_finished_runs(
+    runs_dir: Path, *, port: int | None, tell: Callable[[str, str], None]
+) -> None:
+    """Serve the page over a folder of runs until Ctrl-C.
+
+    Args:
+        runs_dir: Folder of the runs.
+        port: Port to listen on; None takes a free one.
+        tell: Called with the address and its token once a browser would be answered.
+
+    Raises:
+        CommandError: There is no run, or the port is taken.
+    """
+    with finished_runs_app(runs_dir) as (app, token):
+        try:
+            listener = listen(LOOPBACK, port or 0)
+        except OSError as error:
+            raise CommandError(f"--port: cannot listen on {port}: {error.strerror}") from error
+        with listener:
+            tell(f"http://{LOOPBACK}:{listener.getsockname()[1]}", token)
+            keep_exit_code()
+            # What the scaler says of a cache and a Lambda that are not there is no news.
+            logging.getLogger().addHandler(logging.NullHandler())
+            config = uvicorn.Config(
+                app, http=BoundedConnection, ws="none", log_config=None, access_log=False
+            )
+            uvicorn.Server(config).run(sockets=[listener])

@@ -1,0 +1,1 @@
+"""Runs in experiment trackers, logged from their record on the user's machine."""

@@ -1,0 +1,40 @@
+"""Weights & Biases. `WANDB_MODE=offline` writes files that `wandb sync` uploads later."""
+
+from collections.abc import Mapping
+
+import wandb
+from pydantic import JsonValue
+
+from nitro.tracking.metrics import TrackedRun
+
+
+class WandbRun:
+    """A run; its id is the job's."""
+
+    last_round: int | None = None
+    """Offline it cannot tell."""
+
+    def __init__(self, run: TrackedRun, *, project: str) -> None:
+        self._run = wandb.init(
+            project=project,
+            id=run.job_id,
+            name=run.name,
+            tags=list(run.tags),
+            config=run.config,
+            resume="allow",
+        )
+        self._run.define_metric("*", step_metric="round")
+
+    def log(self, round_index: int, metrics: Mapping[str, float]) -> None:
+        """Take a round."""
+        self._run.log({"round": round_index, **metrics})
+
+    def finish(self, summary: Mapping[str, JsonValue]) -> None:
+        """Take what the run came to, and let go of it."""
+        self._run.summary.update(dict(summary))
+        self._run.finish()
+
+
+def open_run(run: TrackedRun, *, project: str) -> WandbRun:
+    """Return a job's run, an earlier one if there is any."""
+    return WandbRun(run, project=project)

@@ -1,0 +1,141 @@
+"""A job's rounds as columns. Reads the stretch that is asked for, and nothing of the ledger.
+
+What a plan told the learner of the bill is in the plan: the sum over all plans is the bill so far.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean
+
+from services.scaler.rounds.record import actor_trouble
+from services.scaler.store.base import AttemptKey, JobRecord, RoundEntry
+from shared.contracts.rounds import EvaluationResult, LaunchCounts, RoundTiming, TrajectoryCounts
+from shared.contracts.views.curves import Column, Curves, Ending
+
+Value = float | int | None
+COLUMNS = (
+    "round", "planned_at", "attempts", "actors", "requested", "evaluations", "ratio", "score",
+    "env_steps", "train_return", "train_episodes", "dropped_episodes",
+    "eval_return", "eval_min", "eval_max", "eval_episodes",
+    *RoundTiming.model_fields, *TrajectoryCounts.model_fields,
+    "retried", "actors_lost", "throttled", "cold_starts", "launch_s", "spent_usd",
+)  # fmt: skip
+"""Columns that are always sent, empty before the first round."""
+SoFar = Callable[[AttemptKey], LaunchCounts | None]
+"""Returns what has become of a launch that is in flight."""
+
+
+def curves(
+    record: JobRecord, entries: Sequence[RoundEntry], *, after: int, limit: int, so_far: SoFar
+) -> Curves:
+    """Return a stretch of a job's rounds.
+
+    Args:
+        record: The job.
+        entries: Its rounds after `after`, in order; one more than `limit` if there are more.
+        after: The last round before the stretch; -1 for none.
+        limit: Longest stretch.
+        so_far: Tells of launches that are in flight.
+    """
+    stretch = entries[:limit]
+    # A round is none that was planned as the end of the job from the first.
+    rounds = [entry for entry in stretch if entry.attempts[0].plan.stop is None]
+    endings = [entry for entry in stretch if entry.attempts[0].plan.stop is not None]
+    columns = _by_name([_row(entry, so_far) for entry in rounds])
+    costs = _by_name([_cost([entry]) for entry in rounds])
+    return Curves(
+        job_id=record.job.job_id,
+        generation=record.rewinds,
+        num_rounds=max(record.job.progress.rounds, rounds[-1].round + 1 if rounds else 0),
+        next_after=_next_after(rounds, after),
+        more=len(entries) > limit,
+        columns={name: columns.get(name, ()) for name in COLUMNS},
+        cost={item: tuple(usd or 0.0 for usd in column) for item, column in costs.items()},
+        stats=_by_name([{} if e.result is None else e.result.stats for e in rounds]),
+        shadow=_by_name([entry.last.plan.shadow for entry in rounds]),
+        ending=_ending(endings, record) if endings else None,
+    )
+
+
+def _by_name(rows: Sequence[Mapping[str, Value]]) -> dict[str, Column]:
+    """Return rows as columns: of all names that any of them has."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: tuple(row.get(name) for row in rows) for name in names}
+
+
+def _next_after(rounds: Sequence[RoundEntry], after: int) -> int:
+    for entry in rounds:
+        landed = all(attempt.launches is not None for attempt in entry.attempts)
+        if entry.result is None or not landed:
+            break
+        after = entry.round
+    return after
+
+
+def _row(entry: RoundEntry, so_far: SoFar) -> dict[str, Value]:
+    plan, result = entry.last.plan, entry.result
+    known = [a.launches or so_far(a.key) for a in entry.attempts]
+    launches = [one for one in known if one is not None and one.requested]
+    trouble = actor_trouble(launches)
+    launched_s = [one.launch_s for one in launches if one.launch_s is not None]
+    returns = () if result is None else result.episode_returns
+    timing = dict.fromkeys(RoundTiming.model_fields) if result is None else dict(result.timing)
+    counted = TrajectoryCounts.model_fields
+    trajectories = dict.fromkeys(counted) if result is None else dict(result.trajectories)
+    return {
+        "round": entry.round,
+        "planned_at": entry.attempts[0].planned_at,
+        "attempts": len(entry.attempts),
+        "actors": plan.num_actors,
+        "requested": plan.requested,
+        "evaluations": plan.num_evaluations,
+        "ratio": plan.ratio,
+        "score": plan.boosting_score,
+        "env_steps": None if result is None else result.env_steps,
+        "train_return": fmean(returns) if returns else None,
+        "train_episodes": None if result is None else len(returns),
+        "dropped_episodes": None if result is None else result.dropped_episodes,
+        **_evaluation(None if result is None else result.evaluation),
+        **timing,
+        **trajectories,
+        "retried": trouble.retried if launches else None,
+        "actors_lost": trouble.lost if launches else None,
+        "throttled": sum(one.throttled for one in launches) if launches else None,
+        "cold_starts": sum(one.cold_starts for one in launches) if launches else None,
+        "launch_s": max(launched_s, default=None),
+        "spent_usd": entry.attempts[0].plan.spent_usd,
+    }
+
+
+def _evaluation(evaluation: EvaluationResult | None) -> dict[str, Value]:
+    returns = () if evaluation is None else evaluation.returns
+    return {
+        "eval_return": fmean(returns) if returns else None,
+        "eval_min": min(returns, default=None),
+        "eval_max": max(returns, default=None),
+        "eval_episodes": len(returns),
+    }
+
+
+def _cost(entries: Iterable[RoundEntry]) -> dict[str, float]:
+    """Return the dollars that became final with the plans of some rounds, by item."""
+    items: defaultdict[str, float] = defaultdict(float)
+    for entry in entries:
+        for attempt in entry.attempts:
+            for line in attempt.plan.settled:
+                items[line.item] += line.amount_usd
+    return items
+
+
+def _ending(endings: Sequence[RoundEntry], record: JobRecord) -> Ending:
+    plan = endings[-1].last.plan
+    return Ending.model_validate(
+        {
+            "round": plan.round,
+            "stop": plan.stop,
+            "reason": plan.reason,
+            "spent_usd": plan.spent_usd,
+            "cost": _cost(endings),
+            **_evaluation(record.final_evaluation),
+        }
+    )

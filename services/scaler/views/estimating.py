@@ -1,0 +1,97 @@
+"""What a job would cost, and whether it would be refused; nothing is made."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from services.scaler.api.problem import ApiError
+from services.scaler.jobs.admission import Admission, learner_in, possible_learners
+from services.scaler.money.budget import (
+    RoundPricing,
+    closing_usd,
+    final_evaluations,
+    most_pricing,
+)
+from services.scaler.store.base import JobRecord, Store
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.problem import FieldError
+from shared.contracts.views.files import JobEstimate
+
+_LOOKED_AT = 200
+"""Newest jobs among which others like it are looked for."""
+_ALIKE = (
+    "env_id", "algorithm", "preset", "actors", "steps_per_actor", "samples_per_round", "warm",
+    "learner",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimates:
+    """Says what becomes of a job before it is submitted."""
+
+    store: Store
+    admission: Admission
+    pricing: RoundPricing
+
+    def of(self, spec: JobSpec) -> JobEstimate:
+        """Return the most that a job can cost, and what it probably does.
+
+        Raises:
+            ApiError: 503, that cannot be told now.
+        """
+        spec = spec.resolved()
+        waits = self.admission.waits_for_an_actor(spec)
+        learners, errors = possible_learners(spec), tuple[FieldError, ...]()
+        try:
+            if waits:
+                self.admission.refuse_at_once(spec, self.pricing)
+            else:
+                learners = {learner_in(spec, self.admission.admit(spec, self.pricing))}
+        except ApiError as error:
+            if not error.errors:
+                raise
+            errors = error.errors
+        pricing = most_pricing(spec, learners, self.pricing)
+        rounds = spec.stop.max_rounds
+        worst_round_usd = pricing.worst_case_usd(spec.actors.max + final_evaluations(spec))
+        all_rounds_usd = rounds * worst_round_usd + closing_usd(spec, pricing)
+        worst_usd = min(all_rounds_usd, spec.stop.budget_usd)
+        like = alike(spec, [r for _, r in self._newest() if r is not None])
+        expected_usd = _per_round([r.settled_usd for r in like], like, rounds)
+        told = f"Of {len(like)} jobs like it among the newest." if like else "No job is like it."
+        return JobEstimate(
+            accepted=not errors,
+            errors=errors,
+            checked_environment=not waits,
+            spec=spec,
+            rounds=rounds,
+            worst_usd=worst_usd,
+            worst_round_usd=worst_round_usd,
+            expected_usd=None if expected_usd is None else min(expected_usd, worst_usd),
+            expected_s=_per_round([r.projected_wall_s for r in like], like, rounds),
+            assumptions=(
+                told,
+                "At its worst every actor runs to its time-out twice. The budget is a hard limit.",
+                "Jobs are alike with equal environment, algorithm, preset, actors and steps.",
+            ),
+        )
+
+    def _newest(self) -> list[tuple[int, JobRecord | None]]:
+        return self.store.jobs(status=None, limit=_LOOKED_AT, before=None)
+
+
+def alike(spec: JobSpec, records: Sequence[JobRecord]) -> list[JobRecord]:
+    """Return the jobs whose rounds are like those of a job, of all that have made any."""
+    wanted = [getattr(spec, name) for name in _ALIKE]
+    return [
+        record
+        for record in records
+        if record.job.progress.rounds
+        and [getattr(record.job.spec, name) for name in _ALIKE] == wanted
+        and record.job.spec.scaling.policy == spec.scaling.policy
+    ]
+
+
+def _per_round(sums: Sequence[float], like: Sequence[JobRecord], rounds: int) -> float | None:
+    """Return what so many rounds come to if each is as those that were made."""
+    made = sum(record.job.progress.rounds for record in like)
+    return sum(sums) / made * rounds if made else None

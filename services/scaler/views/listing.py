@@ -1,0 +1,121 @@
+"""The list of jobs: filtered, sorted, page by page."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from services.scaler.launching.launches import Launches
+from services.scaler.store.base import JobRecord, Store
+from shared.contracts.jobs import Job, JobStatus
+from shared.contracts.views.jobs import JobList, JobSort, JobSummary
+
+MOST_LOOKED_AT = 1000
+"""Jobs that are read for one page, whether they are wanted or not."""
+_READ_AT_ONCE = 100
+_KEYS: dict[str, Callable[[JobSummary], float | str | None]] = {
+    "created": lambda job: job.created_at,
+    "spent": lambda job: job.spent_usd,
+    "return": lambda job: job.last_return,
+    "round": lambda job: job.round,
+    "name": lambda job: (job.name or job.job_id).casefold(),
+    "status": lambda job: job.status,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobQuery:
+    """Which jobs to list, and in which order."""
+
+    status: JobStatus | None = None
+    tag: str | None = None
+    text: str | None = None
+    """Part of name, id, environment or a tag, in capitals or not."""
+    sort: JobSort = "-created"
+    limit: int = 50
+    cursor: int | None = None
+    """Of the newest first: a position; of any other order: how many have been shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    found: list[tuple[int, JobSummary]]
+    """Jobs that are wanted with their positions."""
+    last: int | None
+    """Position of the oldest job that was looked at; None where there is no older one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobListing:
+    """Lists jobs."""
+
+    store: Store
+    launches: Launches
+    shown: Callable[[Job], Job]
+    """Returns a job with what it waits for."""
+
+    def page(self, query: JobQuery) -> JobList:
+        """Return one page."""
+        if query.sort == "-created":
+            return self._newest(query)
+        first = query.cursor or 0
+        upto = first + query.limit
+        newest = self._look(query, before=None, most=MOST_LOOKED_AT)
+        jobs = ordered([job for _, job in newest.found], query.sort)
+        return JobList(
+            jobs=tuple(jobs[first:upto]),
+            next_cursor=str(upto) if upto < len(jobs) else None,
+            truncated=newest.last is not None,
+        )
+
+    def _newest(self, query: JobQuery) -> JobList:
+        look = self._look(query, before=query.cursor, most=query.limit + 1)
+        shown = look.found[: query.limit]
+        more = len(look.found) > query.limit
+        after = shown[-1][0] if more else look.last
+        return JobList(
+            jobs=tuple(job for _, job in shown),
+            next_cursor=None if after is None else str(after),
+            truncated=not more and after is not None,
+        )
+
+    def _look(self, query: JobQuery, *, before: int | None, most: int) -> _Look:
+        """Look for jobs, newest first, until enough are found or enough were looked at."""
+        every = query.tag is None and not query.text
+        size = min(_READ_AT_ONCE, most) if every else _READ_AT_ONCE
+        found: list[tuple[int, JobSummary]] = []
+        for _ in range(0, MOST_LOOKED_AT, size):
+            read = self.store.jobs(status=query.status, limit=size, before=before)
+            for position, record in read:
+                before = position
+                job = None if record is None else self._summary(record)
+                if job is not None and matches(job, tag=query.tag, text=query.text):
+                    found.append((position, job))
+            if len(read) < size:
+                return _Look(found=found, last=None)
+            if len(found) >= most:
+                break
+        return _Look(found=found, last=before)
+
+    def _summary(self, record: JobRecord) -> JobSummary:
+        job_id = record.job.job_id
+        return JobSummary.of(
+            self.shown(record.job),
+            reserved_usd=record.reserved_usd,
+            actors_now=self.launches.in_flight(only=job_id),
+        )
+
+
+def matches(job: JobSummary, *, tag: str | None, text: str | None) -> bool:
+    """Whether a job has a tag, and a text in its name, id, environment or a tag."""
+    if tag is not None and tag not in job.tags:
+        return False
+    wanted = (text or "").casefold()
+    searched = (job.name or "", job.job_id, job.env_id, *job.tags)
+    return any(wanted in what.casefold() for what in searched)
+
+
+def ordered(jobs: list[JobSummary], sort: JobSort) -> list[JobSummary]:
+    """Return jobs in order; those without a value come last, and equals stay as they are."""
+    key = _KEYS[sort.removeprefix("-")]
+    known = [(value, job) for job in jobs if (value := key(job)) is not None]
+    known.sort(key=lambda pair: pair[0], reverse=sort.startswith("-"))
+    return [job for _, job in known] + [job for job in jobs if key(job) is None]

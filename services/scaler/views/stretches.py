@@ -1,0 +1,46 @@
+"""Stretches of a job's rounds as columns; those that cannot change any more are made once.
+
+Whoever opens a long job asks for all of its rounds. They are read and laid out for the first one.
+"""
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from services.scaler.store.base import JobRecord, Store
+from services.scaler.views.curves import SoFar, curves
+from shared.contracts.views.curves import Curves
+
+_KEPT = 32
+"""Stretches, of all jobs. One of 250 rounds takes about 0.4 MB."""
+_Key = tuple[str, int, int, int]
+"""Job, how often it was rewound, round before the stretch, and its longest length."""
+
+
+@dataclass(kw_only=True, eq=False)
+class CurveStretches:
+    """Answers with a stretch of a job's rounds. Thread-safe."""
+
+    store: Store
+    so_far: SoFar
+    _kept: OrderedDict[_Key, Curves] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def of(self, record: JobRecord, *, after: int, limit: int) -> Curves:
+        """Return the rounds after one, so many at most."""
+        key = (record.job.job_id, record.rewinds, after, limit)
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is not None:
+                self._kept.move_to_end(key)
+        if kept is not None:
+            num_rounds = max(kept.num_rounds, record.job.progress.rounds)
+            return kept.model_copy(update={"num_rounds": num_rounds})
+        entries = self.store.rounds(key[0], first=after + 1, limit=limit + 1)
+        made = curves(record, entries, after=after, limit=limit, so_far=self.so_far)
+        if made.more and made.ending is None and made.next_after == entries[limit - 1].round:
+            with self._lock:
+                self._kept[key] = made
+                while len(self._kept) > _KEPT:
+                    self._kept.popitem(last=False)
+        return made

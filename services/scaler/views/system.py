@@ -1,0 +1,108 @@
+"""What the system is and how busy it is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from typing import get_args
+
+from services.scaler.capacity.reconciler import CapacityReconciler
+from services.scaler.launching.launches import Launches
+from services.scaler.launching.quota import ConcurrencyQuota
+from services.scaler.settings import Settings
+from services.scaler.store.base import Store, StoreError
+from services.scaler.views.recent import Recent
+from shared.cache.client import TrajectoryCache
+from shared.cache.connection import CacheError
+from shared.contracts.jobs import FINISHED, JobStatus
+from shared.contracts.views.system import (
+    CacheView,
+    ConcurrencyView,
+    FunctionView,
+    Role,
+    SystemView,
+    WarmView,
+)
+
+_COUNTS_KEPT_S = 30.0
+"""How long finished jobs are not counted again: they may be many."""
+
+
+def nitro_version() -> str:
+    """Return Nitro's version."""
+    try:
+        return version("nitro-rl")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemLook:
+    """Looks at the system."""
+
+    settings: Settings
+    store: Store
+    cache: TrajectoryCache
+    quota: ConcurrencyQuota
+    launches: Launches
+    capacity: CapacityReconciler
+    now: Callable[[], float]
+    started_at: float
+    _finished: Recent[JobStatus, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with nothing counted."""
+        counts: Recent[JobStatus, int] = Recent(
+            get=lambda status: self.store.count((status,)),
+            fails_with=StoreError,
+            ttl_s=_COUNTS_KEPT_S,
+        )
+        object.__setattr__(self, "_finished", counts)
+
+    def view(self, role: Role) -> SystemView:
+        """Return what there is to see, for whoever looks.
+
+        Raises:
+            StoreError: The jobs cannot be counted.
+        """
+        settings = self.settings
+        statuses: tuple[JobStatus, ...] = get_args(JobStatus)
+        return SystemView(
+            version=nitro_version(),
+            role=role,
+            started_at=self.started_at,
+            now=self.now(),
+            problems=self.capacity.problems,
+            concurrency=ConcurrencyView(
+                limit=self.quota.known,
+                reserved=settings.lambda_reserved_concurrency,
+                in_flight=self.launches.in_flight(),
+            ),
+            warm=WarmView(
+                ready=self.capacity.ready,
+                most=settings.provisioned_concurrency,
+                pinged=settings.keep_alive,
+            ),
+            cache=self._cache(),
+            function=FunctionView(
+                name=settings.lambda_function,
+                memory_mb=settings.lambda_memory_mb,
+                timeout_s=settings.lambda_timeout_s,
+            ),
+            jobs={status: self._count(status) for status in statuses},
+            learner_instance=settings.learner_instance,
+            price_table=settings.cost_basis().prices.name,
+            clock=settings.ledger_clock,
+            artifacts=settings.artifact_location,
+        )
+
+    def _count(self, status: JobStatus) -> int:
+        return self._finished.of(status) if status in FINISHED else self.store.count((status,))
+
+    def _cache(self) -> CacheView | None:
+        try:
+            used_bytes, kind = self.cache.memory()
+        except CacheError:
+            return None
+        return CacheView(
+            used_mb=used_bytes / 1024**2, most_mb=self.settings.cache_memory_mb, version=kind
+        )

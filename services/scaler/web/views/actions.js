@@ -1,0 +1,78 @@
+// What one can do to a job. Whatever may cost money says how much, and is confirmed.
+import { html, useState } from "../vendor/preact.js";
+import { lookAgain, post, usePoll } from "../lib/api.js";
+import { count, usd } from "../lib/format.js";
+import { usdPerRound } from "../lib/rounds.js";
+import { Dialog, isLive } from "../lib/ui.js";
+import { POLICIES, scalingOf } from "./scaling.js";
+
+const path = (job, verb) => `v1/jobs/${encodeURIComponent(job.job_id)}/${verb}`;
+const act = async (job, verb, body) => {
+  await post(path(job, verb), body);
+  lookAgain();
+};
+const reached = ({ spec: { stop }, progress: { last_return: last } }) =>
+  stop.target_return !== null && last !== null && last >= stop.target_return;
+const canGoOn = (job) =>
+  ["stopped", "failed"].includes(job.status) ||
+  (job.status === "succeeded" && job.stop_reason === "max_rounds" && !reached(job));
+const field = (label, value, set, more) =>
+  html`<label class="choice"><span>${label}</span><input type="number" required value=${value} onInput=${(event) => set(event.target.value)} ...${more} /></label>`;
+
+function Stop({ job, close }) {
+  return html`<${Dialog} title="Stop this job?" verb="Stop the job" danger act=${() => act(job, "stop")} close=${close}>
+    <p>It ends after the update in hand, and keeps its checkpoint. It can be resumed.</p>
+    <p>It has cost ${usd(job.spent_usd)}. The round in hand is still paid.</p><//>`;
+}
+
+function Resume({ job, rounds, close }) {
+  const { stop } = job.spec;
+  const done = job.progress.rounds;
+  const [most, setMost] = useState(
+    Math.max(
+      stop.max_rounds,
+      done >= stop.max_rounds ? done + Math.max(10, Math.round(done / 2)) : 0,
+    ),
+  );
+  const [budget, setBudget] = useState(stop.budget_usd);
+  const each = usdPerRound(rounds);
+  const expected = each && each * Math.max(0, most - done);
+  const left = Math.max(0, budget - job.spent_usd);
+  const send = () => act(job, "resume", { max_rounds: +most, budget_usd: +budget });
+  return html`<${Dialog} title="Resume this job" verb=${`Resume for at most ${usd(left)}`} act=${send} close=${close}>
+    <p>It goes on from its last checkpoint, after round ${count(done)}. Limits can only rise.</p>
+    <div class="bar">${field("Rounds in all", most, setMost, { min: stop.max_rounds, step: 1 })}${field("Budget in all, $", budget, setBudget, { min: stop.budget_usd, step: "any" })}</div>
+    <p>Spent so far: ${usd(job.spent_usd)}. This may cost <b>at most ${usd(left)}</b> more${expected ? html`; about ${usd(Math.min(expected, left))} if rounds cost what the newest did` : ""}.</p><//>`;
+}
+
+function Scale({ job, rounds, close }) {
+  const now = scalingOf(job, job.progress.rounds);
+  const { actors, stop } = job.spec;
+  const [policy, setPolicy] = useState("fixed");
+  const [number, setNumber] = useState(rounds?.columns.actors?.at(-1) || actors.min);
+  const each = usdPerRound(rounds);
+  const left = Math.max(0, stop.max_rounds - job.progress.rounds);
+  const open = Math.max(0, stop.budget_usd - job.spent_usd);
+  const send = () =>
+    act(job, "scaling", {
+      scaling: policy === "fixed" ? { policy, num_actors: +number } : { policy },
+    });
+  return html`<${Dialog} title="Scaling of the next rounds" verb=${`Switch, for at most ${usd(open)}`} act=${send} close=${close}>
+    <p>Now: ${now.policy}${now.num_actors && !Array.isArray(now.num_actors) ? ` at ${now.num_actors}` : ""}. The switch holds from the next round that is not decided yet.</p>
+    <div class="bar"><label class="choice"><span>Policy</span><select value=${policy} onChange=${(e) => setPolicy(e.target.value)}>${POLICIES.map(([key, name]) => html`<option value=${key} selected=${key === policy}>${name}</option>`)}</select></label>
+      ${policy === "fixed" && field("Actors", number, setNumber, { min: actors.min, max: actors.max, step: 1 })}</div>
+    <p>${count(left)} rounds are left. The budget lets them cost <b>at most ${usd(open)}</b>${each ? html`; at the cost of the newest rounds it is about ${usd(Math.min(open, each * left))}` : ""}. More actors make a round dearer.</p><//>`;
+}
+
+export function Actions({ job, rounds }) {
+  const [open, set] = useState(null);
+  const { data: session } = usePoll("v1/session", 0);
+  if (session?.role !== "operator")
+    return session && html`<span class="quiet">This token may only look.</span>`;
+  const Open = open;
+  return html`<div><div class="buttons tight">
+      ${isLive(job.status) && html`<button onClick=${() => set(() => Scale)}>Scaling …</button>`}
+      ${isLive(job.status) && job.status !== "stopping" && html`<button class="danger" onClick=${() => set(() => Stop)}>Stop …</button>`}
+      ${canGoOn(job) && html`<button class="main" onClick=${() => set(() => Resume)}>Resume …</button>`}</div>
+    ${Open && html`<${Open} job=${job} rounds=${rounds} close=${() => set(null)} />`}</div>`;
+}

@@ -1,0 +1,218 @@
+// Up to eight runs together: runs that differ by nothing but their seed are a mean with a band.
+import { html, useMemo, useRef, useState } from "../vendor/preact.js";
+import { call, useRepeated, usePoll } from "../lib/api.js";
+import { Chart, smoothed } from "../lib/chart.js";
+import { count, number, seconds, usd } from "../lib/format.js";
+import { AXES, follow, nothing, placesOf } from "../lib/rounds.js";
+import { Choice, Heading, Status, Table, Waiting, isLive, link } from "../lib/ui.js";
+import { flat } from "./files.js";
+import { MOST_COMPARED } from "./jobs.js";
+
+const POINTS = 200;
+const APART = ["seed", "name", "tags"];
+
+/** Return a run as it is now: of one that is known, only what is new is fetched. */
+async function refreshed(run, id, signal) {
+  if (run && !isLive(run.job.status)) return run;
+  const job = (await call(`v1/jobs/${encodeURIComponent(id)}`, { signal })).data;
+  const kept = run?.kept || nothing(id);
+  await follow(kept, signal);
+  return { job, kept, rounds: { ...kept } };
+}
+
+function useRuns(ids) {
+  const [seen, set] = useState({});
+  const known = useRef({});
+  const key = ids.join();
+  useRepeated(
+    async (signal) => {
+      try {
+        for (const id of ids) known.current[id] = await refreshed(known.current[id], id, signal);
+        const runs = ids.map((id) => known.current[id]);
+        set({ key, runs });
+        return runs.every((run) => !isLive(run.job.status));
+      } catch (error) {
+        if (!signal.aborted) set((old) => ({ ...(old.key === key && old), key, error }));
+        return error.status === 404;
+      }
+    },
+    10000,
+    [key],
+  );
+  return seen.key === key ? seen : {};
+}
+
+/** Return what a run was asked to do, switches of its scaling included. */
+const asked = ({ spec, switches }) => ({
+  ...spec,
+  switches: switches.map(({ round, scaling }) => ({ round, scaling })),
+});
+
+/** Return runs by what they were asked to do, seeds and names apart. */
+function configurations(runs) {
+  const groups = new Map();
+  for (const run of runs) {
+    const key = JSON.stringify({
+      ...asked(run.job),
+      ...Object.fromEntries(APART.map((field) => [field, null])),
+    });
+    groups.set(key, [...(groups.get(key) || []), run]);
+  }
+  return [...groups.values()].map((members) => ({ members, label: labelOf(members) }));
+}
+
+/** Name a group of seeds by what their names have in common. */
+function labelOf(members) {
+  const [first, ...others] = members.map(({ job }) => job.spec.name || job.job_id);
+  if (!others.length) return first;
+  const same = [...first].findIndex((letter, i) => others.some((name) => name[i] !== letter));
+  const common = first
+    .slice(0, same < 0 ? undefined : same)
+    .replace(/[\s,_-]*(seed)?[\s,=_-]*$/i, "");
+  return `${common || members[0].job.spec.env_id}, ${members.length} seeds`;
+}
+
+/** Return a run's value at each x, between its rounds on a line; null where it has none. */
+function resampled(xs, values, grid) {
+  const known = values
+    .map((value, i) => [xs[i], value])
+    .filter(([, value]) => value !== null && value !== undefined);
+  let i = 0;
+  return grid.map((x) => {
+    while (i + 1 < known.length && known[i + 1][0] < x) i += 1;
+    const [a, b] = [known[i], known[Math.min(i + 1, known.length - 1)]];
+    if (!a || x < known[0][0] || x > known.at(-1)[0]) return null;
+    return b[0] === a[0] ? a[1] : a[1] + ((b[1] - a[1]) * (x - a[0])) / (b[0] - a[0]);
+  });
+}
+
+/** Return `{x, lines, bands}` of a column over an axis. */
+function together(groups, column, axis, smoothing) {
+  const runOf = (places, { columns }) => ({
+    xs: places[axis],
+    values: smoothed(places[column] || columns[column] || [], smoothing),
+  });
+  const placed = groups.map(({ members, label }) => ({
+    label,
+    runs: members.map(({ job, rounds }) => runOf(placesOf(rounds, job), rounds)),
+  }));
+  const most = Math.max(...placed.flatMap(({ runs }) => runs.map(({ xs }) => xs.at(-1) ?? 0)));
+  const x = Array.from({ length: POINTS + 1 }, (_, i) => (most * i) / POINTS);
+  const lines = [];
+  const bands = [];
+  placed.forEach(({ label, runs }, index) => {
+    const colour = `--c${(index % 8) + 1}`;
+    const each = runs.map(({ xs, values }) => resampled(xs, values, x));
+    const some = each.filter((values) => values.some((value) => value !== null));
+    // A mean over fewer and fewer seeds would jump where one ends: it ends with the first.
+    const of = (make) =>
+      x.map((_, i) =>
+        some.length && some.every((values) => values[i] !== null)
+          ? make(some.map((values) => values[i]))
+          : null,
+      );
+    lines.push({ label, colour, values: of((all) => all.reduce((a, b) => a + b, 0) / all.length) });
+    if (runs.length < 2) return;
+    lines.push({
+      label: `${label} lowest`,
+      colour,
+      faint: true,
+      unnamed: true,
+      values: of((all) => Math.min(...all)),
+    });
+    lines.push({
+      label: `${label} highest`,
+      colour,
+      faint: true,
+      unnamed: true,
+      values: of((all) => Math.max(...all)),
+    });
+    bands.push([lines.length - 1, lines.length, colour]);
+  });
+  return { x, lines, bands };
+}
+
+function differing(runs) {
+  const columns = runs.map(({ job }) => new Map(flat(asked(job))));
+  const fields = [...new Set(columns.flatMap((column) => [...column.keys()]))];
+  return fields
+    .map((field) => [field, columns.map((column) => column.get(field) ?? "–")])
+    .filter(([, values]) => new Set(values).size > 1);
+}
+
+function Chosen({ ids }) {
+  const { data } = usePoll("v1/jobs?limit=200", 10000);
+  const others = (data?.jobs || []).filter((job) => !ids.includes(job.job_id));
+  const add = (id) => id && (location.hash = link("compare", ...ids, id));
+  return html`<div class="bar">${ids.map((id) => html`<a class="tag" href=${link("compare", ...ids.filter((one) => one !== id))} aria-label=${`Leave out ${id}`}>${id} ×</a>`)}
+    ${ids.length < MOST_COMPARED && others.length > 0 && html`<${Choice} label=${`Add a run, up to ${MOST_COMPARED}`} value="" options=${[["", "choose …"], ...others.map((job) => [job.job_id, `${job.name || job.job_id} (${job.env_id}, seed ${job.seed})`])]} onChange=${add} />`}</div>`;
+}
+
+export function Compare({ parts }) {
+  const ids = [...new Set(parts.filter(Boolean))].slice(0, MOST_COMPARED);
+  const [axis, setAxis] = useState("steps");
+  const [smoothing, setSmoothing] = useState(0.6);
+  const { runs, error } = useRuns(ids);
+  const charts = useMemo(() => {
+    const groups = configurations((runs || []).filter((run) => run.rounds.columns.round.length));
+    if (!groups.length) return [];
+    return [
+      ["Return in training", "train_return", number, smoothing],
+      ["Return in evaluations", "eval_return", number, 0],
+      ["Actors per round", "actors", number, smoothing],
+      ["Dollars", "usd", usd, 0],
+    ]
+      .map(([title, column, format, weight]) => ({
+        title,
+        format,
+        ...together(groups, column, axis, weight),
+      }))
+      .filter(({ lines }) => lines.some((line) => line.values.some((value) => value !== null)));
+  }, [runs, axis, smoothing]);
+  const labels = (runs || []).map(({ job }) => job.spec.name || job.job_id);
+  return html`<div><${Heading} name="Compare" /><${Chosen} ids=${ids} />
+    ${ids.length === 0 ? html`<div class="card empty">Choose runs here, or tick them in the list of jobs.</div>` : html`<${Waiting} data=${runs} error=${error} />`}
+    ${
+      runs?.length > 0 &&
+      html`<div class="bar"><${Choice} label="Along" value=${axis} options=${AXES} onChange=${setAxis} />
+      <label class="choice"><span>Smoothing ${smoothing}</span><input type="range" min="0" max="0.95" step="0.05" value=${smoothing} onInput=${(e) => setSmoothing(+e.target.value)} /></label>
+      <span class="quiet">Lines are means over seeds, as far as all of them are; bands go from the lowest seed to the highest.</span></div>
+    <div class="grid">${charts.map((chart) => html`<${Chart} key=${chart.title} ...${chart} sync="compare" xLabel=${AXES.find(([key]) => key === axis)[1]} xFormat=${axis === "usd" ? usd : count} />`)}</div>
+    <h2>Results</h2>
+    <${Table} caption="Results of the runs" rows=${runs} keyOf=${({ job }) => job.job_id} columns=${[
+      {
+        name: "Run",
+        of: ({ job }) =>
+          html`<a href=${link("jobs", job.job_id)}>${job.spec.name || job.job_id}</a>`,
+      },
+      { name: "State", of: ({ job }) => html`<${Status} job=${job} />` },
+      { name: "Seed", number: true, of: ({ job }) => job.spec.seed },
+      {
+        name: "Last return",
+        number: true,
+        of: ({ job }) => number(job.progress.last_return),
+        sort: ({ job }) => job.progress.last_return,
+      },
+      {
+        name: "Best return",
+        number: true,
+        of: ({ job }) => number(job.progress.best_return),
+        sort: ({ job }) => job.progress.best_return,
+      },
+      { name: "Steps", number: true, of: ({ job }) => count(job.progress.env_steps) },
+      {
+        name: "Spent",
+        number: true,
+        of: ({ job }) => usd(job.spent_usd),
+        sort: ({ job }) => job.spent_usd,
+      },
+      {
+        name: "In rounds",
+        number: true,
+        of: ({ job, rounds }) => seconds(placesOf(rounds, job).seconds.at(-1) ?? null),
+      },
+    ]} />
+    <h2>Fields that differ</h2>
+    <${Table} caption="Fields that differ" rows=${differing(runs)} columns=${[{ name: "Field", of: ([field]) => field }, ...labels.map((label, i) => ({ name: label, of: ([, values]) => values[i] }))]} />`
+    }</div>`;
+}

@@ -1,0 +1,53 @@
+// One job: what it is, how far it is, what one can do to it, and its views as tabs.
+import { html } from "../vendor/preact.js";
+import { usePoll } from "../lib/api.js";
+import { count, number, seconds } from "../lib/format.js";
+import { useRounds } from "../lib/rounds.js";
+import { Budget, Heading, Status, Tile, Waiting, isLive, link } from "../lib/ui.js";
+import { Actions } from "./actions.js";
+import { Actors } from "./actors.js";
+import { Cost } from "./cost.js";
+import { Curves } from "./curves.js";
+import { Detector } from "./detector.js";
+import { Events } from "./events.js";
+import { Files } from "./files.js";
+import { scalingOf } from "./scaling.js";
+
+const TABS = {
+  curves: ["Curves", Curves],
+  cost: ["Cost", Cost],
+  actors: ["Actors", Actors],
+  detector: ["Detector", Detector],
+  events: ["Events and logs", Events],
+  files: ["Setup and files", Files],
+};
+
+export function Job({ parts: [id, tab] }) {
+  const { data: job, error } = usePoll(`v1/jobs/${encodeURIComponent(id)}`, 3000);
+  const live = !job || isLive(job.status);
+  const { rounds, error: lost } = useRounds(id, live);
+  if (!job)
+    return html`<div><div class="bar spread"><${Heading} name=${id} /></div><${Waiting} error=${error} /></div>`;
+  const [, View] = TABS[tab] || TABS.curves;
+  const { spec, progress } = job;
+  const actors = rounds?.columns.actors?.at(-1);
+  const title = spec.name || job.job_id;
+  const end = job.finished_at || Date.now() / 1000;
+  return html`<div>
+    <div class="bar spread"><${Heading} name=${title}>${title} <${Status} job=${job} /><//><${Actions} job=${job} rounds=${rounds} /></div>
+    <p class="quiet">${[title === job.job_id ? "" : job.job_id, spec.env_id, spec.algorithm, `preset ${spec.preset}`, `scaling ${scalingOf(job, progress.rounds).policy}`, `seed ${spec.seed}`].filter(Boolean).join(" · ")}
+      ${(spec.tags || []).map((tag) => html` <span class="tag">${tag}</span>`)}</p>
+    <${Waiting} data=${job} error=${error || (rounds && lost)} />
+    ${job.error && html`<pre class="note bad" role="alert">${job.error}</pre>`}
+    ${job.waits_for && html`<p class="note">Waits: ${job.waits_for.reason}</p>`}
+    <dl class="tiles">
+      <${Tile} name="Return">${number(progress.last_return)} <small class="quiet">best ${number(progress.best_return)}</small><//>
+      <${Tile} name="Round">${count(progress.rounds)} <small class="quiet">of ${count(spec.stop.max_rounds)}</small><//>
+      <${Tile} name="Spent"><${Budget} spent=${job.spent_usd} budget=${spec.stop.budget_usd} /><//>
+      <${Tile} name=${isLive(job.status) ? "Actors, newest round" : "Actors, last round"}>${count(actors)} <small class="quiet">${spec.actors.min} to ${spec.actors.max}</small><//>
+      <${Tile} name="Steps">${count(progress.env_steps)}<//>
+      <${Tile} name=${job.finished_at ? "Took" : "Age"}>${seconds(Math.round(end - (job.started_at || job.created_at)))}<//>
+    </dl>
+    <nav class="tabs" aria-label="Views of the job">${Object.entries(TABS).map(([key, [name]]) => html`<a href=${link("jobs", id, key)} aria-current=${(TABS[tab] ? tab : "curves") === key ? "page" : undefined}>${name}</a>`)}</nav>
+    <${View} job=${job} rounds=${rounds} error=${lost} live=${live} /></div>`;
+}

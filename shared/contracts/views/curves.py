@@ -1,0 +1,48 @@
+"""A job's rounds as columns: what its curves are drawn from."""
+
+from shared.contracts.jobs import StopReason
+from shared.contracts.message import Count, JobId, Message, NonNegativeFloat, Number
+
+Column = tuple[Number | int | None, ...]
+"""A value for each round; None where there is none."""
+
+
+class Ending(Message):
+    """The plan that ended a job; it sampled nothing and is no round."""
+
+    round: Count
+    stop: StopReason
+    reason: str
+    spent_usd: NonNegativeFloat
+    cost: dict[str, NonNegativeFloat]
+    """What became final with this plan, by item of the bill."""
+    eval_return: Number | None = None
+    """Mean of the final evaluation."""
+    eval_min: Number | None = None
+    eval_max: Number | None = None
+    eval_episodes: Count = 0
+
+
+class Curves(Message):
+    """A stretch of a job's rounds, in order; all columns are equally long."""
+
+    job_id: JobId
+    generation: Count
+    """How often a learner went back to an earlier round: what is known of a lower one is void."""
+    num_rounds: Count
+    """Rounds the job has, beyond this stretch, too."""
+    next_after: int
+    """Last round of the stretch before the first that can still change."""
+    more: bool
+    """Whether there are rounds after these."""
+    columns: dict[str, Column]
+    """All columns there are, empty without a round. `spent_usd` is the bill before the round was
+    planned: what the round itself costs is in it from the next round on."""
+    cost: dict[str, tuple[NonNegativeFloat, ...]]
+    """Dollars that became final with each round's plan, by item of the bill."""
+    stats: dict[str, Column]
+    """Scalars of the updates, by name."""
+    shadow: dict[str, Column]
+    """Actors that other scaling policies would have asked for."""
+    ending: Ending | None = None
+    """Set behind the last round of a job that a plan has ended."""

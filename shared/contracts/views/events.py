@@ -1,0 +1,56 @@
+"""What happened to a job, one line each."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from shared.contracts.message import Count, JobId, Message, Number
+
+EventKind = Literal[
+    "submitted",
+    "queued",
+    "refused",
+    "claimed",
+    "handed_back",
+    "lease_lost",
+    "launched",
+    "reopened",
+    "actors_lost",
+    "actors_retried",
+    "rewound",
+    "warm_changed",
+    "scaling_switched",
+    "resumed",
+    "stop_asked",
+    "ended",
+]
+KEPT_EVENTS = 500
+"""Newest events of a job that are kept."""
+LONGEST_TEXT = 300
+
+
+class JobEvent(Message):
+    """One thing that happened."""
+
+    number: Count
+    """Counted from 0, the submission."""
+    at: Number
+    """Unix seconds."""
+    kind: EventKind
+    round: Count | None = None
+    attempt: Count | None = None
+    count: Count | None = None
+    """How many actors, or environments, it is about."""
+    text: Annotated[str, Field(max_length=LONGEST_TEXT)]
+    """In words, for people."""
+
+
+class EventPage(Message):
+    """Events in order."""
+
+    job_id: JobId
+    events: tuple[JobEvent, ...]
+    last: Count
+    """Number of the job's newest event."""
+    forgotten: Count
+    """How many of those asked for are not kept any more."""

@@ -1,0 +1,100 @@
+"""Jobs in a list: what a row of it shows."""
+
+from typing import Literal
+
+from shared.contracts.job_spec import AlgorithmName, JobName, Tag
+from shared.contracts.jobs import Job, JobStatus, StopReason, Wait
+from shared.contracts.message import Count, JobId, Message, NonNegativeFloat, Number
+from shared.hyperparameters.presets import Preset
+
+JobSort = Literal[
+    "created", "-created", "spent", "-spent", "return", "-return", "round", "-round",
+    "name", "-name", "status", "-status",
+]  # fmt: skip
+"""What a list of jobs is sorted by; a minus means from the largest on."""
+
+
+class JobSummary(Message):
+    """One job of a list."""
+
+    job_id: JobId
+    name: JobName | None
+    tags: tuple[Tag, ...]
+    status: JobStatus
+    stop_reason: StopReason | None
+    error: str | None
+    env_id: str
+    algorithm: AlgorithmName
+    preset: Preset
+    seed: Count
+    scaling: str
+    """Name of the scaling policy in force."""
+    round: Count
+    """Policy updates made."""
+    max_rounds: Count
+    env_steps: Count
+    last_return: Number | None
+    """Mean of the latest evaluation."""
+    best_return: Number | None
+    target_return: Number | None
+    spent_usd: NonNegativeFloat
+    reserved_usd: NonNegativeFloat = 0.0
+    """Set aside, at its worst, for what is not billed yet."""
+    budget_usd: NonNegativeFloat
+    actors_now: Count = 0
+    """Invocations under way, evaluation episodes included."""
+    actors_min: Count
+    actors_max: Count
+    created_at: Number
+    started_at: Number | None
+    finished_at: Number | None
+    can_go_on: bool
+    """Whether it has ended and can be resumed."""
+    waits_for: Wait | None = None
+    """Set where it cannot go on at once after a restart."""
+
+    @classmethod
+    def of(cls, job: Job, *, reserved_usd: float = 0.0, actors_now: int = 0) -> "JobSummary":
+        """Return a job's row."""
+        spec, progress = job.spec, job.progress
+        return cls(
+            job_id=job.job_id,
+            name=spec.name,
+            tags=spec.tags,
+            status=job.status,
+            stop_reason=job.stop_reason,
+            error=job.error,
+            env_id=spec.env_id,
+            algorithm=spec.algorithm,
+            preset=spec.preset,
+            seed=spec.seed,
+            scaling=job.scaling_of(progress.rounds).policy,
+            round=progress.rounds,
+            max_rounds=spec.stop.max_rounds,
+            env_steps=progress.env_steps,
+            last_return=progress.last_return,
+            best_return=progress.best_return,
+            target_return=spec.stop.target_return,
+            spent_usd=job.spent_usd,
+            reserved_usd=reserved_usd,
+            budget_usd=spec.stop.budget_usd,
+            actors_now=actors_now,
+            actors_min=spec.actors.min,
+            actors_max=spec.actors.max,
+            created_at=job.created_at,
+            started_at=job.started_at,
+            finished_at=job.finished_at,
+            can_go_on=job.can_go_on,
+            waits_for=job.waits_for,
+        )
+
+
+class JobList(Message):
+    """One page of jobs."""
+
+    jobs: tuple[JobSummary, ...]
+    next_cursor: str | None
+    """Pass as `cursor` to get the next page; None at the end."""
+    truncated: bool = False
+    """Whether there may be older jobs: one page looks at 1,000 at most.
+    Newest first, the next page goes on behind them, even after an empty one."""

@@ -1,0 +1,52 @@
+"""Stretches of rounds that cannot change are read once; any other is read again."""
+
+from pathlib import Path
+
+import pytest
+
+from nitro.dashboard.finished_runs import RunFolderStore, folder_record
+from nitro.runs.reading import read_job
+from services.scaler.store.base import JobRecord, RoundEntry
+from services.scaler.views.stretches import CurveStretches
+from tests.nitro.synthetic_run import JOB_ID, write_run
+
+
+class CountedStore(RunFolderStore):
+    reads = 0
+
+    def rounds(self, job_id: str, *, first: int, limit: int) -> list[RoundEntry]:
+        self.reads += 1
+        return super().rounds(job_id, first=first, limit=limit)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CountedStore:
+    folder = write_run(tmp_path, rounds=12)
+    found = CountedStore(tmp_path / "runs.sqlite3", {JOB_ID: folder})
+    found.create(folder_record(folder, read_job(folder)), None)
+    return found
+
+
+def stretch(stretches: CurveStretches, record: JobRecord, after: int) -> tuple[object, ...]:
+    return stretches.of(record, after=after, limit=5).columns["round"]
+
+
+def test_a_closed_stretch_is_read_once_and_the_last_one_each_time(store: CountedStore) -> None:
+    record = store.job(JOB_ID)
+    assert record is not None
+    stretches = CurveStretches(store=store, so_far=lambda _: None)
+    for _ in range(3):
+        assert stretch(stretches, record, -1) == (0, 1, 2, 3, 4)
+    assert store.reads == 1
+    for _ in range(3):
+        assert stretch(stretches, record, 9) == (10, 11)
+    assert store.reads == 4
+
+
+def test_a_rewound_job_is_read_again(store: CountedStore) -> None:
+    record = store.job(JOB_ID)
+    assert record is not None
+    stretches = CurveStretches(store=store, so_far=lambda _: None)
+    stretch(stretches, record, -1)
+    again = stretches.of(record.model_copy(update={"rewinds": 1}), after=-1, limit=5)
+    assert (again.generation, store.reads) == (1, 2)
