@@ -16,7 +16,7 @@ BIN := $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help train test coverage check docs docs-serve format bench audit clean
+.PHONY: help train test web-test web-pictures coverage check docs docs-test docs-serve format bench audit clean
 .PHONY: compose-env compose-test
 .PHONY: synth bootstrap deploy destroy deploy-emulated
 
@@ -40,8 +40,17 @@ check: $(VENV)/.dev ## Lint, formatting, spelling, types, import contracts
 	@$(BIN)/lint-imports
 	@$(BIN)/codespell
 
+web-test: $(VENV)/.dev ## Try the dashboard in a real browser (needs Debian's Chromium: apt-get install chromium)
+	@$(BIN)/python -m pytest -m web tests/services/scaler/web $(ARGS)
+
+web-pictures: $(VENV)/.dev ## The same, and write the pictures of the documentation
+	@NITRO_PICTURES=docs/images/dashboard $(BIN)/python -m pytest -m web tests/services/scaler/web/test_views.py $(ARGS)
+
 docs: $(VENV)/.dev ## Build the documentation into site/; open site/index.html
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
+
+docs-test: $(VENV)/.dev ## Type every command that the documents show, with shorter jobs
+	@$(BIN)/python -m pytest -m documents tests/test_documented_commands.py $(ARGS)
 
 docs-serve: $(VENV)/.dev ## Show the documentation at http://127.0.0.1:8000, and every change at once
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve

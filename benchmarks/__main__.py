@@ -27,6 +27,7 @@ NAMES = (
     "decision",
     "many_actors",
     "overhead",
+    "dashboard",
 )
 """Modules of `benchmarks.claims`, in the order they are run."""
 _WITH_GPU = ("gpu",)

@@ -33,9 +33,10 @@ _REASONS = {
         "SMG4": "Scaler and learner read the token when they start; rotating it means a new "
         "deployment of both, which docs/deploy.md describes. Nothing rotates it behind them.",
     },
+    "Stores/ViewerToken": {"SMG4": "Like the token beside it: the scaler reads it when it starts."},
     "Cluster": {
         "ECS4": "Container Insights bills metrics by the hour, with or without a job. CPU and "
-        "memory of both services are free metrics and on the dashboard.",
+        "memory of all services are free metrics and on the dashboard.",
     },
     "GpuCapacity/Group": {
         "AS3": "The group has no or one machine and follows the jobs; each start and end would be "
@@ -44,6 +45,7 @@ _REASONS = {
         "test of the template asserts.",
     },
     "Learner/Task": _VARIABLES,
+    "CpuLearner/Task": _VARIABLES,
     "Scaler/Task": _VARIABLES,
     "Learner/Task/ExecutionRole": _PULLING,
     "Scaler/Task/ExecutionRole": _PULLING,

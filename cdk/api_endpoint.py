@@ -19,12 +19,14 @@ from cdk.stores import nitro_log_group
 from shared.deployment.config import NitroConfig
 
 _ROUTES = (
+    ("/", apigateway.HttpMethod.GET),
+    ("/web/{proxy+}", apigateway.HttpMethod.GET),
     ("/v1/{proxy+}", apigateway.HttpMethod.ANY),
     ("/healthz", apigateway.HttpMethod.GET),
     ("/readyz", apigateway.HttpMethod.GET),
     ("/openapi.json", apigateway.HttpMethod.GET),
 )
-"""What is let through; metrics stay inside."""
+"""What is let through: the page, the API, and whether it lives; metrics stay inside."""
 
 _LOGGED = {
     "time": "requestTime",

@@ -17,6 +17,7 @@ from shared.deployment.config import NitroConfig
 REPOSITORY = Path(__file__).resolve().parent.parent
 USER = "10001:10001"
 """The images' own user; said here as well, so that an image without one cannot run as root."""
+_PLATFORMS = {"x86_64": assets.Platform.LINUX_AMD64, "arm64": assets.Platform.LINUX_ARM64}
 _ACTORS_OWN = ("ENVIRONMENT_REQUIREMENTS", "ENVIRONMENT_PACKAGES")
 
 
@@ -27,20 +28,36 @@ def actor_image(dockerfile: str, *, config: NitroConfig) -> lambda_.DockerImageC
         file=dockerfile,
         exclude=_keep(dockerfile),
         build_args=_chosen(config, *_ACTORS_OWN),
-        platform=assets.Platform.LINUX_AMD64,
+        platform=_PLATFORMS[config.architecture],
     )
 
 
 def service_image(
-    dockerfile: str, *, config: NitroConfig, build_args: dict[str, str] | None = None
+    dockerfile: str,
+    *,
+    config: NitroConfig,
+    build_args: dict[str, str] | None = None,
+    on_gpu: bool = False,
 ) -> ecs.ContainerImage:
-    """Return the image of an ECS service; `build_args` go beside the configured ones."""
+    """Return the image of an ECS service; `build_args` go beside the configured ones.
+
+    GPU machines have processors of their own.
+    """
     return ecs.ContainerImage.from_asset(
         str(REPOSITORY),
         file=dockerfile,
         exclude=_keep(dockerfile),
         build_args=_chosen(config) | (build_args or {}),
-        platform=assets.Platform.LINUX_AMD64,
+        platform=_PLATFORMS["x86_64" if on_gpu else config.architecture],
+    )
+
+
+def fargate_platform(config: NitroConfig) -> ecs.RuntimePlatform:
+    """Return what Fargate tasks run on."""
+    kinds = {"x86_64": ecs.CpuArchitecture.X86_64, "arm64": ecs.CpuArchitecture.ARM64}
+    return ecs.RuntimePlatform(
+        cpu_architecture=kinds[config.architecture],
+        operating_system_family=ecs.OperatingSystemFamily.LINUX,
     )
 
 

@@ -4,6 +4,8 @@ The actor has no network but the cache. The switch turns off what a silent scale
 outside the VPC, because it must work when nothing else does.
 """
 
+from collections.abc import Mapping
+
 from aws_cdk import Duration, IgnoreMode
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecs as ecs
@@ -17,9 +19,11 @@ from cdk.containers import REPOSITORY, actor_image
 from cdk.network import Network
 from cdk.stores import Stores, nitro_log_group
 from cdk.trajectory_cache import TrajectoryCache
+from shared.contracts.learner_kind import LearnerKind
 from shared.deployment.config import NitroConfig
 
 ALIAS = "live"
+_ARCHITECTURES = {"x86_64": lambda_.Architecture.X86_64, "arm64": lambda_.Architecture.ARM_64}
 _MAX_EVENT_AGE = Duration.seconds(60)
 """The shortest Lambda allows: a round is over long before a queued event would be retried."""
 _EVERY = Duration.minutes(1)
@@ -45,7 +49,7 @@ class ActorFunction(Construct):
             "Function",
             description="Nitro actor: one rollout per invocation",
             code=actor_image("functions/actor/Dockerfile", config=config),
-            architecture=lambda_.Architecture.X86_64,
+            architecture=_ARCHITECTURES[config.architecture],
             memory_size=config.actor_memory_mb,
             timeout=Duration.seconds(config.actor_timeout_s),
             reserved_concurrent_executions=config.actor_concurrency,
@@ -82,7 +86,7 @@ class DeadManSwitch(Construct):
         stores: Stores,
         actor: ActorFunction,
         cluster: ecs.ICluster,
-        learner: ecs.BaseService,
+        learners: Mapping[LearnerKind, ecs.BaseService],
     ) -> None:
         super().__init__(scope, id)
         self.log_group = nitro_log_group(self, "Logs", config=config)
@@ -106,7 +110,8 @@ class DeadManSwitch(Construct):
                 "NITRO_LAMBDA_FUNCTION": actor.function.function_name,
                 "NITRO_LAMBDA_QUALIFIER": ALIAS,
                 "NITRO_ECS_CLUSTER": cluster.cluster_name,
-                "NITRO_ECS_SERVICE": learner.service_name,
+                "NITRO_ECS_SERVICE": learners["gpu"].service_name,
+                "NITRO_ECS_CPU_SERVICE": learners["cpu"].service_name,
             },
         )
         events.Rule(

@@ -1,10 +1,14 @@
-"""The learner: one GPU task, asked for by the scaler while there is work and by nobody else."""
+"""The learners: a GPU task and a task of a few cores, asked for by the scaler and by nobody else.
+
+Both have one role, one log and the same lockdown. What differs is the machine below them.
+"""
 
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_ecs as ecs
+from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from cdk.containers import USER, locked_down, log_to, pulse, service_image
+from cdk.containers import USER, fargate_platform, locked_down, log_to, pulse, service_image
 from cdk.network import PUBLIC, Network
 from cdk.stores import Stores, nitro_log_group
 from cdk.trajectory_cache import TrajectoryCache
@@ -13,12 +17,16 @@ from shared.deployment.machines import torch_build
 
 _PORT = 8081
 _SCRATCH = "/tmp"
-"""A tmpfs of the container's own: the one place it can write to."""
+"""A tmpfs of the container's own: the one place the GPU learner can write to."""
 _SCRATCH_MB = 4096
+_VOLUME = "/var/lib/nitro/runs"
+"""The image's volume, which belongs to its user: Fargate, which has no tmpfs, keeps it so."""
+_STOP = Duration.seconds(120)
+"""Time to finish the update under way and store a checkpoint."""
 
 
 class LearnerService(Construct):
-    """Task and service, with a desired count of none."""
+    """The learner on a GPU: task and service, with a desired count of none."""
 
     def __init__(
         self,
@@ -38,18 +46,16 @@ class LearnerService(Construct):
         # A task in awsvpc mode on EC2 has no public address: it reaches the VPC and, through the
         # gateway endpoint, S3; images, logs and the token are the machine's business.
         self.task = ecs.Ec2TaskDefinition(self, "Task", network_mode=ecs.NetworkMode.AWS_VPC)
-        environment = {
+        self.log_group = nitro_log_group(self, "Logs", config=config)
+        self.environment = {
             # ECS tells it to tasks on Fargate only. Without it the SDK would look for the bucket in
             # us-east-1, where the task has no way to.
             "AWS_REGION": Stack.of(self).region,
             "NITRO_SCALER_URL": scaler_url,
             "NITRO_ARTIFACTS": stores.artifacts_url,
-            "NITRO_RUNS_DIR": f"{_SCRATCH}/runs",
-            # A missing driver must fail the task, not turn a GPU hour into a CPU hour.
-            "NITRO_DEVICE": "cuda",
             **cache.environment("learner"),
         }
-        self._add_container(config, instance_types, environment, stores)
+        self._add_container(config, instance_types, stores)
         self.service = ecs.Ec2Service(
             self,
             "Service",
@@ -73,16 +79,9 @@ class LearnerService(Construct):
         self.service.node.add_dependency(cluster)
 
     def _add_container(
-        self,
-        config: NitroConfig,
-        instance_types: tuple[str, ...],
-        environment: dict[str, str],
-        stores: Stores,
+        self, config: NitroConfig, instance_types: tuple[str, ...], stores: Stores
     ) -> None:
-        torch = {
-            "TORCH_BUILD": config.build_args.get("TORCH_BUILD", torch_build(instance_types)),
-            "TORCH_INDEX_URL": config.build_args.get("TORCH_INDEX_URL", ""),
-        }
+        torch = config.build_args.get("TORCH_BUILD", torch_build(instance_types))
         linux = locked_down(self)
         linux.add_tmpfs(
             ecs.Tmpfs(
@@ -94,8 +93,14 @@ class LearnerService(Construct):
         self.task.add_container(
             "Learner",
             container_name="learner",
-            image=service_image("services/learner/Dockerfile", config=config, build_args=torch),
-            environment=environment,
+            image=_image(config, torch, on_gpu=True),
+            environment={
+                **self.environment,
+                "NITRO_LEARNER_KIND": "gpu",
+                "NITRO_RUNS_DIR": f"{_SCRATCH}/runs",
+                # A missing driver must fail the task, not turn a GPU hour into a CPU hour.
+                "NITRO_DEVICE": "cuda",
+            },
             secrets={"NITRO_TOKEN": ecs.Secret.from_secrets_manager(stores.token)},
             gpu_count=1,  # the machine has one, the task insists on it
             memory_limit_mib=config.learner_memory_mb,
@@ -103,7 +108,92 @@ class LearnerService(Construct):
             readonly_root_filesystem=True,
             linux_parameters=linux,
             health_check=pulse(_PORT, start_s=120),
-            logging=log_to(nitro_log_group(self, "Logs", config=config), "learner"),
-            # Time to finish the update under way and store a checkpoint.
-            stop_timeout=Duration.seconds(120),
+            logging=log_to(self.log_group, "learner"),
+            stop_timeout=_STOP,
         )
+
+
+class CpuLearnerService(Construct):
+    """The learner on Fargate: task and service, with a desired count of none."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        config: NitroConfig,
+        cluster: ecs.ICluster,
+        network: Network,
+        stores: Stores,
+        gpu_learner: LearnerService,
+    ) -> None:
+        super().__init__(scope, id)
+        self.task = ecs.FargateTaskDefinition(
+            self,
+            "Task",
+            cpu=1024 * config.cpu_learner_vcpu,
+            memory_limit_mib=config.cpu_learner_memory_mb,
+            task_role=gpu_learner.task.task_role,
+            execution_role=gpu_learner.task.obtain_execution_role(),
+            runtime_platform=fargate_platform(config),
+        )
+        self._add_container(config, gpu_learner.environment, stores, gpu_learner.log_group)
+        self.service = ecs.FargateService(
+            self,
+            "Service",
+            cluster=cluster,
+            task_definition=self.task,
+            desired_count=0,
+            min_healthy_percent=0,
+            max_healthy_percent=100,
+            circuit_breaker=ecs.DeploymentCircuitBreaker(rollback=True),
+            vpc_subnets=PUBLIC,
+            # The task itself pulls the image, and a NAT gateway would cost more than it does.
+            assign_public_ip=True,
+            security_groups=[network.learner],
+        )
+        self.service.node.add_dependency(network.way_out())
+
+    def _add_container(
+        self,
+        config: NitroConfig,
+        environment: dict[str, str],
+        stores: Stores,
+        log_group: logs.ILogGroup,
+    ) -> None:
+        self.task.add_volume(name="scratch")
+        container = self.task.add_container(
+            "Learner",
+            container_name="learner",
+            image=_image(config, "cpu"),
+            environment={
+                **environment,
+                "NITRO_LEARNER_KIND": "cpu",
+                "NITRO_DEVICE": "cpu",
+                "HOME": _VOLUME,
+                "TMPDIR": _VOLUME,
+            },
+            secrets={"NITRO_TOKEN": ecs.Secret.from_secrets_manager(stores.token)},
+            user=USER,
+            readonly_root_filesystem=True,
+            linux_parameters=locked_down(self),
+            health_check=pulse(_PORT, start_s=120),
+            logging=log_to(log_group, "cpu-learner"),
+            stop_timeout=_STOP,
+        )
+        container.add_mount_points(
+            ecs.MountPoint(source_volume="scratch", container_path=_VOLUME, read_only=False)
+        )
+
+
+def _image(config: NitroConfig, torch: str, *, on_gpu: bool = False) -> ecs.ContainerImage:
+    """Return the learner's image with a build of torch.
+
+    The index that is configured is that of the configured build.
+    """
+    own_index = config.build_args.get("TORCH_BUILD", torch) == torch
+    index = config.build_args.get("TORCH_INDEX_URL", "") if own_index else ""
+    arguments = {"TORCH_BUILD": torch, "TORCH_INDEX_URL": index}
+    return service_image(
+        "services/learner/Dockerfile", config=config, build_args=arguments, on_gpu=on_gpu
+    )

@@ -25,7 +25,7 @@ def write_outputs(
         stack: Whose outputs they are.
         url: The endpoint, None without one.
         signed: Whether the endpoint asks for an AWS signature.
-        cluster: Where both services run.
+        cluster: Where the services run.
         alias: What the scaler invokes.
         stores: What outlives a process.
         scaler: What port forwarding leads to.
@@ -34,12 +34,14 @@ def write_outputs(
         f"aws secretsmanager get-secret-value --region {stack.region} "
         f"--secret-id {stores.token.secret_arn} --query SecretString --output text"
     )
+    viewer = read_token.replace(stores.token.secret_arn, stores.viewer_token.secret_arn)
     base = f"http://127.0.0.1:{PORT_NUMBER}" if url is None else url.removesuffix("/")
     if url is None:
         told = "There is no public endpoint: run this first, and leave it running"
         _output(stack, "PortForward", told, _port_forward(stack, cluster, scaler))
     _output(stack, "ApiUrl", "Value of NITRO_API_URL", base)
     _output(stack, "ReadToken", "Prints the token of the API", read_token)
+    _output(stack, "ReadViewerToken", "Prints the token of those who only look", viewer)
     _output(
         stack,
         "FirstCurl",

@@ -1,16 +1,20 @@
 """The scaler: one small Fargate task, always on, found by name."""
 
+from collections.abc import Mapping
+
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecs as ecs
+from aws_cdk import aws_logs as logs
 from aws_cdk import aws_servicediscovery as servicediscovery
 from constructs import Construct
 
-from cdk.containers import USER, locked_down, log_to, pulse, service_image
+from cdk.containers import USER, fargate_platform, locked_down, log_to, pulse, service_image
 from cdk.functions import ALIAS, ActorFunction
 from cdk.network import PUBLIC, Network
 from cdk.stores import Stores, nitro_log_group
 from cdk.trajectory_cache import TrajectoryCache
+from shared.contracts.learner_kind import LearnerKind
 from shared.deployment.config import NitroConfig
 from shared.money.prices import RETIRED_INSTANCES
 
@@ -38,10 +42,13 @@ class ScalerService(Construct):
         stores: Stores,
         cache: TrajectoryCache,
         actor: ActorFunction,
-        learner: ecs.BaseService,
+        learners: Mapping[LearnerKind, ecs.BaseService],
+        learner_log: logs.ILogGroup,
     ) -> None:
         super().__init__(scope, id)
         region = Stack.of(self).region
+        self.log_group = nitro_log_group(self, "Logs", config=config)
+        groups = {"learner": learner_log, "scaler": self.log_group, "actor": actor.log_group}
         environment = {
             "AWS_REGION": region,  # the SDK's own: S3 has no setting of ours
             "NITRO_HOST": "0.0.0.0",
@@ -49,12 +56,16 @@ class ScalerService(Construct):
             "NITRO_STORE": "dynamodb",
             "NITRO_TABLE": stores.jobs.table_name,
             "NITRO_ARTIFACTS": stores.artifacts_url,
+            "NITRO_LOG_GROUPS": Stack.of(self).to_json_string(
+                {source: group.log_group_name for source, group in groups.items()}
+            ),
             "NITRO_CACHE_MEMORY_MB": str(config.cache_memory_mb),
             "NITRO_LAMBDA_REGION": region,
             "NITRO_LAMBDA_FUNCTION": actor.function.function_name,
             **_actor_variables(config),
             "NITRO_ECS_CLUSTER": cluster.cluster_name,
-            "NITRO_ECS_SERVICE": learner.service_name,
+            "NITRO_ECS_SERVICE": learners["gpu"].service_name,
+            "NITRO_ECS_CPU_SERVICE": learners["cpu"].service_name,
             **_limits_and_prices(config, learner_types),
             **cache.environment("scaler"),
         }
@@ -91,10 +102,7 @@ class ScalerService(Construct):
             "Task",
             cpu=config.scaler_cpu,
             memory_limit_mib=config.scaler_memory_mb,
-            runtime_platform=ecs.RuntimePlatform(
-                cpu_architecture=ecs.CpuArchitecture.X86_64,
-                operating_system_family=ecs.OperatingSystemFamily.LINUX,
-            ),
+            runtime_platform=fargate_platform(config),
         )
 
     def _add_container(
@@ -105,13 +113,16 @@ class ScalerService(Construct):
             container_name=_NAME,
             image=service_image("services/scaler/Dockerfile", config=config),
             environment=environment,
-            secrets={"NITRO_TOKEN": ecs.Secret.from_secrets_manager(stores.token)},
+            secrets={
+                "NITRO_TOKEN": ecs.Secret.from_secrets_manager(stores.token),
+                "NITRO_VIEWER_TOKEN": ecs.Secret.from_secrets_manager(stores.viewer_token),
+            },
             port_mappings=[ecs.PortMapping(container_port=PORT_NUMBER)],
             user=USER,
             readonly_root_filesystem=True,
             linux_parameters=locked_down(self),
             health_check=pulse(PORT_NUMBER, start_s=30),
-            logging=log_to(nitro_log_group(self, "Logs", config=config), _NAME),
+            logging=log_to(self.log_group, _NAME),
             stop_timeout=Duration.seconds(60),
         )
 
@@ -175,6 +186,8 @@ def _limits_and_prices(config: NitroConfig, learner_types: tuple[str, ...]) -> d
         "NITRO_LEDGER_CLOCK": "wall",
         **prices,
         "NITRO_LEARNER_INSTANCE": dearest,
+        "NITRO_CPU_LEARNER_VCPU": str(config.cpu_learner_vcpu),
+        "NITRO_CPU_LEARNER_MEMORY_GB": f"{config.cpu_learner_memory_mb / 1024:g}",
         "NITRO_CACHE_NODE": config.cache_node_type,
         "NITRO_CACHE_ENGINE": config.cache_engine,
         "NITRO_SCALER_VCPU": f"{config.scaler_cpu / 1024:g}",

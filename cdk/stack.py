@@ -14,13 +14,14 @@ from cdk import scaler_service, trajectory_cache
 from cdk.api_endpoint import ApiEndpoint
 from cdk.functions import ActorFunction, DeadManSwitch
 from cdk.gpu_capacity import GpuCapacity
-from cdk.learner_service import LearnerService
+from cdk.learner_service import CpuLearnerService, LearnerService
 from cdk.network import HTTPS, NUM_ZONES, Network
 from cdk.observability import Observability
 from cdk.outputs import write_outputs
 from cdk.scaler_service import ScalerService, scaler_url
 from cdk.stores import RUNS_PREFIX, Stores
 from cdk.trajectory_cache import TrajectoryCache
+from shared.contracts.learner_kind import LearnerKind
 from shared.deployment.config import NitroConfig
 
 ANYWHERE = ec2.Peer.any_ipv4()
@@ -42,7 +43,7 @@ class NitroStack(Stack):
             scope,
             id,
             env=env,
-            description="Nitro: one GPU learner and as many serverless actors as a round is worth",
+            description="Nitro: one learner and as many serverless actors as a round is worth",
         )
         self._config = config
         network = self._network = Network(self, "Network", config=config)
@@ -68,7 +69,7 @@ class NitroStack(Stack):
             stores=self.stores,
             actor=self._actor,
             cluster=self._cluster,
-            learner=self._learner.service,
+            learners=self._learners,
         )
         self._grant()
         self._connect()
@@ -78,7 +79,7 @@ class NitroStack(Stack):
             config=config,
             actor=self._actor.alias,
             dead_man=self._dead_man,
-            services=[self._scaler.service, self._learner.service],
+            services=[self._scaler.service, *self._learners.values()],
         )
         write_outputs(
             self,
@@ -101,16 +102,18 @@ class NitroStack(Stack):
         """Say who may do what."""
         actor = self._actor.role
         scaler = self._scaler.task.task_role
-        learner = self._learner.task.task_role
+        learner = self._learner.task.task_role  # of both learners
         switch = self._dead_man.role
         actor_log = [self._actor.log_group.log_group_arn]
+        groups = (self._learner.log_group, self._scaler.log_group, self._actor.log_group)
+        logs = [group.log_group_arn for group in groups]
         switch_log = [self._dead_man.log_group.log_group_arn]
         alias = [self._actor.alias.function_arn]
         table = [self.stores.jobs.table_arn]
         queue = [f"{self.stores.jobs.table_arn}/index/queue"]
         bucket = [self.stores.runs.bucket_arn]
         runs = [self.stores.runs.arn_for_objects(f"{RUNS_PREFIX}/*")]
-        service = [self._learner.service.service_arn]
+        learners = [service.service_arn for service in self._learners.values()]
 
         self._cache.grant_connect(actor, "actor")
         _allow(actor, actor_log, "logs:CreateLogStream")
@@ -128,8 +131,8 @@ class NitroStack(Stack):
         _allow(scaler, alias, "lambda:PutProvisionedConcurrencyConfig")
         _allow(scaler, alias, "lambda:DeleteProvisionedConcurrencyConfig")
         _allow(scaler, ["*"], "lambda:GetAccountSettings")  # knows no resource
-        _allow(scaler, service, "ecs:DescribeServices")
-        _allow(scaler, service, "ecs:UpdateService")
+        _allow(scaler, learners, "ecs:DescribeServices")
+        _allow(scaler, learners, "ecs:UpdateService")
         _allow(scaler, ["*"], "ecs:ListTasks", cluster=self._cluster.cluster_arn)
         _allow(scaler, table, "dynamodb:GetItem")
         _allow(scaler, table, "dynamodb:BatchGetItem")
@@ -140,7 +143,9 @@ class NitroStack(Stack):
         _allow(scaler, table, "dynamodb:BatchWriteItem")
         _allow(scaler, table + queue, "dynamodb:Query")
         _allow(scaler, bucket, "s3:ListBucket", prefix=RUNS_PREFIX)
+        _allow(scaler, runs, "s3:GetObject")  # for links that it signs
         _allow(scaler, runs, "s3:DeleteObject")
+        _allow(scaler, logs, "logs:FilterLogEvents")
 
         self._cache.grant_connect(learner, "learner")
         _allow(learner, bucket, "s3:ListBucket", prefix=RUNS_PREFIX)
@@ -150,8 +155,8 @@ class NitroStack(Stack):
 
         _allow(switch, alias, "lambda:GetProvisionedConcurrencyConfig")
         _allow(switch, alias, "lambda:DeleteProvisionedConcurrencyConfig")
-        _allow(switch, service, "ecs:DescribeServices")
-        _allow(switch, service, "ecs:UpdateService")
+        _allow(switch, learners, "ecs:DescribeServices")
+        _allow(switch, learners, "ecs:UpdateService")
         _allow(switch, table, "dynamodb:GetItem")
         _allow(switch, switch_log, "logs:CreateLogStream")
         _allow(switch, switch_log, "logs:PutLogEvents")
@@ -169,11 +174,13 @@ class NitroStack(Stack):
             net.api_link.connections.allow_to(net.scaler, scaler, "Users reach the API")
 
         net.scaler.add_egress_rule(ANYWHERE, HTTPS, "Scaler calls Lambda, ECS, DynamoDB, S3")
-        net.learner.add_egress_rule(ANYWHERE, HTTPS, "Learner calls S3; it has no other route")
+        net.learner.add_egress_rule(
+            ANYWHERE, HTTPS, "Learner calls S3; on Fargate AWS pulls through it"
+        )
         net.learner_host.add_egress_rule(ANYWHERE, HTTPS, "Machine pulls images and calls ECS")
 
     def _add_services(self, learner_types: tuple[str, ...]) -> None:
-        """Add the learner, the machine below it, and the scaler."""
+        """Add the learners, the machine below that with a GPU, and the scaler."""
         namespace = servicediscovery.PrivateDnsNamespace(
             self, "Namespace", name=f"{self._config.name}.internal", vpc=self._network.vpc
         )
@@ -197,6 +204,19 @@ class NitroStack(Stack):
             cache=self._cache,
             scaler_url=scaler_url(namespace),
         )
+        cpu_learner = CpuLearnerService(
+            self,
+            "CpuLearner",
+            config=self._config,
+            cluster=self._cluster,
+            network=self._network,
+            stores=self.stores,
+            gpu_learner=self._learner,
+        )
+        self._learners: dict[LearnerKind, ecs.BaseService] = {
+            "gpu": self._learner.service,
+            "cpu": cpu_learner.service,
+        }
         self._scaler = ScalerService(
             self,
             "Scaler",
@@ -208,7 +228,8 @@ class NitroStack(Stack):
             stores=self.stores,
             cache=self._cache,
             actor=self._actor,
-            learner=self._learner.service,
+            learners=self._learners,
+            learner_log=self._learner.log_group,
         )
 
     def _add_endpoint(self) -> str | None:

@@ -28,7 +28,7 @@ _RETENTION = {
 
 
 class Stores(Construct):
-    """Bucket, table and token."""
+    """Bucket, table and tokens."""
 
     def __init__(self, scope: Construct, id: str, *, config: NitroConfig) -> None:
         super().__init__(scope, id)
@@ -65,20 +65,27 @@ class Stores(Construct):
             # The jobs are read from the table. Whatever else the index held would be written twice.
             projection_type=dynamodb.ProjectionType.KEYS_ONLY,
         )
-        self.token = secretsmanager.Secret(
-            self,
-            "Token",
-            description="Bearer token of the Nitro API",
-            generate_secret_string=secretsmanager.SecretStringGenerator(
-                exclude_punctuation=True, password_length=_TOKEN_CHARS
-            ),
-            removal_policy=RemovalPolicy.DESTROY,
+        self.token = _token(self, "Token", "Bearer token of the Nitro API")
+        self.viewer_token = _token(
+            self, "ViewerToken", "Token of the Nitro API for those who only look"
         )
 
     @property
     def artifacts_url(self) -> str:
         """Where runs are kept, as the services' settings say it."""
         return f"s3://{self.runs.bucket_name}/{RUNS_PREFIX}"
+
+
+def _token(scope: Construct, id: str, description: str) -> secretsmanager.Secret:
+    return secretsmanager.Secret(
+        scope,
+        id,
+        description=description,
+        generate_secret_string=secretsmanager.SecretStringGenerator(
+            exclude_punctuation=True, password_length=_TOKEN_CHARS
+        ),
+        removal_policy=RemovalPolicy.DESTROY,
+    )
 
 
 def _string(name: str) -> dynamodb.Attribute:

@@ -20,8 +20,9 @@ Role = Literal["actor", "scaler", "learner"]
 ROLES: tuple[Role, ...] = ("actor", "scaler", "learner")
 PORT = ec2.Port.tcp(6379)
 
-ACCESS = "on ~nitro:* resetchannels -@all +@read +@write +@connection +@scripting -@dangerous"
-"""What every role's user may do: our keys, no `KEYS`, `FLUSHALL`, `CONFIG` or `ACL`."""
+ACCESS = "on ~nitro:* resetchannels -@all +@read +@write +@connection +@scripting -@dangerous +info"
+"""What every role's user may do: our keys, no `KEYS`, `FLUSHALL`, `CONFIG` or `ACL`.
+`INFO` says how full the cache is."""
 DISABLED = "off ~* resetchannels -@all"
 """The user named `default`: ElastiCache wants it in a Redis group, nobody may use it."""
 

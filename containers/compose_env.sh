@@ -9,7 +9,7 @@ umask 077
 
 mkdir -p .secrets
 chmod 700 .secrets
-for name in token emulator_token; do
+for name in token viewer_token emulator_token; do
   if [ ! -s ".secrets/$name" ]; then
     token=$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n')
     printf '%s\n' "$token" >".secrets/$name"

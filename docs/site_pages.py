@@ -196,8 +196,9 @@ def openapi() -> dict[str, Any]:
 def _rest(description: dict[str, Any]) -> Iterator[str]:
     yield (
         "# REST API\n\nEvery call but `/healthz`, `/readyz` and `/openapi.json` needs the header "
-        "`Authorization: Bearer TOKEN`. A wrong request is answered with a problem document "
-        "(RFC 9457) that names the fields. [openapi.json](openapi.json) has every message in full."
+        "`Authorization: Bearer TOKEN`. A viewer's token is for GET alone. A wrong request is "
+        "answered with a problem document (RFC 9457) that names the fields. "
+        "[openapi.json](openapi.json) has every message in full."
     )
     for path, methods in description["paths"].items():
         for method, route in methods.items():

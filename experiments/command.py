@@ -102,17 +102,22 @@ def _run_study(*, quick: bool, out: Path) -> None:
         raise CommandError("the study failed", exit_code=EXIT_FAILED)
 
 
-def draw_again(name: str, *, quick: bool, out: Path) -> tuple[Path, Path]:
+def draw_again(
+    name: str, *, quick: bool, out: Path, horizon: str | None = None
+) -> tuple[Path, Path]:
     """Draw the figure from the summary.
 
     Raises:
-        CommandError: There is no such experiment, or it has no results.
+        CommandError: There is no such experiment, the horizon means nothing to it, or it has no
+            results.
     """
     experiment = load(name)
+    if horizon is not None:
+        experiment = with_horizon(experiment, _read_horizon(horizon))
     store = Store(out, experiment, quick=quick)
     summary = store.summary()
     if summary is None:
-        options = " --quick" if quick else ""
+        options = (" --quick" if quick else "") + (f" --horizon {horizon}" if horizon else "")
         raise CommandError(
             f"NAME: {name} has no results in {store.folder}; "
             f"make them by: nitro experiment run {name}{options} --out {shlex.quote(str(out))}"

@@ -30,6 +30,8 @@ class Experiment:
     """Unless told otherwise."""
     alone: bool = False
     """Measures times: one job at a time, on all cores."""
+    environment_packages: tuple[str, ...] = ()
+    """Packages that have its environments, imported when it is planned."""
     task: type[Message] = JobSpec
     outcome: type[Outcome] = JobOutcome
     work: Callable[[Cell], Outcome] | None = None

@@ -24,6 +24,7 @@ from experiments.outcome import JobOutcome, Outcome, job_outcome
 from nitro.client.client import NitroClient
 from nitro.client.follow import Snapshot, follow
 from nitro.errors import EXIT_FAILED, CommandError
+from nitro.local.own_environments import actor_variables
 from nitro.local.system import LocalSystem
 from shared.contracts.job_spec import JobSpec
 
@@ -126,7 +127,13 @@ class Lab:
         folder = Path(
             self._stack.enter_context(tempfile.TemporaryDirectory(prefix="nitro-experiment-"))
         )
-        system = LocalSystem(folder, processes=self._processes, max_concurrency=3000)
+        packages = self._experiment.environment_packages
+        system = LocalSystem(
+            folder,
+            processes=self._processes,
+            max_concurrency=3000,
+            actor_variables=actor_variables(packages) if packages else {},
+        )
         self._stack.enter_context(system)
         # Nobody is served after the last cell: no orderly handing back.
         self._stack.callback(system.close, at_once=True)
@@ -146,7 +153,8 @@ class Lab:
             raise TypeError(f"{cell.id} is no job")
         system.wait_ready()
         # Billed as the runs that are recorded: what a preset says of it has changed since.
-        task = cell.task.model_copy(update={"warm": cell.task.warm or "provisioned"})
+        kept = {"warm": cell.task.warm or "provisioned", "learner": cell.task.learner or "gpu"}
+        task = cell.task.model_copy(update=kept)
         job_id = client.submit(task).job_id
         start = time.monotonic()
         snapshot = self._followed(cell, job_id, system, client)

@@ -59,7 +59,7 @@ class JobOutcome(Outcome):
     """In order; the last is the final policy's."""
     stop_reason: StopReason | None
     total_usd: NonNegativeFloat
-    by_item: dict[LedgerItem, NonNegativeFloat]
+    by_item: dict[str, NonNegativeFloat]
     lambda_gb_s: NonNegativeFloat
     """Billed GB-seconds of all invocations."""
     lambda_requests: NonNegativeFloat
@@ -67,6 +67,8 @@ class JobOutcome(Outcome):
     """On AWS."""
     serverful: tuple[ServerfulCost, ...]
     """The same rounds on servers: the paper's, and with the learner's machine billed here."""
+    best_server: ServerfulCost | None = None
+    """The same rounds on the one server on which they cost least; None in earlier runs."""
     assumptions: tuple[str, ...]
     """Of every projection above."""
     mean_warm: NonNegativeFloat | None = None
@@ -190,6 +192,7 @@ def job_outcome(
         lambda_requests=_quantity(lines, "lambda_requests"),
         projected_wall_s=cost.projected_wall_s,
         serverful=cost.serverful,
+        best_server=cost.best_server,
         assumptions=cost.assumptions,
         mean_warm=_mean_warm(lines),
         wall_s=wall_s,

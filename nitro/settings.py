@@ -9,6 +9,7 @@ import httpx
 from pydantic import Field, FiniteFloat, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from nitro.afar.login import read_login
 from nitro.errors import CommandError
 from shared.environments.packages import PackageNames
 from shared.service.tokens import TokenError, read_token
@@ -62,8 +63,18 @@ def read_settings() -> CliSettings:
         raise CommandError(f"NITRO_{name}: {details['msg']}") from error
 
 
+def named_api() -> str | None:
+    """Return the API that is named without an option: by the variable, or by `nitro login`.
+
+    Raises:
+        CommandError: A variable or the login is wrong.
+    """
+    login = read_login()
+    return read_settings().api_url or (None if login is None else login.api_url)
+
+
 def api_address(option: str | None, settings: CliSettings, runs_dir: Path) -> str:
-    """Return the API's base URL: the option, the variable, or the local system that is up.
+    """Return the API's base URL: the option, the variable, the local system, or the login.
 
     Raises:
         CommandError: None of them is there, or the URL is not http(s).
@@ -73,10 +84,21 @@ def api_address(option: str | None, settings: CliSettings, runs_dir: Path) -> st
         try:
             url = (runs_dir / STATE_FOLDER / ADDRESS_FILE).read_text(encoding="utf-8").strip()
         except OSError:
+            url = named_api()
+        if url is None:
             raise CommandError(
                 f"no local system is up on {runs_dir}: start one with `nitro up`, "
-                "or name another API with --api-url or NITRO_API_URL"
-            ) from None
+                "or name another API with --api-url, NITRO_API_URL or `nitro login`"
+            )
+    return checked_address(url)
+
+
+def checked_address(url: str) -> str:
+    """Return an API's base URL as it is used.
+
+    Raises:
+        CommandError: It is not http(s), or names no host.
+    """
     if not url.startswith(("http://", "https://")):
         raise CommandError(f"--api-url: must start with http:// or https://, got {url!r}")
     if not _names_a_host(url):
@@ -85,13 +107,17 @@ def api_address(option: str | None, settings: CliSettings, runs_dir: Path) -> st
 
 
 def api_token(url: str, settings: CliSettings, runs_dir: Path) -> str:
-    """Return the bearer token: NITRO_TOKEN, NITRO_TOKEN_FILE, or the local system's own.
+    """Return the bearer token: NITRO_TOKEN, NITRO_TOKEN_FILE, the login's, or the local system's.
 
     The local system's token is only ever offered to this machine.
 
     Raises:
         CommandError: There is none, its file cannot be read, or it cannot be sent.
     """
+    login = read_login()
+    given = settings.token is not None or settings.token_file is not None
+    if login is not None and not given and login.api_url.rstrip("/") == url:
+        return login.token.get_secret_value()
     path = settings.token_file
     if path is None and _is_this_machine(url):
         path = runs_dir / STATE_FOLDER / TOKEN_FILE
@@ -100,7 +126,9 @@ def api_token(url: str, settings: CliSettings, runs_dir: Path) -> str:
     except TokenError as error:
         raise CommandError(str(error)) from error
     if token is None:
-        raise CommandError(f"no token for {url}: set NITRO_TOKEN or NITRO_TOKEN_FILE")
+        raise CommandError(
+            f"no token for {url}: set NITRO_TOKEN or NITRO_TOKEN_FILE, or `nitro login`"
+        )
     return token
 
 

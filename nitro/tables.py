@@ -1,5 +1,6 @@
-"""Tables for people."""
+"""Text and tables for people."""
 
+import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 from rich.console import JustifyMethod
@@ -7,6 +8,15 @@ from rich.table import Table
 from rich.text import Text
 
 _GAP = 2
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069]"
+)
+"""Characters that command a terminal, or turn the order of a line's characters round."""
+
+
+def plain(line: str) -> str:
+    """Return a line with nothing in it that a terminal obeys, whoever wrote it; tabs stay."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", line)
 
 
 def facts_table(facts: Iterable[tuple[str, str]]) -> Table:
@@ -15,7 +25,7 @@ def facts_table(facts: Iterable[tuple[str, str]]) -> Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")  # a path must never be cut short
     for name, value in facts:
-        table.add_row(name, Text(value))
+        table.add_row(name, Text("\n".join(map(plain, value.split("\n")))))
     return table
 
 
@@ -41,5 +51,5 @@ def columns_table(
         # The width is said, too: without it every column of a table that is too wide is cut.
         table.add_column(heading, no_wrap=True, min_width=widest, justify=justify)
     for cells in zip(*columns.values(), strict=True):
-        table.add_row(*map(Text, cells[: len(table.columns)]))
+        table.add_row(*(Text(plain(cell)) for cell in cells[: len(table.columns)]))
     return table

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from experiments.minionsrl.episode import SchedulingEpisode, round_rewards
 from nitro.cli.interrupts import Interrupts
-from nitro.client.client import ApiUnreachableError, NitroClient
+from nitro.client.client import NitroClient
+from nitro.client.errors import ApiUnreachableError
 from nitro.client.follow import follow
 from nitro.errors import EXIT_FAILED, CommandError
 from nitro.local.access import Api

@@ -153,14 +153,9 @@ def pooled_table(done: Outcomes) -> Table:
     names = [c for c in conditions(done, envs[0]) if all(c in conditions(done, e) for e in envs)]
     rows: list[tuple[Value, ...]] = []
     for name in names:
-        final = [
-            [r.final_return / USUAL_RETURN.get(e, 1.0) for r in runs(done, name, e)] for e in envs
-        ]
+        final = [[r.final_return / USUAL_RETURN[e] for r in runs(done, name, e)] for e in envs]
         equal = [
-            [
-                r.return_at_usd(common_usd(done, e)) / USUAL_RETURN.get(e, 1.0)
-                for r in runs(done, name, e)
-            ]
+            [r.return_at_usd(common_usd(done, e)) / USUAL_RETURN[e] for r in runs(done, name, e)]
             for e in envs
         ]
         rows.append((name, str(interval(*final)), str(interval(*equal))))
@@ -238,7 +233,7 @@ def compared(done: Outcomes, *, actors: bool = True) -> tuple[tuple[Panel, ...],
         panels += [returns_by_round(done, env_id), returns_by_usd(done, env_id)]
         panels += [actors_by_round(done, env_id)] if actors else []
         tables.append(comparison_table(done, env_id))
-    if len(environments(done)) > 1:
+    if len(environments(done)) > 1 and set(environments(done)) <= USUAL_RETURN.keys():
         tables.append(pooled_table(done))
     return tuple(panels), tuple(tables)
 

@@ -76,19 +76,21 @@ class Actor:
             RolloutError: The environment or the policy failed.
         """
         started = time.perf_counter()
-        result, rollout_s = _Result(), 0.0
+        result, fetch_s, rollout_s, push_s = _Result(), 0.0, 0.0, 0.0
         outcome: Literal["stored", "duplicate", "late", "cancelled"] = "cancelled"
         if not self._cache.is_cancelled(task.job_id, task.lease_hash):
             policy = self._fetched_policy(task)
             starts = self._fetched_starts(task)
             envs = self._warm_envs(task)
             rollout_started = time.perf_counter()
+            fetch_s = rollout_started - started
             try:
                 result = _roll_out(task, envs, policy, starts, step_timeout_s=self._step_timeout_s)
             except BaseException:
                 self.close()  # they may be broken for good
                 raise
-            rollout_s = time.perf_counter() - rollout_started
+            rolled_out = time.perf_counter()
+            rollout_s = rolled_out - rollout_started
             outcome = self._cache.store_result(
                 task.job_id,
                 task.round,
@@ -96,6 +98,7 @@ class Actor:
                 actor_index=task.actor_index,
                 payload=result.payload,
             )
+            push_s = time.perf_counter() - rolled_out
         return ActorReport(
             job_id=task.job_id,
             round=task.round,
@@ -106,7 +109,9 @@ class Actor:
             episode_returns=result.episode_returns,
             episode_lengths=result.episode_lengths,
             dropped_episodes=result.dropped_episodes,
+            fetch_s=fetch_s,
             rollout_s=rollout_s,
+            push_s=push_s,
             total_s=time.perf_counter() - started,
             cold_start=cold_start,
             payload_bytes=len(result.payload),

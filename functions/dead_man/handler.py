@@ -1,11 +1,12 @@
 """The dead-man switch: a Lambda function that turns off what nobody is left to turn off.
 
-Provisioned concurrency and the learner's machine cost money until somebody ends them. That is the
+Provisioned concurrency and the learners' machines cost money until somebody ends them. That is the
 scaler's work; this function, run every minute by a schedule, does it when the scaler has been
-silent for too long, when jobs ran longer than they may, or when no job is there at all. It reads
-the scaler's heartbeat, decides, and turns off; with nothing on it changes nothing, and repeating it
-is harmless. It is one file on the SDK that Lambda's Python runtime brings along, so that whatever
-breaks the services does not break it.
+silent for too long, when jobs ran longer than they may, or when no job is there at all. The learner
+of each kind is judged by the jobs of its kind alone. It reads the scaler's heartbeat, decides, and
+turns off; with nothing on it changes nothing, and repeating it is harmless. It is one file on the
+SDK that Lambda's Python runtime brings along, so that whatever breaks the services does not break
+it.
 
 A heartbeat that cannot be read is an error, which the function's alarm reports, and no reason to
 end training: only a heartbeat that says so, or is missing, is.
@@ -50,9 +51,11 @@ class Settings:
     qualifier: str
     """`NITRO_LAMBDA_QUALIFIER`: its alias, which provisioned concurrency is on."""
     cluster: str
-    """`NITRO_ECS_CLUSTER`: cluster of the learner's service."""
-    service: str
-    """`NITRO_ECS_SERVICE`: the learner's service."""
+    """`NITRO_ECS_CLUSTER`: cluster of the learners' services."""
+    gpu_service: str
+    """`NITRO_ECS_SERVICE`: service of the learner with a GPU."""
+    cpu_service: str
+    """`NITRO_ECS_CPU_SERVICE`: service of the learner without one."""
     silent_after_s: float
     """`NITRO_SILENT_AFTER_S`: how old a heartbeat may be."""
 
@@ -75,7 +78,8 @@ class Settings:
             function=_required(variables, "NITRO_LAMBDA_FUNCTION"),
             qualifier=_required(variables, "NITRO_LAMBDA_QUALIFIER"),
             cluster=_required(variables, "NITRO_ECS_CLUSTER"),
-            service=_required(variables, "NITRO_ECS_SERVICE"),
+            gpu_service=_required(variables, "NITRO_ECS_SERVICE"),
+            cpu_service=_required(variables, "NITRO_ECS_CPU_SERVICE"),
             silent_after_s=silent_after_s,
         )
 
@@ -86,22 +90,29 @@ class Heartbeat:
 
     at: float
     until: float
-    """Until when its jobs may keep something on; 0 when it has none."""
+    """Until when any of its jobs may keep environments warm; 0 when it has none."""
+    gpu_until: float
+    """Until when its jobs may keep the learner with a GPU on; 0 when none of them wants it."""
+    cpu_until: float
+    """The same of the learner without one."""
 
 
 def reason_to_close(
-    heartbeat: Heartbeat | None, *, now: float, silent_after_s: float
+    heartbeat: Heartbeat | None, until: float, *, now: float, silent_after_s: float
 ) -> str | None:
-    """Return why everything should be off, or None while the scaler has it in hand."""
+    """Return why what may be on `until` then should be off, None while the scaler has it in hand.
+
+    Without a heartbeat `until` says nothing.
+    """
     if heartbeat is None:
         return "no scaler has ever given a sign of life"
     silence_s = now - heartbeat.at
     if silence_s > silent_after_s:
         return f"the scaler has been silent for {silence_s:.0f} s, {silent_after_s:.0f} are allowed"
-    if heartbeat.until == 0:
-        return "there is no job"
-    if now > heartbeat.until:
-        return f"jobs are {now - heartbeat.until:.0f} s beyond the longest they may take"
+    if until == 0:
+        return "no job wants it"
+    if now > until:
+        return f"jobs are {now - until:.0f} s beyond the longest they may take"
     return None
 
 
@@ -127,7 +138,14 @@ class Switch:
             item = answer.get("Item")
             if item is None:
                 return None
-            return Heartbeat(at=float(item["at"]["N"]), until=float(item["until"]["N"]))
+            # A scaler of an earlier version writes `until` alone, for all that may be on.
+            until = item["until"]
+            return Heartbeat(
+                at=float(item["at"]["N"]),
+                until=float(until["N"]),
+                gpu_until=float(item.get("gpu_until", until)["N"]),
+                cpu_until=float(item.get("cpu_until", until)["N"]),
+            )
         except (BotoCoreError, ClientError, KeyError, ValueError) as error:
             raise SwitchError(f"heartbeat in table {self._settings.table!r}: {error!r}") from error
 
@@ -143,9 +161,17 @@ class Switch:
             raise
         return True
 
-    def close_learner(self) -> bool:
-        """Set the learner's desired count to 0; return whether it was more."""
-        cluster, service = self._settings.cluster, self._settings.service
+    def close_gpu_learner(self) -> bool:
+        """Turn off the learner with a GPU; return whether it was on."""
+        return self._close_service(self._settings.gpu_service)
+
+    def close_cpu_learner(self) -> bool:
+        """Turn off the learner without one; return whether it was on."""
+        return self._close_service(self._settings.cpu_service)
+
+    def _close_service(self, service: str) -> bool:
+        """Set a service's desired count to 0; return whether it was more."""
+        cluster = self._settings.cluster
         found = self._ecs.describe_services(cluster=cluster, services=[service])["services"]
         active = [s for s in found if s["status"] == "ACTIVE"]
         if not active:
@@ -162,31 +188,36 @@ class Switch:
 
 
 def watch(switch: Switch, *, now: float, silent_after_s: float) -> dict[str, Any]:
-    """Look once; return why something was turned off and what, both empty when nothing was.
+    """Look once; return what was turned off, each with why.
 
     Raises:
         SwitchError: The heartbeat cannot be read, or something could not be turned off; the rest
             was tried all the same.
     """
-    reason = reason_to_close(switch.heartbeat(), now=now, silent_after_s=silent_after_s)
-    if reason is None:
-        return {"reason": None, "closed": []}
-    closed: list[str] = []
+    heartbeat = switch.heartbeat()
+    all_until = (0.0,) * 3
+    if heartbeat is not None:
+        all_until = (heartbeat.until, heartbeat.gpu_until, heartbeat.cpu_until)
+    parts = {
+        "provisioned concurrency": switch.close_provisioned,
+        "gpu learner": switch.close_gpu_learner,
+        "cpu learner": switch.close_cpu_learner,
+    }
+    closed: dict[str, str] = {}
     failed: list[str] = []
-    for name, close in (
-        ("provisioned concurrency", switch.close_provisioned),
-        ("learner", switch.close_learner),
-    ):
+    for (name, close), until in zip(parts.items(), all_until, strict=True):
+        reason = reason_to_close(heartbeat, until, now=now, silent_after_s=silent_after_s)
+        if reason is None:
+            continue
         try:
             if close():
-                closed.append(name)
+                closed[name] = reason
+                _LOG.warning("turned off: %s, because %s", name, reason)
         except (BotoCoreError, ClientError, SwitchError) as error:
-            failed.append(f"{name}: {error}")
-    if closed:
-        _LOG.warning("turned off: %s, because %s", ", ".join(closed), reason)
+            failed.append(f"{name} ({reason}): {error}")
     if failed:
-        raise SwitchError(f"not turned off ({reason}): {'; '.join(failed)}")
-    return {"reason": reason if closed else None, "closed": closed}
+        raise SwitchError(f"not turned off: {'; '.join(failed)}")
+    return {"closed": closed}
 
 
 def handler(event: object, context: object) -> dict[str, Any]:

@@ -26,8 +26,10 @@ def command(
             try:
                 return function(*args, **kwargs)
             except CommandError as error:
+                from nitro.tables import plain
+
                 for line in str(error).splitlines():
-                    typer.echo(line, err=True)
+                    typer.echo(plain(line), err=True)
                 raise typer.Exit(error.exit_code) from None
             except KeyboardInterrupt:
                 typer.echo("interrupted", err=True)

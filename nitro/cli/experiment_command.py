@@ -96,18 +96,21 @@ def run(
     )
 
 
-@command(app, "nitro experiment plot policies")
+@command(app, "nitro experiment plot policies", "nitro experiment plot actors --horizon limit")
 def plot(
     name: Name,
     *,
     quick: Annotated[bool, typer.Option("--quick", help="Of the --quick run.")] = False,
+    horizon: Annotated[
+        str | None, typer.Option(help="Of the run with this horizon: limit or steps.")
+    ] = None,
     out: Out = _RESULTS,
 ) -> None:
     """Draw an experiment's figure again, from its JSON alone."""
     require_source(*_NEEDED)
     from experiments.command import draw_again
 
-    for path in draw_again(name, quick=quick, out=out):
+    for path in draw_again(name, quick=quick, out=out, horizon=horizon):
         typer.echo(str(path))
 
 

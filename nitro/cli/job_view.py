@@ -12,6 +12,8 @@ from nitro.runs.summary import duration, number, wait_text
 from nitro.tables import columns_table, facts_table
 from shared.contracts.billing import JobCost
 from shared.contracts.jobs import Job, JobStatus
+from shared.contracts.learner_kind import why_learner
+from shared.contracts.views.jobs import JobSummary
 
 
 def check_status(status: str | None) -> JobStatus | None:
@@ -27,18 +29,20 @@ def check_status(status: str | None) -> JobStatus | None:
         raise CommandError(f"--status: must be one of {known}, got {status!r}") from None
 
 
-def jobs_table(jobs: Sequence[Job], *, width: int) -> Table:
+def jobs_table(jobs: Sequence[JobSummary], *, width: int) -> Table:
     """One line per job; where they do not all fit, the last columns are left out."""
     columns: dict[str, Sequence[str]] = {
         "job": [job.job_id for job in jobs],
         "status": [job.status for job in jobs],
-        "round": [f"{job.progress.rounds}/{job.spec.stop.max_rounds}" for job in jobs],
-        "return": [number(job.progress.last_return) for job in jobs],
+        "round": [f"{job.round}/{job.max_rounds}" for job in jobs],
+        "return": [number(job.last_return) for job in jobs],
         "USD": [f"{job.spent_usd:.4f}" for job in jobs],
         "date": [_time(job.created_at, "%m-%d %H:%M") for job in jobs],
-        "env_id": [job.spec.env_id for job in jobs],
+        "env_id": [job.env_id for job in jobs],
     }
-    # Without the last two, as a job's name tells most of its environment's.
+    if any(job.name or job.tags for job in jobs):
+        columns["name"] = [" ".join(filter(None, (job.name, *job.tags))) for job in jobs]
+    # Without the last ones, as a job's name tells most of its environment's.
     return columns_table(columns, numbers=("round", "return", "USD"), uncut=5, width=width)
 
 
@@ -47,6 +51,8 @@ def job_table(job: Job, cost: JobCost | None) -> Table:
     spec, progress = job.spec, job.progress
     facts = [
         ("job", job.job_id),
+        *((("name", spec.name),) if spec.name else ()),
+        *((("tags", ", ".join(spec.tags)),) if spec.tags else ()),
         ("environment", spec.env_id),
         ("status", job.status + (f" ({job.stop_reason})" if job.stop_reason else "")),
         *((("waits for", wait_text(job.waits_for)),) if job.waits_for else ()),
@@ -60,10 +66,18 @@ def job_table(job: Job, cost: JobCost | None) -> Table:
         ("algorithm", f"{spec.algorithm} ({spec.preset}), seed {spec.seed}"),
         ("actors", f"{spec.actors.min} to {spec.actors.max}, scaling {spec.scaling.policy}"),
         ("warm environments", spec.warm or "provisioned"),
+        ("learner", _learner(job)),
         *(("", f"scaling {s.scaling.policy} from round {s.round} on") for s in job.switches),
         *((("error", job.error),) if job.error else ()),
     ]
     return facts_table(facts)
+
+
+def _learner(job: Job) -> str:
+    asked = job.spec.learner
+    if asked == "auto" and job.environment is None:
+        return "auto: nothing is decided before the environment is known"
+    return f"{job.learner} ({why_learner(asked, job.learner)})"
 
 
 def _bill(job: Job, cost: JobCost | None) -> list[tuple[str, str]]:

@@ -38,13 +38,13 @@ def list_jobs(
     from rich.console import Console
 
     from nitro.cli.job_view import check_status, jobs_table
-    from shared.contracts.jobs import JobPage
+    from shared.contracts.views.jobs import JobList
 
     wanted = check_status(status)
     with _jobs(api_url, runs_dir) as source:
         jobs = list(source.every_job(status=wanted))
     if as_json:
-        typer.echo(JobPage(jobs=tuple(jobs), next_cursor=None).model_dump_json())
+        typer.echo(JobList(jobs=tuple(jobs), next_cursor=None).model_dump_json())
     else:
         show(jobs_table(jobs, width=Console().width) if jobs else "no jobs")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nitro.afar.command import add_commands
 from nitro.cli import jobs_command as jobs
 from nitro.cli.check_env_command import EXAMPLES as CHECK_ENV_EXAMPLES
 from nitro.cli.check_env_command import check_env
@@ -28,8 +29,14 @@ from nitro.cli.options import (
 from nitro.cli.runs_command import app as runs_app
 from nitro.cli.scheduler_command import app as scheduler
 from nitro.cli.train_command import EXAMPLES, train
+from nitro.dashboard.command import EXAMPLES as DASHBOARD_EXAMPLES
+from nitro.dashboard.command import dashboard
 from nitro.deploy.doctor import EXAMPLES as DOCTOR_EXAMPLES
 from nitro.deploy.doctor import doctor
+from nitro.planning.command import EXAMPLES as PLAN_EXAMPLES
+from nitro.planning.command import plan
+from nitro.tracking.command import EXAMPLES as TRACK_EXAMPLES
+from nitro.tracking.command import track
 
 if TYPE_CHECKING:
     from nitro.local.system import LocalSystem
@@ -46,6 +53,7 @@ app = typer.Typer(
 )
 app.add_typer(runs_app, name="runs")
 app.add_typer(jobs.app, name="jobs")
+add_commands(app, jobs.app)
 app.add_typer(scheduler, name="scheduler")
 app.add_typer(experiment, name="experiment")
 
@@ -81,8 +89,11 @@ def _root(
 
 
 command(app, *EXAMPLES)(train)
+command(app, *PLAN_EXAMPLES)(plan)
 command(app, *CHECK_ENV_EXAMPLES)(check_env)
 command(app, *DOCTOR_EXAMPLES)(doctor)
+command(app, *TRACK_EXAMPLES)(track)
+command(app, *DASHBOARD_EXAMPLES)(dashboard)
 
 
 @command(app, "nitro policies", "nitro train --scaling hydrozoa:5")
@@ -188,7 +199,11 @@ def up(
 
 
 def _greeting(system: "LocalSystem") -> str:
+    from nitro.dashboard.page_link import shown_link
+
+    page = shown_link(system.api_url, system.token, private=sys.stdout.isatty())
     return (
+        f"page   {page}\n"
         f"API    {system.api_url}\n"
         f"token  {system.token_path}\n"
         f"logs   {system.logs}\n\n"
@@ -228,13 +243,13 @@ def evaluate(
     runs_dir: RunsDir = RUNS,
 ) -> None:
     """Run deterministic episodes with a run's policy, in this process."""
+    from nitro.afar.fetching import local_run, with_checkpoints
     from nitro.local.own_environments import own_packages
     from nitro.runs.evaluate import evaluate_run, evaluation_table
-    from nitro.runs.reading import find_run
 
     own_packages(environment_packages)
     report = evaluate_run(
-        find_run(run, runs_dir),
+        local_run(run, runs_dir, wanted=with_checkpoints),
         episodes=episodes or (1 if video else 10),
         seed=seed,
         video=video,
@@ -256,10 +271,11 @@ def export(
     runs_dir: RunsDir = RUNS,
 ) -> None:
     """Write a run's policy as safetensors, JSON and ONNX."""
+    from nitro.afar.fetching import local_run, with_checkpoints
     from nitro.runs.export import export_run
-    from nitro.runs.reading import find_run
 
-    report = export_run(find_run(run, runs_dir), out, which=checkpoint)
+    folder = local_run(run, runs_dir, wanted=with_checkpoints)
+    report = export_run(folder, out, which=checkpoint)
     typer.echo(
         report.model_dump_json() if as_json else "\n".join(str(out / name) for name in report.files)
     )
@@ -290,11 +306,12 @@ def plot(
     One run: return, actors, boosting score and cost per round. Several: return by steps and by
     dollars, actors and dollars by steps. Seeds of one configuration become a mean with a band.
     """
+    from nitro.afar.fetching import local_runs, record_only
     from nitro.runs.drawing.compared_picture import draw_together
     from nitro.runs.drawing.picture import draw
-    from nitro.runs.reading import find_runs, read_run
+    from nitro.runs.reading import read_run
 
-    found = [read_run(folder) for folder in find_runs(runs, runs_dir)]
+    found = [read_run(folder) for folder in local_runs(runs, runs_dir, wanted=record_only)]
     typer.echo(str(draw(found[0], output) if len(found) == 1 else draw_together(found, output)))
 
 

@@ -11,7 +11,11 @@ RUNS = Path("runs")
 RunsDir = Annotated[Path, typer.Option("--runs-dir", help="Folder of the local runs.")]
 Run = Annotated[
     str,
-    typer.Argument(metavar="RUN", help="Run folder or job id; its beginning is enough if unique."),
+    typer.Argument(
+        metavar="RUN",
+        help="Run folder or job id; its beginning is enough if unique. One that is not here is "
+        "fetched from the API that is named.",
+    ),
 ]
 Runs = Annotated[
     list[str],

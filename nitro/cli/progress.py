@@ -15,6 +15,7 @@ from rich.text import Text
 from nitro.client.follow import Snapshot
 from nitro.runs.summary import duration, number, wait_text
 from nitro.spec.total_steps import planned_steps
+from nitro.tables import plain
 from shared.contracts.jobs import JobStatus, Wait
 from shared.contracts.rounds import RoundPlan, RoundRecord
 
@@ -66,7 +67,7 @@ class LineView:
 
     def note(self, text: str) -> None:
         """Print a line."""
-        self._console.print(Text(text), soft_wrap=True)
+        self._console.print(Text(plain(text)), soft_wrap=True)
 
 
 def _round_line(upto: Snapshot) -> str:
@@ -120,7 +121,7 @@ class LiveView:
 
     def note(self, text: str) -> None:
         """Print a line above the panel."""
-        self._live.console.print(Text(text))
+        self._live.console.print(Text(plain(text)))
 
 
 def panel(snapshot: Snapshot) -> RenderableType:
@@ -156,12 +157,12 @@ def panel(snapshot: Snapshot) -> RenderableType:
     trace = Text.assemble(("actors of the last rounds  ", "bold"), sparkline(history))
     lines: list[RenderableType] = [Padding(bar), table, trace]
     if any(record.trouble.latest for record in snapshot.records):
-        told = Text(trouble(snapshot.records), style="yellow", no_wrap=True, overflow="ellipsis")
-        lines.append(told)
+        told = plain(trouble(snapshot.records))
+        lines.append(Text(told, style="yellow", no_wrap=True, overflow="ellipsis"))
     if job.waits_for:
         lines.append(Text(f"waits for {wait_text(job.waits_for)}", style="yellow"))
     title = f"{job.spec.env_id} · {job.spec.algorithm} · seed {job.spec.seed} · {job.job_id}"
-    return Panel(Group(*lines), title=Text(title), title_align="left", padding=(0, 1))
+    return Panel(Group(*lines), title=Text(plain(title)), title_align="left", padding=(0, 1))
 
 
 def trouble(records: Sequence[RoundRecord]) -> str:

@@ -18,7 +18,7 @@ from nitro.cli.conclusion import exit_code, how_to_go_on, made, tell_commands
 from nitro.cli.interrupts import Interrupts
 from nitro.cli.progress import trouble
 from nitro.cli.train import TrainRequest, advice_for
-from nitro.client.client import ApiUnreachableError, require_admitted
+from nitro.client.errors import ApiUnreachableError, require_admitted
 from nitro.client.follow import Snapshot, follow, stop_unfinished
 from nitro.errors import EXIT_FAILED, CommandError
 from nitro.local.access import Api

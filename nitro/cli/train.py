@@ -1,7 +1,7 @@
 """`nitro train`: submit or resume a job, show it, and say what came of it."""
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -12,8 +12,9 @@ from rich.console import Console
 from nitro.cli.conclusion import conclude
 from nitro.cli.interrupts import Interrupts
 from nitro.cli.progress import LineView, LiveView, progress_view
-from nitro.client.client import ApiUnreachableError, require_admitted
+from nitro.client.errors import ApiUnreachableError, require_admitted
 from nitro.client.follow import Snapshot, follow, stop_unfinished
+from nitro.dashboard.page_link import shown_link
 from nitro.errors import CommandError
 from nitro.local.access import Api
 from nitro.local.left_over import UNFINISHED, end_left_over, stop_left_over
@@ -23,6 +24,8 @@ from nitro.spec.scaling_option import parse_scaling
 from nitro.spec.spec_file import parse_actors
 from nitro.spec.starting_job import train_spec
 from nitro.spec.total_steps import parse_steps
+from nitro.tracking.tracker import require_tracker
+from nitro.tracking.tracking import told_to
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, JobStatus
@@ -44,6 +47,8 @@ class TrainRequest:
     idempotency_key: str | None = None
     runs_dir: Path
     as_json: bool
+    track: str | None = None
+    """The experiment tracker that is told of it."""
 
 
 def make_request(
@@ -62,6 +67,7 @@ def make_request(
     idempotency_key: str | None,
     runs_dir: Path,
     as_json: bool,
+    track: str | None = None,
 ) -> TrainRequest:
     """Return what the options of `nitro train` ask for; None is not given.
 
@@ -71,6 +77,8 @@ def make_request(
     Raises:
         CommandError: A field is wrong, or something is given that a resumed job cannot change.
     """
+    if track is not None:
+        require_tracker(track)
     given = {path: value for path, value in fields.items() if value is not None}
     if actors:
         given["actors"] = parse_actors(actors)
@@ -107,6 +115,7 @@ def make_request(
         idempotency_key=idempotency_key,
         runs_dir=runs_dir,
         as_json=as_json,
+        track=track,
     )
 
 
@@ -140,8 +149,13 @@ def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: Te
         stop_left_over(api.client, _STARTED, keep=job.job_id, tell=tell)
     with progress_view(console) as view:
         view.note(f"job {job.job_id}")
+        if api.system is not None:
+            url, token, private = api.system.api_url, api.system.token, console.is_terminal
+            link = shown_link(url, token, private=private, job_id=job.job_id)
+            view.note(f"page {link}")
         try:
-            snapshot = _watch(job.job_id, api, interrupts, view)
+            with told_to(request.track, job, runs_dir=request.runs_dir) as tell_tracker:
+                snapshot = _watch(job.job_id, api, interrupts, view, tell_tracker)
         except (KeyboardInterrupt, SystemExit, CommandError):
             view.note(_left(job.job_id, api))
             raise
@@ -186,12 +200,19 @@ def _begin(request: TrainRequest, api: Api, interrupts: Interrupts) -> Job:
     )
 
 
-def _watch(job_id: str, api: Api, interrupts: Interrupts, view: LiveView | LineView) -> Snapshot:
+def _watch(
+    job_id: str,
+    api: Api,
+    interrupts: Interrupts,
+    view: LiveView | LineView,
+    tell_tracker: Callable[[Snapshot], object],
+) -> Snapshot:
     snapshot: Snapshot | None = None
     told = stopped = begun = False
     again = "leave it" if api.system is None else "kill everything"
     for snapshot in follow(api.client, job_id, check=api.check, pause=interrupts.pause):
         view.show(snapshot)
+        tell_tracker(snapshot)
         if not begun and snapshot.job.environment is not None:
             begun = True
             for line in snapshot.job.environment.preprocessing:

@@ -86,6 +86,18 @@ Resume = Annotated[
 IdempotencyKey = Annotated[
     str | None, _job_option(help="Submitting again with this key gives the same job.")
 ]
+Track = Annotated[
+    str | None,
+    typer.Option(
+        metavar="wandb|mlflow|trackio",
+        help="Log the rounds in an experiment tracker, as `nitro track` does.",
+    ),
+]
+Name = Annotated[str | None, _job_option(help="What to call the job.")]
+Tags = Annotated[
+    list[str] | None,
+    _job_option("--tag", help="A word to find the job by; repeatable."),
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the job with every value, and train nothing.")
 ]
@@ -117,6 +129,7 @@ EXAMPLES = (
     "nitro train Hopper-v4 --algorithm impact",
     "nitro train --spec job.yaml --rounds 5 --json",
     "nitro train --resume hopper-v5-3f2a --rounds 100",
+    "nitro train Hopper-v5 --name baseline --tag sweep-1",
 )
 
 
@@ -142,6 +155,9 @@ def train(
     resume: Resume = None,
     from_scratch: FromScratch = False,
     idempotency_key: IdempotencyKey = None,
+    name: Name = None,
+    tags: Tags = None,
+    track: Track = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
     processes: Processes = None,
@@ -169,6 +185,8 @@ def train(
             "steps_per_actor": steps_per_actor,
             "evaluation.every_rounds": eval_every,
             "evaluation.episodes": eval_episodes,
+            "name": name,
+            "tags": list(tags) if tags else None,
         },
         actors=actors,
         scaling=scaling,
@@ -183,7 +201,10 @@ def train(
         idempotency_key=idempotency_key,
         runs_dir=runs_dir,
         as_json=as_json,
+        track=track,
     )
+    if track is not None and seeds is not None:
+        raise CommandError("--track: is for one job; log each seed by: nitro track JOB_ID")
     chosen = _chosen_seeds(seeds, parallel, one=seed, resume=resume, key=idempotency_key)
     if dry_run:
         return _describe(request, environment_packages)

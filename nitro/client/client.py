@@ -13,86 +13,47 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Self, TypeVar
-from urllib.parse import quote
 from uuid import uuid4
 
 import httpx
 from pydantic import ValidationError
 
 from nitro.client.aws_signature import AwsSignature
-from nitro.errors import EXIT_FAILED, EXIT_USAGE, CommandError
+from nitro.client.errors import (
+    AWAY,
+    ApiError,
+    ApiUnreachableError,
+    NoAnswerError,
+    require_admitted,
+)
+from nitro.client.looking import Looking, job_path
+from nitro.errors import CommandError
 from nitro.spec.spec_file import refusal
 from shared.contracts.billing import JobCost, LedgerLine
 from shared.contracts.job_spec import JobSpec
-from shared.contracts.jobs import Job, JobPage, JobStatus, ResumeRequest, ScalingRequest
+from shared.contracts.jobs import Job, JobStatus, ResumeRequest, ScalingRequest
 from shared.contracts.message import Message
 from shared.contracts.problem import Problem
 from shared.contracts.rounds import RoundPage, RoundRecord
 from shared.contracts.scaling_spec import Policy
+from shared.contracts.views.files import ArtifactLink
+from shared.contracts.views.jobs import JobList, JobSummary
 from shared.service.tokens import TOKEN_HEADER
 
 _KEY = re.compile(r"[\x21-\x7e]{1,128}")
 """What an idempotency key can look like."""
 _RETRY_SAFE = 2
 """Further tries of a connection that could not be opened; nothing was sent, so nothing repeats."""
-AWAY = frozenset(
-    {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT}
-)
-"""What an endpoint answers while the scaler behind it is restarted."""
 _SUBMIT_PAUSES_S = (0.5, 1.0, 2.0, 4.0)
 """Before each further try to submit a job of which it is not known whether it arrived."""
 _MAX_DETAIL = 300
+_FILE_TIMEOUT_S = 30.0
 
 M = TypeVar("M", bound=Message)
-P = TypeVar("P", JobPage, RoundPage, JobCost)
+P = TypeVar("P", JobList, RoundPage, JobCost)
 
 
-class ApiError(CommandError):
-    """The API refused a call; `problem` says why, field by field."""
-
-    def __init__(self, problem: Problem) -> None:
-        refused = problem.status < HTTPStatus.INTERNAL_SERVER_ERROR
-        super().__init__(
-            "\n".join(problem_lines(problem)), exit_code=EXIT_USAGE if refused else EXIT_FAILED
-        )
-        self.problem = problem
-
-
-class ApiUnreachableError(CommandError):
-    """No answer from the API, or one that is not Nitro's."""
-
-    exit_code = EXIT_FAILED
-
-
-class JobRefusedError(CommandError):
-    """A job was taken in and then refused: its environment could not be had, or does not fit."""
-
-
-class NoAnswerError(ApiUnreachableError):
-    """The API could not be reached, or the connection broke: whether it heard is not known."""
-
-
-def require_admitted(job: Job) -> None:
-    """Raise what a job was refused for.
-
-    Raises:
-        JobRefusedError: It failed before its environment was known.
-    """
-    if job.status == "failed" and job.environment is None:
-        refused = job.stop_reason == "refused"
-        raise JobRefusedError(
-            job.error or "refused", exit_code=EXIT_USAGE if refused else EXIT_FAILED
-        )
-
-
-def problem_lines(problem: Problem) -> list[str]:
-    """Return a problem as `field: message` lines, or its one-line detail if it names no field."""
-    if problem.errors:
-        return [f"{error.field}: {error.message}" for error in problem.errors]
-    return [problem.detail or problem.title]
-
-
-class NitroClient:
+class NitroClient(Looking):
     """Jobs over REST; a context manager that closes its connections."""
 
     def __init__(
@@ -184,22 +145,22 @@ class NitroClient:
         require_admitted(job)
         return job
 
-    def jobs(self, *, status: JobStatus | None = None, cursor: str | None = None) -> JobPage:
-        """Return one page of jobs, newest first."""
-        return self._call(JobPage, "GET", "/v1/jobs", status=status, cursor=cursor)
+    def jobs(self, *, status: JobStatus | None = None, cursor: str | None = None) -> JobList:
+        """Return one page of jobs in short, newest first."""
+        return self._call(JobList, "GET", "/v1/jobs", status=status, cursor=cursor)
 
-    def every_job(self, *, status: JobStatus | None = None) -> Iterator[Job]:
-        """Yield all jobs, newest first, page by page."""
+    def every_job(self, *, status: JobStatus | None = None) -> Iterator[JobSummary]:
+        """Yield all jobs in short, newest first, page by page."""
         for page in _pages(lambda cursor: self.jobs(status=status, cursor=cursor)):
             yield from page.jobs
 
     def get(self, job_id: str) -> Job:
         """Return a job with its progress and cost."""
-        return self._call(Job, "GET", _path(job_id))
+        return self._call(Job, "GET", job_path(job_id))
 
     def stop(self, job_id: str) -> Job:
         """Ask a job to end after the update in hand; safe to repeat."""
-        return self._call(Job, "POST", _path(job_id, "stop"))
+        return self._call(Job, "POST", job_path(job_id, "stop"))
 
     def resume(
         self,
@@ -224,20 +185,20 @@ class NitroClient:
             body = ResumeRequest.model_validate(asked)
         except ValidationError as error:
             raise refusal(error) from error
-        return self._call(Job, "POST", _path(job_id, "resume"), body=body)
+        return self._call(Job, "POST", job_path(job_id, "resume"), body=body)
 
     def switch_scaling(self, job_id: str, scaling: Policy) -> Job:
         """Decide a job's rounds by another policy from the next round on; safe to repeat."""
         body = ScalingRequest(scaling=scaling)
-        return self._call(Job, "POST", _path(job_id, "scaling"), body=body)
+        return self._call(Job, "POST", job_path(job_id, "scaling"), body=body)
 
     def delete(self, job_id: str) -> None:
         """Forget a finished job and its artifacts."""
-        self._answer("DELETE", _path(job_id))
+        self._answer("DELETE", job_path(job_id))
 
     def rounds(self, job_id: str, *, cursor: str | None = None) -> RoundPage:
         """Return one page of a job's rounds, in order."""
-        return self._call(RoundPage, "GET", _path(job_id, "rounds"), cursor=cursor)
+        return self._call(RoundPage, "GET", job_path(job_id, "rounds"), cursor=cursor)
 
     def every_round(self, job_id: str) -> Iterator[RoundRecord]:
         """Yield all rounds of a job in order, page by page."""
@@ -246,13 +207,44 @@ class NitroClient:
 
     def cost(self, job_id: str) -> JobCost:
         """Return a job's bill so far, without its lines."""
-        return self._call(JobCost, "GET", _path(job_id, "cost"), limit="0")
+        return self._call(JobCost, "GET", job_path(job_id, "cost"), limit="0")
 
     def every_line(self, job_id: str) -> Iterator[LedgerLine]:
         """Yield all lines of a job's bill in order, page by page."""
-        path = _path(job_id, "cost")
+        path = job_path(job_id, "cost")
         for page in _pages(lambda cursor: self._call(JobCost, "GET", path, cursor=cursor)):
             yield from page.lines
+
+    def get_message(self, kind: type[M], path: str, **parameters: str | None) -> M:
+        """Return the answer to a GET; parameters of None are left out."""
+        return _read(kind, self._answer("GET", path, body=None, headers=None, **parameters))
+
+    def download(self, link: ArtifactLink) -> Iterator[bytes]:
+        """Yield one of a job's files as it is now, in pieces; the token goes to this API alone.
+
+        It may have been replaced since it was listed, so the answer says how long it is.
+
+        Raises:
+            CommandError: The file is gone, is cut short, or cannot be reached, or the link leads
+                elsewhere without saying so.
+        """
+        if not link.presigned and not link.url.startswith("/v1/jobs/"):
+            # Anywhere else, an address in full included, would be sent the token.
+            raise ApiUnreachableError(f"{link.name}: the API links to no file of a job")
+        # A presigned link must come without the token: it leads to a bucket.
+        opened = (
+            httpx.stream("GET", link.url, timeout=_FILE_TIMEOUT_S)
+            if link.presigned
+            else self._http.stream("GET", link.url)
+        )
+        try:
+            with opened as response:
+                if not response.is_success:
+                    response.read()
+                    raise ApiError(_problem(response))
+                yield from response.iter_bytes()
+        except httpx.RequestError as error:
+            raise NoAnswerError(f"{link.name}: cannot be fetched: {error}") from error
 
     def _call(
         self,
@@ -265,14 +257,7 @@ class NitroClient:
         **parameters: str | None,
     ) -> M:
         """Return the answer to a call; parameters of None are left out."""
-        response = self._answer(method, path, body=body, headers=headers, **parameters)
-        try:
-            return kind.read(response.content)
-        except ValidationError as error:
-            raise ApiUnreachableError(
-                f"{method} {response.request.url}: the answer is no {kind.__name__}; "
-                "is this a Nitro API of the same version as this command?"
-            ) from error
+        return _read(kind, self._answer(method, path, body=body, headers=headers, **parameters))
 
     def _answer(
         self,
@@ -321,8 +306,15 @@ def _pages(fetch: Callable[[str | None], P]) -> Iterator[P]:
         yield page
 
 
-def _path(job_id: str, *parts: str) -> str:
-    return "/".join(["/v1/jobs", quote(job_id, safe=""), *parts])
+def _read(kind: type[M], response: httpx.Response) -> M:
+    try:
+        return kind.read(response.content)
+    except ValidationError as error:
+        request = response.request
+        raise ApiUnreachableError(
+            f"{request.method} {request.url}: the answer is no {kind.__name__}; "
+            "is this a Nitro API of the same version as this command?"
+        ) from error
 
 
 def _problem(response: httpx.Response) -> Problem:

@@ -2,14 +2,22 @@
 
 from pathlib import Path
 
+from nitro.afar.login import read_login
 from nitro.client.client import NitroClient
-from nitro.settings import ADDRESS_FILE, STATE_FOLDER, api_address, api_token, read_settings
+from nitro.settings import (
+    ADDRESS_FILE,
+    STATE_FOLDER,
+    CliSettings,
+    api_address,
+    api_token,
+    named_api,
+    read_settings,
+)
 
 
 def has_api(api_url: str | None, runs_dir: Path) -> bool:
     """Whether an API is named, or a local system up."""
-    named = api_url or read_settings().api_url
-    return bool(named) or (runs_dir / STATE_FOLDER / ADDRESS_FILE).exists()
+    return bool(api_url or named_api()) or (runs_dir / STATE_FOLDER / ADDRESS_FILE).exists()
 
 
 def connect(api_url: str | None, runs_dir: Path, *, token: str | None = None) -> NitroClient:
@@ -21,4 +29,11 @@ def connect(api_url: str | None, runs_dir: Path, *, token: str | None = None) ->
     settings = read_settings()
     url = api_address(api_url, settings, runs_dir)
     opens = token or api_token(url, settings, runs_dir)
-    return NitroClient(url, opens, sign_for=settings.sign_for)
+    return NitroClient(url, opens, sign_for=signed_for(url, settings))
+
+
+def signed_for(url: str, settings: CliSettings) -> str | None:
+    """Return the AWS region that requests to an API are signed for; None where they are not."""
+    login = read_login()
+    kept = None if login is None or login.api_url.rstrip("/") != url else login.sign_for
+    return settings.sign_for or kept

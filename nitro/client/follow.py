@@ -6,9 +6,10 @@ from http import HTTPStatus
 from statistics import fmean
 from time import monotonic, sleep
 
-from nitro.client.client import AWAY, ApiError, ApiUnreachableError, NitroClient
+from nitro.client.client import NitroClient
+from nitro.client.errors import AWAY, ApiError, ApiUnreachableError
 from shared.contracts.jobs import FINISHED, Job
-from shared.contracts.rounds import RoundPlan, RoundRecord
+from shared.contracts.rounds import RoundLine, RoundPlan, RoundRecord
 
 _RECENT = 5
 """Rounds that the speed is taken of."""
@@ -139,6 +140,12 @@ def follow(
             if job.status in FINISHED:
                 return
         pause(every_s)
+
+
+def line_of(record: RoundRecord) -> RoundLine:
+    """Return a round as a run's record has it, without its curvature: the API tells of none."""
+    evaluation = None if record.result is None else record.result.evaluation
+    return RoundLine(plan=record.plan, result=record.result, curvature=None, evaluation=evaluation)
 
 
 def stop_unfinished(client: NitroClient, job_id: str) -> None:

@@ -77,8 +77,12 @@ def record_answer(path: Path, answer: dict[str, object]) -> None:
         raise CommandError(f"{path}: cannot be written: {error.strerror}") from error
 
 
-def _read(path: Path) -> "NitroConfig":
-    """Return the deployment `cdk.json` describes; the default one without that file."""
+def read_deployment(path: Path) -> "NitroConfig":
+    """Return the deployment `cdk.json` describes; the default one without that file.
+
+    Raises:
+        CommandError: The file is wrong, or cannot be read.
+    """
     from shared.deployment.config import CONTEXT_KEY, ConfigError, read_config
 
     try:
@@ -110,8 +114,9 @@ def _examine_account(folder: Path, *, region: str | None, as_json: bool) -> list
         idle_usd_per_month,
         stack_costs,
     )
+    from shared.deployment.machines import LEARNER_START_S
 
-    config = _read(folder / CONFIG_FILE)
+    config = read_deployment(folder / CONFIG_FILE)
     account = ask_account(
         region=region or config.region,
         zones=config.availability_zones,
@@ -134,6 +139,7 @@ def _examine_account(folder: Path, *, region: str | None, as_json: bool) -> list
             "idle_usd_per_month": round(idle_usd_per_month(costs), 4),
             "busy_usd_per_hour": round(busy_usd_per_hour(costs), 4),
             "costs": [asdict(item) for item in costs],
+            "learner_start_s": LEARNER_START_S,
         }
         typer.echo(json.dumps(report))
     else:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.deployment.config import NitroConfig
+from shared.deployment.machines import LEARNER_START_S
 from shared.money.prices import SECONDS_PER_HOUR, PriceTable
 
 if TYPE_CHECKING:
@@ -36,11 +37,13 @@ def stack_costs(config: NitroConfig, *, learner_instance: str) -> tuple[CostItem
         ValueError: The price table lacks the learner's type.
     """
     prices = config.price_table
-    scaler = SECONDS_PER_HOUR * prices.scaler_usd_per_s(
+    scaler = SECONDS_PER_HOUR * prices.fargate_usd_per_s(
         vcpu=config.scaler_cpu / _CPU_UNITS, memory_gb=config.scaler_memory_mb / _MB_PER_GB
     )
     cache = SECONDS_PER_HOUR * prices.cache_usd_per_s(config.cache_node_type, config.cache_engine)
     learner = SECONDS_PER_HOUR * prices.learner_usd_per_s(learner_instance)
+    vcpu, memory_gb = config.cpu_learner_vcpu, config.cpu_learner_memory_mb / _MB_PER_GB
+    cpu_learner = SECONDS_PER_HOUR * prices.fargate_usd_per_s(vcpu=vcpu, memory_gb=memory_gb)
     warm_gb = config.provisioned_concurrency * config.actor_memory_mb / _MB_PER_GB
     warm = SECONDS_PER_HOUR * warm_gb * prices.provisioned_usd_per_gb_s
     working = SECONDS_PER_HOUR * warm_gb * prices.provisioned_duration_usd_per_gb_s
@@ -51,8 +54,9 @@ def stack_costs(config: NitroConfig, *, learner_instance: str) -> tuple[CostItem
         _always(f"cache, {config.cache_node_type}", cache),
         _always("public IPv4 of the scaler", address),
         _always("HTTP API and VPC link", 0.0),
-        _while_busy("public IPv4 of the learner", address),
+        _while_busy("public IPv4 of the learners", 2 * address),
         _while_busy(f"learner, {learner_instance}", learner),
+        _while_busy(f"learner, Fargate {vcpu} vCPU and {memory_gb:g} GB", cpu_learner),
         _while_busy(f"provisioned concurrency, {size}", warm),
         _while_busy("actors on it, all of them all the time", working),
     )
@@ -72,9 +76,12 @@ def costs_table(items: tuple[CostItem, ...], *, prices: PriceTable) -> "Table":
     """Return the costs for a person."""
     from rich.table import Table
 
+    starts = ", ".join(f"{kind} in about {s:g} s" for kind, s in LEARNER_START_S.items())
     table = Table(
         title=f"Cost in US dollars, prices of {prices.region} {prices.date}",
         title_justify="left",
+        caption=f"A learner starts with its first job: {starts}.",
+        caption_justify="left",
         show_footer=True,
     )
     table.add_column("part", "together")

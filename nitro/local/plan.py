@@ -162,6 +162,8 @@ def _scaler(plan: LocalPlan) -> ProcessPlan:
         "NITRO_HOST": LOOPBACK,
         "NITRO_PORT": str(plan.ports.api),
         "NITRO_TOKEN_FILE": str(plan.state.token_path),
+        "NITRO_VIEWER_TOKEN_FILE": str(plan.state.viewer_token_path),
+        "NITRO_LOGS": str(plan.state.logs),
         "NITRO_DATABASE": str(plan.state.database_path),
         "NITRO_RUNS_DIR": str(plan.state.runs_dir),
         "NITRO_CACHE_URL": plan.redis_url,

@@ -33,6 +33,7 @@ class StateFolder:
         self.runs_dir = runs_dir.absolute()
         self.folder = self.runs_dir / STATE_FOLDER
         self.token_path = self.folder / TOKEN_FILE
+        self.viewer_token_path = self.folder / "viewer_token"
         self.lambda_token_path = self.folder / "lambda_token"
         self.cache_config_path = self.folder / "cache.conf"
         """Configuration of the embedded cache server, which holds its password."""
@@ -100,7 +101,12 @@ class StateFolder:
         """Drop the lock and what only holds while the system is up; safe to repeat."""
         if self._lock is None:
             return
-        secret = (self.token_path, self.lambda_token_path, self.cache_config_path)
+        secret = (
+            self.token_path,
+            self.viewer_token_path,
+            self.lambda_token_path,
+            self.cache_config_path,
+        )
         for path in (self._address_path, *secret):
             path.unlink(missing_ok=True)
         self._lock.close()
@@ -109,6 +115,10 @@ class StateFolder:
     def write_token(self) -> str:
         """Make a new random token of the API."""
         return self._write_secret(self.token_path)
+
+    def write_viewer_token(self) -> str:
+        """Make a new random token of those who only look."""
+        return self._write_secret(self.viewer_token_path)
 
     def write_lambda_token(self) -> str:
         """Make a new random token of the emulator."""

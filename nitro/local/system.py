@@ -236,6 +236,7 @@ class LocalSystem:
         self.lambda_token = plan.lambda_token
         self.cache_url = plan.redis_url
         self.token = self._state.write_token()
+        self._state.write_viewer_token()
         for process_plan in plan_processes(plan):
             self._members[process_plan.name] = member = self._member(process_plan)
             member.process.start()

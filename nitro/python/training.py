@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import JsonValue
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from nitro.client.client import require_admitted
-from nitro.client.follow import Snapshot, follow, stop_unfinished
+from nitro.client.errors import require_admitted
+from nitro.client.follow import Snapshot, follow, line_of, stop_unfinished
 from nitro.errors import EXIT_FAILED, CommandError
 from nitro.local.access import Api, open_api
 from nitro.local.left_over import end_left_over
@@ -26,7 +26,7 @@ from nitro.spec.spec_file import parse_actors
 from nitro.spec.starting_job import train_spec
 from nitro.spec.total_steps import parse_steps
 from shared.contracts.job_spec import JobSpec
-from shared.contracts.rounds import RoundLine, RoundRecord
+from shared.contracts.rounds import RoundLine
 from shared.environments.packages import maker_env_id
 
 _OPTION = re.compile(r"--([a-z][a-z-]*)")
@@ -188,15 +188,9 @@ def _trained(
         )
     if folder is not None:
         return read(folder)
-    lines = [_line(record) for record in ended.records]
+    lines = [line_of(record) for record in ended.records]
     cost = api.client.cost(job_id)
     return Run(ended.job, rounds=lines, cost_usd=cost.settled_usd, folder=None)
-
-
-def _line(record: RoundRecord) -> RoundLine:
-    """Return a round as a run's record has it, without its curvature: the API tells of none."""
-    evaluation = None if record.result is None else record.result.evaluation
-    return RoundLine(plan=record.plan, result=record.result, curvature=None, evaluation=evaluation)
 
 
 class _Watch:
@@ -246,7 +240,7 @@ class _Watch:
     def _tell(self, snapshot: Snapshot) -> None:
         done = [record for record in snapshot.records if record.result is not None]
         while self._on_round is not None and self._told < len(done):
-            line = _line(done[self._told])
+            line = line_of(done[self._told])
             self._told += 1
             try:
                 go_on = self._on_round(line) is not False

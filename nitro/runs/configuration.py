@@ -10,6 +10,8 @@ from shared.contracts.jobs import Job, resolve_for
 
 _TOLD_APART = ("env_id", "algorithm", "preset", "seed")
 """What every table says anyway."""
+_LABELS = ("name", "tags")
+"""What decides nothing, so that runs which differ in it alone are runs of one configuration."""
 
 
 class ChangedField(BaseModel):
@@ -40,7 +42,8 @@ def configuration(job: Job) -> JsonObject:
         full = job.hyperparameters.model_dump(mode="json")
     except ValueError:  # refused before its environment was known, or of another version
         full = dict(job.full_hyperparameters or job.spec.hyperparameters)
-    return dict(_flat({**job.spec.model_dump(mode="json"), "hyperparameters": full}))
+    fields = job.spec.model_dump(mode="json", exclude={*_LABELS})
+    return dict(_flat({**fields, "hyperparameters": full}))
 
 
 def changed_fields(job: Job) -> list[ChangedField]:

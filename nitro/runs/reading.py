@@ -16,6 +16,7 @@ from shared.contracts.billing import JobCost, LedgerLine
 from shared.contracts.jobs import Job, JobStatus
 from shared.contracts.message import Message
 from shared.contracts.rounds import EvaluationResult, RoundLine
+from shared.contracts.views.jobs import JobSummary
 
 M = TypeVar("M", bound=Message)
 
@@ -83,6 +84,15 @@ def find_run(run: str, runs_dir: Path) -> Path:
     raise CommandError(
         f"RUN: no run at {run!r} nor at {str(runs_dir / run)!r} (no {JOB_FILE} there){hint}"
     )
+
+
+def is_here(run: str, runs_dir: Path) -> bool:
+    """Whether `find_run` finds a run's folder."""
+    try:
+        find_run(run, runs_dir)
+    except CommandError:
+        return False
+    return True
 
 
 def find_runs(runs: Sequence[str], runs_dir: Path) -> list[Path]:
@@ -154,9 +164,9 @@ class RunFolders:
     def __init__(self, runs_dir: Path) -> None:
         self._runs_dir = runs_dir
 
-    def every_job(self, *, status: JobStatus | None = None) -> Iterator[Job]:
-        """Yield all jobs, newest first, and name those that cannot be read on standard error."""
-        jobs = (job for _, job in readable_jobs(self._runs_dir))
+    def every_job(self, *, status: JobStatus | None = None) -> Iterator[JobSummary]:
+        """Yield all jobs in short, newest first; those that cannot be read go to stderr."""
+        jobs = (JobSummary.of(job) for _, job in readable_jobs(self._runs_dir))
         yield from (job for job in jobs if status in (None, job.status))
 
     def get(self, job_id: str) -> Job:

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from nitro.errors import CommandError
 from shared.contracts.job_spec import PRESET_WARM, Warm
+from shared.contracts.learner_kind import PRESET_LEARNER, LearnerChoice
 from shared.hyperparameters.common import CommonHyperparameters
 from shared.hyperparameters.horizons import STANDARD_HORIZONS, Horizon, preset_horizon
 from shared.hyperparameters.presets import Preset, complete_sets
@@ -44,6 +45,8 @@ class PresetReport(BaseModel):
     """`episodes.horizon` where a job does not say."""
     warm: Warm
     """`warm` where a job does not say."""
+    learner: LearnerChoice
+    """`learner` where a job does not say."""
     horizons: dict[str, Horizon]
     """The same for environments that have another one, by name without version."""
     hyperparameters: tuple[HyperparameterRow, ...]
@@ -69,6 +72,7 @@ def preset_reports(algorithm: str | None = None, preset: str | None = None) -> l
             images=images,
             horizon=preset_horizon(name),
             warm=PRESET_WARM[name],
+            learner=PRESET_LEARNER[name],
             horizons=STANDARD_HORIZONS if name == "standard" else {},
             hyperparameters=_rows(values, preset=name),
         )
@@ -113,5 +117,6 @@ def preset_table(report: PresetReport) -> Table:
         "",
         f"Not a hyper-parameter but a field of the job, as nitro fields tells{others}.",
     )
-    table.add_row("warm", report.warm, "", "Another field of the job.")
+    for field, value in (("warm", report.warm), ("learner", report.learner)):
+        table.add_row(field, value, "", "Another field of the job.")
     return table

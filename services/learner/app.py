@@ -62,6 +62,7 @@ def build_worker(
 
     return Worker(
         learner_id=settings.learner_id,
+        kind=settings.learner_kind,
         connect_scaler=connect_scaler,
         cache=cache,
         build_algorithm=algorithm,

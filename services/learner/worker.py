@@ -27,6 +27,7 @@ from shared.artifacts.store import ArtifactError, ArtifactStore
 from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError, CacheUnreachableError
 from shared.contracts.jobs import Job, JobStatus, StopReason
+from shared.contracts.learner_kind import LearnerKind
 from shared.contracts.leases import FinishRequest, Lease
 from shared.contracts.rounds import EvaluationResult, RoundLine
 
@@ -49,6 +50,7 @@ class Worker:
         self,
         *,
         learner_id: str,
+        kind: LearnerKind | None = None,
         connect_scaler: Callable[[], ScalerClient],
         cache: TrajectoryCache,
         build_algorithm: Callable[[Job], Algorithm],
@@ -59,6 +61,7 @@ class Worker:
         max_reopenings: int,
     ) -> None:
         self._learner_id = learner_id
+        self._kind = kind
         self._connect_scaler = connect_scaler
         self._cache = cache
         self._build_algorithm = build_algorithm
@@ -78,7 +81,7 @@ class Worker:
         with self._connect_scaler() as scaler, self._cache:
             while self._await_cache():
                 try:
-                    lease = scaler.lease(self._learner_id, wait_s=_LEASE_WAIT_S)
+                    lease = scaler.lease(self._learner_id, wait_s=_LEASE_WAIT_S, kind=self._kind)
                 except ScalerError as error:
                     _LOG.warning("no lease", extra={"why": str(error)})
                     self._shutdown.wait(_LEASE_WAIT_S)
@@ -167,7 +170,12 @@ class Worker:
             device=self._device,
         )
         folder = self._artifacts.local_folder(job.job_id)
-        board = TensorBoard(folder, job.spec, env_steps=env_steps)
+        board = TensorBoard(
+            folder,
+            job.spec,
+            env_steps=env_steps,
+            hyperparameters=job.hyperparameters.model_dump(),
+        )
         leaving.callback(board.close)
 
         def observe(line: RoundLine) -> None:

@@ -18,11 +18,12 @@ from starlette.concurrency import run_in_threadpool
 
 from services.scaler.api import problem
 from services.scaler.api.connection import BoundedConnection
-from services.scaler.api.guard import BearerGuard, BodyLimit, load_token
+from services.scaler.api.guard import BearerGuard, BodyLimit, load_tokens
 from services.scaler.api.routes import router
 from services.scaler.capacity.reconciler import Alarm
 from services.scaler.settings import Settings
-from services.scaler.store.base import StoreError
+from services.scaler.store.base import Store, StoreError
+from services.scaler.web.serving import page_routes
 from services.scaler.wiring import Components
 from shared.artifacts.store import ArtifactError
 from shared.cache.connection import CacheError
@@ -42,7 +43,11 @@ _DRAIN_S = 5
 
 
 def create_app(
-    settings: Settings, *, now: Callable[[], float] = time.time, alarm: Alarm | None = None
+    settings: Settings,
+    *,
+    now: Callable[[], float] = time.time,
+    alarm: Alarm | None = None,
+    store: Store | None = None,
 ) -> FastAPI:
     """Return the application; it starts and closes its parts, `app.state.parts`, with its lifespan.
 
@@ -50,6 +55,7 @@ def create_app(
         settings: All of it.
         now: The clock jobs and leases go by, in Unix seconds.
         alarm: What the capacity reconciler sleeps on; by default real time.
+        store: Where jobs are kept, in place of what the settings say.
 
     Raises:
         TokenError: Authentication is on and there is no token.
@@ -57,8 +63,8 @@ def create_app(
         CacheError: The cache URL is malformed.
         ArtifactError: The place of the artifacts is malformed.
     """
-    token = load_token(settings)
-    parts = Components(settings, now=now, alarm=alarm)
+    tokens = load_tokens(settings)
+    parts = Components(settings, now=now, alarm=alarm, store=store)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -72,16 +78,18 @@ def create_app(
         version="1",
         summary="Jobs, leases and rounds: how many actors each round of training is worth.",
         lifespan=lifespan,
+        # FastAPI's pages load scripts from other hosts; `/openapi.json` says the same.
         docs_url=None,
         redoc_url=None,
         # The address it would redirect to is not ours to know behind an endpoint that speaks HTTPS.
         redirect_slashes=False,
     )
     app.include_router(router(parts))
+    app.routes.extend(page_routes())
     problem.install(app)
     # The last one added comes first: no body is read from somebody without the token.
     app.add_middleware(BodyLimit)
-    app.add_middleware(BearerGuard, token=token)
+    app.add_middleware(BearerGuard, tokens=tokens)
     app.state.parts = parts
     app.state.ended = True
     return app

@@ -62,7 +62,7 @@ class Metrics:
             "nitro_scaler_provisioned_clipped_environments",
             "Environments the jobs are worth beyond what the account's concurrency leaves.",
         )
-        self.learners = gauge("nitro_scaler_learners", "Learners asked for.")
+        self.learners = gauge("nitro_scaler_learners", "Learners asked for.", ["kind"])
         self.capacity_failures = counter(
             "nitro_scaler_capacity_failures_total",
             "Looks at capacity in which a part could not be read or changed.",

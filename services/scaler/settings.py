@@ -8,6 +8,8 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from shared.cache.authentication import CacheSettings
+from shared.contracts.learner_kind import LearnerKind
+from shared.deployment.machines import DEFAULT_CACHE_ENGINE, DEFAULT_CACHE_NODE
 from shared.money.costs import CostBasis
 from shared.money.prices import PRICE_TABLES, CacheEngine, OwnPrices
 
@@ -32,6 +34,10 @@ class Settings(CacheSettings):
     """Bearer token callers must present."""
     token_file: Path | None = None
     """File that holds the token; read once at start. `NITRO_TOKEN` takes precedence."""
+    viewer_token: SecretStr | None = None
+    """A second token, of those who may look and do nothing; unset means that there are none."""
+    viewer_token_file: Path | None = None
+    """File that holds it; read once at start. `NITRO_VIEWER_TOKEN` takes precedence."""
     auth: Literal["token", "disabled"] = "token"
     """`disabled` lets anybody who reaches the port spend money."""
 
@@ -47,6 +53,10 @@ class Settings(CacheSettings):
     artifacts: str | None = None
     """Where the runs' artifacts are, a folder or `s3://bucket/prefix` in `lambda_region`; unset
     means `runs_dir`."""
+    logs: Path | None = None
+    """Folder of the local system's log files, for whoever looks at a job's."""
+    log_groups: dict[Literal["learner", "scaler", "actor"], str] = {}
+    """Log groups in CloudWatch, in `lambda_region`, by whose they are; as JSON."""
     cache_memory_mb: Annotated[int, Field(ge=1)] = 1024
     """The cache's `maxmemory`: a job whose round cannot fit is refused."""
 
@@ -99,10 +109,12 @@ class Settings(CacheSettings):
     """Concurrency reserved for the actor function: rounds, and what is kept warm, are cut to it.
     Unset means it shares what the account has not reserved, of which 100 are never kept warm."""
     ecs_cluster: str | None = None
-    """ECS cluster of the learner's service."""
+    """ECS cluster of the learners' services."""
     ecs_service: str | None = None
-    """ECS service whose desired count is 1 while there is work, else 0; unset means that a learner
-    is always there."""
+    """ECS service of the learner with a GPU, whose desired count is 1 while there is work for it,
+    else 0; unset means that a learner is always there."""
+    ecs_cpu_service: str | None = None
+    """The same of the learner without one."""
     reconcile_every_s: Seconds = 60.0
     """How often capacity is compared with the jobs when nothing happens."""
     longest_job_s: Seconds = 172_800.0
@@ -110,8 +122,8 @@ class Settings(CacheSettings):
     set: then it is stopped, and keeps no capacity on."""
 
     learner_wait_s: Seconds = 1800.0
-    """Longest a job waits, where `NITRO_ECS_SERVICE` is set, while no learner has any job: then it
-    has failed, as it has once three learners ended before one of them took it."""
+    """Longest a job waits, where `NITRO_ECS_SERVICE` is set, while no learner of its kind has any
+    job: then it has failed, as it has once three learners ended before one of them took it."""
 
     lease_ttl_s: Seconds = 30.0
     """A learner that is silent for so long has lost its job."""
@@ -134,10 +146,14 @@ class Settings(CacheSettings):
     prices: OwnPrices | None = None
     """Prices of the ledger as JSON, instead of `price_table`: another region's, or discounted."""
     learner_instance: str = "g6.2xlarge"
-    """EC2 type the learner is billed as."""
-    cache_node: str = "cache.t4g.medium"
+    """EC2 type the learner with a GPU is billed as."""
+    cpu_learner_vcpu: Annotated[float, Field(ge=0)] = 2.0
+    """Fargate size the learner without a GPU is billed as."""
+    cpu_learner_memory_gb: Annotated[float, Field(ge=0)] = 4.0
+    """Fargate memory the learner without a GPU is billed as."""
+    cache_node: str = DEFAULT_CACHE_NODE
     """ElastiCache type the cache is billed as; `none` is free."""
-    cache_engine: CacheEngine = "redis"
+    cache_engine: CacheEngine = DEFAULT_CACHE_ENGINE
     """Engine the cache is billed as."""
     scaler_vcpu: Annotated[float, Field(ge=0)] = 0.25
     """Fargate size the scaler is billed as."""
@@ -150,7 +166,7 @@ class Settings(CacheSettings):
     """`wall` bills time that passed (on AWS); `projected` bills the time the same rounds would
     take on AWS (on one machine)."""
 
-    @field_validator("token")
+    @field_validator("token", "viewer_token")
     @classmethod
     def _token_is_something(cls, token: SecretStr | None) -> SecretStr | None:
         if token is not None and not token.get_secret_value().strip():
@@ -176,12 +192,27 @@ class Settings(CacheSettings):
                 f"NITRO_HEARTBEAT_EVERY_S ({self.heartbeat_every_s:g}) must be below "
                 f"NITRO_LEASE_TTL_S ({self.lease_ttl_s:g})"
             )
-        if (self.ecs_cluster is None) != (self.ecs_service is None):
-            raise ValueError("set both NITRO_ECS_CLUSTER and NITRO_ECS_SERVICE, or neither")
+        if len({name is None for name in (self.ecs_cluster, *self.ecs_services.values())}) > 1:
+            raise ValueError(
+                "set NITRO_ECS_CLUSTER, NITRO_ECS_SERVICE and NITRO_ECS_CPU_SERVICE, or none: a "
+                "job learns with a GPU or without one, and each kind of learner is a service of "
+                "its own"
+            )
         if self.store == "dynamodb" and not self.table:
             raise ValueError("NITRO_STORE is dynamodb: NITRO_TABLE must name the table")
         self.cost_basis()
         return self
+
+    @property
+    def ecs_services(self) -> dict[LearnerKind, str | None]:
+        """The ECS service of each kind of learner; None where it is always there."""
+        return {"gpu": self.ecs_service, "cpu": self.ecs_cpu_service}
+
+    @property
+    def learners(self) -> dict[LearnerKind, str]:
+        """What each kind of learner is billed as, in words."""
+        size = f"{self.cpu_learner_vcpu:g} vCPU and {self.cpu_learner_memory_gb:g} GB"
+        return {"gpu": self.learner_instance, "cpu": f"Fargate task of {size}"}
 
     @property
     def artifact_location(self) -> str:
@@ -211,8 +242,11 @@ class Settings(CacheSettings):
         return CostBasis(
             prices=prices,
             learner_usd_per_s=learner_usd_per_s,
+            cpu_learner_usd_per_s=prices.fargate_usd_per_s(
+                vcpu=self.cpu_learner_vcpu, memory_gb=self.cpu_learner_memory_gb
+            ),
             cache_usd_per_s=cache_usd_per_s,
-            scaler_usd_per_s=prices.scaler_usd_per_s(
+            scaler_usd_per_s=prices.fargate_usd_per_s(
                 vcpu=self.scaler_vcpu, memory_gb=self.scaler_memory_gb
             ),
             memory_mb=self.lambda_memory_mb,

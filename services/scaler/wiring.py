@@ -4,13 +4,14 @@ import logging
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import get_args
 
 from services.scaler.api.readiness import Readiness
-from services.scaler.capacity.decision import CapacityRule
+from services.scaler.capacity.decision import LIVE, CapacityRule
 from services.scaler.capacity.heartbeat import Heartbeat
 from services.scaler.capacity.keep_alive import KeepAlive
-from services.scaler.capacity.learner import EcsLearnerService, LearnerWait
+from services.scaler.capacity.learner import EcsLearnerService, LearnerWait, StartedLearner
 from services.scaler.capacity.reconciler import Alarm, CapacityReconciler
 from services.scaler.jobs.admission import Admission
 from services.scaler.jobs.catalogue import EnvironmentCatalogue
@@ -31,6 +32,11 @@ from services.scaler.settings import Settings
 from services.scaler.store.base import Store
 from services.scaler.store.dynamodb import DynamoDbStore
 from services.scaler.store.sqlite import SqliteStore
+from services.scaler.views.estimating import Estimates
+from services.scaler.views.listing import JobListing
+from services.scaler.views.logs import CloudWatchLogs, FileLogs, Logs, NoLogs
+from services.scaler.views.stretches import CurveStretches
+from services.scaler.views.system import SystemLook
 from shared.artifacts.opening import open_artifacts
 from shared.cache.client import TrajectoryCache
 from shared.contracts.jobs import JobStatus
@@ -49,8 +55,11 @@ class Components:
         *,
         now: Callable[[], float] = time.time,
         alarm: Alarm | None = None,
+        store: Store | None = None,
     ) -> None:
         """Construct every part; tests bring a clock, and an alarm that keeps to it.
+
+        A store that is brought is used in place of the one that the settings name.
 
         Raises:
             StoreError: The database or table cannot be used.
@@ -58,11 +67,13 @@ class Components:
             ArtifactError: The place of the artifacts is malformed.
         """
         self.now = now
-        self._settings = settings
+        self.settings = settings
+        self.store = store or _store(settings)
         self._wire_stores(settings)
         self._wire_launching(settings)
         self._wire_capacity(settings, alarm or Alarm())
         self._wire_jobs(settings)
+        self._wire_views(settings)
 
     def _wire_stores(self, settings: Settings) -> None:
         self.cache = TrajectoryCache(
@@ -70,7 +81,6 @@ class Components:
             timeout_s=5.0,
             credentials=settings.cache_credentials(process_credentials()),
         )
-        self.store = _store(settings)
         self.metrics = Metrics()
         self.bell = WorkSignal()
         basis = settings.cost_basis()
@@ -133,17 +143,17 @@ class Components:
                 exhausted_at=self._spending.exhausted_at,
             ),
             function=self._function,
-            learner=_learner_service(settings),
+            learners=_started_learners(settings),
             heartbeat=_heartbeat(settings),
             metrics=self.metrics,
             now=self.now,
             expire=lambda job_id, why: self.jobs.expire(job_id, why),
-            wait=LearnerWait(longest_s=settings.learner_wait_s),
             keep_alive=KeepAlive(
                 invoker=self._invoker,
                 launches=self.launches,
                 metrics=self.metrics,
                 every_s=settings.ping_every_s if settings.keep_alive else math.inf,
+                timeout_s=settings.lambda_timeout_s,
             ),
             every_s=settings.reconcile_every_s,
             alarm=alarm,
@@ -152,7 +162,10 @@ class Components:
     def _wire_jobs(self, settings: Settings) -> None:
         self._catalogue = EnvironmentCatalogue(self._function, ttl_s=settings.environment_ttl_s)
         admission = Admission(
-            self._catalogue, self._quota, cache_memory_mb=settings.cache_memory_mb
+            self._catalogue,
+            self._quota,
+            partial(self.store.with_status, LIVE),
+            cache_memory_mb=settings.cache_memory_mb,
         )
         self.leases = LeaseService(
             self.store,
@@ -169,12 +182,14 @@ class Components:
             spending=self._spending,
             on_queued=self._queued,
         )
+        self.files = open_artifacts(settings.artifact_location, region=settings.lambda_region)
+        self.estimates = Estimates(store=self.store, admission=admission, pricing=self._pricing)
         self.jobs = JobService(
             store=self.store,
             admission=admission,
             cache=self.cache,
             launches=self.launches,
-            files=open_artifacts(settings.artifact_location, region=settings.lambda_region),
+            files=self.files,
             pricing=self._pricing,
             now=self.now,
             spending=self._spending,
@@ -202,9 +217,24 @@ class Components:
             launches=self.launches,
             now=self.now,
             spending=self._spending,
-            learner_instance=settings.learner_instance,
+            learners=settings.learners,
             finish_wait_s=settings.finish_wait_s,
             on_finished=self.capacity.reconcile,
+        )
+
+    def _wire_views(self, settings: Settings) -> None:
+        self.stretches = CurveStretches(store=self.store, so_far=self.launches.so_far)
+        self.listing = JobListing(store=self.store, launches=self.launches, shown=self.lost.shown)
+        self.logs = _logs(settings)
+        self.system = SystemLook(
+            settings=settings,
+            store=self.store,
+            cache=self.cache,
+            quota=self._quota,
+            launches=self.launches,
+            capacity=self.capacity,
+            now=self.now,
+            started_at=self.now(),
         )
 
     def start(self) -> None:
@@ -218,13 +248,13 @@ class Components:
     def close(self) -> bool:
         """Wait for what is in flight, then let go of everything; return whether all of it ended."""
         self._catalogue.close()
-        ended = self._invoker.close(wait_s=self._settings.shutdown_wait_s)
+        ended = self._invoker.close(wait_s=self.settings.shutdown_wait_s)
         if not ended:
             _LOG.warning("actors are still in flight; their outcome will be billed at its worst")
         if not self.checks.close():
             ended = False
             _LOG.warning("jobs are still checked; the next process takes them up")
-        self.capacity.close(wait_s=self._settings.lambda_connect_timeout_s)
+        self.capacity.close(wait_s=self.settings.lambda_connect_timeout_s)
         if ended:
             self._function.close()
         self.cache.close()
@@ -250,14 +280,26 @@ def _store(settings: Settings) -> Store:
     return store
 
 
-def _learner_service(settings: Settings) -> EcsLearnerService | None:
-    if settings.ecs_cluster is None or settings.ecs_service is None:
-        return None
-    return EcsLearnerService(
-        cluster=settings.ecs_cluster,
-        service=settings.ecs_service,
-        region=settings.lambda_region,
-        timeout_s=settings.lambda_connect_timeout_s,
+def _logs(settings: Settings) -> Logs:
+    if settings.log_groups:
+        return CloudWatchLogs.connect(settings.log_groups, region=settings.lambda_region)
+    return NoLogs() if settings.logs is None else FileLogs(settings.logs)
+
+
+def _started_learners(settings: Settings) -> tuple[StartedLearner, ...]:
+    return tuple(
+        StartedLearner(
+            kind=kind,
+            service=EcsLearnerService(
+                cluster=settings.ecs_cluster,
+                service=service,
+                region=settings.lambda_region,
+                timeout_s=settings.lambda_connect_timeout_s,
+            ),
+            wait=LearnerWait(longest_s=settings.learner_wait_s),
+        )
+        for kind, service in settings.ecs_services.items()
+        if settings.ecs_cluster is not None and service is not None
     )
 
 

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from shared.artifacts.store import ArtifactError
+from shared.artifacts.store import ArtifactError, ArtifactFile
 
 _REMOVALS = 20
 """How often to remove a folder into which a learner may still be writing a run's last files."""
@@ -75,6 +75,31 @@ class LocalArtifacts:
         path = self._path(job_id, folder)
         return sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
 
+    def files(self, job_id: str, *, limit: int, after: str = "") -> list[ArtifactFile]:
+        """Return a job's files, but for those that are just being written."""
+        base, found = self._root / job_id, []
+        for path in sorted(base.rglob("*"), key=Path.as_posix):
+            name = path.relative_to(base)
+            if (
+                name.as_posix() <= after
+                or any(part.startswith(".") for part in name.parts)
+                or path.is_symlink()
+            ):
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                status = path.stat()
+                if path.is_file():
+                    found.append(_file(name.as_posix(), status))
+            if len(found) == limit:
+                break
+        return found
+
+    def link(self, job_id: str, name: str) -> Path | None:
+        """Return a file's path; None of what is no file, or lies elsewhere."""
+        path = self._path(job_id, name)
+        inside = path.resolve().is_relative_to((self._root / job_id).resolve())
+        return path if inside and path.is_file() else None
+
     def delete(self, job_id: str, folder: str) -> None:
         """Remove a folder."""
         self._remove(self._path(job_id, folder))
@@ -131,6 +156,10 @@ class LocalArtifacts:
             f"cannot write {path}: {error.strerror or error}; "
             "check the folder's owner and free space, or choose another runs folder"
         )
+
+
+def _file(name: str, status: os.stat_result) -> ArtifactFile:
+    return ArtifactFile(name=name, size=status.st_size, modified_at=status.st_mtime)
 
 
 def _sync_folder(path: Path) -> None:

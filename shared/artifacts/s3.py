@@ -11,6 +11,7 @@ before checkpoints, it cannot write a checkpoint either.
 """
 
 import contextlib
+import itertools
 import logging
 import re
 import time
@@ -23,7 +24,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.artifacts.spool import Spool
-from shared.artifacts.store import ArtifactError
+from shared.artifacts.store import LINK_S, ArtifactError, ArtifactFile
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -72,6 +73,7 @@ class S3Artifacts:
             read_timeout=30.0,
             retries={"total_max_attempts": 5, "mode": "standard"},
             tcp_keepalive=True,
+            signature_version="s3v4",  # of links, too
         )
         client = boto3.client("s3", region_name=region, config=config)
         return cls(match[1], match[2] or "", client)
@@ -116,6 +118,31 @@ class S3Artifacts:
         if spool is not None:
             found |= {prefix + name for name in spool.names(folder)}
         return sorted(key.removeprefix(prefix).rstrip("/") for key in found - {prefix})
+
+    def files(self, job_id: str, *, limit: int, after: str = "") -> list[ArtifactFile]:
+        """Return a job's objects."""
+        prefix = f"{self._key(job_id, '')}/"
+        objects = (
+            entry
+            for page in self._pages(prefix, after=prefix + after)
+            for entry in page.get("Contents", [])
+        )
+        return [
+            ArtifactFile(
+                name=entry["Key"].removeprefix(prefix),
+                size=entry["Size"],
+                modified_at=entry["LastModified"].timestamp(),
+            )
+            for entry in itertools.islice(objects, limit)
+        ]
+
+    def link(self, job_id: str, name: str) -> str:
+        """Return a presigned URL: good for `LINK_S`, or as long as our own credentials are."""
+        key = self._key(job_id, name)
+        with self._errors("sign", key):
+            return self._client.generate_presigned_url(
+                "get_object", Params={"Bucket": self._bucket, "Key": key}, ExpiresIn=LINK_S
+            )
 
     def delete(self, job_id: str, folder: str) -> None:
         """Remove every object under a folder."""
@@ -181,10 +208,12 @@ class S3Artifacts:
         reply = self._client.list_objects_v2(Bucket=self._bucket, Prefix=key, MaxKeys=1)
         return any(entry["Key"] == key for entry in reply.get("Contents", []))
 
-    def _pages(self, prefix: str, *, delimiter: str = "") -> Iterator[Any]:
+    def _pages(self, prefix: str, *, delimiter: str = "", after: str = "") -> Iterator[Any]:
         paginator = self._client.get_paginator("list_objects_v2")
         with self._errors("list", prefix):
-            yield from paginator.paginate(Bucket=self._bucket, Prefix=prefix, Delimiter=delimiter)
+            yield from paginator.paginate(
+                Bucket=self._bucket, Prefix=prefix, Delimiter=delimiter, StartAfter=after
+            )
 
     def _delete(self, prefix: str) -> None:
         keys = [entry["Key"] for page in self._pages(prefix) for entry in page.get("Contents", [])]

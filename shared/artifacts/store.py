@@ -5,6 +5,7 @@
 our own code, never by a request.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +19,22 @@ CHECKPOINTS = "checkpoints"
 
 class ArtifactError(RuntimeError):
     """A run's files cannot be read or written; the message names the path and the fix."""
+
+
+LINK_S = 900
+"""How long a link to a file in a bucket is good for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactFile:
+    """One of a job's files."""
+
+    name: str
+    """Relative to the job's folder."""
+    size: int
+    """Bytes."""
+    modified_at: float
+    """Unix seconds."""
 
 
 class ArtifactStore(Protocol):
@@ -38,6 +55,15 @@ class ArtifactStore(Protocol):
 
     def names(self, job_id: str, folder: str) -> list[str]:
         """Return the entries directly under a folder, sorted; empty if there is none."""
+
+    def files(self, job_id: str, *, limit: int, after: str = "") -> list[ArtifactFile]:
+        """Return a job's files in all folders, the first `limit` by name of those after a name."""
+
+    def link(self, job_id: str, name: str) -> str | Path | None:
+        """Return where a file is read by whoever is let in: a URL with a term, or a path.
+
+        A URL is returned whether there is such a file or not; None says that there is none.
+        """
 
     def delete(self, job_id: str, folder: str) -> None:
         """Remove a folder of a job; nothing happens if there is none."""

@@ -261,6 +261,16 @@ class TrajectoryCache(CacheConnection):
         self._unlink([keys.starts(job_id, index) for index in made])
         self._unlink([keys.cancel(job_id), *(keys.policy(job_id, v) for v in policy_versions)])
 
+    def memory(self) -> tuple[int, str]:
+        """Return the bytes that the cache has in use, and which server it is.
+
+        Raises:
+            CacheError: It cannot be reached, or does not tell this user.
+        """
+        with self._errors("INFO"):
+            told = cast("dict[str, object]", self._client.info())
+        return int(str(told.get("used_memory", 0))), str(told.get("redis_version", "unknown"))
+
     def _fields(self, job_id: str, rounds: Sequence[int]) -> list[list[bytes]]:
         """Return what is noted of each round: claims, failures and the names of counters."""
         with self._errors("HKEYS"):

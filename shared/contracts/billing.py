@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from shared.contracts.message import Count, JobId, Message, NonNegativeFloat
+from shared.contracts.message import Count, Identifier, JobId, Message, NonNegativeFloat
 
 LedgerItem = Literal[
     "learner",
@@ -13,6 +13,7 @@ LedgerItem = Literal[
     "cache",
     "scaler",
 ]
+"""What this version bills. Lines and bills are read with any name: newer versions may have more."""
 BillingUnit = Literal["second", "GB-second", "request"]
 
 
@@ -21,9 +22,9 @@ class LedgerLine(Message):
 
     round: Count
     attempt: Count
-    item: LedgerItem
+    item: LedgerItem | Identifier
     quantity: NonNegativeFloat
-    unit: BillingUnit
+    unit: BillingUnit | Identifier
     unit_price_usd: NonNegativeFloat
     amount_usd: NonNegativeFloat
 
@@ -45,7 +46,7 @@ class JobCost(Message):
     """What the job has been billed: the sum of all its lines, and of `by_item`."""
     reserved_usd: NonNegativeFloat
     """What is set aside, at its worst, until it is billed; 0 once the bill is final."""
-    by_item: dict[LedgerItem, NonNegativeFloat]
+    by_item: dict[LedgerItem | Identifier, NonNegativeFloat]
     lines: tuple[LedgerLine, ...]
     """One page of the ledger, in order."""
     next_cursor: str | None = None

@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from shared.contracts.learner_kind import PRESET_LEARNER, LearnerChoice
 from shared.contracts.message import (
     READ_BACK,
     Count,
@@ -183,9 +184,24 @@ class DetectorRule(Message):
     """Relative Ritz residual below which an eigenvalue counts as found."""
 
 
+def _require_printable(name: str) -> str:
+    if not name.isprintable() or name != name.strip():
+        raise ValueError("must be printable, without spaces at its ends")
+    return name
+
+
+JobName = Annotated[str, Field(min_length=1, max_length=80), AfterValidator(_require_printable)]
+TAG_FORM = r"^[A-Za-z0-9][A-Za-z0-9_.:=/-]{0,63}$"
+Tag = Annotated[str, Field(pattern=TAG_FORM)]
+
+
 class JobSpec(EnvironmentRef):
     """One training job."""
 
+    name: JobName | None = None
+    """What people call it: up to 80 printable characters. It decides nothing."""
+    tags: Annotated[tuple[Tag, ...], Field(max_length=16)] = ()
+    """Words to find it by, such as `sweep-1`: at most 16 of up to 64 characters each."""
     algorithm: AlgorithmName = "ppo"
     """How the policy is updated."""
     preset: Preset = "paper"
@@ -211,6 +227,11 @@ class JobSpec(EnvironmentRef):
     price by the second. `reuse`: those of earlier rounds, pinged when they idle. `none`: the same
     without pings. `auto`: provisioned once the job's own rounds show that it costs less, else
     reuse. Unset: the preset's, see `nitro presets`."""
+    learner: LearnerChoice | None = None
+    """The machine that learns. `gpu`: the first GPU machine of the deployment's list. `cpu`: a
+    Fargate task of a few cores, at a tenth of its price. `auto`: `gpu` for images, whose network is
+    convolutional, else `cpu`. Unset: the preset's, see `nitro presets`. On one machine it decides
+    about the bill alone."""
     stop: StopRule = StopRule()
     episodes: EpisodeRule = EpisodeRule()
     evaluation: EvaluationRule = EvaluationRule()
@@ -239,7 +260,7 @@ class JobSpec(EnvironmentRef):
     def resolved(self) -> Self:
         """Return the job with what it leaves to its preset but for hyper-parameters.
 
-        These are its training horizon and how its environments are kept warm.
+        These are its training horizon, its learner, and how its environments are kept warm.
         """
         horizon = self.episodes.horizon
         if horizon is None:
@@ -248,6 +269,7 @@ class JobSpec(EnvironmentRef):
             update={
                 "episodes": EpisodeRule(horizon=horizon),
                 "warm": self.warm or PRESET_WARM[self.preset],
+                "learner": self.learner or PRESET_LEARNER[self.preset],
             }
         )
 

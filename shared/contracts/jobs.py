@@ -4,6 +4,7 @@ from typing import Literal
 
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import JobSpec, RoundLimit
+from shared.contracts.learner_kind import LearnerKind
 from shared.contracts.message import Count, JobId, Message, NonNegativeFloat, Number, PositiveFloat
 from shared.contracts.scaling_spec import Policy, Scaling
 from shared.hyperparameters.common import CommonHyperparameters
@@ -58,6 +59,9 @@ class Job(Message):
     spec: JobSpec
     environment: EnvironmentSpec | None = None
     """None until an actor has described it, and for good in a job refused before that."""
+    learner: LearnerKind = "gpu"
+    """What trains it, and what it is billed for. Until an actor has described the environment, that
+    is what the job has at least. Jobs from before there was a choice have a GPU."""
     status: JobStatus
     stop_reason: StopReason | None = None
     error: str | None = None
@@ -145,14 +149,6 @@ def resolve_for(spec: JobSpec, environment: EnvironmentSpec) -> CommonHyperparam
         spec.hyperparameters,
         images=environment.observation.is_image,
     )
-
-
-class JobPage(Message):
-    """Jobs, newest first."""
-
-    jobs: tuple[Job, ...]
-    next_cursor: str | None
-    """Pass as `cursor` to get the next page; None at the end."""
 
 
 class ScalingRequest(Message):

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from shared.contracts.jobs import Job, StopReason
+from shared.contracts.learner_kind import LearnerKind
 from shared.contracts.message import Identifier, Message, NonNegativeFloat, Number
 from shared.contracts.rounds import EvaluationResult
 
@@ -13,6 +14,8 @@ class LeaseRequest(Message):
     """A learner asks for work."""
 
     learner_id: Identifier
+    kind: LearnerKind | None = None
+    """Kind of jobs that it trains; None takes any, as where one machine does everything."""
     wait_s: Annotated[Number, Field(ge=0, le=60)] = 20.0
     """How long the scaler may hold the request open until a job is queued."""
 

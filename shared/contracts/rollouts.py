@@ -85,7 +85,11 @@ class ActorReport(Message):
     episode_lengths: tuple[PositiveInt, ...]
     dropped_episodes: Count = 0
     """Episodes sampled again because something in them was not finite."""
+    fetch_s: NonNegativeFloat | None = None
+    """Fetching policy and episodes, and building environments; None where it was not measured."""
     rollout_s: NonNegativeFloat
+    push_s: NonNegativeFloat | None = None
+    """Storing the result; None where it was not measured."""
     total_s: NonNegativeFloat
     """Handler time: fetching the policy, rolling out, pushing the result."""
     cold_start: bool

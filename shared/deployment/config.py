@@ -12,8 +12,19 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from shared.deployment.machines import task_memory_mb, usable_memory_mb
-from shared.money.prices import AWS_US_EAST_1_2026_11, CacheEngine, OwnPrices, PriceTable
+from shared.deployment.machines import (
+    DEFAULT_CACHE_ENGINE,
+    DEFAULT_CACHE_NODE,
+    task_memory_mb,
+    usable_memory_mb,
+)
+from shared.money.prices import (
+    AWS_US_EAST_1_2026_11,
+    AWS_US_EAST_1_2026_11_ARM64,
+    CacheEngine,
+    OwnPrices,
+    PriceTable,
+)
 
 CONTEXT_KEY = "nitro"
 ACCOUNT_CONTEXT_KEY = "nitro:account"
@@ -69,6 +80,9 @@ class NitroConfig(BaseModel):
     """Addresses of the VPC, /16 to /22, for good; choose others only to peer it with a network of
     yours."""
 
+    architecture: Literal["x86_64", "arm64"] = "x86_64"
+    """Processors of actors, scaler and the learner on cores. `arm64` costs a fifth less; its images
+    are built on such a machine, or under emulation. A GPU machine stays x86_64."""
     actor_memory_mb: Annotated[int, Field(ge=128, le=10_240)] = 1024
     """Memory of one actor (paper: 1,024); Lambda gives CPU in proportion, one core at 1,769."""
     actor_timeout_s: Annotated[int, Field(ge=1, le=900)] = 60
@@ -81,9 +95,9 @@ class NitroConfig(BaseModel):
     """Most actors kept warm, at a price by the second, and only while jobs run that want it (`warm:
     provisioned`, or `auto` where it pays; paper: 64). 0 leaves all jobs to reuse."""
 
-    cache_engine: CacheEngine = "valkey"
+    cache_engine: CacheEngine = DEFAULT_CACHE_ENGINE
     """Engine of the trajectory cache; `valkey` is 20 % cheaper than `redis`."""
-    cache_node_type: str = "cache.t4g.micro"
+    cache_node_type: str = DEFAULT_CACHE_NODE
     """Size of the cache; the smallest has room for every preset. A job whose round does not fit is
     refused, and told the size that would do."""
 
@@ -103,6 +117,10 @@ class NitroConfig(BaseModel):
     """Memory the learner is placed with; must fit the smallest machine of the list."""
     learner_disk_gb: Annotated[int, Field(ge=50, le=1000)] = 100
     """Encrypted disk of the learner's machine; images and scratch, no results."""
+    cpu_learner_vcpu: Literal[2, 4] = 2
+    """Cores of the learner without a GPU, a Fargate task. It computes on two at most."""
+    cpu_learner_memory_mb: Literal[4096, 8192, 16_384] = 4096
+    """Memory of the learner without a GPU; Fargate wants at least two gigabytes to a core."""
     learner_ami: Annotated[str, Field(pattern=r"^ami-[0-9a-f]{8,17}$")] | None = None
     """Machine image of the learner; unset means AWS's current ECS GPU image, looked up by SSM."""
     longest_job_hours: Annotated[int, Field(ge=1, le=240)] = 48
@@ -139,7 +157,10 @@ class NitroConfig(BaseModel):
     @property
     def price_table(self) -> PriceTable:
         """What bills and budgets go by."""
-        return self.prices or AWS_US_EAST_1_2026_11
+        if self.prices is not None:
+            return self.prices
+        listed = {"x86_64": AWS_US_EAST_1_2026_11, "arm64": AWS_US_EAST_1_2026_11_ARM64}
+        return listed[self.architecture]
 
     def learner_types(self, account: AccountAnswer) -> tuple[str, ...]:
         """Return the machines to ask for: those the account is known to offer, in our order.
@@ -188,6 +209,12 @@ class NitroConfig(BaseModel):
             raise ValueError(
                 f"scaler_memory_mb ({self.scaler_memory_mb}) is too small for scaler_cpu "
                 f"({self.scaler_cpu}): Fargate wants at least {2 * self.scaler_cpu}"
+            )
+        least_mb = 2048 * self.cpu_learner_vcpu
+        if self.cpu_learner_memory_mb < least_mb:
+            raise ValueError(
+                f"cpu_learner_memory_mb ({self.cpu_learner_memory_mb}) is too small for "
+                f"cpu_learner_vcpu ({self.cpu_learner_vcpu}): Fargate wants at least {least_mb}"
             )
         if len(set(self.learner_instance_types)) < len(self.learner_instance_types):
             raise ValueError("learner_instance_types: names a type twice")

@@ -1,6 +1,9 @@
-"""Machines on AWS: how much of a GPU machine and of a cache node can be used."""
+"""Machines on AWS: how much of them can be used, and how long a learner takes to start."""
 
 from collections.abc import Iterable, Mapping
+
+from shared.contracts.learner_kind import LearnerKind
+from shared.money.prices import CacheEngine
 
 _LEFT_TO_TASKS = 0.93
 """What kernel and ECS agent leave of the memory a machine is sold with."""
@@ -15,10 +18,16 @@ _MACHINE_MEMORY_GIB = {
     "p3.2xlarge": 61,
 }
 """As published for machines that have a GPU."""
+LEARNER_START_S: dict[LearnerKind, float] = {"gpu": 240.0, "cpu": 60.0}
+"""From a job's queueing to the learner that takes it, roughly: nobody has measured it on AWS. A GPU
+machine boots and pulls several GB, a Fargate task pulls half a gigabyte."""
 _VOLTA = frozenset({"p3.2xlarge"})
 """Machines whose GPU is a V100."""
 _RESERVED_SHARE = 0.25
 """ElastiCache keeps a quarter for replication and backups unless told otherwise."""
+DEFAULT_CACHE_NODE = "cache.t4g.micro"
+DEFAULT_CACHE_ENGINE: CacheEngine = "valkey"
+"""What a deployment has unless told otherwise, and so what a local system's bill goes by."""
 _NODE_MEMORY_GIB = {
     "cache.t4g.micro": 0.5,
     "cache.t4g.small": 1.37,

@@ -5,8 +5,10 @@ measured. That the second never exceeds the first is what makes a budget a hard 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
+from shared.contracts.learner_kind import LearnerKind
 from shared.contracts.rollouts import LONGEST_PING_S
 from shared.money.prices import PriceTable
 
@@ -30,6 +32,9 @@ class CostBasis:
 
     prices: PriceTable
     learner_usd_per_s: float
+    """Of the learner that a job has: the deployment's GPU machine, unless `with_learner` says."""
+    cpu_learner_usd_per_s: float
+    """Of the deployment's learner without a GPU."""
     cache_usd_per_s: float
     scaler_usd_per_s: float
     memory_mb: int
@@ -44,6 +49,12 @@ class CostBasis:
     """Idle environments that are pinged while a job runs, lest Lambda lets go of them."""
     ping_every_s: float = math.inf
     """Time between two pings of an environment."""
+
+    def with_learner(self, kind: LearnerKind) -> Self:
+        """Return the deployment's basis for a job with such a learner."""
+        if kind == "gpu":
+            return self
+        return replace(self, learner_usd_per_s=self.cpu_learner_usd_per_s)
 
     @property
     def memory_gb(self) -> float:

@@ -75,8 +75,8 @@ class PriceTable(Message):
         prices = self.cache_usd_per_hour.get(engine, {})
         return _hourly(prices, node_type, f"{self.name} ({engine})") / SECONDS_PER_HOUR
 
-    def scaler_usd_per_s(self, *, vcpu: float, memory_gb: float) -> float:
-        """Return the price of one second of the scaler's Fargate task."""
+    def fargate_usd_per_s(self, *, vcpu: float, memory_gb: float) -> float:
+        """Return the price of one second of a Fargate task: the scaler's, or a learner's."""
         hourly = vcpu * self.fargate_usd_per_vcpu_hour + memory_gb * self.fargate_usd_per_gb_hour
         return hourly / SECONDS_PER_HOUR
 
@@ -130,6 +130,22 @@ AWS_US_EAST_1_2026_11 = PriceTable(
     },
 )
 
+AWS_US_EAST_1_2026_11_ARM64 = AWS_US_EAST_1_2026_11.model_copy(
+    update={
+        "name": "aws-us-east-1-2026-11-arm64",
+        "source": (
+            "AWS Lambda and Fargate on-demand price pages for us-east-1, arm64, Linux; the rest as "
+            "in aws-us-east-1-2026-11"
+        ),
+        "lambda_usd_per_gb_s": 0.0000133334,
+        "provisioned_usd_per_gb_s": 0.0000033334,
+        "provisioned_duration_usd_per_gb_s": 0.0000077778,
+        "fargate_usd_per_vcpu_hour": 0.03238,
+        "fargate_usd_per_gb_hour": 0.00356,
+    }
+)
+"""The same where functions and Fargate tasks run on AWS's own processors: a fifth less."""
+
 PAPER = PriceTable(
     name="paper",
     region="us-east-2",
@@ -149,7 +165,9 @@ PAPER = PriceTable(
     public_ipv4_usd_per_hour=0.0,
 )
 
-PRICE_TABLES: dict[str, PriceTable] = {t.name: t for t in (AWS_US_EAST_1_2026_11, PAPER)}
+PRICE_TABLES: dict[str, PriceTable] = {
+    t.name: t for t in (AWS_US_EAST_1_2026_11, AWS_US_EAST_1_2026_11_ARM64, PAPER)
+}
 
 
 class OwnPrices(PriceTable):

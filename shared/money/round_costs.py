@@ -169,6 +169,23 @@ def serverful_cost(wall_s: float, servers: Servers, prices: PriceTable) -> Serve
     )
 
 
+def own_serverful_cost(wall_s: float, learner: str, basis: CostBasis) -> ServerfulCost | None:
+    """Return what the job's own learner, so called, costs beside the paper's actor machine.
+
+    None where the table has no price of that machine.
+    """
+    actors, prices = PAPER_SERVERS.actor_instance, basis.prices
+    if actors not in prices.learner_usd_per_hour:
+        return None
+    usd_per_s = basis.learner_usd_per_s + prices.learner_usd_per_s(actors)
+    return ServerfulCost(
+        learner_instance=learner,
+        actor_instance=actors,
+        wall_s=wall_s,
+        total_usd=wall_s * usd_per_s,
+    )
+
+
 def projection_assumptions(basis: CostBasis) -> tuple[str, ...]:
     """Return in words what the time of a round on AWS takes for granted."""
     return (

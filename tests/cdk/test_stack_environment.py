@@ -46,6 +46,8 @@ def test_every_variable_is_a_setting(synthesised: Synthesised) -> None:
     assert not _unknown(_task(synthesised, "Scaler"), _names(ScalerSettings))
     assert not _unknown(_secrets(synthesised, "Scaler"), _names(ScalerSettings))
     assert not _unknown(_task(synthesised, "Learner"), _names(LearnerSettings))
+    on_cores = _names(LearnerSettings) | {"HOME", "TMPDIR"}
+    assert not _unknown(_task(synthesised, "CpuLearner"), on_cores)
     assert not _unknown(_secrets(synthesised, "Learner"), _names(LearnerSettings))
     assert not _unknown(_function(synthesised, "Actor"), _names(ActorSettings))
 
@@ -69,6 +71,7 @@ def test_the_scaler_starts_with_what_it_is_told(
     assert settings.artifacts.startswith("s3://<StoresRuns")
     assert settings.longest_job_s == 48 * 3600
     assert settings.learner_wait_s == 30 * 60
+    assert settings.learners["cpu"] == "Fargate task of 2 vCPU and 4 GB"
     actor = synthesised.named("AWS::Lambda::Function", "Actor")
     assert settings.lambda_timeout_s == actor["Timeout"]
     assert settings.lambda_memory_mb == actor["MemorySize"]
@@ -78,9 +81,19 @@ def test_the_learner_starts_with_what_it_is_told(
     synthesised: Synthesised, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = _settings(LearnerSettings, _task(synthesised, "Learner"), monkeypatch)
-    assert settings.device == "cuda"
+    assert (settings.device, settings.learner_kind) == ("cuda", "gpu")
     assert settings.cache_auth == "iam"
     assert settings.artifacts == _task(synthesised, "Scaler")["NITRO_ARTIFACTS"]
+
+
+def test_the_learner_on_cores_is_told_the_same_but_for_its_kind_and_where_it_writes(
+    synthesised: Synthesised, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, gpu = _task(synthesised, "CpuLearner"), _task(synthesised, "Learner")
+    settings = _settings(LearnerSettings, told, monkeypatch)
+    assert (settings.device, settings.learner_kind) == ("cpu", "cpu")
+    differing = {name for name in told.keys() | gpu.keys() if told.get(name) != gpu.get(name)}
+    assert differing == {"NITRO_DEVICE", "NITRO_LEARNER_KIND", "NITRO_RUNS_DIR", "HOME", "TMPDIR"}
 
 
 def test_the_actor_starts_with_what_it_is_told(
@@ -98,8 +111,9 @@ def test_the_switch_starts_with_what_it_is_told(synthesised: Synthesised) -> Non
     assert settings.function == scaler["NITRO_LAMBDA_FUNCTION"]
     assert settings.qualifier == scaler["NITRO_LAMBDA_QUALIFIER"]
     assert settings.cluster == scaler["NITRO_ECS_CLUSTER"]
-    assert settings.service == scaler["NITRO_ECS_SERVICE"]
-    assert len(told) == 5
+    assert settings.gpu_service == scaler["NITRO_ECS_SERVICE"]
+    assert settings.cpu_service == scaler["NITRO_ECS_CPU_SERVICE"]
+    assert len(told) == 6
 
 
 @pytest.mark.parametrize("role", ["scaler", "learner", "actor"])

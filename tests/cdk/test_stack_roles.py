@@ -59,7 +59,7 @@ _ROLES: dict[str, Grants] = {
         "<ActorLive>",
     )
     | _each("lambda:GetAccountSettings", "*")
-    | _each("ecs:DescribeServices ecs:UpdateService", "<LearnerService>")
+    | _each("ecs:DescribeServices ecs:UpdateService", "<LearnerService>", "<CpuLearnerService>")
     | _each("ecs:ListTasks", "* of <Cluster.Arn>")
     | _each(
         "dynamodb:GetItem dynamodb:BatchGetItem dynamodb:PutItem dynamodb:UpdateItem "
@@ -68,7 +68,8 @@ _ROLES: dict[str, Grants] = {
     )
     | _each("dynamodb:Query", "<StoresJobs.Arn>", "<StoresJobs.Arn>/index/queue")
     | _each("s3:ListBucket", "<StoresRuns.Arn> below runs/*")
-    | _each("s3:DeleteObject", "<StoresRuns.Arn>/runs/*"),
+    | _each("s3:GetObject s3:DeleteObject", "<StoresRuns.Arn>/runs/*")
+    | _each("logs:FilterLogEvents", "<LearnerLogs.Arn>", "<ScalerLogs.Arn>", "<ActorLogs.Arn>"),
     "LearnerTaskTaskRole": _connect("learner")
     | _each("s3:ListBucket", "<StoresRuns.Arn> below runs/*")
     | _each("s3:GetObject s3:PutObject s3:DeleteObject", "<StoresRuns.Arn>/runs/*"),
@@ -77,9 +78,10 @@ _ROLES: dict[str, Grants] = {
         "lambda:GetProvisionedConcurrencyConfig lambda:DeleteProvisionedConcurrencyConfig",
         "<ActorLive>",
     )
-    | _each("ecs:DescribeServices ecs:UpdateService", "<LearnerService>")
+    | _each("ecs:DescribeServices ecs:UpdateService", "<LearnerService>", "<CpuLearnerService>")
     | _each("dynamodb:GetItem", "<StoresJobs.Arn>"),
-    "ScalerTaskExecutionRole": _start_task("Scaler"),
+    "ScalerTaskExecutionRole": _start_task("Scaler")
+    | _each("secretsmanager:DescribeSecret secretsmanager:GetSecretValue", "<StoresViewerToken>"),
     "LearnerTaskExecutionRole": _start_task("Learner"),
     # What CDK gives an ECS machine: nothing of ours in it.
     "GpuCapacityHostRole": _each(

@@ -1,15 +1,17 @@
-"""Scaler and learner as ECS will run them, and the machine below the learner."""
+"""Scaler and learners as ECS will run them, and the machine below the one with a GPU."""
 
 import json
 from typing import Any
 
 import pytest
 
+from cdk.containers import REPOSITORY
 from shared.money.prices import AWS_US_EAST_1_2026_11 as PRICES
 from shared.money.prices import RETIRED_INSTANCES
 from tests.cdk.template import Synthesised, Variant, text
 
-_SERVICES = ("Scaler", "Learner")
+_CPU = {"TORCH_BUILD": "cpu", "TORCH_INDEX_URL": ""}
+_SERVICES = ("Scaler", "Learner", "CpuLearner")
 
 
 def _container(stack: Synthesised, service: str) -> dict[str, Any]:
@@ -35,9 +37,10 @@ def test_a_container_can_do_little(synthesised: Synthesised, service: str) -> No
 
 @pytest.mark.parametrize("service", _SERVICES)
 def test_the_token_comes_from_secrets_manager(synthesised: Synthesised, service: str) -> None:
-    (secret,) = _container(synthesised, service)["Secrets"]
-    assert secret["Name"] == "NITRO_TOKEN"
-    assert text(secret["ValueFrom"]).startswith("<StoresToken")
+    secrets = {s["Name"]: text(s["ValueFrom"]) for s in _container(synthesised, service)["Secrets"]}
+    assert secrets.pop("NITRO_TOKEN").startswith("<StoresToken")
+    # Only the scaler knows viewers.
+    assert secrets.keys() == ({"NITRO_VIEWER_TOKEN"} if service == "Scaler" else set())
 
 
 def test_the_scaler_is_small_and_always_on(synthesised: Synthesised) -> None:
@@ -54,6 +57,38 @@ def test_the_learner_asks_for_a_gpu_and_nobody_starts_it(synthesised: Synthesise
     assert service["DesiredCount"] == 0
     (strategy,) = service["CapacityProviderStrategy"]
     assert text(strategy["CapacityProvider"]).startswith("<GpuCapacityProvider")
+
+
+def test_the_learner_on_cores_is_a_fargate_task_that_nobody_starts(
+    synthesised: Synthesised, variant: Variant
+) -> None:
+    task = synthesised.named("AWS::ECS::TaskDefinition", "CpuLearner")
+    assert (task["Cpu"], task["Memory"]) == ("2048", "4096")
+    service = synthesised.named("AWS::ECS::Service", "CpuLearner")
+    assert (service["LaunchType"], service["DesiredCount"]) == ("FARGATE", 0)
+    network = service["NetworkConfiguration"]["AwsvpcConfiguration"]
+    gpu = synthesised.named("AWS::ECS::Service", "Learner")["NetworkConfiguration"]
+    assert network["SecurityGroups"] == gpu["AwsvpcConfiguration"]["SecurityGroups"]
+    assert network["AssignPublicIp"] == "ENABLED"  # it pulls its image itself
+    larger = variant(cpu_learner_vcpu=4, cpu_learner_memory_mb=8192)
+    task = larger.named("AWS::ECS::TaskDefinition", "CpuLearner")
+    assert (task["Cpu"], task["Memory"]) == ("4096", "8192")
+    assert _value(larger, "Scaler", "NITRO_CPU_LEARNER_VCPU") == "4"
+    assert _value(larger, "Scaler", "NITRO_CPU_LEARNER_MEMORY_GB") == "8"
+
+
+def test_the_learner_on_cores_may_do_what_the_other_may_and_writes_to_the_images_volume(
+    synthesised: Synthesised,
+) -> None:
+    gpu, cpu = (
+        synthesised.named("AWS::ECS::TaskDefinition", name) for name in ("Learner", "CpuLearner")
+    )
+    for role in ("TaskRoleArn", "ExecutionRoleArn"):
+        assert cpu[role] == gpu[role]
+    (mount,) = _container(synthesised, "CpuLearner")["MountPoints"]
+    dockerfile = (REPOSITORY / "services/learner/Dockerfile").read_text(encoding="utf-8")
+    assert f"VOLUME {mount['ContainerPath']}\n" in dockerfile
+    assert "Tmpfs" not in _container(synthesised, "CpuLearner")["LinuxParameters"]
 
 
 @pytest.mark.parametrize("service", _SERVICES)
@@ -148,20 +183,45 @@ def test_session_manager_gets_two_folders_where_there_is_no_endpoint(variant: Va
     assert writable == {"/var/lib/amazon", "/var/log/amazon"}
 
 
+def test_on_arm64_everything_but_the_gpu_machine_has_such_processors_and_prices(
+    variant: Variant,
+) -> None:
+    stack = variant(architecture="arm64")
+    for service in ("Scaler", "CpuLearner"):
+        task = stack.named("AWS::ECS::TaskDefinition", service)
+        assert task["RuntimePlatform"]["CpuArchitecture"] == "ARM64"
+    assert stack.named("AWS::Lambda::Function", "Actor")["Architectures"] == ["arm64"]
+    assets = json.loads((stack.folder / f"{stack.name}.assets.json").read_text(encoding="utf-8"))
+    platforms = sorted(
+        (image["source"]["dockerFile"].split("/")[1], image["source"]["platform"])
+        for image in assets["dockerImages"].values()
+    )
+    assert platforms == [
+        ("actor", "linux/arm64"),
+        ("learner", "linux/amd64"),
+        ("learner", "linux/arm64"),
+        ("scaler", "linux/arm64"),
+    ]
+    assert _value(stack, "Scaler", "NITRO_PRICE_TABLE") == "aws-us-east-1-2026-11-arm64"
+
+
 @pytest.mark.parametrize(
     ("given", "built"),
     [
-        ("synthesised", {"TORCH_BUILD": "cu126", "TORCH_INDEX_URL": ""}),
-        ("offered", {"TORCH_BUILD": "cuda", "TORCH_INDEX_URL": ""}),
-        ("changed", {"TORCH_BUILD": "cpu", "TORCH_INDEX_URL": "u", "BASE_IMAGE": "b"}),
+        ("synthesised", [{"TORCH_BUILD": "cu126", "TORCH_INDEX_URL": ""}, _CPU]),
+        ("offered", [{"TORCH_BUILD": "cuda", "TORCH_INDEX_URL": ""}, _CPU]),
+        # Both are one then.
+        ("changed", [{"TORCH_BUILD": "cpu", "TORCH_INDEX_URL": "u", "BASE_IMAGE": "b"}]),
     ],
 )
-def test_the_learners_image_has_kernels_for_its_machines_unless_asked_otherwise(
-    request: pytest.FixtureRequest, given: str, built: dict[str, str]
+def test_the_learners_images_have_kernels_for_its_machines_unless_asked_otherwise(
+    request: pytest.FixtureRequest, given: str, built: list[dict[str, str]]
 ) -> None:
     stack: Synthesised = request.getfixturevalue(given)
     assets = json.loads((stack.folder / f"{stack.name}.assets.json").read_text(encoding="utf-8"))
     sources = [image["source"] for image in assets["dockerImages"].values()]
-    arguments = {s["dockerFile"]: s.get("dockerBuildArgs", {}) for s in sources}
-    assert arguments["services/learner/Dockerfile"] == built
-    assert not [name for name in arguments["services/scaler/Dockerfile"] if "TORCH" in name]
+    arguments = [(s["dockerFile"], s.get("dockerBuildArgs", {})) for s in sources]
+    learners = [given for file, given in arguments if file == "services/learner/Dockerfile"]
+    assert sorted(learners, key=str, reverse=True) == sorted(built, key=str, reverse=True)
+    (scalers,) = [given for file, given in arguments if file == "services/scaler/Dockerfile"]
+    assert not [name for name in scalers if "TORCH" in name]

@@ -43,9 +43,10 @@ def test_the_table_has_the_stores_keys_and_can_go_back_in_time(synthesised: Synt
 
 
 def test_the_token_is_made_by_aws_and_long_enough(synthesised: Synthesised) -> None:
-    secret = synthesised.only("AWS::SecretsManager::Secret")
-    assert "SecretString" not in secret
-    assert secret["GenerateSecretString"] == {"ExcludePunctuation": True, "PasswordLength": 43}
+    for name in ("StoresToken", "StoresViewerToken"):
+        secret = synthesised.named("AWS::SecretsManager::Secret", name)
+        assert "SecretString" not in secret
+        assert secret["GenerateSecretString"] == {"ExcludePunctuation": True, "PasswordLength": 43}
 
 
 def test_nothing_stays_when_the_stack_goes(synthesised: Synthesised) -> None:

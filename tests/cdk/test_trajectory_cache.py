@@ -88,6 +88,7 @@ def test_a_role_can_do_all_of_its_work(guarded: ValkeyServer) -> None:
         cache.close_round(_JOB, 1)
         cache.request_cancel(_JOB, ["lease_hash"])
         assert cache.is_cancelled(_JOB, "lease_hash")
+        assert cache.memory()[0] > 0
         cache.delete_policy(_JOB, 1)
         cache.forget_job(_JOB, rounds=[1], policy_versions=[1])
 

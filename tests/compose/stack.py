@@ -11,7 +11,7 @@ from tests.compose import docker
 from tests.compose.images import TAG, Images
 from tests.compose.wheelhouse import ROOT
 
-SERVICES = ("redis", "emulator", "actor", "scaler", "learner")
+SERVICES = ("redis", "emulator", "actor", "scaler", "learner", "cpu-learner")
 RUNS = "/var/lib/nitro/runs"
 
 
@@ -24,6 +24,9 @@ class Stack:
         self.token_file = folder / "token"
         self.token_file.write_text(self.token, encoding="utf-8")
         self.token_file.chmod(0o444)
+        viewer_token = folder / "viewer_token"
+        viewer_token.write_text(secrets.token_hex(32), encoding="utf-8")
+        viewer_token.chmod(0o444)
         emulator_token = folder / "emulator_token"
         emulator_token.write_text(secrets.token_hex(32), encoding="utf-8")
         emulator_token.chmod(0o444)
@@ -40,6 +43,7 @@ class Stack:
             "NITRO_REDIS_IMAGE": images.redis,
             "NITRO_TAG": TAG,
             "NITRO_TOKEN_FILE": str(self.token_file),
+            "NITRO_VIEWER_TOKEN_FILE": str(viewer_token),
             "NITRO_EMULATOR_TOKEN_FILE": str(emulator_token),
         }
 

@@ -19,6 +19,7 @@ SETTINGS: dict[str, type[BaseSettings]] = {
     "scaler": ScalerSettings,
     "emulator": EmulatorSettings,
     "learner": LearnerSettings,
+    "cpu-learner": LearnerSettings,
 }
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(
     (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
@@ -28,7 +29,8 @@ _VARIABLE = re.compile(r"^(?:ENV|   ) ?(NITRO_\w+)=([^\s$]\S*)", re.MULTILINE)
 
 def variables(deployable: str) -> dict[str, str]:
     """Return what the image and then the compose file set, of our own variables."""
-    dockerfile = (ROOT / DOCKERFILES[deployable]).read_text(encoding="utf-8")
+    image = deployable.removeprefix("cpu-")
+    dockerfile = (ROOT / DOCKERFILES[image]).read_text(encoding="utf-8")
     composed = SERVICES[deployable]["environment"]
     return {
         **dict(_VARIABLE.findall(dockerfile)),
@@ -58,6 +60,13 @@ def test_what_serves_others_listens_on_every_address_of_its_container() -> None:
         ("emulator", "NITRO_EMULATOR_RUNTIME_HOST"),
     ):
         assert variables(deployable)[name] == "0.0.0.0"
+
+
+def test_the_two_learners_differ_in_the_jobs_they_take_and_in_the_device() -> None:
+    learner, on_cores = SERVICES["learner"], SERVICES["cpu-learner"]
+    assert variables("learner")["NITRO_LEARNER_KIND"] == "gpu"
+    own = {"NITRO_LEARNER_KIND": "cpu", "NITRO_DEVICE": "cpu"}
+    assert on_cores == {**learner, "environment": {**learner["environment"], **own}}
 
 
 def test_only_the_scaler_is_published_and_only_to_this_machine() -> None:

@@ -100,6 +100,26 @@ def test_an_actor_the_scaler_and_the_learner_are_killed_and_the_job_ends_as_if_n
     assert final_weights(tmp_path, job_id) == final_weights(tmp_path, trained)
 
 
+def test_jobs_of_both_kinds_train_side_by_side_each_on_its_learner(stack: Stack) -> None:
+    kinds = ("gpu", "cpu")
+    with stack.client() as client:
+        ids = {kind: client.submit(tiny(learner=kind)).job_id for kind in kinds}
+        jobs = {kind: wait_job(client, job_id, has_ended) for kind, job_id in ids.items()}
+        prices = {
+            kind: {x.unit_price_usd for x in client.every_line(job_id) if x.item == "learner"}
+            for kind, job_id in ids.items()
+        }
+    for kind, job in jobs.items():
+        assert (job.status, job.error, job.learner) == ("succeeded", None, kind)
+    for kind, service in zip(kinds, ("learner", "cpu-learner"), strict=True):
+        (container,) = stack.containers(service)
+        log = docker.said("docker", "logs", container)
+        assert ids[kind] in log
+        assert not [other for other in kinds if other != kind and ids[other] in log]
+    assert len(prices["gpu"]) == len(prices["cpu"]) == 1
+    assert prices["gpu"].pop() > 5 * prices["cpu"].pop()
+
+
 def test_more_actor_containers_are_more_execution_environments(stack: Stack) -> None:
     stack.up(actors=3)
     source = (
@@ -119,7 +139,7 @@ def test_more_actor_containers_are_more_execution_environments(stack: Stack) -> 
 
 def test_an_actor_reaches_the_cache_and_the_emulator_and_nothing_else(stack: Stack) -> None:
     elsewhere = [("192.0.2.1", 443), ("8.8.8.8", 53)]
-    for service, port in (("scaler", 8080), ("learner", 8081)):
+    for service, port in (("scaler", 8080), ("learner", 8081), ("cpu-learner", 8081)):
         networks = inspect(stack.containers(service)[0])["NetworkSettings"]["Networks"]
         elsewhere += [(network["IPAddress"], port) for network in networks.values()]
     source = f"""

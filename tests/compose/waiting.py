@@ -7,7 +7,8 @@ from typing import TypeVar
 
 import httpx
 
-from nitro.client.client import ApiUnreachableError, NitroClient
+from nitro.client.client import NitroClient
+from nitro.client.errors import ApiUnreachableError
 from shared.contracts.jobs import FINISHED, Job
 
 PATIENCE_S = 400.0

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from nitro.client.client import JobRefusedError, NitroClient
+from nitro.client.client import NitroClient
+from nitro.client.errors import JobRefusedError
 from nitro.local.system import LocalSystem
 from nitro.runs.export import export_run
 from nitro.runs.reading import read_run

@@ -84,6 +84,8 @@ def test_what_is_not_there_is_named_with_what_to_do(tmp_path: Path) -> None:
     assert f"nitro experiment run gain --out {tmp_path}\n" in undone.stderr
     quick = CliRunner().invoke(app, ["plot", "gain", "--quick", "--out", str(tmp_path)])
     assert f"nitro experiment run gain --quick --out {tmp_path}\n" in quick.stderr
+    going = CliRunner().invoke(app, ["plot", "gain", "--horizon", "limit", "--out", str(tmp_path)])
+    assert f"nitro experiment run gain --horizon limit --out {tmp_path}\n" in going.stderr
     assert not list(tmp_path.iterdir())
 
 

@@ -98,6 +98,7 @@ class Account:
     table: str = field(default_factory=lambda: f"jobs-{uuid.uuid4().hex}")
     cluster: str = field(default_factory=lambda: f"cluster-{uuid.uuid4().hex}")
     service: str = "learner"
+    cpu_service: str = "cpu-learner"
 
     def __post_init__(self) -> None:
         self.dynamodb = boto3.client("dynamodb")
@@ -107,7 +108,8 @@ class Account:
     def create(self) -> None:
         self.create_table()
         self.ecs.create_cluster(clusterName=self.cluster)
-        self.create_service()
+        self.create_service(self.service)
+        self.create_service(self.cpu_service)
 
     def create_table(self) -> None:
         self.dynamodb.create_table(
@@ -123,13 +125,13 @@ class Account:
             BillingMode="PAY_PER_REQUEST",
         )
 
-    def create_service(self) -> None:
+    def create_service(self, name: str) -> None:
         task = self.ecs.register_task_definition(
             family="learner", containerDefinitions=[{"name": "learner", "image": "x", "memory": 1}]
         )
         self.ecs.create_service(
             cluster=self.cluster,
-            serviceName=self.service,
+            serviceName=name,
             taskDefinition=task["taskDefinition"]["taskDefinitionArn"],
             desiredCount=0,
         )
@@ -137,8 +139,9 @@ class Account:
     def delete_service(self) -> None:
         self.ecs.delete_service(cluster=self.cluster, service=self.service, force=True)
 
-    def turn_on_a_learner(self) -> None:
-        self.ecs.update_service(cluster=self.cluster, service=self.service, desiredCount=1)
+    def turn_on_the_learners(self) -> None:
+        for service in (self.service, self.cpu_service):
+            self.ecs.update_service(cluster=self.cluster, service=service, desiredCount=1)
 
     def start_and_end_a_learner(self) -> None:
         """Do what ECS does for a learner that ends by itself: moto's services start no tasks."""
@@ -166,22 +169,22 @@ class Account:
             return 0
         return found["RequestedProvisionedConcurrentExecutions"]
 
-    def learners(self) -> int:
-        found = self.ecs.describe_services(cluster=self.cluster, services=[self.service])
+    def learners(self, service: str) -> int:
+        found = self.ecs.describe_services(cluster=self.cluster, services=[service])
         return int(found["services"][0]["desiredCount"])
 
-    def on(self) -> tuple[int, int]:
-        """Return (warm environments, learners) asked for."""
-        return self.provisioned(), self.learners()
+    def on(self) -> tuple[int, int, int]:
+        """Return (warm environments, learners with a GPU, learners without) asked for."""
+        return self.provisioned(), self.learners(self.service), self.learners(self.cpu_service)
 
     def heartbeat(self) -> tuple[float, float]:
         key = {"pk": {"S": "SCALER"}, "sk": {"S": "HEARTBEAT"}}
         item = self.dynamodb.get_item(TableName=self.table, Key=key)["Item"]
         return float(item["at"]["N"]), float(item["until"]["N"])
 
-    def write_heartbeat(self, *, at: float, until: float) -> None:
-        times = {"at": {"N": str(at)}, "until": {"N": str(until)}}
-        item = {"pk": {"S": "SCALER"}, "sk": {"S": "HEARTBEAT"}, **times}
+    def write_heartbeat(self, **times: float) -> None:
+        item = {"pk": {"S": "SCALER"}, "sk": {"S": "HEARTBEAT"}}
+        item |= {name: {"N": str(time)} for name, time in times.items()}
         self.dynamodb.put_item(TableName=self.table, Item=item)
 
     def look_of_the_switch(self, now: float) -> list[str]:
@@ -192,15 +195,16 @@ class Account:
                 function=FUNCTION,
                 qualifier=ALIAS,
                 cluster=self.cluster,
-                service=self.service,
+                gpu_service=self.service,
+                cpu_service=self.cpu_service,
                 silent_after_s=SILENT_AFTER_S,
             )
         )
         try:
-            closed: list[str] = watch(switch, now=now, silent_after_s=SILENT_AFTER_S)["closed"]
+            answer = watch(switch, now=now, silent_after_s=SILENT_AFTER_S)
         finally:
             switch.close()
-        return closed
+        return list(answer["closed"])
 
 
 @dataclass
@@ -210,8 +214,8 @@ class LivingScaler:
     http: httpx.Client
     time: FakeTime
 
-    def submit(self, *, most: int = 4) -> str:
-        body = {"env_id": "CartPole-v1", "actors": {"min": 2, "max": most}}
+    def submit(self, *, most: int = 4, learner: str = "gpu") -> str:
+        body = {"env_id": "CartPole-v1", "actors": {"min": 2, "max": most}, "learner": learner}
         response = self.http.post("/v1/jobs", json=body)
         assert response.status_code in (201, 202), response.text
         job_id = Job.model_validate_json(response.content).job_id
@@ -219,8 +223,8 @@ class LivingScaler:
             pass
         return job_id
 
-    def lease(self) -> Lease:
-        body = {"learner_id": "learner", "wait_s": 0}
+    def lease(self, kind: str = "gpu") -> Lease:
+        body = {"learner_id": f"{kind}-learner", "kind": kind, "wait_s": 0}
         response = self.http.post("/v1/leases", json=body)
         assert response.status_code == 200, response.text
         self.time.settle()
@@ -261,6 +265,7 @@ def living_scaler(
             "provisioned_concurrency": 64,
             "ecs_cluster": account.cluster,
             "ecs_service": account.service,
+            "ecs_cpu_service": account.cpu_service,
             "table": account.table,
             "shutdown_wait_s": 1,
             **changes,

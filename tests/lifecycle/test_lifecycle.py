@@ -11,11 +11,11 @@ import pytest
 from services.scaler.capacity.decision import WARM_BEFORE_LEASE_S
 from tests.lifecycle.account import SILENT_AFTER_S, Account, FakeTime, LivingScaler, living_scaler
 
-OFF = (0, 0)
-UP = (4, 1)
-STEPS = (1, 2, 3, 4)
-"""In one look the capacity thread asks for the time before heartbeat, environments and learner, and
-after them."""
+OFF = (0, 0, 0)
+UP = (4, 1, 0)
+STEPS = (1, 2, 3, 4, 5)
+"""In one look the capacity thread asks for the time before heartbeat, environments and each
+learner, and after them."""
 
 dies = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 """The capacity thread ends with an exception, on purpose."""
@@ -29,12 +29,12 @@ class Lifecycle:
     account: Account
     time: FakeTime
 
-    def settled(self) -> tuple[int, int]:
-        """Return (warm environments, learners) once nothing changes by itself."""
+    def settled(self) -> tuple[int, int, int]:
+        """Return (warm environments, learners of each kind) once nothing changes by itself."""
         self.time.settle()
         return self.account.on()
 
-    def after(self, *seconds: float) -> tuple[int, int]:
+    def after(self, *seconds: float) -> tuple[int, int, int]:
         """Let time pass, one span after the other; return what is on then."""
         for span in seconds:
             self.time.advance(span)
@@ -85,12 +85,42 @@ def test_the_last_of_two_overlapping_jobs_closes(here: Lifecycle) -> None:
         scaler.submit(most=4)
         first = scaler.lease()
         scaler.submit(most=16)
-        assert here.settled() == (16, 1)
+        assert here.settled() == (16, 1, 0)
         scaler.finish(first)
-        assert here.settled() == (16, 1)
+        assert here.settled() == (16, 1, 0)
         second = scaler.lease()
         scaler.finish(second)
         assert here.settled() == OFF
+
+
+def test_a_job_opens_the_learner_of_its_kind_and_jobs_of_both_kinds_run_side_by_side(
+    here: Lifecycle,
+) -> None:
+    with here.start() as scaler:
+        scaler.submit(learner="auto")  # CartPole has a dense network
+        assert here.settled() == (4, 0, 1)
+        scaler.submit(most=16)
+        assert here.settled() == (16, 1, 1)
+        on_cores, on_gpu = scaler.lease("cpu"), scaler.lease("gpu")
+        assert (on_cores.job.learner, on_gpu.job.learner) == ("cpu", "gpu")
+        scaler.finish(on_gpu)
+        assert here.settled() == (4, 0, 1)
+        scaler.finish(on_cores)
+        assert here.settled() == OFF
+
+
+def test_a_busy_learner_of_the_other_kind_does_not_make_a_job_wait_for_longer(
+    here: Lifecycle,
+) -> None:
+    with here.start(lease_ttl_s=7200) as scaler:
+        scaler.submit()
+        scaler.lease()
+        waiting = scaler.submit(most=16, learner="cpu")
+        assert here.settled() == (16, 1, 1)
+        here.time.advance(WARM_BEFORE_LEASE_S + 60)
+        assert (here.account.on(), scaler.job(waiting).status) == ((4, 1, 1), "queued")
+        here.time.advance(1800)
+        assert (here.account.on(), scaler.job(waiting).status) == (UP, "failed")
 
 
 @dies
@@ -102,7 +132,7 @@ def test_a_scaler_that_dies_while_opening_is_followed_by_one_that_opens_and_clos
         here.time.die_at_look(step)
         job_id = scaler.submit()
         here.time.wait_dead()
-        assert here.account.on() == {1: OFF, 2: OFF, 3: (4, 0), 4: UP}[step]
+        assert here.account.on() == {1: OFF, 2: OFF, 3: (4, 0, 0)}.get(step, UP)
     with here.start() as scaler:
         assert here.after(60, 60) == UP
         scaler.stop(job_id)
@@ -120,7 +150,7 @@ def test_a_scaler_that_dies_while_closing_is_followed_by_one_that_closes(
         here.time.die_at_look(step)
         scaler.finish(lease)
         here.time.wait_dead()
-        assert here.account.on() == {1: UP, 2: UP, 3: (0, 1), 4: OFF}[step]
+        assert here.account.on() == {1: UP, 2: UP, 3: (0, 1, 0)}.get(step, OFF)
     with here.start():
         assert here.after(60, 60) == OFF
 
@@ -217,7 +247,7 @@ def test_a_job_waits_half_an_hour_for_a_learner_and_longer_for_one_that_is_busy(
         scaler.finish(first)
         here.time.settle()
         here.time.advance(1790)
-        assert (here.account.learners(), scaler.job(waiting).status) == (1, "queued")
+        assert (here.account.on(), scaler.job(waiting).status) == ((0, 1, 0), "queued")
         here.time.advance(60)
         job = scaler.job(waiting)
         assert (here.account.on(), job.status) == (OFF, "failed")
@@ -229,9 +259,9 @@ def test_a_job_that_no_learner_comes_for_ends(here: Lifecycle) -> None:
         job_id = scaler.submit()
         assert here.settled() == UP
         here.time.advance(WARM_BEFORE_LEASE_S + 60)
-        assert (here.account.on(), scaler.job(job_id).status) == ((0, 1), "queued")
+        assert (here.account.on(), scaler.job(job_id).status) == ((0, 1, 0), "queued")
         here.time.advance(here.account.heartbeat()[1] - here.time.time - 1)
-        assert (here.account.on(), scaler.job(job_id).status) == ((0, 1), "queued")
+        assert (here.account.on(), scaler.job(job_id).status) == ((0, 1, 0), "queued")
         here.after(60, 60)
         assert (here.account.on(), scaler.job(job_id).status) == (OFF, "failed")
 
@@ -244,9 +274,9 @@ def test_the_switch_ends_what_runs_beyond_its_time_though_the_scaler_lives(here:
     here.account.look_of_the_switch(until)
     # The scaler was silent for long by then: a fresh heartbeat with an old end stands for one
     # that lives and cannot close.
-    here.account.turn_on_a_learner()
+    here.account.turn_on_the_learners()
     here.account.write_heartbeat(at=until + 30, until=until)
-    assert here.account.look_of_the_switch(until + 60) == ["learner"]
+    assert here.account.look_of_the_switch(until + 60) == ["gpu learner", "cpu learner"]
     assert here.account.on() == OFF
 
 
@@ -259,11 +289,11 @@ def test_what_fails_is_tried_again_and_shows(here: Lifecycle) -> None:
         readiness = scaler.http.get("/readyz")
         assert readiness.status_code == 200
         assert readiness.json()["status"] == "degraded"
-        assert list(readiness.json()["degraded"]) == ["learner"]
+        assert list(readiness.json()["degraded"]) == ["gpu_learner"]
         metrics = scaler.http.get("/metrics").text
-        assert 'nitro_scaler_capacity_degraded{part="learner"} 1.0' in metrics
-        assert 'nitro_scaler_capacity_failures_total{part="learner"}' in metrics
-        here.account.create_service()
+        assert 'nitro_scaler_capacity_degraded{part="gpu_learner"} 1.0' in metrics
+        assert 'nitro_scaler_capacity_failures_total{part="gpu_learner"}' in metrics
+        here.account.create_service(here.account.service)
         assert here.after(60) == UP
         assert scaler.readiness() == {"status": "ready"}
 
@@ -275,7 +305,7 @@ def test_nothing_is_opened_as_long_as_the_heartbeat_cannot_be_written(here: Life
         assert here.settled() == OFF
         degraded = scaler.readiness()["degraded"]
         assert degraded == dict.fromkeys(
-            ("heartbeat", "provisioned_concurrency", "learner"),
+            ("heartbeat", "provisioned_concurrency", "gpu_learner"),
             "failed at the last look and is tried again at the next; the scaler's log says why",
         )
         here.account.create_table()
@@ -299,3 +329,6 @@ def test_the_heartbeat_is_written_before_anything_is_opened(here: Lifecycle) -> 
         assert at == here.time.time
         assert until > here.time.time + 3600
         assert here.account.on() == OFF
+    # Its one job wants a GPU: nothing speaks for the learner of the other kind.
+    here.account.turn_on_the_learners()
+    assert here.account.look_of_the_switch(at + 60) == ["cpu learner"]

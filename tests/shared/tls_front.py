@@ -39,7 +39,13 @@ def tls_front(
 
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server_reader, server_writer = await asyncio.open_connection(host, port)
-        await asyncio.gather(_pump(reader, server_writer), _pump(server_reader, writer))
+        try:
+            await asyncio.gather(_pump(reader, server_writer), _pump(server_reader, writer))
+        finally:  # also where the front ends before the connection does
+            for each in (server_writer, writer):
+                each.transport.abort()
+                with suppress(OSError, ssl.SSLError):
+                    await each.wait_closed()
 
     async def start() -> asyncio.Server:
         return await asyncio.start_server(relay, address, listen_port, ssl=context)

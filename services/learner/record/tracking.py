@@ -12,6 +12,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.rounds import RoundLine
 
+_COMPARED = ("return/evaluation", "return/training", "cost/spent_usd")
+"""Scalars that stand beside the hyper-parameters."""
+
 
 class LearnerMetrics:
     """The learner process's Prometheus metrics."""
@@ -59,7 +62,14 @@ class LearnerMetrics:
 class TensorBoard:
     """Scalars per round, with the environment steps as the step axis."""
 
-    def __init__(self, folder: Path, spec: JobSpec, *, env_steps: Mapping[int, int]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        spec: JobSpec,
+        *,
+        env_steps: Mapping[int, int],
+        hyperparameters: Mapping[str, object] | None = None,
+    ) -> None:
         """Go on behind the rounds of before, of which these are the environment steps."""
         # Slow to import, and needed only once a job runs.
         from torch.utils.tensorboard import SummaryWriter
@@ -67,6 +77,33 @@ class TensorBoard:
         self._writer = SummaryWriter(log_dir=str(folder))
         self._spec = spec
         self._env_steps = dict(env_steps)
+        if not env_steps:
+            self._describe(hyperparameters or {})
+
+    def _describe(self, hyperparameters: Mapping[str, object]) -> None:
+        """Write what the run was asked to do, for the table of hyper-parameters."""
+        from torch.utils.tensorboard.summary import hparams
+
+        spec = self._spec
+        asked: dict[str, object] = {
+            "env_id": spec.env_id,
+            "algorithm": spec.algorithm,
+            "preset": spec.preset,
+            "seed": spec.seed,
+            "scaling": spec.scaling.policy,
+            "actors.min": spec.actors.min,
+            "actors.max": spec.actors.max,
+            "steps_per_actor": spec.steps_per_actor,
+            **{f"hyperparameters.{name}": value for name, value in hyperparameters.items()},
+        }
+        told = {
+            name: value if isinstance(value, bool | int | float | str) else str(value)
+            for name, value in asked.items()
+        }
+        # Not `add_hparams`: it would begin a run of its own beside this one.
+        writer = self._writer._get_file_writer()  # type: ignore[no-untyped-call]
+        for summary in hparams(told, dict.fromkeys(_COMPARED, 0.0)):  # type: ignore[no-untyped-call]
+            writer.add_summary(summary)
 
     def observe(self, line: RoundLine) -> None:
         """Write one round's scalars."""

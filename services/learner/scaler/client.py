@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from shared.contracts.billing import JobCost, LedgerLine
 from shared.contracts.jobs import Job
+from shared.contracts.learner_kind import LearnerKind
 from shared.contracts.leases import FinishRequest, Lease, LeaseRequest, LeaseState
 from shared.contracts.message import Message
 from shared.contracts.problem import Problem
@@ -58,9 +59,11 @@ class ScalerClient:
         self._closed.set()
         self._http.close()
 
-    def lease(self, learner_id: str, *, wait_s: float) -> Lease | None:
-        """Claim a job, waiting up to `wait_s` seconds for one; None when there is none."""
-        body = LeaseRequest(learner_id=learner_id, wait_s=wait_s)
+    def lease(
+        self, learner_id: str, *, wait_s: float, kind: LearnerKind | None = None
+    ) -> Lease | None:
+        """Claim a job of a kind, or of any, within `wait_s` seconds; None when there is none."""
+        body = LeaseRequest(learner_id=learner_id, kind=kind, wait_s=wait_s)
         response = self._call("POST", "/v1/leases", body, timeout_s=wait_s + 10)
         return None if response.status_code == httpx.codes.NO_CONTENT else _parse(Lease, response)
 

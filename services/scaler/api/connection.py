@@ -94,9 +94,14 @@ class BoundedConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """End after the answers under way, or as soon as nobody reads them."""
+        """End after the answers under way, or as soon as nobody reads them.
+
+        A request that has not come whole has no answer under way.
+        """
         self._ending = True
-        if self._unread is None:
+        cycle = self.cycle
+        half_a_request = cycle is not None and cycle.more_body and not cycle.response_complete
+        if self._unread is None and not half_a_request:
             super().shutdown()
         else:
             self._hang_up()

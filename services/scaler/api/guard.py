@@ -2,13 +2,17 @@
 
 import hmac
 import re
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.scaler.api.problem import problem_response
 from services.scaler.settings import Settings
+from services.scaler.web.serving import is_page
+from shared.contracts.views.system import Role
 from shared.service.tokens import TOKEN_HEADER, TokenError, read_token
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
@@ -23,21 +27,48 @@ _JOB_BODIES = re.compile(r"^/v1/jobs(/[^/]+/scaling)?$")
 _LARGE_BODIES = re.compile(r"^/v1/jobs/[^/]+/(rounds/[^/]+|finish)$")
 
 
-def load_token(settings: Settings) -> str | None:
-    """Return the token callers must present, or None when authentication is off on purpose.
+_LOOKING = frozenset({"GET", "HEAD"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """Who gets in; nobody needs a token where there is none for the operator."""
+
+    operator: str | None = field(repr=False)
+    viewer: str | None = field(default=None, repr=False)
+
+    def role(self, given: bytes) -> Role | None:
+        """Return whose token it is."""
+        tokens: dict[Role, str | None] = {"operator": self.operator, "viewer": self.viewer}
+        for role, token in tokens.items():
+            if token is not None and hmac.compare_digest(given, token.encode()):
+                return role
+        return None
+
+
+def load_tokens(settings: Settings) -> Tokens:
+    """Return the tokens callers must present; none when authentication is off on purpose.
 
     Raises:
-        TokenError: Authentication is on and no token is set, or its file cannot be used.
+        TokenError: Authentication is on and no token is set, its file cannot be used, or both
+            tokens are one.
     """
+    viewer = read_token(
+        settings.viewer_token, settings.viewer_token_file, name="NITRO_VIEWER_TOKEN"
+    )
     if settings.auth == "disabled":
-        return None
-    token = read_token(settings.token, settings.token_file)
-    if token is None:
+        return Tokens(operator=None)
+    operator = read_token(settings.token, settings.token_file)
+    if operator is None:
         raise TokenError(
             "no token: set NITRO_TOKEN or NITRO_TOKEN_FILE, or NITRO_AUTH=disabled to let "
             "everybody in who reaches the port"
         )
-    return token
+    if viewer == operator:
+        raise TokenError(
+            "NITRO_VIEWER_TOKEN is NITRO_TOKEN: viewers could act; give them another token"
+        )
+    return Tokens(operator=operator, viewer=viewer)
 
 
 class BearerGuard:
@@ -48,37 +79,60 @@ class BearerGuard:
     is refused with or without one.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str | None) -> None:
+    def __init__(self, app: ASGIApp, *, tokens: Tokens) -> None:
         self._app = app
-        self._expected = None if token is None else token.encode()
+        self._tokens = tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 401 or pass the request on."""
+        """Answer 401 or 403, or pass the request on with its role in `request.state`."""
         kind = scope["type"]
-        if kind == "lifespan" or (kind == "http" and self._allowed(scope)):
+        if kind == "lifespan":
             await self._app(scope, receive, send)
             return
         if kind != "http":
             # A websocket, which the API has none of; the server answers 403.
             await send({"type": "websocket.close"})
             return
-        response = problem_response(
-            HTTPStatus.UNAUTHORIZED,
-            f"send the header 'Authorization: Bearer <token>' (or '{TOKEN_HEADER}: <token>' beside "
-            "an AWS signature)",
-        )
-        response.headers["WWW-Authenticate"] = "Bearer"
-        await response(scope, receive, send)
+        role = self._role(scope)
+        if role is None and not is_open(scope["path"]):
+            await _unauthorized()(scope, receive, send)
+        elif role == "viewer" and scope["method"] not in _LOOKING:
+            await _only_looking(scope["method"])(scope, receive, send)
+        else:
+            scope.setdefault("state", {})["role"] = role
+            await self._app(scope, receive, send)
 
-    def _allowed(self, scope: Scope) -> bool:
-        if self._expected is None or scope["path"] in OPEN_PATHS:
-            return True
+    def _role(self, scope: Scope) -> Role | None:
+        if self._tokens.operator is None:
+            return "operator"
         authorizations = _values(scope, b"authorization")
         given = _values(scope, _TOKEN_HEADER)
         given += [a.removeprefix(_BEARER) for a in authorizations if a.startswith(_BEARER)]
         if len(authorizations) > 1 or len(given) != 1:
-            return False
-        return hmac.compare_digest(given[0], self._expected)
+            return None
+        return self._tokens.role(given[0])
+
+
+def is_open(path: str) -> bool:
+    """Whether an address is answered without a token."""
+    return path in OPEN_PATHS or is_page(path)
+
+
+def _unauthorized() -> JSONResponse:
+    response = problem_response(
+        HTTPStatus.UNAUTHORIZED,
+        f"send the header 'Authorization: Bearer <token>' (or '{TOKEN_HEADER}: <token>' beside "
+        "an AWS signature)",
+    )
+    response.headers["WWW-Authenticate"] = "Bearer"
+    return response
+
+
+def _only_looking(method: str) -> JSONResponse:
+    return problem_response(
+        HTTPStatus.FORBIDDEN,
+        f"this token may only look: {method} needs the operator's token (NITRO_TOKEN)",
+    )
 
 
 class BodyLimit:

@@ -4,75 +4,41 @@ import asyncio
 from http import HTTPStatus
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, Security
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
-from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
-from services.scaler.api.problem import MEDIA_TYPE, problem_response, refuse_wrong
+from services.scaler.api.described import (
+    PROBLEM,
+    TOKEN,
+    IdempotencyKey,
+    JobPath,
+    LeasePath,
+    RoundPath,
+    described,
+    known_parameters,
+    problems,
+)
+from services.scaler.api.problem import problem_response
+from services.scaler.api.view_routes import add_view_routes
 from services.scaler.jobs.rescaling import switch_scaling_policy
 from services.scaler.rounds.service import Answer
 from services.scaler.wiring import Components
-from shared.contracts.billing import JobCost
-from shared.contracts.field_errors import KEY_FORM, unknown
 from shared.contracts.job_spec import JobSpec
-from shared.contracts.jobs import Job, JobPage, JobStatus, ResumeRequest, ScalingRequest
+from shared.contracts.jobs import Job, ResumeRequest, ScalingRequest
 from shared.contracts.leases import FinishRequest, Lease, LeaseRequest, LeaseState
-from shared.contracts.message import Identifier, JobId
-from shared.contracts.problem import FieldError, Problem
-from shared.contracts.rounds import RoundPage, RoundPlan, RoundRequest
-from shared.service.tokens import TOKEN_HEADER
-
-JobPath = Annotated[JobId, Path(description="Id of a job, such as `hopper-v5-3f9a1c2b`.")]
-LeasePath = Annotated[Identifier, Path(description="Id of a lease.")]
-Cursor = Annotated[
-    int | None, Query(ge=0, lt=2**63, description="`next_cursor` of the page before.")
-]
-RoundPath = Annotated[int, Path(ge=0, lt=2**31, description="A round of the job, counted from 0.")]
-IdempotencyKey = Annotated[
-    str | None,
-    Header(
-        alias="Idempotency-Key",
-        pattern=KEY_FORM,
-        description="The same key and body give the same job, however often they are sent.",
-    ),
-]
-_TOKEN = Security(
-    HTTPBearer(
-        auto_error=False,
-        description=f"Or, beside an AWS signature, in the header `{TOKEN_HEADER}`.",
-    )
-)
-"""For the API's description alone: `services.scaler.api.guard` lets requests in."""
-_PROBLEM = {"model": Problem, "content": {MEDIA_TYPE: {}}}
-
-
-def _described(*statuses: int) -> dict[int | str, dict[str, object]]:
-    return {status: {**_PROBLEM, "description": HTTPStatus(status).phrase} for status in statuses}
-
-
-def _problems(*statuses: int) -> dict[int | str, dict[str, object]]:
-    return _described(400, 401, 413, 422, 503, *statuses)
-
-
-def _known_parameters(request: Request) -> None:
-    """Refuse a query that the address does not have: whoever sends it expects an effect of it."""
-    route = request.scope["route"]
-    known = [parameter.alias for parameter in route.dependant.query_params]
-    refuse_wrong(
-        FieldError(field=name, message=unknown(name, known, kind="parameter"))
-        for name in dict.fromkeys(request.query_params)
-        if name not in known
-    )
+from shared.contracts.problem import FieldError
+from shared.contracts.rounds import RoundPlan, RoundRequest
+from shared.contracts.views.files import JobEstimate
 
 
 def router(parts: Components) -> APIRouter:
     """Return all routes, bound to their parts."""
-    guarded = APIRouter(dependencies=[_TOKEN, Depends(_known_parameters)])
+    guarded = APIRouter(dependencies=[TOKEN, Depends(known_parameters)])
     _add_submit_route(guarded, parts)
     _add_job_routes(guarded, parts)
-    _add_record_routes(guarded, parts)
+    add_view_routes(guarded, parts)
     _add_lease_routes(guarded, parts)
     _add_round_routes(guarded, parts)
     _add_metrics_route(guarded, parts)
@@ -88,14 +54,26 @@ def _add_submit_route(routes: APIRouter, parts: Components) -> None:
         status_code=201,
         response_model=Job,
         responses={
-            200: {"model": Job, "description": "Made before"},
+            200: {
+                "model": Job | JobEstimate,
+                "description": "Made before; or what would become of it, with `validate_only`",
+            },
             202: {"model": Job, "description": "Taken in; an actor describes its environment"},
-            **_problems(502),
+            **problems(502),
         },
         tags=["jobs"],
     )
-    def create_job(spec: JobSpec, idempotency_key: IdempotencyKey = None) -> Response:
+    def create_job(
+        spec: JobSpec,
+        idempotency_key: IdempotencyKey = None,
+        validate_only: Annotated[
+            bool, Query(description="Make nothing: only say what it would cost, or be refused for.")
+        ] = False,
+    ) -> Response:
         """Queue a job; where its environment is not known yet, it is `checking` before that."""
+        if validate_only:
+            estimate = parts.estimates.of(spec)
+            return Response(estimate.model_dump_json(), media_type="application/json")
         job, new = parts.jobs.create(spec, idempotency_key)
         taken_in = HTTPStatus.ACCEPTED if job.status == "checking" else HTTPStatus.CREATED
         return Response(
@@ -107,28 +85,13 @@ def _add_submit_route(routes: APIRouter, parts: Components) -> None:
 
 
 def _add_job_routes(routes: APIRouter, parts: Components) -> None:
-    @routes.get("/v1/jobs", responses=_problems(), tags=["jobs"])
-    def list_jobs(
-        status: JobStatus | None = None,
-        limit: Annotated[int, Query(ge=1, le=200)] = 50,
-        cursor: Cursor = None,
-    ) -> JobPage:
-        """List jobs, newest first."""
-        page = parts.jobs.page(status=status, limit=limit, cursor=cursor)
-        return page.model_copy(update={"jobs": tuple(map(parts.lost.shown, page.jobs))})
-
-    @routes.get("/v1/jobs/{job_id}", responses=_problems(404), tags=["jobs"])
-    def show_job(job_id: JobPath) -> Job:
-        """Show one job."""
-        return parts.lost.shown(parts.jobs.job(job_id))
-
-    @routes.post("/v1/jobs/{job_id}/stop", status_code=202, responses=_problems(404), tags=["jobs"])
+    @routes.post("/v1/jobs/{job_id}/stop", status_code=202, responses=problems(404), tags=["jobs"])
     def stop_job(job_id: JobPath) -> Job:
         """Ask a job to end after the update in hand; its checkpoint is kept."""
         return parts.jobs.stop(job_id)
 
     @routes.post(
-        "/v1/jobs/{job_id}/resume", status_code=202, responses=_problems(404, 409), tags=["jobs"]
+        "/v1/jobs/{job_id}/resume", status_code=202, responses=problems(404, 409), tags=["jobs"]
     )
     def resume_job(job_id: JobPath, request: ResumeRequest | None = None) -> Job:
         """Continue a job that was stopped, failed or made all its rounds."""
@@ -137,7 +100,7 @@ def _add_job_routes(routes: APIRouter, parts: Components) -> None:
     @routes.post(
         "/v1/jobs/{job_id}/scaling",
         status_code=202,
-        responses=_problems(404, 409),
+        responses=problems(404, 409),
         tags=["jobs"],
     )
     def switch_scaling(job_id: JobPath, request: ScalingRequest) -> Job:
@@ -145,38 +108,18 @@ def _add_job_routes(routes: APIRouter, parts: Components) -> None:
         return switch_scaling_policy(parts.store, job_id, request, now=parts.now())
 
     @routes.delete(
-        "/v1/jobs/{job_id}", status_code=204, responses=_problems(404, 409), tags=["jobs"]
+        "/v1/jobs/{job_id}", status_code=204, responses=problems(404, 409), tags=["jobs"]
     )
     def delete_job(job_id: JobPath) -> None:
         """Forget a job that has ended, or is checked, and its artifacts."""
         parts.jobs.delete(job_id)
 
 
-def _add_record_routes(routes: APIRouter, parts: Components) -> None:
-    @routes.get("/v1/jobs/{job_id}/rounds", responses=_problems(404), tags=["jobs"])
-    def list_rounds(
-        job_id: JobPath,
-        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-        cursor: Cursor = None,
-    ) -> RoundPage:
-        """List a job's rounds in order."""
-        return parts.finishing.rounds(job_id, first=cursor or 0, limit=limit)
-
-    @routes.get("/v1/jobs/{job_id}/cost", responses=_problems(404), tags=["jobs"])
-    def show_cost(
-        job_id: JobPath,
-        limit: Annotated[int, Query(ge=0, le=1000)] = 1000,
-        cursor: Cursor = None,
-    ) -> JobCost:
-        """Show a job's bill so far, and a page of its lines; `limit=0` leaves them out."""
-        return parts.finishing.cost(job_id, first=cursor or 0, limit=limit)
-
-
 def _add_lease_routes(routes: APIRouter, parts: Components) -> None:
     @routes.post(
         "/v1/leases",
         response_model=Lease,
-        responses={204: {"description": "No job is waiting"}, **_problems()},
+        responses={204: {"description": "No job is waiting"}, **problems()},
         tags=["learner"],
     )
     async def claim(body: LeaseRequest, request: Request) -> Response:
@@ -187,13 +130,13 @@ def _add_lease_routes(routes: APIRouter, parts: Components) -> None:
         parts.capacity.reconcile()
         return Response(lease.model_dump_json(), media_type="application/json")
 
-    @routes.put("/v1/leases/{lease_id}", responses=_problems(404, 409), tags=["learner"])
+    @routes.put("/v1/leases/{lease_id}", responses=problems(404, 409), tags=["learner"])
     def heartbeat(lease_id: LeasePath) -> LeaseState:
         """Keep a lease alive."""
         return parts.leases.heartbeat(lease_id)
 
     @routes.delete(
-        "/v1/leases/{lease_id}", status_code=204, responses=_problems(404), tags=["learner"]
+        "/v1/leases/{lease_id}", status_code=204, responses=problems(404), tags=["learner"]
     )
     def give_up(lease_id: LeasePath) -> None:
         """Hand a job back."""
@@ -210,7 +153,7 @@ async def _claim(parts: Components, body: LeaseRequest, request: Request) -> Lea
         try:
             if await request.is_disconnected():
                 return None
-            lease = await run_in_threadpool(parts.leases.claim, body.learner_id)
+            lease = await run_in_threadpool(parts.leases.claim, body.learner_id, body.kind)
             left_s = give_up_at - loop.time()
             if lease is not None or left_s <= 0 or parts.bell.closed:
                 return lease
@@ -254,7 +197,7 @@ def _add_round_routes(routes: APIRouter, parts: Components) -> None:
     @routes.post(
         "/v1/jobs/{job_id}/rounds/{round_index}",
         response_model=RoundPlan,
-        responses=_problems(404, 409),
+        responses=problems(404, 409),
         tags=["learner"],
     )
     def plan_round(
@@ -265,7 +208,7 @@ def _add_round_routes(routes: APIRouter, parts: Components) -> None:
         """Decide and launch a round; asked again, return the same plan and launch nothing."""
         return _AnswerThenLaunch(parts, parts.rounds.plan(job_id, round_index, request))
 
-    @routes.post("/v1/jobs/{job_id}/finish", responses=_problems(404, 409), tags=["learner"])
+    @routes.post("/v1/jobs/{job_id}/finish", responses=problems(404, 409), tags=["learner"])
     def finish(job_id: JobPath, request: FinishRequest) -> Job:
         """End a job."""
         return parts.finishing.finish(job_id, request)
@@ -277,7 +220,7 @@ def _add_open_routes(routes: APIRouter, parts: Components) -> None:
         """Tell that the process answers."""
         return {"status": "alive"}
 
-    @routes.get("/readyz", responses={503: _PROBLEM}, tags=["operator"])
+    @routes.get("/readyz", responses={503: PROBLEM}, tags=["operator"])
     def readyz() -> Response:
         """Tell whether everything the scaler needs is there, and what is not as it should be."""
         missing = parts.readiness.missing()
@@ -294,7 +237,7 @@ def _add_open_routes(routes: APIRouter, parts: Components) -> None:
 
 
 def _add_metrics_route(routes: APIRouter, parts: Components) -> None:
-    @routes.get("/metrics", response_class=Response, responses=_described(401), tags=["operator"])
+    @routes.get("/metrics", response_class=Response, responses=described(401), tags=["operator"])
     def metrics() -> Response:
         """Show Prometheus metrics."""
         return Response(parts.render_metrics(), media_type="text/plain; version=0.0.4")

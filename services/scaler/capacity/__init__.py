@@ -1,1 +1,1 @@
-"""What is kept on: warm environments and the learner."""
+"""What is kept on: warm environments and the learners."""

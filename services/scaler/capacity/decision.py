@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from services.scaler.capacity.kept_warm import kept_warm
 from services.scaler.store.base import JobRecord
 from shared.contracts.jobs import JobStatus
+from shared.contracts.learner_kind import LearnerKind
 
 LIVE: tuple[JobStatus, ...] = ("queued", "running", "stopping")
 """Jobs that have not ended."""
@@ -33,7 +34,7 @@ class CapacityRule:
     provisioned: int
     """Most environments kept warm; 0 is none."""
     starts_learner: bool
-    """Whether the learner exists only while jobs do, and is started for them."""
+    """Whether learners exist only while jobs do, and are started for them."""
     longest_job_s: float
     """Longest a job may wait, or run, on capacity it keeps on."""
     reserved: int | None
@@ -42,8 +43,13 @@ class CapacityRule:
     """From when on a job has passed its budget, if nothing else happens to it; Unix seconds."""
 
 
+def of_kind(jobs: Sequence[JobRecord], kind: LearnerKind) -> list[JobRecord]:
+    """Return the jobs that such a learner trains."""
+    return [record for record in jobs if record.job.learner == kind]
+
+
 def learners_wanted(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> int:
-    """Return how many learner tasks should be on for the jobs that have not ended: 0 or 1."""
+    """Return how many learners should be on for the jobs of a kind that have not ended: 0 or 1."""
     return int(rule.starts_learner and any(_counts(record, rule, now) for record in jobs))
 
 
@@ -54,9 +60,9 @@ def environments_wanted(
     *,
     learner_seen_at: float = -math.inf,
 ) -> int:
-    """Return how many environments the jobs that have not ended are worth keeping warm.
+    """Return how many environments the jobs of a kind that have not ended are worth keeping warm.
 
-    `learner_seen_at` is when a learner last held a job: where one is, it takes up the next.
+    `learner_seen_at` is when a learner last held one of them: where one is, it takes up the next.
     """
     learner_late = now >= learner_seen_at + WARM_BEFORE_LEASE_S
     warm = [

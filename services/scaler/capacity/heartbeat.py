@@ -4,9 +4,13 @@ The switch runs outside the scaler and shares no code with it; these names are w
 and `tests/lifecycle` runs one against the other.
 """
 
+from collections.abc import Mapping
+
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+
+from shared.contracts.learner_kind import LearnerKind
 
 PARTITION = "SCALER"
 SORT = "HEARTBEAT"
@@ -19,7 +23,11 @@ class HeartbeatError(RuntimeError):
 
 
 class Heartbeat:
-    """Writes `at` and `until` (Unix seconds; 0: nothing should be on) into a DynamoDB table."""
+    """Writes into a DynamoDB table when the scaler lived (`at`), and until when what may be on.
+
+    `gpu_until` and `cpu_until` are for the learner of each kind. `until`, the later of both, is for
+    environments kept warm. All are Unix seconds; 0 means off.
+    """
 
     def __init__(self, *, table: str, region: str, timeout_s: float) -> None:
         self._table = table
@@ -33,21 +41,19 @@ class Heartbeat:
             ),
         )
 
-    def beat(self, *, at: float, until: float | None) -> None:
-        """Say that the scaler lived at `at` and wants capacity on until `until` at most.
+    def beat(self, *, at: float, until: Mapping[LearnerKind, float | None]) -> None:
+        """Say that the scaler lived at `at`, and until when jobs of each kind may keep capacity on.
 
         Raises:
             HeartbeatError: DynamoDB cannot be reached or refuses.
         """
+        by_kind = {f"{kind}_until": kind_until or 0.0 for kind, kind_until in until.items()}
+        times = {"at": at, "until": max(by_kind.values()), **by_kind}
+        item = {name: {"N": f"{time:.0f}"} for name, time in times.items()}
         try:
             self._client.put_item(
                 TableName=self._table,
-                Item={
-                    "pk": {"S": PARTITION},
-                    "sk": {"S": SORT},
-                    "at": {"N": f"{at:.0f}"},
-                    "until": {"N": f"{until or 0:.0f}"},
-                },
+                Item={"pk": {"S": PARTITION}, "sk": {"S": SORT}, **item},
             )
         except (BotoCoreError, ClientError, OSError) as error:
             raise HeartbeatError(

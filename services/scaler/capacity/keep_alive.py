@@ -2,8 +2,8 @@
 
 Lambda lets go of an environment that idles for some minutes. As many pings as there are idle ones
 are sent together, each long enough that none of them finds one free that another has just left.
-Those that rounds keep busy need none: where as many as are to be kept were under way lately,
-nothing is sent.
+Those that rounds keep busy need none: nothing is sent while as many as are to be kept have worked
+at the same time within the last minutes.
 """
 
 import logging
@@ -47,6 +47,8 @@ class KeepAlive:
     metrics: Metrics
     every_s: float
     """How long an environment may idle; infinity is for ever."""
+    timeout_s: float
+    """The function's: a ping that lasted as long would end its environment."""
 
     def look(self, num: int) -> float:
         """See to it that `num` environments stay; return in how many seconds to look again."""
@@ -64,7 +66,7 @@ class KeepAlive:
             return due_in_s
         idle = num - self.launches.in_flight()
         if idle > 0:
-            self.invoker.ping(idle, ping_s(idle), self._ended)
+            self.invoker.ping(idle, min(ping_s(idle), self.timeout_s / 2), self._ended)
         in_use.note(num, now)
         return self.every_s
 

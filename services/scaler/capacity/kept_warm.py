@@ -61,6 +61,12 @@ def least_warm(spec: JobSpec) -> int:
     return spec.actors.max if spec.open_rounds > 1 else spec.actors.min
 
 
+def most_warm(spec: JobSpec) -> int:
+    """Return how many environments a job keeps warm at most, whatever it measures."""
+    may_provision = spec.provisions or (spec.warm == "auto" and spec.open_rounds == 1)
+    return spec.actors.max if may_provision else 0
+
+
 def kept_warm(record: JobRecord) -> int:
     """Return how many environments a job keeps warm, as far as the deployment does."""
     if record.warm is not None:

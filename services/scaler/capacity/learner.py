@@ -1,9 +1,9 @@
-"""The learner's ECS service, and how long jobs wait for the learner that it starts.
+"""The ECS service of a kind of learner, and how long jobs wait for the learner that it starts.
 
-The service's desired count is 1 while there is work and 0 otherwise. A learner that ends before it
-leases a job is started again by ECS, on a GPU machine that no job's bill has. So a job waits for a
-bounded time and a bounded number of learners. Both count from when this scaler first saw it wait;
-while a learner has another job in hand, none does.
+A service's desired count is 1 while there is work for its kind and 0 otherwise. A learner that ends
+before it leases a job is started again by ECS, on a machine that no job's bill has. So a job waits
+for a bounded time and a bounded number of learners. Both count from when this scaler first saw it
+wait; while a learner of its kind has another job in hand, none does.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,6 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from services.scaler.capacity.decision import is_held
 from services.scaler.store.base import JobRecord
+from shared.contracts.learner_kind import LearnerKind
 
 MOST_STARTS = 3
 """Learners that may end before one of them has leased the job."""
@@ -30,7 +31,7 @@ class LearnerCapacityError(RuntimeError):
 
 
 class EcsLearnerService:
-    """An ECS service; its capacity provider starts and ends the GPU machine below it."""
+    """An ECS service; AWS starts and ends the machine below it."""
 
     def __init__(self, *, cluster: str, service: str, region: str, timeout_s: float) -> None:
         self._cluster = cluster
@@ -57,7 +58,7 @@ class EcsLearnerService:
         if not found:
             raise LearnerCapacityError(
                 f"there is no active ECS service {self._service!r} in cluster {self._cluster!r}: "
-                "check NITRO_ECS_CLUSTER and NITRO_ECS_SERVICE"
+                "check NITRO_ECS_CLUSTER, NITRO_ECS_SERVICE and NITRO_ECS_CPU_SERVICE"
             )
         return int(found[0]["desiredCount"])
 
@@ -108,7 +109,7 @@ class _Wait:
 
 
 class LearnerWait:
-    """Watches the jobs that no learner has."""
+    """Watches the jobs of a kind that no learner has."""
 
     def __init__(self, *, longest_s: float) -> None:
         self._longest_s = longest_s
@@ -146,3 +147,13 @@ class LearnerWait:
             f"no learner took the job within {self._longest_s / 60:.0f} minutes "
             "(NITRO_LEARNER_WAIT_S): the events of the learner's ECS service and its log say why"
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedLearner:
+    """A kind of learner that exists only while there are jobs for it."""
+
+    kind: LearnerKind
+    service: EcsLearnerService
+    wait: LearnerWait
+    """Tells which of its jobs have waited for too long."""

@@ -15,6 +15,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from services.scaler.capacity.decision import (
     LIVE,
@@ -24,14 +25,16 @@ from services.scaler.capacity.decision import (
     environments_wanted,
     is_held,
     learners_wanted,
+    of_kind,
     overdue,
 )
 from services.scaler.capacity.heartbeat import Heartbeat, HeartbeatError
 from services.scaler.capacity.keep_alive import KeepAlive, environments_to_keep
-from services.scaler.capacity.learner import EcsLearnerService, LearnerCapacityError, LearnerWait
+from services.scaler.capacity.learner import LearnerCapacityError, StartedLearner
 from services.scaler.launching.lambda_function import LambdaApiError, LambdaFunction
 from services.scaler.metrics import Metrics
 from services.scaler.store.base import JobRecord, Store, StoreError
+from shared.contracts.learner_kind import LEARNER_KINDS
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 2.0
@@ -60,21 +63,19 @@ class Alarm:
 
 @dataclass(kw_only=True, eq=False)
 class CapacityReconciler:
-    """Opens and closes provisioned concurrency and learner as jobs come and go."""
+    """Opens and closes provisioned concurrency and learners as jobs come and go."""
 
     store: Store
     rule: CapacityRule
     function: LambdaFunction
-    learner: EcsLearnerService | None
-    """None where a learner is always there."""
+    learners: Sequence[StartedLearner]
+    """Those that are started for jobs; none where a learner is always there."""
     heartbeat: Heartbeat | None
     """None where no dead-man switch listens."""
     metrics: Metrics
     now: Callable[[], float]
     expire: Callable[[str, str | None], None]
     """Ends a job that nobody trains: that had its time, or failed for a reason."""
-    wait: LearnerWait
-    """Tells which jobs have waited for a learner for too long."""
     keep_alive: KeepAlive
     """Keeps idle environments from being let go of."""
     every_s: float
@@ -84,7 +85,7 @@ class CapacityReconciler:
     def __post_init__(self) -> None:
         self._closing = False
         self._announced = True
-        self._learner_seen_at = -math.inf
+        self._learner_seen_at = dict.fromkeys(LEARNER_KINDS, -math.inf)
         self._asked = 0
         self._ready = 0
         self._ping_in_s = math.inf
@@ -115,9 +116,10 @@ class CapacityReconciler:
         self.alarm.ring()
         if self._thread.is_alive():
             self._thread.join(wait_s)
-        for client in (self.learner, self.heartbeat):
-            if client is not None:
-                client.close()
+        for learner in self.learners:
+            learner.service.close()
+        if self.heartbeat is not None:
+            self.heartbeat.close()
 
     def _run(self) -> None:
         while not self._closing:
@@ -126,12 +128,12 @@ class CapacityReconciler:
     def _look(self) -> float:
         """Make one round of all steps; return after how long to look again."""
         problems: dict[str, str] = {}
-        steps = {
+        steps: dict[str, Callable[[Sequence[JobRecord]], str | None]] = {
             "heartbeat": self._beat,
             "provisioned_concurrency": self._warm,
-            "learner": self._staff,
+            **{f"{each.kind}_learner": partial(self._staff, each) for each in self.learners},
             "overdue_jobs": self._watch,
-            "learner_starts": self._wait,
+            **{f"{each.kind}_learner_starts": partial(self._wait, each) for each in self.learners},
             "pings": self._ping,
         }
         try:
@@ -158,7 +160,9 @@ class CapacityReconciler:
         if self.heartbeat is not None:
             self._announced = False
             now = self.now()
-            until = allowed_until(jobs, self.rule, now)
+            until = {
+                kind: allowed_until(of_kind(jobs, kind), self.rule, now) for kind in LEARNER_KINDS
+            }
             self.heartbeat.beat(at=now, until=until)
             self._announced = True
 
@@ -168,10 +172,7 @@ class CapacityReconciler:
         configured, ready = found.asked, min(found.ready, found.asked)
         # Of those that failed nothing comes by itself: the next look is early enough.
         self._asked, self._ready = ready if found.failed else configured, ready
-        now = self.now()
-        if any(is_held(record, now) for record in jobs):
-            self._learner_seen_at = now
-        wanted = environments_wanted(jobs, self.rule, now, learner_seen_at=self._learner_seen_at)
+        wanted = self._environments_wanted(jobs)
         num = environments_allowed(wanted, self.rule)
         if num > configured:
             if not self._announced:
@@ -201,20 +202,29 @@ class CapacityReconciler:
             "no more; raise the Lambda quota 'Concurrent executions' (L-B99A9384)"
         )
 
+    def _environments_wanted(self, jobs: Sequence[JobRecord]) -> int:
+        """Return how many the jobs are worth. Jobs of both kinds use the same environments."""
+        now, numbers = self.now(), []
+        for kind, seen_at in self._learner_seen_at.items():
+            own = of_kind(jobs, kind)
+            if any(is_held(record, now) for record in own):
+                seen_at = self._learner_seen_at[kind] = now
+            numbers.append(environments_wanted(own, self.rule, now, learner_seen_at=seen_at))
+        return max(numbers)
+
     def _ping(self, jobs: Sequence[JobRecord]) -> None:
         self._ping_in_s = self.keep_alive.look(environments_to_keep(jobs, self.now()))
 
-    def _staff(self, jobs: Sequence[JobRecord]) -> None:
-        if self.learner is None:
-            return
-        wanted = learners_wanted(jobs, self.rule, self.now())
-        desired = self.learner.desired()
+    def _staff(self, learner: StartedLearner, jobs: Sequence[JobRecord]) -> None:
+        wanted = learners_wanted(of_kind(jobs, learner.kind), self.rule, self.now())
+        desired = learner.service.desired()
         if wanted > desired and not self._announced:
             raise HeartbeatError(_UNANNOUNCED)
         if desired != wanted:
-            _LOG.info("learner's desired count changes", extra={"from": desired, "to": wanted})
-            self.learner.set_desired(wanted)
-        self.metrics.learners.set(wanted)
+            change = {"kind": learner.kind, "from": desired, "to": wanted}
+            _LOG.info("learner's desired count changes", extra=change)
+            learner.service.set_desired(wanted)
+        self.metrics.learners.labels(kind=learner.kind).set(wanted)
 
     def _watch(self, jobs: Sequence[JobRecord]) -> str | None:
         late = overdue(jobs, self.rule, self.now())
@@ -225,16 +235,15 @@ class CapacityReconciler:
             return None
         return f"{len(late)} reached their time limit (NITRO_LONGEST_JOB_S) or budget, and end"
 
-    def _wait(self, jobs: Sequence[JobRecord]) -> None:
+    def _wait(self, learner: StartedLearner, jobs: Sequence[JobRecord]) -> None:
         """End jobs for which learners are started in vain, and look again without them."""
-        if self.learner is None:
-            return
+        own = of_kind(jobs, learner.kind)
         ended, refused = None, None
         try:
-            ended = self.learner.ended() if jobs else frozenset()
+            ended = learner.service.ended() if own else frozenset()
         except LearnerCapacityError as error:
             refused = error
-        given_up = self.wait.given_up(jobs, ended, self.now())
+        given_up = learner.wait.given_up(own, ended, self.now())
         for job_id, why in given_up.items():
             _LOG.warning("job waited for a learner in vain", extra={"job": job_id, "why": why})
             self.expire(job_id, why)

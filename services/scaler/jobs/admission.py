@@ -2,11 +2,14 @@
 
 Once the actor image has said what the environment is, the job is held against the account's
 concurrency, the cache's memory and its own budget. Every refusal names the field and the numbers.
+
+Jobs with the same kind of learner run one after the other, and those of the other kind beside them:
+the cache has to hold the largest of each.
 """
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
 
 from pydantic import ValidationError
@@ -16,7 +19,8 @@ from services.scaler.jobs.catalogue import EnvironmentCatalogue
 from services.scaler.jobs.network_size import network_errors, network_weights
 from services.scaler.launching.lambda_function import LambdaApiError
 from services.scaler.launching.quota import ConcurrencyQuota
-from services.scaler.money.budget import RoundPricing, smallest_budget_usd
+from services.scaler.money.budget import RoundPricing, least_pricing, smallest_budget_usd
+from services.scaler.store.base import JobRecord
 from shared.contracts.environment_spec import (
     ActionSpec,
     ContinuousActionSpec,
@@ -25,6 +29,7 @@ from shared.contracts.environment_spec import (
 )
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, resolve_for
+from shared.contracts.learner_kind import LearnerKind, learner_kind
 from shared.contracts.problem import FieldError
 from shared.deployment.machines import smallest_node
 
@@ -51,11 +56,13 @@ class Admission:
         self,
         catalogue: EnvironmentCatalogue,
         quota: ConcurrencyQuota,
+        live: Callable[[], Sequence[JobRecord]],
         *,
         cache_memory_mb: int,
     ) -> None:
         self._catalogue = catalogue
         self._quota = quota
+        self._live = live
         self._cache_bytes = cache_memory_mb * _MB
 
     def waits_for_an_actor(self, spec: JobSpec) -> bool:
@@ -69,7 +76,8 @@ class Admission:
             ApiError: The job cannot run.
         """
         refuse_wrong(_event_errors(spec))
-        refuse_wrong([*budget_errors(spec, pricing), *_target_errors(spec)])
+        least = least_pricing(spec, least_learner(spec), pricing)
+        refuse_wrong([*budget_errors(spec, least), *_target_errors(spec)])
 
     def admit(self, spec: JobSpec, pricing: RoundPricing) -> EnvironmentSpec:
         """Return the job's environment.
@@ -88,16 +96,28 @@ class Admission:
             raise ApiError(
                 HTTPStatus.SERVICE_UNAVAILABLE, f"the concurrency limit is not known: {error}"
             ) from error
+        least = least_pricing(spec, learner_in(spec, environment), pricing)
         refuse_wrong(
             [
                 *_concurrency_errors(spec, limit),
-                *_memory_errors(spec, environment, self._cache_bytes),
+                *self.memory_errors(spec, environment),
                 *trajectory_errors(spec, environment),
-                *budget_errors(spec, pricing),
+                *budget_errors(spec, least),
                 *_target_errors(spec),
             ]
         )
         return environment
+
+    def memory_errors(self, spec: JobSpec, environment: EnvironmentSpec) -> list[FieldError]:
+        """Return the error of a job whose rounds do not fit into the cache now, if they do not."""
+        beside = self._beside(learner_in(spec, environment))
+        return [*_memory_errors(spec, environment, self._cache_bytes, beside)]
+
+    def _beside(self, learner: LearnerKind) -> int:
+        """Return what a live job with the other kind of learner may keep in the cache at most."""
+        others = [record.job for record in self._live() if record.job.learner != learner]
+        sizes = [round_bytes(job.spec, job.environment) for job in others if job.environment]
+        return max(sizes, default=0)
 
 
 def admitted(job: Job, environment: EnvironmentSpec) -> Job:
@@ -106,9 +126,25 @@ def admitted(job: Job, environment: EnvironmentSpec) -> Job:
         update={
             "status": "queued",
             "environment": environment,
+            "learner": learner_in(job.spec, environment),
             "full_hyperparameters": resolve_for(job.spec, environment).model_dump(),
         }
     )
+
+
+def least_learner(spec: JobSpec) -> LearnerKind:
+    """Return the cheapest learner that a job may have, whatever its environment is."""
+    return learner_kind(spec.learner, images=False)
+
+
+def possible_learners(spec: JobSpec) -> set[LearnerKind]:
+    """Return the learners that a job may have, whatever its environment is."""
+    return {learner_kind(spec.learner, images=images) for images in (False, True)}
+
+
+def learner_in(spec: JobSpec, environment: EnvironmentSpec) -> LearnerKind:
+    """Return the learner that a job has in its environment."""
+    return learner_kind(spec.learner, images=environment.observation.is_image)
 
 
 def _event_errors(spec: JobSpec) -> Iterator[FieldError]:
@@ -197,16 +233,22 @@ def trajectory_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[F
 
 
 def _memory_errors(
-    spec: JobSpec, environment: EnvironmentSpec, cache_bytes: int
+    spec: JobSpec, environment: EnvironmentSpec, cache_bytes: int, beside: int
 ) -> Iterator[FieldError]:
     needed = round_bytes(spec, environment)
-    if needed > cache_bytes:
+    if needed + beside > cache_bytes:
         rounds = "a round" if spec.open_rounds == 1 else f"{spec.open_rounds} open rounds"
         steps, name = spec.steps_of(spec.actors.max), _size_field(spec)
+        taken, wait = "", ""
+        if beside:
+            taken = (
+                f" and a job with the other kind of learner may take {beside / _MB:.0f} MB of it"
+            )
+            wait = "wait until that job has ended, "
         message = (
             f"{rounds} of {spec.actors.max} actors with {steps} steps "
-            f"may take {needed / _MB:.0f} MB, the cache has {cache_bytes / _MB:.0f} MB; lower "
-            f"{name} or actors.max, or {_larger_cache(needed / _MB)}"
+            f"may take {needed / _MB:.0f} MB, the cache has {cache_bytes / _MB:.0f} MB{taken}; "
+            f"{wait}lower {name} or actors.max, or {_larger_cache((needed + beside) / _MB)}"
         )
         yield FieldError(field=name, message=message)
 

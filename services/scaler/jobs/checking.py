@@ -17,8 +17,9 @@ from services.scaler.api.problem import ApiError
 from services.scaler.jobs.admission import Admission, admitted
 from services.scaler.jobs.ending import ended
 from services.scaler.money.accounting import Spending
-from services.scaler.money.budget import RoundPricing, least_pricing
-from services.scaler.store.base import Change, JobRecord, Store, StoreError, change_job
+from services.scaler.money.budget import RoundPricing
+from services.scaler.store.base import Change, JobRecord, Store, StoreError
+from services.scaler.store.changing import change_job
 from services.scaler.store.reading import UnreadableError
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.jobs import StopReason
@@ -99,7 +100,7 @@ class CheckDesk:
             return
         spec = record.job.spec
         try:
-            environment = self.admission.admit(spec, least_pricing(spec, self.pricing))
+            environment = self.admission.admit(spec, self.pricing)
         except ApiError as error:
             why = "\n".join(f"{e.field}: {e.message}" for e in error.errors) or error.detail
             # What the job cannot be blamed for may go well when it is resumed.

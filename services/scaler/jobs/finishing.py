@@ -2,8 +2,8 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from services.scaler.api.problem import found
 from services.scaler.jobs.leases import held_lease
@@ -11,14 +11,16 @@ from services.scaler.launching.launches import Launches
 from services.scaler.money.accounting import Spending
 from services.scaler.money.ledger import LedgerTally, assumptions
 from services.scaler.rounds.record import actor_trouble, evaluated
-from services.scaler.store.base import Change, JobRecord, RoundEntry, Store, change_job
+from services.scaler.store.base import Change, JobRecord, RoundEntry, Store
+from services.scaler.store.changing import change_job
 from shared.contracts.billing import JobCost, ServerfulCost
 from shared.contracts.jobs import Job
+from shared.contracts.learner_kind import LearnerKind
 from shared.contracts.leases import FinishRequest
 from shared.contracts.rounds import RoundPage, RoundRecord
 from shared.money.costs import CostBasis
 from shared.money.one_server import best_server
-from shared.money.round_costs import PAPER_SERVERS, serverful_cost
+from shared.money.round_costs import PAPER_SERVERS, own_serverful_cost, serverful_cost
 
 _LOG = logging.getLogger(__name__)
 
@@ -31,7 +33,8 @@ class FinishService:
     launches: Launches
     now: Callable[[], float]
     spending: Spending
-    learner_instance: str
+    learners: Mapping[LearnerKind, str]
+    """What each kind is billed as."""
     finish_wait_s: float
     on_finished: Callable[[], None]
 
@@ -66,7 +69,8 @@ class FinishService:
     def cost(self, job_id: str, *, first: int, limit: int) -> JobCost:
         """Return a job's bill so far, with one page of its lines."""
         record = found(self.store.job(job_id), "job", job_id)
-        spending, spec, basis = self.spending, record.job.spec, self.spending.basis
+        spending, spec, kind = self.spending, record.job.spec, record.job.learner
+        basis = spending.basis.with_learner(kind)
         sums = self._tally.of(job_id)
         lines = tuple(self.store.lines(job_id, skip=first, limit=limit)) if limit else ()
         upto = first + len(lines)
@@ -85,7 +89,7 @@ class FinishService:
             assumptions=assumptions(
                 basis,
                 spending.clock,
-                self.learner_instance,
+                self.learners[kind],
                 warm=spec.warm or "provisioned",
                 open_rounds=min(spec.open_rounds, spec.stop.max_rounds),
                 compared=bool(serverful),
@@ -97,12 +101,13 @@ class FinishService:
 
         Those that the price table does not know are left out.
         """
-        own = replace(PAPER_SERVERS, learner_instance=self.learner_instance)
-        return tuple(
-            serverful_cost(record.serverful_wall_s, servers, basis.prices)
-            for servers in dict.fromkeys((PAPER_SERVERS, own))
-            if servers.priced_in(basis.prices)
-        )
+        wall_s, learner = record.serverful_wall_s, self.learners[record.job.learner]
+        papers = PAPER_SERVERS if PAPER_SERVERS.priced_in(basis.prices) else None
+        costs = [
+            None if papers is None else serverful_cost(wall_s, papers, basis.prices),
+            own_serverful_cost(wall_s, learner, basis),
+        ]
+        return tuple(dict.fromkeys(cost for cost in costs if cost is not None))
 
     def rounds(self, job_id: str, *, first: int, limit: int) -> RoundPage:
         """Return rounds in order, and apart from them the plans that ended the job."""

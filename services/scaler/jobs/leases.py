@@ -13,14 +13,10 @@ from dataclasses import KW_ONLY, dataclass
 from services.scaler.api.problem import conflict, found
 from services.scaler.jobs.ending import ended
 from services.scaler.money.accounting import Spending, stop_holding
-from services.scaler.store.base import (
-    Change,
-    JobRecord,
-    LeaseRecord,
-    Store,
-    change_job,
-)
+from services.scaler.store.base import Change, JobRecord, LeaseRecord, Store
+from services.scaler.store.changing import change_job
 from shared.contracts.jobs import Job, JobStatus, StopReason
+from shared.contracts.learner_kind import LearnerKind
 from shared.contracts.leases import Lease, LeaseState
 
 _LOG = logging.getLogger(__name__)
@@ -43,14 +39,14 @@ class LeaseService:
     now: Callable[[], float]
     spending: Spending
 
-    def claim(self, learner_id: str) -> Lease | None:
-        """Lease the oldest job nobody trains, or return None.
+    def claim(self, learner_id: str, kind: LearnerKind | None = None) -> Lease | None:
+        """Lease the oldest job of a kind, or of any, that nobody trains; or return None.
 
         A learner that asks for work has none. A lease in its name is that of a process before it,
         or of an answer that never reached it: that job is free at once.
         """
         for candidate in self.store.with_status(_LEASABLE):
-            if not self._free(candidate, learner_id):
+            if kind not in (None, candidate.job.learner) or not self._free(candidate, learner_id):
                 continue
             lease_id = f"lease-{secrets.token_hex(8)}"
             job = self._take(candidate.job.job_id, lease_id, learner_id)

@@ -9,7 +9,8 @@ import logging
 
 from services.scaler.api.problem import conflict, found, invalid
 from services.scaler.rounds.order import RoundsBefore
-from services.scaler.store.base import Change, JobRecord, Store, change_job
+from services.scaler.store.base import Change, JobRecord, Store
+from services.scaler.store.changing import change_job
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, ScalingRequest, ScalingSwitch
 from shared.contracts.problem import FieldError

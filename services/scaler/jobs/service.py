@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from services.scaler.api.problem import ApiError, conflict, found, refuse_wrong
-from services.scaler.jobs.admission import Admission, admitted, budget_errors
+from services.scaler.jobs.admission import Admission, admitted, budget_errors, least_learner
 from services.scaler.jobs.ending import ended
 from services.scaler.launching.launches import Launches
 from services.scaler.money.accounting import Spending
@@ -29,14 +29,13 @@ from services.scaler.store.base import (
     RoundEntry,
     Store,
     VersionConflictError,
-    change_job,
-    delete_job,
 )
+from services.scaler.store.changing import change_job, delete_job
 from shared.artifacts.store import CHECKPOINTS, ArtifactStore
 from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError
 from shared.contracts.job_spec import JobSpec
-from shared.contracts.jobs import FINISHED, Job, JobPage, JobStatus, ResumeRequest
+from shared.contracts.jobs import FINISHED, Job, ResumeRequest
 from shared.contracts.problem import FieldError
 
 _LOG = logging.getLogger(__name__)
@@ -93,15 +92,6 @@ class JobService:
     def job(self, job_id: str) -> Job:
         """Return a job."""
         return self._record(job_id).job
-
-    def page(self, *, status: JobStatus | None, limit: int, cursor: int | None) -> JobPage:
-        """Return jobs, newest first."""
-        listed = self.store.jobs(status=status, limit=limit + 1, before=cursor)
-        shown = listed[:limit]
-        return JobPage(
-            jobs=tuple(record.job for _, record in shown if record is not None),
-            next_cursor=str(shown[-1][0]) if len(listed) > limit else None,
-        )
 
     def stop(self, job_id: str) -> Job:
         """Ask a job to end after the update in hand; one that nobody trains ends at once."""
@@ -207,10 +197,11 @@ class JobService:
 
     def _new_job(self, spec: JobSpec) -> Job:
         """Return a job to be stored: admitted, unless an actor has to be asked first."""
-        admission, pricing = self.admission, least_pricing(spec, self.pricing)
+        admission, pricing = self.admission, self.pricing
         job = Job(
             job_id=new_job_id(spec.env_id),
             spec=spec,
+            learner=least_learner(spec),
             status="checking",
             created_at=self.now(),
         )
@@ -274,10 +265,15 @@ class JobService:
         if max_wall_s is not None and record.wall_used_s >= max_wall_s:
             message = f"{record.wall_used_s:.0f} s have passed already; ask for more than that"
             errors.append(FieldError(field="max_wall_s", message=message))
-        pricing = least_pricing(spec, self.pricing).after(record.longest_learner_s)
+        pricing = least_pricing(spec, record.job.learner, self.pricing).after(
+            record.longest_learner_s
+        )
         for error in budget_errors(spec, pricing, committed_usd=record.committed_usd):
             errors.append(FieldError(field="budget_usd", message=error.message))
         refuse_wrong(errors)
+        if record.job.environment is not None:
+            for error in self.admission.memory_errors(spec, record.job.environment):
+                raise conflict(f"job {record.job.job_id} does not fit now: {error.message}")
 
     def _check_checkpoint(self, job: Job, *, from_scratch: bool) -> None:
         """Refuse to pay for rounds a second time, unless that is asked for."""

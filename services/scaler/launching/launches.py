@@ -13,6 +13,7 @@ from dataclasses import KW_ONLY, dataclass, field
 
 from services.scaler.launching.in_use import InUse
 from services.scaler.launching.invoker import Awaited, Invoker, RetryKind, TaskOutcome
+from services.scaler.launching.lanes import Lanes
 from services.scaler.launching.orders import LaunchOrder, hash_of_lease
 from services.scaler.metrics import Metrics
 from services.scaler.money.ledger import Clock
@@ -104,11 +105,14 @@ class Launches:
         self._flights: dict[AttemptKey, _Flight] = {}
         self.in_use = InUse()
         """Environments that were under way, on the clock `time.monotonic`."""
+        self.lanes = Lanes()
 
     def expect(self, order: LaunchOrder) -> None:
         """Count a plan's actors as in flight from the moment it is decided."""
+        decided_at = time.perf_counter()
+        self.lanes.begin(order, decided_at)
         with self._changed:
-            self._flights[order.key] = _Flight(order, time.perf_counter())
+            self._flights[order.key] = _Flight(order, decided_at)
             self.in_use.note(self.in_flight(), time.monotonic())
         self.metrics.in_flight.inc(order.num_invocations)
 
@@ -203,6 +207,7 @@ class Launches:
             self.metrics.cold_starts.inc(outcome.report.cold_start)
             self.metrics.actor_seconds.labels(stage="rollout").inc(outcome.report.rollout_s)
             self.metrics.actor_seconds.labels(stage="handler").inc(outcome.report.total_s)
+        self.lanes.end(flight.order.key, outcome, now)
         if not flight.superseded:
             self._announce(outcome)
         with self._changed:

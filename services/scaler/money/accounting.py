@@ -220,12 +220,14 @@ class Spending:
 
     def _job_basis(self, record: JobRecord) -> CostBasis:
         """Return the basis for one job, as it is now."""
-        return warm_at_most(self.basis, kept_warm(record), pinged=kept_by_pings(record))
+        basis = self.basis.with_learner(record.job.learner)
+        return warm_at_most(basis, kept_warm(record), pinged=kept_by_pings(record))
 
     def _attempt_basis(self, record: JobRecord, attempt: OpenAttempt) -> CostBasis:
         """Return the basis for one of a job's attempts, as it was planned."""
         kept = record.job.spec.actors.max if attempt.kept_warm is None else attempt.kept_warm
-        return warm_at_most(self.basis, kept, pinged=attempt.pinged)
+        basis = self.basis.with_learner(record.job.learner)
+        return warm_at_most(basis, kept, pinged=attempt.pinged)
 
 
 def _booked(record: JobRecord, lines: tuple[LedgerLine, ...]) -> JobRecord:

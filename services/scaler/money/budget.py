@@ -9,12 +9,14 @@ Because every round leaves room for the closing, a job that ends for lack of mon
 order, with its final evaluation.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
-from services.scaler.capacity.kept_warm import least_warm
+from services.scaler.capacity.kept_warm import least_warm, most_warm
 from services.scaler.money.accounting import warm_at_most
 from shared.contracts.job_spec import JobSpec
+from shared.contracts.learner_kind import LearnerKind
 from shared.money.costs import CostBasis, deadline_s, worst_case_round_usd
 
 
@@ -33,6 +35,10 @@ class RoundPricing:
         """
         allowance_s = max(self.learner_allowance_s, 2.0 * longest_learner_s)
         return replace(self, learner_allowance_s=allowance_s)
+
+    def with_learner(self, kind: LearnerKind) -> Self:
+        """Return the pricing of a job with such a learner."""
+        return replace(self, basis=self.basis.with_learner(kind))
 
     def with_warm(self, num_environments: int, *, pinged: int) -> Self:
         """Return the pricing of a job that keeps no more than so many warm, and pings others."""
@@ -77,10 +83,23 @@ def final_evaluations(spec: JobSpec) -> int:
     return spec.evaluation.episodes if spec.evaluation.every_rounds else 0
 
 
-def least_pricing(spec: JobSpec, pricing: RoundPricing) -> RoundPricing:
+def least_pricing(spec: JobSpec, learner: LearnerKind, pricing: RoundPricing) -> RoundPricing:
     """Return the pricing of a job that keeps as few environments warm as its budget may force."""
-    pinged = spec.actors.max if spec.warm in ("reuse", "auto") else 0
-    return pricing.with_warm(least_warm(spec), pinged=pinged)
+    return pricing.with_learner(learner).with_warm(least_warm(spec), pinged=_pinged(spec))
+
+
+def most_pricing(
+    spec: JobSpec, learners: Iterable[LearnerKind], pricing: RoundPricing
+) -> RoundPricing:
+    """Return the pricing of a job with the dearest of these learners and all it may keep warm."""
+    priced = [pricing.with_learner(learner) for learner in learners]
+    dearest = max(priced, key=lambda each: each.basis.learner_usd_per_s)
+    return dearest.with_warm(most_warm(spec), pinged=_pinged(spec))
+
+
+def _pinged(spec: JobSpec) -> int:
+    """Return how many environments of a job are pinged at most."""
+    return spec.actors.max if spec.warm in ("reuse", "auto") else 0
 
 
 def smallest_budget_usd(spec: JobSpec, pricing: RoundPricing) -> float:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from services.scaler.store.base import LaunchOutcome, OpenAttempt, Store
-from shared.contracts.billing import LedgerItem, LedgerLine
+from shared.contracts.billing import LedgerLine
 from shared.contracts.job_spec import Warm
 from shared.contracts.rounds import LaunchCounts
 from shared.money.costs import (
@@ -179,8 +179,9 @@ def assumptions(
         *(overlap if clock == "projected" and open_rounds > 1 else ()),
         "An invocation whose end is unknown is billed as two executions up to the time-out.",
         *_warm_assumptions(basis, warm),
-        "Not included: container registry, logs, artifacts, the learner's disk, network transfer "
-        "and endpoints, free tiers, and discounts that the prices do not have.",
+        "Not included: container registry, logs, artifacts, the learner's disk, public IPv4 "
+        "addresses, network transfer and endpoints, free tiers, and discounts that the prices do "
+        "not have.",
         *(SERVERFUL_ASSUMPTIONS if compared else ()),
         *(ONE_SERVER_ASSUMPTIONS if basis.prices.server_usd_per_hour else ()),
     )
@@ -233,7 +234,7 @@ class Sums:
 
     num_lines: int = 0
     by_round: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
-    by_item: defaultdict[LedgerItem, float] = field(default_factory=lambda: defaultdict(float))
+    by_item: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 

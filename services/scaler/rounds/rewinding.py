@@ -58,5 +58,9 @@ def rewound(
             "best_return": max(means, default=None),
         }
         progress = progress.model_copy(update=returns)
-    record = record.model_copy(update={"job": job.model_copy(update={"progress": progress})})
+    updated = {
+        "job": job.model_copy(update={"progress": progress}),
+        "rewinds": record.rewinds + 1,
+    }
+    record = record.model_copy(update=updated)
     return record, replace(before, last=store.round(job.job_id, round_index - 1))

@@ -45,8 +45,8 @@ from services.scaler.store.base import (
     LaunchOutcome,
     PlannedAttempt,
     Store,
-    change_job,
 )
+from services.scaler.store.changing import change_job
 from services.scaler.store.reading import UnreadableError, left_aside
 from shared.cache.client import TrajectoryCache
 from shared.contracts.billing import LedgerLine
@@ -292,7 +292,7 @@ class RoundService:
                     self.launches.in_flight(only=job_id) if before.open_rounds > 1 else 0
                 ),
             ),
-            pricing=self.pricing.after(record.longest_learner_s),
+            pricing=self.pricing.with_learner(record.job.learner).after(record.longest_learner_s),
             quorum_share=self.quorum_share,
             longest_s=self.longest_job_s,
             settled=(*self.store.lines(job_id, skip=record.reported_lines), *lines),

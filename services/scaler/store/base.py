@@ -5,9 +5,9 @@ takes effect as a whole or, when somebody else has changed the job meanwhile, no
 transaction in SQLite and a conditional write in a key-value store: both can stand behind `Store`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from pydantic import FiniteFloat
 
@@ -17,10 +17,8 @@ from shared.contracts.billing import LedgerLine
 from shared.contracts.jobs import Job, JobStatus
 from shared.contracts.message import Count, Identifier, Message, NonNegativeFloat, PositiveInt
 from shared.contracts.rounds import EvaluationResult, LaunchCounts, RoundPlan, RoundResult
+from shared.contracts.views.events import JobEvent
 from shared.money.warmth import WarmUse
-
-_MAX_CONFLICTS = 50
-T = TypeVar("T")
 
 AttemptKey = tuple[str, int, int, str]
 """One launch: job id, round, attempt, lease id. A resumed job counts the attempts at its unfinished
@@ -131,6 +129,10 @@ class JobRecord(Message):
     """Whether its learner has been told that the budget is used up; until it is resumed."""
     queued_at: float | None = None
     """When its user last queued it: since then it may wait for a learner."""
+    rewinds: Count = 0
+    """How often a learner went back to an earlier round: what is known of later ones is void."""
+    num_events: Count = 0
+    """Events noted so far, the submission not among them."""
     deleting: bool = False
     """Whether its user has deleted it: from then on it can only go, whatever is left of it."""
 
@@ -206,6 +208,8 @@ class Change:
     """Ledger lines to append."""
     forget_rounds_from: int | None = None
     """Remove entries of this round and later ones first."""
+    events: tuple[JobEvent, ...] = ()
+    """What it means for people; the newest `KEPT_EVENTS` of a job are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,49 +296,11 @@ class Store(Protocol):
     def lines(self, job_id: str, *, skip: int = 0, limit: int | None = None) -> list[LedgerLine]:
         """Return ledger lines in the order they were written; all but the first `skip` at most."""
 
+    def events(self, record: JobRecord, *, after: int, limit: int) -> list[JobEvent]:
+        """Return events of a job that are kept, in order; the first `limit` after a number."""
+
     def check(self) -> None:
         """Raise `StoreError` when the store cannot be read."""
 
     def close(self) -> None:
         """Release files and connections."""
-
-
-def change_job(
-    store: Store, job_id: str, decide: Callable[[JobRecord], Change | None]
-) -> JobRecord | None:
-    """Read a job, decide, write; again from the start when somebody was faster.
-
-    `decide` may be called more than once, so whatever else it does must be harmless to repeat. When
-    it returns None nothing is written.
-
-    Returns:
-        The record after the change, or None when there is no such job.
-    """
-
-    def change_once(record: JobRecord) -> JobRecord:
-        change = decide(record)
-        return record if change is None else store.commit(change)
-
-    return _despite_others(store, job_id, change_once, doing="updated")
-
-
-def delete_job(store: Store, job_id: str) -> None:
-    """Remove a job that is marked as deleted; nothing happens if it is gone.
-
-    What its last launches came to may still be booked meanwhile, so it takes more than one try.
-    """
-    _despite_others(store, job_id, store.delete, doing="deleted")
-
-
-def _despite_others(
-    store: Store, job_id: str, act: Callable[[JobRecord], T], *, doing: str
-) -> T | None:
-    for _ in range(_MAX_CONFLICTS):
-        record = store.job(job_id)
-        if record is None:
-            return None
-        try:
-            return act(record)
-        except VersionConflictError:
-            continue
-    raise StoreError(f"job {job_id} was changed {_MAX_CONFLICTS} times while it was being {doing}")

@@ -24,6 +24,7 @@ from services.scaler.store.dynamodb_table import LAST, MAX_TRANSACTION_ITEMS, Dy
 from services.scaler.store.reading import JobReader, parsed
 from shared.contracts.billing import LedgerLine
 from shared.contracts.jobs import FINISHED, JobStatus
+from shared.contracts.views.events import KEPT_EVENTS, JobEvent
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -152,6 +153,7 @@ class DynamoDbStore:
         ]
         if first_line is not None:
             actions += map(_put, items.line_items(job_id, change.lines, first=first_line))
+        actions += (_put(items.event_item(job_id, event)) for event in change.events)
         condemned = self._condemned(change)
         while condemned and len(actions) + len(condemned[-1]) <= MAX_TRANSACTION_ITEMS:
             actions += condemned.pop()
@@ -212,6 +214,16 @@ class DynamoDbStore:
         first = items.lines_name(max(0, skip - items.LINES_PER_ITEM + 1))
         found = items.lines_of(self._of(job_id, "LINES#", first=first), skip=skip)
         return list(itertools.islice(found, limit))
+
+    def events(self, record: JobRecord, *, after: int, limit: int) -> list[JobEvent]:
+        """Return events of a job that are kept, in order."""
+        job_id, last = record.job.job_id, record.num_events
+        first = max(after + 1, last + 1 - KEPT_EVENTS, 1)
+        wanted = range(first, min(last, first + limit - 1) + 1)
+        keys = [items.event_key(job_id, number) for number in wanted]
+        found = [parsed(JobEvent, *items.document_of(item)) for item in self._table.get_many(keys)]
+        # One that was noted meanwhile may have taken the place of the oldest.
+        return sorted((e for e in found if e.number in wanted), key=lambda event: event.number)
 
     def check(self) -> None:
         """Raise `StoreError` when the table or its index cannot be read."""

@@ -5,6 +5,7 @@
     JOB#{id}    ROUND#{round}#{part}  a round; more than one part only when it is large
     JOB#{id}    RATIO#{round}         the round's ratio, so that a window of them is one small read
     JOB#{id}    LINES#{first}         up to 50 ledger lines, named after the position of the first
+    JOB#{id}    EVENT#{number % 500}  an event, in the place of the one 500 before it
     ACTIVE      {id}                  that a job is unfinished, leased, or not billed to its end
     KEY#{key}   KEY                   what an idempotency key was used for
     COUNTER     JOBS                  the newest job's position
@@ -21,6 +22,7 @@ from services.scaler.store.base import IdempotencyEntry, JobRecord, RoundEntry
 from services.scaler.store.reading import parsed
 from shared.contracts.billing import LedgerLine
 from shared.contracts.jobs import FINISHED
+from shared.contracts.views.events import KEPT_EVENTS, JobEvent
 
 _PARTITION = "JOB#"
 INDEX = "queue"
@@ -193,6 +195,16 @@ def line_items(job_id: str, lines: tuple[LedgerLine, ...], *, first: int) -> lis
         }
         for start in range(0, len(lines), LINES_PER_ITEM)
     ]
+
+
+def event_key(job_id: str, number: int) -> Item:
+    """Return the key of a job's event, which others had before it and will have after it."""
+    return key(partition(job_id), f"EVENT#{number % KEPT_EVENTS:04d}")
+
+
+def event_item(job_id: str, event: JobEvent) -> Item:
+    """Return an event."""
+    return {**event_key(job_id, event.number), "document": event.model_dump_json()}
 
 
 def lines_of(items: Iterable[Item], *, skip: int) -> Iterator[LedgerLine]:

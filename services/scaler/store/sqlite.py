@@ -18,6 +18,7 @@ from services.scaler.store.base import (
 from services.scaler.store.reading import JobReader, M, parsed
 from shared.contracts.billing import LedgerLine
 from shared.contracts.jobs import JobStatus
+from shared.contracts.views.events import KEPT_EVENTS, JobEvent
 
 _HAS_OPEN_ATTEMPTS = (
     "CASE WHEN json_valid(document) THEN json_array_length(document, '$.open_attempts') END > 0"
@@ -49,6 +50,13 @@ CREATE TABLE IF NOT EXISTS ledger (
     document TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS ledger_by_job ON ledger (job_id, position);
+CREATE TABLE IF NOT EXISTS events (
+    job_id TEXT NOT NULL REFERENCES jobs (job_id) ON DELETE CASCADE,
+    slot INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    document TEXT NOT NULL,
+    PRIMARY KEY (job_id, slot)
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS idempotency (
     key TEXT PRIMARY KEY,
     body_digest TEXT NOT NULL,
@@ -174,6 +182,14 @@ class SqliteStore:
                 "INSERT INTO ledger (job_id, document) VALUES (?, ?)",
                 [(job_id, line.model_dump_json()) for line in change.lines],
             )
+            connection.executemany(
+                "INSERT OR REPLACE INTO events (job_id, slot, number, document) "
+                "VALUES (?, ?, ?, ?)",
+                [
+                    (job_id, event.number % KEPT_EVENTS, event.number, event.model_dump_json())
+                    for event in change.events
+                ],
+            )
         return new
 
     def delete(self, record: JobRecord) -> None:
@@ -221,6 +237,15 @@ class SqliteStore:
             (job_id, -1 if limit is None else limit, skip),
         )
         return [parsed(LedgerLine, text, job_id) for (text,) in rows]
+
+    def events(self, record: JobRecord, *, after: int, limit: int) -> list[JobEvent]:
+        """Return events of a job that are kept, in order."""
+        job_id = record.job.job_id
+        rows = self._read(
+            "SELECT document FROM events WHERE job_id = ? AND number > ? ORDER BY number LIMIT ?",
+            (job_id, after, limit),
+        )
+        return [parsed(JobEvent, text, job_id) for (text,) in rows]
 
     def check(self) -> None:
         """Raise `StoreError` when the file cannot be read."""

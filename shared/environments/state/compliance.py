@@ -113,13 +113,15 @@ class _Relay:
         Raises:
             _DifferenceError: Something was not the same.
         """
-        self.undisturbed.action_space.seed(self._seed)
         expected = self.undisturbed.reset(seed=self._seed)[0]
+        # A space of our own: some environments make theirs anew, unseeded, with every reset.
+        actions = copy.deepcopy(self.undisturbed.action_space)
+        actions.seed(self._seed)
         self._require_same("observation", expected, self._runner.reset(seed=self._seed)[0])
         if (why_not := why_not_kept(self._runner)) is not None:
             return why_not
         for self._step_index in range(num_steps):
-            self._step(self.undisturbed.action_space.sample())
+            self._step(actions.sample())
         return None
 
     def found(self, why_not: str | None) -> Compliance:

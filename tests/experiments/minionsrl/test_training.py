@@ -267,9 +267,7 @@ def test_a_real_run_that_is_stopped_from_elsewhere_teaches_nothing(
 ) -> None:
     def stop() -> None:
         with NitroClient(system.api_url, system.token) as other:
-            eventually(
-                lambda: any(job.progress.rounds for job in other.every_job(status="running"))
-            )
+            eventually(lambda: any(job.round for job in other.every_job(status="running")))
             for job in other.every_job(status="running"):
                 other.stop(job.job_id)
 

@@ -16,37 +16,44 @@ VARIABLES = {
     "NITRO_LAMBDA_QUALIFIER": "live",
     "NITRO_ECS_CLUSTER": "nitro",
     "NITRO_ECS_SERVICE": "learner",
+    "NITRO_ECS_CPU_SERVICE": "cpu-learner",
 }
 
 
-def reason(heartbeat: Heartbeat | None) -> str | None:
-    return reason_to_close(heartbeat, now=NOW, silent_after_s=600)
+def reason(*, until: float, at: float = NOW) -> str | None:
+    # Of the three only the one that is asked about counts.
+    heartbeat = Heartbeat(at=at, until=-1, gpu_until=-1, cpu_until=-1)
+    return reason_to_close(heartbeat, until, now=NOW, silent_after_s=600)
 
 
 @pytest.mark.parametrize("age_s", [-60, 0, 60, 600])
 def test_a_living_scaler_with_jobs_in_their_time_is_left_alone(age_s: float) -> None:
-    assert reason(Heartbeat(at=NOW - age_s, until=NOW)) is None
-    assert reason(Heartbeat(at=NOW - age_s, until=NOW + 3600)) is None
+    assert reason(at=NOW - age_s, until=NOW) is None
+    assert reason(at=NOW - age_s, until=NOW + 3600) is None
 
 
 @pytest.mark.parametrize(
-    ("heartbeat", "words"),
+    ("at", "until", "words"),
     [
-        (None, "no scaler"),
-        (Heartbeat(at=NOW - 601, until=NOW + 3600), "silent for 601 s, 600 are allowed"),
-        (Heartbeat(at=NOW, until=0), "there is no job"),
-        (Heartbeat(at=NOW, until=NOW - 5), "5 s beyond"),
+        (NOW - 601, NOW + 3600, "silent for 601 s, 600 are allowed"),
+        (NOW, 0, "no job wants it"),
+        (NOW, NOW - 5, "5 s beyond"),
     ],
 )
-def test_it_closes_and_says_why(heartbeat: Heartbeat | None, words: str) -> None:
-    found = reason(heartbeat)
+def test_it_closes_and_says_why(at: float, until: float, words: str) -> None:
+    found = reason(at=at, until=until)
     assert found is not None
     assert words in found
 
 
+def test_without_a_heartbeat_it_closes() -> None:
+    assert "no scaler" in str(reason_to_close(None, 0.0, now=NOW, silent_after_s=600))
+
+
 def test_settings_come_from_the_environment() -> None:
     settings = Settings.read({**VARIABLES, "NITRO_SILENT_AFTER_S": "120"})
-    assert (settings.table, settings.service, settings.silent_after_s) == ("jobs", "learner", 120)
+    assert (settings.gpu_service, settings.cpu_service) == ("learner", "cpu-learner")
+    assert (settings.table, settings.silent_after_s) == ("jobs", 120)
     assert Settings.read(VARIABLES).silent_after_s == 600
 
 

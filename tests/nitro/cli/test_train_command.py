@@ -18,7 +18,15 @@ from tests.documents import DOCUMENTS, commands
 from tests.nitro.local.test_system import a_plan, variables
 from tests.nitro.synthetic_run import write_run
 
-ELSEWHERE = ("--resume", "--api-url", "--help", "--seeds", "--environment-package", "minionsrl:")
+ELSEWHERE = (
+    "--resume",
+    "--api-url",
+    "--help",
+    "--seeds",
+    "--environment-package",
+    "--track",
+    "minionsrl:",
+)
 """Parts of commands that need more than this machine has, or make no single new job."""
 HELP = [example.removeprefix("nitro train").strip() for example in EXAMPLES]
 SHOWN = {

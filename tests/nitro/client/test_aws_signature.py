@@ -16,7 +16,7 @@ from botocore.credentials import Credentials
 from nitro.client.client import NitroClient
 from nitro.client.connection import connect
 from nitro.errors import CommandError
-from shared.contracts.jobs import JobPage
+from shared.contracts.views.jobs import JobList
 
 KEY = Credentials("AKIDEXAMPLE", "secret-of-a-role", "session-of-a-role")
 TOKEN = "the-token"  # noqa: S105
@@ -63,7 +63,7 @@ def gate() -> Iterator[Gate]:
             body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
             headers = {name.lower(): value for name, value in self.headers.items()}
             seen.receive(self.command, self.path, headers, body)
-            answer = JobPage(jobs=(), next_cursor=None).model_dump_json().encode()
+            answer = JobList(jobs=(), next_cursor=None).model_dump_json().encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()

@@ -9,13 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from nitro.client.client import (
-    ApiError,
-    ApiUnreachableError,
-    JobRefusedError,
-    NitroClient,
-    problem_lines,
-)
+from nitro.client.client import NitroClient
+from nitro.client.errors import ApiError, ApiUnreachableError, JobRefusedError, problem_lines
 from nitro.client.follow import RoundFeed, Snapshot, follow
 from nitro.errors import EXIT_FAILED, EXIT_USAGE, CommandError
 from nitro.local.system import LocalSystem

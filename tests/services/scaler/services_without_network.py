@@ -106,7 +106,7 @@ class Services:
         catalogue = EnvironmentCatalogue(UnaskedFunction(), ttl_s=300.0)
         self.jobs = JobService(
             store=self.store,
-            admission=Admission(catalogue, quota, cache_memory_mb=1000),
+            admission=Admission(catalogue, quota, lambda: [], cache_memory_mb=1000),
             cache=cache,
             launches=self.launches,
             files=CheckpointsKept(Path()),
@@ -122,7 +122,7 @@ class Services:
             launches=self.launches,
             now=clock,
             spending=spending,
-            learner_instance="g6.2xlarge",
+            learners={"gpu": "g6.2xlarge", "cpu": "Fargate task"},
             finish_wait_s=0.0,
             on_finished=lambda: None,
         )

@@ -123,6 +123,7 @@ def random_basis(chance: random.Random) -> CostBasis:
     return CostBasis(
         prices=prices,
         learner_usd_per_s=price(3e-4),
+        cpu_learner_usd_per_s=price(3e-5),
         cache_usd_per_s=price(2e-5),
         scaler_usd_per_s=price(4e-6),
         memory_mb=chance.choice((512, 1024, 1769, 3008)),
@@ -178,7 +179,7 @@ class SimulatedScaler(Services):
             deadline_slack_s=SLACK_S,
             learner_allowance_s=max(ALLOWANCE_S, 2 * longest_learner_s),
         )
-        return least_pricing(spec, pricing)
+        return least_pricing(spec, "gpu", pricing)
 
     def random_spec(self, scaling: dict[str, object]) -> JobSpec:
         """A job with money for one round, or for several."""

@@ -41,7 +41,7 @@ def test_artifacts_are_in_the_runs_folder_unless_told_otherwise() -> None:
         ({"invoke_pool_size": 0}, "invoke_pool_size"),
         ({"lambda_timeout_s": float("inf")}, "lambda_timeout_s"),
         ({"auth": "off"}, "auth"),
-        ({"price_table": "free"}, "known: aws-us-east-1-2026-11, paper"),
+        ({"price_table": "free"}, "known: aws-us-east-1-2026-11, aws"),
         ({"lambda_timeout_s": 80.0}, "NITRO_LAMBDA_READ_TIMEOUT_S (75) must exceed"),
         ({"store": "dynamodb"}, "NITRO_TABLE must name the table"),
         ({"cache_auth": "iam", "cache_user": "u"}, "NITRO_CACHE_NAME"),
@@ -63,13 +63,12 @@ def test_the_papers_prices_can_be_chosen() -> None:
 
 def test_prices_of_ones_own_come_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NITRO_PRICES", json.dumps(FRANKFURT))
-    basis = Settings().cost_basis()
+    basis = Settings(cache_node="cache.t4g.medium", cache_engine="redis").cost_basis()
     assert basis.prices.name == "frankfurt"
     assert basis.learner_usd_per_s * 3600 == pytest.approx(1.25)
     assert basis.cache_usd_per_s * 3600 == pytest.approx(0.08)
-    assert Settings(cache_engine="valkey").cost_basis().cache_usd_per_s * 3600 == pytest.approx(
-        0.06
-    )
+    valkey = Settings(cache_node="cache.t4g.medium", cache_engine="valkey").cost_basis()
+    assert valkey.cache_usd_per_s * 3600 == pytest.approx(0.06)
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,21 @@ def test_how_environments_are_warm_is_the_presets_unless_it_is_said(
     assert JobSpec.model_validate(given).resolved().warm == resolved
 
 
+@pytest.mark.parametrize(
+    ("given", "resolved"),
+    [
+        ({"preset": "paper"}, "gpu"),
+        ({"preset": "standard"}, "auto"),
+        ({"preset": "standard", "learner": "gpu"}, "gpu"),
+        ({"preset": "paper", "learner": "auto"}, "auto"),
+    ],
+)
+def test_the_learner_is_the_presets_unless_it_is_said(
+    given: dict[str, object], resolved: str
+) -> None:
+    assert JobSpec.model_validate(given).resolved().learner == resolved
+
+
 def test_a_job_that_was_stored_before_it_could_say_goes_on_provisioning() -> None:
     stored = JobSpec.model_validate({"preset": "standard"})
     assert stored.warm is None

@@ -1,5 +1,6 @@
 """The hyper-parameters of a job are those it was submitted with, whatever becomes of its preset."""
 
+import json
 from typing import Literal
 
 import pytest
@@ -43,6 +44,13 @@ def test_what_was_resolved_survives_storing(
     assert again.hyperparameters == resolved
     kinds = {name: type(value) for name, value in resolved.model_dump().items()}
     assert {n: type(v) for n, v in again.hyperparameters.model_dump().items()} == kinds
+
+
+def test_a_job_of_before_there_was_a_choice_has_a_gpu() -> None:
+    stored = _job(JobSpec(preset="standard")).model_dump()
+    del stored["learner"], stored["spec"]["learner"]
+    job = Job.read(json.dumps(stored, default=list).encode())
+    assert (job.learner, job.spec.learner) == ("gpu", None)
 
 
 def test_a_preset_that_has_changed_since_changes_no_job() -> None:

@@ -25,6 +25,7 @@ def paper_basis(*, provisioned: int = 64) -> CostBasis:
     return CostBasis(
         prices=PAPER,
         learner_usd_per_s=PAPER.learner_usd_per_s("p3.2xlarge"),
+        cpu_learner_usd_per_s=0.0,
         cache_usd_per_s=0.0,
         scaler_usd_per_s=0.0,
         memory_mb=1024,

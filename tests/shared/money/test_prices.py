@@ -5,6 +5,7 @@ from pydantic import ValidationError
 
 from shared.money.prices import (
     AWS_US_EAST_1_2026_11,
+    AWS_US_EAST_1_2026_11_ARM64,
     PAPER,
     PRICE_TABLES,
     RETIRED_INSTANCES,
@@ -23,12 +24,12 @@ def test_the_papers_prices_are_those_of_its_footnotes() -> None:
     # What the paper does not bill is free.
     assert PAPER.lambda_usd_per_request == 0
     assert PAPER.cache_usd_per_s("none", "redis") == 0
-    assert PAPER.scaler_usd_per_s(vcpu=1, memory_gb=2) == 0
+    assert PAPER.fargate_usd_per_s(vcpu=1, memory_gb=2) == 0
 
 
 def test_requests_and_the_scaler_cost_what_aws_asks_for_a_million_and_for_a_month() -> None:
     assert AWS_US_EAST_1_2026_11.lambda_usd_per_request * 1_000_000 == pytest.approx(0.20)
-    monthly = AWS_US_EAST_1_2026_11.scaler_usd_per_s(vcpu=0.25, memory_gb=0.5) * 3600 * 730
+    monthly = AWS_US_EAST_1_2026_11.fargate_usd_per_s(vcpu=0.25, memory_gb=0.5) * 3600 * 730
     assert monthly == pytest.approx(0.25 * 29.55 + 0.5 * 3.245, rel=1e-3)
 
 
@@ -38,6 +39,20 @@ def test_provisioned_concurrency_pays_above_sixty_percent_use() -> None:
         table.lambda_usd_per_gb_s - table.provisioned_duration_usd_per_gb_s
     )
     assert break_even == pytest.approx(0.6, abs=0.001)
+
+
+def test_on_arm64_functions_and_fargate_cost_a_fifth_less_and_nothing_else_does() -> None:
+    usual, arm64 = AWS_US_EAST_1_2026_11.model_dump(), AWS_US_EAST_1_2026_11_ARM64.model_dump()
+    differing = {name for name in usual if usual[name] != arm64[name]} - {"name", "source"}
+    assert differing == {
+        "lambda_usd_per_gb_s",
+        "provisioned_usd_per_gb_s",
+        "provisioned_duration_usd_per_gb_s",
+        "fargate_usd_per_vcpu_hour",
+        "fargate_usd_per_gb_hour",
+    }
+    for name in differing:
+        assert arm64[name] == pytest.approx(0.8 * usual[name], rel=2e-3)
 
 
 def test_every_table_is_dated_sourced_and_names_what_it_knows() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from services.learner.record.tracking import LearnerMetrics, TensorBoard
 from shared.contracts.job_spec import JobSpec
@@ -98,3 +99,18 @@ def test_where_rounds_overlap_evaluations_stand_at_what_their_policy_had_learned
     board.close()
     assert _scalars(tmp_path, "return/evaluation") == [(0, 20.0), (40, 20.0)]
     assert _scalars(tmp_path, "update/kl") == [(200, 0.25), (300, 0.25)]
+
+
+def test_what_the_run_was_asked_to_do_stands_beside_its_scalars_once(tmp_path: Path) -> None:
+    asked = {"learning_rate": 3e-4, "hidden_sizes": (64, 64)}
+    TensorBoard(tmp_path, JobSpec(seed=7), env_steps={}, hyperparameters=asked).close()
+    TensorBoard(tmp_path, JobSpec(seed=7), env_steps={0: 1}, hyperparameters=asked).close()
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    written = events.PluginTagToContent("hparams")
+    start = HParamsPluginData.FromString(written["_hparams_/session_start_info"])
+    told = start.session_start_info.hparams
+    assert told["seed"].number_value == 7
+    assert told["env_id"].string_value == "Hopper-v5"
+    assert told["hyperparameters.learning_rate"].number_value == 3e-4
+    assert told["hyperparameters.hidden_sizes"].string_value == "(64, 64)"

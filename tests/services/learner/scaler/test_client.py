@@ -86,7 +86,15 @@ def test_no_job_is_none(server: ScriptedServer) -> None:
     server.script = [(204, None)]
     with _client(server) as client:
         assert client.lease("learner-1", wait_s=0.5) is None
-    assert json.loads(server.seen[0][3]) == {"learner_id": "learner-1", "wait_s": 0.5}
+    asked = {"learner_id": "learner-1", "kind": None, "wait_s": 0.5}
+    assert json.loads(server.seen[0][3]) == asked
+
+
+def test_a_learner_says_what_kind_of_job_it_wants(server: ScriptedServer) -> None:
+    server.script = [(204, None)]
+    with _client(server) as client:
+        client.lease("learner-1", wait_s=0.5, kind="cpu")
+    assert json.loads(server.seen[0][3])["kind"] == "cpu"
 
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])

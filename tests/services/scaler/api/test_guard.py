@@ -19,7 +19,8 @@ from services.scaler.api.guard import (
     SMALL_BODY_BYTES,
     BearerGuard,
     BodyLimit,
-    load_token,
+    Tokens,
+    load_tokens,
 )
 from services.scaler.settings import Settings
 from shared.contracts.problem import Problem
@@ -45,7 +46,9 @@ def test_a_websocket_is_refused_even_with_the_token() -> None:
         await websocket.accept()
         await websocket.close()
 
-    app = BearerGuard(Starlette(routes=[WebSocketRoute("/ws", open_door)]), token=TOKEN)
+    app = BearerGuard(
+        Starlette(routes=[WebSocketRoute("/ws", open_door)]), tokens=Tokens(operator=TOKEN)
+    )
     with serve(app) as url, pytest.raises(InvalidStatus, match="403"):
         connect(
             f"{url.replace('http', 'ws')}/ws",
@@ -61,14 +64,15 @@ def test_authentication_can_only_be_turned_off_by_name(start_scaler: StartScaler
 
 def test_without_a_token_there_is_no_scaler() -> None:
     with pytest.raises(TokenError, match=r"NITRO_TOKEN or NITRO_TOKEN_FILE.*NITRO_AUTH=disabled"):
-        load_token(Settings())
+        load_tokens(Settings())
 
 
 def test_the_token_may_come_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("secret\n")
-    assert load_token(Settings(token_file=file)) == "secret"
-    assert load_token(Settings(token_file=file, token=SecretStr("other"))) == "other"
+    assert load_tokens(Settings(token_file=file)).operator == "secret"
+    both = Settings(token_file=file, token=SecretStr("other"))
+    assert load_tokens(both).operator == "other"
 
 
 @pytest.mark.parametrize("content", [None, "", " \n", b"\xff\xfe"])
@@ -77,7 +81,7 @@ def test_a_token_file_that_holds_none_is_named(tmp_path: Path, content: str | by
     if content is not None:
         file.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(TokenError, match=f"NITRO_TOKEN_FILE.*{file}"):
-        load_token(Settings(token_file=file))
+        load_tokens(Settings(token_file=file))
 
 
 def test_a_body_above_the_limit_is_refused_whether_it_says_its_length_or_not(
@@ -120,3 +124,30 @@ def test_a_request_whose_end_never_comes_is_none(come: bytes) -> None:
     asyncio.run(BodyLimit(app)(scope, receive, send))
     assert not taken
     assert not sent
+
+
+def test_a_viewer_looks_and_does_nothing(start_scaler: StartScaler) -> None:
+    with start_scaler(viewer_token="for-looking") as scaler:  # noqa: S106
+        job_id = scaler.submit().job_id
+        headers = {"Authorization": "Bearer for-looking"}
+        with httpx.Client(base_url=scaler.http.base_url, headers=headers, timeout=ANSWER_S) as http:
+            assert http.get("/v1/session").json()["role"] == "viewer"
+            assert scaler.http.get("/v1/session").json()["role"] == "operator"
+            paths = scaler.http.get("/openapi.json").json()["paths"]
+            for path, methods in paths.items():
+                at = path.format(job_id=job_id, lease_id="x", round_index=0, name="x")
+                for method in methods:
+                    response = http.request(method, at)
+                    if method == "get":
+                        assert response.status_code in (200, 404), (path, response.text)
+                    else:
+                        assert response.status_code == 403, (method, path)
+                        problem = Problem.model_validate_json(response.content)
+                        assert "may only look" in problem.detail
+        assert scaler.job(job_id).status == "queued"
+
+
+def test_both_tokens_may_not_be_one() -> None:
+    one = SecretStr("same")
+    with pytest.raises(TokenError, match="viewers could act"):
+        load_tokens(Settings(token=one, viewer_token=one))

@@ -93,6 +93,16 @@ def test_a_scaler_that_starts_again_and_again_sends_no_pings_beyond_those_billed
     assert pings(lambdas) == []
 
 
+def test_a_ping_ends_before_a_very_short_time_out(
+    start_scaler: StartScaler, lambdas: LambdaEndpoint
+) -> None:
+    with start_scaler(lambda_timeout_s=0.3, ping_every_s=0.1, reconcile_every_s=0.05) as scaler:
+        scaler.submit(**SPEC, warm="reuse")
+        scaler.played(scaler.lease(), 0)
+        lambdas.wait_events("ping", 4)
+    assert set(pings(lambdas)) == {0.15}
+
+
 def test_those_at_work_are_not_pinged(scaler: Scaler, lambdas: LambdaEndpoint) -> None:
     job = scaler.submit(**SPEC, warm="reuse")
     lease = scaler.lease()

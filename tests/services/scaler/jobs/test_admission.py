@@ -22,6 +22,7 @@ from services.scaler.launching.lambda_function import LambdaFunction
 from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.money.budget import smallest_budget_usd
 from services.scaler.settings import Settings
+from services.scaler.store.base import JobRecord
 from shared.contracts.environment_spec import (
     ActionSpec,
     ContinuousActionSpec,
@@ -31,6 +32,8 @@ from shared.contracts.environment_spec import (
     ObservationSpec,
 )
 from shared.contracts.job_spec import EnvironmentRef, JobSpec
+from shared.contracts.jobs import Job
+from shared.contracts.learner_kind import LearnerKind
 from shared.contracts.rollouts import RolloutTask
 from shared.deployment.config import NitroConfig
 from shared.hyperparameters.presets import ALGORITHMS
@@ -48,9 +51,11 @@ def catalogue(lambdas: LambdaEndpoint) -> Iterator[EnvironmentCatalogue]:
     function.close()
 
 
-def admission(catalogue: EnvironmentCatalogue, *, cache_memory_mb: int = 100_000) -> Admission:
+def admission(
+    catalogue: EnvironmentCatalogue, *live: JobRecord, cache_memory_mb: int = 100_000
+) -> Admission:
     quota = ConcurrencyQuota(lambda: 1000, ttl_s=3600)
-    return Admission(catalogue, quota, cache_memory_mb=cache_memory_mb)
+    return Admission(catalogue, quota, lambda: live, cache_memory_mb=cache_memory_mb)
 
 
 def refused(admission: Admission, spec: JobSpec) -> dict[str, str]:
@@ -171,6 +176,32 @@ def test_the_cache_has_megabytes_of_1024_times_1024_bytes(catalogue: Environment
     assert "a cache as large as cache.t4g.micro (cache_node_type" in told["steps_per_actor"]
 
 
+def test_the_cache_holds_the_largest_job_of_each_kind(catalogue: EnvironmentCatalogue) -> None:
+    spec = JobSpec.model_validate({"learner": "cpu", "actors": {"min": 64, "max": 64}})
+    large = spec.model_copy(update={"steps_per_actor": 4 * spec.steps_of(64)})
+    needed_mb = [math.ceil(round_bytes(each, HOPPER) / 2**20) for each in (spec, large)]
+
+    def live(spec: JobSpec, learner: LearnerKind) -> JobRecord:
+        job = Job(
+            job_id="hopper-1",
+            spec=spec,
+            learner=learner,
+            environment=HOPPER,
+            status="running",
+            created_at=0,
+        )
+        return JobRecord(job=job)
+
+    beside = [live(large, "gpu"), live(spec, "gpu"), live(large, "cpu")]
+    room = {"cache_memory_mb": sum(needed_mb)}
+    assert admission(catalogue, *beside, **room).admit(spec, PRICING) == HOPPER
+    room = {"cache_memory_mb": sum(needed_mb) - 2}
+    assert admission(catalogue, *beside[1:], **room).admit(spec, PRICING) == HOPPER
+    (why,) = refused(admission(catalogue, *beside, **room), spec).values()
+    assert f"other kind of learner may take {needed_mb[1]} MB of it; wait until that" in why
+    assert "use a cache as large as" in why
+
+
 @pytest.mark.parametrize("algorithm", [*ALGORITHMS])
 @pytest.mark.parametrize("preset", ["paper", "standard"])
 def test_every_preset_fits_the_cache_that_is_deployed(algorithm: str, preset: str) -> None:
@@ -252,6 +283,23 @@ def test_a_budget_of_exactly_the_least_is_enough(committed_usd: float, spent: st
     told_usd = float(error.message.rpartition("$")[2].removesuffix(" are needed"))
     assert not [*budget_errors(with_budget(spec, told_usd), PRICING, committed_usd=committed_usd)]
     assert told_usd - least_usd < 1e-4
+
+
+def test_a_job_needs_the_budget_of_the_learner_that_it_has(
+    catalogue: EnvironmentCatalogue, lambdas: LambdaEndpoint
+) -> None:
+    spec = JobSpec.model_validate({**ONE_ACTOR, "learner": "auto", "preset": "standard"})
+    pricing = PRICING.with_learner("cpu")
+    assert smallest_budget_usd(spec, pricing) < smallest_budget_usd(spec, PRICING)
+    pinged = pricing.with_warm(0, pinged=1)
+    little = with_budget(spec, smallest_budget_usd(spec, pinged))
+    assert admission(catalogue).admit(little, PRICING) == HOPPER
+    for learner in ("gpu", "auto"):
+        # An environment with images needs a convolutional network, hence a GPU.
+        lambdas.behave = lambda task, nth: Reply(body=IMAGES.model_dump(mode="json"))
+        asked = little.model_copy(update={"env_id": "ALE/Qbert-v5", "learner": learner})
+        assert [*refused(admission(catalogue), asked)] == ["stop.budget_usd"]
+    admission(catalogue).refuse_at_once(asked, PRICING)
 
 
 # --- images: every frame counts once, and so does the network that they need

@@ -18,8 +18,8 @@ SPEC = {
 }
 
 
-def train(scaler: Scaler, rounds: int = 2) -> str:
-    lease = scaler.begin(**SPEC)
+def train(scaler: Scaler, rounds: int = 2, **spec: object) -> str:
+    lease = scaler.begin(**SPEC, **spec)
     for index in range(rounds + 1):
         scaler.played(lease, index, previous=result(index - 1) if index else None)
     scaler.finish(lease)
@@ -101,7 +101,7 @@ def test_projected_rounds_cost_what_a_hand_calculation_says(scaler: Scaler) -> N
     held_s = 2 * (actor_s + Decimal("0.5")) + 2 + launch_s
     expected = {
         "learner": held_s * Decimal("0.9776") / 3600,
-        "cache": held_s * Decimal("0.065") / 3600,
+        "cache": held_s * Decimal("0.0128") / 3600,
         "scaler": held_s
         * (Decimal("0.25") * Decimal("0.04048") + Decimal("0.5") * Decimal("0.004445"))
         / 3600,
@@ -127,6 +127,20 @@ def test_the_same_rounds_on_servers_stand_beside_the_bill(scaler: Scaler) -> Non
         assert servers.total_usd == pytest.approx(1.2 * float(usd_per_hour) / 3600)
 
 
+def test_a_job_on_cores_pays_for_them_and_is_compared_with_servers_that_have_them(
+    start_scaler: StartScaler,
+) -> None:
+    with start_scaler(cpu_learner_vcpu=4, cpu_learner_memory_gb=8) as scaler:
+        cost = scaler.cost(train(scaler, learner="auto"))
+    usd_per_hour = 4 * 0.04048 + 8 * 0.004445
+    assert cost.by_item["learner"] == pytest.approx(cost.projected_wall_s * usd_per_hour / 3600)
+    task = "Fargate task of 4 vCPU and 8 GB"
+    assert f"The learner is billed as one {task}." in cost.assumptions
+    assert [servers.learner_instance for servers in cost.serverful] == ["p3.2xlarge", task]
+    own = cost.serverful[1]
+    assert own.total_usd == pytest.approx(own.wall_s * (usd_per_hour + 0.68) / 3600)
+
+
 def test_on_aws_the_time_that_passed_is_billed(start_scaler: StartScaler) -> None:
     with start_scaler(ledger_clock="wall") as scaler:
         job_id = train(scaler)
@@ -147,8 +161,8 @@ def test_money_is_reserved_before_actors_start_and_released_when_all_is_known(
     during = scaler.cost(lease.job.job_id)
     held = (
         TABLE.learner_usd_per_s("g6.2xlarge")
-        + TABLE.cache_usd_per_s("cache.t4g.medium", "redis")
-        + TABLE.scaler_usd_per_s(vcpu=0.25, memory_gb=0.5)
+        + TABLE.cache_usd_per_s("cache.t4g.micro", "valkey")
+        + TABLE.fargate_usd_per_s(vcpu=0.25, memory_gb=0.5)
     )
     # Two executions of three actors, each a cold start of 2 s and the time-out of 60 s.
     worst = 6 * (62 * TABLE.lambda_usd_per_gb_s + TABLE.lambda_usd_per_request) + 190 * held

@@ -8,10 +8,12 @@ import pytest
 
 from services.scaler.jobs.leases import LeaseService
 from services.scaler.money.accounting import Spending, unbilled_s
-from services.scaler.store.base import Change, JobRecord, change_job
+from services.scaler.store.base import Change, JobRecord
+from services.scaler.store.changing import change_job
 from services.scaler.store.sqlite import SqliteStore
 from shared.contracts.job_spec import JobSpec, StopRule
 from shared.contracts.jobs import Job, JobStatus
+from shared.contracts.learner_kind import LearnerKind
 from shared.contracts.leases import Lease
 from shared.money.costs import CostBasis
 from shared.money.prices import AWS_US_EAST_1_2026_11
@@ -21,6 +23,7 @@ SPENDING = Spending(
     basis=CostBasis(
         prices=AWS_US_EAST_1_2026_11,
         learner_usd_per_s=1e-3,
+        cpu_learner_usd_per_s=1e-4,
         cache_usd_per_s=0.0,
         scaler_usd_per_s=0.0,
         memory_mb=1024,
@@ -57,9 +60,17 @@ def desk(store: SqliteStore, clock: Clock) -> LeaseService:
     return LeaseService(store, ttl_s=30.0, heartbeat_every_s=5.0, now=clock, spending=SPENDING)
 
 
-def add_job(store: SqliteStore, job_id: str, *, budget_usd: float = 100.0) -> None:
-    spec = JobSpec(stop=StopRule(budget_usd=budget_usd))
-    job = Job(job_id=job_id, spec=spec, environment=HOPPER, status="queued", created_at=0.0)
+def add_job(
+    store: SqliteStore, job_id: str, *, budget_usd: float = 100.0, learner: LearnerKind = "gpu"
+) -> None:
+    job = Job(
+        job_id=job_id,
+        spec=JobSpec(stop=StopRule(budget_usd=budget_usd)),
+        environment=HOPPER,
+        learner=learner,
+        status="queued",
+        created_at=0.0,
+    )
     store.create(JobRecord(job=job), None)
 
 
@@ -87,6 +98,22 @@ def test_jobs_are_leased_oldest_first_and_each_once(store: SqliteStore, desk: Le
         add_job(store, job_id)
     assert [claimed(desk.claim(name)).job.job_id for name in ("l1", "l2")] == ["b", "a"]
     assert desk.claim("l3") is None
+
+
+def test_a_learner_gets_jobs_of_its_kind_only_and_one_of_no_kind_gets_any(
+    store: SqliteStore, desk: LeaseService, clock: Clock
+) -> None:
+    add_job(store, "a")
+    add_job(store, "b", learner="cpu")
+    add_job(store, "c", learner="cpu")
+    assert claimed(desk.claim("cores", "cpu")).job.job_id == "b"
+    assert claimed(desk.claim("gpu", "gpu")).job.job_id == "a"
+    assert desk.claim("another", "gpu") is None
+    assert claimed(desk.claim("any")).job.job_id == "c"
+    clock.now += 31.0
+    # What one of them has lost goes to its kind, too.
+    assert claimed(desk.claim("another", "gpu")).job.job_id == "a"
+    assert desk.claim("third", "gpu") is None
 
 
 def test_a_silent_learner_loses_its_job_to_the_next(

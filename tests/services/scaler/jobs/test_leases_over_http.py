@@ -5,6 +5,7 @@ import concurrent.futures
 import threading
 from dataclasses import replace
 
+import httpx
 import pytest
 
 from services.scaler.jobs.leases import WorkSignal
@@ -136,3 +137,17 @@ def test_a_plan_says_the_same_as_the_heartbeat_before_it_and_a_resume_begins_ane
         resumed = scaler.lease()
         assert scaler.http.put(f"/v1/leases/{resumed.lease_id}").json()["stop"] is None
         assert scaler.round(resumed, 1, previous=result(0)).stop is None
+
+
+def test_a_learner_says_what_kind_of_jobs_it_wants(scaler: Scaler) -> None:
+    on_cores = scaler.submit(learner="auto").job_id  # a dense network
+    on_gpu = scaler.submit().job_id
+
+    def asked(kind: str) -> httpx.Response:
+        body = {"learner_id": f"{kind}-learner", "kind": kind, "wait_s": 0}
+        return scaler.http.post("/v1/leases", json=body)
+
+    assert asked("gpu").json()["job"]["job_id"] == on_gpu
+    assert asked("cpu").json()["job"]["job_id"] == on_cores
+    assert asked("tpu").status_code == 422
+    assert (scaler.job(on_gpu).learner, scaler.job(on_cores).learner) == ("gpu", "cpu")

@@ -8,9 +8,9 @@ import pytest
 
 from services.scaler.api.guard import OPEN_PATHS
 from shared.contracts.job_spec import JobSpec
-from shared.contracts.jobs import JobPage
 from shared.contracts.problem import Problem
 from shared.contracts.rounds import EvaluationResult
+from shared.contracts.views.jobs import JobList
 from tests.services.scaler.lambda_endpoint import (
     healthy,
 )
@@ -40,7 +40,7 @@ def test_jobs_are_listed_newest_first_page_by_page(scaler: Scaler) -> None:
     cursor: str | None = None
     while True:
         query = {"limit": "2"} | ({"cursor": cursor} if cursor else {})
-        page = JobPage.model_validate_json(scaler.http.get("/v1/jobs", params=query).content)
+        page = JobList.model_validate_json(scaler.http.get("/v1/jobs", params=query).content)
         seen += [job.job_id for job in page.jobs]
         cursor = page.next_cursor
         if cursor is None:

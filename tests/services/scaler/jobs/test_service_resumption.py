@@ -229,6 +229,22 @@ def test_a_job_whose_learner_was_killed_resumes_with_more_rounds(scaler: Scaler)
     assert scaler.round(lease, 1, previous=result(0)).stop is None
 
 
+def test_a_job_resumes_once_the_cache_has_room_beside_the_other_kind(
+    start_scaler: StartScaler,
+) -> None:
+    # Each takes more than half of it.
+    spec = {"preset": "paper", "actors": {"min": 1, "max": 1}, "steps_per_actor": 10_000}
+    with start_scaler(cache_memory_mb=2) as scaler:
+        on_cores = scaler.submit(learner="cpu", **spec).job_id
+        assert scaler.http.post(f"/v1/jobs/{on_cores}/stop").json()["status"] == "stopped"
+        on_gpu = scaler.submit(learner="gpu", **spec).job_id
+        refused = scaler.http.post(f"/v1/jobs/{on_cores}/resume")
+        assert refused.status_code == 409
+        assert "wait until that job has ended" in refused.json()["detail"]
+        scaler.http.post(f"/v1/jobs/{on_gpu}/stop")
+        assert scaler.http.post(f"/v1/jobs/{on_cores}/resume").status_code == 202
+
+
 def test_jobs_in_other_states_do_not_resume(scaler: Scaler) -> None:
     job = scaler.submit()
     path = f"/v1/jobs/{job.job_id}/resume"

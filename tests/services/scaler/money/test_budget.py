@@ -21,8 +21,9 @@ def basis(*, provisioned: int = 0) -> CostBasis:
     return CostBasis(
         prices=TABLE,
         learner_usd_per_s=TABLE.learner_usd_per_s("g6.2xlarge"),
+        cpu_learner_usd_per_s=TABLE.fargate_usd_per_s(vcpu=2, memory_gb=4),
         cache_usd_per_s=TABLE.cache_usd_per_s("cache.t4g.medium", "valkey"),
-        scaler_usd_per_s=TABLE.scaler_usd_per_s(vcpu=0.25, memory_gb=0.5),
+        scaler_usd_per_s=TABLE.fargate_usd_per_s(vcpu=0.25, memory_gb=0.5),
         memory_mb=1024,
         function_timeout_s=60.0,
         provisioned=provisioned,

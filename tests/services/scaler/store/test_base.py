@@ -15,9 +15,8 @@ from services.scaler.store.base import (
     JobRecord,
     Store,
     VersionConflictError,
-    change_job,
-    delete_job,
 )
+from services.scaler.store.changing import change_job, delete_job
 from services.scaler.store.dynamodb import DynamoDbStore
 from services.scaler.store.sqlite import SqliteStore
 from shared.contracts.billing import LedgerLine

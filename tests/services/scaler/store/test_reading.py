@@ -96,8 +96,7 @@ def test_a_job_that_cannot_be_read_is_named_and_left_aside(
     ):
         page = scaler.http.get("/v1/jobs", params={"limit": 1}).json()
         assert [job["job_id"] for job in page["jobs"]] == [good]
-        rest = scaler.http.get("/v1/jobs", params={"cursor": page["next_cursor"]}).json()
-        assert rest == {"jobs": [], "next_cursor": None}
+        assert page["next_cursor"] is None
         assert scaler.lease().job.job_id == good
         with scaler.lambdas.changed:
             assert scaler.lambdas.changed.wait_for(lambda: scaler.lambdas.provisioned == 2, 10)

@@ -228,3 +228,22 @@ def test_moments_at_which_nothing_can_be_left_are_counted() -> None:
     assert found.why_not is None
     assert found.num_not_left > 10
     assert found.num_left > 10
+
+
+class Steered(Drift):
+    """Makes its spaces anew with every reset; ends early where it is steered to."""
+
+    def reset(self, *, seed: int | None = None, options: object = None) -> Any:
+        self.action_space = Box(-1.0, 1.0, (1,), np.float32)
+        return super().reset(seed=seed)
+
+    def step(self, action: NDArray[Any]) -> Any:
+        observation, reward, ended, cut, info = super().step(action)
+        return observation, reward, ended or bool(action[0] > 0.8), cut, info
+
+
+def test_equal_seeds_play_equal_games_where_spaces_are_made_anew() -> None:
+    first, second = (check_compliance(Steered, num_steps=200) for _ in range(2))
+    assert first.why_not is None
+    assert (first.num_ends, first.num_left) == (second.num_ends, second.num_left)
+    assert first.num_ends > 10

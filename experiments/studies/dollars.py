@@ -1,0 +1,316 @@
+"""Dollars and seconds to a return: which number of actors, and which policy, is worth its money.
+
+Every run ends at its environment's return, or counts as dearer than all others if it has not come
+there within a million steps. Runs are made once. They are priced as the paper's deployment, as
+Nitro's with either learner, and as if the simulator were slow. In each of these regimes a policy's
+regret is its dollars over those of the best fixed number: it is worth having where its worst regret
+is smaller than every fixed number's.
+"""
+
+import math
+from collections.abc import Mapping
+
+from experiments.experiment import Done, Experiment
+from experiments.grid import Body, CellId, Grid, Scale, first, fixed, job_body, schedule
+from experiments.outcome import JobOutcome, Outcomes
+from experiments.reporting.comparison import conditions, runs
+from experiments.reporting.findings import Claim, Findings, Panel, Series, Table, Value
+from experiments.repricing import (
+    Estimate,
+    Regime,
+    censored_median,
+    regrets,
+    reprice,
+    updates_to,
+)
+from nitro.planning.prices import cost_basis
+from shared.contracts.learner_kind import LearnerKind
+from shared.deployment.config import NitroConfig
+from shared.deployment.machines import LEARNER_START_S
+from shared.money.costs import CostBasis, cpu_share
+
+TARGETS: Mapping[str, float] = {
+    "Hopper-v4": 2000.0,
+    "HalfCheetah-v4": 1500.0,
+    "Walker2d-v4": 2000.0,
+    "Humanoid-v4": 500.0,
+}
+"""Returns that are worth having, by environment."""
+PAPER, NITRO, REVERSED = "the paper's", "nitro", "nitro, reversed in time"
+FIXED = (4, 8, 16, 32, 64)
+_POLICIES: dict[str, Body] = {
+    NITRO: {"policy": "nitro"},
+    "random": {"policy": "random"},
+    "kungfu": {"policy": "kungfu"},
+    "marginal": {"policy": "marginal"},
+}
+_STEPS_PER_ACTOR = 256
+_STEPS = 1_000_000
+_ROUNDS = _STEPS // (8 * _STEPS_PER_ACTOR)
+"""Of a policy that chooses: a million steps where it always chooses the fewest."""
+_EVALUATED_STEPS = 32_768
+_CHOOSER_LOOKS = 4
+"""Rounds between two evaluations of a policy that chooses: 8,192 to 65,536 steps."""
+_PAPER_WARM = 64
+_SLOW_STEP_S = 0.021
+"""On one core: what highway-fast-v0 takes (examples/highway_env)."""
+_FEWEST_RUNS = 6
+"""Of a claim: of fewer, even from the lowest to the highest run a median's interval has less than
+95 %."""
+_MARGINAL = "A policy by marginal value has the smallest worst regret (not the paper's)"
+_PROMISE = "Nitro costs less than its rivals for the same reward (section 8)"
+
+
+def _fixed_name(num_actors: int) -> str:
+    return f"fixed {num_actors}"
+
+
+def plan(scale: Scale, done: Done) -> Grid:
+    """Every number and every policy; the reversed one once Nitro's run of its seed is done."""
+    grid = Grid()
+    for seed in range(scale.seeds):
+        for env_id, target in first(scale, tuple(TARGETS.items())):
+            for num_actors in scale.of(FIXED, (2, 4)):
+                rounds = math.ceil(_STEPS / (_STEPS_PER_ACTOR * num_actors))
+                looks = max(1, round(_EVALUATED_STEPS / (_STEPS_PER_ACTOR * num_actors)))
+                body = _body(scale, env_id, target, rounds, (num_actors, num_actors), looks)
+                name = _fixed_name(num_actors)
+                grid.add_job(name, env_id, seed, {**body, "scaling": fixed(num_actors)})
+            choosing = (_ROUNDS, scale.of((8, 64), (2, 4)), _CHOOSER_LOOKS)
+            body = _body(scale, env_id, target, *choosing)
+            for name, scaling in _POLICIES.items():
+                grid.add_job(name, env_id, seed, {**body, "scaling": scaling})
+            paper = _body(scale, env_id, target, *choosing, preset="paper")
+            grid.add_job(PAPER, env_id, seed, {**paper, "scaling": _POLICIES[NITRO]})
+            nitro = done.get(CellId(NITRO, env_id, seed))
+            if nitro is not None:
+                # It stopped at its return: after that it would have stayed where it was.
+                counts = [each.num_actors for each in nitro.rounds]
+                counts += counts[-1:] * (scale.of(_ROUNDS, 3) - len(counts))
+                reverse = schedule(counts[::-1])
+                grid.add_job(REVERSED, env_id, seed, {**body, "scaling": reverse})
+    return grid
+
+
+def _body(
+    scale: Scale,
+    env_id: str,
+    target: float,
+    rounds: int,
+    actors: tuple[int, int],
+    looks: int,
+    *,
+    preset: str = "standard",
+) -> Body:
+    body = job_body(
+        scale, env_id, rounds=rounds, actors=actors, evaluate_every=looks, preset=preset
+    )
+    stop, evaluation = body["stop"], body["evaluation"]
+    assert isinstance(stop, dict)
+    assert isinstance(evaluation, dict)
+    changes: Body = {
+        "stop": {**stop, "target_return": target},
+        "evaluation": {**evaluation, "episodes": scale.of(5, 2)},
+    }
+    if preset != "paper":
+        changes["episodes"] = {}  # as long as the preset has them: the environment's own
+    return {**body, **changes}
+
+
+def regimes() -> tuple[Regime, ...]:
+    """Return the prices runs are compared at, the paper's deployment first."""
+    basis = cost_basis(NitroConfig())
+    cpu, gpu = basis.with_learner("cpu"), basis.with_learner("gpu")
+    paper_usd_per_s = basis.prices.learner_usd_per_s("p3.2xlarge")
+    warm_usd_per_s = _PAPER_WARM * basis.memory_gb * basis.prices.provisioned_usd_per_gb_s
+    slow_s = _SLOW_STEP_S / cpu_share(basis.memory_mb)
+    return (
+        _regime("the paper's deployment", gpu, "gpu", paper_usd_per_s, warm_usd_per_s),
+        _regime("GPU learner", gpu, "gpu"),
+        _regime("CPU learner", cpu, "cpu"),
+        _regime("CPU learner, slow simulator", cpu, "cpu", extra_step_s=slow_s),
+    )
+
+
+def _regime(
+    name: str,
+    basis: CostBasis,
+    kind: LearnerKind,
+    learner_usd_per_s: float | None = None,
+    warm_usd_per_s: float = 0.0,
+    *,
+    extra_step_s: float = 0.0,
+) -> Regime:
+    prices = basis.prices
+    warm = warm_usd_per_s > 0.0
+    return Regime(
+        name=name,
+        learner_usd_per_s=learner_usd_per_s or basis.learner_usd_per_s,
+        others_usd_per_s=basis.cache_usd_per_s + basis.scaler_usd_per_s,
+        warm_usd_per_s=warm_usd_per_s,
+        execution_usd_per_gb_s=(
+            prices.provisioned_duration_usd_per_gb_s if warm else prices.lambda_usd_per_gb_s
+        ),
+        request_usd=prices.lambda_usd_per_request,
+        memory_gb=basis.memory_gb,
+        start_s=LEARNER_START_S[kind],
+        extra_step_s=extra_step_s,
+    )
+
+
+def find(scale: Scale, done: Done) -> Findings:
+    """Dollars and seconds to the return in every regime, and every policy's regret."""
+    found = regimes()
+    numbers = tuple(_fixed_name(n) for n in scale.of(FIXED, (2, 4)))
+    panels, tables, claims = [], [], []
+    for env_id in (env_id for env_id in TARGETS if conditions(done, env_id)):
+        usd = {regime.name: _spent(done, env_id, regime) for regime in found}
+        panels.append(_panel(env_id, usd))
+        tables.append(_table(done, env_id, found, usd))
+        if set(numbers) & set(conditions(done, env_id)):
+            tables.append(_regret_table(env_id, usd, numbers))
+            claims += _claims(env_id, usd, numbers)
+    notes = (
+        "A condition's dollars and seconds are medians over its runs with 95 % bootstrap "
+        "intervals; `never`: half of the runs or more did not have the return within a million "
+        "steps.",
+        f"Returns: {', '.join(f'{env} {target:g}' for env, target in TARGETS.items())}, in an "
+        "evaluation of five episodes. Fixed numbers are evaluated every 32,768 steps; policies "
+        "that choose, every four rounds.",
+        "The start of the learner's machine, or of the server, is paid for. The learner is taken "
+        "to be as fast on a GPU machine as here.",
+        f"The slow simulator is priced as if every step of training took {1000 * _SLOW_STEP_S:g} "
+        "ms more of one core; the learning is that of the environment itself.",
+        f"`{PAPER}`: its preset and policy; in the first regime also its machine and "
+        f"{_PAPER_WARM} environments kept warm. All other conditions have preset `standard`.",
+    )
+    return Findings(panels=tuple(panels), tables=tuple(tables), claims=tuple(claims), notes=notes)
+
+
+Spending = Mapping[str, Mapping[str, list[float]]]
+"""Dollars to the return of each run, by regime and condition; infinite where it was not reached."""
+
+
+def _spent(
+    done: Outcomes, env_id: str, regime: Regime, *, seconds: bool = False
+) -> dict[str, list[float]]:
+    return {
+        name: [_to_return(run, env_id, regime, seconds=seconds) for run in runs(done, name, env_id)]
+        for name in conditions(done, env_id)
+    }
+
+
+def _to_return(run: JobOutcome, env_id: str, regime: Regime, *, seconds: bool) -> float:
+    updates = _updates(run, env_id)
+    if updates is None:
+        return math.inf
+    spent = reprice(run, regime, steps_per_actor=_STEPS_PER_ACTOR)
+    return (spent.seconds if seconds else spent.usd)[updates]
+
+
+def _updates(run: JobOutcome, env_id: str) -> int | None:
+    return updates_to(run, TARGETS[env_id], most_steps=_STEPS)
+
+
+def _table(done: Outcomes, env_id: str, found: tuple[Regime, ...], usd: Spending) -> Table:
+    seconds = _spent(done, env_id, found[-2], seconds=True)
+    rows: list[tuple[Value, ...]] = []
+    for name in conditions(done, env_id):
+        made = runs(done, name, env_id)
+        reached = sum(_updates(run, env_id) is not None for run in made)
+        taken = [seconds[name], *(of[name] for of in usd.values())]
+        taken.append([_on_server(run, env_id) for run in made])
+        medians = (str(censored_median(values)) for values in taken)
+        rows.append((name, f"{reached} of {len(made)}", *medians))
+    return Table(
+        title=f"{env_id}, to a return of {TARGETS[env_id]:g}",
+        columns=(
+            "condition",
+            "reached",
+            f"seconds, {found[-2].name}",
+            *(f"USD, {name}" for name in usd),
+            "USD, one server",
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _on_server(run: JobOutcome, env_id: str) -> float:
+    """Dollars of the whole run on one server: it ended at the return, if it came there."""
+    if run.best_server is None or _updates(run, env_id) is None:
+        return math.inf
+    return run.best_server.total_usd
+
+
+def _panel(env_id: str, usd: Spending) -> Panel:
+    """Dollars of the conditions that came there, a bar each."""
+    medians = {
+        regime: {name: censored_median(values).value for name, values in of.items()}
+        for regime, of in usd.items()
+    }
+    names = [name for name, value in next(iter(medians.values())).items() if math.isfinite(value)]
+    return Panel(
+        title=f"{env_id}, to {TARGETS[env_id]:g}",
+        x_label="",
+        y_label="USD (median)",
+        kind="bar",
+        categories=tuple(names),
+        series=tuple(
+            Series(
+                label=regime,
+                x=tuple(map(float, range(len(names)))),
+                y=tuple(of[name] for name in names),
+            )
+            for regime, of in medians.items()
+        ),
+    )
+
+
+def _ours(usd: Spending) -> dict[str, dict[str, list[float]]]:
+    """Every regime but the paper's, without the paper's own configuration."""
+    return {
+        regime: {name: values for name, values in of.items() if name != PAPER}
+        for regime, of in list(usd.items())[1:]
+    }
+
+
+def _regret_table(env_id: str, usd: Spending, numbers: tuple[str, ...]) -> Table:
+    found = regrets(_ours(usd), numbers)
+    return Table(
+        title=f"{env_id}: dollars over those of the best fixed number",
+        columns=("condition", *_ours(usd), "worst"),
+        rows=tuple((name, *map(str, of.values())) for name, of in found.items()),
+    )
+
+
+def _claims(env_id: str, usd: Spending, numbers: tuple[str, ...]) -> list[Claim]:
+    """Whether the two policies are worth having: by the worst of their regrets."""
+    found = {name: of["worst"] for name, of in regrets(_ours(usd), numbers).items()}
+    made = min(len(values) for values in _ours(usd)["CPU learner"].values())
+    rival = min((name for name in numbers if name in found), key=lambda name: found[name].value)
+    claims = []
+    for name, paper in ((NITRO, _PROMISE), ("marginal", _MARGINAL)):
+        if name in found:
+            text = f"{env_id}, worst regret: {name} {found[name]}, {rival} {found[rival]}"
+            verdict = _verdict(found[name], found[rival], made)
+            claims.append(Claim(paper=paper, ours=text, verdict=verdict))
+    return claims
+
+
+def _verdict(ours: Estimate, theirs: Estimate, made: int) -> str:
+    if made < _FEWEST_RUNS:
+        return "not decided: too few runs"
+    if ours.high < theirs.low:
+        return "holds"
+    if ours.low > theirs.high:
+        return "does not hold: the other way round"
+    return "not decided: the intervals overlap"
+
+
+EXPERIMENT = Experiment(
+    name="dollars",
+    title="Dollars to a return",
+    paper="section 8: up to 42 % lower cost; Figures 10 and 11 are reward over time",
+    plan=plan,
+    find=find,
+)

@@ -1,0 +1,120 @@
+"""Which of the ways to train are worth having, which to take, and when serverless is none of them.
+
+A way is on the front when no other is both as fast and as cheap. Serverless is the right tool where
+it is on the front and gains enough by it: a fifth of the time of the fastest other way, or a fifth
+of the dollars of the cheapest server where this machine takes longer. Its dollars and the value of
+its time must also be less, together, than those of every other way.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from nitro.planning.ways import Way
+from shared.money.prices import SECONDS_PER_HOUR
+
+_GAIN = 0.8
+"""Part of the time, or of the dollars, that is little enough to be worth another tool."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What to take, depending on what matters."""
+
+    cheapest: Way
+    balanced: Way
+    """Dollars and the value of the time, together least."""
+    fastest: Way
+    front: tuple[Way, ...]
+    """In order of time."""
+    serverless_pays: bool
+    verdict: str
+    """Whether to use serverless, in words."""
+
+
+def choose(ways: Sequence[Way], *, usd_per_hour: float) -> Choice:
+    """Choose among ways; of those that are equal the first.
+
+    Args:
+        ways: At least one that is not serverless.
+        usd_per_hour: What an hour's wait is worth.
+    """
+
+    def spent_usd(way: Way) -> float:
+        return way.usd + usd_per_hour * way.wall_s / SECONDS_PER_HOUR
+
+    front = pareto_front(ways)
+    pays, verdict = _verdict(ways, front, spent_usd)
+    return Choice(
+        cheapest=min(ways, key=lambda way: (way.usd, way.wall_s)),
+        balanced=min(ways, key=spent_usd),
+        fastest=min(ways, key=lambda way: (way.wall_s, way.usd)),
+        front=front,
+        serverless_pays=pays,
+        verdict=verdict,
+    )
+
+
+def pareto_front(ways: Sequence[Way]) -> tuple[Way, ...]:
+    """Return the ways of which none other is as fast and as cheap, in order of time."""
+    front: list[Way] = []
+    for way in sorted(ways, key=lambda way: (way.wall_s, way.usd)):
+        if not front or way.usd < front[-1].usd:
+            front.append(way)
+    return tuple(front)
+
+
+def _verdict(
+    ways: Sequence[Way], front: Sequence[Way], spent_usd: Callable[[Way], float]
+) -> tuple[bool, str]:
+    """Return whether serverless pays, and that in words.
+
+    Args:
+        ways: All.
+        front: Those that are on the front, in order of time.
+        spent_usd: A way's dollars and the value of its time.
+    """
+    others = [way for way in ways if way.place != "serverless"]
+    others_usd = min(map(spent_usd, others))
+    offered = [w for w in front if w.place == "serverless" and spent_usd(w) < others_usd]
+    fastest = min(others, key=lambda way: (way.wall_s, way.usd))
+    if offered and offered[0].wall_s <= _GAIN * fastest.wall_s:
+        return True, (
+            f"Serverless pays here: {_told(offered[0])}. The fastest other way: {_told(fastest)}."
+        )
+    cheapest = min((w for w in others if w.place == "server"), key=lambda w: w.usd, default=None)
+    for way in reversed(offered):
+        if cheapest is not None and way.usd <= _GAIN * cheapest.usd:
+            return True, (
+                f"Serverless pays here: {_told(way)}. The cheapest server: {_told(cheapest)}."
+            )
+    best = min(
+        (way for way in ways if way.place == "serverless"),
+        key=spent_usd,
+        default=None,
+    )
+    if best is None:
+        return False, (
+            "Serverless is the wrong tool here: an actor's share of a round, or an evaluation "
+            f"episode, takes longer than Lambda lets it. The fastest other way: {_told(fastest)}."
+        )
+    return False, (
+        f"Serverless is the wrong tool here: at best {_told(best)}. The fastest other way: "
+        f"{_told(fastest)}. Serverless may still pay for bursts, many jobs at once now and then."
+    )
+
+
+def _told(way: Way) -> str:
+    who = way.name
+    if way.place == "serverless":
+        who = f"{way.num_actors:,} actors with a {way.learner.upper()} learner"
+    return f"{who}, {minutes(way.wall_s)} min and ${way.usd:.3f}"
+
+
+def minutes(seconds: float) -> str:
+    """Return minutes as a person reads them.
+
+    >>> minutes(30.0), minutes(754.0), minutes(600_000.0)
+    ('0.5', '12.6', '10,000')
+    """
+    value = seconds / 60.0
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"

@@ -1,0 +1,131 @@
+"""`nitro plan`: what a job would take and cost in each place, measured and projected."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nitro.cli.console import show
+from nitro.cli.options import AsJson, EnvironmentPackages
+from nitro.errors import CommandError
+
+if TYPE_CHECKING:
+    from nitro.planning.report import Plan
+    from shared.contracts.job_spec import JobSpec
+
+EXAMPLES = (
+    "nitro plan Hopper-v5",
+    "nitro plan Hopper-v5 --to-return 2000 -o plan.png",
+    "nitro plan CartPole-v1 --total-steps 50_000 --json",
+    "nitro plan Humanoid-v5 --total-steps 1e7 --set samples_per_round=16384 --value-of-time 30",
+)
+_CDK = Path("cdk.json")
+
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Set any field of the job; repeatable."),
+]
+
+
+def plan(
+    env: Annotated[str, typer.Argument(help="Gymnasium environment.", show_default=False)],
+    *,
+    to_return: Annotated[
+        float | None,
+        typer.Option(
+            help="Train until a mean return, if recorded runs say how many steps that takes.",
+            show_default=False,
+        ),
+    ] = None,
+    total_steps: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STEPS", help="Environment steps, such as 1e6; default: as `nitro train`."
+        ),
+    ] = None,
+    assignments: Assignments = None,
+    value_of_time: Annotated[
+        float,
+        typer.Option(help="What an hour's wait is worth in dollars, for `balanced`.", min=0.0),
+    ] = 10.0,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A .png, .pdf or .svg of time against dollars."),
+    ] = None,
+    as_json: AsJson = False,
+    environment_packages: EnvironmentPackages = None,
+) -> None:
+    """Say what a job would take and cost here, on a server and serverless, before it is trained.
+
+    Measures the environment and an update on this machine for some seconds, and projects the rest
+    as the ledger does. `*` marks ways of which no other is as fast and as cheap.
+    """
+    from nitro.deploy.machine_checks import check_packages
+    from nitro.local.own_environments import own_packages, require_registered
+
+    packages = check_packages()
+    if packages.verdict == "wrong":
+        raise CommandError(
+            f"nitro plan measures on this machine. {packages.found}: {packages.advice}"
+        )
+    own_packages(environment_packages)
+    require_registered(env)
+    spec, steps = _job(env, to_return, total_steps, assignments or [])
+    typer.echo(f"measuring {env} on this machine, for some seconds", err=True)
+    found = _planned(spec, steps, usd_per_hour=value_of_time)
+    if output is not None:
+        from nitro.planning.picture import draw_plan
+
+        typer.echo(str(draw_plan(found, output)), err=True)
+    if as_json:
+        typer.echo(found.model_dump_json())
+        return
+    from nitro.planning.report import plan_view
+
+    show(plan_view(found))
+
+
+def _job(
+    env: str, to_return: float | None, total_steps: str | None, assignments: list[str]
+) -> tuple["JobSpec", int]:
+    """Return the job and the steps it is to make."""
+    from nitro.planning.known_steps import steps_to_return
+    from nitro.spec.starting_job import train_spec
+    from nitro.spec.total_steps import parse_steps, planned_steps
+
+    if to_return is not None and total_steps is not None:
+        raise CommandError("--to-return: give it or --total-steps, not both")
+
+    def job(steps: int | None) -> "JobSpec":
+        return train_spec(options={"env_id": env}, assignments=assignments, total_steps=steps)
+
+    spec = job(None if total_steps is None else parse_steps(total_steps))
+    if to_return is not None:
+        known = steps_to_return(spec, to_return)
+        typer.echo(f"{known.steps:,} steps to {to_return:g}, as in {known.source}", err=True)
+        spec = job(known.steps)
+    planned = planned_steps(spec)
+    if planned is None or spec.open_rounds > 1:
+        raise CommandError(
+            "--set: a plan is of rounds that are alike and come one after another: use ppo, and "
+            "samples_per_round or a fixed number of actors"
+        )
+    return spec, planned
+
+
+def _planned(spec: "JobSpec", steps: int, *, usd_per_hour: float) -> "Plan":
+    from nitro.deploy.doctor import read_deployment
+    from nitro.deploy.machine_checks import num_cores
+    from nitro.planning.choice import choose
+    from nitro.planning.measuring import measure
+    from nitro.planning.prices import learners
+    from nitro.planning.report import Plan
+    from nitro.planning.ways import ways
+
+    config = read_deployment(_CDK)
+    workload = measure(spec, total_steps=steps)
+    found = ways(workload, learners(config), cores_here=num_cores(), actors_here=spec.actors.max)
+    choice = choose(found, usd_per_hour=usd_per_hour)
+    table = config.price_table
+    prices = f"{table.source} ({table.date})"
+    return Plan.of(workload, found, choice, usd_per_hour=usd_per_hour, prices=prices)

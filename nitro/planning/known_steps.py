@@ -1,0 +1,127 @@
+"""How many steps a return takes, out of reference runs that are recorded in the source tree."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+
+from pydantic import BaseModel, ValidationError
+
+from nitro.errors import CommandError
+from shared.contracts.job_spec import JobSpec
+
+Curve = Sequence[tuple[int, float]]
+"""Steps made, and the mean return by then; ascending in steps."""
+
+
+class _Seed(BaseModel):
+    curve: list[tuple[int, float]]
+
+
+class _Actors(BaseModel):
+    min: int
+    max: int
+
+
+class _Episodes(BaseModel):
+    horizon: int | str | None = None
+
+
+class _Job(BaseModel):
+    """Fields of a recorded job, which may lack those that are younger than it."""
+
+    preset: str
+    actors: _Actors
+    episodes: _Episodes = _Episodes()
+
+    def __str__(self) -> str:
+        few, many = self.actors.min, self.actors.max
+        horizon = self.episodes.horizon or "unknown"
+        return f"preset {self.preset}, {few} to {many} actors, horizon {horizon}"
+
+
+class _Recorded(BaseModel):
+    env_id: str
+    spec: _Job
+    seeds: list[_Seed]
+
+    def likeness(self, spec: JobSpec) -> tuple[int, int]:
+        """Return how many fields a job has in common with this one, and the seeds of this."""
+        asked, actors = spec.resolved(), self.spec.actors
+        alike = (
+            self.spec.preset == asked.preset,
+            self.spec.episodes.horizon == asked.episodes.horizon,
+            (actors.min, actors.max) == (asked.actors.min, asked.actors.max),
+        )
+        return sum(alike), len(self.seeds)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSteps:
+    """How many steps a return takes."""
+
+    steps: int
+    source: str
+    """The runs that say so, in words."""
+
+
+def steps_to_return(spec: JobSpec, target: float) -> KnownSteps:
+    """Return the steps after which the median recorded seed first had a return.
+
+    Of the recorded runs of its environment those are asked that are most like the job: in preset,
+    training horizon and actors, then in having most seeds.
+
+    Raises:
+        CommandError: No recorded run says, or most seeds never had it; says what to do.
+    """
+    env_id = spec.env_id
+    found = max(_recorded(env_id), key=lambda each: each[1].likeness(spec), default=None)
+    if found is None:
+        raise CommandError(
+            f"--to-return: no run of {env_id} is recorded that says how many steps a return of "
+            f"{target:g} takes; give --total-steps instead"
+        )
+    name, recorded = found
+    curves = [seed.curve for seed in recorded.seeds]
+    source = f"{name} ({len(curves)} runs, {recorded.spec})"
+    reached = sorted(steps for steps in (first_at(curve, target) for curve in curves) if steps)
+    if 2 * len(reached) <= len(curves):
+        best = median(max(mean for _, mean in curve) for curve in curves)
+        raise CommandError(
+            f"--to-return: {len(reached)} of {len(curves)} recorded runs of {env_id} had a return "
+            f"of {target:g}; the median run's best is {best:.0f}. Ask for less, or give "
+            f"--total-steps. They are those of {source}"
+        )
+    missing = [max(reached)] * (len(curves) - len(reached))  # later, and never the median
+    return KnownSteps(int(median([*reached, *missing])), source)
+
+
+def first_at(curve: Curve, target: float) -> int | None:
+    """Return the steps after which a curve first has a return; None if it never does.
+
+    What the policy returned before it was trained does not count.
+
+    >>> first_at([(0, 6.0), (1000, 3.0), (2000, 8.0)], 5.0)
+    2000
+    """
+    return next((steps for steps, mean in curve if steps and mean >= target), None)
+
+
+def _recorded(env_id: str) -> Iterator[tuple[str, _Recorded]]:
+    """Yield what is recorded of an environment, by the name of its file in the source tree."""
+    found = find_spec("benchmarks")
+    for folder in map(Path, (found and found.submodule_search_locations) or ()):
+        for path in sorted((folder / "results").glob("**/*.json")):
+            text = path.read_text("utf-8")
+            if json.dumps(env_id) not in text:
+                continue
+            try:
+                recorded = _Recorded.model_validate_json(text)
+            except ValidationError:
+                continue  # what is recorded in it is not of this form
+            seeds = [seed for seed in recorded.seeds if seed.curve]
+            if recorded.env_id == env_id and seeds:
+                name = path.relative_to(folder.parent).as_posix()
+                yield name, recorded.model_copy(update={"seeds": seeds})

@@ -1,0 +1,271 @@
+"""Measuring a job on this machine: its environment, and an update of its network.
+
+The actor's own rollout and the learner's own algorithm are timed, on samples of a policy that has
+not learned yet. Slow environments are sampled for some seconds, and those samples used again until
+a round is full.
+"""
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from statistics import fmean, median
+from typing import TypeVar
+
+import torch
+
+from functions.actor.errors import RolloutError
+from functions.actor.rollout import sample_fragment
+from learning.algorithms.algorithm import Algorithm
+from learning.algorithms.registry import build_algorithm
+from learning.cpu.second_process import SecondProcess, second_process
+from learning.cpu.torch_settings import configure_torch
+from learning.detectors.detector import Detector
+from learning.detectors.registry import build_detector
+from nitro.errors import EXIT_FAILED, CommandError
+from nitro.planning.workload import Workload
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.jobs import Job
+from shared.contracts.rollouts import RolloutTask
+from shared.environments.building import Env, describe, make_environment
+from shared.environments.spaces import UnsupportedEnvironment
+from shared.policy.numpy_policy import NumpyPolicy, load_policy
+from shared.trajectory import codec
+from shared.trajectory.trajectory import Trajectory, encode_trajectory
+
+T = TypeVar("T")
+
+_SAMPLING_S = 3.0
+"""How long the environment is sampled."""
+_UPDATING_S = 6.0
+"""Longest update that is timed whole; of a longer one a part is."""
+_FEW_SAMPLES = 128
+_MOST_STEPS = 256
+"""Of a fragment that is timed."""
+_REPEATS = 5
+_REQUEST_S = 0.002
+"""An actor's request, its look at the cache and its answer, as in recorded runs."""
+_CHECKPOINT_S = 0.008
+"""Writing record and checkpoint, likewise."""
+_UNLIMITED_STEPS = 1000
+"""Of an evaluation episode where the environment has no limit."""
+_GPU_TIMES_A_CORE = {False: (6.7, 2.7), True: (24.3, 5.7)}
+"""How much faster than one core a GPU updates and measures, without images and with: recorded in
+`benchmarks/results/gpu.json`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sampled:
+    """What came of sampling."""
+
+    step_s: float
+    computing: float
+    reset_s: float
+    call_s: float
+    bytes_per_sample: float
+    trajectories: Sequence[Trajectory]
+
+
+def measure(spec: JobSpec, *, total_steps: int) -> Workload:
+    """Measure a job here, in some twenty seconds at most.
+
+    Args:
+        spec: The job; its rounds have a fixed number of actors or of samples.
+        total_steps: Environment steps that it is to make.
+
+    Raises:
+        CommandError: Its environment cannot be built, or fails.
+    """
+    with ExitStack() as leaving:
+        # As the learner does: before anything here has a thread.
+        configure_torch()
+        forked = second_process(torch.device("cpu"))
+        if forked is not None:
+            leaving.callback(forked.close)
+        job = _job(spec)
+        try:
+            sampled = _sampled(job)
+        except (UnsupportedEnvironment, RolloutError) as error:
+            raise CommandError(f"{spec.env_id}: {error}", exit_code=EXIT_FAILED) from error
+        environment = job.described_environment
+        images = environment.observation.is_image
+        samples = samples_per_round(spec)
+        learner_s = alone = _learner_s(job, sampled.trajectories, samples, forked)
+        if forked is not None and not images:  # a GPU is told by what one core takes
+            alone = _learner_s(job, sampled.trajectories, samples, None)
+        on_gpu = sum(s / times for s, times in zip(alone, _GPU_TIMES_A_CORE[images], strict=True))
+        return Workload(
+            env_id=spec.env_id,
+            images=images,
+            total_steps=total_steps,
+            samples_per_round=samples,
+            envs_per_actor=spec.envs_per_actor,
+            evaluate_every=spec.evaluation.every_rounds,
+            evaluation_episodes=spec.evaluation.episodes,
+            episode_steps=environment.max_episode_steps or _UNLIMITED_STEPS,
+            step_s=sampled.step_s,
+            computing=sampled.computing,
+            reset_s=sampled.reset_s,
+            call_s=sampled.call_s,
+            update_s=sum(learner_s) + _CHECKPOINT_S,
+            gpu_update_s=on_gpu + _CHECKPOINT_S,
+            bytes_per_sample=sampled.bytes_per_sample,
+        )
+
+
+def samples_per_round(spec: JobSpec) -> int:
+    """Return the steps of a job's rounds, all of its actors' together."""
+    return spec.actors.max * spec.steps_of(spec.actors.max)
+
+
+def _job(spec: JobSpec) -> Job:
+    """Return the job as it would be queued."""
+    spec = spec.resolved()
+    try:
+        environment = describe(spec.environment_ref)
+    except UnsupportedEnvironment as error:
+        raise CommandError(str(error)) from error
+    return Job(job_id="plan", spec=spec, environment=environment, status="queued", created_at=0.0)
+
+
+def _sampled(job: Job) -> _Sampled:
+    spec = job.spec
+    arrays, metadata = build_algorithm(job, device=torch.device("cpu")).policy_payload()
+    payload = codec.encode(arrays, metadata)
+    decoding_s, policy = _timed(lambda: _decoded(payload))
+    envs = [make_environment(spec.environment_ref) for _ in range(spec.envs_per_actor)]
+    try:
+        reset_s = fmean(
+            _timed(lambda seed=seed: envs[0].reset(seed=seed))[0]  # type: ignore[misc]
+            for seed in range(_REPEATS)
+        )
+        first = _fragment(job, envs, policy, steps=spec.envs_per_actor)
+        short_s, _ = min(
+            (
+                _timed(lambda: _fragment(job, envs, policy, steps=len(envs), after=first))
+                for _ in range(_REPEATS)
+            ),
+            key=lambda timed: timed[0],
+        )
+        began_s, computed_s = time.perf_counter(), time.process_time()
+        step_s, trajectories = _fragments(job, envs, policy, first, begin_s=short_s)
+        computed_s = time.process_time() - computed_s
+        computing = computed_s / (time.perf_counter() - began_s)
+    finally:
+        for env in envs:
+            env.close()
+    encoding_s, encoded = _timed(lambda: encode_trajectory(trajectories[-1]))
+    beginning_s = max(0.0, short_s - spec.envs_per_actor * step_s)
+    return _Sampled(
+        step_s=step_s,
+        computing=computing,
+        reset_s=reset_s,
+        call_s=decoding_s + beginning_s + encoding_s + _REQUEST_S,
+        bytes_per_sample=len(encoded) / trajectories[-1].num_steps,
+        trajectories=trajectories,
+    )
+
+
+def _fragments(
+    job: Job, envs: Sequence[Env], policy: NumpyPolicy, first: Trajectory, *, begin_s: float
+) -> tuple[float, Sequence[Trajectory]]:
+    """Sample for some seconds; return the seconds of a step, and what was sampled.
+
+    The shortest fragment takes `begin_s`; what a longer one takes beyond that are its steps.
+    """
+    num_envs = len(envs)
+    wanted = min(job.spec.steps_of(job.spec.actors.max), _MOST_STEPS)
+    fitting = min(wanted // num_envs, int(_SAMPLING_S / begin_s))
+    steps = num_envs * max(2, fitting)
+    trajectories, times_s = [first], list[float]()
+    began = time.perf_counter()
+    while not times_s or time.perf_counter() - began < _SAMPLING_S:
+        took_s, trajectory = _timed(
+            lambda: _fragment(job, envs, policy, steps=steps, after=trajectories[-1])
+        )
+        times_s.append((took_s - begin_s) / (steps - num_envs))
+        trajectories.append(trajectory)
+        if len(times_s) * steps >= 2 * samples_per_round(job.spec):
+            break
+    return max(1e-9, median(times_s)), trajectories[1:]
+
+
+def _fragment(
+    job: Job,
+    envs: Sequence[Env],
+    policy: NumpyPolicy,
+    *,
+    steps: int,
+    after: Trajectory | None = None,
+) -> Trajectory:
+    task = RolloutTask(
+        mode="sample",
+        job_id=job.job_id,
+        round=0,
+        attempt=0,
+        actor_index=0,
+        policy_version=0,
+        env=job.spec.environment_ref,
+        steps=steps,
+        num_envs=len(envs),
+        continues=job.continues_episodes,
+        horizon=job.spec.episodes.cut_at,
+        seed=job.spec.seed,
+    )
+    starts = () if after is None or not task.continues else after.snapshots
+    return sample_fragment(task, envs, policy, starts=starts)
+
+
+def _decoded(payload: bytes) -> NumpyPolicy:
+    decoded = codec.decode(payload)
+    return load_policy(decoded.arrays, decoded.metadata)
+
+
+def _learner_s(
+    job: Job, trajectories: Sequence[Trajectory], samples: int, forked: SecondProcess | None
+) -> tuple[float, float]:
+    """Return the seconds of an update on so many samples, and of a round's share in measuring."""
+    algorithm = build_algorithm(job, device=torch.device("cpu"), second_process=forked)
+    detector = build_detector(job.spec.detector)
+    few = _filled(trajectories, min(samples, _FEW_SAMPLES))
+    algorithm.update(few)  # what is only done once, is
+    few_s, _ = _timed(lambda: algorithm.update(few))
+    part = few
+    if few_s * samples / _num_steps(few) <= _UPDATING_S:
+        part = _filled(trajectories, samples)
+    updates_s, measurements_s = list[float](), list[float]()
+    began = time.perf_counter()
+    while len(updates_s) < _REPEATS:
+        updates_s.append(_timed(lambda: algorithm.update(part))[0])
+        measurements_s.append(_timed(lambda: _measured(algorithm, detector))[0])
+        if time.perf_counter() - began > _UPDATING_S / 2:
+            break
+    update_s = min(updates_s) * samples / _num_steps(part)
+    return update_s, min(measurements_s) / job.measures_every_rounds
+
+
+def _measured(algorithm: Algorithm, detector: Detector) -> None:
+    samples = algorithm.samples()
+    if samples is not None:
+        detector.measure(algorithm.network, replace(samples, start=None))
+
+
+def _filled(trajectories: Sequence[Trajectory], samples: int) -> list[Trajectory]:
+    """Return trajectories with so many samples together, or a few more; some come again."""
+    filled: list[Trajectory] = []
+    for trajectory in itertools.cycle(trajectories):
+        filled.append(replace(trajectory, actor_index=len(filled)))
+        if _num_steps(filled) >= samples:
+            return filled
+    raise ValueError("no trajectory")
+
+
+def _num_steps(trajectories: Sequence[Trajectory]) -> int:
+    return sum(trajectory.num_steps for trajectory in trajectories)
+
+
+def _timed(call: Callable[[], T]) -> tuple[float, T]:
+    started = time.perf_counter()
+    result = call()
+    return time.perf_counter() - started, result

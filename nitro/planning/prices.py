@@ -1,0 +1,48 @@
+"""What a deployment bills a job by: the sizes of its configuration at the prices it goes by."""
+
+from nitro.planning.ways import Learner
+from shared.contracts.learner_kind import LearnerKind
+from shared.deployment.config import NitroConfig
+from shared.deployment.machines import LEARNER_START_S
+from shared.money.costs import MB_PER_GB, CostBasis
+from shared.money.prices import RETIRED_INSTANCES
+
+_CPU_UNITS = 1024.0
+_COLD_START_S = 2.0
+"""As the scaler takes it to be on AWS."""
+_PING_EVERY_S = 240.0
+"""As the scaler pings."""
+
+
+def learners(config: NitroConfig) -> tuple[Learner, ...]:
+    """Return what jobs of a deployment can learn on."""
+    basis = cost_basis(config)
+    kinds: tuple[LearnerKind, ...] = ("cpu", "gpu")
+    return tuple(
+        Learner(kind=kind, basis=basis.with_learner(kind), start_s=LEARNER_START_S[kind])
+        for kind in kinds
+    )
+
+
+def cost_basis(config: NitroConfig) -> CostBasis:
+    """Return what a deployment's jobs are billed by, as its scaler is told."""
+    prices = config.price_table
+    types = config.learner_instance_types
+    possible = [machine for machine in types if machine not in RETIRED_INSTANCES]
+    return CostBasis(
+        prices=prices,
+        # The dearest that may come: a budget must hold whichever does.
+        learner_usd_per_s=max(map(prices.learner_usd_per_s, possible or types)),
+        cpu_learner_usd_per_s=prices.fargate_usd_per_s(
+            vcpu=config.cpu_learner_vcpu, memory_gb=config.cpu_learner_memory_mb / MB_PER_GB
+        ),
+        cache_usd_per_s=prices.cache_usd_per_s(config.cache_node_type, config.cache_engine),
+        scaler_usd_per_s=prices.fargate_usd_per_s(
+            vcpu=config.scaler_cpu / _CPU_UNITS, memory_gb=config.scaler_memory_mb / MB_PER_GB
+        ),
+        memory_mb=config.actor_memory_mb,
+        function_timeout_s=float(config.actor_timeout_s),
+        provisioned=0,
+        cold_start_s=_COLD_START_S,
+        ping_every_s=_PING_EVERY_S,
+    )

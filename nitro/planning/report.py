@@ -1,0 +1,128 @@
+"""A plan for a person and as JSON: what was measured, the ways there are, and which to take."""
+
+from collections.abc import Sequence
+from typing import Self
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nitro.planning.choice import Choice, minutes
+from nitro.planning.ways import Way
+from nitro.planning.workload import Workload
+from nitro.tables import facts_table
+from shared.contracts.message import Message
+from shared.money.one_server import BOOT_S
+
+_BUSY = 0.8
+"""Part of its time below which a step was kept from computing."""
+ASSUMPTIONS = (
+    "Each core of a server and of Lambda is as fast as one here, and so is a CPU learner. A GPU "
+    "learner is faster by what was recorded of an H200, which no smaller GPU reaches.",
+    "An evaluation episode lasts as long as the environment allows.",
+    f"The start of a learner, and {BOOT_S:g} s of a server's boot, are in the minutes and in the "
+    "dollars. What a deployment costs when nothing runs is not.",
+    "The steps of a trained policy take as long as those of a new one.",
+)
+"""What a plan takes for granted beside what every bill does."""
+
+
+class Plan(Message):
+    """The fields are the keys of `--json`."""
+
+    workload: Workload
+    ways: tuple[Way, ...]
+    front: tuple[int, ...]
+    """Indices of the ways that no other is as fast and as cheap as, in order of time."""
+    cheapest: int
+    balanced: int
+    fastest: int
+    value_of_time_usd_per_hour: float
+    serverless_pays: bool
+    verdict: str
+    prices: str
+    assumptions: tuple[str, ...] = ASSUMPTIONS
+
+    @classmethod
+    def of(
+        cls,
+        workload: Workload,
+        ways: Sequence[Way],
+        choice: Choice,
+        *,
+        usd_per_hour: float,
+        prices: str,
+    ) -> Self:
+        """Return the plan that a choice makes."""
+        return cls(
+            workload=workload,
+            ways=tuple(ways),
+            front=tuple(map(ways.index, choice.front)),
+            cheapest=ways.index(choice.cheapest),
+            balanced=ways.index(choice.balanced),
+            fastest=ways.index(choice.fastest),
+            value_of_time_usd_per_hour=usd_per_hour,
+            serverless_pays=choice.serverless_pays,
+            verdict=choice.verdict,
+            prices=prices,
+        )
+
+
+def plan_view(plan: Plan) -> RenderableType:
+    """Return the plan for a person."""
+    workload = plan.workload
+    told: list[RenderableType] = [_measured(workload), "", _ways(plan), "", Text(plan.verdict)]
+    if workload.computing < _BUSY:
+        share = f"{workload.computing:.0%}"
+        told.append(
+            Text(
+                f"A step computed for {share} of its time only. If this machine is busy, measure "
+                "again when it is not."
+            )
+        )
+    return Group(*told)
+
+
+def _measured(workload: Workload) -> Table:
+    rounds = f"{workload.total_steps:,} steps in rounds of {workload.samples_per_round:,}"
+    return facts_table(
+        (
+            ("job", f"{workload.env_id}, {rounds}"),
+            ("a step", f"{_took(workload.step_s)} on one core here, the policy included"),
+            ("a reset", _took(workload.reset_s)),
+            (
+                "an update",
+                f"{_took(workload.update_s)}, on a GPU perhaps {_took(workload.gpu_update_s)}",
+            ),
+            ("a sample", f"{workload.bytes_per_sample:,.0f} bytes on the wire"),
+        )
+    )
+
+
+def _took(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
+
+
+def _ways(plan: Plan) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    # The widths are said, too: without them every column of a table that is too wide is cut.
+    table.add_column("way", no_wrap=True, min_width=max(len(way.name) for way in plan.ways))
+    for heading in ("cores", "actors", "minutes", "USD"):
+        table.add_column(heading, justify="right", no_wrap=True, min_width=len(heading))
+    table.add_column("")
+    for index, way in enumerate(plan.ways):
+        table.add_row(
+            way.name,
+            "" if way.cores is None else str(way.cores),
+            f"{way.num_actors:,}",
+            minutes(way.wall_s),
+            f"{way.usd:.3f}",
+            _marks(plan, index),
+        )
+    return table
+
+
+def _marks(plan: Plan, index: int) -> str:
+    names = ("cheapest", "balanced", "fastest")
+    said = [name for name in names if getattr(plan, name) == index]
+    return " ".join([*(["*"] if index in plan.front else []), ", ".join(said)]).strip()

@@ -1,0 +1,170 @@
+"""The ways to train a job, each with the time and the money it would take.
+
+The model is the ledger's: `shared.money` prices rounds here that are foretold in the same way as it
+prices those that were. What a bill leaves out, the start of the learner or of the server, is in.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from nitro.planning.workload import Workload, rounds
+from shared.contracts.learner_kind import LearnerKind
+from shared.contracts.message import Message, NonNegativeFloat, PositiveInt
+from shared.money.costs import CostBasis, cpu_share
+from shared.money.one_server import BOOT_S, SERVER_CORES, one_server_round_s
+from shared.money.round_costs import execution_items, held_items, serverless_round_s
+
+Place = Literal["here", "server", "serverless"]
+ACTORS = (8, 16, 64, 256, 1000)
+"""Numbers of serverless actors that are compared."""
+SERVERS = ("c7i.xlarge", "c7i.4xlarge", "c7i.16xlarge")
+"""Servers that are: of 4, 16 and 64 cores."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learner:
+    """What a serverless job's learner is billed by, and how it starts."""
+
+    kind: LearnerKind
+    basis: CostBasis
+    start_s: float
+    """From a job's submission to its first round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Projection:
+    """What a job's rounds take and cost."""
+
+    wall_s: float
+    usd: float
+
+
+class Way(Message):
+    """One way to train a job."""
+
+    place: Place
+    name: str
+    learner: LearnerKind = "cpu"
+    num_actors: PositiveInt
+    cores: PositiveInt | None = None
+    """Of the machine that learns and acts; None for serverless."""
+    start_s: NonNegativeFloat
+    """Until the first round."""
+    wall_s: NonNegativeFloat
+    """The start included."""
+    usd: NonNegativeFloat
+    """The start included."""
+
+
+def ways(
+    workload: Workload,
+    learners: Sequence[Learner],
+    *,
+    cores_here: int,
+    actors_here: int,
+    actors: Sequence[int] = ACTORS,
+) -> tuple[Way, ...]:
+    """Return every way there is to train a job: here, on servers, serverless.
+
+    Args:
+        workload: The job.
+        learners: What serverless jobs can learn on; the servers have the prices of the first.
+        cores_here: Cores of this machine.
+        actors_here: Actors that share them.
+        actors: Numbers of serverless actors; one that has no step for each, or that Lambda would
+            not give the time for theirs, is left out. All are where it would not give the time for
+            an evaluation episode.
+    """
+    basis = learners[0].basis
+    found = [this_machine(workload, basis, cores=cores_here, num_actors=actors_here)]
+    found += [
+        one_server(workload, basis, kind)
+        for kind in SERVERS
+        if kind in basis.prices.server_usd_per_hour
+    ]
+    found += [
+        serverless(workload, learner, num)
+        for learner in learners
+        for num in actors
+        if workload.steps_of(num) and not _times_out(workload, num, learner.basis)
+    ]
+    return tuple(found)
+
+
+def this_machine(workload: Workload, basis: CostBasis, *, cores: int, num_actors: int) -> Way:
+    """Return what training here takes; it costs nothing."""
+    wall_s = on_one_machine_s(workload, basis, cores=cores, num_actors=num_actors)
+    return Way(
+        place="here",
+        name="this machine",
+        num_actors=num_actors,
+        cores=cores,
+        start_s=0.0,
+        wall_s=wall_s,
+        usd=0.0,
+    )
+
+
+def one_server(workload: Workload, basis: CostBasis, kind: str) -> Way:
+    """Return what one rented server takes, an actor on each of its cores."""
+    cores = SERVER_CORES[kind]
+    num_actors = min(cores, workload.samples_per_round // workload.envs_per_actor)
+    wall_s = BOOT_S + on_one_machine_s(workload, basis, cores=cores, num_actors=num_actors)
+    return Way(
+        place="server",
+        name=kind,
+        num_actors=num_actors,
+        cores=cores,
+        start_s=BOOT_S,
+        wall_s=wall_s,
+        usd=wall_s * basis.prices.server_usd_per_s(kind),
+    )
+
+
+def serverless(workload: Workload, learner: Learner, num_actors: int) -> Way:
+    """Return what so many serverless actors take, beside a learner of some kind."""
+    reused = replace(learner, basis=kept_by_reuse(learner.basis, num_actors))
+    took = serverless_rounds(workload, reused, num_actors)
+    return Way(
+        place="serverless",
+        name=f"serverless, {learner.kind} learner",
+        learner=learner.kind,
+        num_actors=num_actors,
+        start_s=learner.start_s,
+        wall_s=learner.start_s + took.wall_s,
+        usd=learner.start_s * learner.basis.learner_usd_per_s + took.usd,
+    )
+
+
+def serverless_rounds(workload: Workload, learner: Learner, num_actors: int) -> Projection:
+    """Return what the rounds alone take and cost: what the ledger will say."""
+    basis, wall_s, usd = learner.basis, 0.0, 0.0
+    learner_s = workload.gpu_update_s if learner.kind == "gpu" else workload.update_s
+    for kind in rounds(workload, num_actors, basis, learner_s=learner_s):
+        round_s = serverless_round_s(kind.measured, basis)
+        items = (*held_items(round_s, basis), *execution_items(kind.measured, basis))
+        wall_s += kind.count * round_s
+        usd += kind.count * sum(item.amount_usd for item in items)
+    return Projection(wall_s=wall_s, usd=usd)
+
+
+def on_one_machine_s(workload: Workload, basis: CostBasis, *, cores: int, num_actors: int) -> float:
+    """Return how long the rounds take on the cores of one machine."""
+    unhurried = replace(basis, function_timeout_s=math.inf)
+    alike = rounds(workload, num_actors, unhurried, learner_s=workload.update_s)
+    return sum(kind.count * one_server_round_s(kind.measured, basis, cores) for kind in alike)
+
+
+def kept_by_reuse(basis: CostBasis, num_actors: int) -> CostBasis:
+    """Return the basis of a job whose environments are reused, and pinged when they idle."""
+    return replace(basis, provisioned=0, pinged=num_actors)
+
+
+def _times_out(workload: Workload, num_actors: int, basis: CostBasis) -> bool:
+    """Return whether Lambda would end an actor's share of a round, or an evaluation episode."""
+    core_s = [workload.fragment_s(num_actors)]
+    if workload.evaluate_every:
+        core_s.append(workload.episode_s)
+    return max(core_s) / cpu_share(basis.memory_mb) >= basis.function_timeout_s

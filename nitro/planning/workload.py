@@ -1,0 +1,146 @@
+"""What a job asks of machines, in seconds of one core here, and the rounds that it is made of.
+
+A round's samples are the same in number wherever it is trained, and shared by its actors: how many
+those are changes its time and its cost, and nothing that is learned but noise.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shared.contracts.message import Count, Message, NonNegativeFloat, PositiveFloat, PositiveInt
+from shared.money.costs import CostBasis, projected_duration_s
+from shared.money.round_costs import MeasuredRound
+
+PLAN_S = 0.012
+"""Publishing the policy and asking for a round, as in recorded runs."""
+LAUNCH_S = 0.001
+"""From one actor's request to the next one's, likewise."""
+NETWORK_BYTES_PER_S = 64e6
+"""What the learner takes in of trajectories: half of a gigabit a second."""
+
+
+class Workload(Message):
+    """One job. Times are those of one core of this machine that has nothing else to do."""
+
+    env_id: str
+    images: bool
+    """Whether it sees images: then its network is convolutional."""
+    total_steps: PositiveInt
+    samples_per_round: PositiveInt
+    envs_per_actor: PositiveInt = 1
+    evaluate_every: Count
+    """Rounds from one evaluation to the next; 0 is none."""
+    evaluation_episodes: PositiveInt
+    episode_steps: PositiveInt
+    """Steps of an evaluation episode."""
+    step_s: PositiveFloat
+    """A step of the environment, the policy's choice included."""
+    computing: NonNegativeFloat = 1.0
+    """Part of that time in which this process computed. In the rest the simulator waited, or others
+    had the core."""
+    reset_s: NonNegativeFloat
+    """A reset of the environment."""
+    call_s: NonNegativeFloat
+    """What an actor does beside its steps: policy, start, trajectory."""
+    update_s: NonNegativeFloat
+    """The learner's work after a round: update, measurement and checkpoint."""
+    gpu_update_s: NonNegativeFloat
+    """The same on a GPU."""
+    bytes_per_sample: NonNegativeFloat
+    """Of a trajectory, as it is sent."""
+
+    def steps_of(self, num_actors: int) -> int:
+        """Return the steps of each of so many actors."""
+        return self.samples_per_round // (num_actors * self.envs_per_actor) * self.envs_per_actor
+
+    def fragment_s(self, num_actors: int) -> float:
+        """Return what each of so many actors takes for its share of a round."""
+        return self.call_s + self.steps_of(num_actors) * self.step_s
+
+    @property
+    def episode_s(self) -> float:
+        """What an evaluation episode takes."""
+        return self.call_s + self.reset_s + self.episode_steps * self.step_s
+
+    def num_rounds(self, num_actors: int) -> int:
+        """Return how many rounds of so many actors the job has."""
+        return math.ceil(self.total_steps / (num_actors * self.steps_of(num_actors)))
+
+
+@dataclass(frozen=True, slots=True)
+class AlikeRounds:
+    """A round, and how many there are of its kind."""
+
+    measured: MeasuredRound
+    count: int
+
+
+def rounds(
+    workload: Workload, num_actors: int, basis: CostBasis, *, learner_s: float
+) -> Iterator[AlikeRounds]:
+    """Yield a job's rounds in kinds: the first one, those with and without evaluation, the end.
+
+    Args:
+        workload: The job.
+        num_actors: Of every round; it must leave each of them a step.
+        basis: What the actors' function is like, and what is kept warm.
+        learner_s: The learner's own work after a round.
+    """
+    num_rounds = workload.num_rounds(num_actors)
+    every = workload.evaluate_every
+    num_evaluated = math.ceil(num_rounds / every) if every else 0
+    episodes = workload.evaluation_episodes
+
+    def round_of(num_actors: int, num_episodes: int, *, first: bool = False) -> MeasuredRound:
+        return _round(
+            workload,
+            basis,
+            num_actors=num_actors,
+            num_episodes=num_episodes,
+            learner_s=learner_s if num_actors else 0.0,
+            first=first,
+        )
+
+    yield AlikeRounds(round_of(num_actors, episodes if every else 0, first=True), 1)
+    if num_evaluated > 1:
+        yield AlikeRounds(round_of(num_actors, episodes), num_evaluated - 1)
+    if (rest := num_rounds - max(1, num_evaluated)) > 0:
+        yield AlikeRounds(round_of(num_actors, 0), rest)
+    if every:
+        yield AlikeRounds(round_of(0, episodes), 1)
+
+
+def _round(
+    workload: Workload,
+    basis: CostBasis,
+    *,
+    num_actors: int,
+    num_episodes: int,
+    learner_s: float,
+    first: bool,
+) -> MeasuredRound:
+    sample_s = _on_lambda_s(workload.fragment_s(num_actors), basis) if num_actors else 0.0
+    episode_s = _on_lambda_s(workload.episode_s, basis)
+    invocations = num_actors + num_episodes
+    steps = num_actors * workload.steps_of(num_actors) if num_actors else 0
+    received = steps * workload.bytes_per_sample
+    warm = min(invocations, basis.provisioned)
+    return MeasuredRound(
+        num_invocations=invocations,
+        durations_s=(sample_s,) * num_actors + (episode_s,) * num_episodes,
+        slowest_sample_s=sample_s,
+        slowest_evaluation_s=episode_s if num_episodes else 0.0,
+        requests=invocations,
+        learner_s=learner_s,
+        warm=warm,
+        cold=invocations - warm if first else 0,
+        launch_s=LAUNCH_S * invocations,
+        overhead_s=PLAN_S + received / NETWORK_BYTES_PER_S,
+    )
+
+
+def _on_lambda_s(core_s: float, basis: CostBasis) -> float:
+    return projected_duration_s(
+        core_s, memory_mb=basis.memory_mb, timeout_s=basis.function_timeout_s
+    )

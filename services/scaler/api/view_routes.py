@@ -1,0 +1,255 @@
+"""Routes that only read. Each answer has an `ETag`; who already has that answer gets a 304."""
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import RedirectResponse
+
+from services.scaler.api.answers import tagged
+from services.scaler.api.described import Cursor, JobPath, problems
+from services.scaler.api.file_answer import file_answer
+from services.scaler.api.problem import ApiError, found
+from services.scaler.views.files import artifact_links, link_to
+from services.scaler.views.happenings import event_page
+from services.scaler.views.listing import JobQuery
+from services.scaler.views.logs import LogsError, log_page
+from services.scaler.views.system import nitro_version
+from services.scaler.wiring import Components
+from shared.contracts.billing import JobCost
+from shared.contracts.job_spec import Tag
+from shared.contracts.jobs import Job, JobStatus
+from shared.contracts.rounds import RoundPage
+from shared.contracts.views.actors import ActorLanes
+from shared.contracts.views.curves import Curves
+from shared.contracts.views.events import KEPT_EVENTS, EventPage
+from shared.contracts.views.files import ArtifactLinks, LogPage, LogSource
+from shared.contracts.views.jobs import JobList, JobSort
+from shared.contracts.views.system import Session, SystemView
+
+_UNCHANGED: dict[int | str, dict[str, object]] = {
+    304: {"description": "Unchanged since the answer with the tag in `If-None-Match`"}
+}
+After = Annotated[
+    int | None, Query(ge=-1, lt=2**31, description="The last round that is known; default: none.")
+]
+
+
+def add_view_routes(routes: APIRouter, parts: Components) -> None:
+    """Add the routes."""
+    _add_system_routes(routes, parts)
+    _add_job_routes(routes, parts)
+    _add_round_routes(routes, parts)
+    _add_happening_routes(routes, parts)
+    _add_file_routes(routes, parts)
+
+
+def _add_system_routes(routes: APIRouter, parts: Components) -> None:
+    @routes.get(
+        "/v1/session",
+        response_model=Session,
+        responses={**_UNCHANGED, **problems()},
+        tags=["operator"],
+    )
+    def show_session(request: Request) -> Response:
+        """Show whom the token belongs to, and what it allows."""
+        session = Session(
+            role=request.state.role, auth=parts.settings.auth, version=nitro_version()
+        )
+        return tagged(request, session)
+
+    @routes.get(
+        "/v1/system",
+        response_model=SystemView,
+        responses={**_UNCHANGED, **problems()},
+        tags=["operator"],
+    )
+    def show_system(request: Request) -> Response:
+        """Show how busy the system is and what it is made of."""
+        return tagged(request, parts.system.view(request.state.role))
+
+
+def _add_job_routes(routes: APIRouter, parts: Components) -> None:
+    @routes.get(
+        "/v1/jobs",
+        response_model=JobList,
+        responses={**_UNCHANGED, **problems()},
+        tags=["jobs"],
+    )
+    def list_jobs(
+        request: Request,
+        status: JobStatus | None = None,
+        tag: Annotated[Tag | None, Query(description="Only jobs with this tag.")] = None,
+        q: Annotated[
+            str | None,
+            Query(max_length=80, description="Part of name, id, environment or a tag."),
+        ] = None,
+        sort: Annotated[
+            JobSort,
+            Query(
+                description="A minus means from the largest on. Orders other than by age are made "
+                "of the newest 1,000 jobs; `truncated` says that there are more."
+            ),
+        ] = "-created",
+        limit: Annotated[int, Query(ge=1, le=200)] = 50,
+        cursor: Cursor = None,
+    ) -> Response:
+        """List jobs in short, newest first unless sorted otherwise."""
+        query = JobQuery(status=status, tag=tag, text=q, sort=sort, limit=limit, cursor=cursor)
+        return tagged(request, parts.listing.page(query))
+
+    @routes.get(
+        "/v1/jobs/{job_id}",
+        response_model=Job,
+        responses={**_UNCHANGED, **problems(404)},
+        tags=["jobs"],
+    )
+    def show_job(request: Request, job_id: JobPath) -> Response:
+        """Show one job."""
+        return tagged(request, parts.lost.shown(parts.jobs.job(job_id)))
+
+
+def _add_round_routes(routes: APIRouter, parts: Components) -> None:
+    @routes.get(
+        "/v1/jobs/{job_id}/rounds",
+        response_model=RoundPage,
+        responses={**_UNCHANGED, **problems(404)},
+        tags=["jobs"],
+    )
+    def list_rounds(
+        request: Request,
+        job_id: JobPath,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+        cursor: Cursor = None,
+        after: After = None,
+    ) -> Response:
+        """List a job's rounds in order and in full."""
+        first = max(cursor or 0, 0 if after is None else after + 1)
+        return tagged(request, parts.finishing.rounds(job_id, first=first, limit=limit))
+
+    @routes.get(
+        "/v1/jobs/{job_id}/curves",
+        response_model=Curves,
+        responses={**_UNCHANGED, **problems(404)},
+        tags=["jobs"],
+    )
+    def show_curves(
+        request: Request,
+        job_id: JobPath,
+        after: After = None,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 500,
+    ) -> Response:
+        """Show a job's rounds as columns, as curves are drawn of them; quick at any length."""
+        record = found(parts.store.job(job_id), "job", job_id)
+        known = -1 if after is None else after
+        return tagged(request, parts.stretches.of(record, after=known, limit=limit))
+
+    @routes.get(
+        "/v1/jobs/{job_id}/cost",
+        response_model=JobCost,
+        responses={**_UNCHANGED, **problems(404)},
+        tags=["jobs"],
+    )
+    def show_cost(
+        request: Request,
+        job_id: JobPath,
+        limit: Annotated[int, Query(ge=0, le=1000)] = 1000,
+        cursor: Cursor = None,
+    ) -> Response:
+        """Show a job's bill so far, and a page of its lines; `limit=0` leaves them out."""
+        return tagged(request, parts.finishing.cost(job_id, first=cursor or 0, limit=limit))
+
+
+def _add_happening_routes(routes: APIRouter, parts: Components) -> None:
+    @routes.get(
+        "/v1/jobs/{job_id}/events",
+        response_model=EventPage,
+        responses={**_UNCHANGED, **problems(404)},
+        tags=["jobs"],
+    )
+    def list_events(
+        request: Request,
+        job_id: JobPath,
+        after: Annotated[
+            int, Query(ge=-1, lt=2**31, description="Number of the last one that is known.")
+        ] = -1,
+        limit: Annotated[int, Query(ge=1, le=KEPT_EVENTS)] = 200,
+    ) -> Response:
+        """List what happened to a job, oldest first; its newest 500 events are kept."""
+        record = found(parts.store.job(job_id), "job", job_id)
+        return tagged(request, event_page(parts.store, record, after=after, limit=limit))
+
+    @routes.get(
+        "/v1/jobs/{job_id}/actors",
+        response_model=ActorLanes,
+        responses={**_UNCHANGED, **problems(404)},
+        tags=["jobs"],
+    )
+    def list_actors(
+        request: Request,
+        job_id: JobPath,
+        round: Annotated[
+            int | None, Query(ge=0, lt=2**31, description="Which round; default: the newest.")
+        ] = None,
+    ) -> Response:
+        """Show where the time of a round's actors went, as long as the scaler remembers them."""
+        found(parts.store.job(job_id), "job", job_id)
+        return tagged(request, parts.launches.lanes.of(job_id, round))
+
+
+def _add_file_routes(routes: APIRouter, parts: Components) -> None:
+    @routes.get(
+        "/v1/jobs/{job_id}/artifacts",
+        response_model=ArtifactLinks,
+        responses={**_UNCHANGED, **problems(404)},
+        tags=["jobs"],
+    )
+    def list_artifacts(
+        request: Request,
+        job_id: JobPath,
+        after: Annotated[
+            str, Query(max_length=1024, description="Name of the last file that is known.")
+        ] = "",
+    ) -> Response:
+        """List a job's files by name, at most 1,000, with links that are good for 15 minutes."""
+        found(parts.store.job(job_id), "job", job_id)
+        return tagged(request, artifact_links(parts.files, job_id, after=after))
+
+    @routes.get(
+        "/v1/jobs/{job_id}/artifacts/{name:path}",
+        response_class=Response,
+        responses={307: {"description": "It is in a bucket: follow the link"}, **problems(404)},
+        tags=["jobs"],
+    )
+    def fetch_artifact(job_id: JobPath, name: str) -> Response:
+        """Fetch one of a job's files."""
+        found(parts.store.job(job_id), "job", job_id)
+        link = link_to(parts.files, job_id, name)
+        if link is None:
+            raise ApiError(HTTPStatus.NOT_FOUND, f"there is no file {name!r}")
+        if isinstance(link, str):
+            return RedirectResponse(link)
+        try:
+            return file_answer(link)
+        except OSError as error:  # dropped, or replaced by a newer checkpoint, since it was found
+            raise ApiError(HTTPStatus.NOT_FOUND, f"there is no file {name!r}") from error
+
+    @routes.get(
+        "/v1/jobs/{job_id}/logs",
+        response_model=LogPage,
+        responses={**_UNCHANGED, **problems(404, 502)},
+        tags=["jobs"],
+    )
+    def list_log_lines(
+        request: Request,
+        job_id: JobPath,
+        source: Annotated[LogSource | None, Query(description="Whose log; default: all.")] = None,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+    ) -> Response:
+        """Show the newest log lines that name a job."""
+        job = parts.jobs.job(job_id)
+        try:
+            page = log_page(parts.logs, job, source=source, limit=limit)
+        except LogsError as error:
+            raise ApiError(HTTPStatus.BAD_GATEWAY, str(error)) from error
+        return tagged(request, page)

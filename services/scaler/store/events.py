@@ -1,0 +1,123 @@
+"""What a change of a job means for people. Pure: two records in, events out.
+
+Every change passes here, so nothing that happens to a job can be forgotten to be told.
+"""
+
+from collections.abc import Iterator
+
+from services.scaler.store.base import Change, JobRecord, OpenAttempt, PlannedAttempt
+from shared.contracts.jobs import FINISHED, Job
+from shared.contracts.rounds import LaunchCounts
+from shared.contracts.views.events import LONGEST_TEXT, EventKind, JobEvent
+
+
+def events_of(record: JobRecord, change: Change, *, at: float) -> tuple[JobEvent, ...]:
+    """Return what a change of a record tells, numbered on from the record's events.
+
+    Args:
+        record: The job before the change.
+        change: What is about to be written.
+        at: Unix seconds.
+    """
+    told = [*_of_job(record, change), *_of_rounds(record, change), *_of_warmth(record, change)]
+    first = record.num_events + 1
+    return tuple(
+        JobEvent.model_validate({**event, "number": number, "at": at})
+        for number, event in enumerate(told, first)
+    )
+
+
+def submitted(job: Job) -> JobEvent:
+    """Return a job's first event, which needs no place of its own."""
+    text = f"{job.spec.env_id}, {job.spec.algorithm} ({job.spec.preset}), seed {job.spec.seed}"
+    return JobEvent(number=0, at=job.created_at, kind="submitted", text=text)
+
+
+def _event(
+    kind: EventKind, text: str, *, of: OpenAttempt | None = None, count: int | None = None
+) -> dict[str, object]:
+    where = {} if of is None else {"round": of.round, "attempt": of.attempt}
+    # A half of a character has no form in a store, which refuses the record that has it.
+    whole = text[:LONGEST_TEXT].encode("utf-8", "replace").decode("utf-8")
+    return {"kind": kind, "text": whole, "count": count, **where}
+
+
+def _of_job(record: JobRecord, change: Change) -> Iterator[dict[str, object]]:
+    before, after = record.lease, change.record.lease
+    if after is not None and (before is None or before.lease_id != after.lease_id):
+        if before is not None:
+            yield _event("lease_lost", f"{before.learner_id} has not been heard of")
+        yield _event("claimed", f"{after.learner_id} trains it")
+    old, new = record.job, change.record.job
+    if new.switches != old.switches and new.switches:
+        switch = new.switches[-1]
+        text = f"{switch.scaling.policy} from round {switch.round} on"
+        yield {**_event("scaling_switched", text), "round": switch.round}
+    if new.status not in (old.status, "running"):  # running is told by its lease
+        yield _of_status(old, new)
+
+
+def _of_status(old: Job, new: Job) -> dict[str, object]:
+    if new.status in FINISHED:
+        refused = new.stop_reason == "refused"
+        why = new.error or new.stop_reason or ""
+        return _event("refused" if refused else "ended", f"{new.status}: {why}")
+    if old.status in FINISHED:
+        return _event("resumed", f"{new.progress.rounds} of {new.spec.stop.max_rounds} rounds done")
+    if new.status == "stopping":
+        return _event("stop_asked", "it ends after the update in hand")
+    if old.status == "running" and new.status == "queued":
+        return _event("handed_back", "it waits for another learner")
+    return _event("queued", "its environment is known: it waits for a learner")
+
+
+def _of_rounds(record: JobRecord, change: Change) -> Iterator[dict[str, object]]:
+    first = change.forget_rounds_from
+    if first is not None:
+        text = f"the newest checkpoint lies before round {first}: it is made again"
+        yield {**_event("rewound", text), "round": first}
+    known = {_key(attempt): attempt for attempt in record.open_attempts}
+    for attempt in change.record.open_attempts:
+        planned = _planned(change, attempt)
+        if _key(attempt) in known or planned is None or not attempt.num_invocations:
+            continue
+        episodes = attempt.num_evaluations
+        actors = attempt.num_invocations - episodes
+        kind: EventKind = "reopened" if attempt.attempt else "launched"
+        beside = f" and {episodes} evaluation episodes" if episodes else ""
+        text = f"{actors} actors{beside}: {planned.plan.reason}"
+        yield _event(kind, text, of=attempt, count=attempt.num_invocations)
+    still_open = {_key(a) for a in change.record.open_attempts if a.outcome is None}
+    for key, attempt in known.items():
+        planned = _planned(change, attempt)
+        landed = attempt.outcome is None and key not in still_open
+        if landed and planned is not None and planned.launches is not None:
+            yield from _of_landing(attempt, planned.launches)
+
+
+def _of_landing(attempt: OpenAttempt, counts: LaunchCounts) -> Iterator[dict[str, object]]:
+    why = counts.latest_failure or "the scaler was restarted meanwhile"
+    lost, retried = counts.failed + counts.unknown, counts.reissued + counts.unreached
+    if retried:
+        yield _event("actors_retried", f"{retried} tries failed: {why}", of=attempt, count=retried)
+    if lost:
+        yield _event("actors_lost", f"{lost} actors lost: {why}", of=attempt, count=lost)
+
+
+def _of_warmth(record: JobRecord, change: Change) -> Iterator[dict[str, object]]:
+    old, new = record.warm, change.record.warm
+    if new is not None and new != old:
+        yield _event("warm_changed", f"keeps {new} environments warm", count=new)
+
+
+def _planned(change: Change, attempt: OpenAttempt) -> PlannedAttempt | None:
+    """Return an attempt as the change writes it; None where it does not."""
+    for entry in change.rounds:
+        for planned in entry.attempts:
+            if (*_key(attempt),) == (planned.plan.round, planned.plan.attempt, planned.lease_id):
+                return planned
+    return None
+
+
+def _key(attempt: OpenAttempt) -> tuple[int, int, str]:
+    return attempt.round, attempt.attempt, attempt.lease_id

@@ -1,0 +1,74 @@
+"""`nitro plan`: what it measures, prints and draws."""
+
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+from typer.testing import CliRunner, Result
+
+from nitro.cli.main import app
+from nitro.deploy.findings import wrong
+from nitro.errors import EXIT_USAGE
+from nitro.planning.picture import draw_plan
+from nitro.planning.report import Plan
+
+
+def plan(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["plan", *arguments])
+
+
+def test_a_plan_measures_projects_and_chooses(tmp_path: Path) -> None:
+    picture = tmp_path / "plan.svg"
+    result = plan("CartPole-v1", "--total-steps", "50_000", "--json", "-o", str(picture))
+    assert result.exit_code == 0, result.output
+    assert "measuring CartPole-v1" in result.stderr
+    found = Plan.model_validate_json(result.stdout)
+    workload = found.workload
+    assert (workload.env_id, workload.episode_steps) == ("CartPole-v1", 500)
+    assert workload.total_steps == 51_200, "whole rounds"
+    assert 1e-6 < workload.step_s < 1e-3
+    assert workload.gpu_update_s < workload.update_s
+    assert 10 < workload.bytes_per_sample < 100
+    assert {way.place for way in found.ways} == {"here", "server", "serverless"}
+    assert found.ways[found.cheapest].usd == 0.0
+    assert found.ways[found.fastest].wall_s == min(way.wall_s for way in found.ways)
+    with mpl.rc_context({"svg.fonttype": "none"}):
+        text = draw_plan(found, picture).read_text(encoding="utf-8")
+    for drawn in ("serverless, CPU learner", "one server", "this machine", "1,000", "USD"):
+        assert drawn in text
+
+
+def test_a_job_with_several_environments_an_actor_and_episodes_that_begin_anew_is_measured() -> (
+    None
+):
+    fields = ("envs_per_actor=4", "episodes.horizon=fragment", "samples_per_round=1024")
+    options = [part for field in fields for part in ("--set", field)]
+    result = plan("Pendulum-v1", "--total-steps", "10_000", *options)
+    assert result.exit_code == 0, result.output
+    for said in ("rounds of 1,024", "this machine", "c7i.4xlarge", "cheapest", "Serverless"):
+        assert said in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("Hoper-v5",), "did you mean Hopper-v5"),
+        (("Hopper-v5", "--to-return", "1", "--total-steps", "1"), "not both"),
+        (("Pendulum-v1", "--to-return", "-200"), "give --total-steps"),
+        (("Hopper-v5", "--total-steps", "many"), "--total-steps: must be a whole number"),
+        (("Hopper-v5", "--set", "algorithm=impact"), "use ppo"),
+        (("Hopper-v5", "--set", "scaling.policy=marginal"), "a fixed number of actors"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(arguments: tuple[str, ...], message: str) -> None:
+    result = plan(*arguments)
+    assert result.exit_code == EXIT_USAGE
+    assert message in " ".join(result.output.split())
+
+
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = wrong("packages", "missing: torch", "install Nitro with its extra `local`")
+    monkeypatch.setattr("nitro.deploy.machine_checks.check_packages", lambda: missing)
+    result = plan("CartPole-v1")
+    assert result.exit_code == EXIT_USAGE
+    assert "missing: torch: install Nitro with its extra" in result.output

@@ -1,0 +1,31 @@
+"""A plan as a person reads it."""
+
+from rich.console import Console
+
+from nitro.planning.choice import choose
+from nitro.planning.report import Plan, plan_view
+from nitro.planning.ways import ways
+from nitro.planning.workload import Workload
+from tests.nitro.planning.job import CPU, GPU, a_job
+
+
+def shown(job: Workload, *, width: int = 80) -> str:
+    found = ways(job, (CPU, GPU), cores_here=2, actors_here=8)
+    choice = choose(found, usd_per_hour=10.0)
+    plan = Plan.of(job, found, choice, usd_per_hour=10.0, prices="list prices")
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(plan_view(plan))
+    return captured.get()
+
+
+def test_nothing_is_cut_on_a_narrow_terminal() -> None:
+    text = shown(a_job(step_s=1e-5))
+    for said in ("minutes", "serverless, gpu learner", "cheapest", "balanced", "fastest"):
+        assert said in text
+    assert "…" not in text
+
+
+def test_a_machine_that_is_busy_is_told() -> None:
+    assert "busy" not in shown(a_job())
+    assert "computed for 40% of its time" in " ".join(shown(a_job(computing=0.4)).split())

@@ -1,0 +1,99 @@
+"""Times and dollars of ways to train, against what they come to by hand."""
+
+import pytest
+
+from nitro.planning.ways import (
+    ACTORS,
+    one_server,
+    serverless,
+    serverless_rounds,
+    this_machine,
+    ways,
+)
+from nitro.planning.workload import LAUNCH_S, NETWORK_BYTES_PER_S, PLAN_S
+from shared.money.one_server import BOOT_S
+from shared.money.prices import SECONDS_PER_HOUR
+from tests.nitro.planning.job import CPU, GPU, SLOW_STEP_S, a_job, at_once
+
+
+def test_a_serverless_round_is_plan_launch_slowest_actor_and_update() -> None:
+    job, num = a_job(), 16
+    actor_s = (0.003 + 128 * 1e-4) * 1769 / 1024
+    round_s = PLAN_S + 2048 * 64 / NETWORK_BYTES_PER_S + num * LAUNCH_S + actor_s + 0.1
+    projected = serverless_rounds(job, at_once(CPU), num)
+    assert projected.wall_s == pytest.approx(100 * round_s)
+    gb_s = 100 * num * -(-actor_s * 1000 // 1) / 1000
+    held_usd = projected.wall_s * CPU.basis.base_usd_per_s
+    requests_usd = 100 * num * 0.2e-6
+    assert projected.usd == pytest.approx(held_usd + gb_s * 0.0000166667 + requests_usd, rel=1e-3)
+
+
+def test_only_the_first_round_waits_for_new_environments() -> None:
+    job = a_job()
+    cold, warm = serverless(job, CPU, 16), serverless(job, at_once(CPU), 16)
+    assert cold.wall_s - warm.wall_s == pytest.approx(CPU.start_s + CPU.basis.cold_start_s)
+
+
+def test_what_is_left_over_is_not_billed_as_a_round() -> None:
+    one, two = a_job(total_steps=2048), a_job(total_steps=2049)
+    assert (one.num_rounds(8), two.num_rounds(8)) == (1, 2)
+    assert a_job().steps_of(1000) == 2, "a remainder is left out"
+    assert a_job(total_steps=204_800).num_rounds(1000) == 103
+
+
+def test_evaluations_are_paid_for_and_outlast_short_rounds() -> None:
+    plain = serverless_rounds(a_job(), at_once(CPU), 64)
+    evaluated = a_job(evaluate_every=10, episode_steps=20_000)
+    beside = serverless_rounds(evaluated, at_once(CPU), 64)
+    episode_s = 20_000 * 1e-4 * 1769 / 1024
+    assert beside.wall_s > plain.wall_s + 10 * (episode_s - 0.2)
+    assert beside.usd - plain.usd > 11 * 10 * episode_s * 0.0000166667
+
+
+def test_a_server_boots_and_its_cores_share_the_steps() -> None:
+    job = a_job(step_s=SLOW_STEP_S)
+    four, sixteen = (
+        one_server(job, CPU.basis, "c7i.xlarge"),
+        one_server(job, CPU.basis, "c7i.4xlarge"),
+    )
+    stepping_s = 204_800 * SLOW_STEP_S
+    assert four.wall_s == pytest.approx(BOOT_S + stepping_s / 4 + 100 * 0.1, rel=0.01)
+    assert sixteen.wall_s == pytest.approx(BOOT_S + stepping_s / 16 + 100 * 0.1, rel=0.02)
+    assert four.usd == pytest.approx(four.wall_s * 0.1785 / SECONDS_PER_HOUR)
+
+
+def test_this_machine_costs_nothing_and_does_not_boot() -> None:
+    here = this_machine(a_job(), CPU.basis, cores=2, num_actors=8)
+    assert (here.usd, here.start_s) == (0.0, 0.0)
+    assert here.wall_s == pytest.approx(100 * (0.1 + 0.012 + 2048 * 1e-4 / 2), rel=0.15)
+
+
+def test_a_gpu_learner_is_faster_and_dearer() -> None:
+    job = a_job()
+    cpu, gpu = serverless_rounds(job, CPU, 16), serverless_rounds(job, GPU, 16)
+    assert gpu.wall_s < cpu.wall_s
+    assert gpu.usd > cpu.usd
+
+
+def test_every_way_is_there_and_one_that_cannot_be_is_not() -> None:
+    def offered(**changed: float) -> set[int]:
+        found = ways(a_job(**changed), (CPU, GPU), cores_here=2, actors_here=8)  # type: ignore[arg-type]
+        assert [way.place for way in found[:4]] == ["here", "server", "server", "server"]
+        assert {way.learner for way in found[4:]} == {"cpu", "gpu"}
+        return {way.num_actors for way in found[4:]}
+
+    assert offered() == set(ACTORS)
+    assert offered(samples_per_round=500) == set(ACTORS) - {1000}, "no step for each"
+    assert offered(step_s=0.2) == set(ACTORS) - {8}, "88 s on Lambda, which gives it 60"
+
+
+def test_an_evaluation_episode_has_to_end_before_its_function_does() -> None:
+    def serverless_ways(**changed: float) -> int:
+        job = a_job(step_s=SLOW_STEP_S, **changed)  # type: ignore[arg-type]
+        found = ways(job, (CPU, GPU), cores_here=2, actors_here=8)
+        return sum(way.place == "serverless" for way in found)
+
+    lasts_69_s = {"episode_steps": 1000}
+    assert serverless_ways(**lasts_69_s, evaluate_every=10) == 0
+    assert serverless_ways(**lasts_69_s, evaluate_every=0) == 2 * len(ACTORS)
+    assert serverless_ways(episode_steps=800, evaluate_every=10) == 2 * len(ACTORS)

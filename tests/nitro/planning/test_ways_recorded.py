@@ -1,0 +1,79 @@
+"""A plan says of recorded runs what their ledgers then said, given what was measured in them.
+
+Mean times of a run's own rounds go in. So this covers what a plan makes of times: rounds in kinds,
+cold starts, evaluations, prices, and a fixed number of actors on the cores of one machine. It does
+not cover whether a plan's short measurement finds the same times, nor whether a run on one machine
+foretells another number of actors, a server or AWS. Ledger and plan share the model that bills.
+"""
+
+import json
+
+import pytest
+
+from experiments.outcome import JobOutcome
+from experiments.workloads import workload_of
+from nitro.planning.ways import Learner, on_one_machine_s, serverless_rounds
+from shared.contracts.job_spec import JobSpec
+from shared.money.costs import CostBasis
+from shared.money.prices import AWS_US_EAST_1_2026_11
+from tests.documents import ROOT
+
+CELLS = ROOT / "experiments" / "results"
+RECORDED = (
+    "policies_standard/cells/fixed-16/Hopper-v4/0.json",
+    "policies_standard/cells/fixed-16/Walker2d-v4/0.json",
+    "actors/cells/standard-64/Hopper-v4/0.json",
+    "actors/cells/paper-8/Walker2d-v4/1.json",
+    "actors/cells/paper-64/Hopper-v4/0.json",
+    "scalability/cells/250-actors/Walker2d-v4/0.json",
+)
+CORES = 2
+"""Of the machine they were made on."""
+EPISODE_STEPS = 300
+"""Of their evaluations, about: an episode ends with a fall."""
+WITHIN = 0.25
+
+
+def read(cell: str) -> tuple[JobSpec, JobOutcome]:
+    found = json.loads((CELLS / cell).read_text(encoding="utf-8"))
+    return JobSpec.read(json.dumps(found["task"])), JobOutcome.model_validate(found["outcome"])
+
+
+def billed_by(spec: JobSpec, run: JobOutcome) -> Learner:
+    """Return what recorded runs were billed by."""
+    prices = AWS_US_EAST_1_2026_11
+    # Early runs kept as many environments warm as their range has at most.
+    kept = spec.actors.max if run.mean_warm is None else round(run.mean_warm)
+    basis = CostBasis(
+        prices=prices,
+        learner_usd_per_s=prices.learner_usd_per_s("g6.2xlarge"),
+        cpu_learner_usd_per_s=0.0,
+        cache_usd_per_s=prices.cache_usd_per_s("cache.t4g.medium", "redis"),
+        scaler_usd_per_s=prices.fargate_usd_per_s(vcpu=0.25, memory_gb=0.5),
+        memory_mb=1024,
+        function_timeout_s=60.0,
+        provisioned=min(64, kept),
+        cold_start_s=2.0,
+    )
+    return Learner(kind="gpu", basis=basis, start_s=0.0)
+
+
+@pytest.mark.parametrize("cell", RECORDED)
+def test_a_recorded_run_is_projected_as_its_ledger_says(cell: str) -> None:
+    spec, run = read(cell)
+    workload = workload_of(spec, run, episode_steps=EPISODE_STEPS)
+    learner = billed_by(spec, run)
+    (num_actors,) = {r.num_actors for r in run.rounds}
+    projected = serverless_rounds(workload, learner, num_actors)
+    assert projected.usd == pytest.approx(run.total_usd, rel=WITHIN)
+    assert projected.wall_s == pytest.approx(run.projected_wall_s, rel=WITHIN)
+
+
+@pytest.mark.parametrize("cell", RECORDED)
+def test_a_recorded_run_took_as_long_here_as_a_plan_says(cell: str) -> None:
+    spec, run = read(cell)
+    workload = workload_of(spec, run, episode_steps=EPISODE_STEPS)
+    learner = billed_by(spec, run)
+    num_actors = run.rounds[0].num_actors
+    here_s = on_one_machine_s(workload, learner.basis, cores=CORES, num_actors=num_actors)
+    assert here_s == pytest.approx(run.wall_s, rel=WITHIN)
