@@ -1,7 +1,7 @@
 """What one round of actors brought, as arrays: a column for each environment.
 
-Legend: `T` steps (the fragment), `n` columns (actors that answered, times the environments of each),
-`F` episodes cut by a time limit, `E` finished episodes.
+Legend: `T` steps (the fragment), `n` columns (actors that answered, times the environments of
+each), `F` episodes cut by a time limit, `E` finished episodes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FlatBatch:
-    """Steps of a batch in one axis of `T * n`, time first: step `t` of column `i` is `t * n + i`."""
+    """A batch's steps in one axis of `T * n`: step `t` of column `i` is `t * n + i`."""
 
     observations: Array  # [T * n, *obs]
     actions: Array  # [T * n, *act]

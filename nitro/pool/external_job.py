@@ -89,7 +89,7 @@ def require_range(actors: object) -> None:
         CommandError: It is neither.
     """
     both: Sequence[object] = actors if isinstance(actors, tuple | list) else (actors, actors)
-    if len(both) != 2 or any(type(each) is not int or each < 1 for each in both):  # type: ignore[operator]
+    if len(both) != 2 or any(type(each) is not int or each < 1 for each in both):
         raise CommandError(
             f"actors: must be a whole number from 1, or two, such as (8, 64), got {actors!r:.80}"
         )

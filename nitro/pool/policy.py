@@ -1,4 +1,4 @@
-"""A policy as actors run it: dense layers, an action distribution, and what is seen of observations.
+"""A policy as actors run it: dense layers and an action distribution.
 
 Actors carry no torch, so a policy travels as named arrays (`shared.policy.numpy_policy`). What can
 be such a policy: linear layers with tanh or ReLU between them, over vectors, with
@@ -148,5 +148,5 @@ class Policy:
         raise PolicyNotSupportedError(
             f"the last layer has {outputs} outputs beside {free}, and the environment {size} "
             f"actions: expected {size} outputs beside a log_std of {size}, or {2 * size} outputs "
-            "(means, then log-standard deviations) without one; squashed Gaussians are not supported"
+            "(means, then log-standard deviations) without one; there are no squashed Gaussians"
         )
