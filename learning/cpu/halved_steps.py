@@ -16,14 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from learning.cpu.numpy_mlp import OneMlp, policy_delta, policy_outputs
+from learning.cpu.numpy_mlp import NetworkHalf, OneMlp, policy_delta, policy_outputs
 from learning.cpu.second_process import SecondProcess, Side
 from learning.data.arrays import Floats
-from learning.data.batch import Minibatch
 from learning.data.minibatch import ShuffledMinibatches, bounds, num_minibatches
+from learning.data.samples import Minibatch
 from learning.losses.loss_terms import LossRule, Term
-from learning.networks.actor_critic import NetworkHalf
-from learning.networks.distributions import StepTerms
+from learning.networks.step_terms import StepTerms
 from learning.updates.gradient import Gradient
 from learning.updates.gradient_steps import StepsTaken, summed_up
 from learning.updates.optimiser import AdamPart, FlatAdam

@@ -24,7 +24,7 @@ from learning.data.batch import TrainingBatch
 from learning.data.minibatch import ShuffledMinibatches
 from learning.losses.loss_terms import LossRule, stat_names
 from learning.networks.actor_critic import ActorCritic
-from learning.networks.distributions import StepTerms
+from learning.networks.step_terms import StepTerms
 from learning.updates.cuda_graphs import recorder
 from learning.updates.gradient_steps import StepsTaken, take_steps, take_watched_steps
 from learning.updates.network_gradients import NetworkGradients
