@@ -6,7 +6,7 @@ Which of NumPy's two ways it is changes no bit.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -97,6 +97,13 @@ class NetworkSteps:
         stats = dict(zip((*stat_names(rule), "grad_norm"), steps.means, strict=True))
         samples = batch.num_samples * self._num_epochs / num_minibatches
         return found | stats | {"loss": rule.total(stats, samples_per_step=samples)}
+
+    def scalars(self) -> dict[str, bool | int | float | str]:
+        """Return what is to be saved beside the optimiser: nothing."""
+        return {}
+
+    def load_scalars(self, scalars: Mapping[str, bool | int | float | str]) -> None:
+        """Go on from what `scalars` returned, among others."""
 
     def _steps(
         self,

@@ -12,7 +12,7 @@ from shared.hyperparameters.presets import Preset
 
 LearnerKind = Literal["gpu", "cpu"]
 LEARNER_KINDS: tuple[LearnerKind, ...] = ("gpu", "cpu")
-LearnerChoice = Literal["auto", "gpu", "cpu"]
+LearnerChoice = Literal["auto", "gpu", "cpu", "functions"]
 PRESET_LEARNER: dict[Preset, LearnerChoice] = {"paper": "gpu", "standard": "auto"}
 """What a preset learns on: the paper, a p3.2xlarge (section 8.1)."""
 
@@ -26,6 +26,8 @@ def learner_kind(asked: LearnerChoice | None, *, images: bool) -> LearnerKind:
     """
     if asked == "auto":
         return "gpu" if images else "cpu"
+    if asked == "functions":
+        return "cpu"  # it aggregates what functions compute
     return asked or "gpu"
 
 
