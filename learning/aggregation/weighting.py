@@ -12,8 +12,6 @@ Legend: P parameters.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from learning.data.arrays import Floats
 from shared.contracts.learner_functions import Form
 
@@ -61,7 +59,7 @@ def weighted_mean(gradients: Sequence[Arrived], weights: Sequence[float]) -> tup
 
 
 def _sum(arrays: Sequence[Floats], factors: Sequence[float]) -> Floats:
-    total: Floats = arrays[0] * np.float32(factors[0])
+    total: Floats = arrays[0] * factors[0]
     for array, factor in zip(arrays[1:], factors[1:], strict=True):
-        total += array * np.float32(factor)
+        total += array * factor
     return total

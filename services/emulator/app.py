@@ -77,7 +77,10 @@ class Hosted:
         self.environments: Fleet
         if settings.mode == "processes":
             ports = [listener.getsockname()[1] for listener in self.listeners]
-            self.environments = ProcessEnvironments(settings, dispatcher, ports=ports)
+            prefix = f"{name}-" if name else ""
+            self.environments = ProcessEnvironments(
+                settings, dispatcher, ports=ports, prefix=prefix
+            )
         else:
             self.environments = ConnectedEnvironments(dispatcher, drop=connections.drop)
         connections.on_lost = self.environments.connection_lost

@@ -95,7 +95,7 @@ class GradientMessage:
     """Version of the weights it was computed at."""
     num_samples: int
     flat: Floats  # [P] float32
-    stats: Floats  # [S] float32
+    stats: Floats  # [S] float64
     started_at: float
     """When the function began, in Unix seconds."""
     fetch_s: float
@@ -113,7 +113,9 @@ class GradientMessage:
             "fetch_s": repr(self.fetch_s),
             "compute_s": repr(self.compute_s),
         }
-        return _encoded("gradient", {"flat": self.flat, "stats": self.stats}, header)
+        return _encoded(
+            "gradient", {"flat": self.flat, "stats": self.stats.astype(np.float64)}, header
+        )
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
@@ -133,7 +135,7 @@ class GradientMessage:
             base=numbers["base"],
             num_samples=numbers["samples"],
             flat=_floats(arrays, "flat"),
-            stats=_floats(arrays, "stats"),
+            stats=_floats(arrays, "stats", np.float64),
             **times,
         )
 
@@ -157,10 +159,12 @@ def _decoded(kind: str, data: bytes, names: set[str]) -> tuple[dict[str, Floats]
     return {name: array.copy() for name, array in payload.arrays.items()}, header
 
 
-def _floats(arrays: Mapping[str, Floats], name: str) -> Floats:
+def _floats(
+    arrays: Mapping[str, Floats], name: str, dtype: type[np.floating] = np.float32
+) -> Floats:
     array = arrays.get(name)
-    if array is None or array.dtype != np.float32 or array.ndim != 1:
-        raise GradientMessageError(f"{name} is not there, or not float32 with one dimension")
+    if array is None or array.dtype != dtype or array.ndim != 1:
+        raise GradientMessageError(f"{name} is not there, or no vector of {dtype.__name__}")
     return array
 
 
