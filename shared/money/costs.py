@@ -49,6 +49,10 @@ class CostBasis:
     """Idle environments that are pinged while a job runs, lest Lambda lets go of them."""
     ping_every_s: float = math.inf
     """Time between two pings of an environment."""
+    gradient_memory_mb: int = MB_PER_VCPU
+    """Memory of the gradient function."""
+    gradient_timeout_s: float = 15.0
+    """After which Lambda ends one of its invocations."""
 
     def with_learner(self, kind: LearnerKind) -> Self:
         """Return the deployment's basis for a job with such a learner."""
