@@ -27,7 +27,8 @@ from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import PolicyPayload, build_network, policy_payload
 from learning.updates.network_steps import NetworkSteps
-from learning.updates.optimiser import AdamRule
+from learning.updates.rank_process import NetworkForm
+from learning.updates.ranks import RankedSteps, Ranks
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import ImpactHyperparameters
 from shared.hyperparameters.impala import ImpalaHyperparameters
@@ -48,6 +49,7 @@ class GradientLearner(Generic[H]):
         max_rounds: int = 1,
         device: torch.device | str = "cpu",
         second_process: SecondProcess | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
         """Initialise network and optimiser.
 
@@ -58,6 +60,7 @@ class GradientLearner(Generic[H]):
             max_rounds: Rounds until a decaying step size would be 0.
             device: Where to compute.
             second_process: May compute on a second core; changes no bit.
+            ranks: Take the gradient steps together with this process; None: it takes them alone.
         """
         network_seed, shuffle_seed = np.random.SeedSequence(seed).generate_state(2, np.uint32)
         self._hyperparameters = hyperparameters
@@ -67,18 +70,9 @@ class GradientLearner(Generic[H]):
         self._generator = torch.Generator().manual_seed(int(shuffle_seed))
         self._normalisation = Normalisation.initial(environment, hyperparameters)
         self._max_rounds = max_rounds
-        self._steps = NetworkSteps(
-            self._network,
-            adam=AdamRule(
-                learning_rate=hyperparameters.learning_rate,
-                epsilon=hyperparameters.adam_epsilon,
-                gradient_norm_max=hyperparameters.gradient_norm_max,
-            ),
-            num_epochs=hyperparameters.num_epochs,
-            minibatch_size=hyperparameters.minibatch_size,
-            normalise=hyperparameters.advantage_normalisation == "minibatch",
-            process=second_process,
-        )
+        steps = NetworkSteps.of(self._network, hyperparameters, process=second_process)
+        form = NetworkForm(environment=environment, hyperparameters=hyperparameters)
+        self._steps = steps if ranks is None else RankedSteps(steps, ranks, form)
         self._adam = self._steps.adam
         self._start()
 

@@ -14,6 +14,7 @@ from learning.algorithms.impala import Impala
 from learning.algorithms.ppo import Ppo
 from learning.algorithms.whole_rounds import WholeRounds
 from learning.cpu.second_process import SecondProcess
+from learning.updates.ranks import Ranks
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.jobs import Job
 
@@ -33,6 +34,7 @@ class Builder(Protocol[A_co]):
         max_rounds: int,
         device: torch.device,
         second_process: SecondProcess | None,
+        ranks: Ranks | None,
     ) -> A_co:
         """Return it for an environment, with the job's full set of its own hyper-parameters."""
         ...
@@ -43,17 +45,23 @@ OFF_POLICY: dict[str, Builder[OffPolicyAlgorithm]] = {"impact": Impact, "impala"
 
 
 def build_algorithm(
-    job: Job, *, device: torch.device, second_process: SecondProcess | None = None
+    job: Job,
+    *,
+    device: torch.device,
+    second_process: SecondProcess | None = None,
+    ranks: Ranks | None = None,
 ) -> Algorithm:
     """Return the algorithm of a job whose rounds come one after the other."""
     on_policy = ON_POLICY.get(job.spec.algorithm)
     if on_policy is not None:
-        return _built(on_policy, job, device=device, second_process=second_process)
+        return _built(on_policy, job, device, second_process, ranks)
     off_policy = OFF_POLICY[job.spec.algorithm]
-    return WholeRounds(_built(off_policy, job, device=device, second_process=second_process))
+    return WholeRounds(_built(off_policy, job, device, second_process, ranks))
 
 
-def build_off_policy_algorithm(job: Job, *, device: torch.device) -> OffPolicyAlgorithm:
+def build_off_policy_algorithm(
+    job: Job, *, device: torch.device, ranks: Ranks | None = None
+) -> OffPolicyAlgorithm:
     """Return the algorithm of a job whose rounds overlap.
 
     Raises:
@@ -63,11 +71,15 @@ def build_off_policy_algorithm(job: Job, *, device: torch.device) -> OffPolicyAl
     if name in ON_POLICY:
         raise ValueError(f"{name} learns on-policy: its rounds cannot overlap")
     # Its actors work at the same time: there is no core to spare.
-    return _built(OFF_POLICY[name], job, device=device, second_process=None)
+    return _built(OFF_POLICY[name], job, device, None, ranks)
 
 
 def _built(
-    build: Builder[A_co], job: Job, *, device: torch.device, second_process: SecondProcess | None
+    build: Builder[A_co],
+    job: Job,
+    device: torch.device,
+    second_process: SecondProcess | None,
+    ranks: Ranks | None,
 ) -> A_co:
     return build(
         job.described_environment,
@@ -76,4 +88,5 @@ def _built(
         max_rounds=job.spec.stop.max_rounds,
         device=device,
         second_process=second_process,
+        ranks=ranks,
     )
