@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
+from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 
 import torch
@@ -122,20 +122,32 @@ class Ranks:
         return tuple(member.process.pid or 0 for member in self._members)
 
     def start(self) -> None:
-        """Start the other ranks, without waiting for them; does nothing where they were."""
-        if self._members:
+        """Start the other ranks, without waiting for them; does nothing where all of them run.
+
+        Raises:
+            OSError: The system has no processes or pipes to give.
+        """
+        if self._members and all(m.process.exitcode is None for m in self._members):
             return
+        self.close()
         self._folder = tempfile.TemporaryDirectory(prefix="nitro-ranks-")
         context = mp.get_context("spawn")  # a fork would take threads, sockets and a GPU along
-        for rank in range(1, self.number):
-            ours, theirs = context.Pipe()
+        try:
+            for rank in range(1, self.number):
+                self._members += (self._started(context, rank),)
+        except BaseException:
+            self.close()
+            raise
+        _LOG.info("ranks started", extra={"pids": self.pids})
+
+    def _started(self, context: SpawnContext, rank: int) -> _Member:
+        ours, theirs = context.Pipe()
+        with theirs:
             process = context.Process(
                 target=follow, args=(theirs, self._place(rank)), name=f"rank-{rank}", daemon=True
             )
             process.start()
-            theirs.close()
-            self._members += (_Member(rank=rank, process=process, line=ours),)
-        _LOG.info("ranks started", extra={"pids": self.pids})
+        return _Member(rank=rank, process=process, line=ours)
 
     def close(self) -> None:
         """End the other ranks; safe to repeat."""

@@ -150,8 +150,8 @@ class Worker:
         """Whether a job that ended with an error goes on from its checkpoint by itself."""
         if not isinstance(error, RankLostError):
             return False
-        self._ranks_lost += 1
-        return self._ranks_lost < _MOST_RANKS_LOST
+        self._ranks_lost = (self._ranks_lost + 1) % _MOST_RANKS_LOST
+        return self._ranks_lost > 0
 
     def _run_job(
         self, held: HeldLease, scaler: ScalerClient
