@@ -34,7 +34,7 @@ from shared.hyperparameters.ppo import STANDARD, STANDARD_IMAGES, PpoHyperparame
 
 TITLE = "Updates by several ranks beside the learner alone"
 _MOST_RANKS = 4
-_PASSES = 2
+_PASSES = 1
 _VECTORS = EnvironmentSpec(
     env_id="Hopper-v5",
     observation=ObservationSpec(shape=(11,), dtype="float32"),
@@ -75,13 +75,13 @@ def _dense(width: int, *minibatch_sizes: int) -> _Subject:
 _SUBJECTS = (
     _dense(64, 64, 512, 4096),
     _dense(256, 64, 512, 4096),
-    _dense(1024, 512, 4096),
+    _dense(1024, 4096),
     _Subject(
         name="CNN",
         environment=_IMAGES,
         hyperparameters=STANDARD_IMAGES,
-        num_samples=512,
-        minibatch_sizes=(64, 256),
+        num_samples=256,
+        minibatch_sizes=(256,),
     ),
 )
 
@@ -121,7 +121,7 @@ def _rows(
     learners = {"1": _Learner(subject, device, helper, None)}
     learners |= {str(each.number): _Learner(subject, device, None, each) for each in ranks}
     taken = interleaved(
-        {name: learner.sample for name, learner in learners.items()}, repeats=effort.of(7)
+        {name: learner.sample for name, learner in learners.items()}, repeats=effort.of(3)
     )
     alone = _series("the learner alone", taken.pop("1"))
     return [

@@ -164,23 +164,21 @@ class Follower:
         Raises:
             RankGroupError: Another rank did not go on.
         """
-        with torch.inference_mode():
-            steps = self._steps(work.form)
-            for flat in flats_of(steps.adam):
-                self._group.copy_first(flat)
-            steps.adam.steps = work.adam_steps
-            steps.adam.set_learning_rate(work.learning_rate)
-            generator = torch.Generator()
-            generator.set_state(torch.frombuffer(bytearray(work.generator), dtype=torch.uint8))
-            batch = self._batch(work)
-            steps.take(
-                batch,
-                work.rule,
-                generator=generator,
-                policy_version=work.policy_version,
-                group=self._group,
-            )
-            return RankDone(digest_of(steps.adam))
+        steps = self._steps(work.form)
+        for flat in flats_of(steps.adam):
+            self._group.copy_first(flat)
+        steps.adam.steps = work.adam_steps
+        steps.adam.set_learning_rate(work.learning_rate)
+        generator = torch.Generator()
+        generator.set_state(torch.frombuffer(bytearray(work.generator), dtype=torch.uint8))
+        steps.take(
+            self._batch(work),
+            work.rule,
+            generator=generator,
+            policy_version=work.policy_version,
+            group=self._group,
+        )
+        return RankDone(digest_of(steps.adam))
 
     def _steps(self, form: NetworkForm) -> NetworkSteps:
         """Return the steps of the last update if they are of this form, or new ones."""

@@ -296,9 +296,8 @@ class RankedSteps:
         )
 
         def here(group: RankGroup) -> dict[str, float]:
-            with torch.inference_mode():
-                for tensor in (*flats_of(self.adam), *(tensor for _, tensor in columns)):
-                    group.copy_first(tensor.contiguous())
+            for tensor in (*flats_of(self.adam), *(tensor for _, tensor in columns)):
+                group.copy_first(tensor.contiguous())
             return self._steps.take(
                 batch, rule, generator=generator, policy_version=policy_version, group=group
             )

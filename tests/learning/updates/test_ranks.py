@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from learning.algorithms.ppo import Ppo
 from learning.data.batch import TrainingBatch
 from learning.data.batch_building import on_policy_batch
 from learning.losses.impact import ImpactRule
@@ -23,7 +24,8 @@ from learning.updates.ranks import RankedSteps, RankLostError, Ranks
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import STANDARD as IMPACT
 from shared.hyperparameters.impala import STANDARD as IMPALA
-from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
+from shared.hyperparameters.ppo import STANDARD, STANDARD_IMAGES, PpoHyperparameters
+from tests.learning.algorithms import test_gradient_learner as images
 from tests.learning.trajectories import CONTINUOUS, DISCRETE, make_trajectory
 
 UPDATES = 3
@@ -122,6 +124,17 @@ def test_in_numpy_too_and_equal_runs_have_equal_bits(ranks: Ranks) -> None:
         assert torch.equal(ours, again)
         torch.testing.assert_close(ours, expected, rtol=1e-3, atol=1e-5)
     assert told[0]["num_minibatches"] == told_alone[0]["num_minibatches"]
+
+
+def test_images_are_learned_from_by_autograd_in_every_rank(ranks: Ranks) -> None:
+    hyperparameters = STANDARD_IMAGES.model_copy(update=images.SMALL)
+    rounds = [images.trajectory(index) for index in range(2)]
+    alone, shared = (
+        Ppo(images.SPEC, hyperparameters, seed=0, ranks=each) for each in (None, ranks)
+    )
+    for algorithm in (alone, shared):
+        algorithm.update(rounds)
+    torch.testing.assert_close(shared.network.flat, alone.network.flat, rtol=1e-3, atol=1e-5)
 
 
 def test_a_step_that_is_not_finite_is_left_out_by_all(ranks: Ranks) -> None:
