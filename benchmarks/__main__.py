@@ -20,6 +20,7 @@ NAMES = (
     "training_throughput",
     "curvature",
     "curvature_peers",
+    "ranks",
     "wire",
     "atari_actor",
     "kept_episodes",
