@@ -154,6 +154,21 @@ def test_no_view_is_wider_than_a_small_phone(
     picture(page, "narrow")
 
 
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
+def test_the_api_can_be_read_without_a_token(
+    page: Page, runs: Runs, scheme: Any, width: int
+) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 740})
+    page.goto(f"{runs.url}/docs#JobSpec")
+    spec = page.locator("#JobSpec")
+    expect(spec).to_contain_text("Registered id, such as Hopper-v5")
+    expect(spec).to_be_in_viewport()
+    expect(page.locator("section.call h3", has_text="/v1/jobs/{job_id}/curves")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert violations(page) == []
+
+
 def test_what_others_wrote_is_shown_as_text(page: Page, runs: Runs) -> None:
     """Names, environments, tags, reasons, events and logs come from whoever submits or fails."""
     page.route("**/v1/**", lambda route: answer_changed(route, attacked))
