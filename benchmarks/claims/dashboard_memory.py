@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 TITLE = "The dashboard's memory while a job of 5,000 rounds is watched"
 _MINUTES = 10
 _GROWN_MB = 1.0
+_ASKED_A_MINUTE = 20
+"""What the page asks at least: for the job and for its rounds, every few seconds."""
 
 
 def measure(effort: Effort) -> list[Row]:
@@ -60,6 +62,8 @@ def _held_mb(link: str, rounds: int, *, minutes: int) -> list[float]:
         page.goto(f"{link}&to=/jobs/{JOB_ID}/curves")
         page.wait_for_function(DRAWN.replace("ROUND", f"{rounds - 1:,}"))
         counter = page.context.new_cdp_session(page)
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
 
         def held() -> float:
             counter.send("HeapProfiler.collectGarbage")
@@ -70,6 +74,7 @@ def _held_mb(link: str, rounds: int, *, minutes: int) -> list[float]:
         for _ in range(minutes):
             page.wait_for_timeout(60_000)
             found.append(held())
+        assert len(asked) >= _ASKED_A_MINUTE * minutes, f"only {len(asked)} requests: was it seen?"
         return found
 
 
