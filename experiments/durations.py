@@ -56,12 +56,10 @@ class Durations(Outcome):
         """Return a learner's own work after a round.
 
         Args:
-            gradient_steps: None where the round was not learned from.
+            gradient_steps: Of the update.
             kind: A GPU machine, or two cores.
             measurements: Of the policy; a fraction of one that is as long.
         """
-        if not gradient_steps:
-            return 0.0
         update_s = self.update_fixed_s + gradient_steps * self.gradient_step_s
         measuring_s = measurements * self.measuring_s
         if kind == "gpu":

@@ -4,6 +4,7 @@ The actor's own rollout and the learner's own algorithm are run in this process,
 does, and timed in CPU time. So the machine may be busy. Each seed is one repetition.
 """
 
+import functools
 import time
 from collections.abc import Sequence
 from statistics import median
@@ -16,6 +17,7 @@ from experiments.grid import Body, Cell, Grid, Scale
 from experiments.reporting.findings import Findings, Table, Value
 from experiments.store import Store
 from learning.cpu.torch_settings import configure_torch
+from nitro.errors import CommandError
 from nitro.planning.measuring import learner_s, queued, sample
 from shared.contracts.job_spec import JobSpec
 from shared.hyperparameters.ppo import PpoHyperparameters
@@ -23,7 +25,15 @@ from shared.hyperparameters.ppo import PpoHyperparameters
 ENVIRONMENTS = ("Hopper-v4", "HalfCheetah-v4", "Walker2d-v4", "Humanoid-v4")
 HIGHWAY_HYPERPARAMETERS: Body = {"learning_rate": 5e-4, "discount": 0.8, "hidden_sizes": [256, 256]}
 STANDARD, PAPER = "standard", "paper"
-"""Conditions: presets."""
+"""Conditions: presets, the first one also with larger minibatches."""
+LARGER_MINIBATCHES = (128, 256)
+
+
+def minibatches_of(minibatch_size: int) -> str:
+    """Return the condition in which minibatches are larger."""
+    return f"standard, minibatches of {minibatch_size}"
+
+
 _FEW, _MANY = 512, 4096
 """Samples of the updates that are timed."""
 _ACTORS, _STEPS = 16, 256
@@ -48,6 +58,10 @@ def plan(scale: Scale, _done: Done) -> Grid:
         for env_id in ENVIRONMENTS:
             for preset in (STANDARD, PAPER):
                 grid.add_job(preset, env_id, seed, _body(preset))
+            for size in LARGER_MINIBATCHES:
+                larger: Body = {"hyperparameters": {"minibatch_size": size}}
+                body = {**_body(STANDARD), **larger}
+                grid.add_job(minibatches_of(size), env_id, seed, body)
         if problem is None:
             body = {**_body(STANDARD), "hyperparameters": HIGHWAY_HYPERPARAMETERS}
             grid.add_job(STANDARD, HIGHWAY, seed, body)
@@ -95,13 +109,22 @@ def calibrate(cell: Cell) -> Durations:
     )
 
 
-def durations(env_id: str, preset: str) -> Durations | None:
-    """Return the medians of what was calibrated for the recorded runs; None where nothing was."""
+@functools.cache
+def durations(env_id: str, condition: str) -> Durations:
+    """Return the medians of what was calibrated for the recorded runs.
+
+    Raises:
+        CommandError: Nothing was.
+    """
     store = Store(RESULTS, EXPERIMENT, quick=False)
     cells = plan(Scale(seeds=EXPERIMENT.seeds, quick=False), {}).cells
-    wanted = [cell for cell in cells if cell.id[:2] == (preset, env_id)]
+    wanted = [cell for cell in cells if cell.id[:2] == (condition, env_id)]
     found = [made for made in map(store.read, wanted) if isinstance(made, Durations)]
-    return medians(found) if found else None
+    if not found:
+        raise CommandError(
+            f"{env_id}, {condition}: nothing is calibrated; run: nitro experiment run calibration"
+        )
+    return medians(found)
 
 
 def medians(found: Sequence[Durations]) -> Durations:
