@@ -10,6 +10,7 @@ from pathlib import Path
 
 from experiments.outcome import Outcome
 from nitro.planning.measuring import CHECKPOINT_S, GPU_TIMES_A_CORE
+from nitro.planning.workload import Workload
 from shared.contracts.learner_kind import LearnerKind
 from shared.contracts.message import NonNegativeFloat, PositiveFloat, PositiveInt
 
@@ -66,6 +67,34 @@ class Durations(Outcome):
             update_times, measuring_times = GPU_TIMES_A_CORE[False]
             return update_s / update_times + measuring_s / measuring_times + CHECKPOINT_S
         return SECOND_CORE * update_s + measuring_s + CHECKPOINT_S
+
+    def workload(
+        self,
+        env_id: str,
+        *,
+        total_steps: int,
+        samples_per_round: int,
+        evaluate_every: int,
+        evaluation_episodes: int,
+        episode_steps: int,
+    ) -> Workload:
+        """Return a job of rounds that are alike, as `nitro plan` would have measured it."""
+        gradient_steps = self.gradient_steps(samples_per_round)
+        return Workload(
+            env_id=env_id,
+            images=False,
+            total_steps=total_steps,
+            samples_per_round=samples_per_round,
+            evaluate_every=evaluate_every,
+            evaluation_episodes=evaluation_episodes,
+            episode_steps=episode_steps,
+            step_s=self.step_s,
+            reset_s=self.reset_s,
+            call_s=self.call_s,
+            update_s=self.learner_s(gradient_steps, "cpu"),
+            gpu_update_s=self.learner_s(gradient_steps, "gpu"),
+            bytes_per_sample=self.bytes_per_sample,
+        )
 
 
 def split(

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+from experiments.default_bill import bill_table
 from experiments.experiment import Done, Experiment
 from experiments.grid import Body, CellId, Grid, Scale, first, fixed, job_body, schedule
 from experiments.outcome import JobOutcome, Outcomes
@@ -67,6 +68,8 @@ _CHOOSER_LOOKS = 4
 _PAPER_WARM = 64
 _SLOW_STEP_S = 0.021
 """On one core: what highway-fast-v0 takes (examples/highway_env)."""
+_BILLED = "Hopper-v4"
+"""Whose default job is billed item by item."""
 _FEWEST_RUNS = 6
 """Of a claim: of fewer, even from the lowest to the highest run a median's interval has less than
 95 %."""
@@ -164,7 +167,7 @@ def find(scale: Scale, done: Done) -> Findings:
     """Dollars and seconds to the return in every regime, and every policy's regret."""
     found = regimes()
     numbers = tuple(_fixed_name(n) for n in scale.of(FIXED, (2, 4)))
-    panels, tables, claims = [], [], []
+    panels, tables, claims = [], [bill_table(_BILLED, durations(_BILLED, STANDARD))], []
     for env_id in (env_id for env_id in TARGETS if conditions(done, env_id)):
         usd = {regime.name: _spent(done, env_id, regime) for regime in found}
         panels.append(_panel(env_id, usd))

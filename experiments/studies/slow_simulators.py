@@ -9,8 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from experiments.example_packages import HIGHWAY as ENV_ID
-from experiments.example_packages import HIGHWAY_PACKAGE, highway_problem
+from experiments.example_packages import HIGHWAY, HIGHWAY_PACKAGE, highway_problem
 from experiments.experiment import Done, Experiment
 from experiments.grid import Body, Grid, Scale, fixed
 from experiments.outcome import JobOutcome
@@ -25,6 +24,7 @@ from nitro.planning.workload import Workload
 from shared.contracts.job_spec import JobSpec
 from shared.deployment.config import NitroConfig
 
+ENV_ID = HIGHWAY
 CONDITION = "rounds of equal samples"
 TARGET = 24.0
 """Of 30: keeping right and slow brings 22."""
@@ -72,23 +72,13 @@ def _body(scale: Scale) -> Body:
 
 def workload(spec: JobSpec, *, steps: int) -> Workload:
     """Return so many steps of the job, as calibrated."""
-    known = durations(ENV_ID, STANDARD)
-    samples = spec.actors.max * spec.steps_of(spec.actors.max)
-    gradient_steps = known.gradient_steps(samples)
-    return Workload(
-        env_id=ENV_ID,
-        images=False,
+    return durations(ENV_ID, STANDARD).workload(
+        ENV_ID,
         total_steps=steps,
-        samples_per_round=samples,
+        samples_per_round=spec.actors.max * spec.steps_of(spec.actors.max),
         evaluate_every=spec.evaluation.every_rounds,
         evaluation_episodes=spec.evaluation.episodes,
         episode_steps=_EPISODE_STEPS,
-        step_s=known.step_s,
-        reset_s=known.reset_s,
-        call_s=known.call_s,
-        update_s=known.learner_s(gradient_steps, "cpu"),
-        gpu_update_s=known.learner_s(gradient_steps, "gpu"),
-        bytes_per_sample=known.bytes_per_sample,
     )
 
 

@@ -97,7 +97,7 @@ def test_every_condition_has_the_same_steps_to_come_there() -> None:
     steps = [e.model_copy(update={"env_steps": 600_000 * e.updates}) for e in late.evaluations]
     late = late.model_copy(update={"evaluations": tuple(steps)})
     found = load("dollars").find(FULL, {CellId("kungfu", HOPPER, 0): late})
-    assert found.tables[0].rows[0][1] == "0 of 1"
+    assert found.tables[1].rows[0][1] == "0 of 1"
 
 
 def test_nitro_reversed_in_time_has_the_same_actors() -> None:
