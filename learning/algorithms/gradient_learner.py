@@ -11,6 +11,7 @@ Equal state and equal calls give equal bits on one CPU type and thread count: th
 generator of its own, and `state` holds everything the next update depends on.
 """
 
+from functools import partial
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -28,6 +29,7 @@ from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import PolicyPayload, build_network, policy_payload
 from learning.updates.network_steps import NetworkSteps
 from learning.updates.optimiser import AdamRule
+from learning.updates.steps import Steps, StepsBuilder
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import ImpactHyperparameters
 from shared.hyperparameters.impala import ImpalaHyperparameters
@@ -48,6 +50,7 @@ class GradientLearner(Generic[H]):
         max_rounds: int = 1,
         device: torch.device | str = "cpu",
         second_process: SecondProcess | None = None,
+        steps: StepsBuilder | None = None,
     ) -> None:
         """Initialise network and optimiser.
 
@@ -58,6 +61,7 @@ class GradientLearner(Generic[H]):
             max_rounds: Rounds until a decaying step size would be 0.
             device: Where to compute.
             second_process: May compute on a second core; changes no bit.
+            steps: Makes what takes the gradient steps; None takes them here.
         """
         network_seed, shuffle_seed = np.random.SeedSequence(seed).generate_state(2, np.uint32)
         self._hyperparameters = hyperparameters
@@ -67,17 +71,21 @@ class GradientLearner(Generic[H]):
         self._generator = torch.Generator().manual_seed(int(shuffle_seed))
         self._normalisation = Normalisation.initial(environment, hyperparameters)
         self._max_rounds = max_rounds
-        self._steps = NetworkSteps(
-            self._network,
-            adam=AdamRule(
-                learning_rate=hyperparameters.learning_rate,
-                epsilon=hyperparameters.adam_epsilon,
-                gradient_norm_max=hyperparameters.gradient_norm_max,
-            ),
-            num_epochs=hyperparameters.num_epochs,
+        adam = AdamRule(
+            learning_rate=hyperparameters.learning_rate,
+            epsilon=hyperparameters.adam_epsilon,
+            gradient_norm_max=hyperparameters.gradient_norm_max,
+        )
+        build = steps or partial(
+            NetworkSteps,
             minibatch_size=hyperparameters.minibatch_size,
-            normalise=hyperparameters.advantage_normalisation == "minibatch",
             process=second_process,
+        )
+        self._steps: Steps = build(
+            self._network,
+            adam=adam,
+            num_epochs=hyperparameters.num_epochs,
+            normalise=hyperparameters.advantage_normalisation == "minibatch",
         )
         self._adam = self._steps.adam
         self._start()
@@ -130,11 +138,12 @@ class GradientLearner(Generic[H]):
 
     def _scalars(self) -> StateScalars:
         """Return the scalars to save."""
-        return {"adam_step": self._adam.steps}
+        return {"adam_step": self._adam.steps, **self._steps.scalars()}
 
     def _load_scalars(self, scalars: StateScalars) -> None:
         """Continue from what `_scalars` returned, among others."""
         self._adam.steps = int(scalars["adam_step"])
+        self._steps.load_scalars(scalars)
 
     def _statistics(self) -> StateArrays:
         """Return the running statistics to save."""

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from learning.data.arrays import Floats
-from learning.data.batch import SAMPLE_FIELDS, Minibatch, TrainingBatch
+from learning.data.batch import TrainingBatch
+from learning.data.samples import SAMPLE_FIELDS, Minibatch
 from learning.returns.gae import normalised_minibatch
 
 _NAMES = [name for name in SAMPLE_FIELDS if name != "observation"]

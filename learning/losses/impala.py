@@ -13,17 +13,20 @@ importance weighted actor-learner architectures", ICML 2018, section 4.2.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
-
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar
 
 from learning.data.arrays import Array
-from learning.data.batch import Minibatch
+from learning.data.samples import Minibatch
 from learning.losses.loss_terms import Term
 from learning.losses.policy_terms import LOG_PROB_STATS, weighted_log_prob
 from learning.losses.value_terms import SQUARED_STATS, half_squared_error
-from learning.networks.distributions import Distribution, StepTerms
+from learning.networks.step_terms import StepTerms
 from shared.hyperparameters.impala import ImpalaHyperparameters
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from learning.networks.distributions import Distribution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +40,11 @@ class ImpalaRule:
 
     def loss(
         self,
-        outputs: Tensor,
-        value: Tensor,
-        minibatch: Minibatch[Tensor],
-        distribution: Distribution,
-    ) -> Tensor:
+        outputs: "Tensor",
+        value: "Tensor",
+        minibatch: "Minibatch[Tensor]",
+        distribution: "Distribution",
+    ) -> "Tensor":
         """Return the loss of a minibatch, # []: see `LossRule`."""
         hyperparameters = self.hyperparameters
         loss = -minibatch.advantage * distribution.log_prob(outputs, minibatch.action)

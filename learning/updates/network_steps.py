@@ -6,7 +6,7 @@ Which of NumPy's two ways it is changes no bit.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from learning.data.batch import TrainingBatch
 from learning.data.minibatch import ShuffledMinibatches
 from learning.losses.loss_terms import LossRule, stat_names
 from learning.networks.actor_critic import ActorCritic
-from learning.networks.distributions import StepTerms
+from learning.networks.step_terms import StepTerms
 from learning.updates.cuda_graphs import recorder
 from learning.updates.gradient_steps import StepsTaken, take_steps, take_watched_steps
 from learning.updates.network_gradients import NetworkGradients
@@ -97,6 +97,13 @@ class NetworkSteps:
         stats = dict(zip((*stat_names(rule), "grad_norm"), steps.means, strict=True))
         samples = batch.num_samples * self._num_epochs / num_minibatches
         return found | stats | {"loss": rule.total(stats, samples_per_step=samples)}
+
+    def scalars(self) -> dict[str, bool | int | float | str]:
+        """Return what is to be saved beside the optimiser: nothing."""
+        return {}
+
+    def load_scalars(self, scalars: Mapping[str, bool | int | float | str]) -> None:
+        """Go on from what `scalars` returned, among others."""
 
     def _steps(
         self,

@@ -59,6 +59,13 @@ Scaling = Annotated[
         help="Rule for the number of actors; `nitro policies` lists them.",
     ),
 ]
+Learner = Annotated[
+    str | None,
+    _job_option(
+        metavar="auto|gpu|cpu|functions",
+        help="What learns. `functions`: Lambda functions compute the gradients.",
+    ),
+]
 Budget = Annotated[float | None, _job_option(help="Hard cap on the cost, as projected to AWS.")]
 MaxWall = Annotated[float | None, _job_option(help="Stop after this many seconds.")]
 TargetReturn = Annotated[
@@ -127,6 +134,7 @@ EXAMPLES = (
     "nitro train --scaling schedule:hopper-v5-3f2a --seed 2",
     "nitro train Walker2d-v5 --scaling fixed:4 --steps-per-actor 512 --total-steps 1e6",
     "nitro train Hopper-v4 --algorithm impact",
+    "nitro train Hopper-v5 --learner functions",
     "nitro train --spec job.yaml --rounds 5 --json",
     "nitro train --resume hopper-v5-3f2a --rounds 100",
     "nitro train Hopper-v5 --name baseline --tag sweep-1",
@@ -144,6 +152,7 @@ def train(
     seeds: Seeds = None,
     actors: Actors = None,
     scaling: Scaling = None,
+    learner: Learner = None,
     budget_usd: Budget = None,
     max_wall_s: MaxWall = None,
     target_return: TargetReturn = None,
@@ -181,6 +190,7 @@ def train(
             "algorithm": algorithm,
             "preset": preset,
             "seed": seed,
+            "learner": learner,
             "stop.target_return": target_return,
             "steps_per_actor": steps_per_actor,
             "evaluation.every_rounds": eval_every,

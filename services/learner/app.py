@@ -18,6 +18,7 @@ from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
 from learning.algorithms.registry import build_algorithm, build_off_policy_algorithm
 from learning.cpu.second_process import SecondProcess, second_process
 from learning.cpu.torch_settings import configure_thread, configure_torch
+from learning.updates.steps import StepsBuilder
 from services.learner.device import DeviceError, training_device
 from services.learner.record.tracking import LearnerMetrics
 from services.learner.scaler.client import ScalerClient
@@ -28,10 +29,13 @@ from shared.artifacts.opening import open_artifacts
 from shared.artifacts.store import ArtifactError, ArtifactStore
 from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError
+from shared.cache.gradients import GradientCache
 from shared.contracts.jobs import Job
 from shared.service.aws_credentials import process_credentials
 from shared.service.logs import configure_logging
 from shared.service.serving import CANNOT_START, keep_exit_code, listen, settings_text
+
+_CPU = torch.device("cpu")
 
 
 def build_worker(
@@ -52,19 +56,24 @@ def build_worker(
         return ScalerClient(settings.scaler_url, token, patience_s=settings.scaler_patience_s)
 
     credentials = settings.cache_credentials(process_credentials())
-    cache = TrajectoryCache(settings.cache_url.get_secret_value(), credentials=credentials)
+    url = settings.cache_url.get_secret_value()
 
-    def algorithm(job: Job) -> Algorithm:
+    def algorithm(job: Job, steps: StepsBuilder | None) -> Algorithm:
+        if steps is not None:
+            return build_algorithm(job, device=_CPU, steps=steps)
         return build_algorithm(job, device=device, second_process=second_process)
 
-    def off_policy(job: Job) -> OffPolicyAlgorithm:
-        return build_off_policy_algorithm(job, device=device)
+    def off_policy(job: Job, steps: StepsBuilder | None) -> OffPolicyAlgorithm:
+        # What functions compute is put together here, beside their gradients: on a CPU.
+        where = device if steps is None else _CPU
+        return build_off_policy_algorithm(job, device=where, steps=steps)
 
     return Worker(
         learner_id=settings.learner_id,
         kind=settings.learner_kind,
         connect_scaler=connect_scaler,
-        cache=cache,
+        cache=TrajectoryCache(url, credentials=credentials),
+        gradient_cache=GradientCache(url, credentials=credentials),
         build_algorithm=algorithm,
         build_off_policy=off_policy,
         artifacts=artifacts,

@@ -76,6 +76,14 @@ class Settings(CacheSettings):
     """Memory of the actor function (paper: 1,024)."""
     lambda_timeout_s: Seconds = 60.0
     """Time-out of the actor function."""
+    gradient_function: str = "nitro-gradient"
+    """Name or ARN of the function that computes gradients, for jobs with `learner: functions`."""
+    gradient_memory_mb: Annotated[int, Field(ge=128, le=10240)] = 1769
+    """Memory of the gradient function; 1,769 MB is one full core."""
+    gradient_timeout_s: Seconds = 15.0
+    """Time-out of the gradient function."""
+    gradient_pool_size: Annotated[int, Field(ge=1, le=1000)] = 64
+    """Most of its invocations in flight at once, of all jobs."""
     lambda_read_timeout_s: Seconds = 75.0
     """How long an invocation may be waited for; must exceed the function's time-out, or live
     actors would be given up and started again. Time spent queueing in an emulator counts."""
@@ -121,6 +129,9 @@ class Settings(CacheSettings):
     """Longest a job may run at a time, and may wait for a learner, where `NITRO_ECS_SERVICE` is
     set: then it is stopped, and keeps no capacity on."""
 
+    client_grace_s: Seconds = 60.0
+    """How long an `external` job waits for its client, before its first lease and after a lost one:
+    then it is stopped, and keeps nothing on."""
     learner_wait_s: Seconds = 1800.0
     """Longest a job waits, where `NITRO_ECS_SERVICE` is set, while no learner of its kind has any
     job: then it has failed, as it has once three learners ended before one of them took it."""
@@ -212,7 +223,11 @@ class Settings(CacheSettings):
     def learners(self) -> dict[LearnerKind, str]:
         """What each kind of learner is billed as, in words."""
         size = f"{self.cpu_learner_vcpu:g} vCPU and {self.cpu_learner_memory_gb:g} GB"
-        return {"gpu": self.learner_instance, "cpu": f"Fargate task of {size}"}
+        return {
+            "gpu": self.learner_instance,
+            "cpu": f"Fargate task of {size}",
+            "external": "program of your own, which is not billed",
+        }
 
     @property
     def artifact_location(self) -> str:
@@ -254,4 +269,6 @@ class Settings(CacheSettings):
             provisioned=self.provisioned_concurrency,
             cold_start_s=self.cold_start_s,
             ping_every_s=self.ping_every_s,
+            gradient_memory_mb=self.gradient_memory_mb,
+            gradient_timeout_s=self.gradient_timeout_s,
         )

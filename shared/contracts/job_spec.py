@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from shared.contracts.learner_functions import LearnerFunctions
 from shared.contracts.learner_kind import PRESET_LEARNER, LearnerChoice
 from shared.contracts.message import (
     READ_BACK,
@@ -228,10 +229,13 @@ class JobSpec(EnvironmentRef):
     without pings. `auto`: provisioned once the job's own rounds show that it costs less, else
     reuse. Unset: the preset's, see `nitro presets`."""
     learner: LearnerChoice | None = None
-    """The machine that learns. `gpu`: the first GPU machine of the deployment's list. `cpu`: a
-    Fargate task of a few cores, at a tenth of its price. `auto`: `gpu` for images, whose network is
-    convolutional, else `cpu`. Unset: the preset's, see `nitro presets`. On one machine it decides
-    about the bill alone."""
+    """What learns. `gpu`: the first GPU machine of the deployment's list. `cpu`: a Fargate task of
+    a few cores, at a tenth of its price. `functions`: such a task, whose gradients Lambda functions
+    compute; see `learner_functions`. `auto`: `gpu` for images, whose network is convolutional, else
+    `cpu`. `external`: your own program, by `nitro.ActorPool`; nobody starts or bills it. Unset: the
+    preset's, see `nitro presets`. On one machine `gpu` and `cpu` differ in the bill alone."""
+    learner_functions: LearnerFunctions = LearnerFunctions()
+    """How functions share the gradients of an update, for `learner: functions`."""
     stop: StopRule = StopRule()
     episodes: EpisodeRule = EpisodeRule()
     evaluation: EvaluationRule = EvaluationRule()
@@ -277,6 +281,11 @@ class JobSpec(EnvironmentRef):
     def provisions(self) -> bool:
         """Whether its environments are provisioned all along; so they were before it could say."""
         return self.warm in (None, "provisioned")
+
+    @property
+    def learns_on_functions(self) -> bool:
+        """Whether functions compute its gradients."""
+        return self.learner == "functions"
 
     @property
     def open_rounds(self) -> int:

@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import Field
 
 from shared.contracts.billing import LedgerLine
+from shared.contracts.gradients import GradientRecord
 from shared.contracts.jobs import StopReason
 from shared.contracts.message import (
     Count,
@@ -134,6 +135,8 @@ class RoundResult(Message):
     """Scalars of the update: losses, KL, entropy, clip fraction. Where rounds overlap, of all
     updates since the end of the round before: `updates` and, of these, `replays`, the largest
     `policy_lag_max`, and the means of the rest."""
+    gradients: GradientRecord | None = None
+    """What became of the gradients of functions; None where the learner computes them itself."""
     timing: RoundTiming
 
 
@@ -153,6 +156,9 @@ class RoundRequest(Message):
     """At the policy of `policy_version`; None when it could not be measured."""
     gradient_noise: GradientNoise | None = None
     """At the same policy as the curvature; None when it could not be measured."""
+    num_actors: PositiveInt | None = None
+    """Actors to launch in place of what the scaling policy decides, within the job's range. For
+    `external` jobs alone; budget and concurrency may still cut it."""
     previous: RoundResult | None = None
     """Of the round that is over with this request: the one before, or, of a job that keeps m rounds
     open, the m-th before. The first m requests of a job bring none."""

@@ -49,11 +49,17 @@ class CostBasis:
     """Idle environments that are pinged while a job runs, lest Lambda lets go of them."""
     ping_every_s: float = math.inf
     """Time between two pings of an environment."""
+    gradient_memory_mb: int = MB_PER_VCPU
+    """Memory of the gradient function."""
+    gradient_timeout_s: float = 15.0
+    """After which Lambda ends one of its invocations."""
 
     def with_learner(self, kind: LearnerKind) -> Self:
         """Return the deployment's basis for a job with such a learner."""
         if kind == "gpu":
             return self
+        if kind == "external":
+            return replace(self, learner_usd_per_s=0.0)
         return replace(self, learner_usd_per_s=self.cpu_learner_usd_per_s)
 
     @property

@@ -23,6 +23,8 @@ _ITEM_COLOURS = ("#2463a8", "#d9762b", "#f0b46b", "#7b5ea7", "#b08bd0", "#3b8f5a
 _ITEM_LABELS: dict[LedgerItem, str] = {
     "learner": "learner",
     "lambda_duration": "actors' time",
+    "gradient_duration": "gradients (Lambda)",
+    "gradient_requests": "gradient requests",
     "lambda_requests": "requests",
     "provisioned_concurrency": "kept warm",
     "pings": "pings",

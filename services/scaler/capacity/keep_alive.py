@@ -23,7 +23,7 @@ from services.scaler.launching.lambda_function import Execution
 from services.scaler.launching.launches import Launches
 from services.scaler.metrics import Metrics
 from services.scaler.store.base import JobRecord
-from shared.contracts.rollouts import PingReport
+from shared.contracts.rollouts import ActorReport, PingReport, RolloutTask
 from shared.money.costs import ping_s
 
 _LOG = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def environments_to_keep(jobs: Sequence[JobRecord], now: float) -> int:
 class KeepAlive:
     """Pings idle environments when it is time."""
 
-    invoker: Invoker
+    invoker: Invoker[RolloutTask, ActorReport]
     launches: Launches
     metrics: Metrics
     every_s: float

@@ -147,7 +147,7 @@ class Spending:
             record = record.model_copy(update={"open_attempts": closed})
         elif not waiting and self.clock == "wall":
             held = settle_held(record.job.progress.rounds, held_s, self._job_basis(record))
-            record = _booked(record, held)
+            record = book_lines(record, held)
         record, settled = self.settle_ready(record)
         return record, (*held, *settled)
 
@@ -171,7 +171,7 @@ class Spending:
     def _settle_pings(self, record: JobRecord, round_index: int) -> Billed:
         """Bill the environments that pings started for the job, in a line of this round."""
         lines = cold_ping_lines(round_index, record.cold_pings, self._job_basis(record))
-        return _booked(record.model_copy(update={"cold_pings": 0}), lines), lines
+        return book_lines(record.model_copy(update={"cold_pings": 0}), lines), lines
 
     def settle_ready(self, record: JobRecord) -> Billed:
         """Replace the reservation of every attempt about which all is known by its bill."""
@@ -209,7 +209,7 @@ class Spending:
             "serverful_wall_s": serverful_s,
             "server_wall_s": dict(on_servers),
         }
-        return _booked(record.model_copy(update=updated), lines), (*lines, *pings)
+        return book_lines(record.model_copy(update=updated), lines), (*lines, *pings)
 
     def owed_usd(self, record: JobRecord, now: float) -> float:
         """Return what a job has not been billed yet, of time and of actors."""
@@ -241,7 +241,7 @@ class Spending:
 
     def _open_usd(self, record: JobRecord) -> float:
         """Return what open attempts cost, but for time that is not closed yet."""
-        usd = 0.0
+        usd = sum(gradients.reserved_usd for gradients in record.open_gradients)
         for attempt in record.open_attempts:
             basis = self._attempt_basis(record, attempt)
             usd += executions_usd(attempt, basis, self.clock)
@@ -260,7 +260,8 @@ class Spending:
         return warm_at_most(basis, kept, pinged=attempt.pinged)
 
 
-def _booked(record: JobRecord, lines: tuple[LedgerLine, ...]) -> JobRecord:
+def book_lines(record: JobRecord, lines: tuple[LedgerLine, ...]) -> JobRecord:
+    """Count lines that are written with the record as spent."""
     settled_usd = record.settled_usd + sum(line.amount_usd for line in lines)
     return record.model_copy(
         update={

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from services.scaler.api.problem import found
+from services.scaler.api.problem import found, invalid
+from services.scaler.gradients.service import GradientService
 from services.scaler.jobs.leases import held_lease
 from services.scaler.launching.launches import Bookings, Launches
 from services.scaler.launching.orders import LaunchOrder, WaitingOrders
@@ -50,6 +51,7 @@ from services.scaler.store.changing import change_job
 from services.scaler.store.reading import UnreadableError, left_aside
 from shared.cache.client import TrajectoryCache
 from shared.contracts.billing import LedgerLine
+from shared.contracts.problem import FieldError
 from shared.contracts.rounds import RoundPlan, RoundRequest
 
 _LOG = logging.getLogger(__name__)
@@ -95,6 +97,7 @@ class RoundService:
     longest_job_s: float
     on_rewarmed: Callable[[], None]
     """Called when a job keeps another number of environments warm."""
+    gradients: GradientService
 
     def __post_init__(self) -> None:
         self._bookings = Bookings(self.landed, self.launches.pause)
@@ -115,7 +118,9 @@ class RoundService:
             decided.append(self._decided(record, round_index, request))
             return decided[-1].change
 
-        found(change_job(self.store, job_id, decide), "job", job_id)
+        record = found(change_job(self.store, job_id, decide), "job", job_id)
+        over = round_index + 1 - record.job.spec.open_rounds
+        self.gradients.close(job_id, before=over, but=request.lease_id)
         written = decided[-1]
         order = self._orders.take(written.planned)
         if order is not None:
@@ -125,6 +130,25 @@ class RoundService:
         answer = self._answer(written, order)
         self._observe(answer, time.perf_counter() - start)
         return answer
+
+    def preview(self, job_id: str, round_index: int, request: RoundRequest) -> RoundPlan:
+        """Return what `plan` would decide now; nothing is written or launched.
+
+        Raises:
+            ApiError: As for `plan`, or the round is over.
+        """
+        self._bookings.catch_up(job_id)
+        record = found(self.store.job(job_id), "job", job_id)
+        held_lease(record, request.lease_id)
+        _check_number(record, request)
+        before = RoundsBefore.read(self.store, record.job, round_index)
+        where = place(before, request, max_attempts=self.max_attempts)
+        if isinstance(where, PlannedAttempt):
+            return where.plan
+        if where == "rewind":
+            raise invalid(FieldError(field="round", message=f"{round_index} is over"))
+        before = replace(before, reopened=where == "reopen")
+        return self._planned(record, request, before, launches=False)[1].plan
 
     def launch(self, order: LaunchOrder) -> None:
         """Start a plan's actors."""
@@ -162,6 +186,7 @@ class RoundService:
 
     def _decided(self, record: JobRecord, round_index: int, request: RoundRequest) -> _Decided:
         """Return the plan that is stored for a request, or a new one and the change it needs."""
+        _check_number(record, request)
         before = RoundsBefore.read(self.store, record.job, round_index)
         where = place(before, request, max_attempts=self.max_attempts)
         if isinstance(where, PlannedAttempt):
@@ -178,9 +203,17 @@ class RoundService:
         return _Decided(planned=planned, change=change, rewarmed=rewarmed)
 
     def _planned(
-        self, record: JobRecord, request: RoundRequest, before: RoundsBefore
+        self,
+        record: JobRecord,
+        request: RoundRequest,
+        before: RoundsBefore,
+        *,
+        launches: bool = True,
     ) -> tuple[Change, PlannedAttempt]:
-        """Close the round before, decide about this one, and set its money aside."""
+        """Close the round before, decide about this one, and set its money aside.
+
+        Its order waits to be taken if it `launches`.
+        """
         now = self.now()
         reopened, ended = before.reopening, before.ended
         record, lines = self._close_previous(record, request, before, now)
@@ -201,7 +234,7 @@ class RoundService:
             plan=plan,
             lease_id=request.lease_id,
             planned_at=now,
-            order_name=self._orders.add(order) if order.num_invocations else None,
+            order_name=self._orders.add(order) if launches and order.num_invocations else None,
             # Thousands of indices are long to write, and a first attempt launches all.
             samples=order.samples if reopened else None,
             evaluations=order.evaluations if reopened else None,
@@ -321,3 +354,20 @@ class RoundService:
                 "why": plan.reason,
             },
         )
+
+
+def _check_number(record: JobRecord, request: RoundRequest) -> None:
+    """Refuse a number of actors that is not the caller's to decide.
+
+    Raises:
+        ApiError: The job is not external, or its range is another.
+    """
+    number, actors = request.num_actors, record.job.spec.actors
+    if number is None:
+        return
+    if record.job.learner != "external":
+        message = "is for external jobs: this one's scaling policy decides"
+        raise invalid(FieldError(field="num_actors", message=message))
+    if not actors.min <= number <= actors.max:
+        message = f"{number} is outside the job's actors [{actors.min}, {actors.max}]"
+        raise invalid(FieldError(field="num_actors", message=message))

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from learning.data.batch import Minibatch, TrainingBatch, joined
+from learning.data.batch import TrainingBatch, joined
 from learning.data.minibatch import ShuffledMinibatches
+from learning.data.samples import Minibatch
 
 
 def batch_of(num_samples: int) -> TrainingBatch:

@@ -8,6 +8,8 @@ import { Table, Tile, Waiting } from "../lib/ui.js";
 
 const NAMES = {
   lambda_duration: "actors (Lambda GB-s)",
+  gradient_duration: "gradients (Lambda GB-s)",
+  gradient_requests: "gradients (Lambda requests)",
   lambda_requests: "Lambda requests",
   provisioned_concurrency: "warm environments",
   pings: "pings",

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import pytest
 
 from nitro.local.ports import free_ports
-from services.scaler.launching.invoker import Awaited, Invoker, RetryRule, TaskOutcome
+from services.scaler.launching.invoker import ROLLOUTS, Awaited, Invoker, RetryRule, TaskOutcome
 from services.scaler.launching.lambda_function import LambdaFunction
 from services.scaler.settings import Settings
 from shared.contracts.job_spec import EnvironmentRef
@@ -85,7 +85,7 @@ def start_invoker(function: LambdaFunction) -> Iterator[StartInvoker]:
     ) -> Invoker:
         usual = {"throttle_retries": 0, "first_pause_s": 0.001, "timeout_s": 60.0}
         made = RetryRule(**{**usual, **rule})
-        started.append(Invoker(function, made, pool_size=pool_size, limit=limit, seed=0))
+        started.append(Invoker(function, made, ROLLOUTS, pool_size=pool_size, limit=limit, seed=0))
         return started[-1]
 
     yield start
@@ -305,7 +305,7 @@ def behind_front(front: Front) -> Iterator[Invoker]:
     settings = Settings(auth="disabled", lambda_endpoint_url=f"http://127.0.0.1:{front.port}")
     function = LambdaFunction(settings)
     rule = RetryRule(throttle_retries=0, first_pause_s=0.001, timeout_s=60.0)
-    invoker = Invoker(function, rule, pool_size=2, seed=0)
+    invoker = Invoker(function, rule, ROLLOUTS, pool_size=2, seed=0)
     yield invoker
     assert invoker.close(wait_s=10)
     function.close()

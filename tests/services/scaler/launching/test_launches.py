@@ -10,12 +10,13 @@ import pytest
 
 from services.scaler.launching.invoker import Awaited, Invoker, TaskOutcome
 from services.scaler.launching.launches import Launches
-from services.scaler.launching.orders import LaunchOrder, hash_of_lease
+from services.scaler.launching.orders import LaunchOrder
 from services.scaler.metrics import Metrics
 from services.scaler.money.ledger import Clock
 from services.scaler.store.base import LaunchOutcome, OpenAttempt
 from services.scaler.store.dynamodb import DynamoDbStore
 from shared.contracts.job_spec import JobSpec
+from shared.contracts.leases import hash_of_lease
 from shared.contracts.rollouts import RolloutTask
 from shared.money.costs import lambda_gb_seconds
 from tests.services.scaler.rounds.test_order import planned
