@@ -266,4 +266,6 @@ def _over(usd: NDArray[np.float64], best: NDArray[np.float64]) -> NDArray[np.flo
 
 
 def _told(value: float) -> str:
-    return "never" if math.isinf(value) else f"{value:.3g}"
+    if math.isinf(value):
+        return "never"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

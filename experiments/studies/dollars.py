@@ -187,15 +187,22 @@ def find(scale: Scale, done: Done) -> Findings:
         "time by the experiment `calibration`. So they do not depend on how busy the machine was. "
         "A GPU's updates are faster by what was recorded of an H200, those on two cores by what "
         "decision 018 has.",
-        "The start of the learner's machine, or of the server, is paid for: four minutes with a "
-        "GPU, one without. Regrets are those of the rounds alone, as the start is the same for "
-        "all.",
+        "The start of the learner's machine, or of the server, is paid for. Of each run it is "
+        f"{', '.join(_start_told(regime) for regime in found[:3])}. Regrets are those of the "
+        "rounds alone, as the start is the same for all.",
+        "Policies that choose are looked at more often than fixed numbers, so they have more "
+        "chances that five episodes go well.",
         f"The slow simulator is priced as if every step of training took {1000 * _SLOW_STEP_S:g} "
         "ms more of one core; the learning is that of the environment itself.",
         f"`{PAPER}`: its preset and policy; in the first regime also its machine and "
         f"{_PAPER_WARM} environments kept warm. All other conditions have preset `standard`.",
     )
     return Findings(panels=tuple(panels), tables=tuple(tables), claims=tuple(claims), notes=notes)
+
+
+def _start_told(regime: Regime) -> str:
+    usd = regime.start_s * regime.basis.learner_usd_per_s
+    return f"${usd:.4f} ({regime.name})"
 
 
 Spending = Mapping[str, Mapping[str, list[float]]]
@@ -244,7 +251,8 @@ def _table(done: Outcomes, env_id: str, found: tuple[Regime, ...], usd: Spending
     for name in conditions(done, env_id):
         made = runs(done, name, env_id)
         reached = sum(_updates(run, env_id) is not None for run in made)
-        taken = [seconds[name], *(of[name] for of in usd.values())]
+        taken = [[_steps_to(run, env_id) for run in made], seconds[name]]
+        taken += [of[name] for of in usd.values()]
         taken.append([_on_server(run, env_id, name, found[0]) for run in made])
         medians = (str(censored_median(values)) for values in taken)
         rows.append((name, f"{reached} of {len(made)}", *medians))
@@ -253,12 +261,18 @@ def _table(done: Outcomes, env_id: str, found: tuple[Regime, ...], usd: Spending
         columns=(
             "condition",
             "reached",
+            "steps",
             f"seconds, {found[-2].name}",
             *(f"USD, {name}" for name in usd),
             "USD, one server",
         ),
         rows=tuple(rows),
     )
+
+
+def _steps_to(run: JobOutcome, env_id: str) -> float:
+    updates = _updates(run, env_id)
+    return math.inf if updates is None else sum(r.env_steps for r in run.rounds[:updates])
 
 
 def _on_server(run: JobOutcome, env_id: str, condition: str, regime: Regime) -> float:

@@ -6,7 +6,13 @@ from experiments.catalogue import load
 from experiments.grid import CellId, Scale
 from experiments.outcome import JobOutcome
 from experiments.studies.calibration import STANDARD, durations
-from experiments.studies.slow_simulators import CONDITION, ENV_ID, claim, steps_to
+from experiments.studies.slow_simulators import (
+    CONDITION,
+    ENV_ID,
+    claim,
+    steps_to,
+    whole_claim,
+)
 from nitro.planning.ways import Way
 from tests.experiments.made_up import outcome
 
@@ -90,3 +96,12 @@ def test_any_number_of_actors_may_be_the_one_that_is_hoped_for(
 
 def test_without_runs_there_is_nothing_to_say() -> None:
     assert found()["The runs"] == {}
+
+
+def test_all_the_steps_of_a_run_are_a_projection_of_their_own() -> None:
+    found = places(few=(11.0, 2.0), many=(30.0, 9.0))
+    assert whole_claim(list(found), found, steps=9).verdict == "holds (projected)"
+    found = places(few=(8.0, 2.0), many=(30.0, 9.0))
+    held = whole_claim(list(found), found, steps=9)
+    assert held.verdict == "does not hold (projected)"
+    assert held.ours.startswith("few: 8 times as fast at 2 times")
