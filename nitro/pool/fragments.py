@@ -35,6 +35,8 @@ class OverlappingFragments:
         self._window = RoundWindow(
             calls.cache, calls.job, must_leave=lambda: calls.lease.must_leave
         )
+        self._policies: dict[int, Policy] = {}
+        """Of open rounds, by version."""
         self._previous: RoundResult | None = None
         self._empty_rounds = 0
         self._waited_s = self._used_s = 0.0
@@ -78,6 +80,7 @@ class OverlappingFragments:
             previous = None
         payload = policy.encoded(calls.environment)
         calls.publish(index, payload)
+        self._policies[index] = policy
         plan = calls.ask(index, index, previous)
         self.policy_version = index
         before = OpenRound(
@@ -110,6 +113,7 @@ class OverlappingFragments:
             yield batch_of(
                 (trajectory,),
                 calls.environment,
+                policy=self._policies[trajectory.policy_version],
                 num_launched=launched[trajectory.round],
                 bill=calls.bills.of(trajectory.round),
             )
@@ -125,6 +129,7 @@ class OverlappingFragments:
         self._previous = self._result(closed, evaluation)
         calls.cache.free_round(self._job_id, plan.round)
         calls.cache.delete_policy(self._job_id, plan.policy_version)
+        del self._policies[plan.policy_version]
         self._require_some(closed, self._previous)
         return plan.round
 

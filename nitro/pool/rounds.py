@@ -87,8 +87,13 @@ class SyncRounds:
             collect_s=now - planned_at,
             handed_over_at=now,
         )
-        bill = calls.bills.of(plan.round)
-        return batch_of(trajectories, calls.environment, num_launched=plan.num_actors, bill=bill)
+        return batch_of(
+            trajectories,
+            calls.environment,
+            policy=policy,
+            num_launched=plan.num_actors,
+            bill=calls.bills.of(plan.round),
+        )
 
     def _ask(self, **more: object) -> RoundPlan:
         return self._calls.ask(self.next_round, self.next_round, self._previous, **more)
