@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from services.scaler.gradients.service import GradientService
 from services.scaler.jobs.admission import Admission
 from services.scaler.jobs.catalogue import EnvironmentCatalogue
 from services.scaler.jobs.finishing import FinishService
@@ -19,6 +20,9 @@ from services.scaler.rounds.service import RoundService
 from services.scaler.store.sqlite import SqliteStore
 from shared.artifacts.local import LocalArtifacts
 from shared.cache.client import TrajectoryCache
+from shared.cache.gradients import GradientCache
+from shared.contracts.gradients import GradientReport, GradientTask
+from shared.contracts.rollouts import ActorReport, RolloutTask
 
 TIMEOUT_S = 60.0
 SLACK_S = 10.0
@@ -35,6 +39,18 @@ class SilentCache(TrajectoryCache):
     def request_cancel(self, *_: object, **__: object) -> None: ...
 
     def forget_rounds(self, *_: object, **__: object) -> None: ...
+
+
+class NoGradientCache(GradientCache):
+    """Where gradients would be, if any were asked for."""
+
+    def __init__(self) -> None: ...
+
+
+class NoGradients(Invoker[GradientTask, GradientReport]):
+    """Learner functions, which nobody asks."""
+
+    def __init__(self) -> None: ...
 
 
 class UnaskedFunction(LambdaFunction):
@@ -61,7 +77,7 @@ class Services:
 
     def wire(
         self,
-        invoker: Invoker,
+        invoker: Invoker[RolloutTask, ActorReport],
         spending: Spending,
         *,
         lease_ttl_s: float,
@@ -88,7 +104,18 @@ class Services:
         self.leases = LeaseService(
             self.store, ttl_s=lease_ttl_s, heartbeat_every_s=1.0, now=clock, spending=spending
         )
+        self.gradients = GradientService(
+            store=self.store,
+            invoker=NoGradients(),
+            cache=NoGradientCache(),
+            now=clock,
+            basis=spending.basis,
+            pricing=pricing,
+            clock=spending.clock,
+            slack_s=SLACK_S,
+        )
         self.rounds = RoundService(
+            gradients=self.gradients,
             store=self.store,
             launches=self.launches,
             cache=cache,
@@ -118,6 +145,7 @@ class Services:
             on_finished=lambda: None,
         )
         self.finishing = FinishService(
+            gradients=self.gradients,
             store=self.store,
             launches=self.launches,
             now=clock,
