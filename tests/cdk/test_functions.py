@@ -16,6 +16,17 @@ def test_the_function_is_the_papers(synthesised: Synthesised) -> None:
     assert "ReservedConcurrentExecutions" not in actor, "no new account has enough to reserve"
 
 
+def test_the_gradient_function_is_the_actors_image_with_another_command(
+    synthesised: Synthesised,
+) -> None:
+    actor = synthesised.named("AWS::Lambda::Function", "Actor")
+    gradient = synthesised.named("AWS::Lambda::Function", "Gradient")
+    assert text(gradient["Code"]) == text(actor["Code"])
+    assert gradient["ImageConfig"] == {"Command": ["functions.gradient.handler.handler"]}
+    assert (gradient["MemorySize"], gradient["Timeout"]) == (1769, 15)
+    assert gradient["VpcConfig"] == actor["VpcConfig"], "no network but the cache"
+
+
 def test_nothing_is_retried_behind_the_scalers_back(synthesised: Synthesised) -> None:
     rules = {
         re.sub("^.*ActorLive.*$", "live", text(rule["Qualifier"])): rule
