@@ -9,7 +9,7 @@ from services.scaler.jobs.catalogue import EnvironmentCatalogue
 from services.scaler.jobs.finishing import FinishService
 from services.scaler.jobs.leases import LeaseService
 from services.scaler.jobs.service import JobService
-from services.scaler.launching.invoker import Invoker
+from services.scaler.launching.invoker import ActorInvoker, Invoker
 from services.scaler.launching.lambda_function import Execution, LambdaFunction
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.quota import ConcurrencyQuota
@@ -22,7 +22,6 @@ from shared.artifacts.local import LocalArtifacts
 from shared.cache.client import TrajectoryCache
 from shared.cache.gradients import GradientCache
 from shared.contracts.gradients import GradientReport, GradientTask
-from shared.contracts.rollouts import ActorReport, RolloutTask
 
 TIMEOUT_S = 60.0
 SLACK_S = 10.0
@@ -77,7 +76,7 @@ class Services:
 
     def wire(
         self,
-        invoker: Invoker[RolloutTask, ActorReport],
+        invoker: ActorInvoker,
         spending: Spending,
         *,
         lease_ttl_s: float,
