@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cdk.template import Synthesised, text
 
 
@@ -39,12 +41,13 @@ def test_nothing_is_retried_behind_the_scalers_back(synthesised: Synthesised) ->
         assert rule["MaximumEventAgeInSeconds"] == 60
 
 
-def test_the_alias_costs_nothing_while_it_waits(synthesised: Synthesised) -> None:
-    alias = synthesised.only("AWS::Lambda::Alias")
+@pytest.mark.parametrize("name", ["Actor", "Gradient"])
+def test_the_alias_costs_nothing_while_it_waits(synthesised: Synthesised, name: str) -> None:
+    alias = synthesised.named("AWS::Lambda::Alias", name)
     assert alias["Name"] == "live"
-    assert "ActorFunctionCurrentVersion" in text(alias["FunctionVersion"])
+    assert f"{name}FunctionCurrentVersion" in text(alias["FunctionVersion"])
     assert "ProvisionedConcurrencyConfig" not in alias
-    version = synthesised.only("AWS::Lambda::Version")
+    version = synthesised.named("AWS::Lambda::Version", name)
     assert "ProvisionedConcurrencyConfig" not in version
 
 
