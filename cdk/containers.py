@@ -21,14 +21,17 @@ _PLATFORMS = {"x86_64": assets.Platform.LINUX_AMD64, "arm64": assets.Platform.LI
 _ACTORS_OWN = ("ENVIRONMENT_REQUIREMENTS", "ENVIRONMENT_PACKAGES")
 
 
-def actor_image(dockerfile: str, *, config: NitroConfig) -> lambda_.DockerImageCode:
-    """Return the image of a Lambda function."""
+def actor_image(
+    dockerfile: str, *, config: NitroConfig, command: str | None = None
+) -> lambda_.DockerImageCode:
+    """Return the image of a Lambda function; a `command` replaces its own handler."""
     return lambda_.DockerImageCode.from_image_asset(
         str(REPOSITORY),
         file=dockerfile,
         exclude=_keep(dockerfile),
         build_args=_chosen(config, *_ACTORS_OWN),
         platform=_PLATFORMS[config.architecture],
+        cmd=None if command is None else [command],
     )
 
 

@@ -143,8 +143,8 @@ def test_only_rounds_that_do_not_overlap_get_the_second_process(
         torch.device("cpu"),
         process,  # type: ignore[arg-type]
     )
-    worker._build_algorithm(job("app-second"))
-    worker._build_off_policy(job("app-second"))
+    worker._build_algorithm(job("app-second"), None)
+    worker._build_off_policy(job("app-second"), None)
     assert given["one"] is process
     assert given["many"] == {"device": torch.device("cpu"), "ranks": None}
 

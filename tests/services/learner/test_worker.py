@@ -19,6 +19,7 @@ from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
 from learning.algorithms.policy_update import PolicyUpdate
 from learning.algorithms.registry import build_algorithm, build_off_policy_algorithm
 from learning.updates.ranks import RankLostError
+from learning.updates.steps import StepsBuilder
 from services.learner.record.tracking import LearnerMetrics, TensorBoard
 from services.learner.scaler.client import ScalerClient
 from services.learner.worker import Worker
@@ -26,6 +27,7 @@ from shared.artifacts.local import LocalArtifacts
 from shared.artifacts.store import ROUNDS_FILE, ArtifactError
 from shared.cache import client as cache_module
 from shared.cache.client import TrajectoryCache
+from shared.cache.gradients import GradientCache
 from shared.contracts.jobs import Job
 from shared.contracts.leases import FinishRequest
 from shared.contracts.rounds import EvaluationResult, RoundPlan, RoundRequest
@@ -117,11 +119,11 @@ class Learner:
         cache = FusedCache(cache_url)
         cache.fuse = fuse
 
-        def algorithm(made: Job) -> Algorithm:
-            return build_algorithm(made, device=torch.device("cpu"))
+        def algorithm(made: Job, steps: StepsBuilder | None) -> Algorithm:
+            return build_algorithm(made, device=torch.device("cpu"), steps=steps)
 
-        def off_policy(made: Job) -> OffPolicyAlgorithm:
-            return build_off_policy_algorithm(made, device=torch.device("cpu"))
+        def off_policy(made: Job, steps: StepsBuilder | None) -> OffPolicyAlgorithm:
+            return build_off_policy_algorithm(made, device=torch.device("cpu"), steps=steps)
 
         self.registry = CollectorRegistry()
         self.worker = Worker(
@@ -130,6 +132,7 @@ class Learner:
             cache=cache,
             build_algorithm=algorithm,
             build_off_policy=off_policy,
+            gradient_cache=GradientCache(cache_url),
             artifacts=artifacts or FusedArtifacts(runs, fuse),
             metrics=LearnerMetrics(self.registry),
             device="cpu",
