@@ -44,7 +44,7 @@ CPU = "CPU learner"
 PAPER, NITRO, REVERSED = "the paper's", "nitro", "nitro, reversed in time"
 MARGINAL = "marginal"
 WIDER = "marginal, from 4"
-"""Its range begins at the fewest fragments that it can compare; the others' at 8, as the paper's."""
+"""Its range begins at the fewest fragments that it can compare, the others' at 8 as the paper's."""
 FIXED = (2, 4, 8, 16, 32, 64)
 EQUAL_STEPS = {"fixed 16, steps of 8": 128, "fixed 32, steps of 8": 256}
 """Minibatches of 8 samples an actor: a round has as many gradient steps, and passes over its
