@@ -258,7 +258,7 @@ class _Update:
             else:
                 self._num_lost += 1
             return
-        self._steps.arrivals.append(asked)
+        self._steps.arrivals.append(asked.model_copy(update={"base": each.base}))
         self._queue.add(each, self._steps._version)
 
     def _aggregate(self) -> None:

@@ -140,7 +140,12 @@ class GradientCache(CacheConnection):
             return []
         place = (of.job_id, of.lease_hash, of.round)
         names = [keys.gradient(*place, arrival.call) for arrival in arrivals]
-        payloads = cast("list[bytes | None]", self._run("MGET", *names))
+        with self._errors("taking gradients"):
+            pipeline = self._client.pipeline(transaction=True)
+            pipeline.mget(names)
+            # A round's gradients may be as large as a hundred policies.
+            pipeline.unlink(*names)
+            payloads, _ = cast("tuple[list[bytes | None], int]", tuple(pipeline.execute()))
         return list(zip(arrivals, payloads, strict=True))
 
     # --- a function's side ------------------------------------------------------------------

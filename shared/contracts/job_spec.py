@@ -321,6 +321,12 @@ class JobSpec(EnvironmentRef):
                 f"detector.objective ({objective}) is defined for {', '.join(having)} only: use "
                 f"{' or '.join(sorted(defined))} with {self.algorithm}"
             )
+        if self.learns_on_functions and not ALGORITHMS[self.algorithm].on_functions:
+            able = [name for name, of in ALGORITHMS.items() if of.on_functions]
+            raise ValueError(
+                f"learner (functions) does not compute {self.algorithm}'s gradients: use "
+                f"{' or '.join(able)}, or learner cpu"
+            )
         self.require_fit(self.scaling)
         return self
 

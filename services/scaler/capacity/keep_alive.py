@@ -18,12 +18,12 @@ from pydantic import ValidationError
 
 from services.scaler.capacity.decision import is_held
 from services.scaler.capacity.kept_warm import kept_by_pings
-from services.scaler.launching.invoker import Invoker
+from services.scaler.launching.invoker import ActorInvoker
 from services.scaler.launching.lambda_function import Execution
 from services.scaler.launching.launches import Launches
 from services.scaler.metrics import Metrics
 from services.scaler.store.base import JobRecord
-from shared.contracts.rollouts import ActorReport, PingReport, RolloutTask
+from shared.contracts.rollouts import PingReport
 from shared.money.costs import ping_s
 
 _LOG = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def environments_to_keep(jobs: Sequence[JobRecord], now: float) -> int:
 class KeepAlive:
     """Pings idle environments when it is time."""
 
-    invoker: Invoker[RolloutTask, ActorReport]
+    invoker: ActorInvoker
     launches: Launches
     metrics: Metrics
     every_s: float

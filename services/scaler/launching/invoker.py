@@ -328,6 +328,9 @@ class Invoker(Generic[T, R]):
         return report, ""
 
 
+ActorInvoker = Invoker[RolloutTask, ActorReport]
+
+
 def _event(task: Message) -> bytes:
     payload = task.model_dump_json().encode()
     if len(payload) > MAX_EVENT_BYTES:

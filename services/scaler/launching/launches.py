@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 from services.scaler.launching.in_use import InUse
-from services.scaler.launching.invoker import Awaited, Invoker, RetryKind, RolloutOutcome
+from services.scaler.launching.invoker import ActorInvoker, Awaited, RetryKind, RolloutOutcome
 from services.scaler.launching.lanes import Lanes
 from services.scaler.launching.orders import LaunchOrder
 from services.scaler.metrics import Metrics
@@ -21,7 +21,6 @@ from services.scaler.store.base import AttemptKey, LaunchOutcome, StoreError
 from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError
 from shared.contracts.leases import hash_of_lease
-from shared.contracts.rollouts import ActorReport, RolloutTask
 from shared.contracts.rounds import LaunchCounts
 from shared.money.costs import lambda_billed_s, projected_duration_s
 
@@ -94,7 +93,7 @@ OutcomeSink = Callable[[AttemptKey, LaunchOutcome], None]
 class Launches:
     """All rounds in flight. Thread-safe."""
 
-    invoker: Invoker[RolloutTask, ActorReport]
+    invoker: ActorInvoker
     cache: TrajectoryCache
     metrics: Metrics
     _: KW_ONLY

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from services.scaler.launching.invoker import Awaited, Invoker, TaskOutcome
+from services.scaler.launching.invoker import ActorInvoker, Awaited, RolloutOutcome
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.orders import LaunchOrder
 from services.scaler.metrics import Metrics
@@ -100,7 +100,7 @@ def test_only_launches_of_earlier_leases_keep_quiet_where_rounds_are_made_again(
     assert cache.announced == ([0, 1, 2] if told else [])
 
 
-class Waiting(Invoker):
+class Waiting(ActorInvoker):
     """Actors that never end."""
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class Waiting(Invoker):
     def submit(
         self,
         tasks: Sequence[RolloutTask],
-        on_outcome: Callable[[TaskOutcome], None],
+        on_outcome: Callable[[RolloutOutcome], None],
         awaited: Awaited | None = None,
     ) -> None:
         assert awaited is not None
