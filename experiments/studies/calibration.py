@@ -6,7 +6,7 @@ does, and timed in CPU time. So the machine may be busy. Each seed is one repeti
 
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 
 from benchmarks.environment import describe_environment
@@ -14,7 +14,7 @@ from experiments.durations import RESULTS, Durations, split
 from experiments.example_packages import HIGHWAY, highway_problem
 from experiments.experiment import Done, Experiment
 from experiments.grid import Body, Cell, Grid, Scale
-from experiments.reporting.findings import Findings, Table, Value
+from experiments.reporting.findings import Findings, Panel, Series, Table, Value
 from experiments.store import Store
 from learning.cpu.torch_settings import configure_torch
 from nitro.errors import CommandError
@@ -37,6 +37,7 @@ def minibatches_of(minibatch_size: int) -> str:
 _FEW, _MANY = 512, 4096
 """Samples of the updates that are timed."""
 _ACTORS, _STEPS = 16, 256
+_SHOWN_STEPS = 2048
 _SHOWN = {
     "step_s": "step",
     "reset_s": "reset",
@@ -154,7 +155,29 @@ def find(_scale: Scale, done: Done) -> Findings:
         f"Updates of {_FEW} and {_MANY:,} samples were timed, and split into a fixed part and "
         "gradient steps. The policy has not learned yet.",
     )
-    return Findings(panels=(), tables=(table,), claims=(), notes=notes)
+    panels = (_panel(by_condition),) if by_condition else ()
+    return Findings(panels=panels, tables=(table,), claims=(), notes=notes)
+
+
+def _panel(by_condition: Mapping[tuple[str, str], Sequence[Durations]]) -> Panel:
+    """Bars of what an actor and a learner take for 2,048 steps, preset `standard`."""
+    made = {env: medians(found) for (env, name), found in by_condition.items() if name == STANDARD}
+    places = tuple(map(float, range(len(made))))
+    of_actors = tuple(_SHOWN_STEPS * each.step_s for each in made.values())
+    of_learner = tuple(
+        each.learner_s(each.gradient_steps(_SHOWN_STEPS), "cpu") for each in made.values()
+    )
+    return Panel(
+        title=f"Seconds of one core for {_SHOWN_STEPS:,} steps, preset standard",
+        x_label="",
+        y_label="s",
+        kind="bar",
+        categories=tuple(made),
+        series=(
+            Series(label="actors' steps", x=places, y=of_actors),
+            Series(label="learner, two cores", x=places, y=of_learner),
+        ),
+    )
 
 
 def _told(seconds: Sequence[float]) -> Value:
