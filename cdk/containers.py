@@ -64,9 +64,16 @@ def fargate_platform(config: NitroConfig) -> ecs.RuntimePlatform:
     )
 
 
-def locked_down(scope: Construct) -> ecs.LinuxParameters:
-    """Return kernel settings of a container that needs no capability and reaps its children."""
-    parameters = ecs.LinuxParameters(scope, "Linux", init_process_enabled=True)
+def locked_down(scope: Construct, *, shared_memory_mb: int | None = None) -> ecs.LinuxParameters:
+    """Return kernel settings of a container that needs no capability and reaps its children.
+
+    Args:
+        scope: Where they belong.
+        shared_memory_mb: Size of /dev/shm; None for the default.
+    """
+    parameters = ecs.LinuxParameters(
+        scope, "Linux", init_process_enabled=True, shared_memory_size=shared_memory_mb
+    )
     parameters.drop_capabilities(ecs.Capability.ALL)
     return parameters
 

@@ -26,6 +26,7 @@ class ClippedRule(ABC, Generic[H]):
     """The clipped surrogate with entropy bonus and KL penalty: most of a `LossRule`."""
 
     policy_stats: ClassVar[tuple[str, ...]] = CLIPPED_STATS
+    sums_samples: ClassVar[bool] = False
 
     hyperparameters: H
     kl_coefficient: float

@@ -38,6 +38,11 @@ class ImpalaRule:
 
     hyperparameters: ImpalaHyperparameters
 
+    @property
+    def sums_samples(self) -> bool:
+        """Whether samples are added up; else their mean is taken."""
+        return self.hyperparameters.loss_reduction == "sum"
+
     def loss(
         self,
         outputs: "Tensor",
@@ -52,7 +57,7 @@ class ImpalaRule:
         loss = loss + 0.5 * hyperparameters.value_coefficient * error.square()
         if hyperparameters.entropy_coefficient:
             loss = loss - hyperparameters.entropy_coefficient * distribution.entropy(outputs)
-        return loss.sum() if hyperparameters.loss_reduction == "sum" else loss.mean()
+        return loss.sum() if self.sums_samples else loss.mean()
 
     def policy_term(
         self, outputs: Array, minibatch: Minibatch[Array], terms: StepTerms[Array]
@@ -79,4 +84,4 @@ class ImpalaRule:
 
     def _weight(self, num_samples: float) -> float:
         """Return the weight of one of so many samples."""
-        return 1.0 if self.hyperparameters.loss_reduction == "sum" else 1.0 / num_samples
+        return 1.0 if self.sums_samples else 1.0 / num_samples

@@ -38,6 +38,11 @@ class LossRule(Protocol):
     value_stats: ClassVar[tuple[str, ...]]
     """Names of the value term's stats."""
 
+    @property
+    def sums_samples(self) -> bool:
+        """Whether the loss of a minibatch is the sum of its samples', and not their mean."""
+        ...
+
     def loss(
         self,
         outputs: "Tensor",

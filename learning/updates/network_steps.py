@@ -2,11 +2,13 @@
 
 Gaussian policies of vectors are stepped in NumPy on a CPU: in this process, small networks both at
 once, or with the value function's half in a second process. All others are stepped in torch.
-Which of NumPy's two ways it is changes no bit.
+Which of NumPy's two ways it is changes no bit. In a group of ranks each process computes the
+gradients of its own rows, and all take the steps.
 """
 
 import logging
 from collections.abc import Mapping, Sequence
+from typing import Self, TypeAlias
 
 import numpy as np
 import torch
@@ -19,18 +21,38 @@ from learning.cpu.halved_steps import (
     take_halved_steps,
 )
 from learning.cpu.second_process import SecondProcess, SecondProcessLostError
-from learning.data.arrays import Floats
-from learning.data.batch import TrainingBatch
+from learning.data.arrays import Array, Floats
+from learning.data.batch import Minibatch, TrainingBatch
 from learning.data.minibatch import ShuffledMinibatches
 from learning.losses.loss_terms import LossRule, stat_names
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.step_terms import StepTerms
-from learning.updates.cuda_graphs import recorder
+from learning.updates.cuda_graphs import Unrecorded, recorder
+from learning.updates.gradient import GradientSource
 from learning.updates.gradient_steps import StepsTaken, take_steps, take_watched_steps
 from learning.updates.network_gradients import NetworkGradients
 from learning.updates.optimiser import AdamRule, FlatAdam
+from learning.updates.rank_gradients import RankGradients
+from learning.updates.rank_group import RankGroup
+from shared.hyperparameters.impact import ImpactHyperparameters
+from shared.hyperparameters.impala import ImpalaHyperparameters
+from shared.hyperparameters.ppo import PpoHyperparameters
 
 _LOG = logging.getLogger(__name__)
+
+GradientHyperparameters: TypeAlias = (
+    PpoHyperparameters | ImpactHyperparameters | ImpalaHyperparameters
+)
+"""Of an algorithm that takes gradient steps."""
+
+
+def adam_rule(hyperparameters: GradientHyperparameters) -> AdamRule:
+    """Return how a job's first steps are taken."""
+    return AdamRule(
+        learning_rate=hyperparameters.learning_rate,
+        epsilon=hyperparameters.adam_epsilon,
+        gradient_norm_max=hyperparameters.gradient_norm_max,
+    )
 
 
 class NetworkSteps:
@@ -66,6 +88,24 @@ class NetworkSteps:
         pieces = [slice(half.start, half.end) for half in self._halves or ()] or [slice(None)]
         self.adam = FlatAdam(network.flat, rule=adam, pieces=pieces)
 
+    @classmethod
+    def of(
+        cls,
+        network: ActorCritic,
+        hyperparameters: GradientHyperparameters,
+        *,
+        process: SecondProcess | None = None,
+    ) -> Self:
+        """Return the steps that a job's hyper-parameters ask for, without moments."""
+        return cls(
+            network,
+            adam=adam_rule(hyperparameters),
+            num_epochs=hyperparameters.num_epochs,
+            minibatch_size=hyperparameters.minibatch_size,
+            normalise=hyperparameters.advantage_normalisation == "minibatch",
+            process=process,
+        )
+
     def take(
         self,
         batch: TrainingBatch,
@@ -73,6 +113,7 @@ class NetworkSteps:
         *,
         generator: torch.Generator,
         policy_version: int,
+        group: RankGroup | None = None,
     ) -> dict[str, float]:
         """Take all steps over a batch.
 
@@ -81,12 +122,14 @@ class NetworkSteps:
             rule: The loss.
             generator: Orders are drawn from it.
             policy_version: Of the policy before the steps.
+            group: Whose other ranks take the same steps at the same time; None for this process
+                alone.
 
         Returns:
             `num_minibatches` and, of these, `skipped_steps`; if a step was taken, means over the
             steps taken of the rule's stats, `loss` and `grad_norm`.
         """
-        steps = self._steps(batch, rule, generator, policy_version)
+        steps = self._steps(batch, rule, generator, policy_version, group)
         num_minibatches = steps.num_taken + steps.num_skipped
         found = {
             "num_minibatches": float(num_minibatches),
@@ -111,6 +154,7 @@ class NetworkSteps:
         rule: LossRule,
         generator: torch.Generator,
         policy_version: int,
+        group: RankGroup | None,
     ) -> StepsTaken:
         minibatches = ShuffledMinibatches(
             batch,
@@ -118,8 +162,22 @@ class NetworkSteps:
             minibatch_size=self._minibatch_size,
             generator=generator,
             normalise=self._normalise,
+            rows=slice(None) if group is None else group.rows,
         )
         network = self._network
+
+        def of_all(own: GradientSource[Minibatch[Array]]) -> GradientSource[Minibatch[Array]]:
+            if group is None:
+                return own
+            return RankGradients(
+                own,
+                group,
+                rule=rule,
+                like=network.flat,
+                sizes=minibatches.sizes(),
+                policy_version=policy_version,
+            )
+
         with network.without_graph():
             terms = network.array_terms()
             if terms is None:
@@ -131,11 +189,13 @@ class NetworkSteps:
                     policy_version=policy_version,
                 )
                 with recorder(network.flat.device) as recording:
+                    # What waits for other processes is not recorded.
+                    alone = recording if group is None else recording and Unrecorded()
                     return take_steps(
-                        minibatches.tensors(), self.adam, by_torch, recorder=recording
+                        minibatches.tensors(), self.adam, of_all(by_torch), recorder=alone
                     )
             orders = [*minibatches.orders()]
-            offered = self._offered(batch)
+            offered = self._offered(batch) if group is None else None
             if offered is not None:
                 halves = self._work(batch, minibatches, orders, rule, terms, policy_version)
                 try:
@@ -149,7 +209,7 @@ class NetworkSteps:
                 into=self._gradient,
                 policy_version=policy_version,
             )
-            return take_watched_steps(minibatches.arrays(orders), self.adam, by_numpy)
+            return take_watched_steps(minibatches.arrays(orders), self.adam, of_all(by_numpy))
 
     def _offered(self, batch: TrainingBatch) -> SecondProcess | None:
         """Return the second process where it is there and saves more than sending samples costs."""

@@ -14,8 +14,10 @@ from learning.updates.optimiser import AdamRule, FlatAdam
 class Steps(Protocol):
     """Takes all gradient steps over a batch: `NetworkSteps` here, `FunctionSteps` on functions."""
 
-    adam: FlatAdam
-    """The optimiser, of the whole network."""
+    @property
+    def adam(self) -> FlatAdam:
+        """The optimiser, of the whole network."""
+        ...
 
     def take(
         self,

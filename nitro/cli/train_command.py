@@ -118,6 +118,14 @@ Parallel = Annotated[
     int | None,
     _place_option(min=1, help="With --seeds: how many to train at once; default: half the cores."),
 ]
+LearnerRanks = Annotated[
+    int | None,
+    _place_option(
+        min=1,
+        max=16,
+        help="Processes that share the learner's gradient steps, on a GPU each; default: 1.",
+    ),
+]
 ApiUrl = Annotated[
     str | None,
     _place_option(help="REST API; default: NITRO_API_URL. Without both a local system starts."),
@@ -171,6 +179,7 @@ def train(
     as_json: AsJson = False,
     processes: Processes = None,
     parallel: Parallel = None,
+    learner_ranks: LearnerRanks = None,
     environment_packages: EnvironmentPackages = None,
     runs_dir: RunsDir = RUNS,
     api_url: ApiUrl = None,
@@ -218,7 +227,8 @@ def train(
     chosen = _chosen_seeds(seeds, parallel, one=seed, resume=resume, key=idempotency_key)
     if dry_run:
         return _describe(request, environment_packages)
-    raise typer.Exit(_train(request, chosen, api_url, processes, parallel, environment_packages))
+    place = (api_url, processes, parallel, learner_ranks, environment_packages)
+    raise typer.Exit(_train(request, chosen, *place))
 
 
 def _chosen_seeds(
@@ -260,6 +270,7 @@ def _train(
     api_url: str | None,
     processes: int | None,
     parallel: int | None,
+    learner_ranks: int | None,
     environment_packages: list[str] | None,
 ) -> int:
     from nitro.cli.interrupts import Interrupts
@@ -275,6 +286,7 @@ def _train(
         processes=processes,
         learners=learners_for(seeds or (), parallel),
         parallel=parallel,
+        learner_ranks=learner_ranks,
         environment_packages=environment_packages,
         tell=partial(typer.echo, err=True),
     )

@@ -65,6 +65,8 @@ class LocalPlan:
     cache_url: str | None
     actor_variables: Mapping[str, str] = field(default_factory=dict)
     """Settings of the actors beyond where the cache is."""
+    learner_ranks: int = 1
+    """Processes that share each learner's gradient steps."""
 
     @property
     def api_url(self) -> str:
@@ -218,6 +220,7 @@ def _learner(plan: LocalPlan, index: int) -> ProcessPlan:
         "NITRO_RUNS_DIR": str(plan.state.runs_dir),
         "NITRO_HOST": LOOPBACK,
         "NITRO_LEARNER_PORT": str(port),
+        "NITRO_LEARNER_RANKS": str(plan.learner_ranks),
     }
     return ProcessPlan(
         name,

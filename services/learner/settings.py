@@ -8,7 +8,7 @@ from pydantic import AliasChoices, Field, SecretStr, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from shared.cache.authentication import CacheSettings
-from shared.contracts.learner_kind import LearnerKind
+from shared.contracts.learner_kind import MachineKind
 from shared.contracts.message import Identifier
 from shared.service.tokens import read_token
 
@@ -44,7 +44,7 @@ class LearnerSettings(CacheSettings):
     """Name of this learner in leases and logs. No two that run at a time may share it: one that
     asks for work gets the job that was leased in its name at once, without waiting for the lease of
     a process before it to run out."""
-    learner_kind: LearnerKind | None = None
+    learner_kind: MachineKind | None = None
     """Kind of jobs that it asks for: `gpu` or `cpu`. Unset takes any, as on one machine."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where updates run; `auto` takes a GPU if there is one."""
@@ -52,6 +52,14 @@ class LearnerSettings(CacheSettings):
     """CPU threads of one update; part of what must be equal for bit-identical policies. With one, a
     second process works on half of it where there is a core, to the same bits; more threads gain
     less and collapse beside busy actors. With more, start with OMP_WAIT_POLICY=passive."""
+    learner_ranks: Annotated[int, Field(ge=1, le=16)] = 1
+    """Processes that share the gradient steps of an update. On GPUs each has one of its own; on the
+    CPU each has `torch_threads`. Part of what must be equal for bit-identical policies. With more
+    than one there is no second process."""
+    rank_start_timeout_s: Annotated[float, Field(gt=0)] = 180.0
+    """Longest that starting the other ranks may take: each loads its libraries anew."""
+    rank_timeout_s: Annotated[float, Field(gt=0)] = 60.0
+    """Longest that ranks wait for one that does not take part in a step; then the round is lost."""
     scaler_patience_s: Annotated[float, Field(gt=0)] = 60.0
     """How long an unreachable scaler is called again before the job is given up."""
     max_reopenings: Annotated[int, Field(ge=0, le=10)] = 1

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
 from learning.detectors.registry import build_detector
+from learning.updates.ranks import RankLostError
 from learning.updates.steps import StepsBuilder
 from services.learner.record.checkpoint import CheckpointStore, RunState
 from services.learner.record.run_record import RunRecord
@@ -31,7 +32,7 @@ from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError, CacheUnreachableError
 from shared.cache.gradients import GradientCache
 from shared.contracts.jobs import Job, JobStatus, StopReason
-from shared.contracts.learner_kind import LearnerKind
+from shared.contracts.learner_kind import MachineKind
 from shared.contracts.leases import FinishRequest, Lease
 from shared.contracts.rounds import EvaluationResult, RoundLine
 
@@ -44,6 +45,9 @@ _CACHE_WAIT_S = 1.0
 """Pause between two tries to reach the cache."""
 _LONGEST_ERROR = 4000
 """Characters: a reason with its traceback, and what follows from it."""
+_MOST_RANKS_LOST = 3
+"""Ranks that may be lost, one after the other, before a round is done. After that the job fails:
+what ends a rank each time needs repair."""
 _COMPLETED: frozenset[StopReason] = frozenset({"max_rounds", "target_return"})
 
 
@@ -54,7 +58,7 @@ class Worker:
         self,
         *,
         learner_id: str,
-        kind: LearnerKind | None = None,
+        kind: MachineKind | None = None,
         connect_scaler: Callable[[], ScalerClient],
         cache: TrajectoryCache,
         build_algorithm: Callable[[Job, StepsBuilder | None], Algorithm],
@@ -77,6 +81,8 @@ class Worker:
         self._device = device
         self._max_reopenings = max_reopenings
         self._shutdown = threading.Event()
+        self._ranks_lost = 0
+        """Since the last round that was done."""
 
     def stop(self) -> None:
         """Ask `run` to return: the round in hand is left, its job handed back."""
@@ -137,10 +143,21 @@ class Worker:
             except LeaseLostError as error:
                 _LOG.warning("job left", extra={**identity, "why": str(error)})
             except Exception as error:
+                if self._may_go_on(error):
+                    _LOG.warning("round lost", extra={**identity, "why": str(error)})
+                    self._leave(held, scaler, LeftEarly(str(error), stop=held.stop))
+                    return
                 # The boundary of one job: every failure becomes the job's recorded error.
                 _LOG.exception("job failed", extra=identity)
                 if _still_ours(held, scaler):
                     self._end(held, scaler, "failed", "error", error=error)
+
+    def _may_go_on(self, error: Exception) -> bool:
+        """Whether a job that ended with an error goes on from its checkpoint by itself."""
+        if not isinstance(error, RankLostError):
+            return False
+        self._ranks_lost = (self._ranks_lost + 1) % _MOST_RANKS_LOST
+        return self._ranks_lost > 0
 
     def _run_job(
         self, held: HeldLease, scaler: ScalerClient
@@ -199,6 +216,7 @@ class Worker:
         leaving.callback(board.close)
 
         def observe(line: RoundLine) -> None:
+            self._ranks_lost = 0
             self._metrics.observe(line)
             board.observe(line)
             self._artifacts.publish(job.job_id)

@@ -129,6 +129,9 @@ class Settings(CacheSettings):
     """Longest a job may run at a time, and may wait for a learner, where `NITRO_ECS_SERVICE` is
     set: then it is stopped, and keeps no capacity on."""
 
+    client_grace_s: Seconds = 60.0
+    """How long an `external` job waits for its client, before its first lease and after a lost one:
+    then it is stopped, and keeps nothing on."""
     learner_wait_s: Seconds = 1800.0
     """Longest a job waits, where `NITRO_ECS_SERVICE` is set, while no learner of its kind has any
     job: then it has failed, as it has once three learners ended before one of them took it."""
@@ -147,7 +150,8 @@ class Settings(CacheSettings):
     """Time for update, curvature and checkpoint that a round is priced with before launch; twice
     the longest one measured counts instead when that is more."""
     finish_wait_s: Annotated[float, Field(ge=0, le=30)] = 2.0
-    """How long the end of a job waits for the outcome of its last invocations."""
+    """How long the end of a job, and the preview of a round, wait for the outcome of its last
+    invocations."""
 
     price_table: str = "aws-us-east-1-2026-11"
     """Prices of the ledger."""
@@ -220,7 +224,11 @@ class Settings(CacheSettings):
     def learners(self) -> dict[LearnerKind, str]:
         """What each kind of learner is billed as, in words."""
         size = f"{self.cpu_learner_vcpu:g} vCPU and {self.cpu_learner_memory_gb:g} GB"
-        return {"gpu": self.learner_instance, "cpu": f"Fargate task of {size}"}
+        return {
+            "gpu": self.learner_instance,
+            "cpu": f"Fargate task of {size}",
+            "external": "program of your own, which is not billed",
+        }
 
     @property
     def artifact_location(self) -> str:

@@ -232,8 +232,8 @@ class JobSpec(EnvironmentRef):
     """What learns. `gpu`: the first GPU machine of the deployment's list. `cpu`: a Fargate task of
     a few cores, at a tenth of its price. `functions`: such a task, whose gradients Lambda functions
     compute; see `learner_functions`. `auto`: `gpu` for images, whose network is convolutional, else
-    `cpu`. Unset: the preset's, see `nitro presets`. On one machine `gpu` and `cpu` decide about the
-    bill alone."""
+    `cpu`. `external`: your own program, by `nitro.ActorPool`; nobody starts or bills it. Unset: the
+    preset's, see `nitro presets`. On one machine `gpu` and `cpu` differ in the bill alone."""
     learner_functions: LearnerFunctions = LearnerFunctions()
     """How functions share the gradients of an update, for `learner: functions`."""
     stop: StopRule = StopRule()

@@ -132,6 +132,12 @@ def settle_held(round_index: int, held_s: float, basis: CostBasis) -> tuple[Ledg
     return _lines(held_items(held_s, basis), round_index=round_index, attempt=0)
 
 
+def cold_ping_lines(round_index: int, num: int, basis: CostBasis) -> tuple[LedgerLine, ...]:
+    """Return the bill of environments that pings found gone, and started."""
+    item = BillItem("pings", num, "request", basis.cold_ping_usd)
+    return _lines([item], round_index=round_index, attempt=0)
+
+
 def worst_outcome(num_invocations: int, *, timeout_s: float) -> LaunchOutcome:
     """Return what is billed for invocations nobody knows the end of: two full executions each."""
     executions = EXECUTIONS_PER_TASK * num_invocations
@@ -174,7 +180,9 @@ def assumptions(
     )
     return (
         prices,
-        f"The learner is billed as one {learner_instance}.",
+        f"The learner is billed as one {learner_instance}."
+        if basis.learner_usd_per_s
+        else "The learner is a program of your own, which is not billed.",
         *(measured if clock == "wall" else projected),
         *(overlap if clock == "projected" and open_rounds > 1 else ()),
         "An invocation whose end is unknown is billed as two executions up to the time-out.",

@@ -133,6 +133,8 @@ class JobRecord(Message):
     """Environments it keeps warm, as far as the deployment does; None before its first plan."""
     warm_since: float = 0.0
     """When that last changed, on the clock that bills the job."""
+    cold_pings: Count = 0
+    """Environments that pings for it found gone, and started, that are not billed yet."""
     warm_use: WarmUse = WarmUse()
     """What its rounds made of their environments, for `warm: auto`."""
     final_evaluation: EvaluationResult | None = None

@@ -38,6 +38,12 @@ def test_only_the_first_round_waits_for_new_environments() -> None:
     assert cold.wall_s - warm.wall_s == pytest.approx(CPU.start_s + CPU.basis.cold_start_s)
 
 
+def test_the_shortest_job_pays_for_a_minute_of_its_learner() -> None:
+    shortest = serverless(a_job(total_steps=2048), CPU, 8)
+    assert shortest.wall_s - CPU.start_s < 20.0
+    assert shortest.usd >= 60.0 * CPU.basis.learner_usd_per_s
+
+
 def test_what_is_left_over_is_not_billed_as_a_round() -> None:
     one, two = a_job(total_steps=2048), a_job(total_steps=2049)
     assert (one.num_rounds(8), two.num_rounds(8)) == (1, 2)
