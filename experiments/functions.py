@@ -13,14 +13,14 @@ FUNCTIONS, CPU, GPU = "functions", "synchronous, CPU", "synchronous, GPU"
 _ACTORS = 8
 _SAMPLES = 2048
 """Of a round, shared by its actors."""
-_ROUNDS = 100
+_ROUNDS = 50
 _STAGES = ("invoke", "fetch", "compute", "push", "aggregate")
 
 
 def body(
     scale: Scale, env_id: str, *, learner: str = "functions", functions: Body | None = None
 ) -> Body:
-    """Return a job of 204,800 steps, whose episodes go on.
+    """Return a job of 102,400 steps, whose episodes go on.
 
     Args:
         scale: Full or quick.
@@ -33,7 +33,7 @@ def body(
         env_id,
         rounds=_ROUNDS,
         actors=(_ACTORS, _ACTORS),
-        evaluate_every=10,
+        evaluate_every=5,
         preset="standard",
     )
     num_actors = scale.of(_ACTORS, 4)
