@@ -30,6 +30,8 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "horizon": "episodes that go on, beside episodes cut with every fragment",
         "dollars": "dollars and seconds to a return, at four sets of prices",
         "slow_simulators": "a slow simulator here, on a server and serverless, to a return",
+        "sb3": "Stable-Baselines3: its own sampler beside Nitro's actors",
+        "rllib": "RLlib: its own sampler beside Nitro's actors (Figures 12 to 14)",
         "detector_subsampling": "how much sub-sampling the detector changes decisions",
     }
 )
