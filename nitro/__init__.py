@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from nitro.client.client import NitroClient as Client
     from nitro.errors import CommandError
     from nitro.local.system import LocalSystem
+    from nitro.pool.actor_pool import ActorPool
+    from nitro.pool.batch import Batch
+    from nitro.pool.policy import Policy, PolicyNotSupportedError
+    from nitro.pool.policy_maps import PolicyMap
+    from nitro.pool.stopping import PoolStopped
     from nitro.python.run import Run, load
     from nitro.python.training import train
     from nitro.runs.evaluate import EvaluationReport
@@ -30,11 +35,17 @@ if TYPE_CHECKING:
     from shared.contracts.rounds import RoundLine
 
 __all__ = [
+    "ActorPool",
+    "Batch",
     "Client",
     "CommandError",
     "EvaluationReport",
     "JobSpec",
     "LocalSystem",
+    "Policy",
+    "PolicyMap",
+    "PolicyNotSupportedError",
+    "PoolStopped",
     "RoundLine",
     "Run",
     "load",
@@ -42,11 +53,17 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ActorPool": "nitro.pool.actor_pool:ActorPool",
+    "Batch": "nitro.pool.batch:Batch",
     "Client": "nitro.client.client:NitroClient",
     "CommandError": "nitro.errors:CommandError",
     "EvaluationReport": "nitro.runs.evaluate:EvaluationReport",
     "JobSpec": "shared.contracts.job_spec:JobSpec",
     "LocalSystem": "nitro.local.system:LocalSystem",
+    "Policy": "nitro.pool.policy:Policy",
+    "PolicyMap": "nitro.pool.policy_maps:PolicyMap",
+    "PolicyNotSupportedError": "nitro.pool.policy:PolicyNotSupportedError",
+    "PoolStopped": "nitro.pool.stopping:PoolStopped",
     "RoundLine": "shared.contracts.rounds:RoundLine",
     "Run": "nitro.python.run:Run",
     "load": "nitro.python.run:load",

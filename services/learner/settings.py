@@ -8,7 +8,7 @@ from pydantic import AliasChoices, Field, SecretStr, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from shared.cache.authentication import CacheSettings
-from shared.contracts.learner_kind import LearnerKind
+from shared.contracts.learner_kind import MachineKind
 from shared.contracts.message import Identifier
 from shared.service.tokens import read_token
 
@@ -44,7 +44,7 @@ class LearnerSettings(CacheSettings):
     """Name of this learner in leases and logs. No two that run at a time may share it: one that
     asks for work gets the job that was leased in its name at once, without waiting for the lease of
     a process before it to run out."""
-    learner_kind: LearnerKind | None = None
+    learner_kind: MachineKind | None = None
     """Kind of jobs that it asks for: `gpu` or `cpu`. Unset takes any, as on one machine."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where updates run; `auto` takes a GPU if there is one."""

@@ -27,7 +27,7 @@ from shared.artifacts.store import ArtifactError, ArtifactStore
 from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError, CacheUnreachableError
 from shared.contracts.jobs import Job, JobStatus, StopReason
-from shared.contracts.learner_kind import LearnerKind
+from shared.contracts.learner_kind import MachineKind
 from shared.contracts.leases import FinishRequest, Lease
 from shared.contracts.rounds import EvaluationResult, RoundLine
 
@@ -50,7 +50,7 @@ class Worker:
         self,
         *,
         learner_id: str,
-        kind: LearnerKind | None = None,
+        kind: MachineKind | None = None,
         connect_scaler: Callable[[], ScalerClient],
         cache: TrajectoryCache,
         build_algorithm: Callable[[Job], Algorithm],

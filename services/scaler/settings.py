@@ -121,6 +121,9 @@ class Settings(CacheSettings):
     """Longest a job may run at a time, and may wait for a learner, where `NITRO_ECS_SERVICE` is
     set: then it is stopped, and keeps no capacity on."""
 
+    client_grace_s: Seconds = 60.0
+    """How long an `external` job waits for its client, before its first lease and after a lost one:
+    then it is stopped, and keeps nothing on."""
     learner_wait_s: Seconds = 1800.0
     """Longest a job waits, where `NITRO_ECS_SERVICE` is set, while no learner of its kind has any
     job: then it has failed, as it has once three learners ended before one of them took it."""
@@ -212,7 +215,11 @@ class Settings(CacheSettings):
     def learners(self) -> dict[LearnerKind, str]:
         """What each kind of learner is billed as, in words."""
         size = f"{self.cpu_learner_vcpu:g} vCPU and {self.cpu_learner_memory_gb:g} GB"
-        return {"gpu": self.learner_instance, "cpu": f"Fargate task of {size}"}
+        return {
+            "gpu": self.learner_instance,
+            "cpu": f"Fargate task of {size}",
+            "external": "program of your own, which is not billed",
+        }
 
     @property
     def artifact_location(self) -> str:

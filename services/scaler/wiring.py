@@ -141,6 +141,7 @@ class Components:
                 longest_job_s=settings.allowed_job_s,
                 reserved=settings.lambda_reserved_concurrency,
                 exhausted_at=self._spending.exhausted_at,
+                client_grace_s=settings.client_grace_s,
             ),
             function=self._function,
             learners=_started_learners(settings),
@@ -148,6 +149,7 @@ class Components:
             metrics=self.metrics,
             now=self.now,
             expire=lambda job_id, why: self.jobs.expire(job_id, why),
+            forsake=lambda job_id: self.jobs.forsake(job_id),
             keep_alive=KeepAlive(
                 invoker=self._invoker,
                 launches=self.launches,
@@ -173,6 +175,7 @@ class Components:
             heartbeat_every_s=settings.heartbeat_every_s,
             now=self.now,
             spending=self._spending,
+            cache_url=settings.cache_url.get_secret_value(),
         )
         self.checks = CheckDesk(
             store=self.store,

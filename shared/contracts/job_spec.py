@@ -230,8 +230,9 @@ class JobSpec(EnvironmentRef):
     learner: LearnerChoice | None = None
     """The machine that learns. `gpu`: the first GPU machine of the deployment's list. `cpu`: a
     Fargate task of a few cores, at a tenth of its price. `auto`: `gpu` for images, whose network is
-    convolutional, else `cpu`. Unset: the preset's, see `nitro presets`. On one machine it decides
-    about the bill alone."""
+    convolutional, else `cpu`. `external`: your own program, by `nitro.ActorPool`; nobody starts or
+    bills it. Unset: the preset's, see `nitro presets`. On one machine `gpu` and `cpu` differ in the
+    bill alone."""
     stop: StopRule = StopRule()
     episodes: EpisodeRule = EpisodeRule()
     evaluation: EvaluationRule = EvaluationRule()

@@ -11,8 +11,16 @@ from shared.hyperparameters.common import CommonHyperparameters
 from shared.hyperparameters.presets import ALGORITHMS, HyperparameterValue, resolve
 
 StopReason = Literal[
-    "max_rounds", "target_return", "budget", "max_wall", "user", "error", "refused"
+    "max_rounds",
+    "target_return",
+    "budget",
+    "max_wall",
+    "user",
+    "error",
+    "refused",
+    "client_gone",
 ]
+"""`client_gone`: the program that learned for an `external` job fell silent."""
 
 JobStatus = Literal["checking", "queued", "running", "stopping", "succeeded", "stopped", "failed"]
 """`checking`: an actor has yet to describe the environment; it then is `queued`, or refused."""

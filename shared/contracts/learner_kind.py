@@ -1,4 +1,4 @@
-"""What a job's learner is: a machine with a GPU, or a few cores.
+"""What a job's learner is: a machine with a GPU, a few cores, or a program of the user's own.
 
 A machine with a GPU costs ten times as much an hour as the two cores of a small task. An H200
 updates a convolutional network 25 times as fast as one core, and a dense one seven times as fast
@@ -10,9 +10,13 @@ from typing import Literal
 
 from shared.hyperparameters.presets import Preset
 
-LearnerKind = Literal["gpu", "cpu"]
-LEARNER_KINDS: tuple[LearnerKind, ...] = ("gpu", "cpu")
-LearnerChoice = Literal["auto", "gpu", "cpu"]
+MachineKind = Literal["gpu", "cpu"]
+"""Learners that a deployment starts and bills."""
+LearnerKind = Literal["gpu", "cpu", "external"]
+"""`external`: a program that leases one job by its id, such as `nitro.ActorPool`. Nobody starts it,
+and nobody bills it."""
+LEARNER_KINDS: tuple[LearnerKind, ...] = ("gpu", "cpu", "external")
+LearnerChoice = Literal["auto", "gpu", "cpu", "external"]
 PRESET_LEARNER: dict[Preset, LearnerChoice] = {"paper": "gpu", "standard": "auto"}
 """What a preset learns on: the paper, a p3.2xlarge (section 8.1)."""
 

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from shared.contracts.jobs import Job, StopReason
-from shared.contracts.learner_kind import LearnerKind
-from shared.contracts.message import Identifier, Message, NonNegativeFloat, Number
+from shared.contracts.learner_kind import MachineKind
+from shared.contracts.message import Identifier, JobId, Message, NonNegativeFloat, Number
 from shared.contracts.rounds import EvaluationResult
 
 
@@ -14,8 +14,10 @@ class LeaseRequest(Message):
     """A learner asks for work."""
 
     learner_id: Identifier
-    kind: LearnerKind | None = None
+    kind: MachineKind | None = None
     """Kind of jobs that it trains; None takes any, as where one machine does everything."""
+    job_id: JobId | None = None
+    """The `external` job that this program learns for. Without it such jobs are left alone."""
     wait_s: Annotated[Number, Field(ge=0, le=60)] = 20.0
     """How long the scaler may hold the request open until a job is queued."""
 
@@ -27,6 +29,9 @@ class Lease(Message):
     job: Job
     expires_in_s: NonNegativeFloat
     heartbeat_every_s: NonNegativeFloat
+    cache_url: str | None = None
+    """Of an `external` job: the trajectory cache, as the scaler reaches it. It may hold a password,
+    so it is told to whoever holds the API's token and to nobody else."""
 
 
 class LeaseState(Message):

@@ -153,6 +153,9 @@ class RoundRequest(Message):
     """At the policy of `policy_version`; None when it could not be measured."""
     gradient_noise: GradientNoise | None = None
     """At the same policy as the curvature; None when it could not be measured."""
+    num_actors: PositiveInt | None = None
+    """Actors to launch in place of what the scaling policy decides, within the job's range. For
+    `external` jobs alone; budget and concurrency may still cut it."""
     previous: RoundResult | None = None
     """Of the round that is over with this request: the one before, or, of a job that keeps m rounds
     open, the m-th before. The first m requests of a job bring none."""

@@ -54,6 +54,8 @@ class CostBasis:
         """Return the deployment's basis for a job with such a learner."""
         if kind == "gpu":
             return self
+        if kind == "external":
+            return replace(self, learner_usd_per_s=0.0)
         return replace(self, learner_usd_per_s=self.cpu_learner_usd_per_s)
 
     @property

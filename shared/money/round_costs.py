@@ -129,8 +129,9 @@ def held_items(held_s: float, basis: CostBasis) -> tuple[BillItem, ...]:
     """Return the time-based items of a stretch of time in which a job holds the system."""
     kept_warm_gb_s = held_s * basis.provisioned_gb
     kept_warm_usd = basis.prices.provisioned_usd_per_gb_s
+    learner = BillItem("learner", held_s, "second", basis.learner_usd_per_s)
     return (
-        BillItem("learner", held_s, "second", basis.learner_usd_per_s),
+        *((learner,) if basis.learner_usd_per_s else ()),  # none where it is the user's own
         BillItem("cache", held_s, "second", basis.cache_usd_per_s),
         BillItem("scaler", held_s, "second", basis.scaler_usd_per_s),
         BillItem("provisioned_concurrency", kept_warm_gb_s, "GB-second", kept_warm_usd),

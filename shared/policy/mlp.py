@@ -1,10 +1,10 @@
-"""A tanh multi-layer perceptron in NumPy, forward only, without an allocation per call.
+"""A multi-layer perceptron in NumPy, forward only, without an allocation per call.
 
 Legend: `B` rows, `F` inputs, `H` outputs.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,19 @@ Float32 = NDArray[np.float32]
 Forward = Callable[[NDArray[Any], Float32], Float32]
 """Computes a network's outputs for inputs, into an array that it returns."""
 
+Activation = Literal["tanh", "relu"]
+
 
 class Mlp:
-    """Linear layers with tanh between them and nothing after the last."""
+    """Linear layers with tanh or ReLU between them and nothing after the last."""
 
-    def __init__(self, weights: Sequence[Float32], biases: Sequence[Float32]) -> None:
+    def __init__(
+        self,
+        weights: Sequence[Float32],
+        biases: Sequence[Float32],
+        *,
+        activation: Activation = "tanh",
+    ) -> None:
         """Copy the layers: weights [out, in] as torch keeps them, biases [out].
 
         Raises:
@@ -39,6 +47,7 @@ class Mlp:
             (np.ascontiguousarray(weight.T), bias.reshape(1, -1).copy())
             for weight, bias in zip(weights, biases, strict=True)
         ]
+        self._relu = activation == "relu"
         self.input_shape: tuple[int, ...] = weights[0].shape[1:]
         self.output_size: int = weights[-1].shape[0]
 
@@ -62,4 +71,13 @@ class Mlp:
             values.dot(last_weight, out)
             return np.add(out, last_bias, out)
 
-        return forward
+        def forward_relu(inputs: Float32, out: Float32) -> Float32:
+            values = inputs
+            for weight, bias, buffer in hidden:
+                values.dot(weight, buffer)
+                np.add(buffer, bias, buffer)
+                values = np.maximum(buffer, 0.0, buffer)
+            values.dot(last_weight, out)
+            return np.add(out, last_bias, out)
+
+        return forward_relu if self._relu else forward

@@ -3,8 +3,9 @@
 Actors carry no torch: for the small networks of continuous control a forward pass in NumPy is
 faster than one in torch, and the actor's image stays small.
 
-Networks (the metadata's `network`): `mlp`, tanh layers over vectors; or a network for images out of
-`shared.policy.conv_layers`, by its name, for images of the metadata's `image_shape`.
+Networks (the metadata's `network`): `mlp`, layers over vectors with the metadata's `activation`
+between them, `tanh` or `relu`; or a network for images out of `shared.policy.conv_layers`, by its
+name, for images of the metadata's `image_shape`.
 
 Arrays: `policy.{i}.weight` [out, in], or [filters, channels, height, width] of a convolution, and
 `policy.{i}.bias` [out] float32 for layers i = 0..L, as torch lays them out. What the last layer's
@@ -45,13 +46,16 @@ from shared.policy.distributions import (
     Gaussian,
     MultiCategorical,
 )
-from shared.policy.mlp import Mlp
+from shared.policy.mlp import Activation, Mlp
 from shared.policy.observation_scale import ObservationScale
 
 POLICY_FORMAT = "nitro-policy/1"
 
 _KINDS = ("gaussian/state_dependent", "gaussian/free", "categorical/none", "multi_categorical/none")
-_ACTIVATIONS: dict[str, str] = {"mlp": "tanh"} | dict.fromkeys(CONV_NETWORKS, "relu")
+_ACTIVATIONS: dict[str, tuple[Activation, ...]] = {
+    "mlp": ("tanh", "relu"),
+    **dict.fromkeys(CONV_NETWORKS, ("relu",)),
+}
 _IMAGE_SHAPE = re.compile(r"[1-9][0-9]{0,3}(,[1-9][0-9]{0,3}){2}")
 _CHOICES = re.compile(rf"[1-9][0-9]{{0,5}}(,[1-9][0-9]{{0,5}}){{0,{MAX_CHOICES - 1}}}")
 
@@ -161,7 +165,7 @@ def load_policy(
     """
     _expect(metadata, "format", (POLICY_FORMAT,))
     name = _expect(metadata, "network", tuple(_ACTIVATIONS))
-    _expect(metadata, "activation", (_ACTIVATIONS[name],))
+    _expect(metadata, "activation", _ACTIVATIONS[name])
     kind = f"{metadata.get('distribution')}/{metadata.get('log_std')}"
     if kind not in _KINDS:
         raise PolicyError(f"distribution/log_std is {kind!r:.80}, expected one of {_KINDS}")
@@ -260,7 +264,8 @@ def _network(arrays: Mapping[str, Float32], metadata: Mapping[str, str]) -> Mlp 
             if metadata["network"] == name:
                 shape = _image_shape(metadata.get("image_shape", ""))
                 return ConvNetwork(conv_layers(name, shape), weights, biases)
-        return Mlp(weights, biases)
+        relu = metadata["activation"] == "relu"
+        return Mlp(weights, biases, activation="relu" if relu else "tanh")
     except ValueError as error:
         raise PolicyError(str(error)) from error
 

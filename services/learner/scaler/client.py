@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from shared.contracts.billing import JobCost, LedgerLine
 from shared.contracts.jobs import Job
-from shared.contracts.learner_kind import LearnerKind
+from shared.contracts.learner_kind import MachineKind
 from shared.contracts.leases import FinishRequest, Lease, LeaseRequest, LeaseState
 from shared.contracts.message import Message
 from shared.contracts.problem import Problem
@@ -60,10 +60,18 @@ class ScalerClient:
         self._http.close()
 
     def lease(
-        self, learner_id: str, *, wait_s: float, kind: LearnerKind | None = None
+        self,
+        learner_id: str,
+        *,
+        wait_s: float,
+        kind: MachineKind | None = None,
+        job_id: str | None = None,
     ) -> Lease | None:
-        """Claim a job of a kind, or of any, within `wait_s` seconds; None when there is none."""
-        body = LeaseRequest(learner_id=learner_id, kind=kind, wait_s=wait_s)
+        """Claim a job of a kind, or of any, within `wait_s` seconds; None when there is none.
+
+        With a job's id, claim that external job.
+        """
+        body = LeaseRequest(learner_id=learner_id, kind=kind, job_id=job_id, wait_s=wait_s)
         response = self._call("POST", "/v1/leases", body, timeout_s=wait_s + 10)
         return None if response.status_code == httpx.codes.NO_CONTENT else _parse(Lease, response)
 
@@ -78,6 +86,11 @@ class ScalerClient:
     def open_round(self, job_id: str, round_index: int, request: RoundRequest) -> RoundPlan:
         """Ask for a round: the one call per policy update."""
         path = f"/v1/jobs/{job_id}/rounds/{round_index}"
+        return _parse(RoundPlan, self._call("POST", path, _sendable(request)))
+
+    def preview_round(self, job_id: str, round_index: int, request: RoundRequest) -> RoundPlan:
+        """Ask what a round would be; nothing is launched."""
+        path = f"/v1/jobs/{job_id}/rounds/{round_index}?plan_only=true"
         return _parse(RoundPlan, self._call("POST", path, _sendable(request)))
 
     def finish(self, job_id: str, request: FinishRequest) -> Job:

@@ -153,7 +153,9 @@ async def _claim(parts: Components, body: LeaseRequest, request: Request) -> Lea
         try:
             if await request.is_disconnected():
                 return None
-            lease = await run_in_threadpool(parts.leases.claim, body.learner_id, body.kind)
+            lease = await run_in_threadpool(
+                parts.leases.claim, body.learner_id, body.kind, body.job_id
+            )
             left_s = give_up_at - loop.time()
             if lease is not None or left_s <= 0 or parts.bell.closed:
                 return lease
@@ -204,8 +206,14 @@ def _add_round_routes(routes: APIRouter, parts: Components) -> None:
         job_id: JobPath,
         round_index: RoundPath,
         request: RoundRequest,
+        plan_only: Annotated[
+            bool, Query(description="Only say what would be decided: write and launch nothing.")
+        ] = False,
     ) -> Response:
         """Decide and launch a round; asked again, return the same plan and launch nothing."""
+        if plan_only:
+            plan = parts.rounds.preview(job_id, round_index, request)
+            return Response(plan.model_dump_json(), media_type="application/json")
         return _AnswerThenLaunch(parts, parts.rounds.plan(job_id, round_index, request))
 
     @routes.post("/v1/jobs/{job_id}/finish", responses=problems(404, 409), tags=["learner"])

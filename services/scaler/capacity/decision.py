@@ -41,6 +41,8 @@ class CapacityRule:
     """Concurrency reserved for the actor function; None when it shares the account's."""
     exhausted_at: Callable[[JobRecord], float]
     """From when on a job has passed its budget, if nothing else happens to it; Unix seconds."""
+    client_grace_s: float = 60.0
+    """How long an external job waits for its client."""
 
 
 def of_kind(jobs: Sequence[JobRecord], kind: LearnerKind) -> list[JobRecord]:
@@ -107,9 +109,31 @@ def overdue(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> list[s
     return [r.job.job_id for r in jobs if r.job.status in LIVE and _ends_by(r, rule) <= now]
 
 
+def clients_gone_at(jobs: Sequence[JobRecord], rule: CapacityRule) -> dict[str, float]:
+    """Return when each external job ends for want of its client, unless that is heard of before.
+
+    Returns:
+        Unix seconds, by the job's id. A job that was asked to stop waits for no new client.
+    """
+    return {
+        record.job.job_id: _gone_at(record, rule)
+        for record in jobs
+        if record.job.learner == "external" and record.job.status in LIVE
+    }
+
+
+def _gone_at(record: JobRecord, rule: CapacityRule) -> float:
+    silent_since = _queued_at(record) if record.lease is None else record.lease.expires_at
+    return silent_since + (0.0 if record.job.status == "stopping" else rule.client_grace_s)
+
+
 def _counts(record: JobRecord, rule: CapacityRule, now: float) -> bool:
     status = record.job.status
-    if status not in LIVE or (status == "queued" and not rule.starts_learner):
+    if status not in LIVE:
+        return False
+    # An external job is nobody's before its client leases it.
+    started = rule.starts_learner and record.job.learner != "external"
+    if status == "queued" and not started:
         return False
     return now < _ends_by(record, rule)
 

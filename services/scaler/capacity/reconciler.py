@@ -21,6 +21,7 @@ from services.scaler.capacity.decision import (
     LIVE,
     CapacityRule,
     allowed_until,
+    clients_gone_at,
     environments_allowed,
     environments_wanted,
     is_held,
@@ -76,6 +77,8 @@ class CapacityReconciler:
     now: Callable[[], float]
     expire: Callable[[str, str | None], None]
     """Ends a job that nobody trains: that had its time, or failed for a reason."""
+    forsake: Callable[[str], None]
+    """Ends an external job whose client is gone, unless it is back."""
     keep_alive: KeepAlive
     """Keeps idle environments from being let go of."""
     every_s: float
@@ -89,6 +92,7 @@ class CapacityReconciler:
         self._asked = 0
         self._ready = 0
         self._ping_in_s = math.inf
+        self._client_gone_in_s = math.inf
         self._problems: dict[str, str] = {}
         self._thread = threading.Thread(target=self._run, name="capacity", daemon=True)
 
@@ -133,6 +137,7 @@ class CapacityReconciler:
             "provisioned_concurrency": self._warm,
             **{f"{each.kind}_learner": partial(self._staff, each) for each in self.learners},
             "overdue_jobs": self._watch,
+            "clients": self._watch_clients,
             **{f"{each.kind}_learner_starts": partial(self._wait, each) for each in self.learners},
             "pings": self._ping,
         }
@@ -153,7 +158,7 @@ class CapacityReconciler:
             self.metrics.capacity_degraded.labels(part=name).set(name in problems)
         self._problems = problems
         warming = self._ready < self._asked
-        every_s = min(self.every_s, self._ping_in_s)
+        every_s = min(self.every_s, self._ping_in_s, self._client_gone_in_s)
         return min(_POLL_S, every_s) if warming else every_s
 
     def _beat(self, jobs: Sequence[JobRecord]) -> None:
@@ -234,6 +239,18 @@ class CapacityReconciler:
         if not late:
             return None
         return f"{len(late)} reached their time limit (NITRO_LONGEST_JOB_S) or budget, and end"
+
+    def _watch_clients(self, jobs: Sequence[JobRecord]) -> None:
+        """End external jobs whose client is gone; say when the next one could be."""
+        now, gone_at = self.now(), clients_gone_at(jobs, self.rule)
+        gone = [job_id for job_id, at in gone_at.items() if at <= now]
+        next_at = min((at for at in gone_at.values() if at > now), default=math.inf)
+        self._client_gone_in_s = next_at - now
+        for job_id in gone:
+            _LOG.warning("external job's client is gone", extra={"job": job_id})
+            self.forsake(job_id)
+        if gone:
+            self.alarm.ring()
 
     def _wait(self, learner: StartedLearner, jobs: Sequence[JobRecord]) -> None:
         """End jobs for which learners are started in vain, and look again without them."""

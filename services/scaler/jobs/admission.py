@@ -4,11 +4,12 @@ Once the actor image has said what the environment is, the job is held against t
 concurrency, the cache's memory and its own budget. Every refusal names the field and the numbers.
 
 Jobs with the same kind of learner run one after the other, and those of the other kind beside them:
-the cache has to hold the largest of each.
+the cache has to hold the largest of each, and all external ones.
 """
 
 import json
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
 
@@ -114,10 +115,16 @@ class Admission:
         return [*_memory_errors(spec, environment, self._cache_bytes, beside)]
 
     def _beside(self, learner: LearnerKind) -> int:
-        """Return what a live job with the other kind of learner may keep in the cache at most."""
-        others = [record.job for record in self._live() if record.job.learner != learner]
-        sizes = [round_bytes(job.spec, job.environment) for job in others if job.environment]
-        return max(sizes, default=0)
+        """Return what live jobs beside one with such a learner may keep in the cache at most.
+
+        Jobs of one kind run one after the other, but for external ones: each has its own client.
+        """
+        sizes: defaultdict[LearnerKind, list[int]] = defaultdict(list)
+        for job in (record.job for record in self._live()):
+            if job.environment is not None:
+                sizes[job.learner].append(round_bytes(job.spec, job.environment))
+        clients = sum(sizes.pop("external", ()))
+        return clients + sum(max(each) for kind, each in sizes.items() if kind != learner)
 
 
 def admitted(job: Job, environment: EnvironmentSpec) -> Job:

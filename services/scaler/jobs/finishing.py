@@ -105,7 +105,9 @@ class FinishService:
         papers = PAPER_SERVERS if PAPER_SERVERS.priced_in(basis.prices) else None
         costs = [
             None if papers is None else serverful_cost(wall_s, papers, basis.prices),
-            own_serverful_cost(wall_s, learner, basis),
+            None
+            if record.job.learner == "external"
+            else own_serverful_cost(wall_s, learner, basis),
         ]
         return tuple(dict.fromkeys(cost for cost in costs if cost is not None))
 

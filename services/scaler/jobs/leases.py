@@ -7,7 +7,7 @@ asks; what it does under the old lease is refused from then on.
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 
 from services.scaler.api.problem import conflict, found
@@ -16,7 +16,7 @@ from services.scaler.money.accounting import Spending, stop_holding
 from services.scaler.store.base import Change, JobRecord, LeaseRecord, Store
 from services.scaler.store.changing import change_job
 from shared.contracts.jobs import Job, JobStatus, StopReason
-from shared.contracts.learner_kind import LearnerKind
+from shared.contracts.learner_kind import MachineKind
 from shared.contracts.leases import Lease, LeaseState
 
 _LOG = logging.getLogger(__name__)
@@ -38,15 +38,21 @@ class LeaseService:
     heartbeat_every_s: float
     now: Callable[[], float]
     spending: Spending
+    cache_url: str | None = None
+    """Told to the clients of external jobs."""
 
-    def claim(self, learner_id: str, kind: LearnerKind | None = None) -> Lease | None:
+    def claim(
+        self, learner_id: str, kind: MachineKind | None = None, job_id: str | None = None
+    ) -> Lease | None:
         """Lease the oldest job of a kind, or of any, that nobody trains; or return None.
+
+        An external job is leased by its id alone.
 
         A learner that asks for work has none. A lease in its name is that of a process before it,
         or of an answer that never reached it: that job is free at once.
         """
-        for candidate in self.store.with_status(_LEASABLE):
-            if kind not in (None, candidate.job.learner) or not self._free(candidate, learner_id):
+        for candidate in self._candidates(kind, job_id):
+            if not self._free(candidate, learner_id):
                 continue
             lease_id = f"lease-{secrets.token_hex(8)}"
             job = self._take(candidate.job.job_id, lease_id, learner_id)
@@ -60,8 +66,20 @@ class LeaseService:
                     job=job,
                     expires_in_s=self.ttl_s,
                     heartbeat_every_s=self.heartbeat_every_s,
+                    cache_url=None if job_id is None else self.cache_url,
                 )
         return None
+
+    def _candidates(self, kind: MachineKind | None, job_id: str | None) -> Iterator[JobRecord]:
+        """Yield the jobs that a request may be answered with, the oldest first."""
+        if job_id is not None:
+            record = self.store.job(job_id)
+            if record is not None and record.job.learner == "external":
+                yield record
+            return
+        for record in self.store.with_status(_LEASABLE):
+            if record.job.learner != "external" and kind in (None, record.job.learner):
+                yield record
 
     def heartbeat(self, lease_id: str) -> LeaseState:
         """Renew a lease and tell whether the job should end.
@@ -94,7 +112,10 @@ class LeaseService:
             freed = stop_holding(record, self.now())
             status = "queued" if record.job.status == "running" else record.job.status
             job = record.job.model_copy(update={"status": status})
-            return Change(record=freed.model_copy(update={"lease": None, "job": job}))
+            updated: dict[str, object] = {"lease": None, "job": job}
+            if job.learner == "external":
+                updated["queued_at"] = self.now()  # its client has a new term to come back
+            return Change(record=freed.model_copy(update=updated))
 
         record = self.store.job_of_lease(lease_id)
         if record is not None:

@@ -135,6 +135,22 @@ class JobService:
         if record is not None and record.job.status in FINISHED:
             self.launches.call_off(job_id, under_way)
 
+    def forsake(self, job_id: str) -> None:
+        """End an external job whose client is gone, unless a client holds it."""
+
+        def decide(record: JobRecord) -> Change | None:
+            lease, now = record.lease, self.now()
+            held = lease is not None and lease.expires_at > now
+            if record.job.status in FINISHED or held:
+                return None
+            asked = record.job.status == "stopping"
+            return ended(record, self.spending, now, "user" if asked else "client_gone")
+
+        under_way = self.launches.lease_hashes(job_id)
+        record = change_job(self.store, job_id, decide)
+        if record is not None and record.job.status in FINISHED:
+            self.launches.call_off(job_id, under_way)
+
     def resume(self, job_id: str, request: ResumeRequest) -> Job:
         """Queue a job again that can go on, with more budget or rounds if asked for.
 
@@ -152,6 +168,11 @@ class JobService:
             if job.status in ("checking", "queued", "running"):
                 # It goes on by itself, also when its learner has just been killed.
                 return None if spec == job.spec else _job_change(record, spec=spec)
+            if job.learner == "external":
+                raise conflict(
+                    f"job {job_id} is external: its client had the policy, and nobody else can go "
+                    "on with it; open another ActorPool"
+                )
             if not job.can_go_on:
                 raise conflict(
                     f"job {job_id} is {job.status} ({job.stop_reason or 'not ended'}): only a job "

@@ -174,7 +174,9 @@ def assumptions(
     )
     return (
         prices,
-        f"The learner is billed as one {learner_instance}.",
+        f"The learner is billed as one {learner_instance}."
+        if basis.learner_usd_per_s
+        else "The learner is a program of your own, which is not billed.",
         *(measured if clock == "wall" else projected),
         *(overlap if clock == "projected" and open_rounds > 1 else ()),
         "An invocation whose end is unknown is billed as two executions up to the time-out.",

@@ -145,7 +145,7 @@ def decide_round(context: RoundContext) -> Decision:
     if context.again is not None:
         return _decide_reopening(context, context.again)
     stop = context.ended or stop_reason(context)
-    scaling = context.policy.decide(context.seen)
+    scaling = _asked_for(context.request, context.policy.decide(context.seen))
     if stop is not None:
         return _end(context, *stop, scaling)
     concurrency = context.concurrency
@@ -172,6 +172,14 @@ def decide_round(context: RoundContext) -> Decision:
     switched = f"scaling changed from {before}" if before else ""
     reasons = (switched, scaling.reason, quota_note, affordable.note)
     return _decision(context, affordable, scaling, None, reasons)
+
+
+def _asked_for(request: RoundRequest, scaling: ScalingDecision) -> ScalingDecision:
+    """Return the policy's decision, or in its place the number that an external client asks for."""
+    number = request.num_actors
+    if number is None:
+        return scaling
+    return replace(scaling, requested=number, reason=f"client: {number} actors asked for")
 
 
 def evaluations_due(rule: EvaluationRule, round_index: int) -> int:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from services.scaler.api.problem import found
+from services.scaler.api.problem import found, invalid
 from services.scaler.jobs.leases import held_lease
 from services.scaler.launching.launches import Bookings, Launches
 from services.scaler.launching.orders import LaunchOrder, WaitingOrders
@@ -50,6 +50,7 @@ from services.scaler.store.changing import change_job
 from services.scaler.store.reading import UnreadableError, left_aside
 from shared.cache.client import TrajectoryCache
 from shared.contracts.billing import LedgerLine
+from shared.contracts.problem import FieldError
 from shared.contracts.rounds import RoundPlan, RoundRequest
 
 _LOG = logging.getLogger(__name__)
@@ -126,6 +127,25 @@ class RoundService:
         self._observe(answer, time.perf_counter() - start)
         return answer
 
+    def preview(self, job_id: str, round_index: int, request: RoundRequest) -> RoundPlan:
+        """Return what `plan` would decide now; nothing is written or launched.
+
+        Raises:
+            ApiError: As for `plan`, or the round is over.
+        """
+        self._bookings.catch_up(job_id)
+        record = found(self.store.job(job_id), "job", job_id)
+        held_lease(record, request.lease_id)
+        _check_number(record, request)
+        before = RoundsBefore.read(self.store, record.job, round_index)
+        where = place(before, request, max_attempts=self.max_attempts)
+        if isinstance(where, PlannedAttempt):
+            return where.plan
+        if where == "rewind":
+            raise invalid(FieldError(field="round", message=f"{round_index} is over"))
+        before = replace(before, reopened=where == "reopen")
+        return self._planned(record, request, before, launches=False)[1].plan
+
     def launch(self, order: LaunchOrder) -> None:
         """Start a plan's actors."""
         self.launches.launch(order, self._bookings.add)
@@ -162,6 +182,7 @@ class RoundService:
 
     def _decided(self, record: JobRecord, round_index: int, request: RoundRequest) -> _Decided:
         """Return the plan that is stored for a request, or a new one and the change it needs."""
+        _check_number(record, request)
         before = RoundsBefore.read(self.store, record.job, round_index)
         where = place(before, request, max_attempts=self.max_attempts)
         if isinstance(where, PlannedAttempt):
@@ -178,9 +199,17 @@ class RoundService:
         return _Decided(planned=planned, change=change, rewarmed=rewarmed)
 
     def _planned(
-        self, record: JobRecord, request: RoundRequest, before: RoundsBefore
+        self,
+        record: JobRecord,
+        request: RoundRequest,
+        before: RoundsBefore,
+        *,
+        launches: bool = True,
     ) -> tuple[Change, PlannedAttempt]:
-        """Close the round before, decide about this one, and set its money aside."""
+        """Close the round before, decide about this one, and set its money aside.
+
+        Its order waits to be taken if it `launches`.
+        """
         now = self.now()
         reopened, ended = before.reopening, before.ended
         record, lines = self._close_previous(record, request, before, now)
@@ -201,7 +230,7 @@ class RoundService:
             plan=plan,
             lease_id=request.lease_id,
             planned_at=now,
-            order_name=self._orders.add(order) if order.num_invocations else None,
+            order_name=self._orders.add(order) if launches and order.num_invocations else None,
             # Thousands of indices are long to write, and a first attempt launches all.
             samples=order.samples if reopened else None,
             evaluations=order.evaluations if reopened else None,
@@ -321,3 +350,20 @@ class RoundService:
                 "why": plan.reason,
             },
         )
+
+
+def _check_number(record: JobRecord, request: RoundRequest) -> None:
+    """Refuse a number of actors that is not the caller's to decide.
+
+    Raises:
+        ApiError: The job is not external, or its range is another.
+    """
+    number, actors = request.num_actors, record.job.spec.actors
+    if number is None:
+        return
+    if record.job.learner != "external":
+        message = "is for external jobs: this one's scaling policy decides"
+        raise invalid(FieldError(field="num_actors", message=message))
+    if not actors.min <= number <= actors.max:
+        message = f"{number} is outside the job's actors [{actors.min}, {actors.max}]"
+        raise invalid(FieldError(field="num_actors", message=message))

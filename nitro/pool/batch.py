@@ -1,0 +1,259 @@
+"""What one round of actors brought, as arrays: a column for each environment.
+
+Legend: `T` steps (the fragment), `n` columns (actors that answered, times the environments of
+each), `F` episodes cut by a time limit, `E` finished episodes.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.contracts.environment_spec import EnvironmentSpec
+from shared.trajectory.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FlatBatch:
+    """A batch's steps in one axis of `T * n`: step `t` of column `i` is `t * n + i`."""
+
+    observations: Array  # [T * n, *obs]
+    actions: Array  # [T * n, *act]
+    log_probs: Array  # [T * n] float32
+    rewards: Array  # [T * n] float32
+    terminated: Array  # [T * n] bool
+    truncated: Array  # [T * n] bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EpisodePart:
+    """The part of one episode that lies in a batch: `L` steps of one column."""
+
+    column: int
+    first_step: int
+    """Its place in the column; the episode itself may have begun in an earlier batch."""
+    observations: Array  # [L, *obs]
+    actions: Array  # [L, *act]
+    log_probs: Array  # [L] float32
+    rewards: Array  # [L] float32
+    last_observation: Array | None  # [*obs]
+    """What was observed after the last step; None after a terminated episode inside a fragment,
+    where nobody needs it."""
+    terminated: bool
+    truncated: bool
+    """Both are False where the fragment ended first; the next batch may go on with the episode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TensorBatch:
+    """A batch's arrays as torch tensors, of the same names and shapes."""
+
+    observations: "Tensor"  # [T, n, *obs]
+    last_observations: "Tensor"  # [n, *obs]
+    actions: "Tensor"  # [T, n, *act]
+    log_probs: "Tensor"  # [T, n]
+    rewards: "Tensor"  # [T, n]
+    terminated: "Tensor"  # [T, n] bool
+    truncated: "Tensor"  # [T, n] bool
+    final_observations: "Tensor"  # [F, *obs]
+    final_steps: "Tensor"  # [F] int64
+    final_columns: "Tensor"  # [F] int64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Batch:
+    """What the actors of a round brought, read-only; lost actors have no columns.
+
+    Step `t` of a column takes `actions[t]` at `observations[t]`. Where an episode ends inside the
+    fragment, the environment is reset, and `observations[t + 1]` is the first of the next one.
+    A step that is both terminated and truncated counts as terminated.
+
+    Attributes:
+        observations: What the policy saw, [T, n, *obs] float32 or uint8.
+        last_observations: What was observed after the last step, [n, *obs]: to bootstrap from
+            where that step ended no episode, or only cut it.
+        actions: As sampled, before they are clipped or rescaled: [T, n, A] float32, or [T, n] or
+            [T, n, choices] int64 numbered from 0.
+        log_probs: Log-probability or density of each action under the policy that chose it,
+            [T, n] float32.
+        rewards: [T, n] float32.
+        terminated: Whether the episode ended in a terminal state, [T, n] bool.
+        truncated: Whether a time limit cut it, [T, n] bool.
+        final_observations: The last observation of every episode that a time limit cut, [F, *obs],
+            to bootstrap from. Rows are in the order of columns, then of steps.
+        final_steps: Step of each of these, [F] int64.
+        final_columns: Column of each of these, [F] int64.
+        actors: Index of the actor of each column, [n] int64.
+        versions: Version of the policy that chose each column's actions, [n] int64.
+        returns: Undiscounted returns of the episodes that ended in the batch, [E] float32, counted
+            from their first step, whichever batch that was in.
+        lengths: Their steps, [E] int32.
+        round: Number of the round, from 0; of a stream's fragments, too.
+        num_launched: Actors that were launched; those that did not answer have no columns.
+    """
+
+    observations: Array
+    last_observations: Array
+    actions: Array
+    log_probs: Array
+    rewards: Array
+    terminated: Array
+    truncated: Array
+    final_observations: Array
+    final_steps: Array
+    final_columns: Array
+    actors: Array
+    versions: Array
+    returns: Array
+    lengths: Array
+    round: int
+    num_launched: int
+    environment: EnvironmentSpec
+    bill: Callable[[], float | None]
+
+    @property
+    def num_steps(self) -> int:
+        """Environment steps in the batch, T * n."""
+        return int(self.rewards.size)
+
+    @property
+    def num_columns(self) -> int:
+        """Environments side by side, n."""
+        return int(self.rewards.shape[1])
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Dollars that the round was billed; None until it is, when the next round is planned."""
+        return self.bill()
+
+    def torch(self, device: object = "cpu") -> TensorBatch:
+        """Return the arrays as tensors on a device, copied.
+
+        Args:
+            device: As torch has it, `cuda` for example.
+
+        Raises:
+            ImportError: torch is not installed.
+        """
+        import torch
+
+        names = (field.name for field in fields(TensorBatch))
+        return TensorBatch(
+            **{name: torch.tensor(getattr(self, name), device=device) for name in names}  # type: ignore[arg-type]
+        )
+
+    def flat(self) -> FlatBatch:
+        """Return the steps in one axis of `T * n`, time first."""
+        names = (field.name for field in fields(FlatBatch))
+        arrays = {name: getattr(self, name) for name in names}
+        return FlatBatch(**{name: a.reshape(-1, *a.shape[2:]) for name, a in arrays.items()})
+
+    def episodes(self) -> list[EpisodePart]:
+        """Return the parts of episodes that lie in the batch, by column, then in order of time."""
+        finals = {
+            (int(column), int(step)): observation
+            for column, step, observation in zip(
+                self.final_columns, self.final_steps, self.final_observations, strict=True
+            )
+        }
+        return [part for i in range(self.num_columns) for part in self._column(i, finals)]
+
+    def _column(self, i: int, finals: dict[tuple[int, int], Array]) -> Iterator[EpisodePart]:
+        num_steps, first = len(self.rewards), 0
+        ends = np.flatnonzero(self.terminated[:, i] | self.truncated[:, i]).tolist()
+        for end in [*ends, *([] if ends and ends[-1] == num_steps - 1 else [num_steps - 1])]:
+            at = slice(first, end + 1)
+            terminated = bool(self.terminated[end, i])
+            last = finals.get((i, end))
+            if last is None and end == num_steps - 1:
+                last = self.last_observations[i]
+            yield EpisodePart(
+                column=i,
+                first_step=first,
+                observations=self.observations[at, i],
+                actions=self.actions[at, i],
+                log_probs=self.log_probs[at, i],
+                rewards=self.rewards[at, i],
+                last_observation=last,
+                terminated=terminated,
+                truncated=bool(self.truncated[end, i]) and not terminated,
+            )
+            first = end + 1
+
+
+def batch_of(
+    trajectories: Sequence[Trajectory],
+    environment: EnvironmentSpec,
+    *,
+    num_launched: int,
+    bill: Callable[[], float | None],
+) -> Batch:
+    """Return what actors brought, a column for each of their environments, in the order given.
+
+    Args:
+        trajectories: At least one, all of one round.
+        environment: What observations and actions look like.
+        num_launched: Actors of the round.
+        bill: Returns what the round was billed, once that is known.
+    """
+
+    def side_by_side(name: str) -> Array:
+        return _read_only(np.concatenate([getattr(t, name) for t in trajectories], axis=1))
+
+    def one_after_the_other(name: str) -> Array:
+        return _read_only(np.concatenate([getattr(t, name) for t in trajectories]))
+
+    observation = side_by_side("observation")
+    steps, columns, finals = _finals(trajectories)
+    per_column = [
+        (t.actor_index, t.policy_version) for t in trajectories for _ in range(t.num_envs)
+    ]
+    return Batch(
+        observations=observation[:-1],
+        last_observations=observation[-1],
+        actions=side_by_side("action"),
+        log_probs=side_by_side("log_prob"),
+        rewards=side_by_side("reward"),
+        terminated=side_by_side("terminated"),
+        truncated=side_by_side("truncated"),
+        final_observations=finals,
+        final_steps=steps,
+        final_columns=columns,
+        actors=np.array([actor for actor, _ in per_column], np.int64),
+        versions=np.array([version for _, version in per_column], np.int64),
+        returns=one_after_the_other("episode_returns"),
+        lengths=one_after_the_other("episode_lengths"),
+        round=trajectories[0].round,
+        num_launched=num_launched,
+        environment=environment,
+        bill=bill,
+    )
+
+
+def _finals(trajectories: Sequence[Trajectory]) -> tuple[Array, Array, Array]:
+    """Return step, column and last observation of the episodes that were cut, by column."""
+    steps, columns, observations, before = [], [], [], 0
+    for trajectory in trajectories:
+        cut = np.argwhere(trajectory.truncated & ~trajectory.terminated)  # [F, 2], by step
+        by_column = np.lexsort((cut[:, 0], cut[:, 1]))
+        steps.append(cut[by_column, 0])
+        columns.append(cut[by_column, 1] + before)
+        observations.append(trajectory.final_observation[by_column])
+        before += trajectory.num_envs
+    return (
+        np.concatenate(steps).astype(np.int64),
+        np.concatenate(columns).astype(np.int64),
+        _read_only(np.concatenate(observations)),
+    )
+
+
+def _read_only(array: Array) -> Array:
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,188 @@
+"""What an `ActorPool` is connected to: the API, its job's lease, and the trajectory cache.
+
+A program of one's own needs no simulator and no learner here: with `api_url`, neither Gymnasium nor
+torch is imported.
+"""
+
+import logging
+import os
+import secrets
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import SecretStr, ValidationError
+from pydantic_settings import SettingsConfigDict
+
+from nitro.client.client import NitroClient
+from nitro.client.connection import signed_for
+from nitro.errors import EXIT_FAILED, CommandError
+from nitro.settings import api_address, api_token, read_settings
+from services.learner.scaler.client import ScalerClient
+from services.learner.scaler.held_lease import HeldLease
+from shared.cache.authentication import CacheSettings
+from shared.cache.client import TrajectoryCache
+from shared.cache.connection import CacheError
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.jobs import Job, JobStatus
+from shared.contracts.leases import Lease
+
+_LOG = logging.getLogger(__name__)
+_PATIENCE_S = 60.0
+"""How long an API that is away is called again."""
+_LEASE_WAIT_S = 10.0
+_OPEN: tuple[JobStatus, ...] = ("queued", "running")
+
+
+class _CacheSettings(CacheSettings):
+    model_config = SettingsConfigDict(env_prefix="NITRO_", frozen=True, extra="ignore")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """An open pool's connections."""
+
+    client: NitroClient
+    scaler: ScalerClient
+    lease: HeldLease
+    cache: TrajectoryCache
+    job: Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Address:
+    url: str
+    token: str | None
+    sign_for: str | None = None
+
+
+@contextmanager
+def connected(
+    spec: JobSpec,
+    *,
+    api_url: str | None,
+    token: str | None,
+    runs_dir: Path,
+    processes: int | None,
+    environment_packages: Sequence[str] | None,
+) -> Iterator[Connection]:
+    """Submit a pool's job and lease it, on a local system that is started if none is named.
+
+    Raises:
+        CommandError: The API or the cache cannot be reached, or the job was refused.
+    """
+    with ExitStack() as leaving:
+        named = api_url or read_settings().api_url
+        if named is None:
+            address = leaving.enter_context(
+                _local(spec, runs_dir, processes=processes, packages=environment_packages)
+            )
+        else:
+            _require_no_local_options(processes, environment_packages)
+            address = _remote(named, token, runs_dir)
+        client = leaving.enter_context(
+            NitroClient(address.url, address.token, sign_for=address.sign_for)
+        )
+        job = client.admitted(client.submit(spec))
+        scaler, heartbeats = (leaving.enter_context(_scaler(address)) for _ in range(2))
+        lease = scaler.lease(
+            f"pool-{secrets.token_hex(6)}", wait_s=_LEASE_WAIT_S, job_id=job.job_id
+        )
+        if lease is None:
+            raise CommandError(f"{job.job_id}: somebody else has the job", exit_code=EXIT_FAILED)
+        held = leaving.enter_context(HeldLease(lease, heartbeats, threading.Event()))
+        cache = leaving.enter_context(_cache(lease))
+        yield Connection(client=client, scaler=scaler, lease=held, cache=cache, job=lease.job)
+
+
+def _scaler(address: _Address) -> ScalerClient:
+    return ScalerClient(address.url, address.token, patience_s=_PATIENCE_S)
+
+
+def _cache(lease: Lease) -> TrajectoryCache:
+    """Return a client of the cache, which has answered.
+
+    Raises:
+        CommandError: It cannot be reached from here.
+    """
+    told = lease.cache_url if os.environ.get("NITRO_CACHE_URL") is None else None
+    try:
+        settings = _CacheSettings() if told is None else _CacheSettings(cache_url=SecretStr(told))
+    except ValidationError as error:
+        reasons = "; ".join(each["msg"] for each in error.errors(include_url=False))
+        raise CommandError(f"NITRO_CACHE_URL and its login: {reasons}") from error
+    credentials = None
+    if settings.cache_auth != "none":
+        from shared.service.aws_credentials import process_credentials
+
+        credentials = settings.cache_credentials(process_credentials())
+    cache = TrajectoryCache(settings.cache_url.get_secret_value(), credentials=credentials)
+    try:
+        cache.ping()
+    except CacheError as error:
+        cache.close()
+        raise CommandError(
+            f"{error}\nAn ActorPool reads what actors bring from the trajectory cache itself. Set "
+            "NITRO_CACHE_URL to an address that works from here; on AWS, run inside the VPC of the "
+            "deployment, as its cache has no other door",
+            exit_code=EXIT_FAILED,
+        ) from error
+    return cache
+
+
+def _remote(url: str, token: str | None, runs_dir: Path) -> _Address:
+    settings = read_settings()
+    address = api_address(url, settings, runs_dir)
+    opens = token or api_token(address, settings, runs_dir)
+    return _Address(url=address, token=opens, sign_for=signed_for(address, settings))
+
+
+def _require_no_local_options(processes: object, packages: object) -> None:
+    for name, value in {"processes": processes, "environment_packages": packages}.items():
+        if value is not None:
+            raise CommandError(
+                f"{name}: is for a local system that is started, but an API is named"
+            )
+
+
+@contextmanager
+def _local(
+    spec: JobSpec, runs_dir: Path, *, processes: int | None, packages: Sequence[str] | None
+) -> Iterator[_Address]:
+    """Use `nitro up` on the folder, or start cache, emulator and scaler for as long as needed."""
+    # Imported here: a program that names an API needs none of it.
+    from nitro.local.own_environments import actor_variables, require_registered
+    from nitro.local.state_folder import StateFolder
+    from nitro.local.system import LocalSystem
+
+    settings = read_settings()
+    if StateFolder(runs_dir).is_served():
+        _require_no_local_options(processes, packages)
+        url = api_address(None, settings, runs_dir)
+        yield _Address(url=url, token=api_token(url, settings, runs_dir))
+        return
+    variables = actor_variables(packages)
+    require_registered(spec.env_id)
+    system = LocalSystem(
+        runs_dir,
+        processes=processes,
+        learners=0,
+        cache_url=settings.cache_address,
+        actor_variables=variables,
+    )
+    with system:
+        _end_left_over(system.api_url, system.token)
+        yield _Address(url=system.api_url, token=system.token)
+        system.close(at_once=True)  # the job has ended: there is nothing to hand back
+
+
+def _end_left_over(url: str, token: str) -> None:
+    """Stop external jobs of a program that was killed together with its local system."""
+    with NitroClient(url, token) as client:
+        left = [job for status in _OPEN for job in client.every_job(status=status)]
+        for job in left:
+            if client.get(job.job_id).learner == "external":
+                client.stop(job.job_id)
+                _LOG.info("left-over job stopped", extra={"job": job.job_id})

@@ -1,0 +1,103 @@
+"""The job behind an `ActorPool`: `learner: external`, which nobody trains but the pool's owner."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from nitro.errors import CommandError
+from nitro.spec.spec_file import refusal
+from shared.contracts.job_spec import MAX_ROUNDS, JobSpec
+from shared.contracts.scaling_spec import Policy as ScalingPolicy
+
+Actors = int | tuple[int, int]
+Scaling = str | Mapping[str, Any] | ScalingPolicy
+_EVERY_ROUNDS = 5
+"""Rounds between two evaluations of a job with a target, where nobody says."""
+
+
+def external_spec(
+    env_id: str,
+    *,
+    fragment: int,
+    actors: Actors,
+    policy: Scaling,
+    budget_usd: float,
+    seed: int,
+    envs_per_actor: int,
+    rounds_in_flight: int,
+    horizon: int | str,
+    max_rounds: int | None,
+    max_wall_s: float | None,
+    target_return: float | None,
+    evaluate_every: int | None,
+    evaluation_episodes: int,
+    fields: Mapping[str, Any],
+) -> JobSpec:
+    """Return the job of a pool.
+
+    Raises:
+        CommandError: A field is wrong; one line each.
+    """
+    if evaluate_every is None:
+        evaluate_every = 0 if target_return is None else _EVERY_ROUNDS
+    fewest, most = (actors, actors) if isinstance(actors, int) else actors
+    stop = {
+        "max_rounds": MAX_ROUNDS if max_rounds is None else max_rounds,
+        "max_wall_s": max_wall_s,
+        "target_return": target_return,
+        "budget_usd": budget_usd,
+    }
+    said = {
+        "preset": "standard",
+        **fields,
+        "env_id": env_id,
+        # What of an algorithm a job is shaped by: whether rounds overlap.
+        "algorithm": "ppo" if rounds_in_flight == 1 else "impala",
+        "rounds_in_flight": max(1, rounds_in_flight),
+        "learner": "external",
+        "seed": seed,
+        "steps_per_actor": fragment * envs_per_actor,
+        "envs_per_actor": envs_per_actor,
+        "actors": {"min": fewest, "max": most},
+        "scaling": _scaling(policy, fewest, most),
+        "episodes": {"horizon": horizon},
+        "stop": stop,
+        "evaluation": {"every_rounds": evaluate_every, "episodes": evaluation_episodes},
+    }
+    try:
+        return JobSpec.model_validate(said)
+    except ValidationError as error:
+        raise refusal(error) from error
+
+
+def require_counts(counts: Mapping[str, object]) -> None:
+    """Make sure that these are whole numbers from 1.
+
+    Raises:
+        CommandError: One is not; names it.
+    """
+    for name, value in counts.items():
+        if type(value) is not int or value < 1:
+            raise CommandError(f"{name}: must be a whole number from 1, got {value!r:.80}")
+
+
+def require_range(actors: object) -> None:
+    """Make sure that this is a number of actors, or the fewest and the most.
+
+    Raises:
+        CommandError: It is neither.
+    """
+    both: Sequence[object] = actors if isinstance(actors, tuple | list) else (actors, actors)
+    if len(both) != 2 or any(type(each) is not int or each < 1 for each in both):
+        raise CommandError(
+            f"actors: must be a whole number from 1, or two, such as (8, 64), got {actors!r:.80}"
+        )
+
+
+def _scaling(policy: Scaling, fewest: int, most: int) -> object:
+    if fewest == most:
+        return {"policy": "fixed", "num_actors": most}
+    if isinstance(policy, str):
+        return {"policy": policy}
+    return policy if isinstance(policy, ScalingPolicy) else dict(policy)

@@ -1,0 +1,152 @@
+"""A policy as actors run it: dense layers and an action distribution.
+
+Actors carry no torch, so a policy travels as named arrays (`shared.policy.numpy_policy`). What can
+be such a policy: linear layers with tanh or ReLU between them, over vectors, with
+
+| actions | network outputs | distribution |
+|---|---|---|
+| continuous, A numbers | A, beside a free `log_std` | Gaussian with a deviation of its own |
+| continuous, A numbers | 2A: means, then log-standard deviations | Gaussian by the state |
+| one of n | n logits | categorical |
+| several choices | their logits side by side | a categorical each |
+
+Legend: `F` observation size, `A` action size, `H` network outputs.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nitro.errors import CommandError
+from shared.contracts.environment_spec import (
+    ActionSpec,
+    ContinuousActionSpec,
+    DiscreteActionSpec,
+    EnvironmentSpec,
+)
+from shared.policy.numpy_policy import POLICY_FORMAT, NumpyPolicy, PolicyError, load_policy
+from shared.trajectory import codec
+
+Float32 = NDArray[np.float32]
+Activation = Literal["tanh", "relu"]
+ActionMapping = Literal["clip", "rescale"]
+SUPPORTED = (
+    "supported are linear layers with tanh or ReLU between them and nothing after the last one, "
+    "over vectors, with Gaussian or categorical actions"
+)
+"""What a policy can be, in words."""
+
+
+class PolicyNotSupportedError(CommandError):
+    """A module or its weights are no policy that actors can run; names what, and what can be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Policy:
+    """Weights of one policy, copied: what happens to a module later does not show.
+
+    Attributes:
+        weights: Of each linear layer [out, in] float32, as torch lays them out.
+        biases: Of each linear layer [out] float32.
+        log_std: Free log-standard deviations [A] float32; None for discrete actions, and where the
+            network gives them.
+        activation: Between layers: `tanh` or `relu`.
+        action_mapping: How continuous actions reach the environment's bounds. `clip`: they are
+            clipped. `rescale`: [-1, 1] is mapped onto the bounds first. Batches always hold the
+            action before this, to which its log-probability belongs.
+        observation_mean: Subtracted from observations [F] float32; None leaves them as they are.
+        observation_scale: What they are then multiplied with [F] float32, above 0: one over the
+            standard deviation.
+        observation_clip: What they are then clipped to, in [-clip, clip].
+    """
+
+    weights: tuple[Float32, ...]
+    biases: tuple[Float32, ...]
+    log_std: Float32 | None = None
+    activation: Activation = "tanh"
+    action_mapping: ActionMapping = "clip"
+    observation_mean: Float32 | None = None
+    observation_scale: Float32 | None = None
+    observation_clip: float = 10.0
+
+    def numpy(self, environment: EnvironmentSpec) -> NumpyPolicy:
+        """Return the policy as actors run it in an environment: `sample`, `log_prob`, `mode`.
+
+        Raises:
+            PolicyNotSupportedError: It does not fit the environment, or is not finite.
+        """
+        arrays, metadata = self._payload(environment)
+        try:
+            policy = load_policy(arrays, metadata)
+        except PolicyError as error:
+            raise PolicyNotSupportedError(f"the policy cannot be used: {error}") from error
+        if policy.observation_shape != environment.observation.shape:
+            raise PolicyNotSupportedError(
+                f"the policy takes observations of shape {policy.observation_shape}, but "
+                f"{environment.env_id} gives {environment.observation.shape}"
+            )
+        return policy
+
+    def encoded(self, environment: EnvironmentSpec) -> bytes:
+        """Return the policy as actors fetch it.
+
+        Raises:
+            PolicyNotSupportedError: It does not fit the environment, or is not finite.
+        """
+        self.numpy(environment)
+        return codec.encode(*self._payload(environment))
+
+    def _payload(
+        self, environment: EnvironmentSpec
+    ) -> tuple[dict[str, codec.Array], dict[str, str]]:
+        if environment.observation.is_image:
+            raise PolicyNotSupportedError(
+                f"{environment.env_id} gives images {environment.observation.shape}: {SUPPORTED}"
+            )
+        arrays: dict[str, codec.Array] = {}
+        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            arrays[f"policy.{i}.weight"], arrays[f"policy.{i}.bias"] = weight, bias
+        metadata = {
+            "format": POLICY_FORMAT,
+            "network": "mlp",
+            "activation": self.activation,
+            "action_mapping": self.action_mapping,
+            **self._head(environment.action),
+        }
+        if metadata["log_std"] == "free" and self.log_std is not None:
+            arrays["log_std"] = self.log_std.reshape(-1)
+        if self.observation_mean is not None and self.observation_scale is not None:
+            arrays["observation_mean"] = self.observation_mean
+            arrays["observation_scale"] = self.observation_scale
+            metadata["observation_clip"] = repr(float(self.observation_clip))
+        return arrays, metadata
+
+    def _head(self, action: ActionSpec) -> dict[str, str]:
+        """Return what the outputs are, given the environment's actions."""
+        outputs = self.weights[-1].shape[0] if self.weights else 0
+        if isinstance(action, ContinuousActionSpec):
+            return self._gaussian(len(action.low), outputs)
+        choices = (action.n,) if isinstance(action, DiscreteActionSpec) else action.num_choices
+        if outputs != sum(choices):
+            raise PolicyNotSupportedError(
+                f"the last layer has {outputs} outputs, and the environment {choices} choices: "
+                f"expected {sum(choices)} logits"
+            )
+        if isinstance(action, DiscreteActionSpec):
+            return {"distribution": "categorical", "log_std": "none"}
+        listed = ",".join(map(str, choices))
+        return {"distribution": "multi_categorical", "log_std": "none", "num_choices": listed}
+
+    def _gaussian(self, size: int, outputs: int) -> dict[str, str]:
+        if self.log_std is not None and (outputs, self.log_std.size) == (size, size):
+            return {"distribution": "gaussian", "log_std": "free"}
+        if self.log_std is None and outputs == 2 * size:
+            return {"distribution": "gaussian", "log_std": "state_dependent"}
+        free = "no log_std" if self.log_std is None else f"a log_std of {self.log_std.size}"
+        raise PolicyNotSupportedError(
+            f"the last layer has {outputs} outputs beside {free}, and the environment {size} "
+            f"actions: expected {size} outputs beside a log_std of {size}, or {2 * size} outputs "
+            "(means, then log-standard deviations) without one; there are no squashed Gaussians"
+        )
