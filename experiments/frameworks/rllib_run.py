@@ -1,6 +1,6 @@
 """RLlib's PPO on one environment, with its own sampler or with Nitro's actors.
 
-    python -m experiments.frameworks.rllib_run < TASK
+python -m experiments.frameworks.rllib_run < TASK
 """
 
 import json

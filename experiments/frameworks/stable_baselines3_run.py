@@ -1,6 +1,6 @@
 """Stable-Baselines3's PPO on one environment, with its own sampler or with Nitro's actors.
 
-    python -m experiments.frameworks.stable_baselines3_run < TASK
+python -m experiments.frameworks.stable_baselines3_run < TASK
 """
 
 import json

@@ -34,10 +34,10 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.metrics import SAMPLE_TIMER, WEIGHTS_SEQ_NO
 
 from nitro.errors import CommandError
+from nitro.pool.actor_pool import ActorPool
 from nitro.pool.batch import Batch, EpisodePart
 from nitro.pool.policy import Policy
 from nitro.pool.policy_maps import policy_of
-from nitro.pool.pool import ActorPool
 from shared.contracts.environment_spec import (
     ContinuousActionSpec,
     DiscreteActionSpec,

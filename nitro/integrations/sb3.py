@@ -34,10 +34,11 @@ from stable_baselines3.common.vec_env import VecEnv, unwrap_vec_normalize
 
 from nitro.errors import CommandError
 from nitro.integrations.endings import endings
+from nitro.pool.actor_pool import ActorPool
 from nitro.pool.batch import Batch
 from nitro.pool.policy import Policy
 from nitro.pool.policy_maps import policy_of
-from nitro.pool.pool import ActorPool
+from nitro.pool.stopping import PoolStopped
 
 Floats = NDArray[np.float32]
 _CLIP = 10.0
@@ -136,7 +137,10 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
             raise CommandError("pool: this model has none to learn with; load it with pool=...")
         self.policy.set_training_mode(False)
         callback.on_rollout_start()
-        batch = self.pool.collect(self._policy())
+        try:
+            batch = self.pool.collect(self._policy())
+        except PoolStopped:
+            return False  # `learn` ends as it does when a callback says so
         rollout_buffer = self.rollout_buffer = self._buffer(batch)
         if not self._fill(batch, rollout_buffer, callback, told=locals()):
             return False
@@ -210,11 +214,7 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
         flat = batch.observations.reshape(-1, *shape[2:])
         with torch.no_grad():
             values = self.policy.predict_values(self._tensor(flat)).reshape(shape[:2])
-            final_values = (
-                self.policy.predict_values(self._tensor(batch.final_observations))
-                if len(batch.final_observations)
-                else torch.zeros(0)
-            )
+            final_values = self.policy.predict_values(self._tensor(batch.final_observations))
         return values, final_values.cpu().numpy().reshape(-1)
 
     def _tensor(self, observations: NDArray[Any]) -> torch.Tensor:
@@ -233,7 +233,7 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
 
 
 def _infos(batch: Batch) -> list[list[dict[str, Any]]]:
-    """Return what callbacks are told of every step [T][n], in the words of the library's monitor."""
+    """Return what callbacks are told of every step [T][n], in the words of `Monitor`."""
     infos: list[list[dict[str, Any]]] = [
         [{} for _ in range(batch.num_columns)] for _ in range(len(batch.rewards))
     ]
