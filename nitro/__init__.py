@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from nitro.local.system import LocalSystem
     from nitro.pool.actor_pool import ActorPool
     from nitro.pool.batch import Batch
+    from nitro.pool.curvature import measure_curvature
     from nitro.pool.policy import Policy, PolicyNotSupportedError
     from nitro.pool.policy_maps import PolicyMap
     from nitro.pool.stopping import PoolStopped
@@ -49,6 +50,7 @@ __all__ = [
     "RoundLine",
     "Run",
     "load",
+    "measure_curvature",
     "train",
 ]
 
@@ -67,6 +69,7 @@ _HOMES = {
     "RoundLine": "shared.contracts.rounds:RoundLine",
     "Run": "nitro.python.run:Run",
     "load": "nitro.python.run:load",
+    "measure_curvature": "nitro.pool.curvature:measure_curvature",
     "train": "nitro.python.training:train",
 }
 """Where each name is, as `module:name`."""

@@ -10,7 +10,7 @@ Local by default: the block starts cache, scaler and actors on this machine and 
 pool opens.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -26,8 +26,11 @@ from nitro.pool.external_job import (
     require_counts,
     require_range,
 )
+from nitro.pool.fragments import OverlappingFragments
+from nitro.pool.policy import Policy
 from nitro.pool.policy_maps import Module, PolicyMap, named_map, policy_of
-from nitro.pool.rounds import Bills, SyncRounds
+from nitro.pool.round_calls import Bills, RoundCalls
+from nitro.pool.rounds import SyncRounds
 from nitro.pool.stopping import PoolStopped
 from nitro.python.makers import Maker, maker_name
 from services.learner.rounds.lost_round import RoundLostError
@@ -84,7 +87,8 @@ class ActorPool:
         fragment: Steps T of each environment in a round.
         actors: Fewest and most actors of a round, or one fixed number.
         policy: Scaling policy that decides about their number: its name, or a mapping with its
-            parameters, such as `{"policy": "kungfu", "every_rounds": 2}`.
+            parameters, such as `{"policy": "kungfu", "every_rounds": 2}`. Default: `marginal`, and
+            `nitro` where rounds overlap.
         budget_usd: The most that the job may cost; on this machine, as projected to AWS.
         policy_map: Where the policy is in the modules that `collect` is given: a `PolicyMap`, or
             `sequential`, `cleanrl`, `sb3` or `rllib`.
@@ -117,7 +121,7 @@ class ActorPool:
         *,
         fragment: int,
         actors: Actors = (8, 64),
-        policy: Scaling = "marginal",
+        policy: Scaling | None = None,
         budget_usd: float = 5.0,
         policy_map: PolicyMap | str | None = None,
         seed: int = 0,
@@ -147,7 +151,7 @@ class ActorPool:
             env,
             fragment=fragment,
             actors=actors,
-            policy=policy,
+            policy=policy or ("marginal" if rounds_in_flight == 1 else "nitro"),
             budget_usd=budget_usd,
             seed=seed,
             envs_per_actor=envs_per_actor,
@@ -170,7 +174,7 @@ class ActorPool:
         )
         self._bills = Bills()
         self._connection: Connection | None = None
-        self._sync: SyncRounds | None = None
+        self._opened: tuple[RoundCalls, SyncRounds, OverlappingFragments] | None = None
         self._module: Module = None
         self._done = False
         self._cost_usd = 0.0
@@ -178,7 +182,8 @@ class ActorPool:
     def __enter__(self) -> Self:
         self._leaving = ExitStack()
         self._connection = self._leaving.enter_context(self._opening)
-        self._sync = SyncRounds(self._connection, self._bills)
+        calls = RoundCalls(self._connection, self._bills)
+        self._opened = (calls, SyncRounds(calls), OverlappingFragments(calls))
         return self
 
     def __exit__(
@@ -224,12 +229,12 @@ class ActorPool:
     @property
     def evaluations(self) -> list[EvaluationResult]:
         """Evaluations so far, in order: `policy_version`, `returns`, `mean_return`."""
-        return list(self._rounds.evaluations)
+        return list(self._calls.evaluations)
 
     @property
     def stopped(self) -> StopReason | None:
         """Why there are no more rounds; None as long as there may be."""
-        return None if self._sync is None else self._sync.stop
+        return None if self._opened is None else self._calls.stop
 
     # --- rounds -----------------------------------------------------------------------------
 
@@ -285,6 +290,39 @@ class ActorPool:
         with _as_errors():
             return self._rounds.collect(policy, num_actors=actors)
 
+    def stream(
+        self, module: Module | Callable[[], Module], rounds: int | None = None
+    ) -> Iterator[Batch]:
+        """Yield fragments as they arrive, one actor's at a time, while others are rolled out.
+
+        `rounds_in_flight` rounds are open at a time. Whenever the oldest is over, the module's
+        present weights are published as the next version and another round is opened with them. A
+        fragment's `versions` say which one chose its actions; `pool.policy_version` is the newest.
+
+        Args:
+            module: What `collect` takes, read anew for each round; or a function that returns it.
+            rounds: The most rounds to open; None for all that the job allows.
+
+        Raises:
+            PolicyNotSupportedError: Actors cannot run the policy; says what they can.
+            PoolStopped: The job has ended before.
+            CommandError: Nothing came of several rounds, or API or cache cannot be reached.
+        """
+
+        def newest() -> Policy:
+            is_function = callable(module) and not hasattr(module, "state_dict")
+            found = module() if is_function else module
+            return policy_of(found, self._policy_map)
+
+        with _as_errors():
+            yield from self._fragments.fragments(newest, most_rounds=rounds)
+        self._done = True
+
+    @property
+    def policy_version(self) -> int:
+        """Version that a stream published last; -1 before the first."""
+        return self._fragments.policy_version
+
     def report(
         self,
         *,
@@ -302,7 +340,7 @@ class ActorPool:
             gradient_noise: The same's, or one's own; for `kungfu`. Default: the curvature's.
             stats: Scalars of the update, such as `{"loss": 0.1, "kl": 0.01}`, for the dashboard.
         """
-        report = self._rounds.report
+        report = self._calls.report
         if curvature is not None:
             report.curvature = curvature
             gradient_noise = gradient_noise or curvature.gradient_noise
@@ -319,15 +357,27 @@ class ActorPool:
         return self._connection
 
     @property
+    def _calls(self) -> RoundCalls:
+        return self._required[0]
+
+    @property
     def _rounds(self) -> SyncRounds:
-        if self._sync is None:
+        return self._required[1]
+
+    @property
+    def _fragments(self) -> OverlappingFragments:
+        return self._required[2]
+
+    @property
+    def _required(self) -> tuple[RoundCalls, SyncRounds, OverlappingFragments]:
+        if self._opened is None:
             raise CommandError("the pool is not open: use it in a `with` block")
-        return self._sync
+        return self._opened
 
     def _end_with(self, plan: RoundPlan) -> None:
         """Have the job's last plan made, with its final evaluation."""
         if self._module is None:
-            self._rounds.stop = plan.stop
+            self._calls.stop = plan.stop
             return
         try:
             self.collect(self._module)
@@ -336,9 +386,9 @@ class ActorPool:
 
     def _finish(self, error: BaseException | None) -> None:
         """Tell the scaler that the job has ended, and why."""
-        to, rounds = self._to, self._rounds
+        to, calls = self._to, self._calls
         if isinstance(error, PoolStopped):
-            rounds.stop, error = error.reason, None
+            calls.stop, error = error.reason, None
         if to.lease.lost:
             return  # the scaler has ended the job, or will
         status, reason = self._outcome(error)
@@ -349,7 +399,7 @@ class ActorPool:
             error=f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
             if status == "failed"
             else None,
-            final_evaluation=rounds.final_evaluation,
+            final_evaluation=calls.final_evaluation,
         )
         try:
             to.scaler.finish(to.job.job_id, request)
@@ -360,7 +410,7 @@ class ActorPool:
                 raise
 
     def _outcome(self, error: BaseException | None) -> tuple[Any, StopReason]:
-        stop = self._rounds.stop
+        stop = self._calls.stop
         if error is not None and not isinstance(error, KeyboardInterrupt | GeneratorExit):
             return "failed", "error"
         if stop is None and self._done and error is None:

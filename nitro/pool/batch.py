@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nitro.pool.policy import Policy
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.trajectory.trajectory import Trajectory
 
@@ -97,6 +98,9 @@ class Batch:
         lengths: Their steps, [E] int32.
         round: Number of the round, from 0; of a stream's fragments, too.
         num_launched: Actors that were launched; those that did not answer have no columns.
+        environment: What observations and actions look like.
+        policy: The policy that chose the actions, as it was published.
+        bill: Returns what the round was billed; see `cost_usd`.
     """
 
     observations: Array
@@ -116,6 +120,7 @@ class Batch:
     round: int
     num_launched: int
     environment: EnvironmentSpec
+    policy: Policy
     bill: Callable[[], float | None]
 
     @property
@@ -192,6 +197,7 @@ def batch_of(
     trajectories: Sequence[Trajectory],
     environment: EnvironmentSpec,
     *,
+    policy: Policy,
     num_launched: int,
     bill: Callable[[], float | None],
 ) -> Batch:
@@ -200,6 +206,7 @@ def batch_of(
     Args:
         trajectories: At least one, all of one round.
         environment: What observations and actions look like.
+        policy: What chose the actions.
         num_launched: Actors of the round.
         bill: Returns what the round was billed, once that is known.
     """
@@ -233,6 +240,7 @@ def batch_of(
         round=trajectories[0].round,
         num_launched=num_launched,
         environment=environment,
+        policy=policy,
         bill=bill,
     )
 

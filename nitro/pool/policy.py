@@ -14,7 +14,7 @@ Legend: `F` observation size, `A` action size, `H` network outputs.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,6 +97,14 @@ class Policy:
         """
         self.numpy(environment)
         return codec.encode(*self._payload(environment))
+
+    def seen(self, observations: NDArray[Any], environment: EnvironmentSpec) -> NDArray[Any]:
+        """Return observations [..., F] as the network sees them: normalised, if the policy does."""
+        scale = self.numpy(environment).observation_scale
+        if scale is None:
+            return observations
+        rows = np.ascontiguousarray(observations, np.float32).reshape(-1, scale.size)
+        return scale.apply(rows, out=np.empty_like(rows)).reshape(observations.shape)
 
     def _payload(
         self, environment: EnvironmentSpec

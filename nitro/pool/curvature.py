@@ -1,0 +1,134 @@
+"""`nitro.measure_curvature`: Nitro's detector for whatever trains the policy.
+
+It returns what the learner reports after an update: both ends of the spectrum of the Hessian of the
+policy surrogate objective, and the noise of its gradient. `pool.report(curvature=...)` tells it to
+the scaling policy. It needs torch, on the CPU.
+
+Legend: `T` steps, `n` columns, N = T * n samples, D distribution parameters.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from learning.data.batch import TrainingBatch
+from learning.detectors.detector import PolicySamples, UpdateStart
+from learning.detectors.hessian import HessianDetector
+from learning.networks.dense_policy import DensePolicy
+from learning.networks.distributions import Distribution, Gaussian, discrete_distribution
+from nitro.errors import CommandError
+from nitro.pool.batch import Array, Batch
+from nitro.pool.policy import Policy
+from nitro.pool.policy_maps import Module, PolicyMap, policy_of
+from shared.contracts.environment_spec import ContinuousActionSpec, EnvironmentSpec
+from shared.contracts.job_spec import DetectorRule
+from shared.contracts.rounds import Curvature
+
+_DISCOUNT = 0.99
+
+
+def measure_curvature(
+    module: Module,
+    batch: Batch,
+    advantages: Any = None,
+    *,
+    policy_map: PolicyMap | str | None = None,
+    detector: DetectorRule | None = None,
+) -> Curvature | None:
+    """Measure the surrogate objective's curvature at a policy, on a batch.
+
+    Args:
+        module: The policy after the update, as `ActorPool.collect` takes it.
+        batch: What the update learned from.
+        advantages: Of each step, [T, n], an array or a tensor. Default: the discounted rewards to
+            come in the fragment, less their mean at each step.
+        policy_map: Where the policy is in the module, as for `ActorPool`.
+        detector: How many samples and products to spend; default: as in a job.
+
+    Returns:
+        `lambda_max`, `lambda_min` and `residual`; `gradient_noise`, between 16 columns at most; and
+        `fragment_noise`, of the policy that the batch was collected with, in the plain norm, which
+        the policy `marginal` goes by. None where nothing is finite, or all advantages are 0.
+
+    Raises:
+        PolicyNotSupportedError: The policy is none that actors can run.
+        CommandError: The advantages have another shape.
+    """
+    environment = batch.environment
+    now, before = (
+        _network(policy, environment) for policy in (policy_of(module, policy_map), batch.policy)
+    )
+    samples = _samples(batch, _advantages(batch, advantages), before)
+    start = UpdateStart(parameters=before.flat, step_sizes=torch.ones_like(before.flat))
+    rule = detector or DetectorRule()
+    return HessianDetector(rule).measure(now, PolicySamples(batch=samples, start=start))
+
+
+def _network(policy: Policy, environment: EnvironmentSpec) -> DensePolicy:
+    policy.numpy(environment)  # refuses what does not fit
+    return DensePolicy(
+        policy.weights,
+        policy.biases,
+        log_std=policy.log_std if isinstance(environment.action, ContinuousActionSpec) else None,
+        activation=policy.activation,
+        distribution=_distribution(environment),
+    )
+
+
+def _distribution(environment: EnvironmentSpec) -> Distribution:
+    if isinstance(environment.action, ContinuousActionSpec):
+        return Gaussian()
+    return discrete_distribution(environment.action)[0]
+
+
+def _samples(batch: Batch, advantages: Array, before: DensePolicy) -> TrainingBatch:
+    """Return a batch's samples as a detector takes them: one column after the other."""
+    seen = batch.policy.seen(batch.observations, batch.environment)
+    observation, action, log_prob, advantage = (
+        _by_column(each) for each in (seen, batch.actions, batch.log_probs, advantages)
+    )
+    nothing = torch.zeros_like(log_prob)
+    return TrainingBatch(
+        observation=observation,
+        action=action,
+        advantage=advantage,
+        value_target=nothing,
+        value=nothing,
+        log_prob=log_prob,
+        outputs=before.policy_outputs(observation).detach(),
+        behaviour_log_prob=log_prob,
+        num_trajectories=batch.num_columns,
+    )
+
+
+def _by_column(array: Array) -> Tensor:
+    """Return steps [T, n, ...] as samples # [N, ...], those of one column after the other."""
+    turned = np.swapaxes(array, 0, 1)
+    return torch.tensor(np.ascontiguousarray(turned).reshape(-1, *array.shape[2:]))
+
+
+def _advantages(batch: Batch, given: Any) -> Array:
+    """Return advantages [T, n] float32."""
+    if given is None:
+        return _rewards_to_come(batch)
+    values = given.detach().cpu().numpy() if hasattr(given, "detach") else given
+    advantages = np.asarray(values, np.float32)
+    if advantages.shape != batch.rewards.shape:
+        raise CommandError(
+            f"advantages: have shape {advantages.shape}, and the batch's steps are "
+            f"{batch.rewards.shape}"
+        )
+    return advantages
+
+
+def _rewards_to_come(batch: Batch) -> Array:
+    """Return the discounted rewards to come, less their mean at each step."""
+    to_come = np.zeros_like(batch.rewards)
+    following = np.zeros_like(batch.rewards[0])
+    for t in reversed(range(len(to_come))):
+        goes_on = ~(batch.terminated[t] | batch.truncated[t])
+        following = batch.rewards[t] + _DISCOUNT * following * goes_on
+        to_come[t] = following
+    return to_come - to_come.mean(axis=1, keepdims=True)

@@ -1,0 +1,165 @@
+"""What a pool does for any round, whether rounds overlap or not: publish, ask, note, evaluate."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from nitro.pool.connection import Connection
+from nitro.pool.stopping import PoolStopped
+from services.learner.rounds.collector import RoundCollector
+from services.learner.rounds.streams import Streams
+from shared.contracts.billing import LedgerLine
+from shared.contracts.jobs import StopReason
+from shared.contracts.rounds import (
+    Curvature,
+    EvaluationResult,
+    GradientNoise,
+    RoundPlan,
+    RoundRequest,
+    RoundResult,
+)
+from shared.trajectory.trajectory import Trajectory
+
+
+@dataclass(slots=True, kw_only=True)
+class Report:
+    """What the user measured since the last request."""
+
+    curvature: Curvature | None = None
+    gradient_noise: GradientNoise | None = None
+    stats: dict[str, float] = field(default_factory=dict)
+
+
+class Bills:
+    """What each round was billed, as the scaler tells with later plans."""
+
+    def __init__(self) -> None:
+        self._usd: dict[int, float] = {}
+
+    def add(self, lines: Iterable[LedgerLine]) -> None:
+        """Take in final lines of the ledger."""
+        for line in lines:
+            self._usd[line.round] = self._usd.get(line.round, 0.0) + line.amount_usd
+
+    def of(self, round_index: int) -> Callable[[], float | None]:
+        """Return what tells the bill of a round; None while it is not final."""
+        return lambda: self._usd.get(round_index)
+
+
+class RoundCalls:
+    """The calls of one pool, and what they leave for later ones; use it from one thread."""
+
+    def __init__(self, connection: Connection, bills: Bills) -> None:
+        self.job = connection.job
+        self.spec = connection.job.spec
+        self.environment = connection.job.described_environment
+        self.lease = connection.lease
+        self.cache = connection.cache
+        self.bills = bills
+        self.report = Report()
+        self.evaluations: list[EvaluationResult] = []
+        self.final_evaluation: EvaluationResult | None = None
+        """Of the policy that the job's last plan was asked for with."""
+        self.stop: StopReason | None = None
+        """Why the rounds are over; None as long as they go on."""
+        self._scaler = connection.scaler
+        self._streams = Streams(envs_per_actor=self.spec.envs_per_actor)
+        self._begun_anew = 0
+
+    def require_open(self) -> None:
+        """Make sure that there may be another round.
+
+        Raises:
+            PoolStopped: The job has ended, or is not held any more.
+        """
+        if self.stop is not None:
+            raise PoolStopped(self.stop, "the pool's rounds are over")
+        if self.lease.lost:
+            raise PoolStopped("client_gone", "the lease was lost: nothing was heard from here")
+
+    def preview(self, index: int, version: int, previous: RoundResult | None) -> RoundPlan:
+        """Return what a round would be; nothing is launched."""
+        self.require_open()
+        request = self._request(policy_version=version, previous=previous)
+        return self._scaler.preview_round(self.job.job_id, index, request)
+
+    def publish(self, version: int, payload: bytes) -> None:
+        """Put a policy where actors fetch it, also one that was there before: keys expire."""
+        self.cache.publish_policy(self.job.job_id, version, payload)
+
+    def ask(
+        self, index: int, version: int, previous: RoundResult | None, **more: object
+    ) -> RoundPlan:
+        """Have a round launched; asked again, the scaler returns the same plan.
+
+        Args:
+            index: The round.
+            version: Of the policy, which is published by now.
+            previous: Result of the round that is over.
+            **more: Further fields of the request: `num_actors`, or those of another attempt.
+        """
+        if self.job.continues_episodes:
+            # Before the plan: its actors start at once.
+            most = self.spec.actors.max * self.spec.envs_per_actor
+            starts = self._streams.starts(index)[:most]
+            self.cache.publish_starts(self.job.job_id, index, starts)
+        request = self._request(policy_version=version, previous=previous, **more)
+        plan = self._scaler.open_round(self.job.job_id, index, request)
+        self._streams.take(index, plan.num_actors)
+        if request.attempt == 0:
+            self.bills.add(plan.settled)
+            self.report = Report()
+        return plan
+
+    def collector(self, plan: RoundPlan) -> RoundCollector:
+        """Return what receives a round's results."""
+        return RoundCollector(
+            self.cache,
+            plan,
+            self.environment,
+            steps_per_actor=self.spec.steps_of(max(1, plan.num_actors)),
+            envs_per_actor=self.spec.envs_per_actor,
+            should_leave=lambda: self.lease.should_leave,
+            must_leave=lambda: self.lease.must_leave,
+        )
+
+    def keep(self, trajectories: Iterable[Trajectory]) -> None:
+        """Keep where actors left the episodes of what is handed over."""
+        for trajectory in trajectories:
+            self._begun_anew += trajectory.begun_anew
+            if self.job.continues_episodes:
+                self._streams.leave(trajectory.round, trajectory.actor_index, trajectory.snapshots)
+
+    def release(self, round_index: int) -> int:
+        """Let a round's episodes be gone on with; return how many had to begin anew by now."""
+        self._streams.release(round_index)
+        number, self._begun_anew = self._begun_anew, 0
+        return number
+
+    def evaluated(self, collector: RoundCollector) -> EvaluationResult | None:
+        """Wait for a round's evaluation episodes, and note their returns."""
+        episodes = collector.episodes()
+        if not episodes:
+            return None
+        result = EvaluationResult(
+            policy_version=collector.plan.policy_version,
+            returns=tuple(e.episode_return for e in episodes),
+            lengths=tuple(e.length for e in episodes),
+        )
+        self.evaluations.append(result)
+        return result
+
+    def finish(self, plan: RoundPlan) -> None:
+        """Receive what the job's last plan launched: the final evaluation."""
+        collector = self.collector(plan)
+        self.final_evaluation = self.evaluated(collector)
+        collector.close()
+        self.cache.forget_starts(self.job.job_id, plan.round)
+        self.stop = plan.stop
+
+    def _request(self, **more: object) -> RoundRequest:
+        said = {
+            "lease_id": self.lease.lease_id,
+            "curvature": self.report.curvature,
+            "gradient_noise": self.report.gradient_noise,
+        }
+        return RoundRequest.model_validate(said | more)
