@@ -16,6 +16,7 @@ from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.utils.spaces.space_utils import unsquash_action
 
 from experiments.frameworks.telling import Task, tell
+from nitro.integrations.rllib import NitroEnvRunner
 
 
 class Agent:
@@ -52,10 +53,14 @@ class Agent:
 
 def config(task: Task) -> Any:
     """Return the algorithm's settings."""
+    pool = {**task.pool, "measure_curvature": False}
+    del pool["fragment"]  # RLlib says it
+    actors: dict[str, Any] = {"env_runner_cls": NitroEnvRunner} if task.sampler == "nitro" else {}
     return (
         PPOConfig()
-        .environment(task.env_id)
+        .environment(task.env_id, env_config={"nitro": pool} if actors else {})
         .env_runners(
+            **actors,
             num_env_runners=0,
             num_envs_per_env_runner=task.num_actors,
             rollout_fragment_length=task.fragment,

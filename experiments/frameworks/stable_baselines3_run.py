@@ -5,6 +5,7 @@ python -m experiments.frameworks.stable_baselines3_run < TASK
 
 import json
 import sys
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -12,13 +13,16 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 
 from experiments.frameworks.telling import Task, tell
+from nitro.integrations.sb3 import NitroPPO
+from nitro.pool.actor_pool import ActorPool
 
 
 class Agent:
     """The library's PPO in training."""
 
-    def __init__(self, task: Task) -> None:
-        self._model = model(task)
+    def __init__(self, task: Task, pool: ActorPool | None) -> None:
+        self._pool = pool
+        self._model = model(task, pool)
 
     def learn(self, steps: int) -> int:
         """Train on."""
@@ -31,19 +35,20 @@ class Agent:
 
     def cost_usd(self) -> float:
         """Return what the actors have cost."""
-        pool = getattr(self._model, "pool", None)
-        return 0.0 if pool is None else float(pool.cost_usd)
+        return 0.0 if self._pool is None else self._pool.cost_usd
 
 
-def model(task: Task) -> Any:
+def model(task: Task, pool: ActorPool | None) -> Any:
     """Return the model: the library's defaults but for what the task says."""
-    settings = {
+    settings: dict[str, Any] = {
         "n_steps": task.fragment,
         "batch_size": task.minibatch,
         "n_epochs": task.epochs,
         "seed": task.seed,
         "device": "cpu",
     }
+    if pool is not None:
+        return NitroPPO("MlpPolicy", pool=pool, measure_curvature=False, **settings)
     env = make_vec_env(task.env_id, n_envs=task.num_actors, seed=task.seed)
     return PPO("MlpPolicy", env, **settings)
 
@@ -52,7 +57,11 @@ def main() -> None:
     """Train as standard input says."""
     torch.set_num_threads(1)
     task = Task(**json.load(sys.stdin))
-    tell(task, Agent(task))
+    with ExitStack() as leaving:
+        pool = None
+        if task.sampler == "nitro":
+            pool = leaving.enter_context(ActorPool(task.env_id, **task.pool))
+        tell(task, Agent(task, pool))
 
 
 if __name__ == "__main__":

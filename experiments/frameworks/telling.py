@@ -16,6 +16,9 @@ from typing import Any, Protocol
 import gymnasium
 import numpy as np
 
+_NO_LIMIT_USD = 1e6
+"""A budget that never cuts in."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
@@ -39,6 +42,18 @@ class Task:
     def samples(self) -> int:
         """Steps of one update."""
         return self.num_actors * self.fragment
+
+    @property
+    def pool(self) -> dict[str, Any]:
+        """Keyword arguments of the `ActorPool`, but for the environment."""
+        return {
+            "fragment": self.fragment,
+            "actors": self.num_actors,
+            "budget_usd": _NO_LIMIT_USD,
+            "seed": self.seed,
+            "api_url": self.api_url,
+            "token": self.token,
+        }
 
 
 class Trained(Protocol):

@@ -36,7 +36,7 @@ from ray.rllib.utils.metrics import SAMPLE_TIMER, WEIGHTS_SEQ_NO
 from nitro.errors import CommandError
 from nitro.pool.actor_pool import ActorPool
 from nitro.pool.batch import Batch, EpisodePart
-from nitro.pool.policy import Policy
+from nitro.pool.curvature import measure_curvature
 from nitro.pool.policy_maps import policy_of
 from shared.contracts.environment_spec import (
     ContinuousActionSpec,
@@ -52,8 +52,11 @@ class NitroEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc] # the library 
     """An environment runner whose samples come from an `ActorPool`.
 
     Settings of the pool are keyword arguments of `nitro.ActorPool`, in the algorithm's
-    `env_config["nitro"]`. A fragment is RLlib's `rollout_fragment_length`; where that is `auto`,
-    the fewest actors of a round bring one training batch. An evaluation runner is RLlib's own.
+    `env_config["nitro"]`. With `measure_curvature: False` among them, nothing is measured for the
+    scaling policies `nitro`, `marginal` and `kungfu`; it takes some milliseconds a round.
+
+    A fragment is RLlib's `rollout_fragment_length`; where that is `auto`, the fewest actors of a
+    round bring one training batch. An evaluation runner is RLlib's own.
 
     Raises:
         CommandError: Something configured is not supported; names it.
@@ -63,10 +66,13 @@ class NitroEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc] # the library 
         self.pool: ActorPool | None = None
         self._open = ExitStack()
         self._batch: Batch | None = None
-        """The last one."""
+        """The last one, which RLlib has learned from by the time it asks for another."""
+        self._measures = True
         if not config.in_evaluation:
             _require_supported(config)
-            self.pool = self._open.enter_context(ActorPool(config.env, **pool_settings(config)))
+            settings = pool_settings(config)
+            self._measures = settings.pop("measure_curvature", True)
+            self.pool = self._open.enter_context(ActorPool(config.env, **settings))
             kwargs["spaces"] = _spaces(self.pool.environment)
         super().__init__(config=config, **kwargs)
 
@@ -98,8 +104,11 @@ class NitroEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc] # the library 
         if asked or kwargs.get("explore") is False:
             what = ", ".join(asked) or "explore=False"
             raise CommandError(f"{what}: a round of Nitro's actors is of fragments that explore")
+        policy = policy_of(self.module, "rllib")
+        if self._measures and self._batch is not None:
+            self.pool.report(curvature=measure_curvature(policy, self._batch))
         with self.metrics.log_time(SAMPLE_TIMER):
-            self._batch = batch = self.pool.collect(self._policy())
+            self._batch = batch = self.pool.collect(policy)
         self._log(batch)
         outputs = self._outputs(batch)
         return [self._episode(part, outputs) for part in batch.episodes()]
@@ -112,9 +121,6 @@ class NitroEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc] # the library 
         """End the pool's job."""
         self._open.close()
         super().stop()
-
-    def _policy(self) -> Policy:
-        return policy_of(self.module, "rllib")
 
     def _outputs(self, batch: Batch) -> NDArray[np.float32]:
         """Return the inputs of the action distribution [T, n, H], which RLlib's losses compare."""

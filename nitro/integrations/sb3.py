@@ -36,6 +36,7 @@ from nitro.errors import CommandError
 from nitro.integrations.endings import endings
 from nitro.pool.actor_pool import ActorPool
 from nitro.pool.batch import Batch
+from nitro.pool.curvature import measure_curvature
 from nitro.pool.policy import Policy
 from nitro.pool.policy_maps import policy_of
 from nitro.pool.stopping import PoolStopped
@@ -86,6 +87,8 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
         pool: Where rollouts come from. A model without one predicts, and does not learn.
         normalize_observations: By running statistics that travel to the actors with the policy, in
             place of `VecNormalize`.
+        measure_curvature: Whether to measure it after every update, which the scaling policies
+            `nitro`, `marginal` and `kungfu` go by; it takes some milliseconds.
 
     Raises:
         CommandError: Something asked for is not supported; names it.
@@ -100,9 +103,12 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
         *,
         pool: ActorPool | None = None,
         normalize_observations: bool = False,
+        measure_curvature: bool = True,
         **settings: Any,
     ) -> None:
         self.pool = pool
+        self.measure_curvature = measure_curvature
+        self._round: tuple[Batch, Floats] | None = None
         if pool is not None:
             env = pool.env_id if env is None else env
             if settings.setdefault("n_steps", pool.fragment) != pool.fragment:
@@ -119,7 +125,7 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
         _require_supported(self)
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "pool"]
+        return [*super()._excluded_save_params(), "pool", "_round"]
 
     def collect_rollouts(
         self,
@@ -148,13 +154,16 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
             last_values = self.policy.predict_values(self._tensor(batch.last_observations))
         dones = (batch.terminated | batch.truncated)[-1]
         rollout_buffer.compute_returns_and_advantage(last_values=last_values, dones=dones)
+        self._round = batch, rollout_buffer.advantages.copy()  # the update flattens the buffer
         self._log(batch)
         callback.on_rollout_end()
         return True
 
     def train(self) -> None:
-        """Update the policy from the buffer, then the statistics of its observations."""
+        """Update the policy from the buffer, measure, and update its observations' statistics."""
         super().train()
+        if self.measure_curvature and self.pool is not None and self._round is not None:
+            self.pool.report(curvature=measure_curvature(self._policy(), *self._round))
         extractor = self.policy.features_extractor
         if isinstance(extractor, NormalisedObservations):
             extractor.learn(self.rollout_buffer.observations)
