@@ -26,7 +26,9 @@ def endings(batch: Batch) -> list[Ending]:
     steps, columns = np.nonzero(batch.terminated | batch.truncated)
     if len(steps) != len(batch.returns):
         return []
-    order = np.lexsort((columns, steps, batch.actors[columns]))
+    places = {actor: i for i, actor in enumerate(dict.fromkeys(batch.actors.tolist()))}
+    place = [places[actor] for actor in batch.actors[columns].tolist()]
+    order = np.lexsort((columns, steps, place))
     return [
         Ending(
             step=int(steps[i]),

@@ -17,7 +17,7 @@ Legend: `T` steps of a fragment, `n` columns, one for each environment of each a
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import gymnasium
 import numpy as np
@@ -79,7 +79,7 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
 
     `policy` and the keyword arguments are those of the library's `PPO`. The environment of the
     same name is made here, too, for its spaces; it takes no training steps. `n_steps` is the
-    pool's fragment. `NitroPPO.load(path, env=..., pool=pool)` goes on with a saved model.
+    pool's fragment.
 
     Args:
         policy: `MlpPolicy`, of linear layers with tanh or ReLU between them.
@@ -119,6 +119,16 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
             extractor = {"features_extractor_class": NormalisedObservations}
             settings["policy_kwargs"] = {**(settings.get("policy_kwargs") or {}), **extractor}
         super().__init__(policy, env, **settings)
+
+    @classmethod
+    def load(
+        cls, path: Any, env: Any = None, *, pool: ActorPool | None = None, **settings: Any
+    ) -> Self:
+        """Return a saved model; with a pool it can go on learning."""
+        if pool is not None:
+            env = gymnasium.make(pool.env_id) if env is None else env
+        loaded: Self = super().load(path, env, pool=pool, **settings)
+        return loaded
 
     def _setup_model(self) -> None:
         super()._setup_model()
