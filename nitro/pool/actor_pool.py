@@ -202,7 +202,7 @@ class ActorPool:
     @property
     def job_id(self) -> str:
         """Id of the pool's job, as `nitro jobs` and the dashboard have it."""
-        return self._to.job.job_id
+        return self._calls.job.job_id
 
     @property
     def env_id(self) -> str:
@@ -217,7 +217,7 @@ class ActorPool:
     @property
     def environment(self) -> EnvironmentSpec:
         """What the environment looks like: `observation.shape`, `action`, `max_episode_steps`."""
-        return self._to.job.described_environment
+        return self._calls.environment
 
     @property
     def cost_usd(self) -> float:
@@ -253,9 +253,9 @@ class ActorPool:
         while number is None or made < number:
             with _as_errors():
                 plan = self._rounds.preview()
-            if plan.stop is not None:
-                self._end_with(plan)
-                return
+                if plan.stop is not None:
+                    self._end(plan.stop)
+                    return
             yield Round(plan, self._bills)
             made += 1
         self._done = True
@@ -374,15 +374,10 @@ class ActorPool:
             raise CommandError("the pool is not open: use it in a `with` block")
         return self._opened
 
-    def _end_with(self, plan: RoundPlan) -> None:
+    def _end(self, why: StopReason) -> None:
         """Have the job's last plan made, with its final evaluation."""
-        if self._module is None:
-            self._calls.stop = plan.stop
-            return
-        try:
-            self.collect(self._module)
-        except PoolStopped:
-            return
+        module = self._module
+        self._rounds.end(None if module is None else policy_of(module, self._policy_map), why)
 
     def _finish(self, error: BaseException | None) -> None:
         """Tell the scaler that the job has ended, and why."""

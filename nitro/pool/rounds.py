@@ -19,6 +19,7 @@ from nitro.pool.round_calls import RoundCalls
 from nitro.pool.stopping import PoolStopped
 from services.learner.rounds.collector import RoundCollector
 from services.learner.rounds.lost_round import environment_failed, round_lost
+from shared.contracts.jobs import StopReason
 from shared.contracts.rounds import RoundPlan, RoundResult, RoundTiming
 from shared.trajectory.trajectory import Trajectory
 
@@ -94,6 +95,15 @@ class SyncRounds:
             num_launched=plan.num_actors,
             bill=calls.bills.of(plan.round),
         )
+
+    def end(self, policy: Policy | None, why: StopReason) -> None:
+        """Have the job's last plan made, with an evaluation of the policy if there is one."""
+        self._end_round()
+        if policy is not None:
+            self._calls.publish(self.next_round, policy.encoded(self._calls.environment))
+        plan = self._ask(ends=why)
+        self._forget_last_round()
+        self._calls.finish(plan)
 
     def _ask(self, **more: object) -> RoundPlan:
         return self._calls.ask(self.next_round, self.next_round, self._previous, **more)

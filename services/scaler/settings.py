@@ -142,7 +142,8 @@ class Settings(CacheSettings):
     """Time for update, curvature and checkpoint that a round is priced with before launch; twice
     the longest one measured counts instead when that is more."""
     finish_wait_s: Annotated[float, Field(ge=0, le=30)] = 2.0
-    """How long the end of a job waits for the outcome of its last invocations."""
+    """How long the end of a job, and the preview of a round, wait for the outcome of its last
+    invocations."""
 
     price_table: str = "aws-us-east-1-2026-11"
     """Prices of the ledger."""

@@ -212,6 +212,7 @@ class Components:
             pricing=self._pricing,
             quorum_share=settings.quorum_share,
             max_attempts=settings.max_attempts,
+            preview_wait_s=settings.finish_wait_s,
             longest_job_s=settings.allowed_job_s,
             on_rewarmed=self.capacity.reconcile,
         )

@@ -156,6 +156,9 @@ class RoundRequest(Message):
     num_actors: PositiveInt | None = None
     """Actors to launch in place of what the scaling policy decides, within the job's range. For
     `external` jobs alone; budget and concurrency may still cut it."""
+    ends: StopReason | None = None
+    """Ends the job with this plan, for this reason, after its final evaluation. For `external` jobs
+    alone."""
     previous: RoundResult | None = None
     """Of the round that is over with this request: the one before, or, of a job that keeps m rounds
     open, the m-th before. The first m requests of a job bring none."""

@@ -76,7 +76,7 @@ class Mlp:
             for weight, bias, buffer in hidden:
                 values.dot(weight, buffer)
                 np.add(buffer, bias, buffer)
-                values = np.maximum(buffer, 0.0, buffer)
+                values = np.maximum(buffer, 0.0, out=buffer)
             values.dot(last_weight, out)
             return np.add(out, last_bias, out)
 

@@ -16,8 +16,14 @@ from shared.contracts.jobs import FINISHED, Job, JobStatus
 PATIENCE_S = 240.0
 """Bound on any wait: far above what the work takes, so that a hang ends the test with a message."""
 
-FAST_LEASES = {"scaler": {"NITRO_LEASE_TTL_S": "3", "NITRO_HEARTBEAT_EVERY_S": "0.3"}}
-"""A dead learner's job is claimed again soon."""
+FAST_LEASES = {
+    "scaler": {
+        "NITRO_LEASE_TTL_S": "3",
+        "NITRO_HEARTBEAT_EVERY_S": "0.3",
+        "NITRO_CLIENT_GRACE_S": "2",
+    }
+}
+"""A dead learner's job is claimed again soon, and one whose client is dead ends soon."""
 
 TWO_CORES = {"learner": {"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"}}
 """What the learner's libraries would find on such a machine; results must not depend on it."""

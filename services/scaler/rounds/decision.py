@@ -144,7 +144,7 @@ def decide_round(context: RoundContext) -> Decision:
     """Return what to do about the round a learner asked for."""
     if context.again is not None:
         return _decide_reopening(context, context.again)
-    stop = context.ended or stop_reason(context)
+    stop = context.ended or stop_reason(context) or _ended_by_client(context.request)
     scaling = _asked_for(context.request, context.policy.decide(context.seen))
     if stop is not None:
         return _end(context, *stop, scaling)
@@ -172,6 +172,10 @@ def decide_round(context: RoundContext) -> Decision:
     switched = f"scaling changed from {before}" if before else ""
     reasons = (switched, scaling.reason, quota_note, affordable.note)
     return _decision(context, affordable, scaling, None, reasons)
+
+
+def _ended_by_client(request: RoundRequest) -> tuple[StopReason, str] | None:
+    return None if request.ends is None else (request.ends, "the client ends the job")
 
 
 def _asked_for(request: RoundRequest, scaling: ScalingDecision) -> ScalingDecision:

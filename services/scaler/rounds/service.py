@@ -93,6 +93,7 @@ class RoundService:
     pricing: RoundPricing
     quorum_share: float
     max_attempts: int
+    preview_wait_s: float
     longest_job_s: float
     on_rewarmed: Callable[[], None]
     """Called when a job keeps another number of environments warm."""
@@ -130,13 +131,17 @@ class RoundService:
     def preview(self, job_id: str, round_index: int, request: RoundRequest) -> RoundPlan:
         """Return what `plan` would decide now; nothing is written or launched.
 
+        It waits a moment for the last invocations of the round before: what they leave of the
+        budget is a part of the decision.
+
         Raises:
             ApiError: As for `plan`, or the round is over.
         """
+        self.launches.wait_landed(job_id, timeout_s=self.preview_wait_s)
         self._bookings.catch_up(job_id)
         record = found(self.store.job(job_id), "job", job_id)
         held_lease(record, request.lease_id)
-        _check_number(record, request)
+        _check_external(record, request)
         before = RoundsBefore.read(self.store, record.job, round_index)
         where = place(before, request, max_attempts=self.max_attempts)
         if isinstance(where, PlannedAttempt):
@@ -182,7 +187,7 @@ class RoundService:
 
     def _decided(self, record: JobRecord, round_index: int, request: RoundRequest) -> _Decided:
         """Return the plan that is stored for a request, or a new one and the change it needs."""
-        _check_number(record, request)
+        _check_external(record, request)
         before = RoundsBefore.read(self.store, record.job, round_index)
         where = place(before, request, max_attempts=self.max_attempts)
         if isinstance(where, PlannedAttempt):
@@ -352,18 +357,17 @@ class RoundService:
         )
 
 
-def _check_number(record: JobRecord, request: RoundRequest) -> None:
-    """Refuse a number of actors that is not the caller's to decide.
+def _check_external(record: JobRecord, request: RoundRequest) -> None:
+    """Refuse a number of actors, or an end, that is not the caller's to decide.
 
     Raises:
         ApiError: The job is not external, or its range is another.
     """
     number, actors = request.num_actors, record.job.spec.actors
-    if number is None:
-        return
-    if record.job.learner != "external":
-        message = "is for external jobs: this one's scaling policy decides"
-        raise invalid(FieldError(field="num_actors", message=message))
-    if not actors.min <= number <= actors.max:
+    for field in ("num_actors", "ends"):
+        if getattr(request, field) is not None and record.job.learner != "external":
+            message = "is for external jobs: about this one the scaler decides"
+            raise invalid(FieldError(field=field, message=message))
+    if number is not None and not actors.min <= number <= actors.max:
         message = f"{number} is outside the job's actors [{actors.min}, {actors.max}]"
         raise invalid(FieldError(field="num_actors", message=message))

@@ -100,6 +100,7 @@ class Services:
             pricing=pricing,
             quorum_share=0.5,
             max_attempts=2,
+            preview_wait_s=0.0,
             longest_job_s=1e9,
             on_rewarmed=lambda: None,
         )

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -13,12 +14,13 @@ from services.scaler.capacity.decision import (
     WARM_BEFORE_LEASE_S,
     CapacityRule,
     allowed_until,
+    clients_gone_at,
     environments_allowed,
     environments_wanted,
     learners_wanted,
     overdue,
 )
-from services.scaler.store.base import JobRecord
+from services.scaler.store.base import JobRecord, LeaseRecord
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import FINISHED, Job, JobStatus
 from tests.services.scaler.lambda_endpoint import HOPPER
@@ -200,3 +202,39 @@ def test_when_the_time_allowed_is_over_nothing_is_on(
     if until is None or math.isinf(until):
         return
     assert on(jobs, rule, until) == (0, 0)
+
+
+def external(
+    status: JobStatus, *, queued_at: float = NOW, expires_at: float | None = None
+) -> JobRecord:
+    waiting = record(status, queued_at=queued_at)
+    job = waiting.job.model_copy(update={"learner": "external"})
+    lease = None
+    if expires_at is not None:
+        lease = LeaseRecord(lease_id="lease-1", learner_id="pool-1", expires_at=expires_at)
+    return waiting.model_copy(update={"job": job, "lease": lease})
+
+
+def test_no_learner_starts_and_nothing_is_warm_before_an_external_job_is_leased() -> None:
+    waiting = external("queued")
+    assert environments_wanted([waiting], rule(), NOW) == 0
+    assert allowed_until([waiting], rule(), NOW) is None
+    held = external("running", expires_at=NOW + 30)
+    assert environments_wanted([held], rule(), NOW) == 64
+
+
+def test_an_external_job_ends_a_while_after_its_client_was_heard_of() -> None:
+    within = replace(rule(), client_grace_s=60.0)
+    held = external("running", expires_at=NOW + 30)
+    assert clients_gone_at([held], within) == {"hopper-1": NOW + 90}
+    waiting = external("queued", queued_at=NOW)
+    assert clients_gone_at([waiting], within) == {"hopper-1": NOW + 60}
+
+
+def test_an_external_job_that_should_stop_waits_for_no_other_client() -> None:
+    stopping = external("stopping", expires_at=NOW + 30)
+    assert clients_gone_at([stopping], rule()) == {"hopper-1": NOW + 30}
+
+
+def test_other_jobs_and_those_that_ended_have_no_client_to_wait_for() -> None:
+    assert clients_gone_at([record("queued"), external("stopped")], rule()) == {}

@@ -379,3 +379,41 @@ def test_what_a_learner_that_gave_up_has_cost_counts_with_what_the_next_one_cost
     assert desk.claim("three") is None
     record = stored(store, "a")
     assert (record.job.status, record.job.stop_reason) == ("stopped", "budget")
+
+
+def test_an_external_job_is_leased_by_its_id_and_by_no_learner(
+    store: SqliteStore, desk: LeaseService
+) -> None:
+    add_job(store, "external-1", learner="external")
+    assert desk.claim("learner-a") is None
+    assert desk.claim("learner-a", "gpu") is None
+    desk = replace(desk, cache_url="redis://:secret@cache:6379/0")
+    lease = desk.claim("pool-a", job_id="external-1")
+    assert lease is not None
+    assert (lease.job.job_id, lease.job.status) == ("external-1", "running")
+    assert lease.cache_url == "redis://:secret@cache:6379/0"
+    assert desk.claim("pool-b", job_id="external-1") is None  # it is held
+
+
+def test_other_jobs_are_not_leased_by_their_ids_and_tell_of_no_cache(
+    store: SqliteStore, desk: LeaseService
+) -> None:
+    add_job(store, "hopper-1")
+    desk = replace(desk, cache_url="redis://:secret@cache:6379/0")
+    assert desk.claim("pool-a", job_id="hopper-1") is None
+    assert desk.claim("pool-a", job_id="nobody-1") is None
+    lease = desk.claim("learner-a")
+    assert lease is not None
+    assert lease.cache_url is None
+
+
+def test_an_external_job_that_is_given_up_waits_anew_for_its_client(
+    store: SqliteStore, desk: LeaseService, clock: Clock
+) -> None:
+    add_job(store, "external-1", learner="external")
+    lease = desk.claim("pool-a", job_id="external-1")
+    assert lease is not None
+    clock.now += 500.0
+    desk.give_up(lease.lease_id)
+    assert stored(store, "external-1").queued_at == clock.now
+    assert desk.claim("pool-b", job_id="external-1") is not None

@@ -1,0 +1,310 @@
+"""A training loop's rounds, on a real system: what comes back, what it costs, and how it ends."""
+
+import itertools
+import re
+
+import httpx
+import numpy as np
+import pytest
+import torch
+from torch.distributions import Normal
+
+from functions.actor.rollout import sample_fragment
+from nitro.client.client import NitroClient
+from nitro.errors import CommandError
+from nitro.local.system import LocalSystem
+from nitro.pool.actor_pool import ActorPool
+from nitro.pool.policy import PolicyNotSupportedError
+from nitro.pool.policy_maps import policy_of
+from nitro.pool.stopping import PoolStopped
+from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.rollouts import RolloutTask
+from shared.contracts.rounds import Curvature, GradientNoise
+from shared.environments.building import make_environment
+from shared.trajectory.seeds import actor_seed
+from tests.e2e.runs import wait_finished
+from tests.nitro.pool.pools import Agent, cartpole_net, pool_at
+from tests.patience import ANSWER_S
+
+
+def test_rounds_tell_what_is_launched_and_why_before_it_is(
+    shared_system: LocalSystem, client: NitroClient
+) -> None:
+    told, sizes = [], []
+    with pool_at(shared_system) as pool:
+        assert pool.environment.observation.shape == (4,)
+        for made in pool.rounds(3):
+            batch = pool.collect(cartpole_net())
+            told.append((made.number, made.actors))
+            sizes.append((batch.round, batch.num_columns))
+            assert "random score" in made.reason
+            assert batch.observations.shape == (32, made.actors, 4)
+            assert batch.last_observations.shape == (made.actors, 4)
+            assert batch.actions.shape == batch.log_probs.shape == (32, made.actors)
+            assert batch.versions.tolist() == [made.number] * made.actors
+            pool.report(stats={"loss": 0.5})
+    assert told == sizes
+    assert len({actors for _, actors in told}) > 1
+    job = client.get(pool.job_id)
+    assert (job.learner, job.status, job.stop_reason) == ("external", "succeeded", "max_rounds")
+    page = client.rounds(job.job_id)
+    assert [record.plan.num_actors for record in page.rounds] == [actors for _, actors in told]
+    assert page.rounds[0].result is not None
+    assert page.rounds[0].result.stats == {"loss": 0.5}
+    assert pool.cost_usd == pytest.approx(job.spent_usd)
+    assert job.spent_usd > 0
+    assert "learner" not in client.cost(job.job_id).by_item
+
+
+def test_a_round_has_its_bill_once_the_next_is_planned(shared_system: LocalSystem) -> None:
+    with pool_at(shared_system) as pool:
+        rounds, batches = [], []
+        for made in pool.rounds(3):
+            batches.append(pool.collect(cartpole_net()))
+            rounds.append(made)
+        first = rounds[0].cost_usd
+        assert first is not None
+        assert first > 0
+        assert batches[0].cost_usd == first
+
+
+def test_a_batch_is_bit_for_bit_what_its_actors_give(shared_system: LocalSystem) -> None:
+    module = cartpole_net()
+    with pool_at(shared_system, seed=11, horizon="fragment", actors=2) as pool:
+        batch = pool.collect(module)
+        where = pool.environment
+    env = make_environment(EnvironmentRef(env_id="CartPole-v1"))
+    for column in range(2):
+        task = RolloutTask(
+            mode="sample",
+            job_id="again",
+            round=0,
+            attempt=0,
+            actor_index=column,
+            policy_version=0,
+            env=EnvironmentRef(env_id="CartPole-v1"),
+            steps=32,
+            seed=actor_seed(11, mode="sample", round_index=0, actor_index=column),
+        )
+        expected = sample_fragment(task, [env], policy_of(module).numpy(where))
+        np.testing.assert_array_equal(batch.observations[:, column], expected.observation[:-1, 0])
+        np.testing.assert_array_equal(batch.last_observations[column], expected.observation[-1, 0])
+        np.testing.assert_array_equal(batch.actions[:, column], expected.action[:, 0])
+        np.testing.assert_array_equal(batch.log_probs[:, column], expected.log_prob[:, 0])
+        np.testing.assert_array_equal(batch.rewards[:, column], expected.reward[:, 0])
+    env.close()
+
+
+def test_a_gaussian_agents_log_probabilities_are_torchs(shared_system: LocalSystem) -> None:
+    agent = Agent(11, 3)
+    with pool_at(shared_system, "Hopper-v5", policy_map="cleanrl", envs_per_actor=2) as pool:
+        batch = pool.collect(agent, actors=3)
+    tensors = batch.torch()
+    assert tensors.actions.shape == (32, 6, 3)
+    with torch.no_grad():
+        normal = Normal(agent.actor_mean(tensors.observations), agent.actor_logstd.exp())
+        log_probs = normal.log_prob(tensors.actions).sum(-1)
+    torch.testing.assert_close(log_probs, tensors.log_probs, rtol=0, atol=1e-5)
+
+
+def test_episodes_go_on_from_batch_to_batch(shared_system: LocalSystem) -> None:
+    with pool_at(shared_system, "Pendulum-v1", actors=2) as pool:
+        agent = Agent(3, 1)
+        pool_map = {"policy_map": "cleanrl"}
+        first = pool.collect(policy_of(agent, **pool_map))
+        second = pool.collect(policy_of(agent, **pool_map))
+    np.testing.assert_array_equal(second.observations[0], first.last_observations)
+
+
+def test_the_loop_may_say_how_many_actors(shared_system: LocalSystem) -> None:
+    with pool_at(shared_system) as pool:
+        sizes = [pool.collect(cartpole_net(), actors=n).num_columns for n in (4, 2, 3)]
+        assert sizes == [4, 2, 3]
+        with pytest.raises(CommandError, match=r"in the pool's range \[2, 4\], got 5"):
+            pool.collect(cartpole_net(), actors=5)
+
+
+def test_the_budget_ends_the_rounds(shared_system: LocalSystem, client: NitroClient) -> None:
+    with pytest.raises(CommandError) as refused, pool_at(shared_system, budget_usd=1e-6):
+        pass
+    least = re.search(r"at least \$([0-9.]+) are needed", str(refused.value))
+    assert least is not None
+    budget_usd = float(least[1]) + 0.00005
+    with pool_at(shared_system, budget_usd=budget_usd) as pool:
+        made = [each.number for each in pool.rounds(1000) if pool.collect(cartpole_net())]
+        assert pool.stopped == "budget"
+        with pytest.raises(PoolStopped, match="budget"):
+            pool.collect(cartpole_net())
+    job = client.get(pool.job_id)
+    assert (job.status, job.stop_reason) == ("stopped", "budget")
+    assert 0 < len(made) < 1000
+    assert 0 < job.spent_usd <= budget_usd
+
+
+def test_a_target_ends_the_rounds_with_an_evaluation_of_the_final_policy(
+    shared_system: LocalSystem, client: NitroClient
+) -> None:
+    changes = {"target_return": 1.0, "evaluate_every": 1, "evaluation_episodes": 2}
+    with pool_at(shared_system, **changes) as pool:
+        for _ in pool.rounds():
+            pool.collect(cartpole_net())
+        assert pool.stopped == "target_return"
+        assert [each.policy_version for each in pool.evaluations] == [0, 1]
+    job = client.get(pool.job_id)
+    assert (job.status, job.stop_reason) == ("succeeded", "target_return")
+    assert job.progress.last_return is not None
+
+
+def test_a_user_ends_the_rounds_from_outside(
+    shared_system: LocalSystem, client: NitroClient
+) -> None:
+    with pool_at(shared_system) as pool:
+        for made in pool.rounds():
+            pool.collect(cartpole_net())
+            if made.number == 1:
+                client.stop(pool.job_id)
+        assert pool.stopped == "user"
+    assert client.get(pool.job_id).stop_reason == "user"
+
+
+def test_a_stop_between_plan_and_launch_ends_the_block_quietly(
+    shared_system: LocalSystem, client: NitroClient
+) -> None:
+    reached = False
+    with pool_at(shared_system) as pool:
+        for made in pool.rounds():
+            if made.number == 1:
+                client.stop(pool.job_id)
+            pool.collect(cartpole_net())
+            reached = made.number == 1
+    assert not reached
+    assert pool.stopped == "user"
+
+
+def test_leaving_the_loop_ends_the_job(shared_system: LocalSystem, client: NitroClient) -> None:
+    with pool_at(shared_system) as pool:
+        for _ in pool.rounds():
+            pool.collect(cartpole_net())
+            break
+    job = client.get(pool.job_id)
+    assert (job.status, job.stop_reason) == ("stopped", "user")
+
+
+def test_an_exception_of_the_loops_own_is_the_jobs_error(
+    shared_system: LocalSystem, client: NitroClient
+) -> None:
+    pool = pool_at(shared_system)
+
+    def loop() -> None:
+        with pool:
+            pool.collect(cartpole_net())
+            raise ZeroDivisionError("division by zero")
+
+    with pytest.raises(ZeroDivisionError):
+        loop()
+    job = client.get(pool.job_id)
+    assert (job.status, job.stop_reason) == ("failed", "error")
+    assert job.error == "ZeroDivisionError: division by zero"
+
+
+def test_killed_actors_are_started_again_or_missed(shared_system: LocalSystem) -> None:
+    operator = {"Authorization": f"Bearer {shared_system.lambda_token}"}
+
+    def break_actors(**faults: float) -> None:
+        url = f"{shared_system.lambda_url}/emulator/faults"
+        httpx.put(url, json=faults, headers=operator, timeout=ANSWER_S).raise_for_status()
+
+    try:
+        with pool_at(shared_system, actors=4) as pool:
+            whole = pool.collect(cartpole_net())
+            assert whole.num_columns == 4
+            break_actors(crash_next=1)
+            assert pool.collect(cartpole_net()).num_columns == 4
+            break_actors(crash_next=5)
+            some = pool.collect(cartpole_net())
+            assert 2 <= some.num_columns <= 4
+            assert some.num_launched == 4
+    finally:
+        break_actors()
+
+
+def test_what_is_reported_decides_about_the_next_round(shared_system: LocalSystem) -> None:
+    flat = Curvature(
+        lambda_max=1.0, lambda_min=-1.0, residual=0.0, matvecs=1, num_samples=1, elapsed_s=0.0
+    )
+    noises = [GradientNoise(squared_norm=1.0, variance=v) for v in (9.0, 900.0)]
+    with pool_at(shared_system, policy="nitro") as pool:
+        made = pool.rounds(2)
+        next(made)
+        pool.collect(cartpole_net())
+        pool.report(curvature=flat)
+        assert next(made).boosting_score is not None
+    with pool_at(shared_system, policy={"policy": "kungfu", "every_rounds": 1}) as pool:
+        made = pool.rounds(3)
+        assert next(made).actors == 2
+        for noise in noises:
+            pool.collect(cartpole_net())
+            pool.report(gradient_noise=noise)
+            following = next(made)
+        assert following.actors > 2, following.reason
+
+
+def test_a_policy_that_actors_cannot_run_is_refused_and_nothing_is_launched(
+    shared_system: LocalSystem, client: NitroClient
+) -> None:
+    wrong = torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.GELU())
+    with pool_at(shared_system) as pool:
+        with pytest.raises(PolicyNotSupportedError, match="GELU"):
+            pool.collect(wrong)
+        with pytest.raises(PolicyNotSupportedError, match="shape"):
+            pool.collect(torch.nn.Sequential(torch.nn.Linear(5, 2)))
+        assert client.rounds(pool.job_id).rounds == ()
+        assert pool.collect(cartpole_net()).round == 0
+
+
+def test_an_environment_that_fails_ends_the_round_with_its_own_words(
+    shared_system: LocalSystem,
+) -> None:
+    with pytest.raises(CommandError, match="Nowhere-v0"), pool_at(shared_system, "Nowhere-v0"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"fragment": 0}, "fragment: must be a whole number from 1, got 0"),
+        ({"actors": (8, 2)}, r"min \(8\) must not exceed max \(2\)"),
+        ({"actors": "8:64"}, "actors: must be a whole number from 1, or two"),
+        ({"policy": "none"}, "scaling"),
+        ({"policy_map": "keras"}, "policy_map: must be"),
+        ({"budget_usd": -1.0}, "stop.budget_usd"),
+        ({"horizon": "never"}, "episodes.horizon: must be limit, fragment"),
+        ({"learner_id": 1}, "learner_id"),
+        ({"rounds_in_flight": 2, "policy": "marginal"}, "marginal"),
+    ],
+)
+def test_wrong_arguments_are_named_before_anything_starts(
+    changes: dict[str, object], told: str
+) -> None:
+    with pytest.raises(CommandError, match=told):
+        ActorPool("CartPole-v1", **{"fragment": 32, **changes})  # type: ignore[arg-type]
+
+
+def test_a_pool_works_in_its_block_alone(shared_system: LocalSystem) -> None:
+    pool = pool_at(shared_system)
+    with pytest.raises(CommandError, match="not open"):
+        pool.collect(cartpole_net())
+    with pytest.raises(CommandError, match="not open"):
+        next(pool.rounds())
+
+
+def test_several_pools_share_a_system(shared_system: LocalSystem, client: NitroClient) -> None:
+    with pool_at(shared_system) as one, pool_at(shared_system, seed=8) as other:
+        for mine, theirs in itertools.islice(zip(one.rounds(), other.rounds(), strict=False), 2):
+            assert mine.number == theirs.number
+            batches = [pool.collect(cartpole_net()) for pool in (one, other)]
+            assert not np.array_equal(batches[0].rewards, batches[1].rewards) or (
+                not np.array_equal(batches[0].observations, batches[1].observations)
+            )
+        jobs = (one.job_id, other.job_id)
+    assert all(wait_finished(client, job_id).stop_reason == "user" for job_id in jobs)

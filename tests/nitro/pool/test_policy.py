@@ -1,0 +1,151 @@
+"""Policies: the same numbers in NumPy as in torch, and refusals that say what is supported."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.distributions import Categorical, Normal
+
+from nitro.pool.policy import Policy, PolicyNotSupportedError
+from nitro.pool.policy_maps import policy_of
+from shared.contracts.environment_spec import (
+    ActionSpec,
+    ContinuousActionSpec,
+    DiscreteActionSpec,
+    EnvironmentSpec,
+    MultiDiscreteActionSpec,
+    ObservationSpec,
+)
+from shared.policy.numpy_policy import load_policy
+from shared.trajectory import codec
+
+BOX = ContinuousActionSpec(low=(-1.0, -1.0, -1.0), high=(1.0, 1.0, 1.0))
+
+
+def environment(action: ActionSpec, *, size: int = 5) -> EnvironmentSpec:
+    return EnvironmentSpec(
+        env_id="Any-v0",
+        observation=ObservationSpec(shape=(size,), dtype="float32"),
+        action=action,
+        max_episode_steps=None,
+        versions={},
+    )
+
+
+def net(outputs: int, activation: type[nn.Module] = nn.Tanh) -> nn.Sequential:
+    torch.manual_seed(outputs)
+    return nn.Sequential(
+        nn.Linear(5, 8), activation(), nn.Linear(8, 8), activation(), nn.Linear(8, outputs)
+    )
+
+
+def normal(size: int, log_std: float | None) -> Callable[[Tensor, Tensor], Tensor]:
+    def log_prob(outputs: Tensor, action: Tensor) -> Tensor:
+        mean = outputs[..., :size]
+        free = outputs[..., size:] if log_std is None else torch.full((size,), log_std)
+        return Normal(mean, free.exp()).log_prob(action).sum(-1)
+
+    return log_prob
+
+
+def categorical(*choices: int) -> Callable[[Tensor, Tensor], Tensor]:
+    def log_prob(outputs: Tensor, action: Tensor) -> Tensor:
+        columns = action if len(choices) > 1 else action.unsqueeze(-1)
+        logits = outputs.split(choices, dim=-1)
+        parts = [Categorical(logits=each) for each in logits]
+        return torch.stack([part.log_prob(columns[..., i]) for i, part in enumerate(parts)]).sum(0)
+
+    return log_prob
+
+
+@pytest.mark.parametrize("activation", [nn.Tanh, nn.ReLU])
+@pytest.mark.parametrize(
+    ("action", "outputs", "log_std", "expected"),
+    [
+        (BOX, 3, -0.7, normal(3, -0.7)),
+        (BOX, 6, None, normal(3, None)),
+        (DiscreteActionSpec(n=4), 4, None, categorical(4)),
+        (MultiDiscreteActionSpec(num_choices=(3, 2)), 5, None, categorical(3, 2)),
+    ],
+)
+def test_log_probabilities_are_torchs(
+    action: ActionSpec,
+    outputs: int,
+    log_std: float | None,
+    expected: Callable[[Tensor, Tensor], Tensor],
+    activation: type[nn.Module],
+) -> None:
+    module = net(outputs, activation)
+    if log_std is not None:
+        module.register_parameter("log_std", nn.Parameter(torch.full((1, 3), log_std)))
+    policy = policy_of(module)
+    seen = np.random.default_rng(0).standard_normal((64, 5)).astype(np.float32)
+    taken, log_probs = policy.numpy(environment(action)).sample(seen, np.random.default_rng(1))
+    with torch.no_grad():
+        theirs = expected(module(torch.tensor(seen)), torch.tensor(taken))
+    np.testing.assert_allclose(log_probs, theirs.numpy(), rtol=0, atol=1e-5)
+
+
+def test_what_actors_fetch_is_the_policy() -> None:
+    policy, where = policy_of(net(4)), environment(DiscreteActionSpec(n=4))
+    payload = codec.decode(policy.encoded(where), max_bytes=2**20)
+    fetched = load_policy(payload.arrays, payload.metadata)
+    seen = np.ones((3, 5), np.float32)
+    np.testing.assert_array_equal(fetched.outputs(seen), policy.numpy(where).outputs(seen))
+
+
+def test_normalised_observations_are_those_of_the_network() -> None:
+    plain, where = policy_of(net(4)), environment(DiscreteActionSpec(n=4))
+    mean, scale = np.full(5, 0.5, np.float32), np.full(5, 2.0, np.float32)
+    scaled = Policy(
+        weights=plain.weights,
+        biases=plain.biases,
+        observation_mean=mean,
+        observation_scale=scale,
+        observation_clip=3.0,
+    )
+    seen = np.random.default_rng(0).normal(size=(6, 2, 5)).astype(np.float32)
+    normalised = np.clip((seen - mean) * scale, -3.0, 3.0)
+    np.testing.assert_allclose(scaled.seen(seen, where), normalised, rtol=1e-6)
+    np.testing.assert_allclose(
+        scaled.numpy(where).outputs(seen), plain.numpy(where).outputs(normalised), rtol=1e-5
+    )
+    np.testing.assert_array_equal(plain.seen(seen, where), seen)
+
+
+@pytest.mark.parametrize(
+    ("action", "outputs", "told"),
+    [
+        (DiscreteActionSpec(n=3), 4, "expected 3 logits"),
+        (MultiDiscreteActionSpec(num_choices=(3, 3)), 4, "expected 6 logits"),
+        (BOX, 4, "expected 3 outputs beside a log_std of 3"),
+        (BOX, 3, "squashed"),
+    ],
+)
+def test_a_head_that_does_not_fit_is_refused_with_what_would(
+    action: ActionSpec, outputs: int, told: str
+) -> None:
+    with pytest.raises(PolicyNotSupportedError, match=told):
+        policy_of(net(outputs)).encoded(environment(action))
+
+
+def test_other_observations_are_refused() -> None:
+    with pytest.raises(PolicyNotSupportedError, match=r"shape \(5,\), but Any-v0 gives \(7,\)"):
+        policy_of(net(3)).encoded(environment(DiscreteActionSpec(n=3), size=7))
+
+
+def test_images_are_refused() -> None:
+    where = environment(DiscreteActionSpec(n=3)).model_copy(
+        update={"observation": ObservationSpec(shape=(4, 84, 84), dtype="uint8")}
+    )
+    with pytest.raises(PolicyNotSupportedError, match=r"images \(4, 84, 84\): supported are"):
+        policy_of(net(3)).encoded(where)
+
+
+def test_a_policy_that_diverged_is_refused() -> None:
+    module = net(3)
+    nn.init.constant_(module.get_parameter("0.bias"), float("nan"))
+    with pytest.raises(PolicyNotSupportedError, match=r"'policy.0.bias' is not finite"):
+        policy_of(module).encoded(environment(DiscreteActionSpec(n=3)))

@@ -1,0 +1,133 @@
+"""Policies out of other libraries' weights, by name; what is not supported is refused by name."""
+
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from nitro.pool.policy import PolicyNotSupportedError
+from nitro.pool.policy_maps import POLICY_MAPS, PolicyMap, named_map, policy_of
+from tests.nitro.pool.pools import Agent
+
+
+def test_an_agent_of_cleanrls_has_mean_and_deviation() -> None:
+    agent = Agent(11, 3)
+    policy = policy_of(agent, "cleanrl")
+    assert [weight.shape for weight in policy.weights] == [(16, 11), (16, 16), (3, 16)]
+    assert policy.log_std is not None
+    np.testing.assert_allclose(policy.log_std, [-0.5] * 3)
+    assert (policy.activation, policy.action_mapping) == ("tanh", "clip")
+
+
+def test_a_discrete_agent_of_cleanrls_is_its_actor() -> None:
+    agent = nn.ModuleDict({"actor": nn.Sequential(nn.Linear(4, 2)), "critic": nn.Linear(4, 1)})
+    policy = policy_of(agent, "cleanrl")
+    assert [weight.shape for weight in policy.weights] == [(2, 4)]
+    assert policy.log_std is None
+
+
+def test_stable_baselines_names_are_known() -> None:
+    module = nn.Module()
+    module.mlp_extractor = nn.Module()
+    module.mlp_extractor.policy_net = nn.Sequential(
+        nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU()
+    )
+    module.mlp_extractor.value_net = nn.Sequential(nn.Linear(6, 8), nn.ReLU())
+    module.action_net = nn.Linear(8, 2)
+    module.log_std = nn.Parameter(torch.zeros(2))
+    policy = policy_of(module, "sb3")
+    assert [weight.shape for weight in policy.weights] == [(8, 6), (8, 8), (2, 8)]
+    assert policy.activation == "relu"
+    np.testing.assert_array_equal(policy.weights[-1], module.action_net.weight.detach().numpy())
+
+
+@pytest.mark.parametrize("encoder", ["encoder.actor_encoder.net.mlp", "encoder.encoder.net.mlp"])
+def test_rllibs_names_are_known_with_shared_layers_and_without(encoder: str) -> None:
+    state = {
+        f"{encoder}.0.weight": np.ones((8, 6)),
+        f"{encoder}.0.bias": np.zeros(8),
+        f"{encoder}.2.weight": np.ones((8, 8)),
+        f"{encoder}.2.bias": np.zeros(8),
+        "encoder.critic_encoder.net.mlp.0.weight": np.ones((9, 6)),
+        "pi.net.mlp.0.weight": np.ones((4, 8)),
+        "pi.net.mlp.0.bias": np.zeros(4),
+        "pi.log_std_clip_param_const": np.array([20.0]),
+        "vf.net.mlp.0.weight": np.ones((1, 8)),
+    }
+    policy = policy_of(state, "rllib")
+    assert [weight.shape for weight in policy.weights] == [(8, 6), (8, 8), (4, 8)]
+    assert policy.log_std is None
+    assert policy.action_mapping == "rescale"
+
+
+def test_layers_of_a_mapping_are_in_the_order_of_their_numbers() -> None:
+    state = {
+        f"{i}.{part}": np.full((2, 2) if part == "weight" else 2, i, np.float64)
+        for i in (10, 0, 2)
+        for part in ("weight", "bias")
+    }
+    policy = policy_of(state)
+    assert [float(weight[0, 0]) for weight in policy.weights] == [0.0, 2.0, 10.0]
+    assert {weight.dtype for weight in policy.weights} == {np.dtype(np.float32)}
+
+
+def test_a_map_of_ones_own_names_the_parts() -> None:
+    module = nn.ModuleDict(
+        {"body": nn.Sequential(nn.Linear(3, 4), nn.Tanh()), "head": nn.Linear(4, 2, bias=False)}
+    )
+    policy = policy_of(module, PolicyMap(layers=("body", "head"), action_mapping="rescale"))
+    assert [bias.tolist() for bias in policy.biases][-1] == [0.0, 0.0]
+    assert policy.action_mapping == "rescale"
+
+
+def test_weights_are_copied() -> None:
+    module = nn.Sequential(nn.Linear(2, 2))
+    policy = policy_of(module)
+    before = policy.weights[0].copy()
+    nn.init.zeros_(module.get_parameter("0.weight"))
+    np.testing.assert_array_equal(policy.weights[0], before)
+    assert policy_of(policy) is policy
+
+
+@pytest.mark.parametrize(
+    ("layers", "told"),
+    [
+        ([nn.Linear(2, 2), nn.GELU(), nn.Linear(2, 2)], "1 is GELU: supported are linear"),
+        ([nn.Conv2d(1, 1, 1)], "0 is Conv2d"),
+        ([nn.Linear(2, 2), nn.Linear(2, 2)], r"1 \(Linear\) is out of order"),
+        ([nn.Linear(2, 2), nn.Tanh()], "end with no linear layer"),
+        (
+            [nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2)],
+            "relu and tanh are mixed",
+        ),
+    ],
+)
+def test_other_layers_are_refused_by_name(layers: list[nn.Module], told: str) -> None:
+    with pytest.raises(PolicyNotSupportedError, match=told):
+        policy_of(nn.Sequential(*layers))
+
+
+def test_a_recurrent_agent_is_refused() -> None:
+    module = nn.Sequential(OrderedDict(body=nn.LSTM(2, 2), head=nn.Linear(2, 2)))
+    with pytest.raises(PolicyNotSupportedError, match="body is LSTM"):
+        policy_of(module)
+
+
+def test_names_that_are_not_there_are_told() -> None:
+    with pytest.raises(PolicyNotSupportedError, match=r"Agent has no 'action_net'|has no 'mlp_ext"):
+        policy_of(Agent(2, 1), "sb3")
+    with pytest.raises(PolicyNotSupportedError, match=r"no layers 'actor_mean\|actor'.*\['a'\]"):
+        policy_of({"a": np.ones(1)}, "cleanrl")
+
+
+def test_a_map_that_is_none_is_refused() -> None:
+    with pytest.raises(PolicyNotSupportedError, match="sequential, cleanrl, sb3, rllib"):
+        named_map("tianshou")
+    assert set(POLICY_MAPS) == {"sequential", "cleanrl", "sb3", "rllib"}
+
+
+def test_what_holds_no_weights_is_refused() -> None:
+    with pytest.raises(PolicyNotSupportedError, match=r"got list"):
+        policy_of([1, 2])
