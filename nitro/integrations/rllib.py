@@ -74,7 +74,11 @@ class NitroEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc] # the library 
             self._measures = settings.pop("measure_curvature", True)
             self.pool = self._open.enter_context(ActorPool(config.env, **settings))
             kwargs["spaces"] = _spaces(self.pool.environment)
-        super().__init__(config=config, **kwargs)
+        try:
+            super().__init__(config=config, **kwargs)
+        except BaseException:
+            self._open.close()  # nobody else can end a job whose runner was never made
+            raise
 
     def make_env(self) -> None:
         """Make environments for an evaluation; actors have their own."""
