@@ -27,7 +27,7 @@ def endings(batch: Batch) -> list[Ending]:
     if len(steps) != len(batch.returns):
         return []
     places = {actor: i for i, actor in enumerate(dict.fromkeys(batch.actors.tolist()))}
-    place = [places[actor] for actor in batch.actors[columns].tolist()]
+    place = np.array([places[actor] for actor in batch.actors[columns].tolist()], np.int64)
     order = np.lexsort((columns, steps, place))
     return [
         Ending(

@@ -207,7 +207,7 @@ def _action_space(environment: EnvironmentSpec) -> gymnasium.Space[Any]:
         return spaces.Box(low, high, dtype=np.float32)
     if isinstance(action, DiscreteActionSpec):
         return spaces.Discrete(action.n)
-    return spaces.MultiDiscrete(action.num_choices)
+    return spaces.MultiDiscrete(np.array(action.num_choices, np.int64))
 
 
 def _require_supported(config: Any) -> None:

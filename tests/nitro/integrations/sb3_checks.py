@@ -17,10 +17,10 @@ import nitro
 from nitro.errors import CommandError
 from nitro.integrations.sb3 import NitroPPO
 
-_SMALL = {"batch_size": 32, "n_epochs": 2, "seed": 1, "device": "cpu"}
+_SMALL: dict[str, Any] = {"batch_size": 32, "n_epochs": 2, "seed": 1, "device": "cpu"}
 
 
-class Told(BaseCallback):
+class Told(BaseCallback):  # type: ignore[misc] # the library has no types
     """Notes what it is told, and ends the training after so many rollouts."""
 
     def __init__(self, rollouts: int = 10**9) -> None:
@@ -85,7 +85,7 @@ def ends_with_the_job() -> dict[str, Any]:
     with nitro.ActorPool("CartPole-v1", fragment=32, actors=2, max_rounds=2) as pool:
         model = NitroPPO("MlpPolicy", pool=pool, **_SMALL)
         model.learn(10_000)
-        return {"steps": model.num_timesteps, "stopped": pool.stopped}
+    return {"steps": model.num_timesteps, "stopped": pool.stopped}
 
 
 def cut_and_scaled(**settings: Any) -> dict[str, Any]:
@@ -95,8 +95,8 @@ def cut_and_scaled(**settings: Any) -> dict[str, Any]:
         batches: list[nitro.Batch] = []
         collect = pool.collect
 
-        def noted(policy: Any) -> nitro.Batch:
-            batches.append(collect(policy))
+        def noted(policy: Any, actors: int | None = None) -> nitro.Batch:
+            batches.append(collect(policy, actors))
             return batches[-1]
 
         pool.collect = noted  # type: ignore[method-assign]
@@ -109,14 +109,14 @@ def cut_and_scaled(**settings: Any) -> dict[str, Any]:
                 not torch.equal(a, b)
                 for a, b in zip(weights, model.policy.parameters(), strict=True)
             )
-        scale = getattr(model.policy.features_extractor, "scale", torch.ones(1))
-        return {"off": off, "learned": changed, "scaled": bool((scale != 1).any())}
+    scale = getattr(model.policy.features_extractor, "scale", torch.ones(1))
+    return {"off": off, "learned": changed, "scaled": bool((scale != 1).any())}
 
 
 def rollout(model: NitroPPO, batches: list[nitro.Batch]) -> dict[str, float]:
     """Collect and learn; return how far the buffer is from what is computed here, naively."""
 
-    class Looking(BaseCallback):
+    class Looking(BaseCallback):  # type: ignore[misc]
         def _on_step(self) -> bool:
             return True
 
@@ -141,7 +141,7 @@ def distances(model: NitroPPO, batch: nitro.Batch) -> dict[str, float]:
         expected = np.zeros_like(batch.rewards)
         for part in batch.episodes():
             beyond = np.float32(0)
-            if not part.terminated:
+            if part.last_observation is not None and not part.terminated:
                 beyond = values(part.last_observation[None])[0]
             following, value = 0.0, np.append(values(part.observations), beyond)
             for k in reversed(range(len(part.rewards))):
