@@ -17,7 +17,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfil
 
 .DEFAULT_GOAL := help
 .PHONY: integrations-install integrations-test
-.PHONY: help train test web-test web-pictures coverage check docs docs-test docs-serve format bench audit clean
+.PHONY: help train test api-test trackers-test web-test web-pictures coverage check docs docs-test docs-serve format bench audit clean
 .PHONY: compose-env compose-test
 .PHONY: synth bootstrap deploy destroy deploy-emulated
 
@@ -40,6 +40,12 @@ check: $(VENV)/.dev ## Lint, formatting, spelling, types, import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/codespell
+
+api-test: $(VENV)/.dev .venv-schemathesis/.installed ## Hold the API against its own description, request by request
+	@$(BIN)/python -m pytest -m api tests/services/scaler/api/test_described.py $(ARGS)
+
+trackers-test: .venv-trackers/.installed ## Log runs in W&B, MLflow and Trackio, offline, and read them back
+	@.venv-trackers/bin/python -m pytest --noconftest -m trackers tests/nitro/tracking/test_tracker.py $(ARGS)
 
 web-test: $(VENV)/.dev ## Try the dashboard in a real browser (needs Debian's Chromium: apt-get install chromium)
 	@$(BIN)/python -m pytest -m web tests/services/scaler/web $(ARGS)
@@ -95,7 +101,7 @@ deploy-emulated: $(VENV)/.dev node_modules/.installed .venv-emulator/.installed 
 	@containers/with_docker.sh --registry $(BIN)/python -m pytest -m deploy tests/cdk $(ARGS)
 
 clean: ## Remove the environments (runs stay)
-	rm -rf $(VENV) .venv-peers* .venv-emulator .venv-rllib .venv-sb3 node_modules cdk.out site
+	rm -rf $(VENV) .venv-peers* .venv-emulator .venv-schemathesis .venv-trackers .venv-rllib .venv-sb3 node_modules cdk.out site
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("Nitro needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": set PYTHON=..." if sys.version_info < (3, 11) else 0)'
@@ -140,4 +146,15 @@ node_modules/.installed: package.json package-lock.json | $(VENV)/.dev
 .venv-emulator/.installed:
 	@$(PYTHON) -m venv .venv-emulator
 	@.venv-emulator/bin/python -m pip install --quiet $(PIP_ARGS) ministack==1.5.33 'boto3>=1.43,<2'
+	@touch $@
+
+.venv-schemathesis/.installed:
+	@$(PYTHON) -m venv .venv-schemathesis
+	@.venv-schemathesis/bin/python -m pip install --quiet $(PIP_ARGS) 'schemathesis>=4.32,<5'
+	@touch $@
+
+# Trackers hold back what we need newer (constraints.txt), and are half a gigabyte.
+.venv-trackers/.installed: pyproject.toml
+	@$(PYTHON) -m venv .venv-trackers
+	@.venv-trackers/bin/python -m pip install --quiet $(PIP_ARGS) --editable '.[cli,wandb,mlflow,trackio]' 'pytest>=9,<10'
 	@touch $@

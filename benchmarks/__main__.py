@@ -20,6 +20,7 @@ NAMES = (
     "training_throughput",
     "curvature",
     "curvature_peers",
+    "ranks",
     "wire",
     "atari_actor",
     "kept_episodes",
@@ -30,8 +31,10 @@ NAMES = (
     "dashboard",
 )
 """Modules of `benchmarks.claims`, in the order they are run."""
+_LONG = ("dashboard_memory",)
+"""Further ones, run where they are named: they take ten minutes each."""
 _WITH_GPU = ("gpu",)
-"""Further ones, run where they are named: most machines have no GPU."""
+"""The same: most machines have no GPU."""
 _RESULTS = Path(__file__).with_name("results")
 _PLAIN_WIDTH = 140
 """Columns of a table that is not shown on a terminal."""
@@ -44,11 +47,11 @@ examples:
   NITRO_PEERS_PYTHON=~/sb3/bin/python python -m benchmarks actor_rollout
                                                peers from an environment you have
 
-benchmarks: {names}; where there is a GPU: {with_gpu}
+benchmarks: {names}; ten minutes each: {long}; where there is a GPU: {with_gpu}
 
 Each prints a table and writes its raw samples, with versions and machine, to
 {{out}}/{{name}}.json. Close other programs first: ratios survive a busy machine, targets may not.
-""".format(names=", ".join(NAMES), with_gpu=", ".join(_WITH_GPU))
+""".format(names=", ".join(NAMES), long=", ".join(_LONG), with_gpu=", ".join(_WITH_GPU))
 
 
 class Benchmark(Protocol):
@@ -63,7 +66,7 @@ class Benchmark(Protocol):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run benchmarks; returns 1 if one could not be run, whether or not targets are met."""
     options = _parser().parse_args(arguments)
-    known = (*NAMES, *_WITH_GPU)
+    known = (*NAMES, *_LONG, *_WITH_GPU)
     unknown = [name for name in options.names if name not in known]
     if unknown:
         sys.stderr.write(f"no benchmark {', '.join(unknown)}; known: {', '.join(known)}\n")

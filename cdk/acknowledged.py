@@ -12,6 +12,10 @@ _VARIABLES = {
     "ECS2": "The variables are names, sizes and addresses of this stack's resources, which "
     "change with it. The one secret, the token, is an ECS secret.",
 }
+_INTERFACES = {
+    "IAM5[Resource::*]": "Lambda manages the network interfaces with this role; they have no name "
+    "before they exist, and describing them knows no resource.",
+}
 _PULLING = {
     "IAM5[Resource::*]": "ecr:GetAuthorizationToken knows no resource; pulling is limited to "
     "the image's repository.",
@@ -54,10 +58,8 @@ _REASONS = {
         "the cluster that its condition names, and the four ssmmessages actions that port "
         "forwarding needs where there is no public endpoint know none either.",
     },
-    "Actor/Role": {
-        "IAM5[Resource::*]": "Lambda manages the network interfaces with this role; they "
-        "have no name before they exist, and describing them knows no resource.",
-    },
+    "Actor/Role": _INTERFACES,
+    "Gradient/Role": _INTERFACES,
     "GpuCapacity/HostRole": {
         "IAM5[Action::ecs:Submit*]": "The ECS agent reports changes of tasks, containers and "
         "attachments; it can do so for this cluster only.",

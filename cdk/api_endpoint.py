@@ -20,13 +20,14 @@ from shared.deployment.config import NitroConfig
 
 _ROUTES = (
     ("/", apigateway.HttpMethod.GET),
+    ("/docs", apigateway.HttpMethod.GET),
     ("/web/{proxy+}", apigateway.HttpMethod.GET),
     ("/v1/{proxy+}", apigateway.HttpMethod.ANY),
     ("/healthz", apigateway.HttpMethod.GET),
     ("/readyz", apigateway.HttpMethod.GET),
     ("/openapi.json", apigateway.HttpMethod.GET),
 )
-"""What is let through: the page, the API, and whether it lives; metrics stay inside."""
+"""What is let through: the pages, the API, and whether it lives; metrics stay inside."""
 
 _LOGGED = {
     "time": "requestTime",

@@ -21,14 +21,17 @@ _PLATFORMS = {"x86_64": assets.Platform.LINUX_AMD64, "arm64": assets.Platform.LI
 _ACTORS_OWN = ("ENVIRONMENT_REQUIREMENTS", "ENVIRONMENT_PACKAGES")
 
 
-def actor_image(dockerfile: str, *, config: NitroConfig) -> lambda_.DockerImageCode:
-    """Return the image of a Lambda function."""
+def actor_image(
+    dockerfile: str, *, config: NitroConfig, command: str | None = None
+) -> lambda_.DockerImageCode:
+    """Return the image of a Lambda function; a `command` replaces its own handler."""
     return lambda_.DockerImageCode.from_image_asset(
         str(REPOSITORY),
         file=dockerfile,
         exclude=_keep(dockerfile),
         build_args=_chosen(config, *_ACTORS_OWN),
         platform=_PLATFORMS[config.architecture],
+        cmd=None if command is None else [command],
     )
 
 
@@ -61,9 +64,16 @@ def fargate_platform(config: NitroConfig) -> ecs.RuntimePlatform:
     )
 
 
-def locked_down(scope: Construct) -> ecs.LinuxParameters:
-    """Return kernel settings of a container that needs no capability and reaps its children."""
-    parameters = ecs.LinuxParameters(scope, "Linux", init_process_enabled=True)
+def locked_down(scope: Construct, *, shared_memory_mb: int | None = None) -> ecs.LinuxParameters:
+    """Return kernel settings of a container that needs no capability and reaps its children.
+
+    Args:
+        scope: Where they belong.
+        shared_memory_mb: Size of /dev/shm; None for the default.
+    """
+    parameters = ecs.LinuxParameters(
+        scope, "Linux", init_process_enabled=True, shared_memory_size=shared_memory_mb
+    )
     parameters.drop_capabilities(ecs.Capability.ALL)
     return parameters
 

@@ -1,7 +1,7 @@
-"""The two Lambda functions: the actor, one rollout per invocation, and the dead-man switch.
+"""The Lambda functions: actor, gradient function and dead-man switch.
 
-The actor has no network but the cache. The switch turns off what a silent scaler left on; it is
-outside the VPC, because it must work when nothing else does.
+The first two are one image with two commands, and have no network but the cache. The switch
+turns off what a silent scaler left on. It is outside the VPC: it must work when nothing else does.
 """
 
 from collections.abc import Mapping
@@ -24,13 +24,16 @@ from shared.deployment.config import NitroConfig
 
 ALIAS = "live"
 _ARCHITECTURES = {"x86_64": lambda_.Architecture.X86_64, "arm64": lambda_.Architecture.ARM_64}
+GRADIENT_MEMORY_MB = 1769
+"""One full core: NumPy's products take no more."""
+GRADIENT_TIMEOUT_S = 15
 _MAX_EVENT_AGE = Duration.seconds(60)
 """The shortest Lambda allows: a round is over long before a queued event would be retried."""
 _EVERY = Duration.minutes(1)
 
 
-class ActorFunction(Construct):
-    """Function, published version and the alias that is invoked."""
+class ImageFunction(Construct):
+    """A function of the actor image, its published version and the alias that is invoked."""
 
     def __init__(
         self,
@@ -40,19 +43,38 @@ class ActorFunction(Construct):
         config: NitroConfig,
         network: Network,
         cache: TrajectoryCache,
+        description: str,
+        memory_mb: int,
+        timeout_s: int,
+        concurrency: int | None = None,
+        command: str | None = None,
     ) -> None:
+        """Declare it.
+
+        Args:
+            scope: Its parent.
+            id: Its name there.
+            config: Of the deployment.
+            network: With the one subnet it is in.
+            cache: What it may enter, and nothing else.
+            description: What it does.
+            memory_mb: Its memory.
+            timeout_s: Longest invocation.
+            concurrency: Executions reserved for it; None reserves none.
+            command: Its handler, where that is not the image's own.
+        """
         super().__init__(scope, id)
         self.log_group = nitro_log_group(self, "Logs", config=config)
         self.role = _role(self)
         self.function = lambda_.DockerImageFunction(
             self,
             "Function",
-            description="Nitro actor: one rollout per invocation",
-            code=actor_image("functions/actor/Dockerfile", config=config),
+            description=description,
+            code=actor_image("functions/actor/Dockerfile", config=config, command=command),
             architecture=_ARCHITECTURES[config.architecture],
-            memory_size=config.actor_memory_mb,
-            timeout=Duration.seconds(config.actor_timeout_s),
-            reserved_concurrent_executions=config.actor_concurrency,
+            memory_size=memory_mb,
+            timeout=Duration.seconds(timeout_s),
+            reserved_concurrent_executions=concurrency,
             # The scaler accounts for every launch; one that Lambda repeats would be nobody's.
             retry_attempts=0,
             max_event_age=_MAX_EVENT_AGE,
@@ -71,6 +93,56 @@ class ActorFunction(Construct):
             # Provisioned concurrency is put on it while jobs run, by the scaler and never by us.
             retry_attempts=0,
             max_event_age=_MAX_EVENT_AGE,
+        )
+
+
+class ActorFunction(ImageFunction):
+    """One rollout per invocation."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        config: NitroConfig,
+        network: Network,
+        cache: TrajectoryCache,
+    ) -> None:
+        super().__init__(
+            scope,
+            id,
+            config=config,
+            network=network,
+            cache=cache,
+            description="Nitro actor: one rollout per invocation",
+            memory_mb=config.actor_memory_mb,
+            timeout_s=config.actor_timeout_s,
+            concurrency=config.actor_concurrency,
+        )
+
+
+class GradientFunction(ImageFunction):
+    """One gradient per invocation, for jobs that learn on functions."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        config: NitroConfig,
+        network: Network,
+        cache: TrajectoryCache,
+    ) -> None:
+        super().__init__(
+            scope,
+            id,
+            config=config,
+            network=network,
+            cache=cache,
+            description="Nitro learner function: one gradient per invocation",
+            memory_mb=GRADIENT_MEMORY_MB,
+            timeout_s=GRADIENT_TIMEOUT_S,
+            command="functions.gradient.handler.handler",
         )
 
 

@@ -21,6 +21,9 @@ _SCRATCH = "/tmp"
 _SCRATCH_MB = 4096
 _VOLUME = "/var/lib/nitro/runs"
 """The image's volume, which belongs to its user: Fargate, which has no tmpfs, keeps it so."""
+_SHARED_MB = 1024
+"""What ranks on several GPUs exchange gradients through where the GPUs have no way to each other;
+containers have 64 MB unless told otherwise."""
 _STOP = Duration.seconds(120)
 """Time to finish the update under way and store a checkpoint."""
 
@@ -82,7 +85,8 @@ class LearnerService(Construct):
         self, config: NitroConfig, instance_types: tuple[str, ...], stores: Stores
     ) -> None:
         torch = config.build_args.get("TORCH_BUILD", torch_build(instance_types))
-        linux = locked_down(self)
+        gpus = config.learner_gpus
+        linux = locked_down(self, shared_memory_mb=_SHARED_MB if gpus > 1 else None)
         linux.add_tmpfs(
             ecs.Tmpfs(
                 container_path=_SCRATCH,
@@ -100,9 +104,10 @@ class LearnerService(Construct):
                 "NITRO_RUNS_DIR": f"{_SCRATCH}/runs",
                 # A missing driver must fail the task, not turn a GPU hour into a CPU hour.
                 "NITRO_DEVICE": "cuda",
+                **({"NITRO_LEARNER_RANKS": str(gpus)} if gpus > 1 else {}),
             },
             secrets={"NITRO_TOKEN": ecs.Secret.from_secrets_manager(stores.token)},
-            gpu_count=1,  # the machine has one, the task insists on it
+            gpu_count=gpus,  # all that the machine has: the task insists on them
             memory_limit_mib=config.learner_memory_mb,
             user=USER,
             readonly_root_filesystem=True,

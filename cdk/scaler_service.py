@@ -10,7 +10,13 @@ from aws_cdk import aws_servicediscovery as servicediscovery
 from constructs import Construct
 
 from cdk.containers import USER, fargate_platform, locked_down, log_to, pulse, service_image
-from cdk.functions import ALIAS, ActorFunction
+from cdk.functions import (
+    ALIAS,
+    GRADIENT_MEMORY_MB,
+    GRADIENT_TIMEOUT_S,
+    ActorFunction,
+    GradientFunction,
+)
 from cdk.network import PUBLIC, Network
 from cdk.stores import Stores, nitro_log_group
 from cdk.trajectory_cache import TrajectoryCache
@@ -42,6 +48,7 @@ class ScalerService(Construct):
         stores: Stores,
         cache: TrajectoryCache,
         actor: ActorFunction,
+        gradient: GradientFunction,
         learners: Mapping[LearnerKind, ecs.BaseService],
         learner_log: logs.ILogGroup,
     ) -> None:
@@ -63,6 +70,9 @@ class ScalerService(Construct):
             "NITRO_LAMBDA_REGION": region,
             "NITRO_LAMBDA_FUNCTION": actor.function.function_name,
             **_actor_variables(config),
+            "NITRO_GRADIENT_FUNCTION": gradient.function.function_name,
+            "NITRO_GRADIENT_MEMORY_MB": str(GRADIENT_MEMORY_MB),
+            "NITRO_GRADIENT_TIMEOUT_S": str(GRADIENT_TIMEOUT_S),
             "NITRO_ECS_CLUSTER": cluster.cluster_name,
             "NITRO_ECS_SERVICE": learners["gpu"].service_name,
             "NITRO_ECS_CPU_SERVICE": learners["cpu"].service_name,

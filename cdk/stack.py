@@ -12,7 +12,7 @@ from constructs import Construct
 
 from cdk import scaler_service, trajectory_cache
 from cdk.api_endpoint import ApiEndpoint
-from cdk.functions import ActorFunction, DeadManSwitch
+from cdk.functions import ActorFunction, DeadManSwitch, GradientFunction
 from cdk.gpu_capacity import GpuCapacity
 from cdk.learner_service import CpuLearnerService, LearnerService
 from cdk.network import HTTPS, NUM_ZONES, Network
@@ -61,6 +61,9 @@ class NitroStack(Stack):
                 logging=ecs.ExecuteCommandLogging.NONE
             ),
         )
+        self._gradient = GradientFunction(
+            self, "Gradient", config=config, network=self._network, cache=self._cache
+        )
         self._add_services(learner_types)
         self._dead_man = DeadManSwitch(
             self,
@@ -100,11 +103,9 @@ class NitroStack(Stack):
 
     def _grant(self) -> None:
         """Say who may do what."""
-        actor = self._actor.role
         scaler = self._scaler.task.task_role
         learner = self._learner.task.task_role  # of both learners
         switch = self._dead_man.role
-        actor_log = [self._actor.log_group.log_group_arn]
         groups = (self._learner.log_group, self._scaler.log_group, self._actor.log_group)
         logs = [group.log_group_arn for group in groups]
         switch_log = [self._dead_man.log_group.log_group_arn]
@@ -115,18 +116,21 @@ class NitroStack(Stack):
         runs = [self.stores.runs.arn_for_objects(f"{RUNS_PREFIX}/*")]
         learners = [service.service_arn for service in self._learners.values()]
 
-        self._cache.grant_connect(actor, "actor")
-        _allow(actor, actor_log, "logs:CreateLogStream")
-        _allow(actor, actor_log, "logs:PutLogEvents")
-        _allow(actor, ["*"], "ec2:CreateNetworkInterface")  # Lambda's work in the VPC; an interface
-        _allow(actor, ["*"], "ec2:DescribeNetworkInterfaces")  # has no name before it exists
-        _allow(actor, ["*"], "ec2:DescribeSubnets")
-        _allow(actor, ["*"], "ec2:DeleteNetworkInterface")
-        _allow(actor, ["*"], "ec2:AssignPrivateIpAddresses")
-        _allow(actor, ["*"], "ec2:UnassignPrivateIpAddresses")
+        for made in (self._actor, self._gradient):
+            own, log = made.role, [made.log_group.log_group_arn]
+            self._cache.grant_connect(own, "actor")
+            _allow(own, log, "logs:CreateLogStream")
+            _allow(own, log, "logs:PutLogEvents")
+            _allow(own, ["*"], "ec2:CreateNetworkInterface")  # Lambda's work in the VPC; one of
+            _allow(own, ["*"], "ec2:DescribeNetworkInterfaces")  # these has no name before it is
+            _allow(own, ["*"], "ec2:DescribeSubnets")
+            _allow(own, ["*"], "ec2:DeleteNetworkInterface")
+            _allow(own, ["*"], "ec2:AssignPrivateIpAddresses")
+            _allow(own, ["*"], "ec2:UnassignPrivateIpAddresses")
 
         self._cache.grant_connect(scaler, "scaler")
         _allow(scaler, alias, "lambda:InvokeFunction")
+        _allow(scaler, [self._gradient.alias.function_arn], "lambda:InvokeFunction")
         _allow(scaler, alias, "lambda:GetProvisionedConcurrencyConfig")
         _allow(scaler, alias, "lambda:PutProvisionedConcurrencyConfig")
         _allow(scaler, alias, "lambda:DeleteProvisionedConcurrencyConfig")
@@ -228,6 +232,7 @@ class NitroStack(Stack):
             stores=self.stores,
             cache=self._cache,
             actor=self._actor,
+            gradient=self._gradient,
             learners=self._learners,
             learner_log=self._learner.log_group,
         )

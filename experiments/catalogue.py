@@ -28,6 +28,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "scalability": "execution time of 100 to 1,000 concurrent actors (Figure 18)",
         "breakdown": "latency of a round and overhead of the detector (Figure 20)",
         "horizon": "episodes that go on, beside episodes cut with every fragment",
+        "calibration": "how long the parts of a round take on one core, in CPU time",
         "dollars": "dollars and seconds to a return, at four sets of prices",
         "slow_simulators": "a slow simulator here, on a server and serverless, to a return",
         "sb3": "Stable-Baselines3: its own sampler beside Nitro's actors",

@@ -12,7 +12,7 @@ from experiments.grid import CellId
 from shared.contracts.billing import JobCost, LedgerItem, LedgerLine, ServerfulCost
 from shared.contracts.jobs import Job, StopReason
 from shared.contracts.message import Count, Message, NonNegativeFloat
-from shared.contracts.rounds import RoundRecord, RoundTiming
+from shared.contracts.rounds import RoundRecord, RoundResult, RoundTiming
 
 
 class RoundOutcome(Message):
@@ -29,6 +29,8 @@ class RoundOutcome(Message):
     launch_s: NonNegativeFloat | None
     timing: RoundTiming
     """As measured here."""
+    evaluated_steps: tuple[Count, ...] = ()
+    """Of each episode that was evaluated beside it; empty in earlier runs."""
 
 
 class Evaluation(Message):
@@ -176,7 +178,7 @@ def job_outcome(
             ended = job.spec.rounds_behind(record.plan.round)
             mean = fmean(result.evaluation.returns)
             evaluations.append(_evaluation(ended, steps[ended], usd[ended], mean))
-        rounds.append(_round(record, result.env_steps, result.timing))
+        rounds.append(_round(record, result))
         steps.append(steps[-1] + result.env_steps)
         usd.append(usd[-1] + record.cost_usd)
     if job.spec.evaluation.every_rounds and job.progress.last_return is not None:
@@ -206,15 +208,17 @@ def _evaluation(updates: int, env_steps: int, cost_usd: float, mean_return: floa
     )
 
 
-def _round(record: RoundRecord, env_steps: int, timing: RoundTiming) -> RoundOutcome:
+def _round(record: RoundRecord, result: RoundResult) -> RoundOutcome:
+    evaluated = result.evaluation
     return RoundOutcome(
         num_actors=record.plan.num_actors,
-        env_steps=env_steps,
+        env_steps=result.env_steps,
         score=record.plan.boosting_score,
         ratio=record.plan.ratio,
         cost_usd=record.cost_usd,
         launch_s=None if record.launches is None else record.launches.launch_s,
-        timing=timing,
+        timing=result.timing,
+        evaluated_steps=evaluated.lengths if evaluated is not None else (),
     )
 
 

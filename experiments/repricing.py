@@ -1,92 +1,172 @@
-"""What a recorded run would have taken and cost at other prices: nothing is trained again.
+"""What a recorded run takes and costs at any prices: nothing is trained again.
 
-A run's bill has two parts. Learner, cache, scaler and environments that are kept warm are paid for
-its seconds; executions and requests follow its steps. So the seconds of a round are what its bill
-leaves after its steps, and both parts can be multiplied by other prices.
+A run's rounds are counted: actors, steps, steps of evaluation episodes, gradient steps. Counts
+times calibrated durations (`experiments.durations`) make a round as Lambda would have measured it,
+and the ledger's own model prices that. So what a run costs does not depend on how busy the machine
+was on which it was made. What its own ledger says is left as it was recorded.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.outcome import JobOutcome
-from shared.contracts.billing import LedgerItem
+from experiments.durations import Durations
+from experiments.outcome import JobOutcome, RoundOutcome
+from nitro.planning.workload import foretold_round
+from shared.contracts.learner_kind import LearnerKind
+from shared.money.costs import CostBasis
+from shared.money.one_server import BOOT_S, SERVER_CORES, one_server_round_s
+from shared.money.round_costs import (
+    MeasuredRound,
+    execution_items,
+    held_items,
+    serverless_round_s,
+)
 
-_EXECUTIONS: tuple[LedgerItem, ...] = ("lambda_duration", "lambda_requests")
 _RESAMPLES = 2000
 _TAILS = (0.025, 0.975)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regime:
-    """Prices, and how dear a step is."""
+    """Prices, a learner, and how dear a step is."""
 
     name: str
-    learner_usd_per_s: float
-    others_usd_per_s: float
-    """Cache and scaler."""
-    warm_usd_per_s: float
-    """Environments that are kept warm, used or not."""
-    execution_usd_per_gb_s: float
-    request_usd: float
-    memory_gb: float
-    """Of an actor."""
+    basis: CostBasis
+    """`provisioned` environments are kept by AWS; where it is 0, as many as the run's largest round
+    needs are pinged."""
+    learner: LearnerKind
     start_s: float = 0.0
     """How long the learner's machine takes to its first round; it is paid for that, too."""
     extra_step_s: float = 0.0
-    """How much longer a step of the simulator takes, on an actor's share of a core. Evaluations are
-    left as they were: how many there are is the study's doing."""
+    """How much longer a step of the simulator takes on one core. Evaluations are left as they were:
+    how many there are is the study's doing."""
 
-    @property
-    def held_usd_per_s(self) -> float:
-        """Price of a second of the run."""
-        return self.learner_usd_per_s + self.others_usd_per_s + self.warm_usd_per_s
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A run, and how long its parts take."""
+
+    run: JobOutcome
+    durations: Durations
+    measurements: float = 1.0
+    """Measurements of the policy in each round: one, and parts of one that are as long."""
+    gradient_steps: int | None = None
+    """Of each round; None where they follow from its samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Seconds and dollars after each number of updates, from none on; the start included."""
+    """Seconds and dollars until each policy was known and evaluated, the start included.
+
+    The first is the policy of before any round. What a policy's evaluation took is in its own
+    numbers alone, as rounds do not wait for it unless it is longer.
+    """
 
     seconds: tuple[float, ...]
     usd: tuple[float, ...]
 
 
-def reprice(run: JobOutcome, regime: Regime, *, steps_per_actor: int) -> Spent:
-    """Return what a run would have spent by each of its updates.
-
-    Args:
-        run: As it was made and billed.
-        regime: The other prices.
-        steps_per_actor: Steps of one invocation, which a round waits for.
-
-    Raises:
-        ValueError: Its bill has no part that is paid by the second.
-    """
-    steps = run.env_steps
-    executions_usd = sum(run.by_item.get(item, 0.0) for item in _EXECUTIONS)
-    held_usd_per_s = (sum(run.by_item.values()) - executions_usd) / run.projected_wall_s
-    if held_usd_per_s <= 0.0:
-        raise ValueError("the run's bill has no learner: its seconds cannot be told")
-    gb_s_per_step = run.lambda_gb_s / steps + regime.extra_step_s * regime.memory_gb
-    usd_per_step = (
-        gb_s_per_step * regime.execution_usd_per_gb_s
-        + run.lambda_requests / steps * regime.request_usd
-    )
-    waited_s = steps_per_actor * regime.extra_step_s
-    seconds, usd = [], []
-    for each in run.rounds:
-        measured_s = (each.cost_usd - executions_usd / steps * each.env_steps) / held_usd_per_s
-        seconds.append(max(0.0, measured_s) + waited_s)
-        usd.append(seconds[-1] * regime.held_usd_per_s + usd_per_step * each.env_steps)
-    started_usd = regime.start_s * regime.learner_usd_per_s
+def reprice(made: Made, regime: Regime) -> Spent:
+    """Return what a run takes and costs until each of its policies."""
+    basis = _kept_warm(regime.basis, made.run)
+    rounds = counted(made, regime)
+    seconds = [serverless_round_s(each, basis) for each in rounds]
+    usd = [_usd(each, basis) for each in rounds]
+    looks = [_look(made, each, regime) for each in made.run.rounds]
+    look_s = [serverless_round_s(each, basis) if each.requests else 0.0 for each in looks]
+    look_usd = [_usd(each, basis) if each.requests else 0.0 for each in looks]
+    started_usd = regime.start_s * regime.basis.learner_usd_per_s
     return Spent(
-        tuple(accumulate(seconds, initial=regime.start_s)),
-        tuple(accumulate(usd, initial=started_usd)),
+        _until(seconds, [*look_s, 0.0], start=regime.start_s),
+        _until(usd, [*look_usd, 0.0], start=started_usd),
     )
+
+
+def on_best_server(made: Made, regime: Regime, *, updates: int) -> float:
+    """Return the dollars of the first rounds on the one server on which they cost least.
+
+    Its boot is paid for. The learner has no GPU there, and two cores.
+    """
+    unhurried = replace(regime.basis, function_timeout_s=math.inf)
+    alike = replace(regime, basis=unhurried, learner="cpu")
+    rounds = counted(made, alike)[:updates]
+    prices = regime.basis.prices
+    usd = []
+    for kind, cores in SERVER_CORES.items():
+        if kind in prices.server_usd_per_hour:
+            seconds = sum(one_server_round_s(each, unhurried, cores) for each in rounds)
+            usd.append((BOOT_S + seconds) * prices.server_usd_per_s(kind))
+    return min(usd, default=math.inf)
+
+
+def counted(made: Made, regime: Regime) -> list[MeasuredRound]:
+    """Return a run's rounds as Lambda would have measured them, from counts and durations.
+
+    An environment starts cold where a round has more invocations than any before it.
+    """
+    found, most = list[MeasuredRound](), regime.basis.provisioned
+    for each in made.run.rounds:
+        invocations = each.num_actors + len(each.evaluated_steps)
+        steps = math.ceil(each.env_steps / each.num_actors) if each.num_actors else 0
+        found.append(
+            foretold_round(
+                regime.basis,
+                num_actors=each.num_actors,
+                fragment_s=made.durations.fragment_s(steps) + steps * regime.extra_step_s,
+                episodes_s=_episodes_s(made, each),
+                received_bytes=each.env_steps * made.durations.bytes_per_sample,
+                learner_s=_learner_s(made, each, regime.learner),
+                cold=max(0, invocations - most),
+            )
+        )
+        most = max(most, invocations)
+    return found
+
+
+def _look(made: Made, each: RoundOutcome, regime: Regime) -> MeasuredRound:
+    """Return the evaluation beside a round, as if it had run by itself."""
+    return foretold_round(
+        regime.basis,
+        num_actors=0,
+        fragment_s=0.0,
+        episodes_s=_episodes_s(made, each),
+        received_bytes=0.0,
+        learner_s=0.0,
+        cold=0,
+    )
+
+
+def _episodes_s(made: Made, each: RoundOutcome) -> list[float]:
+    return [made.durations.episode_s(steps) for steps in each.evaluated_steps]
+
+
+def _learner_s(made: Made, each: RoundOutcome, kind: LearnerKind) -> float:
+    if not each.env_steps:
+        return 0.0
+    steps = made.gradient_steps or made.durations.gradient_steps(each.env_steps)
+    return made.durations.learner_s(steps, kind, measurements=made.measurements)
+
+
+def _until(each: Sequence[float], looks: Sequence[float], *, start: float) -> tuple[float, ...]:
+    """Return sums over all rounds before, with the look after each of these."""
+    sums = accumulate(each, initial=start)
+    return tuple(total + look for total, look in zip(sums, looks, strict=True))
+
+
+def _kept_warm(basis: CostBasis, run: JobOutcome) -> CostBasis:
+    most = max((r.num_actors + len(r.evaluated_steps) for r in run.rounds), default=0)
+    return basis if basis.provisioned else replace(basis, pinged=most)
+
+
+def _usd(each: MeasuredRound, basis: CostBasis) -> float:
+    held_s = serverless_round_s(each, basis)
+    items = (*held_items(held_s, basis), *execution_items(each, basis))
+    return sum(item.amount_usd for item in items)
 
 
 def updates_to(run: JobOutcome, target: float, *, most_steps: float = math.inf) -> int | None:
@@ -186,4 +266,6 @@ def _over(usd: NDArray[np.float64], best: NDArray[np.float64]) -> NDArray[np.flo
 
 
 def _told(value: float) -> str:
-    return "never" if math.isinf(value) else f"{value:.3g}"
+    if math.isinf(value):
+        return "never"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import httpx
@@ -35,16 +36,19 @@ from shared.contracts.rounds import (
     TrajectoryCounts,
 )
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
 TITLE = "The dashboard over 5,000 rounds of 64 actors"
-_JOB_ID = "hopper-v5-generated"
-_ROUNDS, _ACTORS, _EPISODES = 5000, 64, 12
+JOB_ID = "hopper-v5-generated"
+ROUNDS, _ACTORS, _EPISODES = 5000, 64, 12
 _VIEWERS, _TIMES_AS_OFTEN, _VIEWED_S = 5, 4, 60
-_POLLED_S = {"/v1/jobs?limit=200": 5.0, f"/v1/jobs/{_JOB_ID}": 3.0, "curves": 2.0}
+_POLLED_S = {"/v1/jobs?limit=200": 5.0, f"/v1/jobs/{JOB_ID}": 3.0, "curves": 2.0}
 """Seconds between two looks of the page at each address."""
 _ANSWER_MS, _DRAWN_MS = 50.0, 1000.0
 _ITEMS = ("learner", "lambda_duration", "lambda_requests", "cache", "scaler")
 _STATS = ("policy_loss", "value_loss", "kl", "entropy", "clip_fraction", "grad_norm", "loss")
-_DRAWN = """() => {
+DRAWN = """() => {
   const told = document.querySelector('.u-legend');
   return document.querySelector('figure canvas') && told && told.textContent.includes('ROUND');
 }"""
@@ -52,15 +56,15 @@ _DRAWN = """() => {
 
 
 def measure(effort: Effort) -> list[Row]:
-    """Measure both, and the page's memory after a while of polling."""
-    rounds = effort.of(_ROUNDS, quick=50)
+    """Measure both."""
+    rounds = effort.of(ROUNDS, quick=50)
     with tempfile.TemporaryDirectory() as folder:
         progress(f"writing a run of {rounds} rounds")
-        _write_run(Path(folder), rounds)
-        with _served(Path(folder)) as (url, token):
+        write_run(Path(folder), rounds)
+        with served(Path(folder)) as (url, token):
             headers = {"Authorization": f"Bearer {token}"}
             # The folder is read once, as a scaler's database need not be.
-            httpx.get(f"{url}/v1/jobs/{_JOB_ID}/curves", headers=headers, timeout=120)
+            httpx.get(f"{url}/v1/jobs/{JOB_ID}/curves", headers=headers, timeout=120)
             progress(f"opening the page {effort.of(5)} times")
             first, whole = _drawn_ms(f"{url}/#token={token}", rounds, times=effort.of(5))
             progress(f"{_VIEWERS} viewers for {effort.of(_VIEWED_S)} s")
@@ -86,7 +90,8 @@ def measure(effort: Effort) -> list[Row]:
 
 
 @contextmanager
-def _served(runs_dir: Path) -> Iterator[tuple[str, str]]:
+def served(runs_dir: Path) -> Iterator[tuple[str, str]]:
+    """Serve a folder of runs; yields address and token."""
     command = [sys.executable, "-m", "nitro.cli.main", "dashboard", "--no-open"]
     with subprocess.Popen(
         [*command, "--runs-dir", str(runs_dir)], stdout=subprocess.PIPE, text=True
@@ -101,36 +106,43 @@ def _served(runs_dir: Path) -> Iterator[tuple[str, str]]:
 
 def _drawn_ms(link: str, rounds: int, *, times: int) -> tuple[list[float], list[float]]:
     """Return how long it takes from the address typed to the first curves, and to all rounds."""
-    from playwright.sync_api import sync_playwright
-
     first, whole = [], []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
-        )
+    with debians_browser() as browser:
         for _ in range(times):
             context = browser.new_context(viewport={"width": 1280, "height": 900})
             page = context.new_page()
             start = time.perf_counter()
-            page.goto(f"{link}&to=/jobs/{_JOB_ID}/curves")
+            page.goto(f"{link}&to=/jobs/{JOB_ID}/curves")
             page.wait_for_selector("figure canvas")
             first.append(1000 * (time.perf_counter() - start))
-            page.wait_for_function(_DRAWN.replace("ROUND", f"{rounds - 1:,}"))
+            page.wait_for_function(DRAWN.replace("ROUND", f"{rounds - 1:,}"))
             whole.append(1000 * (time.perf_counter() - start))
             context.close()
-        browser.close()
     return first, whole
+
+
+@contextmanager
+def debians_browser() -> Iterator["Browser"]:
+    """Yield Debian's Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
+        yield browser
+        browser.close()
 
 
 def _answers_ms(url: str, headers: dict[str, str], rounds: int, *, for_s: float) -> list[float]:
     """Return how long every answer took that the viewers got."""
     ends_at = time.monotonic() + for_s
     polls = {
-        (f"/v1/jobs/{_JOB_ID}/curves?after={rounds - 3}&limit=250" if path == "curves" else path): s
+        (f"/v1/jobs/{JOB_ID}/curves?after={rounds - 3}&limit=250" if path == "curves" else path): s
         for path, s in _POLLED_S.items()
     }
     # Each viewer opens the page once: it asks for all rounds, 250 at a time.
-    pages = [f"/v1/jobs/{_JOB_ID}/curves?after={k - 1}&limit=250" for k in range(0, rounds, 250)]
+    pages = [f"/v1/jobs/{JOB_ID}/curves?after={k - 1}&limit=250" for k in range(0, rounds, 250)]
     pause = threading.Event()
 
     def view(viewer: int) -> list[float]:
@@ -159,13 +171,14 @@ def _answers_ms(url: str, headers: dict[str, str], rounds: int, *, for_s: float)
         return [ms for each in viewers.map(view, range(_VIEWERS)) for ms in each]
 
 
-def _write_run(runs_dir: Path, rounds: int) -> None:
-    folder = runs_dir / _JOB_ID
+def write_run(runs_dir: Path, rounds: int) -> None:
+    """Write a generated run of so many rounds."""
+    folder = runs_dir / JOB_ID
     folder.mkdir()
     dice = random.Random(0)
     spec = JobSpec.model_validate({"stop": {"max_rounds": rounds, "budget_usd": 1000.0}})
     job = Job(
-        job_id=_JOB_ID,
+        job_id=JOB_ID,
         spec=spec,
         status="succeeded",
         stop_reason="max_rounds",
@@ -201,7 +214,7 @@ def _bill(index: int) -> tuple[LedgerLine, ...]:
 
 def _line(index: int, settled: tuple[LedgerLine, ...], dice: random.Random) -> RoundLine:
     plan = RoundPlan(
-        job_id=_JOB_ID,
+        job_id=JOB_ID,
         round=index,
         attempt=0,
         policy_version=index,

@@ -9,7 +9,9 @@ is smaller than every fixed number's.
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
+from experiments.default_bill import bill_table
 from experiments.experiment import Done, Experiment
 from experiments.grid import Body, CellId, Grid, Scale, first, fixed, job_body, schedule
 from experiments.outcome import JobOutcome, Outcomes
@@ -17,17 +19,19 @@ from experiments.reporting.comparison import conditions, runs
 from experiments.reporting.findings import Claim, Findings, Panel, Series, Table, Value
 from experiments.repricing import (
     Estimate,
+    Made,
     Regime,
     censored_median,
+    on_best_server,
     regrets,
     reprice,
     updates_to,
 )
+from experiments.studies.calibration import PAPER as PAPER_PRESET
+from experiments.studies.calibration import STANDARD, durations, minibatches_of
 from nitro.planning.prices import cost_basis
-from shared.contracts.learner_kind import LearnerKind
 from shared.deployment.config import NitroConfig
 from shared.deployment.machines import LEARNER_START_S
-from shared.money.costs import CostBasis, cpu_share
 
 TARGETS: Mapping[str, float] = {
     "Hopper-v4": 2000.0,
@@ -36,13 +40,25 @@ TARGETS: Mapping[str, float] = {
     "Humanoid-v4": 500.0,
 }
 """Returns that are worth having, by environment."""
+CPU = "CPU learner"
 PAPER, NITRO, REVERSED = "the paper's", "nitro", "nitro, reversed in time"
-FIXED = (4, 8, 16, 32, 64)
+MARGINAL = "marginal"
+WIDER = "marginal, from 4"
+"""Its range begins at the fewest fragments that it can compare, the others' at 8 as the paper's."""
+FIXED = (2, 4, 8, 16, 32, 64)
+EQUAL_STEPS = {"fixed 16, steps of 8": 128, "fixed 32, steps of 8": 256}
+"""Minibatches of 8 samples an actor: a round has as many gradient steps, and passes over its
+samples, as a round of 8 actors whose minibatches have 64."""
+COST_RATIO = 3.0
+"""What `marginal` is told: a round's fixed dollars over an actor's, at a CPU learner's prices."""
+_WITH_NOISE = 5 / 3
+"""Measurements of `marginal`: its noise scale takes two thirds of what curvature does (decision
+031)."""
 _POLICIES: dict[str, Body] = {
     NITRO: {"policy": "nitro"},
     "random": {"policy": "random"},
     "kungfu": {"policy": "kungfu"},
-    "marginal": {"policy": "marginal"},
+    MARGINAL: {"policy": "marginal", "cost_ratio": COST_RATIO},
 }
 _STEPS_PER_ACTOR = 256
 _STEPS = 1_000_000
@@ -54,6 +70,8 @@ _CHOOSER_LOOKS = 4
 _PAPER_WARM = 64
 _SLOW_STEP_S = 0.021
 """On one core: what highway-fast-v0 takes (examples/highway_env)."""
+_BILLED = "Hopper-v4"
+"""Whose default job is billed item by item."""
 _FEWEST_RUNS = 6
 """Of a claim: of fewer, even from the lowest to the highest run a median's interval has less than
 95 %."""
@@ -70,16 +88,19 @@ def plan(scale: Scale, done: Done) -> Grid:
     grid = Grid()
     for seed in range(scale.seeds):
         for env_id, target in first(scale, tuple(TARGETS.items())):
-            for num_actors in scale.of(FIXED, (2, 4)):
-                rounds = math.ceil(_STEPS / (_STEPS_PER_ACTOR * num_actors))
-                looks = max(1, round(_EVALUATED_STEPS / (_STEPS_PER_ACTOR * num_actors)))
-                body = _body(scale, env_id, target, rounds, (num_actors, num_actors), looks)
-                name = _fixed_name(num_actors)
-                grid.add_job(name, env_id, seed, {**body, "scaling": fixed(num_actors)})
+            for name, num_actors in _numbers(scale).items():
+                body = _fixed_body(scale, env_id, target, num_actors)
+                if name in EQUAL_STEPS:
+                    body["hyperparameters"] = {"minibatch_size": EQUAL_STEPS[name]}
+                grid.add_job(name, env_id, seed, body)
             choosing = (_ROUNDS, scale.of((8, 64), (2, 4)), _CHOOSER_LOOKS)
             body = _body(scale, env_id, target, *choosing)
             for name, scaling in _POLICIES.items():
                 grid.add_job(name, env_id, seed, {**body, "scaling": scaling})
+            wider = _body(
+                scale, env_id, target, 2 * _ROUNDS, scale.of((4, 64), (2, 4)), 2 * _CHOOSER_LOOKS
+            )
+            grid.add_job(WIDER, env_id, seed, {**wider, "scaling": _POLICIES[MARGINAL]})
             paper = _body(scale, env_id, target, *choosing, preset="paper")
             grid.add_job(PAPER, env_id, seed, {**paper, "scaling": _POLICIES[NITRO]})
             nitro = done.get(CellId(NITRO, env_id, seed))
@@ -90,6 +111,19 @@ def plan(scale: Scale, done: Done) -> Grid:
                 reverse = schedule(counts[::-1])
                 grid.add_job(REVERSED, env_id, seed, {**body, "scaling": reverse})
     return grid
+
+
+def _numbers(scale: Scale) -> dict[str, int]:
+    """Return the conditions with a fixed number of actors."""
+    numbers = {_fixed_name(n): n for n in scale.of(FIXED, (2, 4))}
+    return numbers | scale.of({name: size // 8 for name, size in EQUAL_STEPS.items()}, {})
+
+
+def _fixed_body(scale: Scale, env_id: str, target: float, num_actors: int) -> Body:
+    rounds = math.ceil(_STEPS / (_STEPS_PER_ACTOR * num_actors))
+    looks = max(1, round(_EVALUATED_STEPS / (_STEPS_PER_ACTOR * num_actors)))
+    body = _body(scale, env_id, target, rounds, (num_actors, num_actors), looks)
+    return {**body, "scaling": fixed(num_actors)}
 
 
 def _body(
@@ -120,41 +154,18 @@ def _body(
 def regimes() -> tuple[Regime, ...]:
     """Return the prices runs are compared at, the paper's deployment first."""
     basis = cost_basis(NitroConfig())
-    cpu, gpu = basis.with_learner("cpu"), basis.with_learner("gpu")
-    paper_usd_per_s = basis.prices.learner_usd_per_s("p3.2xlarge")
-    warm_usd_per_s = _PAPER_WARM * basis.memory_gb * basis.prices.provisioned_usd_per_gb_s
-    slow_s = _SLOW_STEP_S / cpu_share(basis.memory_mb)
-    return (
-        _regime("the paper's deployment", gpu, "gpu", paper_usd_per_s, warm_usd_per_s),
-        _regime("GPU learner", gpu, "gpu"),
-        _regime("CPU learner", cpu, "cpu"),
-        _regime("CPU learner, slow simulator", cpu, "cpu", extra_step_s=slow_s),
+    papers = replace(
+        basis,
+        learner_usd_per_s=basis.prices.learner_usd_per_s("p3.2xlarge"),
+        provisioned=_PAPER_WARM,
     )
-
-
-def _regime(
-    name: str,
-    basis: CostBasis,
-    kind: LearnerKind,
-    learner_usd_per_s: float | None = None,
-    warm_usd_per_s: float = 0.0,
-    *,
-    extra_step_s: float = 0.0,
-) -> Regime:
-    prices = basis.prices
-    warm = warm_usd_per_s > 0.0
-    return Regime(
-        name=name,
-        learner_usd_per_s=learner_usd_per_s or basis.learner_usd_per_s,
-        others_usd_per_s=basis.cache_usd_per_s + basis.scaler_usd_per_s,
-        warm_usd_per_s=warm_usd_per_s,
-        execution_usd_per_gb_s=(
-            prices.provisioned_duration_usd_per_gb_s if warm else prices.lambda_usd_per_gb_s
-        ),
-        request_usd=prices.lambda_usd_per_request,
-        memory_gb=basis.memory_gb,
-        start_s=LEARNER_START_S[kind],
-        extra_step_s=extra_step_s,
+    gpu_s, cpu_s = LEARNER_START_S["gpu"], LEARNER_START_S["cpu"]
+    on_cpu = Regime(name=CPU, basis=basis.with_learner("cpu"), learner="cpu", start_s=cpu_s)
+    return (
+        Regime(name="the paper's deployment", basis=papers, learner="gpu", start_s=gpu_s),
+        Regime(name="GPU learner", basis=basis, learner="gpu", start_s=gpu_s),
+        on_cpu,
+        replace(on_cpu, name="CPU learner, slow simulator", extra_step_s=_SLOW_STEP_S),
     )
 
 
@@ -162,14 +173,15 @@ def find(scale: Scale, done: Done) -> Findings:
     """Dollars and seconds to the return in every regime, and every policy's regret."""
     found = regimes()
     numbers = tuple(_fixed_name(n) for n in scale.of(FIXED, (2, 4)))
-    panels, tables, claims = [], [], []
+    panels, tables, claims = [], [bill_table(_BILLED, durations(_BILLED, STANDARD))], []
     for env_id in (env_id for env_id in TARGETS if conditions(done, env_id)):
         usd = {regime.name: _spent(done, env_id, regime) for regime in found}
         panels.append(_panel(env_id, usd))
         tables.append(_table(done, env_id, found, usd))
         if set(numbers) & set(conditions(done, env_id)):
-            tables.append(_regret_table(env_id, usd, numbers))
-            claims += _claims(env_id, usd, numbers)
+            rounds = {each.name: _spent(done, env_id, replace(each, start_s=0.0)) for each in found}
+            tables.append(_regret_table(env_id, rounds, numbers))
+            claims += _claims(env_id, rounds, numbers)
     notes = (
         "A condition's dollars and seconds are medians over its runs with 95 % bootstrap "
         "intervals; `never`: half of the runs or more did not have the return within a million "
@@ -177,14 +189,26 @@ def find(scale: Scale, done: Done) -> Findings:
         f"Returns: {', '.join(f'{env} {target:g}' for env, target in TARGETS.items())}, in an "
         "evaluation of five episodes. Fixed numbers are evaluated every 32,768 steps; policies "
         "that choose, every four rounds.",
-        "The start of the learner's machine, or of the server, is paid for. The learner is taken "
-        "to be as fast on a GPU machine as here.",
+        "Times and dollars are counts of each run times durations of one core, measured in CPU "
+        "time by the experiment `calibration`. So they do not depend on how busy the machine was. "
+        "A GPU's updates are faster by what was recorded of an H200, those on two cores by what "
+        "decision 018 has.",
+        "The start of the learner's machine, or of the server, is paid for. Of each run it is "
+        f"{', '.join(_start_told(regime) for regime in found[:3])}. Regrets are those of the "
+        "rounds alone, as the start is the same for all.",
+        "Policies that choose are looked at more often than fixed numbers, so they have more "
+        "chances that five episodes go well.",
         f"The slow simulator is priced as if every step of training took {1000 * _SLOW_STEP_S:g} "
         "ms more of one core; the learning is that of the environment itself.",
         f"`{PAPER}`: its preset and policy; in the first regime also its machine and "
         f"{_PAPER_WARM} environments kept warm. All other conditions have preset `standard`.",
     )
     return Findings(panels=tuple(panels), tables=tuple(tables), claims=tuple(claims), notes=notes)
+
+
+def _start_told(regime: Regime) -> str:
+    usd = regime.start_s * regime.basis.learner_usd_per_s
+    return f"${usd:.4f} ({regime.name})"
 
 
 Spending = Mapping[str, Mapping[str, list[float]]]
@@ -195,17 +219,32 @@ def _spent(
     done: Outcomes, env_id: str, regime: Regime, *, seconds: bool = False
 ) -> dict[str, list[float]]:
     return {
-        name: [_to_return(run, env_id, regime, seconds=seconds) for run in runs(done, name, env_id)]
+        name: [
+            _to_return(run, env_id, name, regime, seconds=seconds)
+            for run in runs(done, name, env_id)
+        ]
         for name in conditions(done, env_id)
     }
 
 
-def _to_return(run: JobOutcome, env_id: str, regime: Regime, *, seconds: bool) -> float:
+def _to_return(
+    run: JobOutcome, env_id: str, condition: str, regime: Regime, *, seconds: bool
+) -> float:
     updates = _updates(run, env_id)
     if updates is None:
         return math.inf
-    spent = reprice(run, regime, steps_per_actor=_STEPS_PER_ACTOR)
+    spent = reprice(_made(run, env_id, condition), regime)
     return (spent.seconds if seconds else spent.usd)[updates]
+
+
+def _made(run: JobOutcome, env_id: str, condition: str) -> Made:
+    size = EQUAL_STEPS.get(condition)
+    calibrated = STANDARD if size is None else minibatches_of(size)
+    return Made(
+        run=run,
+        durations=durations(env_id, PAPER_PRESET if condition == PAPER else calibrated),
+        measurements=_WITH_NOISE if condition in (MARGINAL, WIDER) else 1.0,
+    )
 
 
 def _updates(run: JobOutcome, env_id: str) -> int | None:
@@ -218,8 +257,9 @@ def _table(done: Outcomes, env_id: str, found: tuple[Regime, ...], usd: Spending
     for name in conditions(done, env_id):
         made = runs(done, name, env_id)
         reached = sum(_updates(run, env_id) is not None for run in made)
-        taken = [seconds[name], *(of[name] for of in usd.values())]
-        taken.append([_on_server(run, env_id) for run in made])
+        taken = [[_steps_to(run, env_id) for run in made], seconds[name]]
+        taken += [of[name] for of in usd.values()]
+        taken.append([_on_server(run, env_id, name, found[0]) for run in made])
         medians = (str(censored_median(values)) for values in taken)
         rows.append((name, f"{reached} of {len(made)}", *medians))
     return Table(
@@ -227,6 +267,7 @@ def _table(done: Outcomes, env_id: str, found: tuple[Regime, ...], usd: Spending
         columns=(
             "condition",
             "reached",
+            "steps",
             f"seconds, {found[-2].name}",
             *(f"USD, {name}" for name in usd),
             "USD, one server",
@@ -235,11 +276,16 @@ def _table(done: Outcomes, env_id: str, found: tuple[Regime, ...], usd: Spending
     )
 
 
-def _on_server(run: JobOutcome, env_id: str) -> float:
-    """Dollars of the whole run on one server: it ended at the return, if it came there."""
-    if run.best_server is None or _updates(run, env_id) is None:
+def _steps_to(run: JobOutcome, env_id: str) -> float:
+    updates = _updates(run, env_id)
+    return math.inf if updates is None else sum(r.env_steps for r in run.rounds[:updates])
+
+
+def _on_server(run: JobOutcome, env_id: str, condition: str, regime: Regime) -> float:
+    updates = _updates(run, env_id)
+    if updates is None:
         return math.inf
-    return run.best_server.total_usd
+    return on_best_server(_made(run, env_id, condition), regime, updates=updates)
 
 
 def _panel(env_id: str, usd: Spending) -> Panel:
@@ -277,7 +323,7 @@ def _ours(usd: Spending) -> dict[str, dict[str, list[float]]]:
 def _regret_table(env_id: str, usd: Spending, numbers: tuple[str, ...]) -> Table:
     found = regrets(_ours(usd), numbers)
     return Table(
-        title=f"{env_id}: dollars over those of the best fixed number",
+        title=f"{env_id}: dollars of the rounds over those of the best fixed number",
         columns=("condition", *_ours(usd), "worst"),
         rows=tuple((name, *map(str, of.values())) for name, of in found.items()),
     )

@@ -1,16 +1,15 @@
 """Time and dollars to a return on a slow simulator: here, on a server, serverless.
 
-The learning is run: rounds of equal samples, shared by actors whose episodes go on. How many share
-them changes a round's time and not its samples. So one run a seed is projected, with its own
-measured times, to every place, up to the steps at which its evaluation first had the return.
+The learning is run: rounds of equal samples, shared by actors whose episodes go on, until an
+evaluation has the return. How many actors share them changes a round's time and not its samples. So
+one run a seed is projected to every place, with durations that were calibrated in CPU time.
 """
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from experiments.example_packages import HIGHWAY, HIGHWAY_PACKAGE, highway_problem
 from experiments.experiment import Done, Experiment
 from experiments.grid import Body, Grid, Scale, fixed
 from experiments.outcome import JobOutcome
@@ -18,23 +17,22 @@ from experiments.reporting.comparison import runs
 from experiments.reporting.findings import Claim, Findings, Panel, Series, Table, Value
 from experiments.reporting.statistics import FEWEST_RUNS
 from experiments.repricing import Estimate, censored_median
-from experiments.workloads import workload_of
+from experiments.studies.calibration import HIGHWAY_HYPERPARAMETERS, STANDARD, durations
 from nitro.planning.prices import learners
 from nitro.planning.ways import Learner, Way, one_server, serverless, this_machine
+from nitro.planning.workload import Workload
 from shared.contracts.job_spec import JobSpec
 from shared.deployment.config import NitroConfig
-from shared.environments.packages import EnvironmentPackageError, import_environment_packages
 
-ENV_ID = "Driving/HighwayFast-v0"
-PACKAGE = "driving"
+ENV_ID = HIGHWAY
 CONDITION = "rounds of equal samples"
 TARGET = 24.0
 """Of 30: keeping right and slow brings 22."""
 ACTORS = (16, 64, 256, 1000)
 SERVER = "c7i.4xlarge"
-_EXAMPLE = Path(__file__).parents[2] / "examples" / "highway_env"
 _EPISODE_STEPS = 30
 _ACTORS_HERE = 16
+_CORES_HERE = 2
 _SAMPLES = 2048
 _ROUNDS = 20
 _TIMES_FASTER, _TIMES_DEARER = 10.0, 3.0
@@ -46,24 +44,13 @@ _TOO_FEW = "not decided: too few runs"
 def plan(scale: Scale, _done: Done) -> Grid:
     """One job a seed."""
     grid = Grid()
-    reason = _why_not_registered()
+    reason = highway_problem()
     if reason is not None:
         grid.left_out[ENV_ID] = reason
         return grid
     for seed in range(scale.seeds):
         grid.add_job(CONDITION, ENV_ID, seed, _body(scale))
     return grid
-
-
-def _why_not_registered() -> str | None:
-    """Import the example's package, which lies in the source tree; say why that cannot be."""
-    if str(_EXAMPLE) not in sys.path:
-        sys.path.append(str(_EXAMPLE))
-    try:
-        import_environment_packages([PACKAGE])
-    except EnvironmentPackageError as error:
-        return str(error)
-    return None
 
 
 def _body(scale: Scale) -> Body:
@@ -73,20 +60,35 @@ def _body(scale: Scale) -> Body:
         "samples_per_round": scale.of(_SAMPLES, 64),
         "scaling": fixed(actors),
         "actors": {"min": actors, "max": actors},
-        "hyperparameters": {"learning_rate": 5e-4, "discount": 0.8, "hidden_sizes": [256, 256]},
+        "hyperparameters": HIGHWAY_HYPERPARAMETERS,
         "evaluation": {"every_rounds": 2, "episodes": scale.of(10, 1)},
-        "stop": {"max_rounds": scale.of(_ROUNDS, 4), "budget_usd": 1e6},
+        "stop": {
+            "max_rounds": scale.of(_ROUNDS, 4),
+            "target_return": TARGET,
+            "budget_usd": 1e6,
+        },
     }
 
 
-def places(spec: JobSpec, run: JobOutcome, steps: int, learner: Learner) -> dict[str, Way]:
-    """Return what so many steps of a run take in every place."""
-    job = workload_of(spec, run, episode_steps=_EPISODE_STEPS, total_steps=steps)
-    here = this_machine(
-        job, learner.basis, cores=run.environment.num_cpus, num_actors=run.rounds[0].num_actors
+def workload(spec: JobSpec, *, steps: int) -> Workload:
+    """Return so many steps of the job, as calibrated."""
+    return durations(ENV_ID, STANDARD).workload(
+        ENV_ID,
+        total_steps=steps,
+        samples_per_round=spec.actors.max * spec.steps_of(spec.actors.max),
+        evaluate_every=spec.evaluation.every_rounds,
+        evaluation_episodes=spec.evaluation.episodes,
+        episode_steps=_EPISODE_STEPS,
     )
+
+
+def places(spec: JobSpec, learner: Learner, *, steps: int) -> dict[str, Way]:
+    """Return what so many steps of the job take in every place."""
+    job = workload(spec, steps=steps)
     found = {
-        f"this machine, {run.environment.num_cpus} cores": here,
+        f"a machine of {_CORES_HERE} cores": this_machine(
+            job, learner.basis, cores=_CORES_HERE, num_actors=_ACTORS_HERE
+        ),
         "one server, 16 cores": one_server(job, learner.basis, SERVER),
     }
     for num_actors in ACTORS:
@@ -102,45 +104,51 @@ def steps_to(run: JobOutcome, target: float) -> int | None:
 
 
 def find(scale: Scale, done: Done) -> Findings:
-    """Minutes and dollars of every place, to the return and for the whole run."""
+    """Minutes and dollars of every place, to the return and for as many steps as a run may have."""
     made: Sequence[JobOutcome] = runs(done, CONDITION, ENV_ID)
     spec = JobSpec.model_validate({"env_id": ENV_ID, **_body(scale)})
     learner = learners(NitroConfig())[0]
-    whole = [places(spec, run, run.env_steps, learner) for run in made]
+    most = spec.stop.max_rounds * spec.actors.max * spec.steps_of(spec.actors.max)
+    whole = places(spec, learner, steps=most)
     reached = [
-        {} if steps is None else places(spec, run, steps, learner)
-        for run, steps in ((run, steps_to(run, TARGET)) for run in made)
+        {} if steps is None else places(spec, learner, steps=steps)
+        for steps in (steps_to(run, TARGET) for run in made)
     ]
-    names = list(whole[0]) if whole else []
+    known = durations(ENV_ID, STANDARD)
     tables = (
-        _table(f"To a return of {TARGET:g}", names, reached),
-        _table(f"All {made[0].env_steps:,} steps" if made else "All steps", names, whole),
+        _table(f"To a return of {TARGET:g}", list(whole), reached),
+        _table(f"All {most:,} steps", list(whole), [whole]),
         Table(
             title="The runs",
-            columns=("seed", "steps to the return", "final return", "ms a step", "ms an update"),
-            rows=tuple(_run_row(k, spec, run) for k, run in enumerate(made)),
+            columns=("seed", "steps to the return", "best return"),
+            rows=tuple(_run_row(seed, run) for seed, run in enumerate(made)),
         ),
     )
     return Findings(
-        panels=(_panel("minutes", names, whole), _panel("USD", names, whole)),
+        panels=(
+            _panel("minutes", list(whole), reached),
+            _panel("USD", list(whole), reached),
+        ),
         tables=tables,
-        claims=(claim(names, reached),) if names else (),
+        claims=(
+            *((claim(list(whole), reached),) if made else ()),
+            whole_claim(list(whole), whole, steps=most),
+        ),
         notes=(
             "Medians over runs with 95 % bootstrap intervals; `never`: most runs did not have the "
             "return within their steps.",
-            "The learning and its times are measured here; every place is projected from them, "
-            "this machine, too. Start of the learner and boot of the server are in.",
-            f"The learner has no GPU. Evaluation episodes have {_EPISODE_STEPS} steps each.",
+            f"The learning is run here. Every place is projected: a step takes "
+            f"{1e3 * known.step_s:.3g} ms of one core, as the experiment `calibration` measured in "
+            "CPU time. Start of the learner and boot of the server are in.",
+            f"The learner has no GPU. An evaluation episode counts {_EPISODE_STEPS} steps.",
         ),
     )
 
 
-def _run_row(seed: int, spec: JobSpec, run: JobOutcome) -> tuple[Value, ...]:
-    job = workload_of(spec, run, episode_steps=_EPISODE_STEPS)
+def _run_row(seed: int, run: JobOutcome) -> tuple[Value, ...]:
     steps = steps_to(run, TARGET)
-    told = None if steps is None else f"{steps:,}"
-    times = (f"{1e3 * job.step_s:.3g}", f"{1e3 * job.update_s:.3g}")
-    return (seed, told, f"{run.final_return:.3g}", *times)
+    best = max(each.mean_return for each in run.evaluations)
+    return (seed, None if steps is None else f"{steps:,}", f"{best:.3g}")
 
 
 def _median(name: str, made: Sequence[Mapping[str, Way]], *, usd: bool) -> Estimate:
@@ -151,6 +159,7 @@ def _median(name: str, made: Sequence[Mapping[str, Way]], *, usd: bool) -> Estim
 
 
 def _table(title: str, names: Sequence[str], made: Sequence[Mapping[str, Way]]) -> Table:
+    made = made or [{}]
     rows = tuple(
         (name, str(_median(name, made, usd=False)), str(_median(name, made, usd=True)))
         for name in names
@@ -159,17 +168,19 @@ def _table(title: str, names: Sequence[str], made: Sequence[Mapping[str, Way]]) 
 
 
 def _panel(unit: str, names: Sequence[str], made: Sequence[Mapping[str, Way]]) -> Panel:
-    found = [_median(name, made, usd=unit == "USD") for name in names]
+    """Bars of the places, over the runs that had the return."""
+    had = [found for found in made if found]
+    found = [_median(name, had, usd=unit == "USD") for name in names] if had else []
     return Panel(
-        title=f"{ENV_ID}: {unit}",
+        title=f"{ENV_ID}: {unit} to a return of {TARGET:g}",
         x_label="",
         y_label=f"{unit} (projected)",
         kind="bar",
         categories=tuple(names),
         series=(
             Series(
-                label="all steps",
-                x=tuple(map(float, range(len(names)))),
+                label=f"{len(had)} runs that had it",
+                x=tuple(map(float, range(len(found)))),
                 y=tuple(each.value for each in found),
                 low=tuple(each.low for each in found),
                 high=tuple(each.high for each in found),
@@ -203,6 +214,18 @@ def claim(names: Sequence[str], made: Sequence[Mapping[str, Way]]) -> Claim:
     faster, dearer = gains[best].faster, gains[best].dearer
     told = f"{text}. {best}: {faster} times as fast at {dearer} times the dollars, up to there"
     return Claim(paper=_HOPE, ours=told, verdict=verdict)
+
+
+def whole_claim(names: Sequence[str], whole: Mapping[str, Way], *, steps: int) -> Claim:
+    """Whether that is so for all the steps of a run, which is a projection without any chance."""
+    gains = {name: _gain(name, names[1], [whole]) for name in names[2:]}
+    best = max(gains, key=lambda name: gains[name].reaches)
+    told = f"{best}: {gains[best].faster} times as fast at {gains[best].dearer} times the dollars"
+    return Claim(
+        paper=_HOPE,
+        ours=f"{told}, for all {steps:,} steps",
+        verdict="holds (projected)" if gains[best].holds else "does not hold (projected)",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +263,5 @@ EXPERIMENT = Experiment(
     plan=plan,
     find=find,
     seeds=5,
-    alone=True,
-    environment_packages=(PACKAGE,),
+    environment_packages=(HIGHWAY_PACKAGE,),
 )

@@ -48,7 +48,7 @@ def handler(event: object, context: object) -> dict[str, object]:
     task = parse_task(event)
     if isinstance(task, DescribeTask):
         return _described(task).model_dump(mode="json")
-    cold_start = is_first and _settings.initialization_type != "provisioned-concurrency"
+    cold_start = is_first and _settings.starts_cold
     if isinstance(task, PingTask):
         time.sleep(task.hold_s)
         return PingReport(cold_start=cold_start).model_dump(mode="json")

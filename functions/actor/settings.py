@@ -2,58 +2,18 @@
 
 from typing import Annotated
 
-from pydantic import Field, FiniteFloat, SecretStr
-from pydantic_settings import SettingsConfigDict
+from pydantic import Field, FiniteFloat
 
 from functions.actor.watchdog import STEP_TIMEOUT_S
-from shared.cache.authentication import CacheSettings, CredentialsError
-from shared.cache.connect_token import AwsCredentials
+from functions.lambda_settings import LambdaSettings
 from shared.environments.packages import PackageNames
 
 
-class Settings(CacheSettings):
+class Settings(LambdaSettings):
     """Read once, when an execution environment starts."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="NITRO_", frozen=True, use_attribute_docstrings=True
-    )
-
-    cache_url: SecretStr
-    """Trajectory cache; without a default, as nothing useful runs inside a Lambda environment."""
-    cache_timeout_s: Annotated[FiniteFloat, Field(gt=0)] = 10.0
-    """Longest wait for a connection to the cache and for the answer to one command."""
     environment_packages: PackageNames = ()
     """Python packages of one's own, imported once at start, that register environments."""
     step_timeout_s: Annotated[FiniteFloat, Field(gt=0)] = STEP_TIMEOUT_S
     """Longest wait for one step or reset of an environment; the function's own time-out, which is
     the last to act, should be longer."""
-    initialization_type: Annotated[
-        str, Field(validation_alias="AWS_LAMBDA_INITIALIZATION_TYPE")
-    ] = "on-demand"
-    """Set by Lambda: `provisioned-concurrency` for environments started ahead of any call."""
-    aws_access_key_id: Annotated[str | None, Field(validation_alias="AWS_ACCESS_KEY_ID")] = None
-    """Set by Lambda, as are the next two: the credentials of the function's role."""
-    aws_secret_access_key: Annotated[
-        SecretStr | None, Field(validation_alias="AWS_SECRET_ACCESS_KEY")
-    ] = None
-    aws_session_token: Annotated[SecretStr | None, Field(validation_alias="AWS_SESSION_TOKEN")] = (
-        None
-    )
-
-    def aws_credentials(self) -> AwsCredentials:
-        """Return the credentials of the function's role.
-
-        Raises:
-            CredentialsError: The environment holds none.
-        """
-        if self.aws_access_key_id is None or self.aws_secret_access_key is None:
-            raise CredentialsError(
-                "NITRO_CACHE_AUTH is iam, but AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not "
-                "set: Lambda sets them for a function with a role"
-            )
-        token = self.aws_session_token
-        return AwsCredentials(
-            access_key=self.aws_access_key_id,
-            secret_key=self.aws_secret_access_key.get_secret_value(),
-            session_token=None if token is None else token.get_secret_value(),
-        )

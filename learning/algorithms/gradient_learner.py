@@ -26,8 +26,10 @@ from learning.detectors.detector import UpdateStart
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import PolicyPayload, build_network, policy_payload
-from learning.updates.network_steps import NetworkSteps
-from learning.updates.optimiser import AdamRule
+from learning.updates.network_steps import NetworkSteps, adam_rule
+from learning.updates.rank_process import NetworkForm
+from learning.updates.ranks import RankedSteps, Ranks
+from learning.updates.steps import Steps, StepsBuilder
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import ImpactHyperparameters
 from shared.hyperparameters.impala import ImpalaHyperparameters
@@ -48,6 +50,8 @@ class GradientLearner(Generic[H]):
         max_rounds: int = 1,
         device: torch.device | str = "cpu",
         second_process: SecondProcess | None = None,
+        ranks: Ranks | None = None,
+        steps: StepsBuilder | None = None,
     ) -> None:
         """Initialise network and optimiser.
 
@@ -58,6 +62,8 @@ class GradientLearner(Generic[H]):
             max_rounds: Rounds until a decaying step size would be 0.
             device: Where to compute.
             second_process: May compute on a second core; changes no bit.
+            ranks: Take the gradient steps together with this process; None: it takes them alone.
+            steps: Makes what takes the gradient steps; None: this process, or its ranks.
         """
         network_seed, shuffle_seed = np.random.SeedSequence(seed).generate_state(2, np.uint32)
         self._hyperparameters = hyperparameters
@@ -67,20 +73,30 @@ class GradientLearner(Generic[H]):
         self._generator = torch.Generator().manual_seed(int(shuffle_seed))
         self._normalisation = Normalisation.initial(environment, hyperparameters)
         self._max_rounds = max_rounds
-        self._steps = NetworkSteps(
-            self._network,
-            adam=AdamRule(
-                learning_rate=hyperparameters.learning_rate,
-                epsilon=hyperparameters.adam_epsilon,
-                gradient_norm_max=hyperparameters.gradient_norm_max,
-            ),
-            num_epochs=hyperparameters.num_epochs,
-            minibatch_size=hyperparameters.minibatch_size,
-            normalise=hyperparameters.advantage_normalisation == "minibatch",
-            process=second_process,
-        )
+        self._steps = self._own_steps(environment, second_process, ranks, steps)
         self._adam = self._steps.adam
         self._start()
+
+    def _own_steps(
+        self,
+        environment: EnvironmentSpec,
+        second_process: SecondProcess | None,
+        ranks: Ranks | None,
+        build: StepsBuilder | None,
+    ) -> Steps:
+        hyperparameters = self._hyperparameters
+        if build is not None:
+            return build(
+                self._network,
+                adam=adam_rule(hyperparameters),
+                num_epochs=hyperparameters.num_epochs,
+                normalise=hyperparameters.advantage_normalisation == "minibatch",
+            )
+        alone = NetworkSteps.of(self._network, hyperparameters, process=second_process)
+        if ranks is None:
+            return alone
+        form = NetworkForm(environment=environment, hyperparameters=hyperparameters)
+        return RankedSteps(alone, ranks, form)
 
     def _start(self) -> None:
         """Set up what the algorithm has beyond this."""
@@ -130,11 +146,12 @@ class GradientLearner(Generic[H]):
 
     def _scalars(self) -> StateScalars:
         """Return the scalars to save."""
-        return {"adam_step": self._adam.steps}
+        return {"adam_step": self._adam.steps, **self._steps.scalars()}
 
     def _load_scalars(self, scalars: StateScalars) -> None:
         """Continue from what `_scalars` returned, among others."""
         self._adam.steps = int(scalars["adam_step"])
+        self._steps.load_scalars(scalars)
 
     def _statistics(self) -> StateArrays:
         """Return the running statistics to save."""

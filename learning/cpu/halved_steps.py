@@ -9,21 +9,21 @@ steps that one process takes.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, Self, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from learning.cpu.numpy_mlp import OneMlp, policy_delta, policy_outputs
+from learning.cpu.mlp_gradient import HalfParts
+from learning.cpu.numpy_mlp import NetworkHalf, policy_delta, policy_outputs
 from learning.cpu.second_process import SecondProcess, Side
 from learning.data.arrays import Floats
-from learning.data.batch import Minibatch
 from learning.data.minibatch import ShuffledMinibatches, bounds, num_minibatches
+from learning.data.samples import Minibatch
 from learning.losses.loss_terms import LossRule, Term
-from learning.networks.actor_critic import NetworkHalf
-from learning.networks.distributions import StepTerms
+from learning.networks.step_terms import StepTerms
 from learning.updates.gradient import Gradient
 from learning.updates.gradient_steps import StepsTaken, summed_up
 from learning.updates.optimiser import AdamPart, FlatAdam
@@ -44,19 +44,6 @@ class HalfTaken:
     """As `FlatAdam.apply` returned them."""
 
 
-class _Parts(NamedTuple):
-    """A half's parameters, or their gradients."""
-
-    mlp: OneMlp
-    log_std: Floats | None  # [A]
-
-    @classmethod
-    def of(cls, flat: Floats, half: NetworkHalf) -> Self:
-        """Look at `flat` # [P]."""
-        log_std = None if half.log_std is None else flat[half.log_std]
-        return cls(OneMlp.within(flat, half.mlp), log_std)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Half(ABC, Generic[S]):
     """All steps of one half."""
@@ -71,14 +58,14 @@ class _Half(ABC, Generic[S]):
         """Yield those of each step."""
 
     @abstractmethod
-    def differentiated(self, samples: S, at: _Parts, into: _Parts) -> Term[Floats]:
+    def differentiated(self, samples: S, at: HalfParts, into: HalfParts) -> Term[Floats]:
         """Return the half's term of the loss at some parameters; write its gradient into others."""
 
     def __call__(self, side: Side) -> HalfTaken:
         """Take them, each as long as the whole gradient says."""
         adam = FlatAdam.of(self.adam)
         flat = torch.zeros_like(adam.parameters)
-        at, into = (_Parts.of(each.numpy(), self.half) for each in (adam.parameters, flat))
+        at, into = (HalfParts.of(each.numpy(), self.half) for each in (adam.parameters, flat))
 
         def whole(square: float) -> float:
             return square + side.swap(square)
@@ -120,7 +107,9 @@ class ValueHalf(_Half[_ValueSamples]):
             for start, end in bounds(len(order), count):
                 yield _ValueSamples(*(field[start:end] for field in whole))
 
-    def differentiated(self, samples: _ValueSamples, at: _Parts, into: _Parts) -> Term[Floats]:
+    def differentiated(
+        self, samples: _ValueSamples, at: HalfParts, into: HalfParts
+    ) -> Term[Floats]:
         """Return the values' term, and write its gradient."""
         inputs, value = at.mlp.forward(samples.observation)
         term: Term[Floats] = self.rule.value_term(value[:, 0], samples.target, samples.before)
@@ -141,7 +130,9 @@ class PolicyHalf(_Half[Minibatch[Floats]]):
         """Yield those of each step."""
         return self.minibatches.arrays(self.orders)
 
-    def differentiated(self, samples: Minibatch[Floats], at: _Parts, into: _Parts) -> Term[Floats]:
+    def differentiated(
+        self, samples: Minibatch[Floats], at: HalfParts, into: HalfParts
+    ) -> Term[Floats]:
         """Return the policy's term, and write its gradient."""
         inputs, raw = at.mlp.forward(samples.observation)
         outputs = policy_outputs(raw, at.log_std)

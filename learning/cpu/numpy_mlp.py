@@ -1,10 +1,7 @@
-"""The passes of `learning.networks.mlp` in NumPy: through one network, or through two at once.
+"""The passes of `learning.networks.mlp` through one network in NumPy, without torch.
 
 On a CPU NumPy takes a third of the time torch takes to begin an operation, and holds the
 interpreter for as much less. With layers of 64 that is half of a gradient step.
-
-Two networks of equal hidden layers lie equally far apart in one flat tensor of parameters, layer by
-layer: two matrices are one array with a stride of that distance, and one call multiplies both.
 
 Legend: N samples; O numbers of an observation; L hidden layers; where there is an axis of length 2
 in front, it is the network.
@@ -18,10 +15,8 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from learning.data.arrays import Floats
-from learning.networks.mlp import Layer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +37,18 @@ class MlpPlaces:
 
     weights: tuple[tuple[int, tuple[int, ...]], ...]
     biases: tuple[tuple[int, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkHalf:
+    """Where one of two networks that share nothing lies in the flat parameters."""
+
+    start: int
+    end: int
+    mlp: MlpPlaces
+    """Counted from `start`."""
+    log_std: slice | None
+    """Free log-standard deviations, counted from `start`."""
 
 
 LARGE_PRODUCT = 1 << 20
@@ -74,8 +81,8 @@ class OneMlp:
 
     def forward(self, observation: Floats) -> tuple[Inputs, Floats]:
         """Run `observation` # [N, O] through it; return its layers' inputs, and [N, out]."""
-        inputs = _hidden_forward(self.hidden, observation)
-        return inputs, _head_forward(self.head, inputs[-1])
+        inputs = hidden_forward(self.hidden, observation)
+        return inputs, head_forward(self.head, inputs[-1])
 
     def backward(self, inputs: Inputs, delta: Floats, *, gradients: "OneMlp") -> None:
         """Write the parameters' gradients of an objective into `gradients`.
@@ -88,73 +95,12 @@ class OneMlp:
         if not self.is_small(len(delta)) and (moving := _few_moving(delta)) is not None:
             inputs, delta = tuple(x[moving] for x in inputs), delta[moving]
         upstream = np.empty_like(inputs[-1])
-        _head_backward(self.head, inputs[-1], delta, gradients.head, upstream)
-        _hidden_backward(self.hidden, inputs, upstream, gradients.hidden)
+        head_backward(self.head, inputs[-1], delta, gradients.head, upstream)
+        hidden_backward(self.hidden, inputs, upstream, gradients.hidden)
 
 
-class PairedMlp:
-    """The parameters of two networks, or their gradients.
-
-    For small networks: with large ones nothing is saved by going through both at once.
-    """
-
-    def __init__(self, flat: Tensor, first: Sequence[Layer], second: Sequence[Layer]) -> None:
-        """Look at two networks' layers.
-
-        Args:
-            flat: Holds them all. # [P] float32 on the CPU
-            first: Views of `flat`, at least two.
-            second: Views of `flat`, behind those of `first`; of equal shapes but for the last.
-        """
-        self._over = flat, tuple(first), tuple(second)
-        self._hidden = tuple(
-            DenseArrays(
-                weight=_both(flat, one.weight, other.weight),
-                bias=_both(flat, one.bias.unsqueeze(0), other.bias.unsqueeze(0)),
-            )
-            for one, other in zip(first[:-1], second[:-1], strict=True)
-        )
-        one, other = (
-            OneMlp(
-                hidden=tuple(layer.of(network) for layer in self._hidden),
-                head=DenseArrays(weight=head.weight.numpy(), bias=head.bias.unsqueeze(0).numpy()),
-            )
-            for network, head in enumerate((first[-1], second[-1]))
-        )
-        self.each: tuple[OneMlp, OneMlp] = (one, other)
-        """The same parameters, network by network."""
-
-    def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
-        # A copied array would be apart from the copied tensor: a copy looks anew.
-        return type(self), self._over
-
-    def is_small(self, num_samples: int) -> bool:
-        """Whether both networks are, see `OneMlp`."""
-        return all(one.is_small(num_samples) for one in self.each)
-
-    def forward(self, observation: Floats) -> tuple[Inputs, tuple[Floats, Floats]]:
-        """Run `observation` # [N, O] through both; return what `OneMlp.forward` does of each."""
-        inputs = _hidden_forward(self._hidden, observation)
-        one, other = self.each
-        first, second = inputs[-1]
-        return inputs, (_head_forward(one.head, first), _head_forward(other.head, second))
-
-    def backward(self, inputs: Inputs, deltas: tuple[Floats, Floats], *, gradients: Self) -> None:
-        """Write the parameters' gradients of an objective into `gradients`.
-
-        Args:
-            inputs: Of the forward pass; all but the observation are used up.
-            deltas: Derivatives of the objective by the networks' outputs. # [N, out] each
-            gradients: Written to; of the same shapes.
-        """
-        upstream = np.empty_like(inputs[-1])
-        parts = zip(self.each, inputs[-1], deltas, gradients.each, upstream, strict=True)
-        for one, h, delta, gradient, out in parts:
-            _head_backward(one.head, h, delta, gradient.head, out)
-        _hidden_backward(self._hidden, inputs, upstream, gradients._hidden)
-
-
-def _hidden_forward(layers: Sequence[DenseArrays], observation: Floats) -> Inputs:
+def hidden_forward(layers: Sequence[DenseArrays], observation: Floats) -> Inputs:
+    """Return what each layer of one network, or of both, is given."""
     inputs = [observation]
     for layer in layers:
         x = np.matmul(inputs[-1], layer.weight.swapaxes(-1, -2))
@@ -163,14 +109,15 @@ def _hidden_forward(layers: Sequence[DenseArrays], observation: Floats) -> Input
     return tuple(inputs)
 
 
-def _head_forward(head: DenseArrays, h: Floats) -> Floats:
+def head_forward(head: DenseArrays, h: Floats) -> Floats:
+    """Return the last layer's answers # [N, out]."""
     # Outputs are few and samples many: with the samples in a row, what follows is sooner done.
     output: Floats = np.matmul(head.weight, h.T)
     output += head.bias.T
     return output.T
 
 
-def _head_backward(
+def head_backward(
     head: DenseArrays, h: Floats, delta: Floats, gradient: DenseArrays, upstream: Floats
 ) -> None:
     """Write a head's gradient, and the derivative by `h` # [N, in] into `upstream`."""
@@ -181,7 +128,7 @@ def _head_backward(
     multiply(delta, head.weight, out=upstream)
 
 
-def _hidden_backward(
+def hidden_backward(
     layers: Sequence[DenseArrays],
     inputs: Inputs,
     upstream: Floats,
@@ -245,14 +192,6 @@ def _view(flat: Floats, place: tuple[int, tuple[int, ...]]) -> Floats:
     start, shape = place
     view: Floats = flat[start : start + math.prod(shape)].reshape(shape)
     return view
-
-
-def _both(flat: Tensor, one: Tensor, other: Tensor) -> Floats:
-    """Return two views of `flat` of one shape as one array # [2, ...] over the same memory."""
-    apart = other.storage_offset() - one.storage_offset()
-    both = flat.as_strided((2, *one.shape), (apart, *one.stride()), one.storage_offset())
-    array: Floats = both.numpy()
-    return array
 
 
 @lru_cache(maxsize=8)

@@ -1,34 +1,16 @@
-"""The samples an update reads, flat: all of a batch, and those of one gradient step.
+"""The samples an update reads, flat.
 
-Legend: N samples, one environment after the other, each in time order; n of them in a gradient
-step; O numbers per observation; D distribution parameters.
+Legend: N samples, one environment after the other, each in time order; O numbers per observation;
+D distribution parameters.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Generic
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from learning.data.arrays import Array
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Minibatch(Generic[Array]):
-    """Samples of one gradient step; advantages have the batch's weights in them."""
-
-    observation: Array  # [n, O] float32 as the policy saw it, or images [n, C, H, W] uint8
-    action: Array  # [n, A] float32 or [n] int64
-    advantage: Array  # [n] float32
-    value_target: Array  # [n] float32
-    value: Array  # [n] float32, V(s) before the update
-    log_prob: Array  # [n] float32, of `action`: what the ratio is taken to
-    outputs: Array  # [n, D] float32, distribution parameters the divergence is from
-
-
-SAMPLE_FIELDS = tuple(field.name for field in fields(Minibatch))
-"""What a gradient step knows of a sample."""
+from learning.data.samples import SAMPLE_FIELDS, Minibatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,16 +2,18 @@
 
 import math
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
 
 from learning.data.arrays import Floats
-from learning.data.batch import SAMPLE_FIELDS, Minibatch, TrainingBatch
+from learning.data.batch import TrainingBatch
+from learning.data.samples import SAMPLE_FIELDS, Minibatch
 from learning.returns.gae import normalised_minibatch
 
 _NAMES = [name for name in SAMPLE_FIELDS if name != "observation"]
+_ALL_ROWS = slice(None)
 
 
 class ShuffledMinibatches:
@@ -29,6 +31,7 @@ class ShuffledMinibatches:
         minibatch_size: int,
         generator: torch.Generator,
         normalise: bool = False,
+        rows: slice = _ALL_ROWS,
     ) -> None:
         """Nothing is drawn until they are asked for.
 
@@ -39,19 +42,27 @@ class ShuffledMinibatches:
             generator: On the CPU; one permutation is drawn from it at the start of each pass.
             normalise: Whether to normalise the advantages of each minibatch by themselves. That
                 the batch's were before makes no difference: it is undone.
+            rows: Which of each minibatch's samples to yield; advantages are normalised over all.
         """
         self._batch = batch
         self._num_epochs = num_epochs
         self._count = num_minibatches(batch.num_samples, minibatch_size)
         self._generator = generator
         self._normalise = normalise
+        self._rows = rows
+
+    def sizes(self) -> Iterator[int]:
+        """Yield how many samples each minibatch has, those of other rows included."""
+        whole = bounds(self._batch.num_samples, self._count)
+        return (end - start for _ in range(self._num_epochs) for start, end in whole)
 
     def tensors(self) -> Iterator[Minibatch[Tensor]]:
         """Yield them."""
         for order in self.orders():
             # Gathering a whole pass at once leaves nothing but views to each step.
-            parts = [field.tensor_split(self._count) for field in self._gathered(order)]
-            observations = _gathered_observations(self._batch.observation, order, self._count)
+            ours, ends = self._ours(order), [end for _, end in self._bounds()[:-1]]
+            parts = [field.tensor_split(ends) for field in self._gathered(order, ours)]
+            observations = _gathered_observations(self._batch.observation, ours, ends)
             for observation, *others in zip(observations, *parts, strict=True):
                 yield Minibatch(observation=observation, **dict(zip(_NAMES, others, strict=True)))
 
@@ -62,10 +73,10 @@ class ShuffledMinibatches:
             orders: What `orders` yielded; None draws them.
         """
         for order in self.orders() if orders is None else orders:
-            observation = self._batch.observation.index_select(0, order)
-            whole = {"observation": observation.numpy()}
-            whole |= zip(_NAMES, map(_by_column, self._gathered(order)), strict=True)
-            for start, end in bounds(len(order), self._count):
+            ours = self._ours(order)
+            whole = {"observation": self._batch.observation.index_select(0, ours).numpy()}
+            whole |= zip(_NAMES, map(_by_column, self._gathered(order, ours)), strict=True)
+            for start, end in self._bounds():
                 yield Minibatch(**{name: field[start:end] for name, field in whole.items()})
 
     def orders(self) -> Iterator[Tensor]:
@@ -74,14 +85,26 @@ class ShuffledMinibatches:
             order = torch.randperm(self._batch.num_samples, generator=self._generator)
             yield order.to(self._batch.observation.device)
 
-    def _gathered(self, order: Tensor) -> list[Tensor]:
-        """Return a pass's samples in their order: the fields of `_NAMES`."""
+    def _gathered(self, order: Tensor, ours: Tensor) -> list[Tensor]:
+        """Return our rows of a pass's samples in their order: the fields of `_NAMES`."""
         return [
-            _advantages(self._batch, order, self._count, normalise=self._normalise)
+            self._ours(_advantages(self._batch, order, self._count, normalise=self._normalise))
             if name == "advantage"
-            else getattr(self._batch, name).index_select(0, order)
+            else getattr(self._batch, name).index_select(0, ours)
             for name in _NAMES
         ]
+
+    def _ours(self, column: Tensor) -> Tensor:
+        """Return our rows of each minibatch, given a number per sample of a pass # [N]."""
+        if self._rows == _ALL_ROWS:
+            return column
+        return torch.cat([part[self._rows] for part in column.tensor_split(self._count)])
+
+    def _bounds(self) -> list[tuple[int, int]]:
+        """Return where our rows of each minibatch begin and end among our rows of a pass."""
+        whole = bounds(self._batch.num_samples, self._count)
+        ends = [0, *accumulate(len(range(end - start)[self._rows]) for start, end in whole)]
+        return [*pairwise(ends)]
 
 
 def num_minibatches(num_samples: int, minibatch_size: int) -> int:
@@ -129,8 +152,14 @@ def _normalised(advantage: Tensor, count: int) -> Tensor:
     return torch.cat([normalised_minibatch(part).flatten() for part in rows if len(part)])
 
 
-def _gathered_observations(observation: Tensor, order: Tensor, count: int) -> Iterable[Tensor]:
-    """Return the observations of each step; images one step at a time, to save memory."""
+def _gathered_observations(observation: Tensor, order: Tensor, ends: list[int]) -> Iterable[Tensor]:
+    """Return the observations of each step; images one step at a time, to save memory.
+
+    Args:
+        observation: Of all samples.
+        order: Which to take.
+        ends: Where in `order` each step but the last ends.
+    """
     if observation.ndim > 2:
-        return (observation.index_select(0, part) for part in order.tensor_split(count))
-    return observation.index_select(0, order).tensor_split(count)
+        return (observation.index_select(0, part) for part in order.tensor_split(ends))
+    return observation.index_select(0, order).tensor_split(ends)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from learning.data.batch import Minibatch
+from learning.data.samples import Minibatch
 from learning.detectors.detector import PolicySamples
 from learning.detectors.fragment_noise import fragment_noise
 from learning.detectors.gradient_noise import trajectory_noise

@@ -3,17 +3,20 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
-
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from learning.data.arrays import Array
-from learning.data.batch import Minibatch
+from learning.data.samples import Minibatch
 from learning.losses.loss_terms import Term
 from learning.losses.policy_terms import CLIPPED_STATS, clipped_objective, clipped_policy
-from learning.networks.distributions import Distribution, StepTerms
+from learning.networks.step_terms import StepTerms
 from shared.hyperparameters.impact import ImpactHyperparameters
 from shared.hyperparameters.ppo import PpoHyperparameters
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from learning.networks.distributions import Distribution
 
 H = TypeVar("H", bound=PpoHyperparameters | ImpactHyperparameters)
 
@@ -23,22 +26,23 @@ class ClippedRule(ABC, Generic[H]):
     """The clipped surrogate with entropy bonus and KL penalty: most of a `LossRule`."""
 
     policy_stats: ClassVar[tuple[str, ...]] = CLIPPED_STATS
+    sums_samples: ClassVar[bool] = False
 
     hyperparameters: H
     kl_coefficient: float
     """The present weight of the KL term."""
 
     @abstractmethod
-    def value_losses(self, value: Tensor, minibatch: Minibatch[Tensor]) -> Tensor:
+    def value_losses(self, value: "Tensor", minibatch: "Minibatch[Tensor]") -> "Tensor":
         """Return the value loss of each sample # [n], for autograd."""
 
     def loss(
         self,
-        outputs: Tensor,
-        value: Tensor,
-        minibatch: Minibatch[Tensor],
-        distribution: Distribution,
-    ) -> Tensor:
+        outputs: "Tensor",
+        value: "Tensor",
+        minibatch: "Minibatch[Tensor]",
+        distribution: "Distribution",
+    ) -> "Tensor":
         """Return the loss of a minibatch, # []: see `LossRule`."""
         hyperparameters = self.hyperparameters
         log_ratio = distribution.log_prob(outputs, minibatch.action) - minibatch.log_prob

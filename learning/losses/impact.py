@@ -18,22 +18,22 @@ target networks", ICLR 2020, section 3.1.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar
 
 from learning.data.arrays import Array
-from learning.data.batch import Minibatch
+from learning.data.samples import Minibatch
 from learning.losses.clipped_rule import ClippedRule
 from learning.losses.loss_terms import Term
 from learning.losses.value_terms import SQUARED_STATS, half_squared_error
 from shared.hyperparameters.impact import ImpactHyperparameters
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 def reference_log_prob(
-    target_log_prob: Tensor, behaviour_log_prob: Tensor, *, importance_clip: float
-) -> Tensor:
+    target_log_prob: "Tensor", behaviour_log_prob: "Tensor", *, importance_clip: float
+) -> "Tensor":
     """Return log max(pi', mu / c), which the ratio is taken to; all # [n].
 
     >>> half, tenth = torch.tensor([0.5]).log(), torch.tensor([0.1]).log()
@@ -42,7 +42,7 @@ def reference_log_prob(
     >>> reference_log_prob(tenth, half, importance_clip=2.0).exp().tolist()
     [0.25]
     """
-    return torch.maximum(target_log_prob, behaviour_log_prob - math.log(importance_clip))
+    return target_log_prob.maximum(behaviour_log_prob - math.log(importance_clip))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class ImpactRule(ClippedRule[ImpactHyperparameters]):
 
     value_stats: ClassVar[tuple[str, ...]] = SQUARED_STATS
 
-    def value_losses(self, value: Tensor, minibatch: Minibatch[Tensor]) -> Tensor:
+    def value_losses(self, value: "Tensor", minibatch: "Minibatch[Tensor]") -> "Tensor":
         """Return the value loss of each sample # [n], for autograd."""
         return 0.5 * (value - minibatch.value_target).square()
 

@@ -13,17 +13,20 @@ importance weighted actor-learner architectures", ICML 2018, section 4.2.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
-
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar
 
 from learning.data.arrays import Array
-from learning.data.batch import Minibatch
+from learning.data.samples import Minibatch
 from learning.losses.loss_terms import Term
 from learning.losses.policy_terms import LOG_PROB_STATS, weighted_log_prob
 from learning.losses.value_terms import SQUARED_STATS, half_squared_error
-from learning.networks.distributions import Distribution, StepTerms
+from learning.networks.step_terms import StepTerms
 from shared.hyperparameters.impala import ImpalaHyperparameters
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from learning.networks.distributions import Distribution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +38,18 @@ class ImpalaRule:
 
     hyperparameters: ImpalaHyperparameters
 
+    @property
+    def sums_samples(self) -> bool:
+        """Whether samples are added up; else their mean is taken."""
+        return self.hyperparameters.loss_reduction == "sum"
+
     def loss(
         self,
-        outputs: Tensor,
-        value: Tensor,
-        minibatch: Minibatch[Tensor],
-        distribution: Distribution,
-    ) -> Tensor:
+        outputs: "Tensor",
+        value: "Tensor",
+        minibatch: "Minibatch[Tensor]",
+        distribution: "Distribution",
+    ) -> "Tensor":
         """Return the loss of a minibatch, # []: see `LossRule`."""
         hyperparameters = self.hyperparameters
         loss = -minibatch.advantage * distribution.log_prob(outputs, minibatch.action)
@@ -49,7 +57,7 @@ class ImpalaRule:
         loss = loss + 0.5 * hyperparameters.value_coefficient * error.square()
         if hyperparameters.entropy_coefficient:
             loss = loss - hyperparameters.entropy_coefficient * distribution.entropy(outputs)
-        return loss.sum() if hyperparameters.loss_reduction == "sum" else loss.mean()
+        return loss.sum() if self.sums_samples else loss.mean()
 
     def policy_term(
         self, outputs: Array, minibatch: Minibatch[Array], terms: StepTerms[Array]
@@ -76,4 +84,4 @@ class ImpalaRule:
 
     def _weight(self, num_samples: float) -> float:
         """Return the weight of one of so many samples."""
-        return 1.0 if self.hyperparameters.loss_reduction == "sum" else 1.0 / num_samples
+        return 1.0 if self.sums_samples else 1.0 / num_samples

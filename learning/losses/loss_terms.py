@@ -6,13 +6,16 @@ two threads or two processes may compute them at the same time.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Generic, Protocol
-
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol
 
 from learning.data.arrays import Array, namespace
-from learning.data.batch import Minibatch
-from learning.networks.distributions import Distribution, StepTerms
+from learning.data.samples import Minibatch
+from learning.networks.step_terms import StepTerms
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from learning.networks.distributions import Distribution
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +38,18 @@ class LossRule(Protocol):
     value_stats: ClassVar[tuple[str, ...]]
     """Names of the value term's stats."""
 
+    @property
+    def sums_samples(self) -> bool:
+        """Whether the loss of a minibatch is the sum of its samples', and not their mean."""
+        ...
+
     def loss(
         self,
-        outputs: Tensor,
-        value: Tensor,
-        minibatch: Minibatch[Tensor],
-        distribution: Distribution,
-    ) -> Tensor:
+        outputs: "Tensor",
+        value: "Tensor",
+        minibatch: "Minibatch[Tensor]",
+        distribution: "Distribution",
+    ) -> "Tensor":
         """Return the loss of a minibatch, # [].
 
         Args:

@@ -3,13 +3,15 @@
 A part whose coefficient is 0 is left out: 0 x infinity would be NaN.
 """
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from learning.data.arrays import Array, namespace
-from learning.data.batch import Minibatch
+from learning.data.samples import Minibatch
 from learning.losses.loss_terms import Term, means
-from learning.networks.distributions import StepTerms
+from learning.networks.step_terms import StepTerms
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CLIPPED_STATS = ("policy_loss", "kl", "entropy", "clip_fraction")
 LOG_PROB_STATS = ("policy_loss", "kl", "entropy")
@@ -78,7 +80,7 @@ def weighted_log_prob(
     return Term(gradient, means(-(minibatch.advantage * new.log_prob), new.kl, new.entropy))
 
 
-def clipped_objective(log_ratio: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
+def clipped_objective(log_ratio: "Tensor", advantage: "Tensor", *, clip: float) -> "Tensor":
     """Return the clipped surrogate of each sample # [n], for autograd: to be maximised.
 
     Args:
@@ -86,5 +88,5 @@ def clipped_objective(log_ratio: Tensor, advantage: Tensor, *, clip: float) -> T
         advantage: # [n]
         clip: Half-width of the interval the ratio is clipped to.
     """
-    ratio = torch.exp(log_ratio)
-    return torch.minimum(advantage * ratio, advantage * ratio.clamp(1.0 - clip, 1.0 + clip))
+    ratio = log_ratio.exp()
+    return (advantage * ratio).minimum(advantage * ratio.clamp(1.0 - clip, 1.0 + clip))

@@ -19,17 +19,17 @@ et al., "Proximal policy optimization algorithms", arXiv 1707.06347, equations 7
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar
 
 from learning.data.arrays import Array
-from learning.data.batch import Minibatch
+from learning.data.samples import Minibatch
 from learning.losses.clipped_rule import ClippedRule
 from learning.losses.loss_terms import Term
 from learning.losses.value_terms import LIMITED_STATS, bounded_error, clipped_step
 from shared.hyperparameters.ppo import PpoHyperparameters
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,14 +38,14 @@ class PpoRule(ClippedRule[PpoHyperparameters]):
 
     value_stats: ClassVar[tuple[str, ...]] = LIMITED_STATS
 
-    def value_losses(self, value: Tensor, minibatch: Minibatch[Tensor]) -> Tensor:
+    def value_losses(self, value: "Tensor", minibatch: "Minibatch[Tensor]") -> "Tensor":
         """Return the value loss of each sample # [n], for autograd."""
         target, limit = minibatch.value_target, self.hyperparameters.value_clip
         squared_error = (value - target).square()
         if self.hyperparameters.value_loss == "bounded_error":
             return squared_error.clamp(0.0, limit)
         clipped = minibatch.value + (value - minibatch.value).clamp(-limit, limit)
-        return 0.5 * torch.maximum(squared_error, (clipped - target).square())
+        return 0.5 * squared_error.maximum((clipped - target).square())
 
     def value_term(self, value: Array, target: Array, before: Array) -> Term[Array]:
         """Return the values' term of the loss."""

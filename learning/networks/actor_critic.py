@@ -15,9 +15,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from learning.cpu.numpy_mlp import MlpPlaces
+from learning.cpu.numpy_mlp import NetworkHalf
 from learning.data.arrays import Array, Floats
-from learning.networks.distributions import Distribution, StepTerms
+from learning.networks.distributions import Distribution
+from learning.networks.step_terms import StepTerms
 
 _ALIGNMENT = 16
 """Floats (64 bytes): parameters start on cache lines, which the fast code paths of BLAS want."""
@@ -28,18 +29,6 @@ class FlatGradient:
     """A gradient over all parameters."""
 
     flat: Tensor  # [P]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkHalf:
-    """Where one of two networks that share nothing lies in the flat parameters."""
-
-    start: int
-    end: int
-    mlp: MlpPlaces
-    """Counted from `start`."""
-    log_std: slice | None
-    """Free log-standard deviations, counted from `start`."""
 
 
 class SplitLoss(Protocol[Array]):

@@ -8,43 +8,22 @@ are pure. Derivatives by the distribution parameters are closed forms, tested ag
 Legend: N samples; A action dimensions; D distribution parameters.
 """
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Generic, Literal, Protocol
+from collections.abc import Sequence
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
-from learning.data.arrays import Array, namespace
+from learning.networks.step_terms import (
+    HALF_LOG_TWO_PI,
+    GaussianTerms,
+    PolicyTerms,
+    StepTerms,
+    normal_log_prob,
+)
 from shared.contracts.environment_spec import DiscreteActionSpec, MultiDiscreteActionSpec
 
-_HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
-
 DistributionName = Literal["gaussian", "categorical", "multi_categorical"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyTerms(Generic[Array]):
-    """All that one gradient step needs of the new policy, computed together to share work."""
-
-    log_prob: Array  # [N], log pi(a|s)
-    score: Array  # [N, D], derivative of log_prob
-    kl: Array  # [N], KL(old || new)
-    entropy: Array  # [N]
-    kl_gradient: Callable[[], Array]  # [N, D]; computed on request, most losses never ask
-
-
-class StepTerms(Protocol[Array]):
-    """What a gradient step needs of a family of action distributions."""
-
-    def terms(self, old: Array, new: Array, action: Array) -> PolicyTerms[Array]:
-        """Return log-probability and KL with their gradients, and the entropy."""
-        ...
-
-    def entropy_gradient(self, outputs: Array) -> Array:
-        """Return the entropy's derivative, shape [N, D]."""
-        ...
 
 
 class Distribution(StepTerms[Tensor], Protocol):
@@ -68,7 +47,7 @@ class Distribution(StepTerms[Tensor], Protocol):
         ...
 
 
-class Gaussian:
+class Gaussian(GaussianTerms):
     """Independent normal dimensions; `outputs` are means then log-standard deviations."""
 
     name: DistributionName = "gaussian"
@@ -77,18 +56,12 @@ class Gaussian:
         """Return log pi(action), shape [N]; `action` is [N, A]."""
         mean, log_std = outputs.chunk(2, dim=1)
         z = (action - mean) * torch.exp(-log_std)
-        return _normal_log_prob(log_std.sum(1), z * z)
+        return normal_log_prob(log_std.sum(1), z * z)
 
     def entropy(self, outputs: Tensor) -> Tensor:
         """Return the differential entropy in nats, shape [N]."""
         log_std = outputs.chunk(2, dim=1)[1]
-        return log_std.sum(1) + (0.5 + _HALF_LOG_TWO_PI) * log_std.shape[1]
-
-    def entropy_gradient(self, outputs: Array) -> Array:
-        """Return the entropy's derivative, shape [N, 2A]: 0 for means, 1 for log-deviations."""
-        gradient: Array = namespace(outputs).zeros_like(outputs)
-        gradient[:, outputs.shape[1] // 2 :] = 1.0
-        return gradient
+        return log_std.sum(1) + (0.5 + HALF_LOG_TWO_PI) * log_std.shape[1]
 
     def kl(self, old: Tensor, new: Tensor) -> Tensor:
         """Return KL(old || new) in nats, shape [N]."""
@@ -97,32 +70,6 @@ class Gaussian:
         shift = log_std - old_log_std
         distance = (old_mean - mean) * torch.exp(-log_std)
         return (shift + 0.5 * (torch.exp(-2.0 * shift) + distance * distance - 1.0)).sum(1)
-
-    def terms(self, old: Array, new: Array, action: Array) -> PolicyTerms[Array]:
-        """Return log-probability and KL with their gradients, and the entropy."""
-        xp, size = namespace(new), action.shape[1]
-        old_mean, old_log_std = old[:, :size], old[:, size:]
-        mean, log_std = new[:, :size], new[:, size:]
-        log_stds = log_std.sum(1)
-        inverse_std = xp.exp(-log_std)
-        z = (action - mean) * inverse_std
-        z2 = z * z
-        distance = (mean - old_mean) * inverse_std
-        log_ratio = old_log_std - log_std  # of the old deviation to the new
-        ratio = xp.exp(log_ratio)
-        spread = ratio * ratio + distance * distance
-
-        def kl_gradient() -> Array:
-            gradient: Array = xp.concatenate((distance * inverse_std, 1.0 - spread), 1)
-            return gradient
-
-        return PolicyTerms(
-            log_prob=_normal_log_prob(log_stds, z2),
-            score=xp.concatenate((z * inverse_std, z2 - 1.0), 1),
-            kl=(0.5 * spread - log_ratio).sum(1) - 0.5 * size,
-            entropy=log_stds + (0.5 + _HALF_LOG_TWO_PI) * size,
-            kl_gradient=kl_gradient,
-        )
 
 
 class Categorical:
@@ -224,19 +171,6 @@ def discrete_distribution(
     if isinstance(action, DiscreteActionSpec):
         return Categorical(), action.n
     return MultiCategorical(action.num_choices), sum(action.num_choices)
-
-
-def _normal_log_prob(log_stds: Array, z2: Array) -> Array:
-    """Return log-densities # [N].
-
-    In one place, so that equal outputs have a ratio of exactly 1 within one library.
-
-    Args:
-        log_stds: Sums of the log-standard deviations over the dimensions. # [N]
-        z2: Squared distances from the mean, in deviations. # [N, A]
-    """
-    log_prob: Array = -0.5 * z2.sum(1) - log_stds - _HALF_LOG_TWO_PI * z2.shape[1]
-    return log_prob
 
 
 def _total(parts: Sequence[Tensor]) -> Tensor:

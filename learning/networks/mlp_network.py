@@ -14,19 +14,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from learning.cpu.numpy_mlp import MlpPlaces, PairedMlp, policy_delta, policy_outputs
+from learning.cpu.numpy_mlp import MlpPlaces, NetworkHalf, policy_delta, policy_outputs
+from learning.cpu.paired_mlp import PairedMlp
 from learning.data.arrays import Floats
 from learning.networks import mlp
 from learning.networks.actor_critic import (
     ActorCritic,
     FlatGradient,
-    NetworkHalf,
     SplitLoss,
     with_log_std,
     zero_linear,
 )
-from learning.networks.distributions import Distribution, Gaussian, StepTerms
+from learning.networks.distributions import Distribution, Gaussian
 from learning.networks.mlp import Layer
+from learning.networks.step_terms import StepTerms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,14 @@ def _own_stream() -> torch.cuda.Stream:
     return torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
 
+class Unrecorded:
+    """Does the work anew each time, for work that no graph can hold: a `Recorder`."""
+
+    def record(self, work: Work) -> Work:
+        """Return the work."""
+        return work
+
+
 class CudaGraphs:
     """Records what is done on the present stream of the GPU, which is not the default one."""
 

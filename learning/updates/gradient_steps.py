@@ -13,7 +13,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from learning.data.batch import SAMPLE_FIELDS, Minibatch
+from learning.data.samples import SAMPLE_FIELDS, Minibatch
 from learning.updates.cuda_graphs import Recorder, Work
 from learning.updates.gradient import GradientSource
 from learning.updates.optimiser import FlatAdam

@@ -6,10 +6,10 @@
 from typing import Generic, Protocol
 
 from learning.data.arrays import Array
-from learning.data.batch import Minibatch
+from learning.data.samples import Minibatch
 from learning.losses.loss_terms import LossRule, MinibatchLoss
 from learning.networks.actor_critic import FlatGradient, SplitLoss
-from learning.networks.distributions import StepTerms
+from learning.networks.step_terms import StepTerms
 from learning.updates.gradient import Gradient
 
 

@@ -2,11 +2,13 @@
 
 Gaussian policies of vectors are stepped in NumPy on a CPU: in this process, small networks both at
 once, or with the value function's half in a second process. All others are stepped in torch.
-Which of NumPy's two ways it is changes no bit.
+Which of NumPy's two ways it is changes no bit. In a group of ranks each process computes the
+gradients of its own rows, and all take the steps.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Self, TypeAlias
 
 import numpy as np
 import torch
@@ -19,18 +21,39 @@ from learning.cpu.halved_steps import (
     take_halved_steps,
 )
 from learning.cpu.second_process import SecondProcess, SecondProcessLostError
-from learning.data.arrays import Floats
+from learning.data.arrays import Array, Floats
 from learning.data.batch import TrainingBatch
 from learning.data.minibatch import ShuffledMinibatches
+from learning.data.samples import Minibatch
 from learning.losses.loss_terms import LossRule, stat_names
 from learning.networks.actor_critic import ActorCritic
-from learning.networks.distributions import StepTerms
-from learning.updates.cuda_graphs import recorder
+from learning.networks.step_terms import StepTerms
+from learning.updates.cuda_graphs import Unrecorded, recorder
+from learning.updates.gradient import GradientSource
 from learning.updates.gradient_steps import StepsTaken, take_steps, take_watched_steps
 from learning.updates.network_gradients import NetworkGradients
 from learning.updates.optimiser import AdamRule, FlatAdam
+from learning.updates.rank_gradients import RankGradients
+from learning.updates.rank_group import RankGroup
+from shared.hyperparameters.impact import ImpactHyperparameters
+from shared.hyperparameters.impala import ImpalaHyperparameters
+from shared.hyperparameters.ppo import PpoHyperparameters
 
 _LOG = logging.getLogger(__name__)
+
+GradientHyperparameters: TypeAlias = (
+    PpoHyperparameters | ImpactHyperparameters | ImpalaHyperparameters
+)
+"""Of an algorithm that takes gradient steps."""
+
+
+def adam_rule(hyperparameters: GradientHyperparameters) -> AdamRule:
+    """Return how a job's first steps are taken."""
+    return AdamRule(
+        learning_rate=hyperparameters.learning_rate,
+        epsilon=hyperparameters.adam_epsilon,
+        gradient_norm_max=hyperparameters.gradient_norm_max,
+    )
 
 
 class NetworkSteps:
@@ -66,6 +89,24 @@ class NetworkSteps:
         pieces = [slice(half.start, half.end) for half in self._halves or ()] or [slice(None)]
         self.adam = FlatAdam(network.flat, rule=adam, pieces=pieces)
 
+    @classmethod
+    def of(
+        cls,
+        network: ActorCritic,
+        hyperparameters: GradientHyperparameters,
+        *,
+        process: SecondProcess | None = None,
+    ) -> Self:
+        """Return the steps that a job's hyper-parameters ask for, without moments."""
+        return cls(
+            network,
+            adam=adam_rule(hyperparameters),
+            num_epochs=hyperparameters.num_epochs,
+            minibatch_size=hyperparameters.minibatch_size,
+            normalise=hyperparameters.advantage_normalisation == "minibatch",
+            process=process,
+        )
+
     def take(
         self,
         batch: TrainingBatch,
@@ -73,6 +114,7 @@ class NetworkSteps:
         *,
         generator: torch.Generator,
         policy_version: int,
+        group: RankGroup | None = None,
     ) -> dict[str, float]:
         """Take all steps over a batch.
 
@@ -81,12 +123,14 @@ class NetworkSteps:
             rule: The loss.
             generator: Orders are drawn from it.
             policy_version: Of the policy before the steps.
+            group: Whose other ranks take the same steps at the same time; None for this process
+                alone.
 
         Returns:
             `num_minibatches` and, of these, `skipped_steps`; if a step was taken, means over the
             steps taken of the rule's stats, `loss` and `grad_norm`.
         """
-        steps = self._steps(batch, rule, generator, policy_version)
+        steps = self._steps(batch, rule, generator, policy_version, group)
         num_minibatches = steps.num_taken + steps.num_skipped
         found = {
             "num_minibatches": float(num_minibatches),
@@ -98,12 +142,20 @@ class NetworkSteps:
         samples = batch.num_samples * self._num_epochs / num_minibatches
         return found | stats | {"loss": rule.total(stats, samples_per_step=samples)}
 
+    def scalars(self) -> dict[str, bool | int | float | str]:
+        """Return what is to be saved beside the optimiser: nothing."""
+        return {}
+
+    def load_scalars(self, scalars: Mapping[str, bool | int | float | str]) -> None:
+        """Go on from what `scalars` returned, among others."""
+
     def _steps(
         self,
         batch: TrainingBatch,
         rule: LossRule,
         generator: torch.Generator,
         policy_version: int,
+        group: RankGroup | None,
     ) -> StepsTaken:
         minibatches = ShuffledMinibatches(
             batch,
@@ -111,8 +163,22 @@ class NetworkSteps:
             minibatch_size=self._minibatch_size,
             generator=generator,
             normalise=self._normalise,
+            rows=slice(None) if group is None else group.rows,
         )
         network = self._network
+
+        def of_all(own: GradientSource[Minibatch[Array]]) -> GradientSource[Minibatch[Array]]:
+            if group is None:
+                return own
+            return RankGradients(
+                own,
+                group,
+                rule=rule,
+                like=network.flat,
+                sizes=minibatches.sizes(),
+                policy_version=policy_version,
+            )
+
         with network.without_graph():
             terms = network.array_terms()
             if terms is None:
@@ -124,11 +190,13 @@ class NetworkSteps:
                     policy_version=policy_version,
                 )
                 with recorder(network.flat.device) as recording:
+                    # What waits for other processes is not recorded.
+                    alone = recording if group is None else recording and Unrecorded()
                     return take_steps(
-                        minibatches.tensors(), self.adam, by_torch, recorder=recording
+                        minibatches.tensors(), self.adam, of_all(by_torch), recorder=alone
                     )
             orders = [*minibatches.orders()]
-            offered = self._offered(batch)
+            offered = self._offered(batch) if group is None else None
             if offered is not None:
                 halves = self._work(batch, minibatches, orders, rule, terms, policy_version)
                 try:
@@ -142,7 +210,7 @@ class NetworkSteps:
                 into=self._gradient,
                 policy_version=policy_version,
             )
-            return take_watched_steps(minibatches.arrays(orders), self.adam, by_numpy)
+            return take_watched_steps(minibatches.arrays(orders), self.adam, of_all(by_numpy))
 
     def _offered(self, batch: TrainingBatch) -> SecondProcess | None:
         """Return the second process where it is there and saves more than sending samples costs."""

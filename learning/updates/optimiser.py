@@ -124,6 +124,11 @@ class FlatAdam:
     def steps(self, steps: int) -> None:
         self._moments["step"].fill_(steps)
 
+    @property
+    def learning_rate(self) -> float:
+        """The step size of the coming steps."""
+        return self._rule.learning_rate
+
     def set_learning_rate(self, learning_rate: float) -> None:
         """Take the coming steps with another step size."""
         self._rule = replace(self._rule, learning_rate=learning_rate)

@@ -168,6 +168,9 @@ def up(
     learners: Annotated[
         int, typer.Option(help="Jobs that are trained at once, a learner each.", min=1)
     ] = 1,
+    learner_ranks: Annotated[
+        int, typer.Option(help="Processes that share a learner's gradient steps.", min=1, max=16)
+    ] = 1,
     environment_packages: EnvironmentPackages = None,
     runs_dir: RunsDir = RUNS,
 ) -> None:
@@ -185,6 +188,7 @@ def up(
             lasting=True,
             processes=processes,
             learners=learners,
+            learner_ranks=learner_ranks,
             cache_url=read_settings().cache_address,
             actor_variables=actor_variables(environment_packages),
         ) as system,

@@ -147,18 +147,20 @@ def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: Te
     interrupts.armed = True
     if api.system is not None and keyed:
         stop_left_over(api.client, _STARTED, keep=job.job_id, tell=tell)
-    with progress_view(console) as view:
-        view.note(f"job {job.job_id}")
-        if api.system is not None:
-            url, token, private = api.system.api_url, api.system.token, console.is_terminal
-            link = shown_link(url, token, private=private, job_id=job.job_id)
-            view.note(f"page {link}")
-        try:
+    try:
+        with progress_view(console) as view:
+            view.note(f"job {job.job_id}")
+            if api.system is not None:
+                url, token, private = api.system.api_url, api.system.token, console.is_terminal
+                link = shown_link(url, token, private=private, job_id=job.job_id)
+                view.note(f"page {link}")
             with told_to(request.track, job, runs_dir=request.runs_dir) as tell_tracker:
                 snapshot = _watch(job.job_id, api, interrupts, view, tell_tracker)
-        except (KeyboardInterrupt, SystemExit, CommandError):
-            view.note(_left(job.job_id, api))
-            raise
+    except (KeyboardInterrupt, SystemExit, CommandError):
+        # Past the console: a signal in the middle of a line leaves it keeping all that follows.
+        console.file.write(f"{_left(job.job_id, api)}\n")
+        console.file.flush()
+        raise
     require_admitted(snapshot.job)
     interrupts.armed = False  # nothing is left to stop
     return conclude(

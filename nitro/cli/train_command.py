@@ -59,6 +59,13 @@ Scaling = Annotated[
         help="Rule for the number of actors; `nitro policies` lists them.",
     ),
 ]
+Learner = Annotated[
+    str | None,
+    _job_option(
+        metavar="auto|gpu|cpu|functions",
+        help="What learns. `functions`: Lambda functions compute the gradients.",
+    ),
+]
 Budget = Annotated[float | None, _job_option(help="Hard cap on the cost, as projected to AWS.")]
 MaxWall = Annotated[float | None, _job_option(help="Stop after this many seconds.")]
 TargetReturn = Annotated[
@@ -111,6 +118,14 @@ Parallel = Annotated[
     int | None,
     _place_option(min=1, help="With --seeds: how many to train at once; default: half the cores."),
 ]
+LearnerRanks = Annotated[
+    int | None,
+    _place_option(
+        min=1,
+        max=16,
+        help="Processes that share the learner's gradient steps, on a GPU each; default: 1.",
+    ),
+]
 ApiUrl = Annotated[
     str | None,
     _place_option(help="REST API; default: NITRO_API_URL. Without both a local system starts."),
@@ -127,6 +142,7 @@ EXAMPLES = (
     "nitro train --scaling schedule:hopper-v5-3f2a --seed 2",
     "nitro train Walker2d-v5 --scaling fixed:4 --steps-per-actor 512 --total-steps 1e6",
     "nitro train Hopper-v4 --algorithm impact",
+    "nitro train Hopper-v5 --learner functions",
     "nitro train --spec job.yaml --rounds 5 --json",
     "nitro train --resume hopper-v5-3f2a --rounds 100",
     "nitro train Hopper-v5 --name baseline --tag sweep-1",
@@ -144,6 +160,7 @@ def train(
     seeds: Seeds = None,
     actors: Actors = None,
     scaling: Scaling = None,
+    learner: Learner = None,
     budget_usd: Budget = None,
     max_wall_s: MaxWall = None,
     target_return: TargetReturn = None,
@@ -162,6 +179,7 @@ def train(
     as_json: AsJson = False,
     processes: Processes = None,
     parallel: Parallel = None,
+    learner_ranks: LearnerRanks = None,
     environment_packages: EnvironmentPackages = None,
     runs_dir: RunsDir = RUNS,
     api_url: ApiUrl = None,
@@ -181,6 +199,7 @@ def train(
             "algorithm": algorithm,
             "preset": preset,
             "seed": seed,
+            "learner": learner,
             "stop.target_return": target_return,
             "steps_per_actor": steps_per_actor,
             "evaluation.every_rounds": eval_every,
@@ -208,7 +227,8 @@ def train(
     chosen = _chosen_seeds(seeds, parallel, one=seed, resume=resume, key=idempotency_key)
     if dry_run:
         return _describe(request, environment_packages)
-    raise typer.Exit(_train(request, chosen, api_url, processes, parallel, environment_packages))
+    place = (api_url, processes, parallel, learner_ranks, environment_packages)
+    raise typer.Exit(_train(request, chosen, *place))
 
 
 def _chosen_seeds(
@@ -250,6 +270,7 @@ def _train(
     api_url: str | None,
     processes: int | None,
     parallel: int | None,
+    learner_ranks: int | None,
     environment_packages: list[str] | None,
 ) -> int:
     from nitro.cli.interrupts import Interrupts
@@ -265,6 +286,7 @@ def _train(
         processes=processes,
         learners=learners_for(seeds or (), parallel),
         parallel=parallel,
+        learner_ranks=learner_ranks,
         environment_packages=environment_packages,
         tell=partial(typer.echo, err=True),
     )

@@ -51,6 +51,7 @@ def open_api(
     processes: int | None = None,
     learners: int = 1,
     parallel: int | None = None,
+    learner_ranks: int | None = None,
     environment_packages: Sequence[str] | None = None,
     tell: Callable[[str], object],
 ) -> Iterator[Api]:
@@ -65,6 +66,7 @@ def open_api(
         processes: Actors that run at once, for a local system that is started.
         learners: Jobs that are trained at once, for a local system that is started.
         parallel: How many of them the user asked for; None where nobody did.
+        learner_ranks: Processes that share a learner's gradient steps; None for one, as a rule.
         environment_packages: Of environments of one's own, for a local system that is started.
         tell: Takes a line on what is used or started.
 
@@ -82,6 +84,7 @@ def open_api(
             runs_dir,
             processes=processes,
             learners=learners,
+            learner_ranks=learner_ranks or 1,
             max_concurrency=max(_FEWEST_INVOCATIONS, learners * most_actors),
             cache_url=settings.cache_address,
             actor_variables=variables,
@@ -94,6 +97,7 @@ def open_api(
     local = {
         "--processes": processes,
         "--parallel": parallel,
+        "--learner-ranks": learner_ranks,
         "--environment-package": environment_packages,
     }
     for option, value in local.items():

@@ -18,6 +18,11 @@ NAMES = ("cache", "emulator", "scaler", "learner")
 """In the order they are started; further learners come last."""
 
 FUNCTION_NAME = "nitro-actor"
+GRADIENT_FUNCTION = "nitro-gradient"
+GRADIENT_MEMORY_MB = 1769
+"""One full core."""
+GRADIENT_TIMEOUT_S = 15
+"""Longest run of one gradient."""
 MEMORY_MB = 1024
 """Actor memory (section 8.1)."""
 PROVISIONED = 64
@@ -60,6 +65,8 @@ class LocalPlan:
     cache_url: str | None
     actor_variables: Mapping[str, str] = field(default_factory=dict)
     """Settings of the actors beyond where the cache is."""
+    learner_ranks: int = 1
+    """Processes that share each learner's gradient steps."""
 
     @property
     def api_url(self) -> str:
@@ -146,6 +153,11 @@ def _emulator(plan: LocalPlan) -> ProcessPlan:
         "NITRO_EMULATOR_PROCESSES": str(plan.processes),
         "NITRO_EMULATOR_EAGER": "true",  # actors load while the learner loads
         "NITRO_EMULATOR_VARIABLES": json.dumps(actor),
+        "NITRO_EMULATOR_SECOND__NAME": GRADIENT_FUNCTION,
+        "NITRO_EMULATOR_SECOND__HANDLER": "functions.gradient.handler.handler",
+        "NITRO_EMULATOR_SECOND__MEMORY_MB": str(GRADIENT_MEMORY_MB),
+        "NITRO_EMULATOR_SECOND__TIMEOUT_S": str(GRADIENT_TIMEOUT_S),
+        "NITRO_EMULATOR_SECOND__PROCESSES": str(plan.processes),
         "NITRO_EMULATOR_LOG_FOLDER": str(plan.state.logs),
     }
     return ProcessPlan(
@@ -174,6 +186,9 @@ def _scaler(plan: LocalPlan) -> ProcessPlan:
         "NITRO_LAMBDA_QUALIFIER": ALIAS,
         "NITRO_LAMBDA_MEMORY_MB": str(MEMORY_MB),
         "NITRO_LAMBDA_TIMEOUT_S": str(TIMEOUT_S),
+        "NITRO_GRADIENT_FUNCTION": GRADIENT_FUNCTION,
+        "NITRO_GRADIENT_MEMORY_MB": str(GRADIENT_MEMORY_MB),
+        "NITRO_GRADIENT_TIMEOUT_S": str(GRADIENT_TIMEOUT_S),
         "NITRO_LAMBDA_READ_TIMEOUT_S": str(TIMEOUT_S + QUEUE_S),
         "NITRO_DEADLINE_SLACK_S": str(QUEUE_S),
         "NITRO_LEASE_TTL_S": str(LEASE_S),
@@ -205,6 +220,7 @@ def _learner(plan: LocalPlan, index: int) -> ProcessPlan:
         "NITRO_RUNS_DIR": str(plan.state.runs_dir),
         "NITRO_HOST": LOOPBACK,
         "NITRO_LEARNER_PORT": str(port),
+        "NITRO_LEARNER_RANKS": str(plan.learner_ranks),
     }
     return ProcessPlan(
         name,

@@ -68,6 +68,7 @@ class LocalSystem:
         lasting: Whether it outlives single jobs, so that `nitro train` may use it.
         processes: Actors that run at the same time; None means one per core.
         learners: Jobs that are trained at the same time, by a process each.
+        learner_ranks: Processes that share the gradient steps of each learner.
         max_concurrency: Invocations in flight before the emulator throttles.
         cache_url: A Redis to use in place of the embedded server.
         actor_variables: Settings of the actors, `NITRO_ENVIRONMENT_PACKAGES` for example.
@@ -82,6 +83,7 @@ class LocalSystem:
         lasting: bool = False,
         processes: int | None = None,
         learners: int = 1,
+        learner_ranks: int = 1,
         max_concurrency: int = 1000,
         cache_url: str | None = None,
         actor_variables: Mapping[str, str] | None = None,
@@ -95,6 +97,7 @@ class LocalSystem:
         self._lasting = lasting
         self._processes = processes or os.cpu_count() or 1
         self._learners = [learner_name(index) for index in range(learners)]
+        self._learner_ranks = learner_ranks
         self._max_concurrency = max_concurrency
         self._own_cache_url = cache_url
         self._actor_variables = actor_variables or {}
@@ -230,6 +233,7 @@ class LocalSystem:
             max_concurrency=self._max_concurrency,
             cache_url=self._own_cache_url,
             actor_variables=self._actor_variables,
+            learner_ranks=self._learner_ranks,
         )
         self.api_url = plan.api_url
         self.lambda_url = plan.lambda_url

@@ -106,7 +106,10 @@ def _verdict(
 def _told(way: Way) -> str:
     who = way.name
     if way.place == "serverless":
-        who = f"{way.num_actors:,} actors with a {way.learner.upper()} learner"
+        learner = {"functions": "learner functions"}.get(
+            way.learner, f"a {way.learner.upper()} learner"
+        )
+        who = f"{way.num_actors:,} actors with {learner}"
     return f"{who}, {minutes(way.wall_s)} min and ${way.usd:.3f}"
 
 

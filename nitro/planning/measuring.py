@@ -36,6 +36,10 @@ from shared.trajectory.trajectory import Trajectory, encode_trajectory
 
 T = TypeVar("T")
 
+Clock = Callable[[], float]
+"""Seconds that pass, or that this process computes (`time.process_time`): the latter do not grow
+where others have the cores, and leave out what a simulator waits for."""
+
 _SAMPLING_S = 3.0
 """How long the environment is sampled."""
 _UPDATING_S = 6.0
@@ -46,18 +50,18 @@ _MOST_STEPS = 256
 _REPEATS = 5
 _REQUEST_S = 0.002
 """An actor's request, its look at the cache and its answer, as in recorded runs."""
-_CHECKPOINT_S = 0.008
+CHECKPOINT_S = 0.008
 """Writing record and checkpoint, likewise."""
 _UNLIMITED_STEPS = 1000
 """Of an evaluation episode where the environment has no limit."""
-_GPU_TIMES_A_CORE = {False: (6.7, 2.7), True: (24.3, 5.7)}
+GPU_TIMES_A_CORE = {False: (6.7, 2.7), True: (24.3, 5.7)}
 """How much faster than one core a GPU updates and measures, without images and with: recorded in
 `benchmarks/results/gpu.json`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Sampled:
-    """What came of sampling."""
+class Sampled:
+    """What came of sampling; seconds are the clock's."""
 
     step_s: float
     computing: float
@@ -83,18 +87,18 @@ def measure(spec: JobSpec, *, total_steps: int) -> Workload:
         forked = second_process(torch.device("cpu"))
         if forked is not None:
             leaving.callback(forked.close)
-        job = _job(spec)
+        job = queued(spec)
         try:
-            sampled = _sampled(job)
+            sampled = sample(job)
         except (UnsupportedEnvironment, RolloutError) as error:
             raise CommandError(f"{spec.env_id}: {error}", exit_code=EXIT_FAILED) from error
         environment = job.described_environment
         images = environment.observation.is_image
         samples = samples_per_round(spec)
-        learner_s = alone = _learner_s(job, sampled.trajectories, samples, forked)
+        taken = alone = learner_s(job, sampled.trajectories, samples, forked)
         if forked is not None and not images:  # a GPU is told by what one core takes
-            alone = _learner_s(job, sampled.trajectories, samples, None)
-        on_gpu = sum(s / times for s, times in zip(alone, _GPU_TIMES_A_CORE[images], strict=True))
+            alone = learner_s(job, sampled.trajectories, samples, None)
+        on_gpu = sum(s / times for s, times in zip(alone, GPU_TIMES_A_CORE[images], strict=True))
         return Workload(
             env_id=spec.env_id,
             images=images,
@@ -108,8 +112,8 @@ def measure(spec: JobSpec, *, total_steps: int) -> Workload:
             computing=sampled.computing,
             reset_s=sampled.reset_s,
             call_s=sampled.call_s,
-            update_s=sum(learner_s) + _CHECKPOINT_S,
-            gpu_update_s=on_gpu + _CHECKPOINT_S,
+            update_s=sum(taken) + CHECKPOINT_S,
+            gpu_update_s=on_gpu + CHECKPOINT_S,
             bytes_per_sample=sampled.bytes_per_sample,
         )
 
@@ -119,7 +123,7 @@ def samples_per_round(spec: JobSpec) -> int:
     return spec.actors.max * spec.steps_of(spec.actors.max)
 
 
-def _job(spec: JobSpec) -> Job:
+def queued(spec: JobSpec) -> Job:
     """Return the job as it would be queued."""
     spec = spec.resolved()
     try:
@@ -129,35 +133,41 @@ def _job(spec: JobSpec) -> Job:
     return Job(job_id="plan", spec=spec, environment=environment, status="queued", created_at=0.0)
 
 
-def _sampled(job: Job) -> _Sampled:
+def sample(job: Job, *, clock: Clock = time.perf_counter) -> Sampled:
+    """Sample a job's environment for some seconds, with a policy that has not learned yet.
+
+    Raises:
+        UnsupportedEnvironment: It cannot be built.
+        RolloutError: It fails.
+    """
     spec = job.spec
     arrays, metadata = build_algorithm(job, device=torch.device("cpu")).policy_payload()
     payload = codec.encode(arrays, metadata)
-    decoding_s, policy = _timed(lambda: _decoded(payload))
+    decoding_s, policy = _timed(lambda: _decoded(payload), clock)
     envs = [make_environment(spec.environment_ref) for _ in range(spec.envs_per_actor)]
     try:
         reset_s = fmean(
-            _timed(lambda seed=seed: envs[0].reset(seed=seed))[0]  # type: ignore[misc]
+            _timed(lambda seed=seed: envs[0].reset(seed=seed), clock)[0]  # type: ignore[misc]
             for seed in range(_REPEATS)
         )
         first = _fragment(job, envs, policy, steps=spec.envs_per_actor)
         short_s, _ = min(
             (
-                _timed(lambda: _fragment(job, envs, policy, steps=len(envs), after=first))
+                _timed(lambda: _fragment(job, envs, policy, steps=len(envs), after=first), clock)
                 for _ in range(_REPEATS)
             ),
             key=lambda timed: timed[0],
         )
         began_s, computed_s = time.perf_counter(), time.process_time()
-        step_s, trajectories = _fragments(job, envs, policy, first, begin_s=short_s)
+        step_s, trajectories = _fragments(job, envs, policy, first, begin_s=short_s, clock=clock)
         computed_s = time.process_time() - computed_s
         computing = computed_s / (time.perf_counter() - began_s)
     finally:
         for env in envs:
             env.close()
-    encoding_s, encoded = _timed(lambda: encode_trajectory(trajectories[-1]))
+    encoding_s, encoded = _timed(lambda: encode_trajectory(trajectories[-1]), clock)
     beginning_s = max(0.0, short_s - spec.envs_per_actor * step_s)
-    return _Sampled(
+    return Sampled(
         step_s=step_s,
         computing=computing,
         reset_s=reset_s,
@@ -168,7 +178,13 @@ def _sampled(job: Job) -> _Sampled:
 
 
 def _fragments(
-    job: Job, envs: Sequence[Env], policy: NumpyPolicy, first: Trajectory, *, begin_s: float
+    job: Job,
+    envs: Sequence[Env],
+    policy: NumpyPolicy,
+    first: Trajectory,
+    *,
+    begin_s: float,
+    clock: Clock,
 ) -> tuple[float, Sequence[Trajectory]]:
     """Sample for some seconds; return the seconds of a step, and what was sampled.
 
@@ -182,7 +198,7 @@ def _fragments(
     began = time.perf_counter()
     while not times_s or time.perf_counter() - began < _SAMPLING_S:
         took_s, trajectory = _timed(
-            lambda: _fragment(job, envs, policy, steps=steps, after=trajectories[-1])
+            lambda: _fragment(job, envs, policy, steps=steps, after=trajectories[-1]), clock
         )
         times_s.append((took_s - begin_s) / (steps - num_envs))
         trajectories.append(trajectory)
@@ -222,23 +238,28 @@ def _decoded(payload: bytes) -> NumpyPolicy:
     return load_policy(decoded.arrays, decoded.metadata)
 
 
-def _learner_s(
-    job: Job, trajectories: Sequence[Trajectory], samples: int, forked: SecondProcess | None
+def learner_s(
+    job: Job,
+    trajectories: Sequence[Trajectory],
+    samples: int,
+    forked: SecondProcess | None = None,
+    *,
+    clock: Clock = time.perf_counter,
 ) -> tuple[float, float]:
     """Return the seconds of an update on so many samples, and of a round's share in measuring."""
     algorithm = build_algorithm(job, device=torch.device("cpu"), second_process=forked)
     detector = build_detector(job.spec.detector)
     few = _filled(trajectories, min(samples, _FEW_SAMPLES))
     algorithm.update(few)  # what is only done once, is
-    few_s, _ = _timed(lambda: algorithm.update(few))
+    few_s, _ = _timed(lambda: algorithm.update(few), clock)
     part = few
     if few_s * samples / _num_steps(few) <= _UPDATING_S:
         part = _filled(trajectories, samples)
     updates_s, measurements_s = list[float](), list[float]()
     began = time.perf_counter()
     while len(updates_s) < _REPEATS:
-        updates_s.append(_timed(lambda: algorithm.update(part))[0])
-        measurements_s.append(_timed(lambda: _measured(algorithm, detector))[0])
+        updates_s.append(_timed(lambda: algorithm.update(part), clock)[0])
+        measurements_s.append(_timed(lambda: _measured(algorithm, detector), clock)[0])
         if time.perf_counter() - began > _UPDATING_S / 2:
             break
     update_s = min(updates_s) * samples / _num_steps(part)
@@ -265,7 +286,7 @@ def _num_steps(trajectories: Sequence[Trajectory]) -> int:
     return sum(trajectory.num_steps for trajectory in trajectories)
 
 
-def _timed(call: Callable[[], T]) -> tuple[float, T]:
-    started = time.perf_counter()
+def _timed(call: Callable[[], T], clock: Clock) -> tuple[float, T]:
+    started = clock()
     result = call()
-    return time.perf_counter() - started, result
+    return clock() - started, result

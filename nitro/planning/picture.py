@@ -10,7 +10,11 @@ from nitro.planning.report import Plan
 from nitro.planning.ways import Way
 from nitro.runs.drawing.figures import new_figure
 
-_NAMES = {"cpu": "serverless, CPU learner", "gpu": "serverless, GPU learner"}
+_NAMES = {
+    "cpu": "serverless, CPU learner",
+    "gpu": "serverless, GPU learner",
+    "functions": "serverless, learner functions",
+}
 
 
 def draw_plan(plan: Plan, path: Path) -> Path:

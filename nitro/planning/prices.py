@@ -1,9 +1,11 @@
 """What a deployment bills a job by: the sizes of its configuration at the prices it goes by."""
 
 from nitro.planning.ways import Learner
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.learner_kind import LearnerKind
 from shared.deployment.config import NitroConfig
 from shared.deployment.machines import LEARNER_START_S
+from shared.hyperparameters.presets import ALGORITHMS, resolve
 from shared.money.costs import MB_PER_GB, CostBasis
 from shared.money.prices import RETIRED_INSTANCES
 
@@ -21,6 +23,21 @@ def learners(config: NitroConfig) -> tuple[Learner, ...]:
     return tuple(
         Learner(kind=kind, basis=basis.with_learner(kind), start_s=LEARNER_START_S[kind])
         for kind in kinds
+    )
+
+
+def function_learner(config: NitroConfig, spec: JobSpec) -> Learner | None:
+    """Return a learner whose gradients functions compute; None where they cannot."""
+    if not ALGORITHMS[spec.algorithm].on_functions:
+        return None
+    values = resolve(spec.algorithm, spec.preset, spec.hyperparameters)
+    passes: int = getattr(values, "num_epochs", 1)
+    return Learner(
+        kind="functions",
+        basis=cost_basis(config).with_learner("cpu"),
+        start_s=LEARNER_START_S["cpu"],
+        calls=passes * spec.learner_functions.slices,
+        functions=spec.learner_functions.num,
     )
 
 

@@ -12,11 +12,17 @@ from typing import Literal
 from nitro.planning.workload import Workload, rounds
 from shared.contracts.learner_kind import LearnerKind
 from shared.contracts.message import Message, NonNegativeFloat, PositiveInt
-from shared.money.costs import CostBasis, cpu_share
+from shared.money.costs import CostBasis, cpu_share, lambda_gb_seconds
 from shared.money.one_server import BOOT_S, SERVER_CORES, one_server_round_s
 from shared.money.round_costs import execution_items, held_items, serverless_round_s
 
 Place = Literal["here", "server", "serverless"]
+WhatLearns = LearnerKind | Literal["functions"]
+GRADIENT_CALL_S = 0.04
+"""What a call of a learner function takes beside its gradient: asking, invoking, weights and slice,
+and the way back. As in recorded runs on busy cores; on AWS nobody has measured it."""
+_BILLED_BESIDE_S = 0.01
+"""The part of that in which the function runs."""
 ACTORS = (8, 16, 64, 256, 1000)
 """Numbers of serverless actors that are compared."""
 SERVERS = ("c7i.xlarge", "c7i.4xlarge", "c7i.16xlarge")
@@ -27,10 +33,33 @@ SERVERS = ("c7i.xlarge", "c7i.4xlarge", "c7i.16xlarge")
 class Learner:
     """What a serverless job's learner is billed by, and how it starts."""
 
-    kind: LearnerKind
+    kind: WhatLearns
     basis: CostBasis
     start_s: float
     """From a job's submission to its first round."""
+    calls: int = 0
+    """Gradients of an update that functions compute."""
+    functions: int = 1
+    """How many compute at a time."""
+
+    def update_s(self, workload: Workload) -> float:
+        """Return the learner's work after a round."""
+        if self.kind == "gpu":
+            return workload.gpu_update_s
+        if not self.calls:
+            return workload.update_s
+        each_s = GRADIENT_CALL_S + workload.update_s / self.calls
+        return math.ceil(self.calls / self.functions) * each_s
+
+    def gradients_usd(self, workload: Workload) -> float:
+        """Return what the functions of one update cost."""
+        if not self.calls:
+            return 0.0
+        basis, prices = self.basis, self.basis.prices
+        each_s = _BILLED_BESIDE_S + workload.update_s / self.calls
+        gb_s = lambda_gb_seconds(each_s, basis.gradient_memory_mb)
+        each_usd = gb_s * prices.lambda_usd_per_gb_s + prices.lambda_usd_per_request
+        return self.calls * each_usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +75,7 @@ class Way(Message):
 
     place: Place
     name: str
-    learner: LearnerKind = "cpu"
+    learner: WhatLearns = "cpu"
     num_actors: PositiveInt
     cores: PositiveInt | None = None
     """Of the machine that learns and acts; None for serverless."""
@@ -141,12 +170,13 @@ def serverless(workload: Workload, learner: Learner, num_actors: int) -> Way:
 def serverless_rounds(workload: Workload, learner: Learner, num_actors: int) -> Projection:
     """Return what the rounds alone take and cost: what the ledger will say."""
     basis, wall_s, usd = learner.basis, 0.0, 0.0
-    learner_s = workload.gpu_update_s if learner.kind == "gpu" else workload.update_s
-    for kind in rounds(workload, num_actors, basis, learner_s=learner_s):
+    update_usd = learner.gradients_usd(workload)
+    for kind in rounds(workload, num_actors, basis, learner_s=learner.update_s(workload)):
         round_s = serverless_round_s(kind.measured, basis)
         items = (*held_items(round_s, basis), *execution_items(kind.measured, basis))
         wall_s += kind.count * round_s
         usd += kind.count * sum(item.amount_usd for item in items)
+        usd += kind.count * update_usd if kind.measured.learner_s else 0.0
     return Projection(wall_s=wall_s, usd=usd)
 
 

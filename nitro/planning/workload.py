@@ -5,7 +5,7 @@ those are changes its time and its cost, and nothing that is learned but noise.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from shared.contracts.message import Count, Message, NonNegativeFloat, PositiveFloat, PositiveInt
@@ -120,23 +120,54 @@ def _round(
     learner_s: float,
     first: bool,
 ) -> MeasuredRound:
-    sample_s = _on_lambda_s(workload.fragment_s(num_actors), basis) if num_actors else 0.0
-    episode_s = _on_lambda_s(workload.episode_s, basis)
-    invocations = num_actors + num_episodes
     steps = num_actors * workload.steps_of(num_actors) if num_actors else 0
-    received = steps * workload.bytes_per_sample
-    warm = min(invocations, basis.provisioned)
+    invocations = num_actors + num_episodes
+    return foretold_round(
+        basis,
+        num_actors=num_actors,
+        fragment_s=workload.fragment_s(num_actors) if num_actors else 0.0,
+        episodes_s=(workload.episode_s,) * num_episodes,
+        received_bytes=steps * workload.bytes_per_sample,
+        learner_s=learner_s,
+        cold=max(0, invocations - basis.provisioned) if first else 0,
+    )
+
+
+def foretold_round(
+    basis: CostBasis,
+    *,
+    num_actors: int,
+    fragment_s: float,
+    episodes_s: Sequence[float],
+    received_bytes: float,
+    learner_s: float,
+    cold: int,
+) -> MeasuredRound:
+    """Return a round as it would be measured on Lambda.
+
+    Args:
+        basis: What the actors' function is like, and what is kept warm.
+        num_actors: May be 0, of a round of evaluation alone.
+        fragment_s: What each actor takes on one core.
+        episodes_s: What each evaluation episode does.
+        received_bytes: Of all trajectories.
+        learner_s: The learner's own work after it.
+        cold: Invocations that wait for a new environment.
+    """
+    sample_s = _on_lambda_s(fragment_s, basis) if num_actors else 0.0
+    evaluations_s = tuple(_on_lambda_s(each, basis) for each in episodes_s)
+    invocations = num_actors + len(evaluations_s)
     return MeasuredRound(
         num_invocations=invocations,
-        durations_s=(sample_s,) * num_actors + (episode_s,) * num_episodes,
+        durations_s=(sample_s,) * num_actors + evaluations_s,
         slowest_sample_s=sample_s,
-        slowest_evaluation_s=episode_s if num_episodes else 0.0,
+        slowest_evaluation_s=max(evaluations_s, default=0.0),
         requests=invocations,
         learner_s=learner_s,
-        warm=warm,
-        cold=invocations - warm if first else 0,
+        warm=min(invocations, basis.provisioned),
+        cold=cold,
         launch_s=LAUNCH_S * invocations,
-        overhead_s=PLAN_S + received / NETWORK_BYTES_PER_S,
+        overhead_s=PLAN_S + received_bytes / NETWORK_BYTES_PER_S,
     )
 
 

@@ -20,11 +20,11 @@ from pydantic_settings import SettingsError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from services.emulator.api.endpoint import Endpoint, not_found
-from services.emulator.api.function import Function
+from services.emulator.api.function import Function, named_in
 from services.emulator.api.guard import host_guard, load_token, token_guard
 from services.emulator.api.invoke import InvokeApi
 from services.emulator.api.operator import OperatorApi
@@ -50,6 +50,58 @@ class PortError(Exception):
     """A setting names an address or port that cannot be had."""
 
 
+class Hosted:
+    """One function: its environments, its Runtime API, and its part of the Invoke API."""
+
+    def __init__(self, settings: Settings, *, name: str = "") -> None:
+        """Wire it and listen; nothing runs yet.
+
+        Args:
+            settings: Of this function.
+            name: In the operator's paths, where it is not the first.
+
+        Raises:
+            PortError: An address cannot be listened on.
+        """
+        self.function_name = settings.function_name
+        self.listeners = _listen_runtime(settings)
+        faults = Faults(settings.faults)
+        self.dispatcher = dispatcher = Dispatcher(
+            faults,
+            concurrency_limit=settings.concurrency_limit,
+            timeout_s=settings.timeout_s,
+            memory_mb=settings.memory_mb,
+            idle_s=settings.idle_s,
+        )
+        connections = Connections()
+        self.environments: Fleet
+        if settings.mode == "processes":
+            ports = [listener.getsockname()[1] for listener in self.listeners]
+            prefix = f"{name}-" if name else ""
+            self.environments = ProcessEnvironments(
+                settings, dispatcher, ports=ports, prefix=prefix
+            )
+        else:
+            self.environments = ConnectedEnvironments(dispatcher, drop=connections.drop)
+        connections.on_lost = self.environments.connection_lost
+        function = Function(settings)
+        self.front: ASGIApp = Router(
+            routes=[
+                *InvokeApi(settings, function, dispatcher).routes,
+                *ProvisionedConcurrency(function, dispatcher, self.environments, faults).routes,
+                *OperatorApi(dispatcher, self.environments, faults, name=name).routes,
+                Route("/{path:path}", Endpoint(_unknown), methods=_ALL_METHODS),
+            ]
+        )
+        runtime = RuntimeApi(dispatcher, self.environments, timeout_s=settings.timeout_s).app
+        guarded = host_guard(runtime, hosts=settings.known_hosts)
+        self.runtime = _server(guarded, http=connections.protocol())
+
+    async def serve(self) -> None:
+        """Serve its Runtime API."""
+        await self.runtime.serve(self.listeners)
+
+
 class Emulator:
     """Two servers on one event loop, and what runs invocations between them."""
 
@@ -62,38 +114,25 @@ class Emulator:
         """
         token = load_token(settings)
         self._settings = settings
-        self._front_listener, self._runtime_listeners = _listen_all(settings)
-        faults = Faults(settings.faults)
-        self._dispatcher = dispatcher = Dispatcher(
-            faults,
-            concurrency_limit=settings.concurrency_limit,
-            timeout_s=settings.timeout_s,
-            memory_mb=settings.memory_mb,
-            idle_s=settings.idle_s,
-        )
-        connections = Connections()
-        self._environments: Fleet
-        if settings.mode == "processes":
-            ports = [listener.getsockname()[1] for listener in self._runtime_listeners]
-            self._environments = ProcessEnvironments(settings, dispatcher, ports=ports)
-        else:
-            self._environments = ConnectedEnvironments(dispatcher, drop=connections.drop)
-        connections.on_lost = self._environments.connection_lost
-        function = Function(settings)
-        front: ASGIApp = Router(
-            routes=[
-                *InvokeApi(settings, function, dispatcher).routes,
-                *ProvisionedConcurrency(function, dispatcher, self._environments, faults).routes,
-                *OperatorApi(dispatcher, self._environments, faults).routes,
-                Route("/{path:path}", Endpoint(_unknown), methods=_ALL_METHODS),
-            ]
-        )
+        self._front_listener = _listen(settings.host, settings.port, setting="PORT")
+        second = settings.of_second()
+        try:
+            self._hosted = [Hosted(settings)]
+            if second is not None:
+                self._hosted.append(Hosted(second, name=second.function_name))
+        except PortError:
+            self._front_listener.close()
+            raise
+        front: ASGIApp = self._route
         if token is not None:
             front = token_guard(front, token=token)
-        runtime = RuntimeApi(dispatcher, self._environments, timeout_s=settings.timeout_s).app
-        hosts = settings.known_hosts
-        self._front = _server(host_guard(front, hosts=hosts), http=HttpToolsProtocol)
-        self._runtime = _server(host_guard(runtime, hosts=hosts), http=connections.protocol())
+        self._front = _server(host_guard(front, hosts=settings.known_hosts), http=HttpToolsProtocol)
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand a request to the function that its path names, else to the first."""
+        name = named_in(scope.get("path", ""))
+        named = [hosted for hosted in self._hosted if hosted.function_name == name]
+        await (named or self._hosted)[0].front(scope, receive, send)
 
     async def serve(self) -> None:
         """Serve until SIGTERM or SIGINT, then hang up, end all environments and return."""
@@ -103,10 +142,11 @@ class Emulator:
             loop.add_signal_handler(number, stop.set)
         serving = [
             asyncio.create_task(self._front.serve([self._front_listener])),
-            asyncio.create_task(self._runtime.serve(self._runtime_listeners)),
+            *(asyncio.create_task(each.serve()) for each in self._hosted),
         ]
         stopped = asyncio.create_task(stop.wait())
-        self._environments.open()
+        for each in self._hosted:
+            each.environments.open()
         try:
             self._announce()
             await asyncio.wait([stopped, *serving], return_when=asyncio.FIRST_COMPLETED)
@@ -116,15 +156,18 @@ class Emulator:
             # request that is still taken would be lost. So callers see what they see of a machine
             # that fails.
             self._front.hang_up()
-            self._dispatcher.close()
-            await self._environments.close()
-            self._front.should_exit = self._runtime.should_exit = True
+            for each in self._hosted:
+                each.dispatcher.close()
+            for each in self._hosted:
+                await each.environments.close()
+                each.runtime.should_exit = True
+            self._front.should_exit = True
             await asyncio.gather(*serving)
 
     def _announce(self) -> None:
         settings = self._settings
         port = self._front_listener.getsockname()[1]
-        runtime_port = self._runtime_listeners[0].getsockname()[1]
+        runtime_port = self._hosted[0].listeners[0].getsockname()[1]
         name = settings.function_name
         _logger.info(
             "Lambda emulator: Invoke API on %s port %d, function %s", settings.host, port, name
@@ -158,18 +201,10 @@ def _listen(host: str, port: int, *, setting: str) -> socket.socket:
         ) from error
 
 
-def _listen_all(settings: Settings) -> tuple[socket.socket, list[socket.socket]]:
-    front = _listen(settings.host, settings.port, setting="PORT")
-    try:
-        if settings.mode == "external":
-            host, port = settings.runtime_host, settings.runtime_port
-            return front, [_listen(host, port, setting="RUNTIME_PORT")]
-        return front, [
-            _listen("127.0.0.1", 0, setting="PROCESSES") for _ in range(settings.processes)
-        ]
-    except PortError:
-        front.close()
-        raise
+def _listen_runtime(settings: Settings) -> list[socket.socket]:
+    if settings.mode == "external":
+        return [_listen(settings.runtime_host, settings.runtime_port, setting="RUNTIME_PORT")]
+    return [_listen("127.0.0.1", 0, setting="PROCESSES") for _ in range(settings.processes)]
 
 
 class _Server(uvicorn.Server):

@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, StringConstraints, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    StringConstraints,
+    field_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from services.emulator.faults import FaultSettings
@@ -17,6 +24,7 @@ PREFIX = "NITRO_EMULATOR_"
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
+_HANDLER = r"^[^.\s]\S*\.[^.\s]+$"
 _Port = Annotated[int, Field(ge=0, le=65535)]
 
 _RESERVED = frozenset(
@@ -42,6 +50,25 @@ def _num_cores() -> int:
     if sys.platform == "linux":  # in a container, those it may use
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+class SecondFunction(BaseModel):
+    """Another function beside the first, with environments and faults of its own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    name: _Name
+    """Its name; region, account, aliases and environment variables are the first one's."""
+    handler: str = Field(pattern=_HANDLER)
+    """Handler as Lambda spells it."""
+    memory_mb: int = Field(default=1769, ge=128, le=10240)
+    """Memory size it is told and billed for; not enforced."""
+    timeout_s: float = Field(default=15.0, gt=0, le=900)
+    """Longest an invocation may run."""
+    processes: int = Field(default_factory=_num_cores, ge=1, le=1024)
+    """Environments in mode `processes`, started on demand."""
+    runtime_port: _Port = 0
+    """Port of its Runtime API in mode `external`."""
 
 
 class Settings(BaseSettings):
@@ -79,8 +106,8 @@ class Settings(BaseSettings):
     """File to write `{"port": …, "runtime_port": …}` to once both ports listen."""
 
     function_name: _Name = "nitro-actor"
-    """Name of the one function."""
-    handler: str = Field(default="functions.actor.handler.handler", pattern=r"^[^.\s]\S*\.[^.\s]+$")
+    """Name of the function."""
+    handler: str = Field(default="functions.actor.handler.handler", pattern=_HANDLER)
     """Handler as Lambda spells it: module path, dot, function name."""
     aliases: tuple[_Name, ...] = ("live",)
     """Aliases of version 1, as JSON list; any other qualifier but $LATEST and 1 is unknown."""
@@ -113,6 +140,8 @@ class Settings(BaseSettings):
     variables: dict[str, str] = Field(default_factory=dict, repr=False)
     """Environment variables of the function, as a JSON object."""
 
+    second: SecondFunction | None = None
+    """Another function, as a JSON object or as `NITRO_EMULATOR_SECOND__<FIELD>`."""
     log_folder: Path | None = None
     """Folder for one log file per environment slot; without it their output is logged here."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
@@ -145,6 +174,26 @@ class Settings(BaseSettings):
         if reserved:
             raise ValueError(f"{', '.join(reserved)}: set by Lambda itself, drop it")
         return value
+
+    def of_second(self) -> "Settings | None":
+        """Return the settings as the second function has them; None without one."""
+        second = self.second
+        if second is None:
+            return None
+        return self.model_copy(
+            update={
+                "function_name": second.name,
+                "handler": second.handler,
+                "memory_mb": second.memory_mb,
+                "timeout_s": second.timeout_s,
+                "processes": second.processes,
+                "runtime_port": second.runtime_port,
+                "eager": False,
+                "faults": FaultSettings(),
+                "journal": None,
+                "second": None,
+            }
+        )
 
     @property
     def known_hosts(self) -> frozenset[str]:

@@ -2,8 +2,8 @@
 
 import sys
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import torch
 import uvicorn
@@ -18,7 +18,9 @@ from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
 from learning.algorithms.registry import build_algorithm, build_off_policy_algorithm
 from learning.cpu.second_process import SecondProcess, second_process
 from learning.cpu.torch_settings import configure_thread, configure_torch
-from services.learner.device import DeviceError, training_device
+from learning.updates.ranks import Ranks
+from learning.updates.steps import StepsBuilder
+from services.learner.device import DeviceError, require_devices, training_device
 from services.learner.record.tracking import LearnerMetrics
 from services.learner.scaler.client import ScalerClient
 from services.learner.settings import LearnerSettings
@@ -28,10 +30,13 @@ from shared.artifacts.opening import open_artifacts
 from shared.artifacts.store import ArtifactError, ArtifactStore
 from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError
+from shared.cache.gradients import GradientCache
 from shared.contracts.jobs import Job
 from shared.service.aws_credentials import process_credentials
 from shared.service.logs import configure_logging
 from shared.service.serving import CANNOT_START, keep_exit_code, listen, settings_text
+
+_CPU = torch.device("cpu")
 
 
 def build_worker(
@@ -40,6 +45,7 @@ def build_worker(
     metrics: LearnerMetrics,
     device: torch.device,
     second_process: SecondProcess | None,
+    ranks: Ranks | None = None,
 ) -> Worker:
     """Wire the worker: the only place that decides what it talks to.
 
@@ -52,19 +58,31 @@ def build_worker(
         return ScalerClient(settings.scaler_url, token, patience_s=settings.scaler_patience_s)
 
     credentials = settings.cache_credentials(process_credentials())
-    cache = TrajectoryCache(settings.cache_url.get_secret_value(), credentials=credentials)
+    url = settings.cache_url.get_secret_value()
 
-    def algorithm(job: Job) -> Algorithm:
-        return build_algorithm(job, device=device, second_process=second_process)
+    def algorithm(job: Job, steps: StepsBuilder | None) -> Algorithm:
+        if steps is not None:
+            return build_algorithm(job, device=_CPU, steps=steps)
+        start_ranks()
+        return build_algorithm(job, device=device, second_process=second_process, ranks=ranks)
 
-    def off_policy(job: Job) -> OffPolicyAlgorithm:
-        return build_off_policy_algorithm(job, device=device)
+    def off_policy(job: Job, steps: StepsBuilder | None) -> OffPolicyAlgorithm:
+        if steps is not None:
+            # What functions compute is put together here, beside their gradients: on a CPU.
+            return build_off_policy_algorithm(job, device=_CPU, steps=steps)
+        start_ranks()
+        return build_off_policy_algorithm(job, device=device, ranks=ranks)
+
+    def start_ranks() -> None:
+        if ranks is not None:
+            ranks.start()  # they load while the first round is rolled out
 
     return Worker(
         learner_id=settings.learner_id,
         kind=settings.learner_kind,
         connect_scaler=connect_scaler,
-        cache=cache,
+        cache=TrajectoryCache(url, credentials=credentials),
+        gradient_cache=GradientCache(url, credentials=credentials),
         build_algorithm=algorithm,
         build_off_policy=off_policy,
         artifacts=artifacts,
@@ -72,6 +90,22 @@ def build_worker(
         device=str(device),
         max_reopenings=settings.max_reopenings,
     )
+
+
+@contextmanager
+def other_ranks(settings: LearnerSettings, device: torch.device) -> Iterator[Ranks | None]:
+    """Yield the other ranks, which are not started yet, and end them; None without any."""
+    if settings.learner_ranks == 1:
+        yield None
+        return
+    with Ranks(
+        settings.learner_ranks,
+        on_gpu=device.type == "cuda",
+        threads=settings.torch_threads,
+        start_timeout_s=settings.rank_start_timeout_s,
+        timeout_s=settings.rank_timeout_s,
+    ) as ranks:
+        yield ranks
 
 
 def create_app(worker: Worker, registry: CollectorRegistry) -> Starlette:
@@ -124,10 +158,12 @@ def main() -> int:
     configure_torch(settings.torch_threads)
     try:
         device = training_device(settings.device)
+        require_devices(device, settings.learner_ranks)
     except DeviceError as error:
         return _refuse(str(error))
     # Before anything here has a thread or a socket; NumPy's BLAS ends its own at a fork.
-    forked = second_process(device) if settings.torch_threads == 1 else None
+    alone = settings.torch_threads == settings.learner_ranks == 1
+    forked = second_process(device) if alone else None
     try:
         listener = listen(settings.host, settings.learner_port)
     except OSError as error:
@@ -136,9 +172,10 @@ def main() -> int:
             f"{error.strerror or error}; choose another NITRO_LEARNER_PORT or NITRO_HOST"
         )
     registry = CollectorRegistry()
-    with listener:
+    with listener, other_ranks(settings, device) as ranks:
         try:
-            worker = build_worker(settings, artifacts, LearnerMetrics(registry), device, forked)
+            metrics = LearnerMetrics(registry)
+            worker = build_worker(settings, artifacts, metrics, device, forked, ranks)
         except CacheError as error:
             return _refuse(str(error))
         config = uvicorn.Config(create_app(worker, registry), log_config=None, log_level="warning")

@@ -41,6 +41,18 @@ def training_device(name: str) -> torch.device:
     return torch.device("cuda")
 
 
+def require_devices(device: torch.device, num_ranks: int) -> None:
+    """Raise `DeviceError` unless each of so many ranks has a GPU of its own, or none needs one."""
+    if device.type != "cuda":
+        return
+    found = torch.cuda.device_count()
+    if num_ranks > found:
+        raise DeviceError(
+            f"NITRO_LEARNER_RANKS is {num_ranks}, but torch finds {found} GPU(s), and each rank "
+            "needs one; lower it, or give the container more"
+        )
+
+
 def require_kernels(gpu: str, capability: Capability, architectures: Iterable[str]) -> None:
     """Raise `DeviceError` unless a build of torch can compute on a GPU.
 

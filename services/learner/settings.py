@@ -52,6 +52,14 @@ class LearnerSettings(CacheSettings):
     """CPU threads of one update; part of what must be equal for bit-identical policies. With one, a
     second process works on half of it where there is a core, to the same bits; more threads gain
     less and collapse beside busy actors. With more, start with OMP_WAIT_POLICY=passive."""
+    learner_ranks: Annotated[int, Field(ge=1, le=16)] = 1
+    """Processes that share the gradient steps of an update. On GPUs each has one of its own; on the
+    CPU each has `torch_threads`. Part of what must be equal for bit-identical policies. With more
+    than one there is no second process."""
+    rank_start_timeout_s: Annotated[float, Field(gt=0)] = 180.0
+    """Longest that starting the other ranks may take: each loads its libraries anew."""
+    rank_timeout_s: Annotated[float, Field(gt=0)] = 60.0
+    """Longest that ranks wait for one that does not take part in a step; then the round is lost."""
     scaler_patience_s: Annotated[float, Field(gt=0)] = 60.0
     """How long an unreachable scaler is called again before the job is given up."""
     max_reopenings: Annotated[int, Field(ge=0, le=10)] = 1

@@ -13,12 +13,16 @@ from typing import TypeVar
 
 from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
 from learning.detectors.registry import build_detector
+from learning.updates.ranks import RankLostError
+from learning.updates.steps import StepsBuilder
 from services.learner.record.checkpoint import CheckpointStore, RunState
 from services.learner.record.run_record import RunRecord
 from services.learner.record.tracking import LearnerMetrics, TensorBoard
+from services.learner.rounds.gradient_desk import CachedGradientDesk
+from services.learner.rounds.left_early import LeftEarly
 from services.learner.rounds.lost_round import RoundLostError
 from services.learner.rounds.overlapping import OverlappingRounds
-from services.learner.rounds.session import LeftEarly, RoundSession
+from services.learner.rounds.session import RoundSession
 from services.learner.rounds.streams import Streams
 from services.learner.rounds.synchronous import SynchronousRounds
 from services.learner.scaler.client import LeaseLostError, ScalerClient, ScalerError
@@ -26,6 +30,7 @@ from services.learner.scaler.held_lease import HeldLease
 from shared.artifacts.store import ArtifactError, ArtifactStore
 from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError, CacheUnreachableError
+from shared.cache.gradients import GradientCache
 from shared.contracts.jobs import Job, JobStatus, StopReason
 from shared.contracts.learner_kind import MachineKind
 from shared.contracts.leases import FinishRequest, Lease
@@ -40,6 +45,9 @@ _CACHE_WAIT_S = 1.0
 """Pause between two tries to reach the cache."""
 _LONGEST_ERROR = 4000
 """Characters: a reason with its traceback, and what follows from it."""
+_MOST_RANKS_LOST = 3
+"""Ranks that may be lost, one after the other, before a round is done. After that the job fails:
+what ends a rank each time needs repair."""
 _COMPLETED: frozenset[StopReason] = frozenset({"max_rounds", "target_return"})
 
 
@@ -53,8 +61,9 @@ class Worker:
         kind: MachineKind | None = None,
         connect_scaler: Callable[[], ScalerClient],
         cache: TrajectoryCache,
-        build_algorithm: Callable[[Job], Algorithm],
-        build_off_policy: Callable[[Job], OffPolicyAlgorithm],
+        build_algorithm: Callable[[Job, StepsBuilder | None], Algorithm],
+        build_off_policy: Callable[[Job, StepsBuilder | None], OffPolicyAlgorithm],
+        gradient_cache: GradientCache,
         artifacts: ArtifactStore,
         metrics: LearnerMetrics,
         device: str,
@@ -66,11 +75,14 @@ class Worker:
         self._cache = cache
         self._build_algorithm = build_algorithm
         self._build_off_policy = build_off_policy
+        self._gradient_cache = gradient_cache
         self._artifacts = artifacts
         self._metrics = metrics
         self._device = device
         self._max_reopenings = max_reopenings
         self._shutdown = threading.Event()
+        self._ranks_lost = 0
+        """Since the last round that was done."""
 
     def stop(self) -> None:
         """Ask `run` to return: the round in hand is left, its job handed back."""
@@ -78,7 +90,7 @@ class Worker:
 
     def run(self) -> None:
         """Work until `stop`."""
-        with self._connect_scaler() as scaler, self._cache:
+        with self._connect_scaler() as scaler, self._cache, self._gradient_cache:
             while self._await_cache():
                 try:
                     lease = scaler.lease(self._learner_id, wait_s=_LEASE_WAIT_S, kind=self._kind)
@@ -131,20 +143,45 @@ class Worker:
             except LeaseLostError as error:
                 _LOG.warning("job left", extra={**identity, "why": str(error)})
             except Exception as error:
+                if self._may_go_on(error):
+                    _LOG.warning("round lost", extra={**identity, "why": str(error)})
+                    self._leave(held, scaler, LeftEarly(str(error), stop=held.stop))
+                    return
                 # The boundary of one job: every failure becomes the job's recorded error.
                 _LOG.exception("job failed", extra=identity)
                 if _still_ours(held, scaler):
                     self._end(held, scaler, "failed", "error", error=error)
 
+    def _may_go_on(self, error: Exception) -> bool:
+        """Whether a job that ended with an error goes on from its checkpoint by itself."""
+        if not isinstance(error, RankLostError):
+            return False
+        self._ranks_lost = (self._ranks_lost + 1) % _MOST_RANKS_LOST
+        return self._ranks_lost > 0
+
     def _run_job(
         self, held: HeldLease, scaler: ScalerClient
     ) -> tuple[StopReason, EvaluationResult | None]:
         with ExitStack() as leaving:
+            desk = self._desk(held, scaler)
+            steps = None if desk is None else desk.steps
             if held.job.spec.open_rounds == 1:
-                algorithm = self._build_algorithm(held.job)
-                return self._session(SynchronousRounds, algorithm, held, scaler, leaving).run()
-            off_policy = self._build_off_policy(held.job)
-            return self._session(OverlappingRounds, off_policy, held, scaler, leaving).run()
+                algorithm = self._build_algorithm(held.job, steps)
+                synchronous = self._session(SynchronousRounds, algorithm, held, scaler, leaving)
+                synchronous.desk = desk
+                return synchronous.run()
+            off_policy = self._build_off_policy(held.job, steps)
+            overlapping = self._session(OverlappingRounds, off_policy, held, scaler, leaving)
+            overlapping.desk = desk
+            return overlapping.run()
+
+    def _desk(self, held: HeldLease, scaler: ScalerClient) -> CachedGradientDesk | None:
+        """Return where the job's gradients come from, if functions compute them."""
+        if not held.job.spec.learns_on_functions:
+            return None
+        return CachedGradientDesk(
+            job=held.job, cache=self._gradient_cache, scaler=scaler, lease=held
+        )
 
     def _session(
         self,
@@ -179,6 +216,7 @@ class Worker:
         leaving.callback(board.close)
 
         def observe(line: RoundLine) -> None:
+            self._ranks_lost = 0
             self._metrics.observe(line)
             board.observe(line)
             self._artifacts.publish(job.job_id)

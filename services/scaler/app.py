@@ -78,7 +78,7 @@ def create_app(
         version="1",
         summary="Jobs, leases and rounds: how many actors each round of training is worth.",
         lifespan=lifespan,
-        # FastAPI's pages load scripts from other hosts; `/openapi.json` says the same.
+        # FastAPI's pages load scripts from other hosts; ours is in `services.scaler.web`.
         docs_url=None,
         redoc_url=None,
         # The address it would redirect to is not ours to know behind an endpoint that speaks HTTPS.

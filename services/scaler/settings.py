@@ -76,6 +76,14 @@ class Settings(CacheSettings):
     """Memory of the actor function (paper: 1,024)."""
     lambda_timeout_s: Seconds = 60.0
     """Time-out of the actor function."""
+    gradient_function: str = "nitro-gradient"
+    """Name or ARN of the function that computes gradients, for jobs with `learner: functions`."""
+    gradient_memory_mb: Annotated[int, Field(ge=128, le=10240)] = 1769
+    """Memory of the gradient function; 1,769 MB is one full core."""
+    gradient_timeout_s: Seconds = 15.0
+    """Time-out of the gradient function."""
+    gradient_pool_size: Annotated[int, Field(ge=1, le=1000)] = 64
+    """Most of its invocations in flight at once, of all jobs."""
     lambda_read_timeout_s: Seconds = 75.0
     """How long an invocation may be waited for; must exceed the function's time-out, or live
     actors would be given up and started again. Time spent queueing in an emulator counts."""
@@ -262,4 +270,6 @@ class Settings(CacheSettings):
             provisioned=self.provisioned_concurrency,
             cold_start_s=self.cold_start_s,
             ping_every_s=self.ping_every_s,
+            gradient_memory_mb=self.gradient_memory_mb,
+            gradient_timeout_s=self.gradient_timeout_s,
         )

@@ -13,13 +13,15 @@ from services.scaler.capacity.heartbeat import Heartbeat
 from services.scaler.capacity.keep_alive import KeepAlive
 from services.scaler.capacity.learner import EcsLearnerService, LearnerWait, StartedLearner
 from services.scaler.capacity.reconciler import Alarm, CapacityReconciler
+from services.scaler.gradients.calls import GRADIENTS
+from services.scaler.gradients.service import GradientService
 from services.scaler.jobs.admission import Admission
 from services.scaler.jobs.catalogue import EnvironmentCatalogue
 from services.scaler.jobs.checking import CheckDesk
 from services.scaler.jobs.finishing import FinishService
 from services.scaler.jobs.leases import LeaseService, WorkSignal
 from services.scaler.jobs.service import JobService
-from services.scaler.launching.invoker import Invoker, RetryRule
+from services.scaler.launching.invoker import ROLLOUTS, Invoker, RetryRule
 from services.scaler.launching.lambda_function import LambdaFunction
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.lost_launches import LostLaunches
@@ -39,6 +41,7 @@ from services.scaler.views.stretches import CurveStretches
 from services.scaler.views.system import SystemLook
 from shared.artifacts.opening import open_artifacts
 from shared.cache.client import TrajectoryCache
+from shared.cache.gradients import GradientCache
 from shared.contracts.jobs import JobStatus
 from shared.service.aws_credentials import process_credentials
 
@@ -76,11 +79,10 @@ class Components:
         self._wire_views(settings)
 
     def _wire_stores(self, settings: Settings) -> None:
-        self.cache = TrajectoryCache(
-            settings.cache_url.get_secret_value(),
-            timeout_s=5.0,
-            credentials=settings.cache_credentials(process_credentials()),
-        )
+        url = settings.cache_url.get_secret_value()
+        credentials = settings.cache_credentials(process_credentials())
+        self.cache = TrajectoryCache(url, timeout_s=5.0, credentials=credentials)
+        self._gradient_cache = GradientCache(url, timeout_s=5.0, credentials=credentials)
         self.metrics = Metrics()
         self.bell = WorkSignal()
         basis = settings.cost_basis()
@@ -112,8 +114,31 @@ class Components:
                 first_pause_s=settings.throttle_pause_s,
                 timeout_s=settings.lambda_timeout_s,
             ),
+            ROLLOUTS,
             pool_size=settings.invoke_pool_size,
             limit=lambda: self._quota.known,
+        )
+        # No connection is opened before there is a job that wants gradients.
+        self._gradient_function = LambdaFunction(settings, name=settings.gradient_function)
+        self._gradient_invoker = Invoker(
+            self._gradient_function,
+            RetryRule(
+                throttle_retries=settings.throttle_retries,
+                first_pause_s=settings.throttle_pause_s,
+                timeout_s=settings.gradient_timeout_s,
+            ),
+            GRADIENTS,
+            pool_size=settings.gradient_pool_size,
+        )
+        self.gradients = GradientService(
+            store=self.store,
+            invoker=self._gradient_invoker,
+            cache=self._gradient_cache,
+            now=self.now,
+            basis=self._pricing.basis,
+            pricing=self._pricing,
+            clock=settings.ledger_clock,
+            slack_s=settings.deadline_slack_s,
         )
         self.launches = Launches(
             self._invoker,
@@ -215,6 +240,7 @@ class Components:
             preview_wait_s=settings.finish_wait_s,
             longest_job_s=settings.allowed_job_s,
             on_rewarmed=self.capacity.reconcile,
+            gradients=self.gradients,
         )
         self.finishing = FinishService(
             store=self.store,
@@ -224,6 +250,7 @@ class Components:
             learners=settings.learners,
             finish_wait_s=settings.finish_wait_s,
             on_finished=self.capacity.reconcile,
+            gradients=self.gradients,
         )
 
     def _wire_views(self, settings: Settings) -> None:
@@ -245,6 +272,7 @@ class Components:
         """Take up what an earlier process left."""
         self.lost.watch_open_rounds()
         self.rounds.adopt_orphans()
+        self.gradients.adopt_orphans()
         self.leases.extend_all()
         self.checks.start()
         self.capacity.start()
@@ -252,7 +280,8 @@ class Components:
     def close(self) -> bool:
         """Wait for what is in flight, then let go of everything; return whether all of it ended."""
         self._catalogue.close()
-        ended = self._invoker.close(wait_s=self.settings.shutdown_wait_s)
+        ended = self._gradient_invoker.close(wait_s=self.settings.shutdown_wait_s)
+        ended = self._invoker.close(wait_s=self.settings.shutdown_wait_s) and ended
         if not ended:
             _LOG.warning("actors are still in flight; their outcome will be billed at its worst")
         if not self.checks.close():
@@ -261,7 +290,9 @@ class Components:
         self.capacity.close(wait_s=self.settings.lambda_connect_timeout_s)
         if ended:
             self._function.close()
+            self._gradient_function.close()
         self.cache.close()
+        self._gradient_cache.close()
         self.store.close()
         return ended
 

@@ -139,9 +139,11 @@ class S3Artifacts:
     def link(self, job_id: str, name: str) -> str:
         """Return a presigned URL: good for `LINK_S`, or as long as our own credentials are."""
         key = self._key(job_id, name)
+        # A browser saves it then, and stays on the page that the link is on.
+        saved = {"ResponseContentDisposition": "attachment"}
         with self._errors("sign", key):
             return self._client.generate_presigned_url(
-                "get_object", Params={"Bucket": self._bucket, "Key": key}, ExpiresIn=LINK_S
+                "get_object", Params={"Bucket": self._bucket, "Key": key, **saved}, ExpiresIn=LINK_S
             )
 
     def delete(self, job_id: str, folder: str) -> None:

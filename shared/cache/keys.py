@@ -36,3 +36,28 @@ def arrivals(job_id: str, round_index: int) -> str:
 def result(job_id: str, round_index: int, mode: str, actor_index: int) -> str:
     """One actor's result: an encoded trajectory (`sample`) or episode (`evaluate`)."""
     return f"nitro:{{{job_id}}}:round:{round_index}:{mode}:{actor_index}"
+
+
+def weights(job_id: str, lease_hash: str, version: int) -> str:
+    """One version of a learner's parameters, for its functions."""
+    return f"nitro:{{{job_id}}}:weights:{lease_hash}:{version}"
+
+
+def gradient_slice(job_id: str, lease_hash: str, round_index: int, call: int) -> str:
+    """Samples of one gradient of a round."""
+    return f"nitro:{{{job_id}}}:grad:{lease_hash}:{round_index}:slice:{call}"
+
+
+def gradient(job_id: str, lease_hash: str, round_index: int, call: int) -> str:
+    """One function's gradient."""
+    return f"nitro:{{{job_id}}}:grad:{lease_hash}:{round_index}:result:{call}"
+
+
+def gradient_claims(job_id: str, lease_hash: str, round_index: int) -> str:
+    """Hash of a round: whose gradient was stored first, which failed, how many came twice."""
+    return f"nitro:{{{job_id}}}:grad:{lease_hash}:{round_index}:claims"
+
+
+def gradient_arrivals(job_id: str, lease_hash: str, round_index: int) -> str:
+    """List of a round that the learner blocks on: a token per stored gradient or failed call."""
+    return f"nitro:{{{job_id}}}:grad:{lease_hash}:{round_index}:arrivals"

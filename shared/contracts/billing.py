@@ -10,6 +10,8 @@ LedgerItem = Literal[
     "lambda_requests",
     "provisioned_concurrency",
     "pings",
+    "gradient_duration",
+    "gradient_requests",
     "cache",
     "scaler",
 ]

@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from shared.contracts.learner_functions import LearnerFunctions
 from shared.contracts.learner_kind import PRESET_LEARNER, LearnerChoice
 from shared.contracts.message import (
     READ_BACK,
@@ -228,11 +229,13 @@ class JobSpec(EnvironmentRef):
     without pings. `auto`: provisioned once the job's own rounds show that it costs less, else
     reuse. Unset: the preset's, see `nitro presets`."""
     learner: LearnerChoice | None = None
-    """The machine that learns. `gpu`: the first GPU machine of the deployment's list. `cpu`: a
-    Fargate task of a few cores, at a tenth of its price. `auto`: `gpu` for images, whose network is
-    convolutional, else `cpu`. `external`: your own program, by `nitro.ActorPool`; nobody starts or
-    bills it. Unset: the preset's, see `nitro presets`. On one machine `gpu` and `cpu` differ in the
-    bill alone."""
+    """What learns. `gpu`: the first GPU machine of the deployment's list. `cpu`: a Fargate task of
+    a few cores, at a tenth of its price. `functions`: such a task, whose gradients Lambda functions
+    compute; see `learner_functions`. `auto`: `gpu` for images, whose network is convolutional, else
+    `cpu`. `external`: your own program, by `nitro.ActorPool`; nobody starts or bills it. Unset: the
+    preset's, see `nitro presets`. On one machine `gpu` and `cpu` differ in the bill alone."""
+    learner_functions: LearnerFunctions = LearnerFunctions()
+    """How functions share the gradients of an update, for `learner: functions`."""
     stop: StopRule = StopRule()
     episodes: EpisodeRule = EpisodeRule()
     evaluation: EvaluationRule = EvaluationRule()
@@ -280,6 +283,11 @@ class JobSpec(EnvironmentRef):
         return self.warm in (None, "provisioned")
 
     @property
+    def learns_on_functions(self) -> bool:
+        """Whether functions compute its gradients."""
+        return self.learner == "functions"
+
+    @property
     def open_rounds(self) -> int:
         """How many rounds this job keeps open at a time, its algorithm considered."""
         return 1 if ALGORITHMS[self.algorithm].on_policy else self.rounds_in_flight
@@ -312,6 +320,12 @@ class JobSpec(EnvironmentRef):
             raise ValueError(
                 f"detector.objective ({objective}) is defined for {', '.join(having)} only: use "
                 f"{' or '.join(sorted(defined))} with {self.algorithm}"
+            )
+        if self.learns_on_functions and not ALGORITHMS[self.algorithm].on_functions:
+            able = [name for name, of in ALGORITHMS.items() if of.on_functions]
+            raise ValueError(
+                f"learner (functions) does not compute {self.algorithm}'s gradients: use "
+                f"{' or '.join(able)}, or learner cpu"
             )
         self.require_fit(self.scaling)
         return self

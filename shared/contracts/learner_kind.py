@@ -16,7 +16,7 @@ LearnerKind = Literal["gpu", "cpu", "external"]
 """`external`: a program that leases one job by its id, such as `nitro.ActorPool`. Nobody starts it,
 and nobody bills it."""
 LEARNER_KINDS: tuple[LearnerKind, ...] = ("gpu", "cpu", "external")
-LearnerChoice = Literal["auto", "gpu", "cpu", "external"]
+LearnerChoice = Literal["auto", "gpu", "cpu", "functions", "external"]
 PRESET_LEARNER: dict[Preset, LearnerChoice] = {"paper": "gpu", "standard": "auto"}
 """What a preset learns on: the paper, a p3.2xlarge (section 8.1)."""
 
@@ -30,6 +30,8 @@ def learner_kind(asked: LearnerChoice | None, *, images: bool) -> LearnerKind:
     """
     if asked == "auto":
         return "gpu" if images else "cpu"
+    if asked == "functions":
+        return "cpu"  # it aggregates what functions compute
     return asked or "gpu"
 
 

@@ -1,5 +1,6 @@
 """Leases: which learner trains which job, and how it reports the end."""
 
+import hashlib
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -8,6 +9,16 @@ from shared.contracts.jobs import Job, StopReason
 from shared.contracts.learner_kind import MachineKind
 from shared.contracts.message import Identifier, JobId, Message, NonNegativeFloat, Number
 from shared.contracts.rounds import EvaluationResult
+
+_LEASE_HASH_DIGITS = 12
+
+
+def hash_of_lease(lease_id: str) -> str:
+    """Return what functions know a lease by.
+
+    Not by its own name, which lets its holder plan rounds: events are in logs.
+    """
+    return hashlib.sha256(lease_id.encode()).hexdigest()[:_LEASE_HASH_DIGITS]
 
 
 class LeaseRequest(Message):

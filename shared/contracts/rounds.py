@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import Field
 
 from shared.contracts.billing import LedgerLine
+from shared.contracts.gradients import GradientRecord
 from shared.contracts.jobs import StopReason
 from shared.contracts.message import (
     Count,
@@ -134,6 +135,8 @@ class RoundResult(Message):
     """Scalars of the update: losses, KL, entropy, clip fraction. Where rounds overlap, of all
     updates since the end of the round before: `updates` and, of these, `replays`, the largest
     `policy_lag_max`, and the means of the rest."""
+    gradients: GradientRecord | None = None
+    """What became of the gradients of functions; None where the learner computes them itself."""
     timing: RoundTiming
 
 

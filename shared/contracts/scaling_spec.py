@@ -17,7 +17,14 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from shared.contracts.message import READ_BACK, Message, NonNegativeFloat, Number, PositiveInt
+from shared.contracts.message import (
+    READ_BACK,
+    Message,
+    NonNegativeFloat,
+    Number,
+    PositiveFloat,
+    PositiveInt,
+)
 from shared.contracts.minions_agent import MinionsAgent
 
 _Window = Annotated[int, Field(strict=True, ge=2, le=1000)]
@@ -165,6 +172,18 @@ class MarginalScaling(Policy):
     """Weight of the past in the moving averages of the gradient's size and of its noise."""
     max_step: Annotated[Number, Field(gt=1, le=MAX_ACTORS)] = 2.0
     """Most times as many actors, or as few, as in the round before."""
+    cost_ratio: PositiveFloat | None = None
+    """What a round costs beside its actors, over what an actor adds. Unset: as the job's own rounds
+    were billed. Set, no measured time counts: equal seeds give equal numbers."""
+
+    @model_validator(mode="after")
+    def _counted_once(self) -> Self:
+        if self.cost_ratio is not None and self.value_of_time_usd_per_hour:
+            raise ValueError(
+                "cost_ratio leaves nothing for value_of_time_usd_per_hour to count: give one of "
+                "them"
+            )
+        return self
 
     def require_fit(self, actors: ActorRange, *, shares_samples: bool, on_policy: bool) -> None:
         """Make sure that more actors are more samples of one update."""

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from shared.deployment.machines import (
     DEFAULT_CACHE_ENGINE,
     DEFAULT_CACHE_NODE,
+    num_gpus,
     task_memory_mb,
     usable_memory_mb,
 )
@@ -112,7 +113,8 @@ class NitroConfig(BaseModel):
         "g5.2xlarge",
         "g4dn.2xlarge",
     )
-    """GPU machines for the learner, first choice first (paper: p3.2xlarge)."""
+    """GPU machines for the learner, first choice first (paper: p3.2xlarge). All have as many GPUs:
+    the learner has a rank on each, and its task asks for all of them."""
     learner_memory_mb: Annotated[int, Field(ge=2048)] = 24_576
     """Memory the learner is placed with; must fit the smallest machine of the list."""
     learner_disk_gb: Annotated[int, Field(ge=50, le=1000)] = 100
@@ -153,6 +155,11 @@ class NitroConfig(BaseModel):
     def cache_memory_mb(self) -> int:
         """What the cache can hold, the part ElastiCache reserves left out."""
         return usable_memory_mb(self.cache_node_type)
+
+    @property
+    def learner_gpus(self) -> int:
+        """GPUs of the learner's machine, whichever it is."""
+        return num_gpus(self.learner_instance_types[0])
 
     @property
     def price_table(self) -> PriceTable:
@@ -218,6 +225,12 @@ class NitroConfig(BaseModel):
             )
         if len(set(self.learner_instance_types)) < len(self.learner_instance_types):
             raise ValueError("learner_instance_types: names a type twice")
+        counts = {kind: num_gpus(kind) for kind in self.learner_instance_types}
+        if len(set(counts.values())) > 1:
+            told = ", ".join(f"{kind} has {count}" for kind, count in counts.items())
+            raise ValueError(
+                f"learner_instance_types: all need the same number of GPUs, but {told}"
+            )
         for kind in self.learner_instance_types:
             self.price_table.learner_usd_per_s(kind)
             if self.learner_memory_mb > task_memory_mb(kind):

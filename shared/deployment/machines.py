@@ -12,17 +12,22 @@ _MACHINE_MEMORY_GIB = {
     "g4dn.2xlarge": 32,
     "g5.xlarge": 16,
     "g5.2xlarge": 32,
+    "g5.12xlarge": 192,
     "g6.xlarge": 16,
     "g6.2xlarge": 32,
+    "g6.12xlarge": 192,
     "g6e.xlarge": 32,
     "p3.2xlarge": 61,
+    "p3.8xlarge": 244,
 }
 """As published for machines that have a GPU."""
+_SEVERAL_GPUS = {"g5.12xlarge": 4, "g6.12xlarge": 4, "p3.8xlarge": 4}
+"""As published for machines that have more than one."""
 LEARNER_START_S: dict[LearnerKind, float] = {"gpu": 240.0, "cpu": 60.0}
 """From a job's queueing to the learner that takes it, roughly: nobody has measured it on AWS. A GPU
 machine boots and pulls several GB, a Fargate task pulls half a gigabyte."""
-_VOLTA = frozenset({"p3.2xlarge"})
-"""Machines whose GPU is a V100."""
+_VOLTA = frozenset({"p3.2xlarge", "p3.8xlarge"})
+"""Machines whose GPUs are V100s."""
 _RESERVED_SHARE = 0.25
 """ElastiCache keeps a quarter for replication and backups unless told otherwise."""
 DEFAULT_CACHE_NODE = "cache.t4g.micro"
@@ -45,6 +50,11 @@ def task_memory_mb(instance_type: str) -> int:
     """
     refusal = f"learner_instance_types: {instance_type!r} is no GPU machine that is known"
     return _memory_mb(_MACHINE_MEMORY_GIB, instance_type, share=_LEFT_TO_TASKS, refusal=refusal)
+
+
+def num_gpus(instance_type: str) -> int:
+    """Return how many GPUs a machine of the table has."""
+    return _SEVERAL_GPUS.get(instance_type, 1)
 
 
 def torch_build(instance_types: Iterable[str]) -> str:

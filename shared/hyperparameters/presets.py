@@ -43,6 +43,8 @@ class AlgorithmTraits:
     """What a preset is where observations are images, if that is another set."""
     on_policy: bool
     """Whether it learns from its newest policy's trajectories alone: then rounds never overlap."""
+    on_functions: bool = False
+    """Whether learner functions compute its gradients."""
     objectives: frozenset[str] = frozenset({"surrogate"})
     """Values of `detector.objective` that are defined for it."""
 
@@ -57,12 +59,14 @@ ALGORITHMS: dict[str, AlgorithmTraits] = {
         presets={"paper": ppo.PAPER, "standard": ppo.STANDARD},
         image_presets={"standard": ppo.STANDARD_IMAGES},
         on_policy=True,
+        on_functions=True,
         objectives=frozenset({"surrogate", "behaviour", "total_loss"}),
     ),
     "impact": AlgorithmTraits(
         presets={"paper": impact.PAPER, "standard": impact.STANDARD},
         image_presets={"standard": impact.STANDARD_IMAGES},
         on_policy=False,
+        on_functions=True,
     ),
     "impala": AlgorithmTraits(
         presets={"paper": impala.PAPER, "standard": impala.STANDARD},

@@ -49,6 +49,10 @@ class CostBasis:
     """Idle environments that are pinged while a job runs, lest Lambda lets go of them."""
     ping_every_s: float = math.inf
     """Time between two pings of an environment."""
+    gradient_memory_mb: int = MB_PER_VCPU
+    """Memory of the gradient function."""
+    gradient_timeout_s: float = 15.0
+    """After which Lambda ends one of its invocations."""
 
     def with_learner(self, kind: LearnerKind) -> Self:
         """Return the deployment's basis for a job with such a learner."""
@@ -81,8 +85,15 @@ class CostBasis:
     @property
     def ping_usd(self) -> float:
         """Price of one of them, its duration included."""
-        gb_s = lambda_gb_seconds(ping_s(self.pinged), self.memory_mb)
+        held_s = ping_s(self.pinged, timeout_s=self.function_timeout_s)
+        gb_s = lambda_gb_seconds(held_s, self.memory_mb)
         return gb_s * self.prices.lambda_usd_per_gb_s + self.prices.lambda_usd_per_request
+
+    @property
+    def cold_ping_usd(self) -> float:
+        """Price of the environment that a ping starts where it finds none."""
+        gb_s = lambda_gb_seconds(self.cold_start_s, self.memory_mb)
+        return gb_s * self.prices.lambda_usd_per_gb_s
 
     @property
     def usd_per_s(self) -> float:
@@ -96,8 +107,7 @@ class CostBasis:
     @property
     def worst_usd_per_s(self) -> float:
         """The same at its worst: every ping finds its environment gone and starts another."""
-        cold_gb_s = lambda_gb_seconds(self.cold_start_s, self.memory_mb)
-        return self.usd_per_s + self.pings_per_s * cold_gb_s * self.prices.lambda_usd_per_gb_s
+        return self.usd_per_s + self.pings_per_s * self.cold_ping_usd
 
 
 def cpu_share(memory_mb: int) -> float:
@@ -124,15 +134,16 @@ def lambda_gb_seconds(duration_s: float, memory_mb: int) -> float:
     return lambda_billed_s(duration_s) * (memory_mb / MB_PER_GB)
 
 
-def ping_s(num_environments: int) -> float:
+def ping_s(num_environments: int, *, timeout_s: float = math.inf) -> float:
     """Return how long a ping holds its environment, so that none of so many gets two.
 
-    All have to be sent before the first ends.
+    All have to be sent before the first ends. Half of the function's time-out is the most: a ping
+    that Lambda ends would end its environment, too.
 
     >>> ping_s(0), round(ping_s(64), 3)
     (0.2, 0.456)
     """
-    return min(LONGEST_PING_S, _PING_S + _PER_PING_S * num_environments)
+    return min(LONGEST_PING_S, timeout_s / 2.0, _PING_S + _PER_PING_S * num_environments)
 
 
 def launch_ramp_s(num_invocations: int) -> float:

@@ -16,7 +16,7 @@ SECONDS_PER_HOUR = 3600.0
 CacheEngine = Literal["redis", "valkey"]
 """Engine of an ElastiCache node; AWS asks a fifth less for Valkey."""
 
-RETIRED_INSTANCES = frozenset({"p3.2xlarge"})
+RETIRED_INSTANCES = frozenset({"p3.2xlarge", "p3.8xlarge"})
 """EC2 types that can still be priced, but no longer be started."""
 
 
@@ -87,7 +87,8 @@ AWS_US_EAST_1_2026_11 = PriceTable(
     date="2026-11",
     source=(
         "AWS Lambda, EC2, ElastiCache, Fargate and VPC on-demand price pages for us-east-1, "
-        "x86_64, Linux; EC2 G instances as listed by public price catalogues in 2026-08"
+        "x86_64, Linux; EC2 G instances as listed by public price catalogues in 2026-08; "
+        "p3.8xlarge as it was listed last"
     ),
     lambda_usd_per_gb_s=0.0000166667,
     lambda_usd_per_request=0.20 / 1_000_000,
@@ -98,10 +99,13 @@ AWS_US_EAST_1_2026_11 = PriceTable(
         "g4dn.2xlarge": 0.752,
         "g5.xlarge": 1.006,
         "g5.2xlarge": 1.212,
+        "g5.12xlarge": 5.672,
         "g6.xlarge": 0.8048,
         "g6.2xlarge": 0.9776,
+        "g6.12xlarge": 4.6016,
         "g6e.xlarge": 1.861,
         "p3.2xlarge": 3.06,
+        "p3.8xlarge": 12.24,
         "c5.4xlarge": 0.68,
     },
     cache_usd_per_hour={

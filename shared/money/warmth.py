@@ -31,8 +31,12 @@ class WarmUse(Message):
     """Environments that were gone in those although the job had started as many before."""
     waits: NonNegativeFloat = 0.0
     """Rounds that had to wait for such."""
+    started: NonNegativeFloat = 0.0
+    """Environments that pings found gone, and started: no round waited for those."""
 
-    def after(self, held_s: float, busy_gb_s: float, *, reused: bool, lost: int) -> Self:
+    def after(
+        self, held_s: float, busy_gb_s: float, *, reused: bool, lost: int, started: int = 0
+    ) -> Self:
         """Return the sums after one more round; only one of reuse tells what that loses."""
         changed: dict[str, float] = {
             "held_s": _KEPT * self.held_s + held_s,
@@ -42,6 +46,7 @@ class WarmUse(Message):
             changed["reused_s"] = _KEPT * self.reused_s + held_s
             changed["lost"] = _KEPT * self.lost + lost
             changed["waits"] = _KEPT * self.waits + bool(lost)
+            changed["started"] = _KEPT * self.started + started
         return self.model_copy(update=changed)
 
 
@@ -58,14 +63,16 @@ def busy_share_that_pays(prices: PriceTable) -> float:
 def reuse_usd(use: WarmUse, num_environments: int, basis: CostBasis) -> float:
     """Return what the time of these sums costs where so many environments are reused.
 
-    That is actors and pings on demand, and the time in which everybody waits for environments that
-    were lost.
+    That is actors and pings on demand, the time in which everybody waits for environments that were
+    lost, and the start of those that pings found gone.
     """
     pinged = replace(basis, provisioned=0, pinged=num_environments)
     pings_usd = use.held_s * (pinged.usd_per_s - pinged.base_usd_per_s)
     waits = _per(use.waits, use.reused_s) * use.held_s
     waiting_usd = waits * basis.cold_start_s * basis.base_usd_per_s
-    return use.busy_gb_s * basis.prices.lambda_usd_per_gb_s + pings_usd + waiting_usd
+    starting_usd = _per(use.started, use.reused_s) * use.held_s * basis.cold_ping_usd
+    busy_usd = use.busy_gb_s * basis.prices.lambda_usd_per_gb_s
+    return busy_usd + pings_usd + waiting_usd + starting_usd
 
 
 def provisioned_usd(use: WarmUse, num_environments: int, basis: CostBasis) -> float:

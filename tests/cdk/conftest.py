@@ -84,3 +84,9 @@ def changed(variant: Variant) -> Synthesised:
 def offered(variant: Variant) -> Synthesised:
     """A deployment into an account that has two types of machines."""
     return variant(answer={"offered_instance_types": ["g5.2xlarge", "g4dn.2xlarge"]})
+
+
+@pytest.fixture(scope="session")
+def ranked(variant: Variant) -> Synthesised:
+    """A deployment whose learner has four GPUs."""
+    return variant(learner_instance_types=["g6.12xlarge", "g5.12xlarge"])

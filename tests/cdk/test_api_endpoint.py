@@ -6,6 +6,7 @@ from tests.cdk.template import Synthesised, Variant, text
 
 _ROUTES = {
     "GET /",
+    "GET /docs",
     "GET /web/{proxy+}",
     "ANY /v1/{proxy+}",
     "GET /healthz",

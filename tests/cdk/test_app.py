@@ -84,7 +84,7 @@ def test_no_secret_is_written_down(synthesised: Synthesised) -> None:
 def test_nothing_runs_code_of_its_own_at_deployment(synthesised: Synthesised) -> None:
     kinds = {resource["Type"] for resource in synthesised.template["Resources"].values()}
     assert not [k for k in kinds if k.startswith("Custom::") or "CustomResource" in k]
-    assert len(synthesised.of_type("AWS::Lambda::Function")) == 2
+    assert len(synthesised.of_type("AWS::Lambda::Function")) == 3
 
 
 def test_an_images_context_is_what_dockerignore_lets_in(synthesised: Synthesised) -> None:

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cdk.template import Synthesised, text
 
 
@@ -14,6 +16,17 @@ def test_the_function_is_the_papers(synthesised: Synthesised) -> None:
     assert actor["Architectures"] == ["x86_64"]
     assert (actor["MemorySize"], actor["Timeout"]) == (1024, 60)
     assert "ReservedConcurrentExecutions" not in actor, "no new account has enough to reserve"
+
+
+def test_the_gradient_function_is_the_actors_image_with_another_command(
+    synthesised: Synthesised,
+) -> None:
+    actor = synthesised.named("AWS::Lambda::Function", "Actor")
+    gradient = synthesised.named("AWS::Lambda::Function", "Gradient")
+    assert text(gradient["Code"]) == text(actor["Code"])
+    assert gradient["ImageConfig"] == {"Command": ["functions.gradient.handler.handler"]}
+    assert (gradient["MemorySize"], gradient["Timeout"]) == (1769, 15)
+    assert gradient["VpcConfig"] == actor["VpcConfig"], "no network but the cache"
 
 
 def test_nothing_is_retried_behind_the_scalers_back(synthesised: Synthesised) -> None:
@@ -28,12 +41,13 @@ def test_nothing_is_retried_behind_the_scalers_back(synthesised: Synthesised) ->
         assert rule["MaximumEventAgeInSeconds"] == 60
 
 
-def test_the_alias_costs_nothing_while_it_waits(synthesised: Synthesised) -> None:
-    alias = synthesised.only("AWS::Lambda::Alias")
+@pytest.mark.parametrize("name", ["Actor", "Gradient"])
+def test_the_alias_costs_nothing_while_it_waits(synthesised: Synthesised, name: str) -> None:
+    alias = synthesised.named("AWS::Lambda::Alias", name)
     assert alias["Name"] == "live"
-    assert "ActorFunctionCurrentVersion" in text(alias["FunctionVersion"])
+    assert f"{name}FunctionCurrentVersion" in text(alias["FunctionVersion"])
     assert "ProvisionedConcurrencyConfig" not in alias
-    version = synthesised.only("AWS::Lambda::Version")
+    version = synthesised.named("AWS::Lambda::Version", name)
     assert "ProvisionedConcurrencyConfig" not in version
 
 

@@ -75,6 +75,9 @@ def test_the_scaler_starts_with_what_it_is_told(
     actor = synthesised.named("AWS::Lambda::Function", "Actor")
     assert settings.lambda_timeout_s == actor["Timeout"]
     assert settings.lambda_memory_mb == actor["MemorySize"]
+    gradient = synthesised.named("AWS::Lambda::Function", "Gradient")
+    assert settings.gradient_timeout_s == gradient["Timeout"]
+    assert settings.gradient_memory_mb == gradient["MemorySize"]
 
 
 def test_the_learner_starts_with_what_it_is_told(
@@ -114,6 +117,12 @@ def test_the_switch_starts_with_what_it_is_told(synthesised: Synthesised) -> Non
     assert settings.gpu_service == scaler["NITRO_ECS_SERVICE"]
     assert settings.cpu_service == scaler["NITRO_ECS_CPU_SERVICE"]
     assert len(told) == 6
+
+
+def test_the_gradient_function_starts_with_what_the_actor_is_told(
+    synthesised: Synthesised,
+) -> None:
+    assert _function(synthesised, "Gradient") == _function(synthesised, "Actor")
 
 
 @pytest.mark.parametrize("role", ["scaler", "learner", "actor"])

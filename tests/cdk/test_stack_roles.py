@@ -44,20 +44,21 @@ def _start_task(name: str) -> Grants:
     )
 
 
+_IN_THE_VPC = _each(
+    "ec2:CreateNetworkInterface ec2:DescribeNetworkInterfaces ec2:DescribeSubnets "
+    "ec2:DeleteNetworkInterface ec2:AssignPrivateIpAddresses ec2:UnassignPrivateIpAddresses",
+    "*",
+)
 _ROLES: dict[str, Grants] = {
-    "ActorRole": _connect("actor")
-    | _log("ActorLogs")
-    | _each(
-        "ec2:CreateNetworkInterface ec2:DescribeNetworkInterfaces ec2:DescribeSubnets "
-        "ec2:DeleteNetworkInterface ec2:AssignPrivateIpAddresses ec2:UnassignPrivateIpAddresses",
-        "*",
-    ),
+    "ActorRole": _connect("actor") | _log("ActorLogs") | _IN_THE_VPC,
+    "GradientRole": _connect("actor") | _log("GradientLogs") | _IN_THE_VPC,
     "ScalerTaskTaskRole": _connect("scaler")
     | _each(
         "lambda:InvokeFunction lambda:GetProvisionedConcurrencyConfig "
         "lambda:PutProvisionedConcurrencyConfig lambda:DeleteProvisionedConcurrencyConfig",
         "<ActorLive>",
     )
+    | _each("lambda:InvokeFunction", "<GradientLive>")
     | _each("lambda:GetAccountSettings", "*")
     | _each("ecs:DescribeServices ecs:UpdateService", "<LearnerService>", "<CpuLearnerService>")
     | _each("ecs:ListTasks", "* of <Cluster.Arn>")

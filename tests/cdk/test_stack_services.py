@@ -53,6 +53,7 @@ def test_the_scaler_is_small_and_always_on(synthesised: Synthesised) -> None:
 def test_the_learner_asks_for_a_gpu_and_nobody_starts_it(synthesised: Synthesised) -> None:
     container = _container(synthesised, "Learner")
     assert container["ResourceRequirements"] == [{"Type": "GPU", "Value": "1"}]
+    assert "SharedMemorySize" not in container["LinuxParameters"]
     service = synthesised.named("AWS::ECS::Service", "Learner")
     assert service["DesiredCount"] == 0
     (strategy,) = service["CapacityProviderStrategy"]
@@ -89,6 +90,14 @@ def test_the_learner_on_cores_may_do_what_the_other_may_and_writes_to_the_images
     dockerfile = (REPOSITORY / "services/learner/Dockerfile").read_text(encoding="utf-8")
     assert f"VOLUME {mount['ContainerPath']}\n" in dockerfile
     assert "Tmpfs" not in _container(synthesised, "CpuLearner")["LinuxParameters"]
+
+
+def test_on_several_gpus_the_learner_has_a_rank_on_each(ranked: Synthesised) -> None:
+    container = _container(ranked, "Learner")
+    assert container["ResourceRequirements"] == [{"Type": "GPU", "Value": "4"}]
+    assert container["LinuxParameters"]["SharedMemorySize"] == 1024
+    assert _value(ranked, "Learner", "NITRO_LEARNER_RANKS") == "4"
+    assert _value(ranked, "Scaler", "NITRO_LEARNER_INSTANCE") == "g5.12xlarge", "the dearest"
 
 
 @pytest.mark.parametrize("service", _SERVICES)

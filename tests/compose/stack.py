@@ -11,7 +11,7 @@ from tests.compose import docker
 from tests.compose.images import TAG, Images
 from tests.compose.wheelhouse import ROOT
 
-SERVICES = ("redis", "emulator", "actor", "scaler", "learner", "cpu-learner")
+SERVICES = ("redis", "emulator", "actor", "gradient", "scaler", "learner", "cpu-learner")
 RUNS = "/var/lib/nitro/runs"
 
 

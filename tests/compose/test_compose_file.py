@@ -8,6 +8,7 @@ import yaml
 from pydantic_settings import BaseSettings
 
 from functions.actor.settings import Settings as ActorSettings
+from functions.lambda_settings import LambdaSettings
 from services.emulator.settings import Settings as EmulatorSettings
 from services.learner.settings import LearnerSettings
 from services.scaler.settings import Settings as ScalerSettings
@@ -16,6 +17,7 @@ from tests.compose.wheelhouse import ROOT
 
 SETTINGS: dict[str, type[BaseSettings]] = {
     "actor": ActorSettings,
+    "gradient": LambdaSettings,
     "scaler": ScalerSettings,
     "emulator": EmulatorSettings,
     "learner": LearnerSettings,
@@ -29,7 +31,7 @@ _VARIABLE = re.compile(r"^(?:ENV|   ) ?(NITRO_\w+)=([^\s$]\S*)", re.MULTILINE)
 
 def variables(deployable: str) -> dict[str, str]:
     """Return what the image and then the compose file set, of our own variables."""
-    image = deployable.removeprefix("cpu-")
+    image = {"cpu-learner": "learner", "gradient": "actor"}.get(deployable, deployable)
     dockerfile = (ROOT / DOCKERFILES[image]).read_text(encoding="utf-8")
     composed = SERVICES[deployable]["environment"]
     return {
@@ -47,7 +49,8 @@ def test_every_variable_is_a_setting_and_every_value_is_accepted(
     given = variables(deployable)
     assert given
     for name, value in given.items():
-        assert name.removeprefix(prefix).lower() in settings.model_fields, name
+        field, _, _below = name.removeprefix(prefix).lower().partition("__")
+        assert field in settings.model_fields, name
         monkeypatch.setenv(name, value)
     settings()
 
@@ -60,6 +63,22 @@ def test_what_serves_others_listens_on_every_address_of_its_container() -> None:
         ("emulator", "NITRO_EMULATOR_RUNTIME_HOST"),
     ):
         assert variables(deployable)[name] == "0.0.0.0"
+
+
+def test_the_gradient_function_is_the_actors_image_and_polls_a_port_of_its_own() -> None:
+    actor, gradient = SERVICES["actor"], SERVICES["gradient"]
+    assert gradient["image"] == actor["image"]
+    assert gradient["command"] == [variables("emulator")["NITRO_EMULATOR_SECOND__HANDLER"]]
+    ports = [each["environment"]["AWS_LAMBDA_RUNTIME_API"] for each in (actor, gradient)]
+    second = variables("emulator")["NITRO_EMULATOR_SECOND__RUNTIME_PORT"]
+    assert ports == ["emulator:9001", f"emulator:{second}"]
+    named = {
+        gradient["environment"]["AWS_LAMBDA_FUNCTION_NAME"],
+        variables("emulator")["NITRO_EMULATOR_SECOND__NAME"],
+        variables("scaler")["NITRO_GRADIENT_FUNCTION"],
+    }
+    assert len(named) == 1
+    assert gradient["networks"] == actor["networks"]
 
 
 def test_the_two_learners_differ_in_the_jobs_they_take_and_in_the_device() -> None:

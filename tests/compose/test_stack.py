@@ -120,6 +120,19 @@ def test_jobs_of_both_kinds_train_side_by_side_each_on_its_learner(stack: Stack)
     assert prices["gpu"].pop() > 5 * prices["cpu"].pop()
 
 
+def test_a_job_learns_on_functions(stack: Stack, tmp_path: Path) -> None:
+    spec = tiny(env_id="Pendulum-v1", learner="functions", learner_functions={"slices": 4})
+    with stack.client() as client:
+        job = wait_job(client, client.submit(spec).job_id, has_ended)
+        items = client.cost(job.job_id).by_item
+    assert (job.status, job.error, job.learner) == ("succeeded", None, "cpu")
+    assert items["gradient_requests"] > 0.0
+    stack.copy_run(job.job_id, tmp_path)
+    lines = (tmp_path / job.job_id / "rounds.jsonl").read_text().splitlines()
+    results = [result for line in lines if (result := json.loads(line)["result"])]
+    assert all(result["gradients"]["used"] == 8 for result in results)
+
+
 def test_more_actor_containers_are_more_execution_environments(stack: Stack) -> None:
     stack.up(actors=3)
     source = (

@@ -23,7 +23,7 @@ FULL = Scale(seeds=2, quick=False)
 def test_plans_are_equal_for_equal_input_and_every_cell_is_named_once(
     name: str, quick: bool
 ) -> None:
-    if name == "slow_simulators":
+    if name in ("slow_simulators", "calibration"):
         pytest.importorskip("highway_env")
     experiment = load(name)
     scale = Scale(seeds=2, quick=quick)

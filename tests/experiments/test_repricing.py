@@ -6,78 +6,145 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.outcome import JobOutcome
-from experiments.repricing import Regime, censored_median, regrets, reprice, updates_to
-from tests.experiments.made_up import outcome
+from experiments.durations import Durations
+from experiments.repricing import (
+    Made,
+    Regime,
+    censored_median,
+    on_best_server,
+    regrets,
+    reprice,
+    updates_to,
+)
+from nitro.planning.prices import cost_basis
+from shared.deployment.config import NitroConfig
+from tests.experiments.made_up import MACHINE, outcome
 
 ACTORS = (4, 8, 2)
-REGIME = Regime(
-    name="as it was",
+BASIS = replace(
+    cost_basis(NitroConfig()),
     learner_usd_per_s=0.02,
-    others_usd_per_s=0.003,
-    warm_usd_per_s=0.001,
-    execution_usd_per_gb_s=0.5,
-    request_usd=0.25,
-    memory_gb=1.0,
+    cache_usd_per_s=0.002,
+    scaler_usd_per_s=0.001,
+    cold_start_s=2.0,
+    memory_mb=1769,
+    ping_every_s=math.inf,
 )
-SECONDS = (3.0, 5.0, 2.0)
+"""An actor has a whole core, and nothing is pinged."""
+REGIME = Regime(name="any", basis=BASIS, learner="cpu")
+DURATIONS = Durations(
+    step_s=0.001,
+    reset_s=0.5,
+    call_s=0.1,
+    update_fixed_s=1.0,
+    gradient_step_s=0.01,
+    measuring_s=0.2,
+    num_epochs=10,
+    minibatch_size=64,
+    bytes_per_sample=0.0,
+    environment=MACHINE,
+)
+GB = 1769 / 1024
 
 
-def a_run() -> JobOutcome:
-    """Three rounds of known seconds and GB-seconds, billed at the regime's prices."""
-    made = outcome([0.0, 10.0, 20.0, 30.0], actors=ACTORS)
-    gb_s = tuple(n * 0.5 for n in ACTORS)
-    usd = [
-        s * REGIME.held_usd_per_s + g * 0.5 + n * 0.25
-        for s, g, n in zip(SECONDS, gb_s, ACTORS, strict=True)
-    ]
-    return made.model_copy(
-        update={
-            "rounds": tuple(
-                each.model_copy(update={"cost_usd": cost})
-                for each, cost in zip(made.rounds, usd, strict=True)
-            ),
-            "by_item": {
-                "learner": sum(SECONDS) * 0.02,
-                "cache": sum(SECONDS) * 0.003,
-                "provisioned_concurrency": sum(SECONDS) * 0.001,
-                "lambda_duration": sum(gb_s) * 0.5,
-                "lambda_requests": sum(ACTORS) * 0.25,
-            },
-            "total_usd": sum(usd),
-            "lambda_gb_s": sum(gb_s),
-            "lambda_requests": float(sum(ACTORS)),
-            "projected_wall_s": sum(SECONDS),
-        }
+def a_run() -> Made:
+    """Three rounds of 4, 8 and 2 actors with 256 steps each; beside the last, an evaluation."""
+    run = outcome([0.0, 10.0, 20.0, 30.0], actors=ACTORS)
+    last = run.rounds[-1].model_copy(update={"evaluated_steps": (300, 1000)})
+    return Made(
+        run=run.model_copy(update={"rounds": (*run.rounds[:-1], last)}), durations=DURATIONS
     )
 
 
-def test_at_its_own_prices_a_run_costs_what_it_did() -> None:
-    run = a_run()
-    spent = reprice(run, REGIME, steps_per_actor=256)
-    assert spent.seconds == pytest.approx((0.0, 3.0, 8.0, 10.0))
-    assert spent.usd[-1] == pytest.approx(run.total_usd)
+def learner_s(num_actors: int) -> float:
+    """Ten passes over minibatches of 64, one measurement, one checkpoint."""
+    return 0.6 * (1.0 + 0.01 * 10 * num_actors * 4) + 0.2 + 0.008
 
 
-def test_other_prices_change_their_own_part_alone() -> None:
-    cheap = replace(REGIME, learner_usd_per_s=0.002, warm_usd_per_s=0.0, request_usd=0.0)
-    spent = reprice(a_run(), cheap, steps_per_actor=256)
-    assert spent.usd == pytest.approx((0.0, 1.015, 3.04, 3.55))
+SECONDS = (
+    # Plan, a request every millisecond, cold starts, 256 steps, the learner.
+    0.012 + 0.004 + 2.0 + 0.356 + learner_s(4),
+    0.012 + 0.008 + 2.0 + 0.356 + learner_s(8),
+    # Two more invocations than actors, and fewer than before. The longest episode takes 1.6 s.
+    0.012 + 0.004 + max(0.356 + learner_s(2), 1.6),
+)
+LOOK_S = 0.012 + 0.002 + 1.6
 
 
-def test_a_slow_simulator_makes_rounds_longer_and_steps_dearer() -> None:
-    slow = replace(REGIME, extra_step_s=0.01)
-    quick, spent = (reprice(a_run(), regime, steps_per_actor=100) for regime in (REGIME, slow))
-    assert spent.seconds == pytest.approx((0.0, 4.0, 10.0, 13.0))
-    # A second more of each round, and 0.01 GB-seconds more of each of 256 steps an actor.
-    more = 3 * REGIME.held_usd_per_s + sum(ACTORS) * 256 * 0.01 * 0.5
-    assert spent.usd[-1] - quick.usd[-1] == pytest.approx(more)
+def test_a_round_takes_what_its_counts_times_the_durations_are() -> None:
+    spent = reprice(a_run(), REGIME)
+    assert spent.seconds[0] == 0.0
+    assert spent.seconds[1] == pytest.approx(SECONDS[0])
+    assert spent.seconds[2] == pytest.approx(sum(SECONDS[:2]) + LOOK_S)
+    assert spent.seconds[3] == pytest.approx(sum(SECONDS))
 
 
-def test_a_bill_without_seconds_is_refused() -> None:
-    free = a_run().model_copy(update={"by_item": {"lambda_duration": 1.0}})
-    with pytest.raises(ValueError, match="no learner"):
-        reprice(free, REGIME, steps_per_actor=256)
+def test_a_round_costs_its_seconds_its_executions_and_its_requests() -> None:
+    spent = reprice(a_run(), REGIME)
+    prices = BASIS.prices
+    # Four rollouts of 0.356 s, and as many starts of two seconds.
+    gb_s = 4 * (0.356 + 2.0) * GB
+    first_usd = SECONDS[0] * 0.023 + gb_s * prices.lambda_usd_per_gb_s
+    first_usd += 4 * prices.lambda_usd_per_request
+    assert spent.usd[1] == pytest.approx(first_usd)
+    looked_gb_s = (0.9 + 1.6) * GB
+    look_usd = LOOK_S * 0.023 + looked_gb_s * prices.lambda_usd_per_gb_s
+    look_usd += 2 * prices.lambda_usd_per_request
+    second_gb_s = (8 * 0.356 + 4 * 2.0) * GB
+    second_usd = SECONDS[1] * 0.023 + second_gb_s * prices.lambda_usd_per_gb_s
+    second_usd += 8 * prices.lambda_usd_per_request
+    assert spent.usd[2] == pytest.approx(first_usd + second_usd + look_usd)
+
+
+def test_provisioned_environments_are_paid_by_the_second_and_never_cold() -> None:
+    provisioned = replace(REGIME, basis=replace(BASIS, provisioned=8))
+    spent, before = reprice(a_run(), provisioned), reprice(a_run(), REGIME)
+    assert spent.seconds[2] == pytest.approx(before.seconds[2] - 4.0)
+    prices = BASIS.prices
+    first_usd = (SECONDS[0] - 2.0) * (0.023 + 8 * GB * prices.provisioned_usd_per_gb_s)
+    first_usd += 4 * 0.356 * GB * prices.provisioned_duration_usd_per_gb_s
+    first_usd += 4 * prices.lambda_usd_per_request
+    assert spent.usd[1] == pytest.approx(first_usd)
+
+
+def test_an_actor_with_half_a_core_takes_twice_as_long() -> None:
+    half = replace(REGIME, basis=replace(BASIS, memory_mb=1769 // 2 + 1))
+    more_s = reprice(a_run(), half).seconds[1] - SECONDS[0]
+    assert more_s == pytest.approx(0.356, rel=0.01)
+
+
+def test_a_gpu_makes_updates_shorter_and_measuring_less_so() -> None:
+    gpu = reprice(a_run(), replace(REGIME, learner="gpu"))
+    update_s = 1.0 + 0.01 * 160
+    shorter_s = 0.6 * update_s - update_s / 6.7 + 0.2 - 0.2 / 2.7
+    assert gpu.seconds[1] == pytest.approx(SECONDS[0] - shorter_s)
+
+
+def test_a_slow_simulator_makes_training_longer_and_evaluations_not() -> None:
+    slow = reprice(a_run(), replace(REGIME, extra_step_s=0.01))
+    assert slow.seconds[1] == pytest.approx(SECONDS[0] + 2.56)
+    assert slow.seconds[2] - slow.seconds[1] == pytest.approx(SECONDS[1] + 2.56 + LOOK_S)
+
+
+def test_more_measuring_and_a_given_number_of_gradient_steps_are_the_learners() -> None:
+    noisy = reprice(replace(a_run(), measurements=2.0), REGIME)
+    assert noisy.seconds[1] == pytest.approx(SECONDS[0] + 0.2)
+    fewer = reprice(replace(a_run(), gradient_steps=10), REGIME)
+    assert fewer.seconds[1] == pytest.approx(SECONDS[0] - 0.6 * 0.01 * 150)
+
+
+def test_the_best_server_boots_and_shares_its_cores() -> None:
+    # Four actors of 0.356 s on four cores or more; the learner has two of them.
+    seconds = 60.0 + 0.012 + 0.356 + learner_s(4)
+    usd_per_s = min(map(BASIS.prices.server_usd_per_s, BASIS.prices.server_usd_per_hour))
+    assert on_best_server(a_run(), REGIME, updates=1) == pytest.approx(seconds * usd_per_s)
+
+
+def test_the_start_of_the_machine_is_waited_and_paid_for() -> None:
+    late = reprice(a_run(), replace(REGIME, start_s=10.0))
+    before = reprice(a_run(), REGIME)
+    assert (late.seconds[0], late.usd[0]) == pytest.approx((10.0, 10.0 * 0.02))
+    assert late.usd[-1] == pytest.approx(before.usd[-1] + 0.2)
 
 
 def test_the_first_evaluation_that_has_the_return_counts() -> None:
@@ -86,13 +153,6 @@ def test_the_first_evaluation_that_has_the_return_counts() -> None:
     assert updates_to(run, 35.0) == 3
     assert updates_to(run, 50.0) is None
     assert updates_to(run, 35.0, most_steps=2 * 8 * 256) is None
-
-
-def test_the_start_of_the_machine_is_waited_and_paid_for() -> None:
-    late = replace(REGIME, start_s=10.0)
-    spent = reprice(a_run(), late, steps_per_actor=256)
-    assert (spent.seconds[0], spent.usd[0]) == pytest.approx((10.0, 10.0 * 0.02))
-    assert spent.usd[-1] == pytest.approx(a_run().total_usd + 0.2)
 
 
 def test_regret_is_the_worst_over_regimes_beside_the_best_of_each() -> None:

@@ -6,11 +6,13 @@ import httpx
 
 from nitro.client.client import NitroClient
 from nitro.local.system import LocalSystem
+from shared.contracts.gradients import GradientRecord
 from shared.contracts.jobs import Job
 from tests.e2e.runs import timeless_rounds, wait_until
 from tests.patience import ANSWER_S
 
 _ORDERLY_S = 120.0
+_GRADIENTS = "/emulator/functions/nitro-gradient"
 
 
 class Rig:
@@ -23,8 +25,15 @@ class Rig:
         self._operator = {"Authorization": f"Bearer {system.lambda_token}"}
 
     def break_actors(self, **faults: float) -> None:
+        self._break("/emulator", **faults)
+
+    def break_gradients(self, **faults: float) -> None:
+        """Break learner functions alone."""
+        self._break(_GRADIENTS, **faults)
+
+    def _break(self, root: str, **faults: float) -> None:
         response = httpx.put(
-            f"{self.system.lambda_url}/emulator/faults",
+            f"{self.system.lambda_url}{root}/faults",
             json=faults,
             headers=self._operator,
             timeout=ANSWER_S,
@@ -38,11 +47,19 @@ class Rig:
         process.wait(_ORDERLY_S)
         assert process.exit_code() is not None, process.log_tail()
 
-    def stats(self) -> dict[str, int]:
+    def stats(self, *, gradients: bool = False) -> dict[str, int]:
+        """Return the emulator's counts of actors, or of learner functions."""
+        root = _GRADIENTS if gradients else "/emulator"
         counts: dict[str, int] = httpx.get(
-            f"{self.system.lambda_url}/emulator/stats", headers=self._operator, timeout=ANSWER_S
+            f"{self.system.lambda_url}{root}/stats", headers=self._operator, timeout=ANSWER_S
         ).json()
         return counts
+
+    def gradients(self, job: Job) -> list[GradientRecord]:
+        """What became of the gradients of every round."""
+        lines = timeless_rounds(self.runs_dir, job.job_id)
+        found = (line["result"] for line in lines if line["result"])
+        return [GradientRecord.model_validate(result["gradients"]) for result in found]
 
     def counts(self, job: Job) -> list[dict[str, int]]:
         """Trajectory counts of every round."""

@@ -93,6 +93,7 @@ def test_a_scaler_killed_mid_round_launches_nothing_twice(broken: Rig) -> None:
 def test_a_job_waits_for_a_cache_that_dies_without_cost_and_goes_on_by_itself(broken: Rig) -> None:
     spec = tiny(seed=6, stop={"max_rounds": 8})
     whole = train(broken.client, spec)
+    broken.break_actors(start_delay_ms=1000.0)  # else it may have ended before it is looked at
     job_id = broken.client.submit(spec).job_id
     wait_until(broken.client, job_id, lambda job: job.progress.rounds >= 3, broken.system)
     path = broken.system.logs / "learner.log"
@@ -102,6 +103,7 @@ def test_a_job_waits_for_a_cache_that_dies_without_cost_and_goes_on_by_itself(br
         return path.read_text()[earlier:]
 
     broken.system.kill("cache")
+    broken.break_actors()
     _wait_for(lambda: "no job until the cache answers" in log())
     assert "trajectory cache at redis://" in log()
     leases = log().count("job leased")

@@ -19,10 +19,15 @@ PICTURE = "plots/run.png"
 """Where a run's picture lies in its folder."""
 
 _BLUE, _ORANGE, _GREEN, _BLACK = "#2463a8", "#d9762b", "#3b8f5a", "#222222"
-_ITEM_COLOURS = ("#2463a8", "#d9762b", "#f0b46b", "#7b5ea7", "#b08bd0", "#3b8f5a", "#8a8f98")
+_ITEM_COLOURS = (
+    *("#2463a8", "#d9762b", "#f0b46b", "#7b5ea7", "#b08bd0", "#3b8f5a", "#8a8f98"),
+    *("#c44e52", "#e39a9c"),
+)
 _ITEM_LABELS: dict[LedgerItem, str] = {
     "learner": "learner",
     "lambda_duration": "actors' time",
+    "gradient_duration": "gradients (Lambda)",
+    "gradient_requests": "gradient requests",
     "lambda_requests": "requests",
     "provisioned_concurrency": "kept warm",
     "pings": "pings",

@@ -1,4 +1,4 @@
-"""The one function: its names, qualifiers and ARNs."""
+"""A function: its names, qualifiers and ARNs."""
 
 import re
 from dataclasses import dataclass
@@ -29,6 +29,15 @@ class Target:
     """Full ARN, with the qualifier when one was given."""
     qualifier: str | None
     version: str
+
+
+def named_in(path: str) -> str | None:
+    """Return the bare name of the function that a path of the API is about; None without one."""
+    parts = path.split("/functions/", 1)
+    if len(parts) == 1:
+        return None
+    match = _NAME.fullmatch(parts[1].split("/", 1)[0])
+    return None if match is None else match["name"]
 
 
 class Function:

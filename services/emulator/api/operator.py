@@ -32,16 +32,20 @@ _COUNTS = (
 class OperatorApi:
     """Routes for health, counts and faults."""
 
-    def __init__(self, dispatcher: Dispatcher, environments: Fleet, faults: Faults) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, environments: Fleet, faults: Faults, *, name: str = ""
+    ) -> None:
+        """Look after one function; one that is not the first has its `name` in its paths."""
+        root = f"/emulator/functions/{name}" if name else "/emulator"
         self._dispatcher = dispatcher
         self._environments = environments
         self._faults = faults
         self.routes = [
             Route("/healthz", Endpoint(self._healthy), methods=["GET"]),
             Route("/readyz", Endpoint(self._ready), methods=["GET"]),
-            Route("/emulator/stats", Endpoint(self._stats), methods=["GET"]),
-            Route("/emulator/faults", Endpoint(self._get_faults), methods=["GET"]),
-            Route("/emulator/faults", Endpoint(self._put_faults), methods=["PUT"]),
+            Route(f"{root}/stats", Endpoint(self._stats), methods=["GET"]),
+            Route(f"{root}/faults", Endpoint(self._get_faults), methods=["GET"]),
+            Route(f"{root}/faults", Endpoint(self._put_faults), methods=["PUT"]),
         ]
 
     async def _healthy(self, request: Request) -> Response:

@@ -59,8 +59,19 @@ class _Slot:
 class ProcessEnvironments:
     """Starts environments when they are wanted and replaces those that die."""
 
-    def __init__(self, settings: Settings, dispatcher: Dispatcher, *, ports: Sequence[int]) -> None:
-        """Wire one slot per port: loopback ports, all served by the Runtime API."""
+    def __init__(
+        self,
+        settings: Settings,
+        dispatcher: Dispatcher,
+        *,
+        ports: Sequence[int],
+        prefix: str = "",
+    ) -> None:
+        """Wire one slot per port: loopback ports, all served by the Runtime API.
+
+        Names of environments, and of their logs, begin with `prefix`.
+        """
+        self._prefix = prefix
         self._settings = settings
         self._dispatcher = dispatcher
         self._slots = [_Slot(index=index, port=port) for index, port in enumerate(ports)]
@@ -202,7 +213,7 @@ class ProcessEnvironments:
 
     def _log_path(self, slot: _Slot) -> Path | None:
         folder = self._settings.log_folder
-        return None if folder is None else folder / f"environment-{slot.index}.log"
+        return None if folder is None else folder / f"{self._prefix}environment-{slot.index}.log"
 
     def _init_timed_out(self, slot: _Slot, environment: Environment) -> None:
         if environment.state is State.STARTING:

@@ -54,6 +54,7 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
             at = index - first
             self._open(index, recorded[at] if at < len(recorded) else None)
         while self._window.oldest.plan.stop is None:
+            self.open_gradients(self._window.oldest.plan.round)
             self._learn_until_the_oldest_is_over()
             self._close_oldest()
             self._open(self.state.next_round - 1 + self.job.spec.open_rounds)
@@ -166,6 +167,7 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
             begun_anew=self.take_begun_anew(),
             evaluation=evaluation,
             stats=self._tally.take(),
+            gradients=self.close_gradients(),
             timing=self.clock.take(),
         )
 

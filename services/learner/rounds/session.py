@@ -20,10 +20,13 @@ from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
 from learning.detectors.detector import Detector, Measurement
 from services.learner.record.checkpoint import Checkpoint, CheckpointStore, RunState
 from services.learner.record.run_record import RunRecord
+from services.learner.rounds.gradient_desk import CachedGradientDesk
+from services.learner.rounds.left_early import LeftEarly
 from services.learner.rounds.streams import Streams
 from services.learner.scaler.client import ScalerClient
 from services.learner.scaler.held_lease import HeldLease
 from shared.cache.client import TrajectoryCache
+from shared.contracts.gradients import GradientRecord
 from shared.contracts.jobs import Job, StopReason
 from shared.contracts.rounds import (
     Curvature,
@@ -38,15 +41,6 @@ from shared.trajectory import codec
 from shared.trajectory.trajectory import Episode, Trajectory
 
 _LOG = logging.getLogger(__name__)
-
-
-class LeftEarly(Exception):  # noqa: N818 - not an error: the job goes on elsewhere, or later
-    """The learner has to let go of the job before a round was done."""
-
-    def __init__(self, why: str, *, stop: StopReason | None = None) -> None:
-        super().__init__(why)
-        self.stop = stop
-        """Why the job itself ends here; None when it goes on elsewhere."""
 
 
 A = TypeVar("A", bound=Algorithm | OffPolicyAlgorithm)
@@ -71,6 +65,8 @@ class RoundSession(ABC, Generic[A]):
     streams: Streams
     observe: Callable[[RoundLine], None]
     max_reopenings: int
+    desk: CachedGradientDesk | None = None
+    """Where gradients of functions come from; None where the learner computes them itself."""
 
     def __post_init__(self) -> None:
         self.clock = RoundClock()
@@ -141,6 +137,15 @@ class RoundSession(ABC, Generic[A]):
             self._begun_anew += trajectory.begun_anew
             if self.job.continues_episodes:
                 self.streams.leave(trajectory.round, trajectory.actor_index, trajectory.snapshots)
+
+    def open_gradients(self, round_index: int) -> None:
+        """Say of which round the gradients are that functions compute from now on."""
+        if self.desk is not None:
+            self.desk.open_round(round_index)
+
+    def close_gradients(self) -> GradientRecord | None:
+        """Return what became of the gradients of functions; None where there were none."""
+        return None if self.desk is None else self.desk.close_round()
 
     def take_begun_anew(self) -> int:
         """Return how many episodes were to go on and began anew, since the last call."""

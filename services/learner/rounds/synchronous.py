@@ -21,8 +21,9 @@ from collections.abc import Sequence
 from learning.algorithms.algorithm import Algorithm
 from services.learner.record.checkpoint import RunState
 from services.learner.rounds.collector import RoundCollector
+from services.learner.rounds.left_early import LeftEarly
 from services.learner.rounds.lost_round import environment_failed, round_lost
-from services.learner.rounds.session import LeftEarly, RoundSession, evaluation_result
+from services.learner.rounds.session import RoundSession, evaluation_result
 from shared.contracts.jobs import StopReason
 from shared.contracts.rounds import EvaluationResult, RoundPlan, RoundResult
 
@@ -63,7 +64,9 @@ class SynchronousRounds(RoundSession[Algorithm]):
         trajectories = collector.trajectories()
         self.keep(trajectories)
         self.clock.lap("collect_s")
+        self.open_gradients(plan.round)
         update = self.algorithm.update(trajectories)
+        gradients = self.close_gradients()
         self.clock.lap("update_s")
         curvature = self.measurement(plan)
         evaluation = self._evaluated(collector)
@@ -79,6 +82,7 @@ class SynchronousRounds(RoundSession[Algorithm]):
             begun_anew=self.take_begun_anew(),
             evaluation=evaluation,
             stats=update.stats,
+            gradients=gradients,
             timing=self.clock.take(),
         )
         state = RunState(

@@ -13,6 +13,7 @@ import httpx
 from pydantic import ValidationError
 
 from shared.contracts.billing import JobCost, LedgerLine
+from shared.contracts.gradients import GradientGrant, GradientRequest
 from shared.contracts.jobs import Job
 from shared.contracts.learner_kind import MachineKind
 from shared.contracts.leases import FinishRequest, Lease, LeaseRequest, LeaseState
@@ -92,6 +93,13 @@ class ScalerClient:
         """Ask what a round would be; nothing is launched."""
         path = f"/v1/jobs/{job_id}/rounds/{round_index}?plan_only=true"
         return _parse(RoundPlan, self._call("POST", path, _sendable(request)))
+
+    def ask_gradients(
+        self, job_id: str, round_index: int, request: GradientRequest
+    ) -> GradientGrant:
+        """Have functions compute gradients of a round's update."""
+        path = f"/v1/jobs/{job_id}/rounds/{round_index}/gradients"
+        return _parse(GradientGrant, self._call("POST", path, request))
 
     def finish(self, job_id: str, request: FinishRequest) -> Job:
         """Report the end of a job, and return the job as it ended."""

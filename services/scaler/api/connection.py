@@ -21,6 +21,9 @@ READ_WITHIN_S = 30.0
 """How long a client may leave an answer unread that its connection cannot hold."""
 SENT_WITHIN_S = 30.0
 """How long a client may take to send a request, and a new one to begin."""
+KEEP_ALIVE_S = 75
+"""How long a connection stays between requests: longer than clients and proxies keep theirs. A
+server that closes one just as its client uses it again loses that request."""
 _PIECE_BYTES = 2048
 """What the parser gets at a time: all requests in it are taken on, of which the shortest has 18."""
 _AT_ONCE = struct.pack("ii", 1, 0)
@@ -42,6 +45,7 @@ class BoundedConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take up a connection."""
         super().connection_made(transport)
+        self.timeout_keep_alive = KEEP_ALIVE_S
         self._ahead = bytearray()
         self._expect_request()
 

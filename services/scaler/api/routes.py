@@ -1,6 +1,7 @@
 """The REST API, version 1: every route a line or two over the part that does the work."""
 
 import asyncio
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Annotated, Literal
 
@@ -25,9 +26,11 @@ from services.scaler.api.view_routes import add_view_routes
 from services.scaler.jobs.rescaling import switch_scaling_policy
 from services.scaler.rounds.service import Answer
 from services.scaler.wiring import Components
+from shared.contracts.gradients import GradientGrant, GradientRequest
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, ResumeRequest, ScalingRequest
 from shared.contracts.leases import FinishRequest, Lease, LeaseRequest, LeaseState
+from shared.contracts.message import Message
 from shared.contracts.problem import FieldError
 from shared.contracts.rounds import RoundPlan, RoundRequest
 from shared.contracts.views.files import JobEstimate
@@ -174,25 +177,26 @@ async def _wait(event: asyncio.Event, timeout_s: float) -> None:
         return
 
 
-class _AnswerThenLaunch(Response):
-    """Sends a plan, then launches it: also when whoever asked has gone, since it is decided.
+class _AnswerThen(Response):
+    """Sends an answer, then acts on it: also when whoever asked has gone, since it is decided."""
 
-    Of one that was launched before, the actors that cannot answer any more are found.
-    """
-
-    def __init__(self, parts: Components, answer: Answer) -> None:
-        super().__init__(answer.plan.model_dump_json(), media_type="application/json")
-        self._parts = parts
-        self._answer = answer
+    def __init__(self, answer: Message, then: Callable[[], None]) -> None:
+        super().__init__(answer.model_dump_json(), media_type="application/json")
+        self._then = then
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
-            if self._answer.order is not None:
-                await run_in_threadpool(self._parts.rounds.launch, self._answer.order)
-            if self._answer.given_before is not None:
-                self._parts.lost.watch(self._answer.given_before)
+            await run_in_threadpool(self._then)
+
+
+def _launch(parts: Components, answer: Answer) -> None:
+    """Launch a plan; of one that was launched before, find the actors that cannot answer."""
+    if answer.order is not None:
+        parts.rounds.launch(answer.order)
+    if answer.given_before is not None:
+        parts.lost.watch(answer.given_before)
 
 
 def _add_round_routes(routes: APIRouter, parts: Components) -> None:
@@ -214,7 +218,21 @@ def _add_round_routes(routes: APIRouter, parts: Components) -> None:
         if plan_only:
             plan = parts.rounds.preview(job_id, round_index, request)
             return Response(plan.model_dump_json(), media_type="application/json")
-        return _AnswerThenLaunch(parts, parts.rounds.plan(job_id, round_index, request))
+        answer = parts.rounds.plan(job_id, round_index, request)
+        return _AnswerThen(answer.plan, lambda: _launch(parts, answer))
+
+    @routes.post(
+        "/v1/jobs/{job_id}/rounds/{round_index}/gradients",
+        response_model=GradientGrant,
+        responses=problems(404, 409),
+        tags=["learner"],
+    )
+    def compute_gradients(
+        job_id: JobPath, round_index: RoundPath, request: GradientRequest
+    ) -> Response:
+        """Have functions compute gradients; asked again, launch nothing."""
+        answer = parts.gradients.ask(job_id, round_index, request)
+        return _AnswerThen(answer.grant, lambda: parts.gradients.launch(answer.order))
 
     @routes.post("/v1/jobs/{job_id}/finish", responses=problems(404, 409), tags=["learner"])
     def finish(job_id: JobPath, request: FinishRequest) -> Job:

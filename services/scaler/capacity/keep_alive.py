@@ -2,12 +2,14 @@
 
 Lambda lets go of an environment that idles for some minutes. As many pings as there are idle ones
 are sent together, each long enough that none of them finds one free that another has just left.
+An environment that a ping finds gone is started by it. The jobs that it is kept for are told.
 Those that rounds keep busy need none: nothing is sent while as many as are to be kept have worked
 at the same time within the last minutes.
 """
 
 import logging
 import math
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from pydantic import ValidationError
 
 from services.scaler.capacity.decision import is_held
 from services.scaler.capacity.kept_warm import kept_by_pings
-from services.scaler.launching.invoker import Invoker
+from services.scaler.launching.invoker import ActorInvoker
 from services.scaler.launching.lambda_function import Execution
 from services.scaler.launching.launches import Launches
 from services.scaler.metrics import Metrics
@@ -42,13 +44,23 @@ def environments_to_keep(jobs: Sequence[JobRecord], now: float) -> int:
 class KeepAlive:
     """Pings idle environments when it is time."""
 
-    invoker: Invoker
+    invoker: ActorInvoker
     launches: Launches
     metrics: Metrics
     every_s: float
     """How long an environment may idle; infinity is for ever."""
     timeout_s: float
     """The function's: a ping that lasted as long would end its environment."""
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+        self._started = 0
+
+    def take_started(self) -> int:
+        """Return how many environments pings found gone, and started, since it was last asked."""
+        with self._lock:
+            started, self._started = self._started, 0
+        return started
 
     def look(self, num: int) -> float:
         """See to it that `num` environments stay; return in how many seconds to look again."""
@@ -66,7 +78,7 @@ class KeepAlive:
             return due_in_s
         idle = num - self.launches.in_flight()
         if idle > 0:
-            self.invoker.ping(idle, min(ping_s(idle), self.timeout_s / 2), self._ended)
+            self.invoker.ping(idle, ping_s(idle, timeout_s=self.timeout_s), self._ended)
         in_use.note(num, now)
         return self.every_s
 
@@ -76,6 +88,8 @@ class KeepAlive:
             try:
                 report = PingReport.read(execution.payload)
                 found = "none" if report.cold_start else "warm"
+                with self._lock:
+                    self._started += report.cold_start
             except ValidationError:
                 _LOG.warning("an actor does not know pings: deploy scaler and actor together")
         else:

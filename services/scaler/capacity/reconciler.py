@@ -34,7 +34,9 @@ from services.scaler.capacity.keep_alive import KeepAlive, environments_to_keep
 from services.scaler.capacity.learner import LearnerCapacityError, StartedLearner
 from services.scaler.launching.lambda_function import LambdaApiError, LambdaFunction
 from services.scaler.metrics import Metrics
+from services.scaler.money.accounting import started_by_pings
 from services.scaler.store.base import JobRecord, Store, StoreError
+from services.scaler.store.changing import change_job
 from shared.contracts.learner_kind import LEARNER_KINDS
 
 _LOG = logging.getLogger(__name__)
@@ -218,6 +220,11 @@ class CapacityReconciler:
         return max(numbers)
 
     def _ping(self, jobs: Sequence[JobRecord]) -> None:
+        started = self.keep_alive.take_started()
+        for record in jobs if started else ():
+            # Jobs that run side by side share environments, and pay for all they use.
+            if is_held(record, self.now()):
+                change_job(self.store, record.job.job_id, partial(started_by_pings, num=started))
         self._ping_in_s = self.keep_alive.look(environments_to_keep(jobs, self.now()))
 
     def _staff(self, learner: StartedLearner, jobs: Sequence[JobRecord]) -> None:

@@ -16,8 +16,13 @@ from http import HTTPStatus
 from pydantic import ValidationError
 
 from services.scaler.api.problem import ApiError, field_errors, refuse_wrong
+from services.scaler.gradients.pricing import calls_per_update
 from services.scaler.jobs.catalogue import EnvironmentCatalogue
-from services.scaler.jobs.network_size import network_errors, network_weights
+from services.scaler.jobs.network_size import (
+    function_errors,
+    network_errors,
+    network_weights,
+)
 from services.scaler.launching.lambda_function import LambdaApiError
 from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.money.budget import RoundPricing, least_pricing, smallest_budget_usd
@@ -90,7 +95,7 @@ class Admission:
         environment = self._catalogue.describe(spec.environment_ref)
         # Without a network nothing else of the job has a size, nor has that without its settings.
         refuse_wrong(_hyperparameter_errors(spec, environment))
-        refuse_wrong(network_errors(spec, environment))
+        refuse_wrong([*network_errors(spec, environment), *function_errors(spec, environment)])
         try:
             limit = self._quota.limit()
         except LambdaApiError as error:
@@ -287,7 +292,22 @@ def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
         actor_bytes += 2 * _SNAPSHOT_BYTES * spec.envs_per_actor
     weights = network_weights(spec, environment)
     rounds = spec.open_rounds
-    return rounds * spec.actors.max * actor_bytes + (rounds + 1) * 4 * weights
+    updates = _update_bytes(spec, environment, weights)
+    return rounds * spec.actors.max * actor_bytes + (rounds + 1) * 4 * weights + updates
+
+
+def _update_bytes(spec: JobSpec, environment: EnvironmentSpec, weights: int) -> int:
+    """Return what an update whose gradients functions compute keeps there: slices and weights."""
+    calls, functions = calls_per_update(spec), spec.learner_functions
+    if not calls:
+        return 0
+    passes = calls // functions.slices
+    samples = spec.steps_of(spec.actors.max) * spec.actors.max
+    # Action and both parts of the policy's outputs are as wide; four numbers stand beside them.
+    sample_bytes = _observation_bytes(environment) + 3 * _action_bytes(environment.action) + 16
+    # Weights and gradients, of the policy and of the value function.
+    in_flight = 2 * (functions.num + 1) * 2 * 4 * weights
+    return passes * samples * sample_bytes + in_flight
 
 
 def _observation_bytes(environment: EnvironmentSpec) -> int:

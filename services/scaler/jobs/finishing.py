@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from services.scaler.api.problem import found
+from services.scaler.gradients.service import GradientService
 from services.scaler.jobs.leases import held_lease
 from services.scaler.launching.launches import Launches
 from services.scaler.money.accounting import Spending
@@ -37,6 +38,7 @@ class FinishService:
     """What each kind is billed as."""
     finish_wait_s: float
     on_finished: Callable[[], None]
+    gradients: GradientService
 
     def __post_init__(self) -> None:
         self._tally = LedgerTally(self.store)
@@ -59,6 +61,7 @@ class FinishService:
 
         record = found(change_job(self.store, job_id, decide), "job", job_id)
         self.launches.call_off(job_id, under_way)
+        self.gradients.close(job_id)
         _LOG.info(
             "job finished",
             extra={"job": job_id, "status": record.job.status, "why": record.job.stop_reason},
@@ -119,6 +122,8 @@ class FinishService:
         reserved: defaultdict[int, float] = defaultdict(float)
         for attempt in record.open_attempts:
             reserved[attempt.round] += attempt.reserved_usd
+        for gradients in record.open_gradients:
+            reserved[gradients.round] += gradients.reserved_usd
         rounds: list[RoundRecord] = []
         endings: list[RoundRecord] = []
         for entry in entries[:limit]:

@@ -62,6 +62,25 @@ def network_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[Fiel
         yield FieldError(field=field, message=message)
 
 
+def function_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
+    """Yield why learner functions cannot compute a job's gradients, if they are to and cannot.
+
+    They compute in NumPy: networks of dense layers and Gaussian policies.
+    """
+    if not spec.learns_on_functions:
+        return
+    why = ""
+    if environment.observation.is_image:
+        why = "observes images: a convolutional network takes a GPU or torch, which they have not"
+    elif not isinstance(environment.action, ContinuousActionSpec):
+        why = "has discrete actions: they compute gradients of Gaussian policies only"
+    elif not resolve_for(spec, environment).hidden_sizes:
+        why = "is to have a network without hidden layers"
+    if why:
+        message = f"functions cannot learn {spec.env_id}, which {why}; use learner cpu or gpu"
+        yield FieldError(field="learner", message=message)
+
+
 def _num_outputs(action: ActionSpec) -> int:
     """Return the most outputs that a policy has for an action."""
     if isinstance(action, ContinuousActionSpec):

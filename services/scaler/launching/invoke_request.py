@@ -39,11 +39,16 @@ class InvokeRequests:
     """Signs, sends and judges invocations of one alias. Thread-safe."""
 
     def __init__(
-        self, client: "LambdaClient", session: botocore.session.Session, settings: Settings
+        self,
+        client: "LambdaClient",
+        session: botocore.session.Session,
+        settings: Settings,
+        *,
+        name: str,
     ) -> None:
         """Let boto3 make the first request; nothing is sent."""
         self._region = client.meta.region_name
-        self._template = _template(client, settings)
+        self._template = _template(client, name, settings.lambda_qualifier)
         self._credentials = session.get_credentials()
         self._operation = client.meta.service_model.operation_model("Invoke")
         self._parser = create_parser("rest-json")
@@ -97,7 +102,7 @@ class InvokeRequests:
         self._http.close()
 
 
-def _template(client: "LambdaClient", settings: Settings) -> AWSRequest:
+def _template(client: "LambdaClient", name: str, qualifier: str) -> AWSRequest:
     """Return what all requests have in common."""
     made: list[AWSRequest] = []
 
@@ -110,8 +115,8 @@ def _template(client: "LambdaClient", settings: Settings) -> AWSRequest:
     client.meta.events.register(hook, keep)  # type: ignore[arg-type] # hooks may answer
     try:
         client.invoke(
-            FunctionName=settings.lambda_function,
-            Qualifier=settings.lambda_qualifier,
+            FunctionName=name,
+            Qualifier=qualifier,
             InvocationType="RequestResponse",
             LogType="Tail",
             Payload=b"{}",

@@ -1,4 +1,4 @@
-"""Running a round's tasks: a pool of threads, each waiting for one actor to end.
+"""Running tasks on a function: a pool of threads, each waiting for one of them to end.
 
 Retries are ours, and bounded. A throttled invocation never ran, so it is tried again after a random
 pause, and one of a function that wakes after idle weeks until that is awake. One that found no
@@ -17,12 +17,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from pydantic import ValidationError
 
 from services.scaler.launching.lambda_function import Execution, ExecutionKind, LambdaFunction
 from shared.cache.arrivals import FailureKind
+from shared.contracts.gradients import GradientReport
+from shared.contracts.message import Message
 from shared.contracts.rollouts import ActorReport, PingTask, RolloutTask
 from shared.money.costs import EXECUTIONS_PER_TASK
 
@@ -33,14 +35,45 @@ _FINAL = frozenset({"throttled", "waking", "refused", "unreachable"})
 """Kinds of executions that are not issued again: the patience they get is used up."""
 
 RetryKind = Literal["failed", "unreachable"]
+T = TypeVar("T", bound=Message)
+R = TypeVar("R", bound=ActorReport | GradientReport)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskOutcome:
+class TaskKind(Generic[T, R]):
+    """What the tasks of one function are, and what it answers."""
+
+    read: Callable[[bytes], R]
+    """Reads a report; raises `ValidationError`."""
+    identity: Callable[[T], dict[str, object]]
+    """Names a task, for logs."""
+    asked: Callable[[T], tuple[object, ...]]
+    """What a task is about."""
+    answered: Callable[[R], tuple[object, ...]]
+    """The same of a report."""
+
+
+ROLLOUTS: TaskKind[RolloutTask, ActorReport] = TaskKind(
+    read=ActorReport.read,
+    identity=lambda task: {
+        "job": task.job_id,
+        "round": task.round,
+        "attempt": task.attempt,
+        "actor": task.actor_index,
+        "mode": task.mode,
+    },
+    asked=lambda task: (task.job_id, task.round, task.actor_index, task.mode),
+    answered=lambda report: (report.job_id, report.round, report.actor_index, report.mode),
+)
+"""What actors do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOutcome(Generic[T, R]):
     """How one task ended, after all retries."""
 
-    task: RolloutTask
-    report: ActorReport | None = None
+    task: T
+    report: R | None = None
     """None when it failed for good."""
     reason: str = ""
     """Why it failed."""
@@ -53,6 +86,9 @@ class TaskOutcome:
     """Answers 429."""
     sent_at: float | None = None
     """`time.perf_counter` when the first request was ready to go out; None when none was."""
+
+
+RolloutOutcome = TaskOutcome[RolloutTask, ActorReport]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,13 +123,14 @@ class RetryRule:
     waking_pause_s: float = 3.0
 
 
-class Invoker:
-    """Launches actors, on a fixed number of threads."""
+class Invoker(Generic[T, R]):
+    """Runs one kind of tasks on one function, on a fixed number of threads."""
 
     def __init__(
         self,
         function: LambdaFunction,
         rule: RetryRule,
+        kind: TaskKind[T, R],
         *,
         pool_size: int,
         limit: Callable[[], int | None] = lambda: None,
@@ -105,6 +142,7 @@ class Invoker:
         """
         self._function = function
         self._rule = rule
+        self._kind: TaskKind[T, R] = kind
         self._limit = limit
         self._pool = ThreadPoolExecutor(pool_size, thread_name_prefix="invoke")
         self._random = random.Random(seed)
@@ -116,8 +154,8 @@ class Invoker:
 
     def submit(
         self,
-        tasks: Sequence[RolloutTask],
-        on_outcome: Callable[[TaskOutcome], None],
+        tasks: Sequence[T],
+        on_outcome: Callable[[TaskOutcome[T, R]], None],
         awaited: Awaited = _ALWAYS,
     ) -> None:
         """Run every task, calling back once per task, from any thread, in any order.
@@ -129,7 +167,7 @@ class Invoker:
             if self._closing.is_set():
                 return
             act = partial(self._work, task, payload, on_outcome, awaited)
-            self._pool.submit(self._in_turn, act, _identity(task))
+            self._pool.submit(self._in_turn, act, self._kind.identity(task))
 
     def ping(self, num: int, hold_s: float, on_end: Callable[[Execution], None]) -> None:
         """Hold so many environments for a moment, all at a time, calling back for each.
@@ -157,9 +195,9 @@ class Invoker:
 
     def _work(
         self,
-        task: RolloutTask,
+        task: T,
         payload: bytes,
-        on_outcome: Callable[[TaskOutcome], None],
+        on_outcome: Callable[[TaskOutcome[T, R]], None],
         awaited: Awaited,
     ) -> None:
         on_outcome(self._outcome(task, payload, awaited))
@@ -170,7 +208,7 @@ class Invoker:
         try:
             act()
         except Exception:
-            _LOG.exception("actor outcome lost", extra=identity)
+            _LOG.exception("outcome lost", extra=identity)
         finally:
             with self._idle:
                 self._running -= 1
@@ -193,12 +231,12 @@ class Invoker:
         limit = self._limit()
         return limit is None or self._running < max(1, limit)
 
-    def _outcome(self, task: RolloutTask, payload: bytes, awaited: Awaited) -> TaskOutcome:
+    def _outcome(self, task: T, payload: bytes, awaited: Awaited) -> TaskOutcome[T, R]:
         """Run a task whatever happens: a round whose actors do not all end is never settled."""
         try:
             return self._run(task, payload, awaited)
         except Exception as error:
-            _LOG.exception("invocation broke", extra=_identity(task))
+            _LOG.exception("invocation broke", extra=self._kind.identity(task))
             return TaskOutcome(
                 task=task,
                 reason=f"the invocation broke: {type(error).__name__}",
@@ -206,13 +244,13 @@ class Invoker:
                 requests=1,
             )
 
-    def _run(self, task: RolloutTask, payload: bytes, awaited: Awaited) -> TaskOutcome:
-        outcome = TaskOutcome(task=task)
+    def _run(self, task: T, payload: bytes, awaited: Awaited) -> TaskOutcome[T, R]:
+        outcome: TaskOutcome[T, R] = TaskOutcome(task=task)
         if not awaited.after(0.0):
             return replace(outcome, reason="nobody waited for it any more when its turn came")
         for tries_left in reversed(range(EXECUTIONS_PER_TASK)):
             execution, throttled = self._execute(payload, awaited)
-            report, reason = _read_report(task, execution)
+            report, reason = self._read_report(task, execution)
             outcome = replace(
                 outcome,
                 report=report,
@@ -225,7 +263,7 @@ class Invoker:
             )
             if report is not None or execution.kind in _FINAL:
                 break
-            _LOG.info("actor failed", extra={**_identity(task), "why": reason})
+            _LOG.info("task failed", extra={**self._kind.identity(task), "why": reason})
             if execution.failure != "lost":
                 break  # the same seed would come to the same end
             if tries_left:
@@ -268,7 +306,7 @@ class Invoker:
         awaited.on_retry("unreachable", execution.reason)
         return self.pause(pause_s) and awaited.wanted()
 
-    def _billed(self, execution: Execution, report: ActorReport | None) -> tuple[float, ...]:
+    def _billed(self, execution: Execution, report: R | None) -> tuple[float, ...]:
         if not execution.requests:
             return ()
         if execution.billed_s is not None:
@@ -276,36 +314,27 @@ class Invoker:
         # Without Lambda's own number the handler's comes next, and the time-out last.
         return (self._rule.timeout_s if report is None else report.total_s,)
 
+    def _read_report(self, task: T, execution: Execution) -> tuple[R | None, str]:
+        if execution.kind != "done":
+            return None, execution.reason
+        kind = self._kind
+        try:
+            report = kind.read(execution.payload)
+        except ValidationError as error:
+            return None, f"its reply is no report: {error.error_count()} fields are wrong"
+        wanted, got = kind.asked(task), kind.answered(report)
+        if wanted != got:
+            return None, f"its reply is about {got}, not {wanted}"
+        return report, ""
 
-def _event(task: RolloutTask) -> bytes:
+
+ActorInvoker = Invoker[RolloutTask, ActorReport]
+
+
+def _event(task: Message) -> bytes:
     payload = task.model_dump_json().encode()
     if len(payload) > MAX_EVENT_BYTES:
         raise ValueError(
-            f"actor event has {len(payload)} bytes, at most {MAX_EVENT_BYTES} fit; "
-            "shorten env_kwargs"
+            f"an event has {len(payload)} bytes, at most {MAX_EVENT_BYTES} fit; shorten env_kwargs"
         )
     return payload
-
-
-def _read_report(task: RolloutTask, execution: Execution) -> tuple[ActorReport | None, str]:
-    if execution.kind != "done":
-        return None, execution.reason
-    try:
-        report = ActorReport.read(execution.payload)
-    except ValidationError as error:
-        return None, f"actor's reply is no report: {error.error_count()} fields are wrong"
-    wanted = (task.job_id, task.round, task.actor_index, task.mode)
-    got = (report.job_id, report.round, report.actor_index, report.mode)
-    if wanted != got:
-        return None, f"actor's reply is about {got}, not {wanted}"
-    return report, ""
-
-
-def _identity(task: RolloutTask) -> dict[str, object]:
-    return {
-        "job": task.job_id,
-        "round": task.round,
-        "attempt": task.attempt,
-        "actor": task.actor_index,
-        "mode": task.mode,
-    }

@@ -1,4 +1,4 @@
-"""The actor function behind AWS's API: one call is one execution, and says what it was billed.
+"""A function of ours behind AWS's API: one call is one execution, and says what it was billed.
 
 Nothing is retried here. That would run an actor again without anybody knowing, and every retry is
 money: `services.scaler.launching.invoker` decides about them.
@@ -90,17 +90,18 @@ class LambdaApiError(RuntimeError):
 
 
 class LambdaFunction:
-    """One alias of the actor function, behind AWS's API or an emulator of it. Thread-safe."""
+    """One alias of a function, behind AWS's API or an emulator of it. Thread-safe."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._name = settings.lambda_function
+    def __init__(self, settings: Settings, *, name: str | None = None) -> None:
+        """Take a function by its name; None takes the actor."""
+        self._name = name or settings.lambda_function
         self._qualifier = settings.lambda_qualifier
         self._reserved = settings.lambda_reserved_concurrency
         self._emulated = settings.lambda_endpoint_url is not None
         self._where = settings.lambda_endpoint_url or f"AWS Lambda in {settings.lambda_region}"
         session = botocore.session.get_session()
         self._client = _client(session, settings)
-        self._requests = InvokeRequests(self._client, session, settings)
+        self._requests = InvokeRequests(self._client, session, settings, name=self._name)
 
     def invoke(self, payload: bytes) -> Execution:
         """Run the function once and wait for its end."""

@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from statistics import fmean
 
-from services.scaler.launching.invoker import TaskOutcome
+from services.scaler.launching.invoker import RolloutOutcome
 from services.scaler.launching.orders import LaunchOrder
 from services.scaler.store.base import AttemptKey
 from shared.contracts.views.actors import ActorLane, ActorLanes
@@ -34,7 +34,7 @@ class Lanes:
                 _, oldest = self._launches.popitem(last=False)
                 self._num_actors -= oldest.order.num_invocations
 
-    def end(self, key: AttemptKey, outcome: TaskOutcome, now: float) -> None:
+    def end(self, key: AttemptKey, outcome: RolloutOutcome, now: float) -> None:
         """Note how an actor ended, at `time.perf_counter`."""
         with self._lock:
             launch = self._launches.get(key)
@@ -86,7 +86,7 @@ class _Launch:
         ]
 
 
-def _ended(outcome: TaskOutcome, now: float, decided_at: float) -> ActorLane:
+def _ended(outcome: RolloutOutcome, now: float, decided_at: float) -> ActorLane:
     task, report, sent_at = outcome.task, outcome.report, outcome.sent_at
     ended_s = max(0.0, now - decided_at)
     sent_s = None if sent_at is None else max(0.0, sent_at - decided_at)

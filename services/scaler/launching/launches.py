@@ -12,14 +12,15 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 from services.scaler.launching.in_use import InUse
-from services.scaler.launching.invoker import Awaited, Invoker, RetryKind, TaskOutcome
+from services.scaler.launching.invoker import ActorInvoker, Awaited, RetryKind, RolloutOutcome
 from services.scaler.launching.lanes import Lanes
-from services.scaler.launching.orders import LaunchOrder, hash_of_lease
+from services.scaler.launching.orders import LaunchOrder
 from services.scaler.metrics import Metrics
 from services.scaler.money.ledger import Clock
 from services.scaler.store.base import AttemptKey, LaunchOutcome, StoreError
 from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError
+from shared.contracts.leases import hash_of_lease
 from shared.contracts.rounds import LaunchCounts
 from shared.money.costs import lambda_billed_s, projected_duration_s
 
@@ -35,7 +36,7 @@ class _Flight:
     order: LaunchOrder
     decided_at: float
     """`time.perf_counter`."""
-    ended: list[TaskOutcome] = field(default_factory=list)
+    ended: list[RolloutOutcome] = field(default_factory=list)
     superseded: bool = False
     """The round is made again: the actors have successors of the same names."""
     called_off: bool = False
@@ -72,7 +73,7 @@ class _Flight:
             call_overhead_s=self.call_overhead_s,
         )
 
-    def end(self, outcome: TaskOutcome, now: float) -> None:
+    def end(self, outcome: RolloutOutcome, now: float) -> None:
         """Note how an invocation ended, at `time.perf_counter`."""
         self.ended.append(outcome)
         self.latest_failure = outcome.reason or self.latest_failure
@@ -92,7 +93,7 @@ OutcomeSink = Callable[[AttemptKey, LaunchOutcome], None]
 class Launches:
     """All rounds in flight. Thread-safe."""
 
-    invoker: Invoker
+    invoker: ActorInvoker
     cache: TrajectoryCache
     metrics: Metrics
     _: KW_ONLY
@@ -197,7 +198,7 @@ class Launches:
         """Wait; return False, and at once, when nothing is launched any more."""
         return self.invoker.pause(seconds)
 
-    def _ended(self, flight: _Flight, outcome: TaskOutcome, on_complete: OutcomeSink) -> None:
+    def _ended(self, flight: _Flight, outcome: RolloutOutcome, on_complete: OutcomeSink) -> None:
         now = time.perf_counter()
         self.metrics.in_flight.dec()
         self.metrics.throttles.inc(outcome.throttled)
@@ -222,7 +223,7 @@ class Launches:
                 self._flights.pop(flight.order.key, None)
                 self._changed.notify_all()
 
-    def _announce(self, outcome: TaskOutcome) -> None:
+    def _announce(self, outcome: RolloutOutcome) -> None:
         report, task = outcome.report, outcome.task
         if report is not None and report.outcome != "cancelled":
             return

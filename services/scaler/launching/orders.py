@@ -4,7 +4,6 @@ A store may write a plan and fail to say so. Whoever asks for the round again is
 stored; the order made with it waits here, and goes out with the first answer, whoever gets it.
 """
 
-import hashlib
 import secrets
 import threading
 from dataclasses import dataclass
@@ -12,19 +11,10 @@ from typing import Literal
 
 from services.scaler.store.base import AttemptKey, PlannedAttempt
 from shared.contracts.job_spec import EnvironmentRef, JobSpec
+from shared.contracts.leases import hash_of_lease
 from shared.contracts.rollouts import RolloutTask
 from shared.contracts.rounds import RoundPlan
 from shared.trajectory.seeds import actor_seed
-
-_LEASE_HASH_DIGITS = 12
-
-
-def hash_of_lease(lease_id: str) -> str:
-    """Return what actors know a lease by.
-
-    Not by its own name, which lets its holder plan rounds: events are in logs.
-    """
-    return hashlib.sha256(lease_id.encode()).hexdigest()[:_LEASE_HASH_DIGITS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,15 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from services.scaler.capacity.kept_warm import kept_by_pings, kept_warm
-from services.scaler.money.ledger import Clock, executions_usd, settle, settle_held
+from services.scaler.money.ledger import (
+    Clock,
+    cold_ping_lines,
+    executions_usd,
+    settle,
+    settle_held,
+)
 from services.scaler.money.round_means import with_round
-from services.scaler.store.base import AttemptKey, JobRecord, LaunchOutcome, OpenAttempt
+from services.scaler.store.base import AttemptKey, Change, JobRecord, LaunchOutcome, OpenAttempt
 from shared.contracts.billing import LedgerLine
 from shared.money.costs import CostBasis
 
@@ -52,6 +58,17 @@ def lease_end(record: JobRecord, now: float) -> float:
     A lease may seem to end later than now: it is of before the clock was set back.
     """
     return now if record.lease is None else min(now, record.lease.expires_at)
+
+
+def started_by_pings(record: JobRecord, *, num: int) -> Change | None:
+    """Note that pings started so many environments; None where none of them is of use to the job.
+
+    It waits for the next bill, as lines belong to rounds.
+    """
+    kept = min(num, kept_by_pings(record))
+    if not kept:
+        return None
+    return Change(record=record.model_copy(update={"cold_pings": record.cold_pings + kept}))
 
 
 def land(record: JobRecord, key: AttemptKey, outcome: LaunchOutcome) -> JobRecord:
@@ -130,7 +147,7 @@ class Spending:
             record = record.model_copy(update={"open_attempts": closed})
         elif not waiting and self.clock == "wall":
             held = settle_held(record.job.progress.rounds, held_s, self._job_basis(record))
-            record = _booked(record, held)
+            record = book_lines(record, held)
         record, settled = self.settle_ready(record)
         return record, (*held, *settled)
 
@@ -140,6 +157,7 @@ class Spending:
         After its last plan a learner learns nothing: its time is waiting only.
         """
         record, lines = self.end_round(record, now, learner_s=0.0)
+        record, pings = self._settle_pings(record, record.job.progress.rounds)
         started = now if record.wall_started_at is None else record.wall_started_at
         closed = {
             "accounted_until": None,
@@ -148,17 +166,23 @@ class Spending:
             "warm": None,
             "environments": 0,
         }
-        return record.model_copy(update=closed), lines
+        return record.model_copy(update=closed), (*lines, *pings)
+
+    def _settle_pings(self, record: JobRecord, round_index: int) -> Billed:
+        """Bill the environments that pings started for the job, in a line of this round."""
+        lines = cold_ping_lines(round_index, record.cold_pings, self._job_basis(record))
+        return book_lines(record.model_copy(update={"cold_pings": 0}), lines), lines
 
     def settle_ready(self, record: JobRecord) -> Billed:
         """Replace the reservation of every attempt about which all is known by its bill."""
-        bills, waiting, costs = [], [], record.costs
+        bills, settled, waiting, costs = [], [], [], record.costs
         for attempt in record.open_attempts:
             bill = settle(attempt, self._attempt_basis(record, attempt), self.clock)
             if bill is None:
                 waiting.append(attempt)
             else:
                 bills.append(bill)
+                settled.append(attempt)
                 costs = with_round(costs, attempt, bill)
         lines = tuple(line for bill in bills for line in bill.lines)
         projected_s = record.projected_wall_s + sum(bill.projected_s for bill in bills)
@@ -166,11 +190,17 @@ class Spending:
         on_servers = Counter(record.server_wall_s)
         for bill in bills:
             on_servers.update(bill.server_s)
-        use = record.warm_use
+        use, pings = record.warm_use, tuple[LedgerLine, ...]()
         for bill in bills:
             use = use.after(
-                bill.billed_s, bill.busy_gb_s, reused=bill.lost is not None, lost=bill.lost or 0
+                bill.billed_s,
+                bill.busy_gb_s,
+                reused=bill.lost is not None,
+                lost=bill.lost or 0,
+                started=record.cold_pings if bill is bills[0] else 0,
             )
+        if bills:
+            record, pings = self._settle_pings(record, settled[0].round)
         updated = {
             "warm_use": use,
             "open_attempts": tuple(waiting),
@@ -179,7 +209,7 @@ class Spending:
             "serverful_wall_s": serverful_s,
             "server_wall_s": dict(on_servers),
         }
-        return _booked(record.model_copy(update=updated), lines), lines
+        return book_lines(record.model_copy(update=updated), lines), (*lines, *pings)
 
     def owed_usd(self, record: JobRecord, now: float) -> float:
         """Return what a job has not been billed yet, of time and of actors."""
@@ -211,7 +241,7 @@ class Spending:
 
     def _open_usd(self, record: JobRecord) -> float:
         """Return what open attempts cost, but for time that is not closed yet."""
-        usd = 0.0
+        usd = sum(gradients.reserved_usd for gradients in record.open_gradients)
         for attempt in record.open_attempts:
             basis = self._attempt_basis(record, attempt)
             usd += executions_usd(attempt, basis, self.clock)
@@ -230,7 +260,8 @@ class Spending:
         return warm_at_most(basis, kept, pinged=attempt.pinged)
 
 
-def _booked(record: JobRecord, lines: tuple[LedgerLine, ...]) -> JobRecord:
+def book_lines(record: JobRecord, lines: tuple[LedgerLine, ...]) -> JobRecord:
+    """Count lines that are written with the record as spent."""
     settled_usd = record.settled_usd + sum(line.amount_usd for line in lines)
     return record.model_copy(
         update={

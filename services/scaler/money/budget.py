@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from services.scaler.capacity.kept_warm import least_warm, most_warm
+from services.scaler.gradients.pricing import worst_update_usd
 from services.scaler.money.accounting import warm_at_most
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.learner_kind import LearnerKind
@@ -104,7 +105,8 @@ def _pinged(spec: JobSpec) -> int:
 
 def smallest_budget_usd(spec: JobSpec, pricing: RoundPricing) -> float:
     """Return the least budget with which a job can train for one round."""
-    return pricing.worst_case_usd(spec.actors.min) + closing_usd(spec, pricing)
+    update_usd = worst_update_usd(spec, pricing.basis)
+    return pricing.worst_case_usd(spec.actors.min) + update_usd + closing_usd(spec, pricing)
 
 
 def affordable_round(
@@ -122,6 +124,8 @@ def affordable_round(
     """
     fewest = min(spec.actors.min, num_actors)
     room_usd = spec.stop.budget_usd - committed_usd - closing_usd(spec, pricing)
+    # Reserved when its functions are launched; until then nothing else may take it.
+    room_usd -= worst_update_usd(spec, pricing.basis)
     for episodes in dict.fromkeys((num_evaluations, 0)):
         actors = _most_actors(fewest, num_actors, episodes, room_usd, pricing)
         if actors:

@@ -132,6 +132,12 @@ def settle_held(round_index: int, held_s: float, basis: CostBasis) -> tuple[Ledg
     return _lines(held_items(held_s, basis), round_index=round_index, attempt=0)
 
 
+def cold_ping_lines(round_index: int, num: int, basis: CostBasis) -> tuple[LedgerLine, ...]:
+    """Return the bill of environments that pings found gone, and started."""
+    item = BillItem("pings", num, "request", basis.cold_ping_usd)
+    return _lines([item], round_index=round_index, attempt=0)
+
+
 def worst_outcome(num_invocations: int, *, timeout_s: float) -> LaunchOutcome:
     """Return what is billed for invocations nobody knows the end of: two full executions each."""
     executions = EXECUTIONS_PER_TASK * num_invocations

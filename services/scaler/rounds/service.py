@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from services.scaler.api.problem import found, invalid
+from services.scaler.gradients.service import GradientService
 from services.scaler.jobs.leases import held_lease
 from services.scaler.launching.launches import Bookings, Launches
 from services.scaler.launching.orders import LaunchOrder, WaitingOrders
@@ -97,6 +98,7 @@ class RoundService:
     longest_job_s: float
     on_rewarmed: Callable[[], None]
     """Called when a job keeps another number of environments warm."""
+    gradients: GradientService
 
     def __post_init__(self) -> None:
         self._bookings = Bookings(self.landed, self.launches.pause)
@@ -117,7 +119,9 @@ class RoundService:
             decided.append(self._decided(record, round_index, request))
             return decided[-1].change
 
-        found(change_job(self.store, job_id, decide), "job", job_id)
+        record = found(change_job(self.store, job_id, decide), "job", job_id)
+        over = round_index + 1 - record.job.spec.open_rounds
+        self.gradients.close(job_id, before=over, but=request.lease_id)
         written = decided[-1]
         order = self._orders.take(written.planned)
         if order is not None:

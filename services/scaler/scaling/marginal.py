@@ -11,7 +11,7 @@ has one maximum, where `N / (n (n + N)) = c1 / (c0 + c1 n)`:
     n* = sqrt(N c0 / c1).
 
 It is flat: `f(2 n*) = f(n* / 2) >= 8/9 f(n*)`. So N, c0 and c1 need be known to a factor of 4 only.
-An hour that is worth w dollars adds w times the seconds of c0 and c1.
+An hour that is worth w dollars adds w times the seconds of c0 and c1. A job may give c0/c1 itself.
 
 | case | outcome |
 |---|---|
@@ -86,6 +86,10 @@ class MarginalPolicy(ScalingPolicy[MarginalScaling]):
             )
         again = "" if noise_scale(memory) else ", the last one as noise hides the gradient now"
         noise = f"noise scale of {scale:.3g} fragments{again}"
+        ratio = self.parameters.cost_ratio
+        if ratio is not None:
+            exact = worthwhile_actors(scale, fixed_usd=ratio, actor_usd=1.0)
+            return exact, f"{noise}, a round costs {ratio:.3g} actors: {exact:.3g} are best"
         if costs is None:
             return None, f"{noise}; no round is billed yet"
         usd_per_s = self.parameters.value_of_time_usd_per_hour / _S_PER_HOUR

@@ -83,6 +83,16 @@ class OpenAttempt(Message):
     """Wall time billed to it, from the end of the round before it; None until it is over."""
 
 
+class OpenGradients(Message):
+    """Calls of learner functions of a round, whose bill is not final."""
+
+    round: Count
+    lease_id: Identifier
+    """Lease they were asked for under."""
+    num_calls: Count
+    reserved_usd: NonNegativeFloat
+
+
 class JobRecord(Message):
     """One job and the scaler's book-keeping about it."""
 
@@ -91,6 +101,7 @@ class JobRecord(Message):
     lease: LeaseRecord | None = None
     settled_usd: NonNegativeFloat = 0.0
     open_attempts: tuple[OpenAttempt, ...] = ()
+    open_gradients: tuple[OpenGradients, ...] = ()
     num_lines: Count = 0
     """Ledger lines written."""
     reported_lines: Count = 0
@@ -122,6 +133,8 @@ class JobRecord(Message):
     """Environments it keeps warm, as far as the deployment does; None before its first plan."""
     warm_since: float = 0.0
     """When that last changed, on the clock that bills the job."""
+    cold_pings: Count = 0
+    """Environments that pings for it found gone, and started, that are not billed yet."""
     warm_use: WarmUse = WarmUse()
     """What its rounds made of their environments, for `warm: auto`."""
     final_evaluation: EvaluationResult | None = None
@@ -137,9 +150,15 @@ class JobRecord(Message):
     """Whether its user has deleted it: from then on it can only go, whatever is left of it."""
 
     @property
+    def has_open_bills(self) -> bool:
+        """Whether anything was launched whose bill is not final."""
+        return bool(self.open_attempts or self.open_gradients)
+
+    @property
     def reserved_usd(self) -> float:
         """Money set aside for rounds whose bill is not final."""
-        return sum(attempt.reserved_usd for attempt in self.open_attempts)
+        usd = sum(attempt.reserved_usd for attempt in self.open_attempts)
+        return usd + sum(gradients.reserved_usd for gradients in self.open_gradients)
 
     @property
     def committed_usd(self) -> float:

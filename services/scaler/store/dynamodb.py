@@ -132,7 +132,7 @@ class DynamoDbStore:
     def with_open_attempts(self) -> list[JobRecord]:
         """Return every job with launches whose bill is not final, oldest first."""
         active = (items.job_key(entry["sk"]) for entry in self._active())
-        return [record for record in self._records(active) if record.open_attempts]
+        return [record for record in self._records(active) if record.has_open_bills]
 
     def count(self, statuses: Sequence[JobStatus]) -> int:
         """Return how many jobs are in one of the states; of finished ones, up to just now."""

@@ -121,7 +121,7 @@ def document_of(item: Item) -> tuple[str, str]:
 
 def active_item(record: JobRecord) -> Item | None:
     """Return the entry of a job that anything is still to be done about; None of any other."""
-    if record.job.status in FINISHED and record.lease is None and not record.open_attempts:
+    if record.job.status in FINISHED and record.lease is None and not record.has_open_bills:
         return None
     item = {**active_key(record.job.job_id), "status": record.job.status}
     return item if record.lease is None else {**item, "lease_id": record.lease.lease_id}

@@ -21,7 +21,8 @@ from shared.contracts.jobs import JobStatus
 from shared.contracts.views.events import KEPT_EVENTS, JobEvent
 
 _HAS_OPEN_ATTEMPTS = (
-    "CASE WHEN json_valid(document) THEN json_array_length(document, '$.open_attempts') END > 0"
+    "CASE WHEN json_valid(document) THEN json_array_length(document, '$.open_attempts') "
+    "+ coalesce(json_array_length(document, '$.open_gradients'), 0) END > 0"
 )
 """Of the document, so that files of earlier versions need no new column."""
 _SCHEMA = f"""

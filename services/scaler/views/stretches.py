@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 
 from services.scaler.store.base import JobRecord, Store
 from services.scaler.views.curves import SoFar, curves
+from shared.contracts.jobs import FINISHED
 from shared.contracts.views.curves import Curves
 
 _KEPT = 32
 """Stretches, of all jobs. One of 250 rounds takes about 0.4 MB."""
-_Key = tuple[str, int, int, int]
-"""Job, how often it was rewound, round before the stretch, and its longest length."""
+_Key = tuple[str, int, float | None, int, int]
+"""Job, how often it was rewound, when it ended, round before the stretch, its longest length."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -28,17 +29,20 @@ class CurveStretches:
 
     def of(self, record: JobRecord, *, after: int, limit: int) -> Curves:
         """Return the rounds after one, so many at most."""
-        key = (record.job.job_id, record.rewinds, after, limit)
+        job = record.job
+        key = (job.job_id, record.rewinds, job.finished_at, after, limit)
         with self._lock:
             kept = self._kept.get(key)
             if kept is not None:
                 self._kept.move_to_end(key)
         if kept is not None:
-            num_rounds = max(kept.num_rounds, record.job.progress.rounds)
+            num_rounds = max(kept.num_rounds, job.progress.rounds)
             return kept.model_copy(update={"num_rounds": num_rounds})
-        entries = self.store.rounds(key[0], first=after + 1, limit=limit + 1)
+        entries = self.store.rounds(job.job_id, first=after + 1, limit=limit + 1)
         made = curves(record, entries, after=after, limit=limit, so_far=self.so_far)
-        if made.more and made.ending is None and made.next_after == entries[limit - 1].round:
+        rounds = made.columns["round"]
+        closed = bool(rounds) and made.next_after == rounds[-1]
+        if closed and (job.status in FINISHED or (made.more and made.ending is None)):
             with self._lock:
                 self._kept[key] = made
                 while len(self._kept) > _KEPT:

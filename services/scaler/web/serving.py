@@ -13,8 +13,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 FOLDER = Path(__file__).parent
+PAGES = {"/": "index.html", "/docs": "docs.html"}
+"""What a browser is told to open: the dashboard, and the API to read."""
 PREFIX = "/web/"
-"""Begins the address of every file but the first one, which is at `/`."""
+"""Begins the address of every other file."""
 MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -30,7 +32,7 @@ HEADERS = {
 """No script but our own files, no evaluated text, no other host, in nobody's frame."""
 _FOR_GOOD = "public, max-age=31536000, immutable"
 _VERSION_MARK = b"VERSION"
-"""Stands for the files' hash in `index.html`."""
+"""Stands for the files' hash in the pages."""
 
 
 def page_files() -> dict[str, bytes]:
@@ -40,23 +42,26 @@ def page_files() -> dict[str, bytes]:
 
 
 def is_page(path: str) -> bool:
-    """Whether an address is one of the page's, and not of the API."""
-    return path == "/" or path.startswith(PREFIX)
+    """Whether an address is one of the pages' or their files', and not of the API."""
+    return path in PAGES or path.startswith(PREFIX)
 
 
 def page_routes() -> list[Route]:
-    """Return the routes of the page; its files are read once, here."""
+    """Return the routes of the pages; their files are read once, here."""
     files = page_files()
     version = hashlib.sha256(b"".join(files.values())).hexdigest()[:16]
-    first = files.pop("index.html").replace(_VERSION_MARK, version.encode())
+    pages = {
+        path: files.pop(name).replace(_VERSION_MARK, version.encode())
+        for path, name in PAGES.items()
+    }
     packed = {path: gzip.compress(data, mtime=0) for path, data in files.items()}
     etag = f'"{version}"'
 
-    async def index(request: Request) -> Response:
+    async def page(request: Request) -> Response:
         headers = {**HEADERS, "Cache-Control": "no-cache", "ETag": etag}
         if request.headers.get("if-none-match") == etag:
             return Response(status_code=304, headers=headers)
-        return Response(first, headers=headers, media_type="text/html")
+        return Response(pages[request.scope["path"]], headers=headers, media_type="text/html")
 
     async def file(request: Request) -> Response:
         path = request.path_params["path"]
@@ -70,6 +75,6 @@ def page_routes() -> list[Route]:
         return Response(packed[path], headers=headers, media_type=media_type)
 
     return [
-        Route("/", index, include_in_schema=False),
+        *(Route(path, page, include_in_schema=False) for path in PAGES),
         Route(f"{PREFIX}{{version}}/{{path:path}}", file, include_in_schema=False),
     ]

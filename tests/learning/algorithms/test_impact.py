@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from learning.algorithms.impact import Impact
-from learning.data.batch import Minibatch
 from learning.data.batch_building import off_policy_batch
 from learning.data.fragments import fragments_of, side_by_side
 from learning.data.normalisation import Normalisation
+from learning.data.samples import Minibatch
 from learning.losses.impact import ImpactRule, reference_log_prob
 from learning.networks.building import build_network
 from shared.contracts.environment_spec import EnvironmentSpec

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from learning.algorithms.ppo import KL_COEFFICIENT_MIN, Ppo, adapted_kl_coefficient
-from learning.data.batch import Minibatch
 from learning.data.batch_building import on_policy_batch
 from learning.data.normalisation import Normalisation
+from learning.data.samples import Minibatch
 from learning.detectors.hessian import HessianDetector
 from learning.losses.ppo import PpoRule
 from learning.networks.actor_critic import ActorCritic

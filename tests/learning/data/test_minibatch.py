@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from learning.data.batch import Minibatch, TrainingBatch, joined
+from learning.data.batch import TrainingBatch, joined
 from learning.data.minibatch import ShuffledMinibatches
+from learning.data.samples import Minibatch
 
 
 def batch_of(num_samples: int) -> TrainingBatch:
@@ -140,3 +141,30 @@ def test_a_batch_can_have_its_weights_in_the_advantages() -> None:
     assert joined([batch, batch]).advantage.tolist() == [0.0, 1.0, 4.0, 1.5] * 2
     assert joined([batch]).weight is None
     assert batch_of(4).weighted().advantage.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize(("num_samples", "size"), [(100, 30), (91, 30), (7, 3), (5, 1), (4, 9)])
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_the_rows_of_all_ranks_are_those_of_each_minibatch(
+    num_samples: int, size: int, number: int
+) -> None:
+    def drawn(rows: slice) -> ShuffledMinibatches:
+        return ShuffledMinibatches(
+            batch_of(num_samples),
+            num_epochs=2,
+            minibatch_size=size,
+            generator=torch.Generator().manual_seed(0),
+            normalise=num_samples // size > 1,  # of single samples nothing is left
+            rows=rows,
+        )
+
+    whole = [*drawn(slice(None)).tensors()]
+    assert [*drawn(slice(None)).sizes()] == [len(m.advantage) for m in whole]
+    for rank in range(number):
+        rows = slice(rank, None, number)
+        found, arrays = drawn(rows).tensors(), drawn(rows).arrays()
+        for ours, array, expected in zip(found, arrays, whole, strict=True):
+            for field in fields(Minibatch):
+                part = getattr(expected, field.name)[rows]
+                assert torch.equal(getattr(ours, field.name), part)
+                assert np.array_equal(getattr(array, field.name), part.numpy())

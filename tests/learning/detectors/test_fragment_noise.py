@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from learning.algorithms.ppo import Ppo
-from learning.data.batch import SAMPLE_FIELDS, TrainingBatch
+from learning.data.batch import TrainingBatch
 from learning.data.batch_building import on_policy_batch
+from learning.data.samples import SAMPLE_FIELDS
 from learning.detectors import fragment_noise as fragments_together
 from learning.detectors.detector import UpdateStart
 from learning.detectors.fragment_noise import fragment_noise

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from learning.data.arrays import Floats
-from learning.data.batch import Minibatch
+from learning.data.samples import Minibatch
 from learning.losses.loss_terms import LossRule, MinibatchLoss, stat_names
 from learning.networks.distributions import Distribution, Gaussian
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from learning.data.batch import Minibatch
+from learning.data.samples import Minibatch
 from learning.losses.impact import ImpactRule, reference_log_prob
 from learning.networks.distributions import Categorical, Distribution, Gaussian
 from shared.hyperparameters.impact import ImpactHyperparameters

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from learning.data.batch import Minibatch
+from learning.data.samples import Minibatch
 from learning.losses.ppo import PpoRule
 from learning.networks.distributions import Categorical, Distribution
 from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from learning.data.batch import Minibatch
+from learning.data.samples import Minibatch
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import build_network
 from learning.updates.cuda_graphs import Recorder

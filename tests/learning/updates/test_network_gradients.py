@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from learning.data.batch import Minibatch, TrainingBatch
+from learning.data.batch import TrainingBatch
 from learning.data.batch_building import on_policy_batch
+from learning.data.samples import Minibatch
 from learning.detectors.surrogate import leaves
 from learning.losses.impact import ImpactRule
 from learning.losses.impala import ImpalaRule

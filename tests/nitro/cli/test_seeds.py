@@ -52,6 +52,10 @@ def test_anything_else_is_no_list_of_seeds(text: str) -> None:
             ["--seeds", "1-2", "--parallel", "2", "--api-url", "https://example.com"],
             "--parallel: is for a local system that is started",
         ),
+        (
+            ["--learner-ranks", "2", "--api-url", "https://example.com"],
+            "--learner-ranks: is for a local system that is started",
+        ),
     ],
 )
 def test_what_does_not_go_with_seeds_is_refused_before_anything_starts(

@@ -2,8 +2,10 @@
 
 import pytest
 
+from nitro.planning.prices import function_learner
 from nitro.planning.ways import (
     ACTORS,
+    GRADIENT_CALL_S,
     one_server,
     serverless,
     serverless_rounds,
@@ -11,6 +13,8 @@ from nitro.planning.ways import (
     ways,
 )
 from nitro.planning.workload import LAUNCH_S, NETWORK_BYTES_PER_S, PLAN_S
+from shared.contracts.job_spec import JobSpec
+from shared.deployment.config import NitroConfig
 from shared.money.one_server import BOOT_S
 from shared.money.prices import SECONDS_PER_HOUR
 from tests.nitro.planning.job import CPU, GPU, SLOW_STEP_S, a_job, at_once
@@ -32,6 +36,12 @@ def test_only_the_first_round_waits_for_new_environments() -> None:
     job = a_job()
     cold, warm = serverless(job, CPU, 16), serverless(job, at_once(CPU), 16)
     assert cold.wall_s - warm.wall_s == pytest.approx(CPU.start_s + CPU.basis.cold_start_s)
+
+
+def test_the_shortest_job_pays_for_a_minute_of_its_learner() -> None:
+    shortest = serverless(a_job(total_steps=2048), CPU, 8)
+    assert shortest.wall_s - CPU.start_s < 20.0
+    assert shortest.usd >= 60.0 * CPU.basis.learner_usd_per_s
 
 
 def test_what_is_left_over_is_not_billed_as_a_round() -> None:
@@ -97,3 +107,32 @@ def test_an_evaluation_episode_has_to_end_before_its_function_does() -> None:
     assert serverless_ways(**lasts_69_s, evaluate_every=10) == 0
     assert serverless_ways(**lasts_69_s, evaluate_every=0) == 2 * len(ACTORS)
     assert serverless_ways(episode_steps=800, evaluate_every=10) == 2 * len(ACTORS)
+
+
+def test_functions_learn_slower_than_a_small_networks_own_cores_and_are_billed() -> None:
+    functions = function_learner(NitroConfig(), JobSpec(preset="standard"))
+    assert functions is not None
+    assert (functions.calls, functions.functions) == (80, 4)
+    workload = a_job()
+    on_cores = serverless_rounds(workload, at_once(CPU), 8)
+    on_functions = serverless_rounds(workload, at_once(functions), 8)
+    assert functions.update_s(workload) == pytest.approx(20 * (GRADIENT_CALL_S + 0.1 / 80))
+    more_s = functions.update_s(workload) - workload.update_s
+    rounds = workload.num_rounds(8)
+    assert on_functions.wall_s == pytest.approx(on_cores.wall_s + rounds * more_s)
+    held_usd = (on_functions.wall_s - on_cores.wall_s) * CPU.basis.usd_per_s
+    gradients_usd = rounds * functions.gradients_usd(workload)
+    assert on_functions.usd == pytest.approx(on_cores.usd + held_usd + gradients_usd)
+
+
+def test_a_large_update_is_faster_on_functions() -> None:
+    functions = function_learner(NitroConfig(), JobSpec(preset="standard"))
+    assert functions is not None
+    large = a_job(update_s=20.0)
+    assert serverless_rounds(large, at_once(functions), 8).wall_s < (
+        serverless_rounds(large, at_once(CPU), 8).wall_s
+    )
+
+
+def test_impala_has_no_functions() -> None:
+    assert function_learner(NitroConfig(), JobSpec(algorithm="impala")) is None

@@ -7,12 +7,13 @@ foretells another number of actors, a server or AWS. Ledger and plan share the m
 """
 
 import json
+from statistics import fmean
 
 import pytest
 
 from experiments.outcome import JobOutcome
-from experiments.workloads import workload_of
 from nitro.planning.ways import Learner, on_one_machine_s, serverless_rounds
+from nitro.planning.workload import LAUNCH_S, Workload
 from shared.contracts.job_spec import JobSpec
 from shared.money.costs import CostBasis
 from shared.money.prices import AWS_US_EAST_1_2026_11
@@ -32,11 +33,49 @@ CORES = 2
 EPISODE_STEPS = 300
 """Of their evaluations, about: an episode ends with a fall."""
 WITHIN = 0.25
+CALL_S = 0.003
+"""What an actor did beside its steps, as measured in jobs whose fragments are long."""
+BYTES_PER_SAMPLE = 128.0
+"""About; where every fragment leaves an episode, more than of plain steps."""
 
 
 def read(cell: str) -> tuple[JobSpec, JobOutcome]:
     found = json.loads((CELLS / cell).read_text(encoding="utf-8"))
     return JobSpec.read(json.dumps(found["task"])), JobOutcome.model_validate(found["outcome"])
+
+
+def workload_of(spec: JobSpec, run: JobOutcome) -> Workload:
+    """Return a run as a job that could be trained elsewhere, with its own mean times.
+
+    Actors are taken to have kept every core of the machine busy while the learner waited for them,
+    which holds where one job runs at a time.
+    """
+    every, cores = spec.evaluation.every_rounds, run.environment.num_cpus
+    # An evaluation shares the cores with the actors of its round.
+    plain = [r for k, r in enumerate(run.rounds) if k and not (every and k % every == 0)]
+    fragment_s = fmean(
+        (r.timing.collect_s - LAUNCH_S * r.num_actors) * cores / r.num_actors for r in plain
+    )
+    steps = spec.steps_of(plain[0].num_actors)
+    # An episode that is taken up repeats its last step.
+    repeated = int(spec.resolved().episodes.go_on)
+    step_s = max(1e-9, fragment_s - CALL_S) / (steps + repeated)
+    learner_s = fmean(r.timing.learner_s for r in run.rounds)
+    return Workload(
+        env_id=spec.env_id,
+        images=False,
+        total_steps=run.env_steps,
+        samples_per_round=plain[0].env_steps,
+        evaluate_every=every,
+        evaluation_episodes=spec.evaluation.episodes,
+        episode_steps=EPISODE_STEPS,
+        step_s=step_s,
+        reset_s=0.0,
+        call_s=CALL_S + repeated * step_s,
+        update_s=learner_s,
+        gpu_update_s=learner_s,
+        bytes_per_sample=BYTES_PER_SAMPLE,
+    )
 
 
 def billed_by(spec: JobSpec, run: JobOutcome) -> Learner:
@@ -61,7 +100,7 @@ def billed_by(spec: JobSpec, run: JobOutcome) -> Learner:
 @pytest.mark.parametrize("cell", RECORDED)
 def test_a_recorded_run_is_projected_as_its_ledger_says(cell: str) -> None:
     spec, run = read(cell)
-    workload = workload_of(spec, run, episode_steps=EPISODE_STEPS)
+    workload = workload_of(spec, run)
     learner = billed_by(spec, run)
     (num_actors,) = {r.num_actors for r in run.rounds}
     projected = serverless_rounds(workload, learner, num_actors)
@@ -72,7 +111,7 @@ def test_a_recorded_run_is_projected_as_its_ledger_says(cell: str) -> None:
 @pytest.mark.parametrize("cell", RECORDED)
 def test_a_recorded_run_took_as_long_here_as_a_plan_says(cell: str) -> None:
     spec, run = read(cell)
-    workload = workload_of(spec, run, episode_steps=EPISODE_STEPS)
+    workload = workload_of(spec, run)
     learner = billed_by(spec, run)
     num_actors = run.rounds[0].num_actors
     here_s = on_one_machine_s(workload, learner.basis, cores=CORES, num_actors=num_actors)

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -34,7 +35,7 @@ from tests.services.learner.scripted_scaler import (
 )
 
 _JOBS = count()
-_PATIENCE_S = 60.0
+_PATIENCE_S = 240.0
 
 
 @contextmanager
@@ -142,10 +143,10 @@ def test_only_rounds_that_do_not_overlap_get_the_second_process(
         torch.device("cpu"),
         process,  # type: ignore[arg-type]
     )
-    worker._build_algorithm(job("app-second"))
-    worker._build_off_policy(job("app-second"))
+    worker._build_algorithm(job("app-second"), None)
+    worker._build_off_policy(job("app-second"), None)
     assert given["one"] is process
-    assert given["many"] == {"device": torch.device("cpu")}
+    assert given["many"] == {"device": torch.device("cpu"), "ranks": None}
 
 
 def test_a_port_in_use_is_named_with_its_setting_before_any_work_is_taken(
@@ -197,12 +198,27 @@ def test_a_runs_folder_that_cannot_be_written_is_named(
     assert str(blocked / "runs") in message
 
 
+def _wait_until_gone(pids: list[int]) -> None:
+    """What cleans up ends only after those it cleans up behind."""
+    give_up_at, pause = time.monotonic() + _PATIENCE_S, threading.Event()
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < give_up_at
+        pause.wait(0.02)
+
+
+def _helpers(threads: int, ranks: int) -> int:
+    """How many processes a learner has beside its own."""
+    if ranks > 1:
+        return ranks  # one fewer, and what cleans up behind processes that are started anew
+    return 1 if threads == 1 and usable_cores() > 1 else 0
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks safely")
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("threads", "ranks"), [(1, 1), (2, 1), (1, 2)])
 def test_it_trains_the_job_it_leases_and_leaves_no_process_behind(
-    cache_url: str, tmp_path: Path, threads: int
+    cache_url: str, tmp_path: Path, threads: int, ranks: int
 ) -> None:
-    """With one thread it has a second process for gradient steps."""
+    """With one thread it has a second process for gradient steps; with ranks the other ones."""
     made = job(f"app-{next(_JOBS)}")
     ended = threading.Event()
     with serving(made, cache_url, rounds=1) as scaler:
@@ -215,6 +231,7 @@ def test_it_trains_the_job_it_leases_and_leaves_no_process_behind(
             "LEARNER_PORT": str(port),
             "DEVICE": "cpu",
             "TORCH_THREADS": str(threads),
+            "LEARNER_RANKS": str(ranks),
         }
         with subprocess.Popen(
             [sys.executable, "-m", "services.learner.app"], env=_environment(**variables)
@@ -223,12 +240,12 @@ def test_it_trains_the_job_it_leases_and_leaves_no_process_behind(
                 assert ended.wait(_PATIENCE_S)
                 metrics = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=ANSWER_S).text
                 children = _children(learner.pid)
-                assert len(children) == (1 if threads == 1 and usable_cores() > 1 else 0)
+                assert len(children) == _helpers(threads, ranks)
                 learner.send_signal(signal.SIGTERM)
                 assert learner.wait(_PATIENCE_S) == 0
             finally:
                 learner.kill()
-    assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+    _wait_until_gone(children)
     assert scaler.finished[0].status == "succeeded", scaler.finished[0].error
     assert "nitro_learner_rounds_total 1.0" in metrics
     assert (tmp_path / made.job_id / "checkpoints" / "000001" / "state.json").exists()

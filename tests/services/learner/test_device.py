@@ -5,7 +5,13 @@ import re
 import pytest
 import torch
 
-from services.learner.device import Capability, DeviceError, require_kernels, training_device
+from services.learner.device import (
+    Capability,
+    DeviceError,
+    require_devices,
+    require_kernels,
+    training_device,
+)
 
 CUDA_13 = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120")
 CUDA_12_6 = ("sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90")
@@ -62,3 +68,11 @@ def test_the_device_is_the_one_that_is_asked_for() -> None:
     assert training_device("cpu") == torch.device("cpu")
     has_gpu = torch.cuda.is_available()
     assert training_device("auto") == torch.device("cuda" if has_gpu else "cpu")
+
+
+def test_ranks_on_the_cpu_need_no_gpu_and_others_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    require_devices(torch.device("cpu"), 16)
+    require_devices(torch.device("cuda"), 4)
+    with pytest.raises(DeviceError, match=r"NITRO_LEARNER_RANKS is 5, but torch finds 4 GPU\(s\)"):
+        require_devices(torch.device("cuda"), 5)

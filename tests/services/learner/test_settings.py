@@ -57,6 +57,8 @@ def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
         ("NITRO_LEARNER_PORT", "70000"),
         ("NITRO_DEVICE", "tpu"),
         ("NITRO_TORCH_THREADS", "0"),
+        ("NITRO_LEARNER_RANKS", "0"),
+        ("NITRO_RANK_TIMEOUT_S", "0"),
         ("NITRO_LEARNER_ID", "a/b"),
         ("NITRO_SCALER_PATIENCE_S", "-1"),
     ],

@@ -9,14 +9,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 from prometheus_client import CollectorRegistry
 
 from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
+from learning.algorithms.policy_update import PolicyUpdate
 from learning.algorithms.registry import build_algorithm, build_off_policy_algorithm
+from learning.updates.ranks import RankLostError
+from learning.updates.steps import StepsBuilder
 from services.learner.record.tracking import LearnerMetrics, TensorBoard
 from services.learner.scaler.client import ScalerClient
 from services.learner.worker import Worker
@@ -24,9 +27,11 @@ from shared.artifacts.local import LocalArtifacts
 from shared.artifacts.store import ROUNDS_FILE, ArtifactError
 from shared.cache import client as cache_module
 from shared.cache.client import TrajectoryCache
+from shared.cache.gradients import GradientCache
 from shared.contracts.jobs import Job
 from shared.contracts.leases import FinishRequest
 from shared.contracts.rounds import EvaluationResult, RoundPlan, RoundRequest
+from shared.trajectory.trajectory import Trajectory
 from tests.services.learner.scripted_scaler import (
     FINISHED_AT,
     REFUSED,
@@ -114,11 +119,11 @@ class Learner:
         cache = FusedCache(cache_url)
         cache.fuse = fuse
 
-        def algorithm(made: Job) -> Algorithm:
-            return build_algorithm(made, device=torch.device("cpu"))
+        def algorithm(made: Job, steps: StepsBuilder | None) -> Algorithm:
+            return build_algorithm(made, device=torch.device("cpu"), steps=steps)
 
-        def off_policy(made: Job) -> OffPolicyAlgorithm:
-            return build_off_policy_algorithm(made, device=torch.device("cpu"))
+        def off_policy(made: Job, steps: StepsBuilder | None) -> OffPolicyAlgorithm:
+            return build_off_policy_algorithm(made, device=torch.device("cpu"), steps=steps)
 
         self.registry = CollectorRegistry()
         self.worker = Worker(
@@ -127,6 +132,7 @@ class Learner:
             cache=cache,
             build_algorithm=algorithm,
             build_off_policy=off_policy,
+            gradient_cache=GradientCache(cache_url),
             artifacts=artifacts or FusedArtifacts(runs, fuse),
             metrics=LearnerMetrics(self.registry),
             device="cpu",
@@ -439,3 +445,57 @@ def test_a_folder_that_cannot_be_written_fails_the_job_and_names_it(
     assert finish.status == "failed"
     assert finish.error is not None
     assert str(runs) in finish.error
+
+
+class LosesRanks:
+    """An algorithm whose first updates lose a rank."""
+
+    def __init__(self, algorithm: Algorithm, losses: list[str]) -> None:
+        self._algorithm = algorithm
+        self._losses = losses
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._algorithm, name)
+
+    def update(self, trajectories: Sequence[Trajectory]) -> PolicyUpdate:
+        update = self._algorithm.update(trajectories)  # parameters move before the rank is lost
+        if self._losses:
+            raise RankLostError(self._losses.pop())
+        return update
+
+
+def _losing(learner: Learner, scaler: ScriptedScaler, *, times: int) -> None:
+    """Have so many updates in a row lose a rank; offer the job again each time."""
+    losses = ["rank 1 ended by SIGKILL"] * times
+
+    def algorithm(made: Job, _: StepsBuilder | None) -> Algorithm:
+        built = build_algorithm(made, device=torch.device("cpu"))
+        return cast(Algorithm, LosesRanks(built, losses))
+
+    def offer_again() -> None:
+        scaler.given_up.clear()
+        if scaler.finished:
+            learner.worker.stop()
+
+    learner.worker._build_algorithm = algorithm
+    scaler.on_finish = offer_again
+
+
+def test_a_job_whose_rank_is_lost_goes_on_from_its_checkpoint(
+    scaler: ScriptedScaler, learner: Learner, cache_url: str, tmp_path: Path
+) -> None:
+    _losing(learner, scaler, times=2)
+    assert learner.finish().status == "succeeded"
+    assert scaler.num_leases == 3
+    found = _files(tmp_path, scaler.job.job_id)
+    assert found == _whole_run(cache_url, tmp_path)[1]
+
+
+def test_a_job_that_loses_ranks_again_and_again_fails_and_names_them(
+    scaler: ScriptedScaler, learner: Learner
+) -> None:
+    _losing(learner, scaler, times=9)
+    finish = learner.finish()
+    assert (finish.status, finish.stop_reason) == ("failed", "error")
+    assert finish.error == "RankLostError: rank 1 ended by SIGKILL"
+    assert scaler.num_leases == 3

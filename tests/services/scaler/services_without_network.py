@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from services.scaler.gradients.service import GradientService
 from services.scaler.jobs.admission import Admission
 from services.scaler.jobs.catalogue import EnvironmentCatalogue
 from services.scaler.jobs.finishing import FinishService
 from services.scaler.jobs.leases import LeaseService
 from services.scaler.jobs.service import JobService
-from services.scaler.launching.invoker import Invoker
+from services.scaler.launching.invoker import ActorInvoker, Invoker
 from services.scaler.launching.lambda_function import Execution, LambdaFunction
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.quota import ConcurrencyQuota
@@ -19,6 +20,8 @@ from services.scaler.rounds.service import RoundService
 from services.scaler.store.sqlite import SqliteStore
 from shared.artifacts.local import LocalArtifacts
 from shared.cache.client import TrajectoryCache
+from shared.cache.gradients import GradientCache
+from shared.contracts.gradients import GradientReport, GradientTask
 
 TIMEOUT_S = 60.0
 SLACK_S = 10.0
@@ -35,6 +38,18 @@ class SilentCache(TrajectoryCache):
     def request_cancel(self, *_: object, **__: object) -> None: ...
 
     def forget_rounds(self, *_: object, **__: object) -> None: ...
+
+
+class NoGradientCache(GradientCache):
+    """Where gradients would be, if any were asked for."""
+
+    def __init__(self) -> None: ...
+
+
+class NoGradients(Invoker[GradientTask, GradientReport]):
+    """Learner functions, which nobody asks."""
+
+    def __init__(self) -> None: ...
 
 
 class UnaskedFunction(LambdaFunction):
@@ -61,7 +76,7 @@ class Services:
 
     def wire(
         self,
-        invoker: Invoker,
+        invoker: ActorInvoker,
         spending: Spending,
         *,
         lease_ttl_s: float,
@@ -88,7 +103,18 @@ class Services:
         self.leases = LeaseService(
             self.store, ttl_s=lease_ttl_s, heartbeat_every_s=1.0, now=clock, spending=spending
         )
+        self.gradients = GradientService(
+            store=self.store,
+            invoker=NoGradients(),
+            cache=NoGradientCache(),
+            now=clock,
+            basis=spending.basis,
+            pricing=pricing,
+            clock=spending.clock,
+            slack_s=SLACK_S,
+        )
         self.rounds = RoundService(
+            gradients=self.gradients,
             store=self.store,
             launches=self.launches,
             cache=cache,
@@ -119,6 +145,7 @@ class Services:
             on_finished=lambda: None,
         )
         self.finishing = FinishService(
+            gradients=self.gradients,
             store=self.store,
             launches=self.launches,
             now=clock,

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from services.scaler.jobs.rescaling import switch_scaling_policy
-from services.scaler.launching.invoker import Awaited, Invoker, TaskOutcome
+from services.scaler.launching.invoker import ActorInvoker, Awaited, RolloutOutcome, TaskOutcome
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing, least_pricing, smallest_budget_usd
 from services.scaler.money.ledger import Clock
@@ -36,7 +36,7 @@ from tests.services.scaler.services_without_network import (
 
 
 @dataclass
-class ChanceInvoker(Invoker):
+class ChanceInvoker(ActorInvoker):
     """Actors that take random times and fail at random; the scaler hears of them when told to."""
 
     chance: random.Random
@@ -50,7 +50,7 @@ class ChanceInvoker(Invoker):
     def submit(
         self,
         tasks: Sequence[RolloutTask],
-        on_outcome: Callable[[TaskOutcome], None],
+        on_outcome: Callable[[RolloutOutcome], None],
         awaited: Awaited | None = None,
     ) -> None:
         extreme = self.cruel or self.chance.random() < 0.2

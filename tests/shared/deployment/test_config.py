@@ -54,6 +54,10 @@ def test_every_field_says_what_it_is() -> None:
             {"learner_instance_types": ["g6.2xlarge", "g6.xlarge"]},
             "learner_memory_mb (24576) does not fit into a g6.xlarge, which leaves 15237",
         ),
+        (
+            {"learner_instance_types": ["g6.12xlarge", "g6.2xlarge"]},
+            "all need the same number of GPUs, but g6.12xlarge has 4, g6.2xlarge has 1",
+        ),
         ({"learner_ami": "latest"}, "learner_ami: String should match pattern"),
         ({"availability_zones": ["eu-west-3a"]}, "availability_zones"),
         ({"availability_zones": ["eu-west-3a"] * 2}, "availability_zones: names a zone twice"),
@@ -104,6 +108,15 @@ def test_everything_that_can_be_billed_can_be_chosen() -> None:
     for kind in PRICES.learner_usd_per_hour.keys() - {"c5.4xlarge"}:
         config = read_config({"learner_instance_types": [kind], "learner_memory_mb": 12_288})
         assert config.learner_instance_types == (kind,)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "gpus"),
+    [(("g6.2xlarge", "g5.xlarge"), 1), (("g6.12xlarge", "g5.12xlarge"), 4), (("p3.8xlarge",), 4)],
+)
+def test_a_learner_has_all_gpus_of_its_machine(kinds: tuple[str, ...], gpus: int) -> None:
+    config = read_config({"learner_instance_types": list(kinds), "learner_memory_mb": 12_288})
+    assert config.learner_gpus == gpus
 
 
 def test_the_account_takes_machines_off_the_list_and_keeps_its_order() -> None:

@@ -68,6 +68,26 @@ def test_what_an_hour_costs_either_way() -> None:
     assert saved_usd == pytest.approx(1800 * 0.0000097222)
 
 
+def test_environments_that_pings_had_to_start_count_against_reuse() -> None:
+    basis = replace(REUSED, provisioned=64, pinged=0)
+    half = hour(0.5)
+    started = half.model_copy(update={"started": 900.0})
+    # 900 starts of 2 GB-seconds; nobody waits for them, and no actor was billed for them.
+    more_usd = reuse_usd(started, 64, basis) - reuse_usd(half, 64, basis)
+    assert more_usd == pytest.approx(1800 * 0.0000166667)
+    assert provisioned_usd(started, 64, basis) == provisioned_usd(half, 64, basis)
+    use = WarmUse().after(10.0, 5.0, reused=True, lost=0, started=4)
+    assert (use.started, use.lost, use.waits) == (4.0, 0.0, 0.0)
+    assert use.after(10.0, 5.0, reused=True, lost=0).started == pytest.approx(3.6)
+
+
+def test_a_ping_takes_half_of_a_short_time_out_at_most_and_is_billed_so() -> None:
+    assert ping_s(64, timeout_s=0.3) == 0.15
+    brief = replace(REUSED, function_timeout_s=0.3)
+    cost_usd = (brief.usd_per_s - brief.base_usd_per_s) * HOUR_S
+    assert cost_usd == pytest.approx(15 * 64 * 0.15 * 0.0000166667)
+
+
 @pytest.mark.parametrize(
     ("use", "way"),
     [

@@ -50,6 +50,16 @@ export function Choice({ label, value, options, onChange }) {
     </select></label>`;
 }
 
+/** A round to type: what is typed stays until it is entered, however often the page is drawn meanwhile. */
+export function RoundChoice({ value, last, onChange }) {
+  const [typed, type] = useState(null);
+  const enter = (event) => {
+    type(null);
+    if (event.target.value !== "") onChange(Math.max(0, Math.min(last, +event.target.value)));
+  };
+  return html`<label class="choice"><span>Round</span><input type="number" min="0" max=${last} value=${typed ?? value} onInput=${(event) => type(event.target.value)} onChange=${enter} onBlur=${() => type(null)} /></label>`;
+}
+
 /** A table whose columns are `{name, of, sort, number}`; a click on a heading sorts by it. Narrow pages show `cards`. */
 export function Table({ rows, columns, caption, keyOf, cards }) {
   const [order, setOrder] = useState({ index: -1, down: true });

@@ -2,7 +2,7 @@
 import { html, useState } from "../vendor/preact.js";
 import { usePoll } from "../lib/api.js";
 import { count, number, seconds } from "../lib/format.js";
-import { Tile, Waiting } from "../lib/ui.js";
+import { RoundChoice, Tile, Waiting } from "../lib/ui.js";
 
 const PARTS = [
   ["start_s", "start", "--c8"],
@@ -62,7 +62,7 @@ export function Actors({ job, rounds, live }) {
   const number_ = (test) => count(actors.filter(test).length);
   return html`<div><div class="bar">
       <button onClick=${() => go(round - 1)} disabled=${round <= 0} aria-label="Round before">←</button>
-      <label class="choice"><span>Round</span><input type="number" min="0" max=${last} value=${round} onChange=${(e) => go(+e.target.value)} /></label>
+      <${RoundChoice} value=${round} last=${last} onChange=${choose} />
       <button onClick=${() => go(round + 1)} disabled=${round >= last} aria-label="Next round">→</button>
       <button onClick=${() => choose(null)} disabled=${chosen === null}>Newest</button>
       <span class="legend">${PARTS.map(([, name, colour]) => html`<span><i style=${{ background: `var(${colour})` }}></i>${name}</span>`)}</span></div>

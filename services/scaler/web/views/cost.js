@@ -8,22 +8,25 @@ import { Table, Tile, Waiting } from "../lib/ui.js";
 
 const NAMES = {
   lambda_duration: "actors (Lambda GB-s)",
+  gradient_duration: "gradients (Lambda GB-s)",
+  gradient_requests: "gradients (Lambda requests)",
   lambda_requests: "Lambda requests",
   provisioned_concurrency: "warm environments",
   pings: "pings",
 };
 const name = (item) => NAMES[item] || words(item);
 
-/** Return the items as layers, the largest at the bottom, each on top of those below it. `whole` is the bill by item of a job that has ended: the last point. */
-function stacked({ columns, cost }, whole) {
+/** Return the items as layers, the largest at the bottom, each on top of those below it. `billed` by item, which the newest plan did not know yet, is the last point. */
+function stacked({ columns, cost }, billed) {
   const length = columns.round.length;
-  const items = Object.keys({ ...cost, ...whole });
-  const sums = items.map((item) => [
-    item,
-    [...running(cost[item], length), ...(whole ? [whole[item] || 0] : [])],
-  ]);
+  const items = Object.keys({ ...cost, ...billed });
+  const sums = items.map((item) => {
+    const known = running(cost[item], length);
+    // It is asked for less often than the rounds, and may be behind them.
+    return [item, [...known, Math.max(billed[item] || 0, known.at(-1) || 0)]];
+  });
   sums.sort(([, a], [, b]) => b.at(-1) - a.at(-1));
-  let below = new Array(length + (whole ? 1 : 0)).fill(0);
+  let below = new Array(length + 1).fill(0);
   return sums.map(([item, own]) => ({
     item,
     own,
@@ -31,8 +34,8 @@ function stacked({ columns, cost }, whole) {
   }));
 }
 
-function lines(rounds, job, forecast, whole) {
-  const layers = stacked(rounds, whole);
+function lines(rounds, job, forecast, billed) {
+  const layers = stacked(rounds, billed);
   const padded = (values) => (forecast ? [...values, null] : values);
   const drawn = layers
     .map(({ item, own, top }, index) => ({
@@ -66,26 +69,20 @@ export function Cost({ job, rounds, live }) {
   const { data: cost, error } = usePoll(`v1/jobs/${job.job_id}/cost?limit=0`, live ? 10000 : 0);
   const each = usdPerRound(rounds);
   const left = job.spec.stop.max_rounds - job.progress.rounds;
+  const next = (rounds?.columns.round.at(-1) ?? -1) + 1;
   const forecast = useMemo(() => {
-    if (!live || !each || left <= 0) return null;
-    return {
-      round: job.spec.stop.max_rounds - 1,
-      usd: Math.min(job.spent_usd + each * left, job.spec.stop.budget_usd),
-    };
-  }, [live, each, left, job.spent_usd]);
-  const billed = live ? undefined : cost?.by_item;
+    const { max_rounds: end, budget_usd: budget } = job.spec.stop;
+    if (!live || !each || end <= next) return null;
+    return { round: end, usd: Math.min(job.spent_usd + each * left, budget) };
+  }, [live, each, left, next, job.spent_usd]);
+  const billed = cost?.by_item;
   const shown = useMemo(
-    () => (rounds?.columns.round.length ? lines(rounds, job, forecast, billed) : null),
+    () => (billed && rounds?.columns.round.length ? lines(rounds, job, forecast, billed) : null),
     [rounds, forecast, billed],
   );
   const x = useMemo(
-    () =>
-      rounds && [
-        ...rounds.columns.round,
-        ...(billed ? [(rounds.columns.round.at(-1) ?? -1) + 1] : []),
-        ...(forecast ? [forecast.round] : []),
-      ],
-    [rounds, forecast, billed],
+    () => rounds && [...rounds.columns.round, next, ...(forecast ? [forecast.round] : [])],
+    [rounds, forecast, next],
   );
   if (!cost) return html`<${Waiting} error=${error} />`;
   const whole = job.spent_usd + (each || 0) * left;

@@ -3,15 +3,15 @@ import { html, useMemo, useState } from "../vendor/preact.js";
 import { usePoll } from "../lib/api.js";
 import { Chart } from "../lib/chart.js";
 import { count, number, words } from "../lib/format.js";
-import { Table, Tile, Waiting } from "../lib/ui.js";
+import { RoundChoice, Table, Tile, Waiting } from "../lib/ui.js";
 import { scalingOf } from "./scaling.js";
 
 const values = (column) => (column || []).filter((v) => v !== null && v !== undefined);
 
 export function Detector({ job, rounds, error }) {
-  const [chosen, choose] = useState("");
+  const [chosen, choose] = useState(null);
   const last = rounds?.columns.round.at(-1);
-  const round = chosen === "" ? last : Math.max(0, Math.min(last, +chosen));
+  const round = Math.min(chosen ?? last, last);
   const found = usePoll(
     round === undefined ? null : `v1/jobs/${job.job_id}/rounds?after=${round - 1}&limit=1`,
     0,
@@ -27,8 +27,8 @@ export function Detector({ job, rounds, error }) {
   const others = Object.entries(rounds.shadow)
     .filter(([, column]) => column[at] !== null)
     .map(([name, column]) => [name, column[at], values(column)]);
-  return html`<div><div class="bar"><label class="choice"><span>Round</span><input type="number" min="0" max=${last} value=${round} onChange=${(e) => choose(e.target.value)} /></label>
-      <button onClick=${() => choose("")} disabled=${chosen === ""}>Newest</button></div>
+  return html`<div><div class="bar"><${RoundChoice} value=${round} last=${last} onChange=${choose} />
+      <button onClick=${() => choose(null)} disabled=${chosen === null}>Newest</button></div>
     <div class="card reason"><h2>Round ${round}: ${count(rounds.columns.actors[at])} actors</h2>
       <p>${plan ? plan.reason : found.error ? found.error.message : "…"}</p>
       <p class="quiet">Policy ${policy}${Object.entries(parameters)

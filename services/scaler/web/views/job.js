@@ -1,5 +1,5 @@
 // One job: what it is, how far it is, what one can do to it, and its views as tabs.
-import { html } from "../vendor/preact.js";
+import { html, useEffect, useRef } from "../vendor/preact.js";
 import { usePoll } from "../lib/api.js";
 import { count, number, seconds } from "../lib/format.js";
 import { useRounds } from "../lib/rounds.js";
@@ -21,6 +21,15 @@ const TABS = {
   events: ["Events and logs", Events],
   files: ["Setup and files", Files],
 };
+
+function Tabs({ id, current }) {
+  const box = useRef();
+  useEffect(() => {
+    // A narrow page shows some of them: the current one is among these.
+    box.current.querySelector("[aria-current]").scrollIntoView({ block: "nearest" });
+  }, [current]);
+  return html`<nav ref=${box} class="tabs" aria-label="Views of the job">${Object.entries(TABS).map(([key, [name]]) => html`<a href=${link("jobs", id, key)} aria-current=${current === key ? "page" : undefined}>${name}</a>`)}</nav>`;
+}
 
 export function Job({ parts: [id, tab] }) {
   const { data: job, error } = usePoll(`v1/jobs/${encodeURIComponent(id)}`, 3000);
@@ -48,6 +57,6 @@ export function Job({ parts: [id, tab] }) {
       <${Tile} name="Steps">${count(progress.env_steps)}<//>
       <${Tile} name=${job.finished_at ? "Took" : "Age"}>${seconds(Math.round(end - (job.started_at || job.created_at)))}<//>
     </dl>
-    <nav class="tabs" aria-label="Views of the job">${Object.entries(TABS).map(([key, [name]]) => html`<a href=${link("jobs", id, key)} aria-current=${(TABS[tab] ? tab : "curves") === key ? "page" : undefined}>${name}</a>`)}</nav>
+    <${Tabs} id=${id} current=${TABS[tab] ? tab : "curves"} />
     <${View} job=${job} rounds=${rounds} error=${lost} live=${live} /></div>`;
 }

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from services.learner.record.checkpoint import Checkpoint, CheckpointStore, RunState
+from services.learner.rounds.left_early import LeftEarly
 from services.learner.rounds.lost_round import RoundLostError
 from services.learner.rounds.overlapping import OverlappingRounds
-from services.learner.rounds.session import LeftEarly
 from shared.artifacts.local import LocalArtifacts
 from shared.artifacts.store import ROUNDS_FILE
 from shared.cache.client import TrajectoryCache

@@ -12,8 +12,8 @@ import torch
 from learning.algorithms.registry import build_algorithm
 from learning.detectors.registry import build_detector
 from services.learner.record.checkpoint import RunState
+from services.learner.rounds.left_early import LeftEarly
 from services.learner.rounds.lost_round import RoundLostError
-from services.learner.rounds.session import LeftEarly
 from services.learner.rounds.synchronous import SynchronousRounds
 from services.learner.scaler.client import LeaseLostError
 from shared.artifacts.local import LocalArtifacts

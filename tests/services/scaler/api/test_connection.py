@@ -5,10 +5,11 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
+import httpx
 import pytest
 
 from services.scaler.api import connection
-from services.scaler.api.connection import MAX_HEAD_BYTES
+from services.scaler.api.connection import KEEP_ALIVE_S, MAX_HEAD_BYTES
 from tests.security.wire import request, send
 from tests.services.scaler.lambda_endpoint import LambdaEndpoint
 from tests.services.scaler.running import TOKEN, Scaler, run_scaler
@@ -68,15 +69,21 @@ def test_a_client_that_reads_gets_every_answer(lasting_scaler: Scaler) -> None:
     assert received.count(b"HTTP/1.1 200 ") == 201
 
 
+def test_a_client_closes_an_idle_connection_first() -> None:
+    """A server that closes it just as it is used again would lose that request."""
+    assert (httpx.Limits().keepalive_expiry or 0.0) < KEEP_ALIVE_S / 2
+
+
 @pytest.mark.parametrize(
     "sent",
     [
         b"",
         b"GET /healthz HTTP/1.1\r\nHost: sca",
         request("POST", "/v1/jobs", "Content-Length: 9", token=TOKEN, body=b"{"),
+        request("GET", "/healthz"),
         request("GET", "/healthz") + b"\r\n",
     ],
-    ids=["nothing", "half a head", "half a body", "an empty line after a request"],
+    ids=["nothing", "half a head", "half a body", "one request", "an empty line after a request"],
 )
 def test_a_client_that_does_not_send_its_request_is_hung_up_on(
     tmp_path: Path,
@@ -86,6 +93,7 @@ def test_a_client_that_does_not_send_its_request_is_hung_up_on(
     sent: bytes,
 ) -> None:
     monkeypatch.setattr(connection, "SENT_WITHIN_S", 0.2)
+    monkeypatch.setattr(connection, "KEEP_ALIVE_S", 0.2)
     with run_scaler(tmp_path, lambdas, cache_url) as scaler, socket.socket() as client:
         url = scaler.http.base_url
         client.settimeout(20)

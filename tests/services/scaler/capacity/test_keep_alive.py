@@ -137,3 +137,20 @@ def test_a_job_that_wants_no_pings_gets_none_and_its_cold_starts_are_counted(
     launches = [each.launches for each in scaler.rounds(job.job_id).rounds]
     assert [counts.cold_starts for counts in launches if counts is not None] == [4, 0]
     assert pings(lambdas) == []
+
+
+def test_environments_that_pings_found_gone_are_noted_in_the_job_and_billed(
+    scaler: Scaler, lambdas: LambdaEndpoint
+) -> None:
+    lambdas.behave = lambda task, nth: (
+        Reply(body={"cold_start": True}) if task["mode"] == "ping" else healthy(task, nth)
+    )
+    job = scaler.submit(**SPEC, warm="reuse")
+    lease = scaler.lease()
+    scaler.played(lease, 0)
+    lambdas.wait_events("ping", 12)  # the first of them have ended, and were looked at since
+    scaler.finish(lease, status="failed", stop_reason="error")
+    scaler.landed(job.job_id)
+    assert scaler.cost(job.job_id).by_item["pings"] > 0.0
+    found = scaler.http.get("/metrics").text
+    assert 'nitro_scaler_pings_total{found="none"}' in found

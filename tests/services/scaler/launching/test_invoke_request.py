@@ -158,7 +158,7 @@ def test_credentials_that_end_are_renewed_between_two_requests(recorder: Recorde
     session = botocore.session.get_session()
     session.get_component("credential_provider").insert_before("env", Ending())
     client = boto3.Session(botocore_session=session).client("lambda", region_name=REGION)
-    requests = InvokeRequests(client, session, settings())
+    requests = InvokeRequests(client, session, settings(), name="nitro-actor")
     scopes = [requests.signed(EVENT).headers["Authorization"] for _ in range(2)]
     requests.close()
     assert ["Credential=second/" in scopes[0], "Credential=third/" in scopes[1]] == [True, True]
@@ -170,7 +170,7 @@ def test_without_an_override_it_goes_to_the_regions_endpoint(
     monkeypatch.delenv("AWS_ENDPOINT_URL_LAMBDA")
     session = botocore.session.get_session()
     client = boto3.Session(botocore_session=session).client("lambda", region_name=REGION)
-    url = InvokeRequests(client, session, settings()).signed(EVENT).url
+    url = InvokeRequests(client, session, settings(), name="nitro-actor").signed(EVENT).url
     assert url.startswith(
         "https://lambda.eu-west-1.amazonaws.com/2015-03-31/functions/nitro-actor/"
     )

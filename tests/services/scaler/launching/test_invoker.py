@@ -13,7 +13,13 @@ from typing import Any, NoReturn
 import pytest
 
 from nitro.local.ports import free_ports
-from services.scaler.launching.invoker import Awaited, Invoker, RetryRule, TaskOutcome
+from services.scaler.launching.invoker import (
+    ROLLOUTS,
+    ActorInvoker,
+    Awaited,
+    RetryRule,
+    RolloutOutcome,
+)
 from services.scaler.launching.lambda_function import LambdaFunction
 from services.scaler.settings import Settings
 from shared.contracts.job_spec import EnvironmentRef
@@ -49,15 +55,15 @@ class Sink:
     """Collects outcomes from the pool's threads."""
 
     def __init__(self) -> None:
-        self.outcomes: list[TaskOutcome] = []
+        self.outcomes: list[RolloutOutcome] = []
         self._changed = threading.Condition()
 
-    def __call__(self, outcome: TaskOutcome) -> None:
+    def __call__(self, outcome: RolloutOutcome) -> None:
         with self._changed:
             self.outcomes.append(outcome)
             self._changed.notify_all()
 
-    def wait(self, count: int) -> list[TaskOutcome]:
+    def wait(self, count: int) -> list[RolloutOutcome]:
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.outcomes) >= count, 10)
         return sorted(self.outcomes, key=lambda o: o.task.actor_index)
@@ -72,20 +78,22 @@ def function(lambdas: LambdaEndpoint) -> Iterator[LambdaFunction]:
     made.close()
 
 
-StartInvoker = Callable[..., Invoker]
+StartInvoker = Callable[..., ActorInvoker]
 
 
 @pytest.fixture
 def start_invoker(function: LambdaFunction) -> Iterator[StartInvoker]:
     """Start invokers that have ended with the test."""
-    started: list[Invoker] = []
+    started: list[ActorInvoker] = []
 
     def start(
         *, pool_size: int = 2, limit: Callable[[], int | None] = lambda: None, **rule: Any
-    ) -> Invoker:
+    ) -> ActorInvoker:
         usual = {"throttle_retries": 0, "first_pause_s": 0.001, "timeout_s": 60.0}
         made = RetryRule(**{**usual, **rule})
-        started.append(Invoker(function, made, pool_size=pool_size, limit=limit, seed=0))
+        started.append(
+            ActorInvoker(function, made, ROLLOUTS, pool_size=pool_size, limit=limit, seed=0)
+        )
         return started[-1]
 
     yield start
@@ -93,18 +101,18 @@ def start_invoker(function: LambdaFunction) -> Iterator[StartInvoker]:
 
 
 @pytest.fixture
-def invoker(start_invoker: StartInvoker) -> Invoker:
+def invoker(start_invoker: StartInvoker) -> ActorInvoker:
     return start_invoker(pool_size=8, throttle_retries=RETRIES)
 
 
-def run_one(invoker: Invoker) -> TaskOutcome:
+def run_one(invoker: ActorInvoker) -> RolloutOutcome:
     sink = Sink()
     invoker.submit([task()], sink)
     return sink.wait(1)[0]
 
 
 def test_every_task_is_invoked_once_on_the_alias_and_reports(
-    invoker: Invoker, lambdas: LambdaEndpoint
+    invoker: ActorInvoker, lambdas: LambdaEndpoint
 ) -> None:
     sink = Sink()
     invoker.submit([task(i) for i in range(20)], sink)
@@ -184,7 +192,7 @@ REFUSED = Reply(
     ],
 )
 def test_what_lambda_answers_and_what_it_comes_to(
-    invoker: Invoker,
+    invoker: ActorInvoker,
     lambdas: LambdaEndpoint,
     behave: Callable[[Task, int], Reply],
     wanted: tuple[bool, int, int, tuple[float, ...], int],
@@ -201,7 +209,7 @@ def test_what_lambda_answers_and_what_it_comes_to(
     ("error", "failure"), [("RolloutError", "environment"), ("EnvironmentHungError", "hung")]
 )
 def test_what_the_environment_did_is_not_issued_again_and_told_as_the_actor_said_it(
-    invoker: Invoker, lambdas: LambdaEndpoint, error: str, failure: str
+    invoker: ActorInvoker, lambdas: LambdaEndpoint, error: str, failure: str
 ) -> None:
     said = (
         'Mine-v0 failed at step 2: OSError()\n  File "mine.py", line 3, in step\n    ' + "x" * 400
@@ -213,7 +221,7 @@ def test_what_the_environment_did_is_not_issued_again_and_told_as_the_actor_said
 
 
 def test_an_actor_whose_connections_break_has_vanished(
-    invoker: Invoker, lambdas: LambdaEndpoint
+    invoker: ActorInvoker, lambdas: LambdaEndpoint
 ) -> None:
     lambdas.behave = lambda t, nth: BROKEN
     outcome = run_one(invoker)
@@ -301,18 +309,18 @@ def front(lambdas: LambdaEndpoint) -> Front:
 
 
 @pytest.fixture
-def behind_front(front: Front) -> Iterator[Invoker]:
+def behind_front(front: Front) -> Iterator[ActorInvoker]:
     settings = Settings(auth="disabled", lambda_endpoint_url=f"http://127.0.0.1:{front.port}")
     function = LambdaFunction(settings)
     rule = RetryRule(throttle_retries=0, first_pause_s=0.001, timeout_s=60.0)
-    invoker = Invoker(function, rule, pool_size=2, seed=0)
+    invoker = ActorInvoker(function, rule, ROLLOUTS, pool_size=2, seed=0)
     yield invoker
     assert invoker.close(wait_s=10)
     function.close()
 
 
 def test_an_endpoint_that_is_away_is_tried_until_it_is_back_and_counts_as_no_execution(
-    front: Front, behind_front: Invoker, lambdas: LambdaEndpoint
+    front: Front, behind_front: ActorInvoker, lambdas: LambdaEndpoint
 ) -> None:
     lambdas.behave = lambda t, nth: report(t) if nth else function_error("boom")
     sink, retries = Sink(), Retries()
@@ -330,7 +338,7 @@ def test_an_endpoint_that_is_away_is_tried_until_it_is_back_and_counts_as_no_exe
 
 
 def test_an_endpoint_that_stays_away_fails_the_task_at_its_deadline_at_no_cost(
-    behind_front: Invoker,
+    behind_front: ActorInvoker,
 ) -> None:
     sink, retries = Sink(), Retries()
     until = time.perf_counter() + 0.2
@@ -342,7 +350,7 @@ def test_an_endpoint_that_stays_away_fails_the_task_at_its_deadline_at_no_cost(
 
 
 def test_an_endpoint_that_is_away_is_not_tried_for_a_task_that_nobody_wants(
-    behind_front: Invoker,
+    behind_front: ActorInvoker,
 ) -> None:
     sink, retries, unwanted = Sink(), Retries(), threading.Event()
     awaited = Awaited(wanted=lambda: not unwanted.is_set(), on_retry=retries)
@@ -354,7 +362,7 @@ def test_an_endpoint_that_is_away_is_not_tried_for_a_task_that_nobody_wants(
 
 
 def test_a_task_that_a_closing_invoker_could_not_start_has_vanished(
-    behind_front: Invoker,
+    behind_front: ActorInvoker,
 ) -> None:
     sink, retries = Sink(), Retries()
     behind_front.submit([task()], sink, Awaited(on_retry=retries))
@@ -385,7 +393,7 @@ def test_a_task_whose_turn_comes_after_its_deadline_is_not_invoked(
 
 
 def test_an_event_that_does_not_fit_is_refused_before_anything_is_launched(
-    invoker: Invoker, lambdas: LambdaEndpoint
+    invoker: ActorInvoker, lambdas: LambdaEndpoint
 ) -> None:
     with pytest.raises(ValueError, match=r"at most 4096 fit.*env_kwargs"):
         invoker.submit([task(0, **{f"text{i}": "x" * 250 for i in range(20)})], Sink())
@@ -422,7 +430,7 @@ def test_closing_drops_what_has_not_started_and_waits_for_the_rest(
     assert len(lambdas.events) == 2
 
 
-def test_a_pause_ends_with_the_invoker(invoker: Invoker) -> None:
+def test_a_pause_ends_with_the_invoker(invoker: ActorInvoker) -> None:
     assert invoker.pause(0.001)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         pausing = pool.submit(invoker.pause, 60.0)
@@ -482,7 +490,7 @@ def test_those_that_wait_start_together_once_the_account_allows_more(
 
 
 def test_an_outcome_says_when_its_first_request_went_out(
-    invoker: Invoker, lambdas: LambdaEndpoint
+    invoker: ActorInvoker, lambdas: LambdaEndpoint
 ) -> None:
     seconds: list[float] = []
 

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from services.scaler.launching.invoker import Awaited, Invoker, TaskOutcome
+from services.scaler.launching.invoker import ActorInvoker, Awaited, RolloutOutcome
 from services.scaler.launching.launches import Launches
-from services.scaler.launching.orders import LaunchOrder, hash_of_lease
+from services.scaler.launching.orders import LaunchOrder
 from services.scaler.metrics import Metrics
 from services.scaler.money.ledger import Clock
 from services.scaler.store.base import LaunchOutcome, OpenAttempt
 from services.scaler.store.dynamodb import DynamoDbStore
 from shared.contracts.job_spec import JobSpec
+from shared.contracts.leases import hash_of_lease
 from shared.contracts.rollouts import RolloutTask
 from shared.money.costs import lambda_gb_seconds
 from tests.services.scaler.rounds.test_order import planned
@@ -99,7 +100,7 @@ def test_only_launches_of_earlier_leases_keep_quiet_where_rounds_are_made_again(
     assert cache.announced == ([0, 1, 2] if told else [])
 
 
-class Waiting(Invoker):
+class Waiting(ActorInvoker):
     """Actors that never end."""
 
     def __init__(self) -> None:
@@ -108,7 +109,7 @@ class Waiting(Invoker):
     def submit(
         self,
         tasks: Sequence[RolloutTask],
-        on_outcome: Callable[[TaskOutcome], None],
+        on_outcome: Callable[[RolloutOutcome], None],
         awaited: Awaited | None = None,
     ) -> None:
         assert awaited is not None

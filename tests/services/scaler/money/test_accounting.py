@@ -1,6 +1,7 @@
 """A job's account: whom the seconds that pass are billed to, against sums written out."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from services.scaler.money.accounting import (
     Spending,
     land,
+    started_by_pings,
     stop_holding,
     unbilled_s,
 )
@@ -241,3 +243,39 @@ def test_time_outside_any_round_is_billed_what_is_kept_warm_then(
     assert warm_gb_s(lines) == pytest.approx(billed * 7)
     # Its environments are let go of: what it keeps when it is resumed is decided anew.
     assert (after.warm, after.environments) == (None, 0)
+
+
+def pinging(record: JobRecord, *, environments: int) -> JobRecord:
+    """The job relying on reuse, and told of environments that pings found gone."""
+    spec = record.job.spec.model_copy(update={"warm": "reuse"})
+    job = record.job.model_copy(update={"spec": spec})
+    change = started_by_pings(record.model_copy(update={"job": job}), num=environments)
+    assert change is not None
+    return change.record
+
+
+def test_environments_that_pings_started_are_a_line_of_the_next_bill() -> None:
+    cold = Spending(basis=replace(BASIS, cold_start_s=2.0), clock="wall")
+    record = pinging(held(attempt(3, outcome=NOTHING_LAUNCHED)), environments=5)
+    assert record.cold_pings == 5
+    record, lines = cold.end_round(record, NOW + 7, learner_s=2.0)
+    (line,) = (line for line in lines if line.item == "pings" and line.quantity == 5)
+    gb_s = 2.0 * BASIS.memory_gb
+    assert line.round == 3
+    assert line.amount_usd == pytest.approx(5 * gb_s * BASIS.prices.lambda_usd_per_gb_s)
+    assert record.settled_usd == pytest.approx(sum(each.amount_usd for each in lines))
+    assert (record.cold_pings, record.warm_use.waits) == (0, 0.0)
+
+
+def test_the_last_of_them_are_billed_when_the_job_ends() -> None:
+    cold = Spending(basis=replace(BASIS, cold_start_s=2.0), clock="wall")
+    record, lines = cold.end_job(pinging(held(), environments=3), NOW + 1)
+    assert [line.quantity for line in lines if line.quantity == 3] == [3]
+    assert record.cold_pings == 0
+    assert record.settled_usd == pytest.approx(sum(each.amount_usd for each in lines))
+
+
+def test_a_job_pays_for_no_more_than_it_keeps_and_none_where_it_keeps_none() -> None:
+    record = pinging(held(), environments=10_000)
+    assert record.cold_pings == record.job.spec.actors.max
+    assert started_by_pings(held(), num=5) is None

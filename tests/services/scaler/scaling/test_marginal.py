@@ -154,6 +154,16 @@ def test_a_dearer_hour_asks_for_more_actors() -> None:
     assert found == sorted(found)
 
 
+def test_a_given_ratio_of_costs_counts_in_place_of_the_bill() -> None:
+    policy = MarginalPolicy(MarginalScaling(policy="marginal", cost_ratio=4.0, max_step=100.0))
+    for paid in (None, costs(9.0, 1.0), costs(1.0, 9.0)):
+        decided = policy.decide(seen(1, actors=WIDE, fragment_noise=noise(25.0), costs=paid))
+        assert decided.requested == 10
+        assert "costs 4 actors: 10 are best" in decided.reason
+    with pytest.raises(ValidationError, match="give one of them"):
+        MarginalScaling(policy="marginal", cost_ratio=4.0, value_of_time_usd_per_hour=1.0)
+
+
 @pytest.mark.parametrize(
     ("measured", "paid", "why", "actors"),
     [

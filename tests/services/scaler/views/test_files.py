@@ -5,7 +5,6 @@ from pathlib import Path
 import boto3
 import httpx
 import pytest
-from moto.server import ThreadedMotoServer
 
 from services.scaler.views.files import MOST_FILES, artifact_links
 from shared.artifacts.opening import open_artifacts
@@ -75,27 +74,19 @@ def test_nothing_but_a_jobs_own_files_is_given_out(scaler: Scaler, name: str) ->
     assert answer.status_code == 404, answer.text
 
 
-def test_files_of_a_bucket_are_links_that_need_no_token(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://{host}:{port}")
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            monkeypatch.setenv(name, "test")
-        client = boto3.client("s3", region_name="us-east-1")
-        client.create_bucket(Bucket="some-runs")
-        for job in ("a", "ab"):
-            client.put_object(Bucket="some-runs", Key=f"runs/{job}/x/y.txt", Body=job.encode())
-        files = open_artifacts("s3://some-runs/runs", region="us-east-1")
-        (file,) = artifact_links(files, "a").files
-        assert (file.name, file.size, file.presigned) == ("x/y.txt", 1, True)
-        assert httpx.get(file.url).content == b"a"
-        client.put_object(Bucket="some-runs", Key="runs/a/x/z.txt", Body=b"")
-        (rest,) = artifact_links(files, "a", after=file.name).files
-        assert rest.name == "x/z.txt"
-        assert "X-Amz-Expires=900" in file.url
-    finally:
-        server.stop()
+@pytest.mark.usefixtures("aws")
+def test_files_of_a_bucket_are_links_that_need_no_token_and_are_saved() -> None:
+    client = boto3.client("s3")
+    client.create_bucket(Bucket="some-runs")
+    for job in ("a", "ab"):
+        client.put_object(Bucket="some-runs", Key=f"runs/{job}/x/y.txt", Body=job.encode())
+    files = open_artifacts("s3://some-runs/runs", region="us-east-1")
+    (file,) = artifact_links(files, "a").files
+    assert (file.name, file.size, file.presigned) == ("x/y.txt", 1, True)
+    fetched = httpx.get(file.url)
+    assert fetched.content == b"a"
+    assert fetched.headers["content-disposition"] == "attachment"
+    client.put_object(Bucket="some-runs", Key="runs/a/x/z.txt", Body=b"")
+    (rest,) = artifact_links(files, "a", after=file.name).files
+    assert rest.name == "x/z.txt"
+    assert "X-Amz-Expires=900" in file.url

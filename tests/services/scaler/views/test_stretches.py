@@ -31,9 +31,14 @@ def stretch(stretches: CurveStretches, record: JobRecord, after: int) -> tuple[o
     return stretches.of(record, after=after, limit=5).columns["round"]
 
 
+def changed(record: JobRecord, **fields: object) -> JobRecord:
+    return record.model_copy(update={"job": record.job.model_copy(update=fields)})
+
+
 def test_a_closed_stretch_is_read_once_and_the_last_one_each_time(store: CountedStore) -> None:
-    record = store.job(JOB_ID)
-    assert record is not None
+    ended = store.job(JOB_ID)
+    assert ended is not None
+    record = changed(ended, status="running", finished_at=None)
     stretches = CurveStretches(store=store, so_far=lambda _: None)
     for _ in range(3):
         assert stretch(stretches, record, -1) == (0, 1, 2, 3, 4)
@@ -41,6 +46,20 @@ def test_a_closed_stretch_is_read_once_and_the_last_one_each_time(store: Counted
     for _ in range(3):
         assert stretch(stretches, record, 9) == (10, 11)
     assert store.reads == 4
+
+
+def test_the_last_stretch_of_a_job_that_has_ended_is_read_once_each_time_it_ends(
+    store: CountedStore,
+) -> None:
+    record = store.job(JOB_ID)
+    assert record is not None
+    stretches = CurveStretches(store=store, so_far=lambda _: None)
+    for _ in range(3):
+        assert stretch(stretches, record, 9) == (10, 11)
+    assert store.reads == 1
+    stretch(stretches, changed(record, status="running", finished_at=None), 9)
+    stretch(stretches, changed(record, finished_at=99.0), 9)
+    assert store.reads == 3
 
 
 def test_a_rewound_job_is_read_again(store: CountedStore) -> None:

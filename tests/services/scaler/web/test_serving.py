@@ -6,7 +6,7 @@ import re
 import httpx
 import pytest
 
-from services.scaler.web.serving import FOLDER, HEADERS, page_files
+from services.scaler.web.serving import FOLDER, HEADERS, PAGES, page_files
 from tests.patience import ANSWER_S
 from tests.services.scaler.running import TOKEN, Scaler
 
@@ -41,18 +41,21 @@ def test_the_page_is_small_as_sent(anybody: httpx.Client) -> None:
         sizes = {
             path: int(http.get(f"/web/{version}/{path}").headers["content-length"])
             for path in page_files()
-            if path != "index.html"
+            if path not in PAGES.values()
         }
     assert sum(sizes.values()) <= LARGEST_KB * 1000, sizes
 
 
-def test_anybody_gets_the_page_and_its_files_with_every_guard(anybody: httpx.Client) -> None:
+@pytest.mark.parametrize(("path", "num_files"), [("/", 4), ("/docs", 2)])
+def test_anybody_gets_a_page_and_its_files_with_every_guard(
+    anybody: httpx.Client, path: str, num_files: int
+) -> None:
     with anybody as http:
-        page = http.get("/")
+        page = http.get(path)
         assert page.status_code == 200
         assert TOKEN not in page.text
-        files = [http.get(f"/{path}") for path in linked(page.text)]
-    assert len(files) == 4
+        files = [http.get(f"/{name}") for name in linked(page.text)]
+    assert len(files) == num_files
     for answer in (page, *files):
         assert answer.status_code == 200
         assert answer.headers.items() >= {k.lower(): v for k, v in HEADERS.items()}.items()

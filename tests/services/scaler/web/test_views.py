@@ -93,7 +93,8 @@ def picture(page: Page, name: str, *, whole: bool = False) -> None:
     if PICTURES is None:
         return
     if name == "actors":
-        page.get_by_label("Round", exact=True).fill("8")  # with evaluations
+        # With evaluations. The page asks for news meanwhile: what is typed stays.
+        page.get_by_label("Round", exact=True).fill("8")
         page.keyboard.press("Enter")
         expect(page.locator(".lanes li").nth(5)).to_be_visible()
     if name == "system":  # where this machine keeps its files is nothing for a document
@@ -149,9 +150,26 @@ def test_no_view_is_wider_than_a_small_phone(
     for name, (address, drawn) in every_view(ids).items():
         visit(page, address, drawn)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, name
+        if name in TABS:
+            expect(page.locator(".tabs [aria-current]")).to_be_in_viewport(ratio=0.9)
         assert violations(page) == [], name
     visit(page, *every_view(ids)["jobs"])
     picture(page, "narrow")
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
+def test_the_api_can_be_read_without_a_token(
+    page: Page, runs: Runs, scheme: Any, width: int
+) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 740})
+    page.goto(f"{runs.url}/docs#JobSpec")
+    spec = page.locator("#JobSpec")
+    expect(spec).to_contain_text("Registered id, such as Hopper-v5")
+    expect(spec).to_be_in_viewport()
+    expect(page.locator("section.call h3", has_text="/v1/jobs/{job_id}/curves")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert violations(page) == []
 
 
 def test_what_others_wrote_is_shown_as_text(page: Page, runs: Runs) -> None:
@@ -184,6 +202,28 @@ def answer_changed(route: Route, change: Callable[[Any], Any]) -> None:
         route.fulfill(response=answer, body=json.dumps(change(answer.json())))
     else:
         route.fulfill(response=answer)
+
+
+def test_a_round_is_typed_while_the_page_asks_for_news(page: Page, runs: Runs) -> None:
+    asked = f"**/v1/jobs/{runs.ids[0]}"
+
+    def running(route: Route) -> None:
+        headers = {k: v for k, v in route.request.headers.items() if k != "if-none-match"}
+        answer = route.fetch(headers=headers)
+        route.fulfill(response=answer, json=answer.json() | {"status": "running"})
+
+    page.route(asked, running)
+    page.goto(runs.link)
+    visit(page, f"/jobs/{runs.ids[0]}/actors", ".note")
+    typed = page.get_by_label("Round", exact=True)
+    typed.fill("8")
+    for _ in range(2):  # the second is asked for once the first is drawn
+        with page.expect_response(asked):
+            pass
+    expect(typed).to_have_value("8")
+    with page.expect_request("**/actors?round=8"):
+        page.keyboard.press("Enter")
+    page.unroute_all(behavior="ignoreErrors")
 
 
 def test_runs_are_compared_seeds_as_a_band(page: Page, runs: Runs) -> None:

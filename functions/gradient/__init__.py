@@ -1,0 +1,1 @@
+"""The Lambda function that computes one gradient per invocation."""

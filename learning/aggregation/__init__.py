@@ -1,0 +1,1 @@
+"""Gradients of many functions: truncated, weighed by their staleness and put together."""

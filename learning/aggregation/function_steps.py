@@ -1,0 +1,315 @@
+"""Gradient steps whose gradients functions compute, several at a time.
+
+    slices of a round ──▶ ask, `num` at a time ──▶ arrivals ──▶ queue ──▶ mean, one Adam step
+                              ▲      at weights c                            │ weights c + 1
+                              └──────────────────────────────────────────────┘
+
+A slice is what a minibatch is to a learner that computes by itself: every pass over a round's
+samples shuffles them and cuts them into slices. With one function each gradient is computed at the
+newest weights, and the steps are those of `NetworkSteps`, bit by bit, where no ratio is truncated.
+
+The edges, cache and scaler, are behind `GradientDesk`. Equal arrivals in equal order, computed at
+the same versions, give equal bits.
+"""
+
+import math
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+
+from learning.aggregation.queue import GradientQueue
+from learning.aggregation.threshold import StalenessBound
+from learning.aggregation.weighting import Arrived, WeighingRule, weighted_mean
+from learning.data.arrays import Floats
+from learning.data.batch import TrainingBatch
+from learning.data.minibatch import ShuffledMinibatches
+from learning.data.samples import Minibatch
+from learning.losses.loss_terms import LossRule, stat_names
+from learning.networks.actor_critic import ActorCritic
+from learning.updates.gradient import Gradient
+from learning.updates.gradient_steps import summed_up
+from learning.updates.optimiser import AdamRule, FlatAdam
+from shared.contracts.gradients import GradientCall, GradientRecord
+from shared.contracts.learner_functions import LearnerFunctions
+
+_MOST_REPEATS = 3
+"""How often slices whose calls vanished are asked for again, times the number of functions."""
+
+
+class GradientsLostError(RuntimeError):
+    """No function brought a gradient; the message has the last reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostCall:
+    """A call that brings nothing."""
+
+    call: int
+    why: str
+    again: bool
+    """Whether it may be asked for again: it had no fair chance."""
+
+
+class GradientDesk(Protocol):
+    """Where gradients are asked for, and arrive."""
+
+    def begin(self, slices: Sequence[Minibatch[Floats]]) -> None:
+        """Put the slices of a round's update where functions fetch them; calls are their places."""
+        ...
+
+    def publish(self, version: int, flat: Floats, rule: LossRule, *, forget: Sequence[int]) -> None:
+        """Put weights # [P] there, and forget other versions."""
+        ...
+
+    def ask(self, calls: Sequence[GradientCall]) -> None:
+        """Have these gradients computed."""
+        ...
+
+    def wait(self) -> Sequence[Arrived | LostCall]:
+        """Return what came since, waiting for some if there is nothing; each call comes once."""
+        ...
+
+    def end(self, record: GradientRecord) -> None:
+        """Let nothing more in, and keep the record."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aggregated:
+    """What the queue held when it was aggregated."""
+
+    staleness: tuple[int, ...]
+    rows: list[list[float] | None]
+    elapsed_s: float
+
+
+class FunctionSteps:
+    """Steps one network along gradients of functions."""
+
+    def __init__(
+        self,
+        network: ActorCritic,
+        desk: GradientDesk,
+        functions: LearnerFunctions,
+        *,
+        adam: AdamRule,
+        num_epochs: int,
+        normalise: bool,
+    ) -> None:
+        """Start without moments; arguments beyond `functions` are as of `NetworkSteps`."""
+        self._network = network
+        self._desk = desk
+        self._functions = functions
+        self._num_epochs = num_epochs
+        self._normalise = normalise
+        halves = network.halves()
+        if halves is None:
+            raise ValueError("functions compute gradients of dense networks on a CPU only")
+        self.adam = FlatAdam(
+            network.flat, rule=adam, pieces=[slice(half.start, half.end) for half in halves]
+        )
+        self._weighing = WeighingRule(
+            form=functions.weighting, v=functions.v, decay=functions.decay
+        )
+        self._bound = StalenessBound(form=functions.threshold, decay=functions.decay)
+        self._version = 0
+        self.arrivals: list[GradientCall] = []
+        """Of the last update, in the order they came: what a replay needs."""
+
+    def take(
+        self,
+        batch: TrainingBatch,
+        rule: LossRule,
+        *,
+        generator: torch.Generator,
+        policy_version: int,
+    ) -> dict[str, float]:
+        """Take all steps over a batch; see `NetworkSteps.take`.
+
+        Raises:
+            GradientsLostError: Not one gradient came.
+        """
+        size = math.ceil(batch.num_samples / self._functions.slices)
+        minibatches = ShuffledMinibatches(
+            batch,
+            num_epochs=self._num_epochs,
+            minibatch_size=size,
+            generator=generator,
+            normalise=self._normalise,
+        )
+        slices = [*minibatches.arrays()]
+        self._desk.begin(slices)
+        update = _Update(self, rule, len(slices), policy_version)
+        with torch.inference_mode():
+            record = update.run()
+        self._bound = self._bound.after(record.staleness)
+        self._desk.end(record)
+        steps = summed_up(update.rows)
+        found = {
+            "num_minibatches": float(len(update.rows)),
+            "skipped_steps": float(steps.num_skipped),
+        }
+        if not steps.num_taken:
+            return found
+        stats = dict(zip((*stat_names(rule), "grad_norm"), steps.means, strict=True))
+        ages = record.staleness
+        found["staleness_mean"] = sum(ages) / len(ages)
+        found["staleness_max"] = float(max(ages))
+        found["gradients_used"] = float(record.used)
+        found["gradient_queue_mean"] = len(ages) / len(record.queued)
+        if record.bound is not None:
+            found["staleness_bound"] = record.bound
+        return found | stats | {"loss": rule.total(stats, samples_per_step=size)}
+
+    def scalars(self) -> dict[str, bool | int | float | str]:
+        """Return the weights' version and the bound."""
+        bound = self._bound
+        return {
+            "weights_version": self._version,
+            "staleness_first": bound.first,
+            "staleness_rounds": bound.rounds,
+        }
+
+    def load_scalars(self, scalars: Mapping[str, bool | int | float | str]) -> None:
+        """Go on from what `scalars` returned, among others."""
+        self._version = int(scalars["weights_version"])
+        first, rounds = int(scalars["staleness_first"]), int(scalars["staleness_rounds"])
+        self._bound = replace(self._bound, first=first, rounds=rounds)
+
+
+class _Update:
+    """One round's update under way."""
+
+    def __init__(
+        self, steps: FunctionSteps, rule: LossRule, num_calls: int, policy_version: int
+    ) -> None:
+        self._steps = steps
+        self._desk = steps._desk
+        self._rule = rule
+        self._policy_version = policy_version
+        self._num_calls = num_calls
+        self._pending = deque(range(num_calls))
+        self._in_flight: dict[int, GradientCall] = {}
+        self._published: list[int] = []
+        functions, bound = steps._functions, steps._bound
+        oldest = bound.oldest if functions.drop_stragglers else math.inf
+        self._queue = GradientQueue(full=functions.num, beta=bound.beta, oldest=oldest)
+        self._aggregated: list[Aggregated] = []
+        self._repeats = _MOST_REPEATS * functions.num
+        self._num_lost = 0
+        self._why_lost = ""
+        self.rows: list[list[float] | None] = []
+        steps.arrivals = []
+
+    def run(self) -> GradientRecord:
+        """Ask, wait and step until every call is accounted for."""
+        self._publish()
+        while self._pending or self._in_flight:
+            self._ask()
+            for each in self._desk.wait():
+                self._take_in(each)
+                if self._queue.ready(self._steps._version):
+                    self._aggregate()
+        # What waits at the end has nothing to wait for.
+        self._aggregate()
+        if not self._aggregated:
+            raise GradientsLostError(f"no learner function brought a gradient: {self._why_lost}")
+        return self._record()
+
+    def _publish(self) -> None:
+        """Put the present weights where functions fetch them; forget those nobody works on."""
+        version = self._steps._version
+        needed = {v for call in self._in_flight.values() for v in (call.base, *call.others)}
+        forget = [v for v in self._published if v not in needed]
+        self._published = [*(v for v in self._published if v in needed), version]
+        flat: Floats = self._steps.adam.parameters.numpy()
+        self._desk.publish(version, flat, self._rule, forget=forget)
+
+    def _ask(self) -> None:
+        free = self._steps._functions.num - len(self._in_flight)
+        calls = []
+        for _ in range(min(free, len(self._pending))):
+            call = GradientCall(
+                call=self._pending.popleft(), base=self._steps._version, others=self._others()
+            )
+            calls.append(call)
+            self._in_flight[call.call] = call
+        if calls:
+            self._desk.ask(calls)
+
+    def _others(self) -> tuple[int, ...]:
+        """Return other versions that functions work on, inside the bound."""
+        if self._steps._functions.truncation == "off":
+            return ()
+        clock, beta = self._steps._version, self._queue.beta
+        bases = {call.base for call in self._in_flight.values()}
+        return tuple(sorted(b for b in bases if b != clock and clock - b <= beta))
+
+    def _take_in(self, each: Arrived | LostCall) -> None:
+        asked = self._in_flight.pop(each.call, None)
+        if asked is None:
+            return  # answered before
+        if isinstance(each, LostCall):
+            self._why_lost = each.why
+            if each.again and self._repeats:
+                self._repeats -= 1
+                self._pending.append(each.call)
+            else:
+                self._num_lost += 1
+            return
+        self._steps.arrivals.append(asked.model_copy(update={"base": each.base}))
+        self._queue.add(each, self._steps._version)
+
+    def _aggregate(self) -> None:
+        """Step along what waits, and publish the weights there."""
+        begun, steps = time.perf_counter(), self._steps
+        staleness = tuple(self._queue.staleness(steps._version))
+        gradients = self._queue.take()
+        if not gradients:
+            return
+        weights = [steps._weighing.weight(age, step=steps._version + 1) for age in staleness]
+        if steps._functions.aggregation == "mean":
+            moves = [(*weighted_mean(gradients, weights), sum(g.num_samples for g in gradients))]
+        else:
+            moves = [
+                (*weighted_mean([g], [w]), g.num_samples)
+                for g, w in zip(gradients, weights, strict=True)
+            ]
+        rows = [self._step(*move) for move in moves]
+        steps._version += 1
+        if self._pending or self._in_flight:
+            self._publish()
+        self.rows += rows
+        elapsed_s = time.perf_counter() - begun
+        self._aggregated.append(Aggregated(staleness=staleness, rows=rows, elapsed_s=elapsed_s))
+
+    def _step(self, flat: Floats, stats: Floats, num_samples: int) -> list[float] | None:
+        return self._steps.adam.apply(
+            Gradient(
+                flat=torch.from_numpy(flat),
+                stats=stats,
+                policy_version=self._policy_version,
+                num_samples=num_samples,
+            )
+        )
+
+    def _record(self) -> GradientRecord:
+        staleness = tuple(age for each in self._aggregated for age in each.staleness)
+        seconds = [each.elapsed_s for each in self._aggregated]
+        beta = self._queue.beta
+        return GradientRecord(
+            asked=self._num_calls,
+            used=len(staleness),
+            stale=self._queue.num_stale,
+            lost=self._num_lost,
+            steps=len(self.rows),
+            staleness=staleness,
+            queued=tuple(len(each.staleness) for each in self._aggregated),
+            bound=None if math.isinf(beta) else beta,
+            version=self._steps._version,
+            aggregate_s=sum(seconds) / len(seconds),
+        )

@@ -1,0 +1,57 @@
+"""The bound on the mean staleness of gradients that are aggregated, falling from round to round.
+
+A gradient's staleness is the number of steps taken between the weights it was computed at and its
+arrival. Until a round has had any there is no bound: every gradient is applied as it comes, and
+that round tells how stale they become. From it on, k rounds later::
+
+    paper: beta_k = max(1, delta_max d^k)          delta_max the round's largest staleness
+    code:  beta_k = clip(int(delta_max d^(k-1)) + 1, 1, delta_max)
+                                                   delta_max = int(the round's mean staleness) + 1
+
+The floor of 1 in the paper's form is ours: below it two functions would wait for each other.
+Stellaris (SC 2024); `stellaris.py:82` of its demonstration.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+from shared.contracts.learner_functions import Form
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StalenessBound:
+    """The bound and what it follows from; never changed in place."""
+
+    form: Form
+    decay: float
+    first: int = 0
+    """delta_max; 0 until a round has shown it."""
+    rounds: int = 0
+    """Rounds since."""
+
+    @property
+    def beta(self) -> float:
+        """The bound in the present round; infinite while there is none."""
+        if self.form == "off" or not self.first:
+            return math.inf
+        if self.form == "paper":
+            return max(1.0, self.first * self.decay**self.rounds)
+        bound = int(self.first * self.decay ** (self.rounds - 1)) + 1
+        return float(min(max(bound, 1), self.first))
+
+    @property
+    def oldest(self) -> float:
+        """Staleness beyond which a gradient is a straggler's; infinite while that is not known."""
+        return math.inf if self.form == "off" or not self.first else float(self.first)
+
+    def after(self, staleness: Sequence[int]) -> Self:
+        """Return the bound of the next round, given the staleness of this one's gradients."""
+        if self.first:
+            return replace(self, rounds=self.rounds + 1)
+        if self.form == "off" or not any(staleness):
+            return self
+        mean = sum(staleness) / len(staleness)
+        first = int(mean) + 1 if self.form == "code" else max(staleness)
+        return replace(self, first=first, rounds=1)

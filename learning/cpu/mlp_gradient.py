@@ -1,0 +1,127 @@
+"""The gradient of a loss by both networks' flat parameters, in NumPy and without torch.
+
+What a learner function computes: `learning.networks.mlp_network` takes the same steps in the same
+order on a learner's own CPU, to the same bits.
+
+Legend: n samples; P parameters, gaps for alignment included; S stats.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from learning.aggregation.truncation import advantage_factor, truncated_ratio
+from learning.cpu.numpy_mlp import NetworkHalf, OneMlp, policy_delta, policy_outputs
+from learning.data.arrays import Floats
+from learning.data.samples import Minibatch
+from learning.losses.loss_terms import LossRule, MinibatchLoss
+from learning.networks.step_terms import GaussianTerms
+from shared.contracts.learner_functions import LearnerFunctions
+
+_TERMS = GaussianTerms()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HalfParts:
+    """A half's parameters, or their gradients."""
+
+    mlp: OneMlp
+    log_std: Floats | None  # [A]
+
+    @classmethod
+    def of(cls, flat: Floats, half: NetworkHalf) -> Self:
+        """Look at the half in its own `flat` parameters # [P]."""
+        log_std = None if half.log_std is None else flat[half.log_std]
+        return cls(mlp=OneMlp.within(flat, half.mlp), log_std=log_std)
+
+
+@dataclass(frozen=True, slots=True)
+class MlpGradient:
+    """Gradients of one network's loss at any parameters."""
+
+    policy: NetworkHalf
+    value: NetworkHalf
+
+    def outputs(self, flat: Floats, observation: Floats) -> Floats:
+        """Return the policy's distribution parameters # [n, D] at parameters # [P]."""
+        parts = self._part(flat, self.policy)
+        return policy_outputs(parts.mlp.forward(observation)[1], parts.log_std)
+
+    def at(self, flat: Floats, samples: Minibatch[Floats], rule: LossRule) -> tuple[Floats, Floats]:
+        """Return the gradient # [P] of a loss at some parameters, and the loss's stats # [S]."""
+        gradient = np.zeros_like(flat)
+        loss: MinibatchLoss[Floats] = MinibatchLoss(rule, samples, _TERMS)
+        at, into = (self._part(each, self.policy) for each in (flat, gradient))
+        inputs, raw = at.mlp.forward(samples.observation)
+        d_outputs = loss.policy_gradient(policy_outputs(raw, at.log_std))
+        at.mlp.backward(inputs, policy_delta(d_outputs, into.log_std), gradients=into.mlp)
+        at, into = (self._part(each, self.value) for each in (flat, gradient))
+        inputs, value = at.mlp.forward(samples.observation)
+        d_value = loss.value_gradient(value[:, 0])[:, np.newaxis]
+        at.mlp.backward(inputs, d_value, gradients=into.mlp)
+        return gradient, loss.stats()
+
+    def _part(self, flat: Floats, half: NetworkHalf) -> HalfParts:
+        return HalfParts.of(flat[half.start : half.end], half)
+
+
+def function_gradient(
+    network: MlpGradient,
+    flat: Floats,
+    others: Sequence[Floats],
+    samples: Minibatch[Floats],
+    rule: LossRule,
+    how: LearnerFunctions,
+) -> tuple[Floats, Floats]:
+    """Return what a learner function answers: a gradient # [P], and the loss's stats # [S].
+
+    With several local passes it is the change of the weights over minus the steps' sizes: the mean
+    of the gradients along the way.
+
+    Args:
+        network: Where its parameters lie.
+        flat: The weights it was given # [P].
+        others: Weights that other functions work on, inside the staleness bound # [P] each.
+        samples: Its slice; `log_prob` is the acting policy's.
+        rule: The loss.
+        how: Truncation, objective, local passes.
+    """
+    with np.errstate(all="ignore"):
+        given = _truncated(network, flat, others, samples, how)
+        if how.local_passes == 1:
+            return network.at(flat, given, rule)
+        here, all_stats = flat.copy(), []
+        for _ in range(how.local_passes):
+            gradient, stats = network.at(here, given, rule)
+            all_stats.append(stats)
+            here -= np.float32(how.local_rate) * gradient
+        change = (flat - here) / np.float32(how.local_rate * how.local_passes)
+        return change, np.mean(all_stats, axis=0)
+
+
+def _truncated(
+    network: MlpGradient,
+    flat: Floats,
+    others: Sequence[Floats],
+    samples: Minibatch[Floats],
+    how: LearnerFunctions,
+) -> Minibatch[Floats]:
+    """Return the samples with truncated ratios in their advantages."""
+    if how.objective == "clipped" and how.truncation == "off":
+        return samples
+
+    def log_prob(parameters: Floats) -> Floats:
+        new = network.outputs(parameters, samples.observation)
+        found: Floats = _TERMS.terms(samples.outputs, new, samples.action).log_prob
+        return found
+
+    here = log_prob(flat)
+    own = np.exp(here - samples.log_prob)
+    of_others = [np.exp(log_prob(each) - samples.log_prob) for each in others]
+    if how.objective == "clipped":
+        factor = advantage_factor(own, of_others, form=how.truncation, rho=how.rho)
+        return replace(samples, advantage=samples.advantage * factor)
+    weight = truncated_ratio(own, of_others, form=how.truncation, rho=how.rho)
+    return replace(samples, advantage=samples.advantage * weight, log_prob=here)

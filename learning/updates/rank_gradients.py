@@ -1,0 +1,69 @@
+"""Gradients over whole minibatches whose rows are spread over the ranks of a group.
+
+Rank r of W has the rows r, r + W, r + 2 W, ... of every minibatch. Its gradient counts for as many
+samples as it has, and the sum over all ranks is that of the whole: one sum a step, of the gradient
+and the stats together. What follows it (the norm, the cut, Adam) every rank does by itself, on
+equal bits.
+"""
+
+from collections.abc import Iterator
+from typing import Generic
+
+import torch
+from torch import Tensor
+
+from learning.data.arrays import Array
+from learning.data.samples import Minibatch
+from learning.losses.loss_terms import LossRule, stat_names
+from learning.updates.gradient import Gradient, GradientSource
+from learning.updates.rank_group import RankGroup
+
+
+class RankGradients(Generic[Array]):
+    """The gradients of all ranks together: a `GradientSource`."""
+
+    def __init__(
+        self,
+        own: GradientSource[Minibatch[Array]],
+        group: RankGroup,
+        *,
+        rule: LossRule,
+        like: Tensor,
+        sizes: Iterator[int],
+        policy_version: int,
+    ) -> None:
+        """Compute nothing yet.
+
+        Args:
+            own: Of this rank's rows.
+            group: All ranks.
+            rule: The loss.
+            like: Of the gradient's form # [P].
+            sizes: Samples of each whole minibatch, in the order they are asked for.
+            policy_version: Of the policy that the update begins with.
+        """
+        self._own: GradientSource[Minibatch[Array]] = own
+        self._group = group
+        self._sums = rule.sums_samples
+        self._sizes = sizes
+        self._policy_version = policy_version
+        self._both = like.new_zeros(len(like) + len(stat_names(rule)))
+        self._flat, self._stats = self._both[: len(like)], self._both[len(like) :]
+
+    def gradient(self, samples: Minibatch[Array]) -> Gradient:
+        """Return the gradient over a whole minibatch, given this rank's rows of it."""
+        whole, number = next(self._sizes), len(samples.observation)
+        if number:
+            own = self._own.gradient(samples)
+            share = number / whole
+            torch.mul(own.flat, 1.0 if self._sums else share, out=self._flat)
+            torch.mul(torch.as_tensor(own.stats), share, out=self._stats)
+        else:
+            self._both.zero_()  # a mean over nothing would be NaN
+        self._group.add_up(self._both)
+        return Gradient(
+            flat=self._flat,
+            stats=self._stats,
+            policy_version=self._policy_version,
+            num_samples=whole,
+        )

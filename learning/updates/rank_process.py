@@ -1,0 +1,235 @@
+"""A rank that follows the learner: takes part in its updates until the learner hangs up.
+
+It keeps nothing between two updates. For each it is told what to build and which loss to use, gets
+parameters, moments and samples from rank 0, takes all steps as rank 0 does, and answers with a
+digest of what came of them.
+"""
+
+import hashlib
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from multiprocessing import connection, parent_process
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from learning.cpu.torch_settings import configure_torch
+from learning.data.batch import TrainingBatch
+from learning.losses.loss_terms import LossRule
+from learning.networks.building import build_network
+from learning.updates.network_steps import GradientHyperparameters, NetworkSteps
+from learning.updates.optimiser import FlatAdam
+from learning.updates.rank_group import RankGroup, RankGroupError
+from shared.contracts.environment_spec import EnvironmentSpec
+
+_ORPHANED = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkForm:
+    """What a network, and the steps it is learned by, are built from."""
+
+    environment: EnvironmentSpec
+    hyperparameters: GradientHyperparameters
+    dtype: torch.dtype = torch.float32
+
+    def steps(self, device: torch.device) -> NetworkSteps:
+        """Return the steps of a new network, whose parameters are to be overwritten."""
+        network = build_network(self.environment, self.hyperparameters, seed=0)
+        network.flatten(self.dtype, device)
+        return NetworkSteps.of(network, self.hyperparameters)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A tensor of the batch that follows."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankWork:
+    """One update, but for the numbers that follow it through the group."""
+
+    form: NetworkForm
+    rule: LossRule
+    policy_version: int
+    learning_rate: float
+    adam_steps: int
+    """Taken before."""
+    generator: bytes
+    """State of what orders are drawn from."""
+    columns: tuple[Column, ...]
+    num_trajectories: int
+
+
+@dataclass(frozen=True, slots=True)
+class RankReady:
+    """The rank has loaded, and joins the group."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankDone:
+    """The rank has taken all steps."""
+
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class RankFailed:
+    """The rank gives up."""
+
+    why: str
+    of_others: bool
+    """Whether it could not go on because another rank did not."""
+
+
+RankAnswer = RankReady | RankDone | RankFailed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankPlace:
+    """Where a rank belongs."""
+
+    rank: int
+    size: int
+    meeting: Path
+    on_gpu: bool
+    threads: int
+    start_timeout_s: float
+    timeout_s: float
+
+    @property
+    def device(self) -> torch.device:
+        """Where the rank computes: ranks on GPUs have one each."""
+        return torch.device("cuda", self.rank) if self.on_gpu else torch.device("cpu")
+
+    def group(self) -> RankGroup:
+        """Return the group once all ranks are there.
+
+        Raises:
+            RankGroupError: Not all came in time.
+        """
+        return RankGroup.opened(
+            self.meeting,
+            rank=self.rank,
+            size=self.size,
+            device=self.device,
+            start_timeout_s=self.start_timeout_s,
+            timeout_s=self.timeout_s,
+        )
+
+
+def columns_of(batch: TrainingBatch) -> Iterator[tuple[Column, Tensor]]:
+    """Yield the tensors of a batch and what to say of them."""
+    for field in fields(TrainingBatch):
+        value = getattr(batch, field.name)
+        if isinstance(value, Tensor):
+            yield Column(name=field.name, shape=tuple(value.shape), dtype=value.dtype), value
+
+
+def flats_of(adam: FlatAdam) -> Iterator[Tensor]:
+    """Yield all numbers that steps change: # [P] each."""
+    yield adam.parameters
+    yield from adam.flats.values()
+
+
+def digest_of(adam: FlatAdam) -> str:
+    """Return a digest of the bits of parameters and moments."""
+    digest = hashlib.blake2b(digest_size=16)
+    for flat in flats_of(adam):
+        digest.update(flat.numpy(force=True).data)
+    return digest.hexdigest()
+
+
+class Follower:
+    """Takes part in updates."""
+
+    def __init__(self, group: RankGroup, device: torch.device) -> None:
+        self._group = group
+        self._device = device
+        self._built: tuple[NetworkForm, NetworkSteps] | None = None
+
+    def take_part(self, work: RankWork) -> RankDone:
+        """Take all steps of an update.
+
+        Raises:
+            RankGroupError: Another rank did not go on.
+        """
+        steps = self._steps(work.form)
+        for flat in flats_of(steps.adam):
+            self._group.copy_first(flat)
+        steps.adam.steps = work.adam_steps
+        steps.adam.set_learning_rate(work.learning_rate)
+        generator = torch.Generator()
+        generator.set_state(torch.frombuffer(bytearray(work.generator), dtype=torch.uint8))
+        steps.take(
+            self._batch(work),
+            work.rule,
+            generator=generator,
+            policy_version=work.policy_version,
+            group=self._group,
+        )
+        return RankDone(digest_of(steps.adam))
+
+    def _steps(self, form: NetworkForm) -> NetworkSteps:
+        """Return the steps of the last update if they are of this form, or new ones."""
+        if self._built is None or self._built[0] != form:
+            self._built = form, form.steps(self._device)
+        return self._built[1]
+
+    def _batch(self, work: RankWork) -> TrainingBatch:
+        tensors = {
+            column.name: torch.empty(column.shape, dtype=column.dtype, device=self._device)
+            for column in work.columns
+        }
+        for tensor in tensors.values():
+            self._group.copy_first(tensor)
+        return TrainingBatch(**tensors, num_trajectories=work.num_trajectories)
+
+
+def follow(learner: Connection, place: RankPlace) -> None:
+    """Be a rank until the learner hangs up; what a new process runs.
+
+    What comes over the connection is our own parent's: nobody else can write to it.
+    """
+    # Ctrl-C reaches the whole group: the learner decides, and its end ends us.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        configure_torch(place.threads)
+        if place.on_gpu:
+            torch.cuda.set_device(place.device)
+        learner.send(RankReady())
+        follower = Follower(place.group(), place.device)
+        while (work := _next(learner)) is not None:
+            learner.send(follower.take_part(work))
+    except Exception as error:
+        # The boundary of the process: the learner tells of it.
+        of_others = isinstance(error, RankGroupError)
+        why = str(error) if of_others else traceback.format_exc()
+        learner.send(RankFailed(why, of_others))
+
+
+def _next(learner: Connection) -> RankWork | None:
+    try:
+        work: RankWork = learner.recv()
+    except EOFError:
+        return None
+    return work
+
+
+def _end_with_parent() -> None:
+    """End this process when the learner has, also in the middle of waiting for it."""
+    parent = parent_process()
+    assert parent is not None, "a rank is started by a learner"
+    connection.wait([parent.sentinel])
+    os._exit(_ORPHANED)

@@ -1,0 +1,1 @@
+"""Calls of learner functions: set aside money, launch, account."""

@@ -1,0 +1,90 @@
+"""A round's calls of learner functions while they are in flight.
+
+Kept in memory: what of it must outlive the process, the money, is in the store before the first of
+them is launched.
+"""
+
+from dataclasses import dataclass, field
+
+from services.scaler.launching.invoker import TaskKind, TaskOutcome
+from shared.contracts.gradients import GradientReport, GradientRequest, GradientTask
+from shared.contracts.leases import hash_of_lease
+
+CallsKey = tuple[str, int, str]
+"""Job id, round, lease id."""
+GradientOutcome = TaskOutcome[GradientTask, GradientReport]
+
+GRADIENTS: TaskKind[GradientTask, GradientReport] = TaskKind(
+    read=GradientReport.read,
+    identity=lambda task: {
+        "job": task.job_id,
+        "round": task.round,
+        "request": task.request,
+        "call": task.call.call,
+    },
+    asked=lambda task: (task.job_id, task.round, task.call.call),
+    answered=lambda report: (report.job_id, report.round, report.call),
+)
+"""What learner functions do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallsOrder:
+    """A request, about to be launched."""
+
+    key: CallsKey
+    request: GradientRequest
+    deadline_at: float
+    """Unix seconds."""
+
+    def tasks(self) -> list[GradientTask]:
+        """Return the Lambda events."""
+        job_id, round_index, lease_id = self.key
+        lease_hash = hash_of_lease(lease_id)
+        return [
+            GradientTask(
+                job_id=job_id,
+                round=round_index,
+                request=self.request.request,
+                lease_hash=lease_hash,
+                call=call,
+                deadline_at=self.deadline_at,
+            )
+            for call in self.request.calls
+        ]
+
+
+@dataclass(slots=True, kw_only=True)
+class RoundCalls:
+    """All calls of a round under one lease."""
+
+    reserved: int = 0
+    """Calls that money is set aside for."""
+    launched: int = 0
+    known: set[int] = field(default_factory=set)
+    """Numbers of the requests so far."""
+    in_flight: int = 0
+    closed: bool = False
+    """Whether no more are to come."""
+    durations_s: list[float] = field(default_factory=list)
+    """Of each execution that is billed."""
+    num_requests: int = 0
+    num_lost: int = 0
+
+    def add(self, request: GradientRequest) -> None:
+        """Count a request that is about to be launched."""
+        self.known.add(request.request)
+        self.launched += len(request.calls)
+        self.in_flight += len(request.calls)
+
+    def end(self, outcome: GradientOutcome, billed_s: list[float]) -> None:
+        """Note how a call ended."""
+        self.in_flight -= 1
+        self.durations_s += billed_s
+        self.num_requests += outcome.requests
+        self.num_lost += outcome.report is None
+
+    @property
+    def landed(self) -> bool:
+        """Whether all is known of it."""
+        return self.closed and self.in_flight == 0
