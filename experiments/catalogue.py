@@ -35,6 +35,8 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "stellaris_ablation": "three rules for gradients of functions, each on and off",
         "learners": "one learner function to sixteen: time, dollars, staleness, stages",
         "stellaris_sensitivity": "decay, limit and root of a learner made of functions",
+        "sb3": "Stable-Baselines3: its own sampler beside Nitro's actors",
+        "rllib": "RLlib: its own sampler beside Nitro's actors (Figures 12 to 14)",
         "detector_subsampling": "how much sub-sampling the detector changes decisions",
     }
 )
