@@ -123,3 +123,15 @@ def test_a_scaler_that_is_killed_while_gradients_are_computed_goes_on(broken: Ri
     job = wait_finished(broken.client, job_id)
     assert (job.status, job.error) == ("succeeded", None)
     assert_accounted_for(broken.gradients(job), rounds=3)
+
+
+def test_impact_learns_on_functions_while_actors_go_on(broken: Rig) -> None:
+    job = train(broken.client, on_functions(algorithm="impact", rounds_in_flight=2))
+    assert (job.status, job.error) == ("succeeded", None)
+    records = broken.gradients(job)
+    assert len(records) == 3
+    for record in records:
+        assert record.asked == record.used + record.stale + record.lost
+        assert record.used == len(record.staleness)
+    assert sum(record.used for record in records) > 0
+    assert broken.client.cost(job.job_id).reserved_usd == 0.0

@@ -160,3 +160,9 @@ def test_a_job_that_was_stored_before_it_could_say_goes_on_provisioning() -> Non
     assert stored.warm is None
     assert stored.provisions
     assert not stored.resolved().provisions
+
+
+def test_functions_do_not_learn_impala() -> None:
+    with pytest.raises(ValidationError, match="use ppo or impact, or learner cpu"):
+        JobSpec(algorithm="impala", learner="functions")
+    assert JobSpec(algorithm="impact", learner="functions").learns_on_functions

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from learning.networks.building import build_network, policy_payload
-from services.scaler.jobs.network_size import network_errors, network_weights
+from services.scaler.jobs.network_size import (
+    function_errors,
+    network_errors,
+    network_weights,
+)
 from shared.contracts.environment_spec import (
     ActionSpec,
     ContinuousActionSpec,
@@ -98,3 +102,32 @@ def test_what_cannot_be_is_refused(
     )
     assert error.field == field
     assert message in error.message
+
+
+GAUSSIAN = environment((4,)).model_copy(
+    update={"action": ContinuousActionSpec(low=(-1.0,), high=(1.0,))}
+)
+
+
+@pytest.mark.parametrize(
+    ("there", "hidden_sizes", "why"),
+    [
+        (environment((84, 84, 4)), (64,), "observes images"),
+        (environment((4,)), (64,), "has discrete actions"),
+        (GAUSSIAN, (), "without hidden layers"),
+    ],
+)
+def test_functions_are_refused_what_they_cannot_learn(
+    there: EnvironmentSpec, hidden_sizes: tuple[int, ...], why: str
+) -> None:
+    hyperparameters = {"hidden_sizes": hidden_sizes} if hidden_sizes == () else {}
+    spec = SPEC.model_copy(update={"learner": "functions", "hyperparameters": hyperparameters})
+    (error,) = function_errors(spec, there)
+    assert error.field == "learner"
+    assert why in error.message
+    on_cores = spec.model_copy(update={"learner": "cpu"})
+    assert [*function_errors(on_cores, there)] == []
+
+
+def test_functions_learn_gaussian_policies_of_vectors() -> None:
+    assert [*function_errors(SPEC.model_copy(update={"learner": "functions"}), GAUSSIAN)] == []
