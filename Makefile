@@ -16,6 +16,7 @@ BIN := $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
+.PHONY: integrations-install integrations-test
 .PHONY: help train test api-test trackers-test web-test web-pictures coverage check docs docs-test docs-serve format bench audit clean
 .PHONY: compose-env compose-test
 .PHONY: synth bootstrap deploy destroy deploy-emulated
@@ -51,6 +52,11 @@ web-test: $(VENV)/.dev ## Try the dashboard in a real browser (needs Debian's Ch
 
 web-pictures: $(VENV)/.dev ## The same, and write the pictures of the documentation
 	@NITRO_PICTURES=docs/images/dashboard $(BIN)/python -m pytest -m web tests/services/scaler/web/test_views.py $(ARGS)
+
+integrations-test: integrations-install ## Train inside RLlib and Stable-Baselines3, in environments of their own
+	@$(BIN)/python -m pytest -m integrations tests/nitro/integrations $(ARGS)
+
+integrations-install: .venv-rllib/.installed .venv-sb3/.installed ## Install RLlib and Stable-Baselines3, each into an environment of its own
 
 docs: $(VENV)/.dev ## Build the documentation into site/; open site/index.html
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
@@ -95,7 +101,7 @@ deploy-emulated: $(VENV)/.dev node_modules/.installed .venv-emulator/.installed 
 	@containers/with_docker.sh --registry $(BIN)/python -m pytest -m deploy tests/cdk $(ARGS)
 
 clean: ## Remove the environments (runs stay)
-	rm -rf $(VENV) .venv-peers* .venv-emulator .venv-schemathesis .venv-trackers node_modules cdk.out site
+	rm -rf $(VENV) .venv-peers* .venv-emulator .venv-schemathesis .venv-trackers .venv-rllib .venv-sb3 node_modules cdk.out site
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("Nitro needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": set PYTHON=..." if sys.version_info < (3, 11) else 0)'
@@ -118,6 +124,22 @@ CDK = $(WITH_NODE) node node_modules/aws-cdk/bin/cdk
 
 node_modules/.installed: package.json package-lock.json | $(VENV)/.dev
 	@$(WITH_NODE) node $(NODE_HOME)/lib/node_modules/npm/bin/npm-cli.js ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+# Frameworks that Nitro's actors work inside of. RLlib names a Gymnasium other than ours, so Nitro itself
+# stays out of its environment; Stable-Baselines3 goes on top of ours. Both play with our simulator.
+.venv-rllib/.installed: pyproject.toml | $(VENV)/.dev
+	@echo "Installing RLlib into .venv-rllib (once; a minute or two) ..."
+	@$(PYTHON) -m venv --clear .venv-rllib
+	@.venv-rllib/bin/python -m pip install --quiet $(PIP_ARGS) --editable '.[rllib]' 'gymnasium[mujoco]' "$$(grep ^mujoco== constraints.txt)"
+	@touch $@
+
+.venv-sb3/.installed: pyproject.toml | $(VENV)/.dev
+	@echo "Installing Stable-Baselines3 into .venv-sb3 (once) ..."
+	@$(PYTHON) -m venv --clear .venv-sb3
+	@.venv-sb3/bin/python -c 'import site; print(site.getsitepackages()[0])' > .venv-sb3/where
+	@$(BIN)/python -c 'import sys; print(*[p for p in sys.path[1:] if p.endswith("site-packages")] + ["$(CURDIR)"], sep="\n")' > "$$(cat .venv-sb3/where)/nitro.pth"
+	@.venv-sb3/bin/python -m pip install --quiet $(PIP_ARGS) --constraint constraints.txt 'stable-baselines3>=2.9.2,<3'
 	@touch $@
 
 # The emulator's dependencies are none of ours and stay out of our environment.

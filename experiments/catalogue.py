@@ -31,6 +31,12 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "calibration": "how long the parts of a round take on one core, in CPU time",
         "dollars": "dollars and seconds to a return, at four sets of prices",
         "slow_simulators": "a slow simulator here, on a server and serverless, to a return",
+        "stellaris": "a learner made of functions beside synchronous ones (Stellaris)",
+        "stellaris_ablation": "three rules for gradients of functions, each on and off",
+        "learners": "one learner function to sixteen: time, dollars, staleness, stages",
+        "stellaris_sensitivity": "decay, limit and root of a learner made of functions",
+        "sb3": "Stable-Baselines3: its own sampler beside Nitro's actors",
+        "rllib": "RLlib: its own sampler beside Nitro's actors (Figures 12 to 14)",
         "detector_subsampling": "how much sub-sampling the detector changes decisions",
     }
 )

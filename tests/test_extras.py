@@ -26,6 +26,7 @@ ENTRY_MODULES = {
     "scaler": ("services.scaler.app",),
     "emulator": ("services.emulator.app",),
     "learner": ("services.learner.app",),
+    "client": ("nitro.pool.actor_pool",),
     "cli": ("nitro.cli.main", "nitro.client.client", "nitro.cli.train"),
 }
 WITHOUT = {
@@ -33,6 +34,7 @@ WITHOUT = {
     "scaler": ("torch", "gymnasium", "mujoco", "numpy"),
     "emulator": ("torch", "gymnasium", "numpy", "redis"),
     "learner": ("gymnasium", "mujoco"),
+    "client": ("torch", "gymnasium", "boto3", "fastapi", "rich"),
     "cli": ("torch", "gymnasium", "boto3"),
 }
 

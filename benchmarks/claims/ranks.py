@@ -178,11 +178,12 @@ def _batch(subject: _Subject, network: ActorCritic) -> TrainingBatch:
     else:
         observation = torch.randn(number, *form.shape, generator=generator)
     observation = observation.to(network.flat.device)
-    action: torch.Tensor
-    if isinstance(subject.environment.action, DiscreteActionSpec):
-        action = torch.randint(subject.environment.action.n, (number,), generator=generator)
+    taken = subject.environment.action
+    if isinstance(taken, DiscreteActionSpec):
+        action = torch.randint(taken.n, (number,), generator=generator)
     else:
-        action = torch.randn(number, len(subject.environment.action.low), generator=generator)
+        assert isinstance(taken, ContinuousActionSpec), "there are two subjects"
+        action = torch.randn(number, len(taken.low), generator=generator)
     action = action.to(network.flat.device)
     noise = torch.randn(number, generator=generator).to(network.flat.device)
     with torch.no_grad():

@@ -160,6 +160,9 @@ class FunctionSteps:
         found["staleness_mean"] = sum(ages) / len(ages)
         found["staleness_max"] = float(max(ages))
         found["gradients_used"] = float(record.used)
+        found["gradient_queue_mean"] = len(ages) / len(record.queued)
+        if record.bound is not None:
+            found["staleness_bound"] = record.bound
         return found | stats | {"loss": rule.total(stats, samples_per_step=size)}
 
     def scalars(self) -> dict[str, bool | int | float | str]:

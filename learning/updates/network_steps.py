@@ -22,8 +22,9 @@ from learning.cpu.halved_steps import (
 )
 from learning.cpu.second_process import SecondProcess, SecondProcessLostError
 from learning.data.arrays import Array, Floats
-from learning.data.batch import Minibatch, TrainingBatch
+from learning.data.batch import TrainingBatch
 from learning.data.minibatch import ShuffledMinibatches
+from learning.data.samples import Minibatch
 from learning.losses.loss_terms import LossRule, stat_names
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.step_terms import StepTerms

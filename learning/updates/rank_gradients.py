@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from learning.data.arrays import Array
-from learning.data.batch import Minibatch
+from learning.data.samples import Minibatch
 from learning.losses.loss_terms import LossRule, stat_names
 from learning.updates.gradient import Gradient, GradientSource
 from learning.updates.rank_group import RankGroup

@@ -7,10 +7,26 @@ bits of a sum: each part of it is added up in one place and copied from there.
 import os
 from datetime import timedelta
 from pathlib import Path
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor
-from torch.distributed import Backend, FileStore, ProcessGroupGloo
+from torch.distributed import FileStore, ProcessGroupGloo  # type: ignore[attr-defined]
+
+
+class _Work(Protocol):
+    """An operation under way."""
+
+    def wait(self) -> object: ...
+
+
+class _Backend(Protocol):
+    """What gloo and NCCL have in common; torch's stubs do not say it."""
+
+    def allreduce(self, tensors: list[Tensor]) -> _Work: ...
+
+    def broadcast(self, tensor: Tensor, root: int) -> _Work: ...
+
 
 _LOOPBACK = "127.0.0.1"
 
@@ -22,7 +38,7 @@ class RankGroupError(RuntimeError):
 class RankGroup:
     """One rank's end of a group."""
 
-    def __init__(self, backend: Backend, *, rank: int, size: int) -> None:
+    def __init__(self, backend: _Backend, *, rank: int, size: int) -> None:
         """Take a group that `opened` made."""
         self._backend = backend
         self.rank = rank
@@ -91,16 +107,16 @@ class RankGroup:
             raise RankGroupError(str(error)) from error
 
 
-def _gloo(store: FileStore, rank: int, size: int, timeout: timedelta) -> Backend:
+def _gloo(store: FileStore, rank: int, size: int, timeout: timedelta) -> _Backend:
     # Torch's stubs have other names than its library.
     options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]
     # The default is whatever address the machine's name stands for.
     options._devices = [ProcessGroupGloo.create_device(hostname=_LOOPBACK)]
     options._timeout = timeout
-    return ProcessGroupGloo(store, rank, size, options)
+    return cast(_Backend, ProcessGroupGloo(store, rank, size, options))
 
 
-def _nccl(store: FileStore, rank: int, size: int, timeout: timedelta) -> Backend:
+def _nccl(store: FileStore, rank: int, size: int, timeout: timedelta) -> _Backend:
     from torch.distributed import ProcessGroupNCCL  # builds without GPUs lack it
 
     # Read when the group is made. The first ranks meet on the loopback interface; with the second
@@ -109,4 +125,4 @@ def _nccl(store: FileStore, rank: int, size: int, timeout: timedelta) -> Backend
     os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")
     options = ProcessGroupNCCL.Options()
     options._timeout = timeout
-    return ProcessGroupNCCL(store, rank, size, options)
+    return cast(_Backend, ProcessGroupNCCL(store, rank, size, options))

@@ -205,6 +205,16 @@ class ActorPool:
         return self._calls.job.job_id
 
     @property
+    def env_id(self) -> str:
+        """Name of the environment."""
+        return self._spec.env_id
+
+    @property
+    def fragment(self) -> int:
+        """Steps T of each environment in a round."""
+        return self._spec.steps_per_actor // self._spec.envs_per_actor
+
+    @property
     def environment(self) -> EnvironmentSpec:
         """What the environment looks like: `observation.shape`, `action`, `max_episode_steps`."""
         return self._calls.environment

@@ -131,4 +131,5 @@ def _rewards_to_come(batch: Batch) -> Array:
         goes_on = ~(batch.terminated[t] | batch.truncated[t])
         following = batch.rewards[t] + _DISCOUNT * following * goes_on
         to_come[t] = following
-    return to_come - to_come.mean(axis=1, keepdims=True)
+    centred: Array = to_come - to_come.mean(axis=1, keepdims=True)
+    return centred

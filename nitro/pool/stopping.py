@@ -1,5 +1,7 @@
 """The end of a pool's rounds, as an exception for whoever asks for one more."""
 
+from typing import Self
+
 from nitro.errors import CommandError
 from shared.contracts.jobs import StopReason
 
@@ -18,3 +20,7 @@ class PoolStopped(CommandError):  # noqa: N818 - not an error: the rounds are ov
     def __init__(self, reason: StopReason, why: str) -> None:
         super().__init__(f"the pool has stopped ({reason}): {why}")
         self.reason = reason
+        self._why = why
+
+    def __copy__(self) -> Self:  # RLlib's `train` raises a copy of what it is ended by
+        return type(self)(self.reason, self._why)

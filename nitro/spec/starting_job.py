@@ -74,6 +74,11 @@ def train_spec(
     if completed:
         _fix_rounds(raw)
     spec = validated(raw)
+    if spec.learner == "external":
+        raise CommandError(
+            "learner: external is for a program of your own, by nitro.ActorPool: nothing would "
+            "train this job"
+        )
     if completed and not rounds_said and total_steps is None and planned_steps(spec) is not None:
         total_steps = starting_job(spec.env_id).total_steps
     if total_steps is not None:

@@ -5,6 +5,7 @@ import signal
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -48,8 +49,8 @@ class Case:
 
     def __init__(self, name: str, dtype: torch.dtype, **settings: object) -> None:
         rule, environment = RULES[name]
-        self.rule = replace(rule, hyperparameters=_with(rule, settings))  # type: ignore[type-var]
-        hyperparameters = self.rule.hyperparameters
+        hyperparameters = _with(rule, settings)
+        self.rule: LossRule = replace(rule, hyperparameters=hyperparameters)  # type: ignore[type-var]
         self.form = NetworkForm(
             environment=environment, hyperparameters=hyperparameters, dtype=dtype
         )
@@ -78,14 +79,12 @@ def _with(rule: LossRule, settings: dict[str, object]) -> PpoHyperparameters:
 
 def _cast(batch: TrainingBatch, dtype: torch.dtype) -> TrainingBatch:
     columns = {field.name: getattr(batch, field.name) for field in fields(batch)}
-    return replace(
-        batch,
-        **{
-            name: column.to(dtype)
-            for name, column in columns.items()
-            if isinstance(column, Tensor) and column.is_floating_point()
-        },
-    )
+    cast: dict[str, Any] = {
+        name: column.to(dtype)
+        for name, column in columns.items()
+        if isinstance(column, Tensor) and column.is_floating_point()
+    }
+    return replace(batch, **cast)
 
 
 @pytest.fixture(scope="module", params=[1, 2, 3])

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from typing import Any
 
 import httpx
 import numpy as np
@@ -103,7 +104,8 @@ def test_a_gaussian_agents_log_probabilities_are_torchs(shared_system: LocalSyst
     assert tensors.actions.shape == (32, 6, 3)
     with torch.no_grad():
         normal = Normal(agent.actor_mean(tensors.observations), agent.actor_logstd.exp())
-        log_probs = normal.log_prob(tensors.actions).sum(-1)
+        densities = normal.log_prob(tensors.actions)  # type: ignore[no-untyped-call]
+    log_probs = densities.sum(-1)
     torch.testing.assert_close(log_probs, tensors.log_probs, rtol=0, atol=1e-5)
 
 
@@ -144,7 +146,7 @@ def test_the_budget_ends_the_rounds(shared_system: LocalSystem, client: NitroCli
 def test_a_target_ends_the_rounds_with_an_evaluation_of_the_final_policy(
     shared_system: LocalSystem, client: NitroClient
 ) -> None:
-    changes = {"target_return": 1.0, "evaluate_every": 1, "evaluation_episodes": 2}
+    changes: dict[str, Any] = {"target_return": 1.0, "evaluate_every": 1, "evaluation_episodes": 2}
     with pool_at(shared_system, **changes) as pool:
         for _ in pool.rounds():
             pool.collect(cartpole_net())
@@ -303,8 +305,6 @@ def test_several_pools_share_a_system(shared_system: LocalSystem, client: NitroC
         for mine, theirs in itertools.islice(zip(one.rounds(), other.rounds(), strict=False), 2):
             assert mine.number == theirs.number
             batches = [pool.collect(cartpole_net()) for pool in (one, other)]
-            assert not np.array_equal(batches[0].rewards, batches[1].rewards) or (
-                not np.array_equal(batches[0].observations, batches[1].observations)
-            )
+            assert not np.array_equal(batches[0].observations[0], batches[1].observations[0])
         jobs = (one.job_id, other.job_id)
     assert all(wait_finished(client, job_id).stop_reason == "user" for job_id in jobs)

@@ -36,13 +36,13 @@ def trajectory(
     """Observations that tell where they are from: `100 * actor + 10 * environment + step`."""
     shape = (STEPS, envs)
     where = 100.0 * actor + 10.0 * np.arange(envs) + np.arange(STEPS + 1)[:, np.newaxis]
-    flags = {"terminated": np.zeros(shape, np.bool_), "truncated": np.zeros(shape, np.bool_)}
+    ends, cuts = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
     for at in terminated:
-        flags["terminated"][at] = True
+        ends[at] = True
     for at in truncated:
-        flags["truncated"][at] = True
-    cut = np.argwhere(flags["truncated"] & ~flags["terminated"])
-    ended = int((flags["terminated"] | flags["truncated"]).sum())
+        cuts[at] = True
+    cut = np.argwhere(cuts & ~ends)
+    ended = int((ends | cuts).sum())
     finals = np.array([[1000.0 + 100 * actor + 10 * b + t] for t, b in cut], np.float32)
     return Trajectory(
         job_id="any-1",
@@ -56,7 +56,8 @@ def trajectory(
         log_prob=np.full(shape, -0.7, np.float32),
         episode_returns=np.full(ended, 5.0 + actor, np.float32),
         episode_lengths=np.full(ended, 5, np.int32),
-        **flags,
+        terminated=ends,
+        truncated=cuts,
     )
 
 

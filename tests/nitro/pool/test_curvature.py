@@ -73,7 +73,8 @@ def exact_ends(
 
     def objective(vector: Tensor) -> Tensor:
         parts = [
-            part.view(p.shape) for part, p in zip(vector.split(sizes), named.values(), strict=True)
+            part.view(p.shape)
+            for part, p in zip(torch.split(vector, sizes), named.values(), strict=True)
         ]
         values = dict(zip(named, parts, strict=True))
         outputs = torch.func.functional_call(module, values, (seen,))
@@ -82,18 +83,20 @@ def exact_ends(
         new = log_prob(outputs, taken)
         return (gains * torch.exp(new - new.detach())).mean()
 
-    hessian = torch.autograd.functional.hessian(objective, flat)
+    hessian = torch.autograd.functional.hessian(objective, flat)  # type: ignore[no-untyped-call]
     ends = torch.linalg.eigvalsh(hessian.double())
     return float(ends[-1]), float(ends[0])
 
 
 def by_logits(outputs: Tensor, action: Tensor) -> Tensor:
-    return Categorical(logits=outputs).log_prob(action)
+    found: Tensor = Categorical(logits=outputs).log_prob(action)  # type: ignore[no-untyped-call]
+    return found
 
 
 def by_normal(outputs: Tensor, action: Tensor) -> Tensor:
     mean, log_std = outputs.chunk(2, dim=-1)
-    return Normal(mean, log_std.exp()).log_prob(action).sum(-1)
+    found: Tensor = Normal(mean, log_std.exp()).log_prob(action)  # type: ignore[no-untyped-call]
+    return found.sum(-1)
 
 
 @pytest.mark.parametrize("activation", [nn.Tanh, nn.ReLU])

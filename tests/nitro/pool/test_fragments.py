@@ -1,6 +1,7 @@
 """Fragments one by one while several rounds are open, each with the version that made it."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,7 +60,7 @@ def test_a_function_gives_the_newest_policy(shared_system: LocalSystem) -> None:
 def test_the_job_ends_a_stream_and_evaluates_the_final_policy(
     shared_system: LocalSystem, client: NitroClient
 ) -> None:
-    changes = {"max_rounds": 3, "evaluate_every": 1, "evaluation_episodes": 2}
+    changes: dict[str, Any] = {"max_rounds": 3, "evaluate_every": 1, "evaluation_episodes": 2}
     with pool_at(shared_system, rounds_in_flight=2, **changes) as pool:
         rounds = {batch.round for batch in pool.stream(cartpole_net())}
         assert rounds == {0, 1, 2}

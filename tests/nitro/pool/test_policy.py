@@ -45,7 +45,8 @@ def normal(size: int, log_std: float | None) -> Callable[[Tensor, Tensor], Tenso
     def log_prob(outputs: Tensor, action: Tensor) -> Tensor:
         mean = outputs[..., :size]
         free = outputs[..., size:] if log_std is None else torch.full((size,), log_std)
-        return Normal(mean, free.exp()).log_prob(action).sum(-1)
+        densities: Tensor = Normal(mean, free.exp()).log_prob(action)  # type: ignore[no-untyped-call]
+        return densities.sum(-1)
 
     return log_prob
 
@@ -53,9 +54,11 @@ def normal(size: int, log_std: float | None) -> Callable[[Tensor, Tensor], Tenso
 def categorical(*choices: int) -> Callable[[Tensor, Tensor], Tensor]:
     def log_prob(outputs: Tensor, action: Tensor) -> Tensor:
         columns = action if len(choices) > 1 else action.unsqueeze(-1)
-        logits = outputs.split(choices, dim=-1)
-        parts = [Categorical(logits=each) for each in logits]
-        return torch.stack([part.log_prob(columns[..., i]) for i, part in enumerate(parts)]).sum(0)
+        logits = torch.split(outputs, list(choices), dim=-1)
+        total = torch.zeros(outputs.shape[:-1])
+        for i, each in enumerate(logits):
+            total += Categorical(logits=each).log_prob(columns[..., i])  # type: ignore[no-untyped-call]
+        return total
 
     return log_prob
 

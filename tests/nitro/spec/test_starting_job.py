@@ -66,3 +66,8 @@ def test_the_paper_and_files_mean_what_they_mean_to_the_api(tmp_path: Path) -> N
     longer = train_spec(file=file, options={}, total_steps=10_240)
     assert longer.stop.max_rounds == 10
     assert longer.model_copy(update={"stop": posted.stop}) == posted
+
+
+def test_a_job_that_nothing_would_train_is_refused_with_what_it_is_for() -> None:
+    with pytest.raises(CommandError, match=r"nitro\.ActorPool"):
+        said(learner="external")

@@ -468,7 +468,7 @@ def _losing(learner: Learner, scaler: ScriptedScaler, *, times: int) -> None:
     """Have so many updates in a row lose a rank; offer the job again each time."""
     losses = ["rank 1 ended by SIGKILL"] * times
 
-    def algorithm(made: Job) -> Algorithm:
+    def algorithm(made: Job, _: StepsBuilder | None) -> Algorithm:
         built = build_algorithm(made, device=torch.device("cpu"))
         return cast(Algorithm, LosesRanks(built, losses))
 

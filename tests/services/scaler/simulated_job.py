@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from services.scaler.jobs.rescaling import switch_scaling_policy
-from services.scaler.launching.invoker import ActorInvoker, Awaited, RolloutOutcome
+from services.scaler.launching.invoker import ActorInvoker, Awaited, RolloutOutcome, TaskOutcome
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing, least_pricing, smallest_budget_usd
 from services.scaler.money.ledger import Clock
@@ -58,7 +58,7 @@ class ChanceInvoker(ActorInvoker):
             executions = 2 if extreme else self.chance.choice((1, 1, 1, 2))
             times = [TIMEOUT_S if extreme else self._duration_s() for _ in range(executions)]
             self.longest_s = max(self.longest_s, sum(times))
-            outcome = RolloutOutcome(
+            outcome = TaskOutcome(
                 task=task,
                 report=None if extreme or self.chance.random() < 0.1 else _report(task, times[-1]),
                 reason="made up",

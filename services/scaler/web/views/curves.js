@@ -88,6 +88,12 @@ function charts(job, rounds, at, smoothing) {
     of("Entropy", [["entropy", "entropy"]]),
     of("Losses", LOSSES),
     of("Staleness of trajectories", LAGS),
+    of("Staleness of gradients", [
+      ["staleness_mean", "mean"],
+      ["staleness_max", "largest"],
+      ["staleness_bound", "bound"],
+      ["gradient_queue_mean", "queue at a step"],
+    ]),
   ];
   return all.filter((chart) => chart.lines.some((line) => last(line.values) !== undefined));
 }

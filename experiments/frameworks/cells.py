@@ -1,0 +1,151 @@
+"""One run of a framework: what it is told, what came of it, and how it is made."""
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, FiniteFloat
+
+from benchmarks.environment import describe_environment
+from experiments.grid import Cell
+from experiments.outcome import Outcome
+from nitro.errors import EXIT_FAILED, CommandError
+from nitro.local.system import LocalSystem
+from shared.contracts.message import Count, Message, NonNegativeFloat, PositiveInt
+
+_ROOT = Path(__file__).resolve().parents[2]
+Framework = Literal["stable_baselines3", "rllib"]
+Sampler = Literal["own", "nitro"]
+_ENVIRONMENTS: Mapping[Framework, str] = {"stable_baselines3": ".venv-sb3", "rllib": ".venv-rllib"}
+_TAIL_CHARS = 2000
+
+
+class FrameworkTask(Message):
+    """One run; `experiments.frameworks.telling.Task` is what its script is told of it."""
+
+    framework: Framework
+    env_id: str
+    seed: Count
+    sampler: Sampler
+    steps: PositiveInt
+    num_actors: PositiveInt
+    """Actors, or environments of the framework's own sampler."""
+    fragment: PositiveInt
+    """Steps of each between two updates."""
+    evaluate_every_steps: PositiveInt
+    episodes: PositiveInt
+    """Of an evaluation."""
+    minibatch: PositiveInt
+    epochs: PositiveInt
+
+
+class FrameworkEvaluation(Message):
+    """Episodes of the deterministic policy, and what it had taken to get there."""
+
+    env_steps: Count
+    returns: Annotated[tuple[FiniteFloat, ...], Field(min_length=1)]
+    cpu_s: NonNegativeFloat
+    """Of the framework's process: its updates, and its own sampler if that is used."""
+    cost_usd: NonNegativeFloat
+    """Of Nitro's job, as projected to AWS."""
+
+    @property
+    def mean_return(self) -> float:
+        """Over the episodes."""
+        return fmean(self.returns)
+
+
+class FrameworkOutcome(Outcome):
+    """One run."""
+
+    evaluations: Annotated[tuple[FrameworkEvaluation, ...], Field(min_length=1)]
+    """In order, before any training and after all of it."""
+
+    @property
+    def last(self) -> FrameworkEvaluation:
+        """After all training."""
+        return self.evaluations[-1]
+
+    def return_after(self, steps: float) -> float:
+        """Return the mean return after so many steps, on straight lines between evaluations."""
+        taken = [e.env_steps for e in self.evaluations]
+        return float(np.interp(steps, taken, [e.mean_return for e in self.evaluations]))
+
+    def return_at_usd(self, usd: float, *, usd_per_cpu_s: float) -> float:
+        """Return the mean return after so much money, likewise."""
+        spent = [usd_of(e, usd_per_cpu_s=usd_per_cpu_s) for e in self.evaluations]
+        return float(np.interp(usd, spent, [e.mean_return for e in self.evaluations]))
+
+
+def usd_of(reached: FrameworkEvaluation, *, usd_per_cpu_s: float) -> float:
+    """Return what a run has cost: Nitro's job, and the framework's processor time at a price."""
+    return reached.cost_usd + usd_per_cpu_s * reached.cpu_s
+
+
+def interpreter(framework: Framework) -> Path:
+    """Return the interpreter that has a framework.
+
+    Raises:
+        CommandError: It is not installed.
+    """
+    python = _ROOT / _ENVIRONMENTS[framework] / "bin" / "python"
+    if not python.is_file():
+        raise CommandError(
+            f"{framework} is not installed in {python.parents[1]}: make integrations-install"
+        )
+    return python
+
+
+def make(cell: Cell) -> FrameworkOutcome:
+    """Make one run, in the framework's own interpreter.
+
+    Raises:
+        CommandError: The framework is not installed, or its script failed.
+    """
+    task = cell.task
+    if not isinstance(task, FrameworkTask):
+        raise TypeError(f"{cell.id} is no task of a framework")
+    machine = describe_environment()
+    told = task.model_dump(exclude={"framework"})
+    with _actors(task) as access:
+        lines = _run(interpreter(task.framework), task.framework, told | access)
+    evaluations = tuple(FrameworkEvaluation.model_validate_json(line) for line in lines)
+    return FrameworkOutcome(evaluations=evaluations, environment=machine)
+
+
+@contextmanager
+def _actors(task: FrameworkTask) -> Iterator[dict[str, str]]:
+    """Start a local system where Nitro's actors are wanted; yield how to reach it."""
+    if task.sampler == "own":
+        yield {}
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix="nitro-experiment-") as folder,
+        LocalSystem(folder) as system,
+    ):
+        yield {"api_url": system.api_url, "token": system.token}
+
+
+def _run(python: Path, framework: Framework, told: dict[str, object]) -> list[str]:
+    done = subprocess.run(
+        [str(python), "-W", "ignore", "-m", f"experiments.frameworks.{framework}_run"],
+        input=json.dumps(told),  # not an argument: it may hold a token
+        cwd=_ROOT,
+        # More threads than cores slow each other down; the networks are small.
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise CommandError(
+            f"{framework} failed:\n{done.stderr[-_TAIL_CHARS:]}", exit_code=EXIT_FAILED
+        )
+    return done.stdout.splitlines()

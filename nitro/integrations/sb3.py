@@ -1,0 +1,310 @@
+"""Stable-Baselines3's PPO with Nitro's actors in place of its own environments.
+
+    import nitro
+    from nitro.integrations.sb3 import NitroPPO
+
+    with nitro.ActorPool("CartPole-v1", fragment=128, actors=(2, 8)) as pool:
+        model = NitroPPO("MlpPolicy", pool=pool)
+        model.learn(50_000)
+        model.save("cartpole")
+
+Everything but the collection of rollouts is the library's: callbacks, logging, saving, loading and
+the update. The number of actors may change with every rollout, and the rollout buffer with it.
+
+Legend: `T` steps of a fragment, `n` columns, one for each environment of each actor.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Self
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+from stable_baselines3 import PPO
+from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.running_mean_std import RunningMeanStd
+from stable_baselines3.common.torch_layers import FlattenExtractor
+from stable_baselines3.common.vec_env import VecEnv, unwrap_vec_normalize
+
+from nitro.errors import CommandError
+from nitro.integrations.endings import endings
+from nitro.pool.actor_pool import ActorPool
+from nitro.pool.batch import Batch
+from nitro.pool.curvature import measure_curvature
+from nitro.pool.policy import Policy
+from nitro.pool.policy_maps import policy_of
+from nitro.pool.stopping import PoolStopped
+
+Floats = NDArray[np.float32]
+_CLIP = 10.0
+"""Deviations that a normalised observation is clipped to, as `VecNormalize` has it."""
+_EPSILON = 1e-8
+
+
+class NormalisedObservations(FlattenExtractor):  # type: ignore[misc] # the library has no types
+    """Normalises observations by running statistics, which are saved with the policy's weights."""
+
+    def __init__(self, observation_space: spaces.Box) -> None:
+        super().__init__(observation_space)
+        self.register_buffer("mean", torch.zeros(self.features_dim))
+        self.register_buffer("scale", torch.ones(self.features_dim))
+        self.register_buffer("moments", torch.zeros(2, self.features_dim, dtype=torch.float64))
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        """Return what the networks see, as actors compute it."""
+        flat = super().forward(observations)
+        return torch.clamp((flat - self.mean) * self.scale, -_CLIP, _CLIP)
+
+    def learn(self, observations: Floats) -> None:
+        """Take observations [T, n, F] into the statistics."""
+        running = RunningMeanStd(epsilon=float(self.count) or 1e-4, shape=(self.features_dim,))
+        if self.count > 0:
+            running.mean, running.var = self.moments.cpu().numpy().copy()
+        running.update(observations.reshape(-1, self.features_dim))
+        self.count.fill_(running.count)
+        self.moments.copy_(torch.as_tensor(np.stack([running.mean, running.var])))
+        self.mean.copy_(torch.as_tensor(running.mean))
+        self.scale.copy_(torch.as_tensor(1.0 / np.sqrt(running.var + _EPSILON)))
+
+
+class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
+    """PPO whose rollouts come from an `ActorPool`.
+
+    `policy` and the keyword arguments are those of the library's `PPO`. The environment of the
+    same name is made here, too, for its spaces; it takes no training steps. `n_steps` is the
+    pool's fragment.
+
+    Args:
+        policy: `MlpPolicy`, of linear layers with tanh or ReLU between them.
+        env: An environment to take in place of the one of the pool's name.
+        pool: Where rollouts come from. A model without one predicts, and does not learn.
+        normalize_observations: By running statistics that travel to the actors with the policy, in
+            place of `VecNormalize`.
+        measure_curvature: Whether to measure it after every update, which the scaling policies
+            `nitro`, `marginal` and `kungfu` go by; it takes some milliseconds.
+
+    Raises:
+        CommandError: Something asked for is not supported; names it.
+    """
+
+    pool: ActorPool | None = None
+
+    def __init__(
+        self,
+        policy: str | type[ActorCriticPolicy],
+        env: gymnasium.Env[Any, Any] | VecEnv | str | None = None,
+        *,
+        pool: ActorPool | None = None,
+        normalize_observations: bool = False,
+        measure_curvature: bool = True,
+        **settings: Any,
+    ) -> None:
+        self.pool = pool
+        self.measure_curvature = measure_curvature
+        self._round: tuple[Batch, Floats] | None = None
+        if pool is not None:
+            env = pool.env_id if env is None else env
+            if settings.setdefault("n_steps", pool.fragment) != pool.fragment:
+                raise CommandError(
+                    f"n_steps: is the pool's fragment ({pool.fragment}), got {settings['n_steps']}"
+                )
+        if normalize_observations:
+            extractor = {"features_extractor_class": NormalisedObservations}
+            settings["policy_kwargs"] = {**(settings.get("policy_kwargs") or {}), **extractor}
+        super().__init__(policy, env, **settings)
+
+    @classmethod
+    def load(
+        cls, path: Any, env: Any = None, *, pool: ActorPool | None = None, **settings: Any
+    ) -> Self:
+        """Return a saved model; with a pool it can go on learning."""
+        if pool is not None:
+            env = gymnasium.make(pool.env_id) if env is None else env
+        loaded: Self = super().load(path, env, pool=pool, **settings)
+        return loaded
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        _require_supported(self)
+
+    def _excluded_save_params(self) -> list[str]:
+        return [*super()._excluded_save_params(), "pool", "_round"]
+
+    def collect_rollouts(
+        self,
+        env: VecEnv,
+        callback: BaseCallback,
+        rollout_buffer: RolloutBuffer,
+        n_rollout_steps: int,
+    ) -> bool:
+        """Have the actors roll the policy out, and fill a buffer of as many columns as came.
+
+        Returns:
+            Whether to go on: not if a callback, or the pool's budget, ended the training.
+        """
+        if self.pool is None:
+            raise CommandError("pool: this model has none to learn with; load it with pool=...")
+        self.policy.set_training_mode(False)
+        callback.on_rollout_start()
+        try:
+            batch = self.pool.collect(self._policy())
+        except PoolStopped:
+            return False  # `learn` ends as it does when a callback says so
+        rollout_buffer = self.rollout_buffer = self._buffer(batch)
+        if not self._fill(batch, rollout_buffer, callback, told=locals()):
+            return False
+        with torch.no_grad():
+            last_values = self.policy.predict_values(self._tensor(batch.last_observations))
+        dones = (batch.terminated | batch.truncated)[-1]
+        rollout_buffer.compute_returns_and_advantage(last_values=last_values, dones=dones)
+        self._round = batch, rollout_buffer.advantages.copy()  # the update flattens the buffer
+        self._log(batch)
+        callback.on_rollout_end()
+        return True
+
+    def train(self) -> None:
+        """Update the policy from the buffer, measure, and update its observations' statistics."""
+        super().train()
+        if self.measure_curvature and self.pool is not None and self._round is not None:
+            self.pool.report(curvature=measure_curvature(self._policy(), *self._round))
+        extractor = self.policy.features_extractor
+        if isinstance(extractor, NormalisedObservations):
+            extractor.learn(self.rollout_buffer.observations)
+
+    def _policy(self) -> Policy:
+        """Return the policy as actors run it."""
+        policy = policy_of(self.policy, "sb3")
+        extractor = self.policy.features_extractor
+        if not isinstance(extractor, NormalisedObservations):
+            return policy
+        mean, scale = (part.cpu().numpy().copy() for part in (extractor.mean, extractor.scale))
+        return replace(
+            policy, observation_mean=mean, observation_scale=scale, observation_clip=_CLIP
+        )
+
+    def _buffer(self, batch: Batch) -> RolloutBuffer:
+        return self.rollout_buffer_class(
+            len(batch.rewards),
+            self.observation_space,
+            self.action_space,
+            device=self.device,
+            gamma=self.gamma,
+            gae_lambda=self.gae_lambda,
+            n_envs=batch.num_columns,
+            **self.rollout_buffer_kwargs,
+        )
+
+    def _fill(
+        self, batch: Batch, buffer: RolloutBuffer, callback: BaseCallback, *, told: dict[str, Any]
+    ) -> bool:
+        """Add every step to the buffer, and tell callbacks of it as if it had just been made."""
+        values, final_values = self._values(batch)
+        rewards = batch.rewards.copy()
+        # The library's advantages know one kind of end: what lies beyond a time limit is part of
+        # the reward (https://github.com/DLR-RM/stable-baselines3/issues/633).
+        rewards[batch.final_steps, batch.final_columns] += self.gamma * final_values
+        dones = batch.terminated | batch.truncated  # [T, n]
+        actions = batch.actions.reshape(*batch.rewards.shape, -1)  # [T, n, A]
+        log_probs = torch.tensor(batch.log_probs)
+        infos = _infos(batch)
+        starts = np.zeros(batch.num_columns, np.float32)  # only its later rows count
+        for t in range(len(rewards)):
+            self.num_timesteps += batch.num_columns
+            step = {"rewards": batch.rewards[t], "dones": dones[t], "infos": infos[t]}
+            callback.update_locals({**told, **step, "actions": batch.actions[t], "n_steps": t})
+            if not callback.on_step():
+                return False
+            observations = batch.observations[t]
+            buffer.add(observations, actions[t], rewards[t], starts, values[t], log_probs[t])
+            starts = dones[t]
+        self._tell_episodes(batch)
+        return True
+
+    def _values(self, batch: Batch) -> tuple[torch.Tensor, Floats]:
+        """Return the values of all observations [T, n], and of those beyond time limits [F]."""
+        shape = batch.observations.shape
+        flat = batch.observations.reshape(-1, *shape[2:])
+        with torch.no_grad():
+            values = self.policy.predict_values(self._tensor(flat)).reshape(shape[:2])
+            final_values = self.policy.predict_values(self._tensor(batch.final_observations))
+        return values, final_values.cpu().numpy().reshape(-1)
+
+    def _tensor(self, observations: NDArray[Any]) -> torch.Tensor:
+        return torch.tensor(observations, device=self.device)
+
+    def _tell_episodes(self, batch: Batch) -> None:
+        """Put finished episodes where the library's own logging looks for them."""
+        elapsed_s = time.time() - self.start_time / 1e9
+        for episode_return, length in zip(batch.returns, batch.lengths, strict=True):
+            ended = {"r": float(episode_return), "l": int(length), "t": round(elapsed_s, 6)}
+            self.ep_info_buffer.append(ended)
+
+    def _log(self, batch: Batch) -> None:
+        self.logger.record("nitro/actors", len(set(batch.actors.tolist())))
+        self.logger.record("nitro/launched", batch.num_launched)
+
+
+def _infos(batch: Batch) -> list[list[dict[str, Any]]]:
+    """Return what callbacks are told of every step [T][n], in the words of `Monitor`."""
+    infos: list[list[dict[str, Any]]] = [
+        [{} for _ in range(batch.num_columns)] for _ in range(len(batch.rewards))
+    ]
+    for step, column, observation in zip(
+        batch.final_steps, batch.final_columns, batch.final_observations, strict=True
+    ):
+        infos[step][column] |= {
+            "terminal_observation": observation,
+            "TimeLimit.truncated": True,
+        }
+    for ending in endings(batch):
+        infos[ending.step][ending.column]["episode"] = {
+            "r": ending.episode_return,
+            "l": ending.length,
+        }
+    return infos
+
+
+def _require_supported(model: NitroPPO) -> None:
+    """Refuse what actors cannot do.
+
+    Raises:
+        CommandError: Names what it is.
+    """
+    space = model.observation_space
+    for refused, why in _REFUSED:
+        if refused(model):
+            raise CommandError(why)
+    if not isinstance(space, spaces.Box) or len(space.shape) != 1:
+        raise CommandError(f"observations: must be vectors of numbers, got {space}")
+    policy_of(model.policy, "sb3")
+
+
+def _is_normalised_outside(model: NitroPPO) -> bool:
+    return model.env is not None and unwrap_vec_normalize(model.env) is not None
+
+
+_REFUSED: tuple[tuple[Callable[[NitroPPO], bool], str], ...] = (
+    (
+        lambda model: bool(model.use_sde),
+        "use_sde: state-dependent exploration is not supported; its noise is not a Gaussian's",
+    ),
+    (
+        lambda model: hasattr(model.policy, "lstm_actor"),
+        "policy: recurrent policies are not supported; actors keep no hidden state",
+    ),
+    (
+        lambda model: isinstance(model.observation_space, spaces.Dict),
+        "observations: Dict observations are not supported; flatten them in the environment",
+    ),
+    (
+        _is_normalised_outside,
+        "VecNormalize: actors would not see what it does; use normalize_observations=True",
+    ),
+)

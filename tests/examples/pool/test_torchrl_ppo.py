@@ -1,0 +1,25 @@
+"""TorchRL's PPO with Nitro's actors learns; where TorchRL is installed, which is apart."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torchrl", reason="TorchRL has an environment of its own")
+ROOT = Path(__file__).parents[3]
+
+
+def test_it_solves_cartpole(tmp_path: Path) -> None:
+    script = ROOT / "examples" / "pool" / "torchrl_ppo.py"
+    done = subprocess.run(
+        (sys.executable, str(script), "--runs-dir", str(tmp_path / "runs"), "--target", "400"),
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].startswith("target_return: best evaluation 4")

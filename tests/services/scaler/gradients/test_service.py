@@ -1,0 +1,230 @@
+"""Requests for gradients: launched once, paid for before, booked when all has ended."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from services.scaler.api.problem import ApiError
+from services.scaler.gradients.calls import GradientOutcome
+from services.scaler.gradients.pricing import worst_calls_usd, worst_update_usd
+from services.scaler.gradients.service import GradientService
+from services.scaler.launching.invoker import Awaited, Invoker, TaskOutcome
+from services.scaler.money.accounting import Spending
+from services.scaler.money.budget import closing_usd, smallest_budget_usd
+from services.scaler.store.base import JobRecord
+from services.scaler.store.sqlite import SqliteStore
+from shared.cache.gradients import GradientCache, GradientRound
+from shared.contracts.gradients import (
+    GradientCall,
+    GradientReport,
+    GradientRequest,
+    GradientTask,
+)
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.leases import hash_of_lease
+from tests.services.scaler.money.test_accounting import attempt
+from tests.services.scaler.money.test_accounting_spending import NOW, held
+from tests.services.scaler.money.test_budget import PRICING, basis
+
+BASIS = basis()
+SPEC = JobSpec(preset="standard", learner="functions", hyperparameters={"num_epochs": 3})
+CALLS = 3 * SPEC.learner_functions.slices
+
+
+class HeldInvoker(Invoker[GradientTask, GradientReport]):
+    """Learner functions that end when they are told to."""
+
+    def __init__(self) -> None:
+        self.tasks: list[GradientTask] = []
+        self._ends: list[Callable[[GradientOutcome], None]] = []
+
+    def submit(
+        self,
+        tasks: Sequence[GradientTask],
+        on_outcome: Callable[[GradientOutcome], None],
+        awaited: Awaited | None = None,
+    ) -> None:
+        self.tasks += tasks
+        self._ends += [on_outcome] * len(tasks)
+
+    def end(self, *, billed_s: float = 0.05, failed: bool = False) -> None:
+        """End the oldest that runs."""
+        task, on_outcome = self.tasks.pop(0), self._ends.pop(0)
+        report = GradientReport(
+            job_id=task.job_id,
+            round=task.round,
+            call=task.call.call,
+            outcome="stored",
+            fetch_s=0.0,
+            compute_s=0.0,
+            push_s=0.0,
+            total_s=billed_s,
+            cold_start=False,
+        )
+        on_outcome(
+            TaskOutcome(
+                task=task,
+                report=None if failed else report,
+                reason="killed" if failed else "",
+                billed_s=(billed_s,),
+                requests=1,
+            )
+        )
+
+
+class Rig:
+    """The service on a store of its own."""
+
+    def __init__(self, path: Path, cache: GradientCache, *, budget_usd: float) -> None:
+        self.store = SqliteStore(path)
+        self.invoker, self.cache = HeldInvoker(), cache
+        stop = SPEC.stop.model_copy(update={"budget_usd": budget_usd})
+        record = held(attempt(2))
+        job = record.job.model_copy(update={"spec": SPEC.model_copy(update={"stop": stop})})
+        self.store.create(record.model_copy(update={"job": job}), None)
+        self.start()
+
+    def start(self) -> None:
+        """Start a service anew, as after a restart."""
+        self.service = GradientService(
+            store=self.store,
+            invoker=self.invoker,
+            cache=self.cache,
+            now=lambda: NOW,
+            basis=BASIS,
+            pricing=PRICING,
+            clock="wall",
+            slack_s=10.0,
+        )
+
+    def record(self) -> JobRecord:
+        record = self.store.job("job")
+        assert record is not None
+        return record
+
+    def ask(self, number: int, *calls: int, lease_id: str = "lease", round_index: int = 2) -> bool:
+        """Ask and launch; return whether anything new was launched."""
+        request = GradientRequest(
+            lease_id=lease_id,
+            request=number,
+            calls=tuple(GradientCall(call=call, base=7) for call in calls),
+        )
+        answer = self.service.ask("job", round_index, request)
+        self.service.launch(answer.order)
+        assert answer.grant.granted or answer.grant.reason
+        return answer.order is not None
+
+
+@pytest.fixture
+def rig(tmp_path: Path, cache_url: str) -> Iterator[Rig]:
+    with GradientCache(cache_url) as cache:
+        made = Rig(tmp_path / "jobs.sqlite3", cache, budget_usd=100.0)
+        yield made
+        made.store.close()
+
+
+def test_a_request_is_launched_once_however_often_it_is_asked_for(rig: Rig) -> None:
+    assert [rig.ask(0, 0, 1) for _ in range(3)] == [True, False, False]
+    assert rig.ask(1, 2)
+    assert [task.call.call for task in rig.invoker.tasks] == [0, 1, 2]
+    assert rig.service.in_flight("job") == 3
+    (task, *_) = rig.invoker.tasks
+    assert task.lease_hash == hash_of_lease("lease")
+    assert task.deadline_at == NOW + 2 * 15.0 + 10.0
+
+
+def test_money_for_an_updates_calls_is_reserved_before_the_first_is_launched(rig: Rig) -> None:
+    before = rig.record()
+    rig.ask(0, 0)
+    after = rig.record()
+    assert after.reserved_usd - before.reserved_usd == pytest.approx(worst_update_usd(SPEC, BASIS))
+    assert worst_update_usd(SPEC, BASIS) == pytest.approx(worst_calls_usd(CALLS, BASIS))
+    version = after.version
+    rig.ask(1, 1)
+    assert rig.record().version == version, "no write for each request"
+    rig.ask(2, *range(2, CALLS + 1))
+    assert sum(each.num_calls for each in rig.record().open_gradients) > CALLS
+
+
+def test_what_ended_is_booked_when_the_round_is_over(rig: Rig) -> None:
+    rig.ask(0, 0, 1)
+    rig.invoker.end(billed_s=0.1)
+    rig.service.close("job", before=3, but="lease")
+    assert rig.record().open_gradients, "one of them is still under way"
+    rig.invoker.end(billed_s=0.2)
+    record = rig.record()
+    assert record.open_gradients == ()
+    lines = {line.item: line for line in rig.store.lines("job")}
+    gb = 1769 / 1024
+    assert lines["gradient_duration"].quantity == pytest.approx(0.3 * gb)
+    assert lines["gradient_requests"].quantity == 2.0
+    assert {line.round for line in lines.values()} == {2}
+    assert record.settled_usd == pytest.approx(sum(x.amount_usd for x in lines.values()))
+
+
+def test_calls_of_a_process_that_ended_are_billed_at_their_worst(rig: Rig) -> None:
+    rig.ask(0, 0, 1)
+    reserved_usd = rig.record().open_gradients[0].reserved_usd
+    rig.start()
+    rig.service.adopt_orphans()
+    record = rig.record()
+    assert record.open_gradients == ()
+    assert record.settled_usd == pytest.approx(reserved_usd)
+    assert rig.ask(0, 0, 1), "what the learner still waits for is launched again"
+    assert rig.record().open_gradients
+
+
+def test_a_lost_call_is_told_to_the_learner(rig: Rig) -> None:
+    rig.ask(4, 9)
+    rig.invoker.end(failed=True)
+    of = GradientRound(job_id="job", lease_hash=hash_of_lease("lease"), round=2)
+    ((arrival, payload),) = rig.cache.wait_gradients(of, timeout_s=5.0)
+    assert (arrival.call, arrival.request, arrival.failed) == (9, 4, "killed")
+    assert not arrival.vanished
+    assert payload is None
+
+
+def test_nothing_is_launched_that_the_budget_has_no_room_for(
+    tmp_path: Path, cache_url: str
+) -> None:
+    pricing = PRICING.with_learner("cpu")
+    with GradientCache(cache_url) as cache:
+        made = Rig(tmp_path / "poor.sqlite3", cache, budget_usd=0.5 + closing_usd(SPEC, PRICING))
+        assert not made.ask(0, 0)
+        assert made.invoker.tasks == []
+        made.store.close()
+    update_usd = worst_update_usd(SPEC, pricing.basis)
+    on_cores = SPEC.model_copy(update={"learner": "cpu"})
+    more_usd = smallest_budget_usd(SPEC, pricing) - smallest_budget_usd(on_cores, pricing)
+    assert more_usd == pytest.approx(update_usd)
+
+
+@pytest.mark.parametrize(
+    ("lease_id", "round_index", "status"), [("another", 2, 409), ("lease", 3, 422)]
+)
+def test_who_does_not_hold_the_job_or_names_another_round_is_refused(
+    rig: Rig, lease_id: str, round_index: int, status: int
+) -> None:
+    with pytest.raises(ApiError) as refused:
+        rig.ask(0, 0, lease_id=lease_id, round_index=round_index)
+    assert refused.value.status == status
+    assert rig.invoker.tasks == []
+
+
+def test_a_job_that_computes_its_own_gradients_is_refused(rig: Rig) -> None:
+    record = rig.record()
+    spec = record.job.spec.model_copy(update={"learner": "cpu"})
+    job = record.job.model_copy(update={"spec": spec, "job_id": "other"})
+    rig.store.create(record.model_copy(update={"job": job}), None)
+    request = GradientRequest(lease_id="lease", request=0, calls=(GradientCall(call=0, base=0),))
+    with pytest.raises(ApiError):
+        rig.service.ask("other", 2, request)
+
+
+def test_owed_money_counts_what_is_reserved(rig: Rig) -> None:
+    spending = Spending(basis=BASIS, clock="wall")
+    before = spending.owed_usd(rig.record(), NOW)
+    rig.ask(0, 0)
+    more_usd = spending.owed_usd(rig.record(), NOW) - before
+    assert more_usd == pytest.approx(worst_update_usd(SPEC, BASIS))
