@@ -10,6 +10,7 @@ from pydantic import FiniteFloat
 from benchmarks.environment import Environment
 from experiments.grid import CellId
 from shared.contracts.billing import JobCost, LedgerItem, LedgerLine, ServerfulCost
+from shared.contracts.gradients import GradientRecord
 from shared.contracts.jobs import Job, StopReason
 from shared.contracts.message import Count, Message, NonNegativeFloat
 from shared.contracts.rounds import RoundRecord, RoundResult, RoundTiming
@@ -29,6 +30,8 @@ class RoundOutcome(Message):
     launch_s: NonNegativeFloat | None
     timing: RoundTiming
     """As measured here."""
+    gradients: GradientRecord | None = None
+    """Of functions; None where the learner computed them itself."""
     evaluated_steps: tuple[Count, ...] = ()
     """Of each episode that was evaluated beside it; empty in earlier runs."""
 
@@ -218,6 +221,7 @@ def _round(record: RoundRecord, result: RoundResult) -> RoundOutcome:
         cost_usd=record.cost_usd,
         launch_s=None if record.launches is None else record.launches.launch_s,
         timing=result.timing,
+        gradients=result.gradients,
         evaluated_steps=evaluated.lengths if evaluated is not None else (),
     )
 

@@ -23,7 +23,7 @@ def layers(*sizes: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_outputs_are_those_of_actors(activation: Literal["tanh", "relu"]) -> None:
     weights, biases = layers(5, 7, 3)
-    log_std = np.float32([0.1, -0.2, 0.3])
+    log_std = np.array([0.1, -0.2, 0.3], np.float32)
     policy = DensePolicy(
         weights, biases, log_std=log_std, activation=activation, distribution=Gaussian()
     )

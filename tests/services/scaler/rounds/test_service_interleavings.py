@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scaler.api.problem import ApiError
-from services.scaler.launching.invoker import Awaited, Invoker, TaskOutcome
+from services.scaler.launching.invoker import Awaited, Invoker, RolloutOutcome
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing, smallest_budget_usd
 from services.scaler.money.ledger import Clock
@@ -25,7 +25,7 @@ from services.scaler.store.sqlite import SqliteStore
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, ResumeRequest
 from shared.contracts.leases import FinishRequest
-from shared.contracts.rollouts import RolloutTask
+from shared.contracts.rollouts import ActorReport, RolloutTask
 from shared.contracts.rounds import RoundPlan, RoundRequest
 from tests.services.scaler.lambda_endpoint import HOPPER
 from tests.services.scaler.money.test_budget import basis, with_budget
@@ -36,17 +36,17 @@ _LEASE_S = 5.0
 _STEPS = 80
 
 
-class Played(Invoker):
+class Played(Invoker[RolloutTask, ActorReport]):
     """Invocations that end when, and after as long as, the simulation says."""
 
     def __init__(self) -> None:
-        self.flying: list[tuple[RolloutTask, Callable[[TaskOutcome], None]]] = []
+        self.flying: list[tuple[RolloutTask, Callable[[RolloutOutcome], None]]] = []
         self.launched: Counter[tuple[int, int, str, int]] = Counter()
 
     def submit(
         self,
         tasks: Sequence[RolloutTask],
-        on_outcome: Callable[[TaskOutcome], None],
+        on_outcome: Callable[[RolloutOutcome], None],
         awaited: Awaited | None = None,
     ) -> None:
         for task in tasks:
@@ -197,7 +197,7 @@ class World(Services):
                 TIMEOUT_S if longest else self.random.uniform(0, TIMEOUT_S) for _ in range(times)
             )
             on_end(
-                TaskOutcome(
+                RolloutOutcome(
                     task=task,
                     report=None,
                     reason="played",

@@ -1,0 +1,163 @@
+"""Jobs whose gradients functions compute, and what the records of their gradients come to."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+from experiments.grid import Body, Scale, fixed, job_body
+from experiments.outcome import JobOutcome
+from experiments.reporting.findings import Panel, Series, Table
+from experiments.reporting.statistics import interval
+from shared.contracts.gradients import GradientRecord
+
+FUNCTIONS, CPU, GPU = "functions", "synchronous, CPU", "synchronous, GPU"
+_ACTORS = 8
+_SAMPLES = 2048
+"""Of a round, shared by its actors."""
+_ROUNDS = 50
+_STAGES = ("invoke", "fetch", "compute", "push", "aggregate")
+
+
+def body(
+    scale: Scale, env_id: str, *, learner: str = "functions", functions: Body | None = None
+) -> Body:
+    """Return a job of 102,400 steps, whose episodes go on.
+
+    Args:
+        scale: Full or quick.
+        env_id: The environment.
+        learner: As in a job.
+        functions: Fields of its `learner_functions`.
+    """
+    common = job_body(
+        scale,
+        env_id,
+        rounds=_ROUNDS,
+        actors=(_ACTORS, _ACTORS),
+        evaluate_every=5,
+        preset="standard",
+    )
+    num_actors = scale.of(_ACTORS, 4)
+    changes: Body = {
+        "learner": learner,
+        "scaling": fixed(num_actors),
+        "steps_per_actor": scale.of(_SAMPLES // _ACTORS, 32),
+        "episodes": {"horizon": "limit"},
+        "warm": "reuse",
+    }
+    if functions:
+        changes["learner_functions"] = {**functions}
+    return {**common, **changes}
+
+
+def records(found: Sequence[JobOutcome]) -> list[GradientRecord]:
+    """Return what is recorded of the gradients of all rounds of some runs."""
+    return [each.gradients for run in found for each in run.rounds if each.gradients]
+
+
+def staleness_shares(found: Sequence[JobOutcome]) -> list[float]:
+    """Return the share of used gradients of each staleness, from 0 on; sums to 1."""
+    ages = [age for record in records(found) for age in record.staleness]
+    return [ages.count(age) / len(ages) for age in range(max(ages, default=-1) + 1)]
+
+
+def staleness_panel(title: str, groups: Mapping[str, Sequence[JobOutcome]]) -> Panel:
+    """Return how stale used gradients were, a series a group."""
+    shares = {name: staleness_shares(found) for name, found in groups.items()}
+    most = max(map(len, shares.values()), default=0)
+    return Panel(
+        title=title,
+        x_label="staleness (steps)",
+        y_label="share of gradients",
+        kind="bar",
+        categories=tuple(map(str, range(most))),
+        series=tuple(
+            Series(
+                label=name,
+                x=tuple(map(float, range(most))),
+                y=(*values, *([0.0] * (most - len(values)))),
+            )
+            for name, values in shares.items()
+        ),
+    )
+
+
+def bound_panel(title: str, groups: Mapping[str, Sequence[JobOutcome]]) -> Panel:
+    """Return the mean bound on the staleness in each round, a series a group."""
+    series = []
+    for name, found in groups.items():
+        rounds = min(len(run.rounds) for run in found)
+        points = []
+        for index in range(rounds):
+            made = (run.rounds[index].gradients for run in found)
+            bounds = [each.bound for each in made if each and each.bound is not None]
+            if bounds:
+                points.append((float(index), fmean(bounds)))
+        series.append(
+            Series(label=name, x=tuple(x for x, _ in points), y=tuple(y for _, y in points))
+        )
+    return Panel(
+        title=title,
+        x_label="round",
+        y_label="bound on mean staleness",
+        kind="step",
+        series=tuple(series),
+    )
+
+
+def breakdown_panel(title: str, groups: Mapping[str, Sequence[JobOutcome]]) -> Panel:
+    """Return the mean seconds of each stage of a gradient, a series a group."""
+    return Panel(
+        title=title,
+        x_label="",
+        y_label="seconds",
+        kind="bar",
+        categories=_STAGES,
+        series=tuple(
+            Series(
+                label=name,
+                x=tuple(map(float, range(len(_STAGES)))),
+                y=tuple(stage_s(found, stage) for stage in _STAGES),
+            )
+            for name, found in groups.items()
+        ),
+    )
+
+
+def stage_s(found: Sequence[JobOutcome], stage: str) -> float:
+    """Return the mean seconds of one stage; 0 where nothing was recorded."""
+    return fmean([getattr(record, f"{stage}_s") for record in records(found)] or [0.0])
+
+
+def account_table(title: str, groups: Mapping[str, Sequence[JobOutcome]]) -> Table:
+    """Return what became of all gradients, and how stale they were."""
+    return Table(
+        title=title,
+        columns=(
+            "condition",
+            "runs",
+            "asked",
+            "used",
+            "stale",
+            "lost",
+            "duplicate",
+            "mean staleness",
+            "steps a round",
+        ),
+        rows=tuple(
+            (
+                name,
+                len(found),
+                *(sum(getattr(r, what) for r in records(found)) for what in _FATES),
+                _told([fmean([a for r in records([run]) for a in r.staleness]) for run in found]),
+                _told([fmean([r.steps for r in records([run])]) for run in found]),
+            )
+            for name, found in groups.items()
+        ),
+    )
+
+
+_FATES = ("asked", "used", "stale", "lost", "duplicate")
+
+
+def _told(values: Sequence[float]) -> str:
+    return str(interval(values))

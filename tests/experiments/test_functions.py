@@ -1,0 +1,55 @@
+"""What records of gradients come to: shares, bounds and fates counted by hand."""
+
+import pytest
+
+from experiments.functions import (
+    account_table,
+    bound_panel,
+    breakdown_panel,
+    stage_s,
+    staleness_panel,
+    staleness_shares,
+)
+from experiments.outcome import JobOutcome
+from shared.contracts.gradients import GradientRecord
+from tests.experiments.made_up import outcome
+
+
+def run(*records: GradientRecord) -> JobOutcome:
+    made = outcome([0, 1, 2], actors=[8] * len(records))
+    rounds = tuple(
+        each.model_copy(update={"gradients": record})
+        for each, record in zip(made.rounds, records, strict=True)
+    )
+    return made.model_copy(update={"rounds": rounds})
+
+
+FIRST = GradientRecord(
+    asked=4, used=3, stale=1, lost=0, steps=2, staleness=(0, 0, 2), fetch_s=0.1, bound=None
+)
+SECOND = GradientRecord(
+    asked=4, used=3, stale=0, lost=1, steps=3, staleness=(1, 1, 2), fetch_s=0.3, bound=3.0
+)
+GROUPS = {"functions": [run(FIRST, SECOND)]}
+
+
+def test_shares_count_every_used_gradient_once() -> None:
+    assert staleness_shares(GROUPS["functions"]) == pytest.approx([2 / 6, 2 / 6, 2 / 6])
+    panel = staleness_panel("staleness", GROUPS | {"fresh": [run(SECOND, SECOND)]})
+    assert panel.categories == ("0", "1", "2")
+    assert panel.series[1].y == pytest.approx((0.0, 4 / 6, 2 / 6))
+
+
+def test_rounds_without_a_bound_are_not_drawn() -> None:
+    (series,) = bound_panel("bound", GROUPS).series
+    assert (series.x, series.y) == ((1.0,), (3.0,))
+
+
+def test_stages_are_means_over_rounds() -> None:
+    assert stage_s(GROUPS["functions"], "fetch") == pytest.approx(0.2)
+    assert breakdown_panel("stages", GROUPS).series[0].y[1] == pytest.approx(0.2)
+
+
+def test_fates_are_summed_up() -> None:
+    (row,) = account_table("gradients", GROUPS).rows
+    assert row == ("functions", 1, 8, 6, 1, 1, 0, "1", "2.5")
