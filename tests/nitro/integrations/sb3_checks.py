@@ -95,8 +95,8 @@ def cut_and_scaled(**settings: Any) -> dict[str, Any]:
         batches: list[nitro.Batch] = []
         collect = pool.collect
 
-        def noted(policy: Any, actors: int | None = None) -> nitro.Batch:
-            batches.append(collect(policy, actors))
+        def noted(module: Any, actors: int | None = None) -> nitro.Batch:
+            batches.append(collect(module, actors))
             return batches[-1]
 
         pool.collect = noted  # type: ignore[method-assign, assignment]
