@@ -60,7 +60,7 @@ class JobService:
     on_queued: Callable[[], None]
     """Called after a job became claimable."""
     on_finished: Callable[[], None]
-    """Called after a job ended here."""
+    """Called after a job ended here, or may end for want of its client."""
 
     def create(self, spec: JobSpec, key: str | None) -> tuple[Job, bool]:
         """Queue a job, or check it first; return it and whether it is new.
@@ -108,6 +108,8 @@ class JobService:
         _LOG.info("job asked to stop", extra={"job": job_id, "status": job.status})
         if job.status in FINISHED:
             self.launches.call_off(job_id, under_way)
+        if job.status in FINISHED or job.learner == "external":
+            # Of an external one nobody else looks whether its client is still there.
             self.on_finished()
         return job
 
