@@ -131,7 +131,7 @@ node_modules/.installed: package.json package-lock.json | $(VENV)/.dev
 .venv-rllib/.installed: pyproject.toml | $(VENV)/.dev
 	@echo "Installing RLlib into .venv-rllib (once; a minute or two) ..."
 	@$(PYTHON) -m venv --clear .venv-rllib
-	@.venv-rllib/bin/python -m pip install --quiet $(PIP_ARGS) --editable '.[rllib]' 'gymnasium[mujoco]' "$$(grep ^mujoco== constraints.txt)"
+	@.venv-rllib/bin/python -m pip install --quiet $(PIP_ARGS) --editable '.[rllib]' 'gymnasium[mujoco]' $$(grep -E '^(mujoco|torch)==' constraints.txt)
 	@touch $@
 
 .venv-sb3/.installed: pyproject.toml | $(VENV)/.dev

@@ -146,6 +146,7 @@ def _run(python: Path, framework: Framework, told: dict[str, object]) -> list[st
     )
     if done.returncode:
         raise CommandError(
-            f"{framework} failed:\n{done.stderr[-_TAIL_CHARS:]}", exit_code=EXIT_FAILED
+            f"{framework} failed with code {done.returncode}:\n{done.stderr[-_TAIL_CHARS:]}",
+            exit_code=EXIT_FAILED,
         )
     return done.stdout.splitlines()

@@ -89,7 +89,10 @@ def tell(task: Task, trained: Trained) -> None:
         if done >= task.steps:
             return
         before_s = _processor_s()
+        before = done
         done = trained.learn(min(task.evaluate_every_steps, task.steps - done))
+        if done == before:
+            raise RuntimeError(f"the training ended after {done} of {task.steps} steps")
         trained_s += _processor_s() - before_s
 
 
