@@ -67,7 +67,7 @@ def test_logs_are_kept_as_long_as_configured(
 ) -> None:
     groups = synthesised.of_type("AWS::Logs::LogGroup")
     assert {g["RetentionInDays"] for g in groups.values()} == {30}
-    assert len(groups) == 6
+    assert len(groups) == 7
     shorter = changed.of_type("AWS::Logs::LogGroup")
     assert {g["RetentionInDays"] for g in shorter.values()} == {7}
 
@@ -83,5 +83,5 @@ def test_every_function_and_container_logs_into_one_of_them(synthesised: Synthes
             options = container["LogConfiguration"]["Options"]
             assert options["mode"] == "non-blocking"
             used.append(text(options["awslogs-group"]).strip("<>"))
-    assert len(set(used)) == 4
+    assert len(set(used)) == 5
     assert set(used) <= groups

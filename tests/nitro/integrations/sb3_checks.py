@@ -99,7 +99,7 @@ def cut_and_scaled(**settings: Any) -> dict[str, Any]:
             batches.append(collect(module, actors))
             return batches[-1]
 
-        pool.collect = noted  # type: ignore[method-assign, assignment]
+        pool.collect = noted  # type: ignore[method-assign]
         off = []
         for _ in range(2):  # the second with a policy, and statistics, that were learned
             weights = [p.detach().clone() for p in model.policy.parameters()]
