@@ -139,7 +139,7 @@ def test_large_batches_are_answered_in_parts_and_in_order() -> None:
         ("image_shape", "4,96,96", r"layer 3 has weight \(512, 3136\)"),
         ("image_shape", "4,20,20", "too small"),
         ("network", "paper_cnn", "5 weights and 5 biases, expected 4"),
-        ("network", "mlp", "activation is 'relu', expected 'tanh'"),
+        ("network", "mlp", r"layer 0 has weight \(32, 4, 8, 8\)"),
         ("network", "resnet", "network is 'resnet', expected one of"),
         ("activation", "tanh", "activation is 'tanh', expected 'relu'"),
     ],

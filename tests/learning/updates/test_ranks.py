@@ -172,5 +172,5 @@ def test_a_rank_that_fails_says_why() -> None:
         # Not a network that can be built.
         other = case.form.hyperparameters.model_copy(update={"hidden_sizes": ("wide",)})
         case.form = replace(case.form, hyperparameters=other)
-        with pytest.raises(RankLostError, match=r"rank 1 failed: .*Error"):
+        with pytest.raises(RankLostError, match=r"(?s)rank 1 failed: .*Error"):
             case.learn(ranks)

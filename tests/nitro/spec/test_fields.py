@@ -12,7 +12,15 @@ from shared.contracts.job_spec import JobSpec
 from tests.nitro.synthetic_run import rendered
 
 ROWS = field_rows()
-GROUPS = ("actors", "stop", "episodes", "evaluation", "checkpoint", "detector")
+GROUPS = (
+    "learner_functions",
+    "actors",
+    "stop",
+    "episodes",
+    "evaluation",
+    "checkpoint",
+    "detector",
+)
 
 
 def leaves() -> Iterator[tuple[str, JsonValue]]:

@@ -173,7 +173,7 @@ def test_arrays_that_make_no_policy_are_refused(
     [
         ("format", "nitro-policy/2", "format is 'nitro-policy/2'"),
         ("network", "cnn", "network is 'cnn'"),
-        ("activation", "relu", "activation is 'relu'"),
+        ("activation", "gelu", "activation is 'gelu'"),
         ("distribution", "beta", "'beta/free'"),
         ("log_std", "none", "'gaussian/none'"),
         ("log_std", "state_dependent", "3 outputs cannot be split"),

@@ -86,7 +86,7 @@ def test_no_job_is_none(server: ScriptedServer) -> None:
     server.script = [(204, None)]
     with _client(server) as client:
         assert client.lease("learner-1", wait_s=0.5) is None
-    asked = {"learner_id": "learner-1", "kind": None, "wait_s": 0.5}
+    asked = {"learner_id": "learner-1", "kind": None, "job_id": None, "wait_s": 0.5}
     assert json.loads(server.seen[0][3]) == asked
 
 
@@ -130,11 +130,11 @@ def test_an_answer_of_another_version_is_named(server: ScriptedServer) -> None:
 def test_patience_ends_with_the_setting_named(server: ScriptedServer) -> None:
     server.script = [(503, None)]
     with (
-        _client(server, patience_s=0.25) as client,
+        _client(server, patience_s=1.0) as client,
         pytest.raises(ScalerError, match="NITRO_SCALER_PATIENCE_S"),
     ):
         client.heartbeat("l1")
-    assert len(server.seen) == 2
+    assert len(server.seen) >= 2
 
 
 @pytest.mark.parametrize("count", [10_000, 400_000])

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scaler.api.problem import ApiError
-from services.scaler.launching.invoker import Awaited, Invoker, RolloutOutcome
+from services.scaler.launching.invoker import Awaited, Invoker, RolloutOutcome, TaskOutcome
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing, smallest_budget_usd
 from services.scaler.money.ledger import Clock
@@ -197,7 +197,7 @@ class World(Services):
                 TIMEOUT_S if longest else self.random.uniform(0, TIMEOUT_S) for _ in range(times)
             )
             on_end(
-                RolloutOutcome(
+                TaskOutcome(
                     task=task,
                     report=None,
                     reason="played",
