@@ -121,9 +121,9 @@ class GradientService:
             closing = []
             for key, calls in self._rounds.items():
                 over = before is None or key[1] < before or (but is not None and key[2] != but)
-                if key[0] == job_id and over and not calls.closed:
+                if key[0] == job_id and over:
                     calls.closed = True
-                    closing.append(key)
+                    closing.append(key)  # also what the store refused to book before
         for key in closing:
             self._book_if_landed(key)
 
@@ -155,6 +155,7 @@ class GradientService:
 
         def decide(record: JobRecord) -> Change | None:
             nonlocal why
+            granted.clear()  # after a conflict it is decided anew
             held_lease(record, lease_id)
             _require_open(record, round_index)
             spec = record.job.spec
@@ -213,7 +214,8 @@ class GradientService:
         try:
             self._book(key, calls.durations_s, calls.num_requests)
         except StoreError as error:
-            # Its reservation stays: the next process bills it at its worst.
+            with self._lock:
+                self._rounds[key] = calls  # the next plan, or the job's end, tries again
             _LOG.warning("gradients not booked", extra={"job": key[0], "why": str(error)})
 
     def _book(self, key: CallsKey, durations_s: list[float], num_requests: int) -> None:

@@ -12,7 +12,7 @@ from services.scaler.gradients.service import GradientService
 from services.scaler.launching.invoker import Awaited, Invoker, TaskOutcome
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import closing_usd, smallest_budget_usd
-from services.scaler.store.base import JobRecord
+from services.scaler.store.base import JobRecord, StoreError
 from services.scaler.store.sqlite import SqliteStore
 from shared.cache.gradients import GradientCache, GradientRound
 from shared.contracts.gradients import (
@@ -228,3 +228,23 @@ def test_owed_money_counts_what_is_reserved(rig: Rig) -> None:
     rig.ask(0, 0)
     more_usd = spending.owed_usd(rig.record(), NOW) - before
     assert more_usd == pytest.approx(worst_update_usd(SPEC, BASIS))
+
+
+def test_what_the_store_refused_to_book_is_booked_with_the_next_look(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.ask(0, 0)
+    rig.service.close("job")
+    with monkeypatch.context() as broken:
+        broken.setattr(rig.store, "commit", _refuse)
+        rig.invoker.end(billed_s=0.1)
+    assert rig.record().open_gradients
+    for _ in range(2):  # once more books nothing twice
+        rig.service.close("job")
+    assert rig.record().open_gradients == ()
+    lines = {line.item: line.quantity for line in rig.store.lines("job")}
+    assert lines["gradient_requests"] == 1.0
+
+
+def _refuse(*_: object, **__: object) -> None:
+    raise StoreError("throttled")
