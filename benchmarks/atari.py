@@ -2,10 +2,10 @@
 
     python -m benchmarks.atari --seeds 3 --steps 200000
 
-Ours trains through the whole local system, a round of 1,024 steps at a time, as one fragment: games
-begin anew with every fragment, and a longer one sees more of each. What is compared is the raw
-score of whole games that the final policy plays with sampled actions, apart from training. Games
-are the ones without sticky actions, as the scores of the library are.
+Both have rounds of eight actors or environments with 128 steps each, and games go on from round to
+round. Ours trains through the whole local system. What is compared is the raw score of whole games
+that the final policy plays with sampled actions, apart from training. Games are the ones without
+sticky actions, as the scores of the library are.
 
 Every finished seed is one JSON file below `--out`: the same command goes on where it was.
 """
@@ -40,7 +40,9 @@ from shared.environments.games import whole_games
 from shared.policy.numpy_policy import NumpyPolicy
 
 GAMES = ("QbertNoFrameskip-v4", "SpaceInvadersNoFrameskip-v4")
-STEPS_PER_ROUND = 1024
+NUM_ACTORS = 8
+STEPS_PER_ACTOR = 128
+STEPS_PER_ROUND = NUM_ACTORS * STEPS_PER_ACTOR
 Contestant = Literal["ours", "stable-baselines3"]
 _SCRIPT = Path(__file__).with_name("peers") / "stable_baselines3_atari.py"
 _RESULTS = Path(__file__).with_name("results") / "atari"
@@ -116,9 +118,10 @@ class Study:
                 "env_id": env_id,
                 "preset": "standard",
                 "seed": seed,
-                "steps_per_actor": STEPS_PER_ROUND,
-                "actors": {"min": 1, "max": 1},
-                "scaling": {"policy": "fixed", "num_actors": 1},
+                "steps_per_actor": STEPS_PER_ACTOR,
+                "actors": {"min": NUM_ACTORS, "max": NUM_ACTORS},
+                "scaling": {"policy": "fixed", "num_actors": NUM_ACTORS},
+                "episodes": {"horizon": "limit"},
                 "stop": {"max_rounds": rounds, "budget_usd": _BUDGET_USD},
                 "evaluation": {"every_rounds": 0},
                 "checkpoint": {"keep": 1},
@@ -171,8 +174,9 @@ class Study:
         )
 
     def kept(self, contestant: Contestant, env_id: str, seed: int) -> Path:
-        """Return where a finished seed is kept."""
-        return self.out / f"{env_id}-{contestant}-{self.steps}-{seed}.json"
+        """Return where a finished seed is kept; files without a shape are of one actor a round."""
+        shape = f"-{NUM_ACTORS}x{STEPS_PER_ACTOR}" if contestant == "ours" else ""
+        return self.out / f"{env_id}-{contestant}{shape}-{self.steps}-{seed}.json"
 
 
 def play(env_id: str, policy: NumpyPolicy, *, seed: int, num_games: int) -> list[float]:

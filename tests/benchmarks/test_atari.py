@@ -37,7 +37,8 @@ def test_ours_must_reach_the_peers_mean_less_its_deviation(ours: float, met: boo
 def test_a_seed_is_a_job_of_whole_rounds_of_1024_steps(tmp_path: Path) -> None:
     study = Study(steps=200_000, num_games=30, out=tmp_path)
     spec = study.spec(GAMES[0], seed=2)
-    assert (spec.stop.max_rounds, spec.steps_per_actor, spec.actors.max) == (195, 1024, 1)
+    assert (spec.stop.max_rounds, spec.steps_per_actor, spec.actors.max) == (195, 128, 8)
+    assert spec.resolved().episodes.go_on
     names = {study.kept(c, g, s) for c in get_args(Contestant) for g in GAMES for s in (1, 2)}
     assert len(names) == 8
 
