@@ -1,6 +1,7 @@
 """All experiments by name, and which have results."""
 
 import importlib
+import pkgutil
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -8,6 +9,7 @@ from types import MappingProxyType
 from rich.table import Table
 from rich.text import Text
 
+from experiments import studies
 from experiments.experiment import Experiment
 from experiments.store import read_summary
 from nitro.errors import CommandError
@@ -40,7 +42,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "detector_subsampling": "how much sub-sampling the detector changes decisions",
     }
 )
-"""Modules of `experiments.studies` and what each is about, in the order of the report."""
+"""Modules in rooms of `experiments.studies` and what each is about, in the order of the report."""
 STUDIES = frozenset({"detector_subsampling"})
 """Modules with a `main` of their own in place of a grid."""
 
@@ -55,9 +57,12 @@ def load(name: str) -> Experiment:
         raise CommandError(f"NAME: no experiment {name!r}; known: {', '.join(NAMES)}")
     if name in STUDIES:
         raise CommandError(f"NAME: {name} is a study of its own and cannot be taken apart")
-    found = importlib.import_module(f"experiments.studies.{name}").EXPERIMENT
+    rooms = pkgutil.walk_packages(studies.__path__, f"{studies.__name__}.")
+    modules = [each.name for each in rooms if not each.ispkg]
+    (module,) = [each for each in modules if each.endswith(f".{name}")]
+    found = importlib.import_module(module).EXPERIMENT
     if not isinstance(found, Experiment):
-        raise TypeError(f"experiments.studies.{name}.EXPERIMENT is no experiment")
+        raise TypeError(f"{module}.EXPERIMENT is no experiment")
     return found
 
 

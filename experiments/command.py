@@ -17,7 +17,7 @@ from experiments.reporting.figure import draw
 from experiments.reporting.findings import Summary
 from experiments.runner import Run, run_experiment
 from experiments.store import Store
-from experiments.studies.detector_subsampling import main as subsampling
+from experiments.studies.detector.detector_subsampling import main as subsampling
 from nitro.cli.interrupts import Interrupts
 from nitro.errors import EXIT_FAILED, CommandError
 from shared.hyperparameters.horizons import Horizon

@@ -1,1 +1,1 @@
-"""One module per study, figure or table of the paper."""
+"""One module per study, figure or table, in rooms by what they are about."""

@@ -170,7 +170,7 @@ class DetectorRule(Message):
     in the published code. The last two are for PPO."""
     num_samples: Annotated[int, Field(strict=True, ge=1)] = 256
     """Steps of the round that the Hessian is measured on. More steps take longer and give a less
-    noisy ratio (`experiments.studies.detector_subsampling`)."""
+    noisy ratio (`experiments.studies.detector.detector_subsampling`)."""
     sampling: Sampling = "proportional"
     """How steps are chosen. `proportional` draws them in proportion to their estimated part of the
     Hessian. `even` spreads them over the trajectories. `total_loss` always uses `even`."""

@@ -7,8 +7,8 @@ import pytest
 from experiments.catalogue import NAMES, STUDIES, load
 from experiments.experiment import Experiment
 from experiments.grid import CellId, Grid, Scale
-from experiments.studies.boosting import chosen_rounds, gains
-from experiments.studies.gain import lowest_rounds
+from experiments.studies.paper.boosting import chosen_rounds, gains
+from experiments.studies.paper.gain import lowest_rounds
 from nitro.errors import CommandError
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.scaling_spec import FixedScaling, ScheduleScaling

@@ -12,8 +12,8 @@ import pytest
 
 from experiments.outcome import JobOutcome
 from experiments.repricing import Made, reprice
-from experiments.studies.calibration import durations
-from experiments.studies.dollars import regimes
+from experiments.studies.money.calibration import durations
+from experiments.studies.money.dollars import regimes
 from tests.documents import ROOT
 
 CELLS = ROOT / "experiments" / "results" / "policies_standard" / "cells"

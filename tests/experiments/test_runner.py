@@ -10,7 +10,7 @@ from experiments.catalogue import load
 from experiments.grid import Scale
 from experiments.runner import Run, run_experiment
 from experiments.store import Store
-from experiments.studies.surface import SurfaceOutcome
+from experiments.studies.paper.surface import SurfaceOutcome
 from nitro.errors import CommandError
 from tests.experiments.made_up import MACHINE, outcome
 

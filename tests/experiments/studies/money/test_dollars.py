@@ -6,8 +6,8 @@ from experiments.catalogue import load
 from experiments.grid import CellId, Scale
 from experiments.outcome import JobOutcome
 from experiments.repricing import Made, reprice
-from experiments.studies.calibration import durations
-from experiments.studies.dollars import COST_RATIO, EQUAL_STEPS, FIXED, NITRO, PAPER, regimes
+from experiments.studies.money.calibration import durations
+from experiments.studies.money.dollars import COST_RATIO, EQUAL_STEPS, FIXED, NITRO, PAPER, regimes
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.scaling_spec import ScheduleScaling
 from tests.experiments.made_up import outcome

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from experiments.grid import Cell, CellId
-from experiments.studies.surface import SurfaceTask, surrogate, trained, work
+from experiments.studies.paper.surface import SurfaceTask, surrogate, trained, work
 from learning.detectors.detector import PolicySamples
 from learning.detectors.hessian import HessianDetector
 from shared.contracts.job_spec import DetectorRule, EnvironmentRef

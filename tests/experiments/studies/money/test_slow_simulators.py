@@ -5,8 +5,8 @@ import pytest
 from experiments.catalogue import load
 from experiments.grid import CellId, Scale
 from experiments.outcome import JobOutcome
-from experiments.studies.calibration import STANDARD, durations
-from experiments.studies.slow_simulators import (
+from experiments.studies.money.calibration import STANDARD, durations
+from experiments.studies.money.slow_simulators import (
     CONDITION,
     ENV_ID,
     claim,

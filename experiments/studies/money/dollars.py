@@ -27,8 +27,8 @@ from experiments.repricing import (
     reprice,
     updates_to,
 )
-from experiments.studies.calibration import PAPER as PAPER_PRESET
-from experiments.studies.calibration import STANDARD, durations, minibatches_of
+from experiments.studies.money.calibration import PAPER as PAPER_PRESET
+from experiments.studies.money.calibration import STANDARD, durations, minibatches_of
 from nitro.planning.prices import cost_basis
 from shared.deployment.config import NitroConfig
 from shared.deployment.machines import LEARNER_START_S

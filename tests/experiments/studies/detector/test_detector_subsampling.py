@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.studies.detector_subsampling import Scale, Study, decided, draw, run
+from experiments.studies.detector.detector_subsampling import Scale, Study, decided, draw, run
 from shared.contracts.rounds import Curvature
 
 

@@ -22,7 +22,7 @@ from experiments.grid import HOPPER, Cell, Grid, Scale
 from experiments.outcome import Outcome
 from experiments.reporting.findings import Claim, Findings, Surface, Table
 from experiments.reporting.statistics import FEWEST_RUNS, Interval, interval, verdict
-from experiments.studies.sampled_surrogate import SampledSurrogate
+from experiments.studies.paper.sampled_surrogate import SampledSurrogate
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from learning.algorithms.ppo import Ppo
 from learning.cpu.torch_settings import configure_torch

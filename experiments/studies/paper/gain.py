@@ -10,7 +10,7 @@ from experiments.outcome import JobOutcome
 from experiments.reporting.comparison import runs
 from experiments.reporting.findings import Claim, Findings, Panel, Series, Table, Value
 from experiments.reporting.statistics import Interval, interval, verdict
-from experiments.studies.boosting import gains
+from experiments.studies.paper.boosting import gains
 
 _BASE = "one actor"
 _SIZES = (4, 8, 16, 32)

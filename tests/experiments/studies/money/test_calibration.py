@@ -5,7 +5,7 @@ import pytest
 from experiments.catalogue import load
 from experiments.durations import Durations
 from experiments.grid import Cell, CellId, Scale
-from experiments.studies.calibration import calibrate, durations, medians
+from experiments.studies.money.calibration import calibrate, durations, medians
 from nitro.errors import CommandError
 from shared.contracts.job_spec import JobSpec
 from tests.experiments.made_up import MACHINE

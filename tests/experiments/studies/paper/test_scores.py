@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.studies.scores import mean_rank_correlation
+from experiments.studies.paper.scores import mean_rank_correlation
 
 
 def test_runs_with_the_same_order_are_alike_and_opposite_ones_are_not() -> None:

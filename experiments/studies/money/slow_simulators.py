@@ -17,7 +17,7 @@ from experiments.reporting.comparison import runs
 from experiments.reporting.findings import Claim, Findings, Panel, Series, Table, Value
 from experiments.reporting.statistics import FEWEST_RUNS
 from experiments.repricing import Estimate, censored_median
-from experiments.studies.calibration import HIGHWAY_HYPERPARAMETERS, STANDARD, durations
+from experiments.studies.money.calibration import HIGHWAY_HYPERPARAMETERS, STANDARD, durations
 from nitro.planning.prices import learners
 from nitro.planning.ways import Learner, Way, one_server, serverless, this_machine
 from nitro.planning.workload import Workload

@@ -1,6 +1,6 @@
 """How often measuring curvature on fewer samples, or with fewer products, changes a decision.
 
-    python -m experiments.studies.detector_subsampling [--quick] [--out DIR]
+    python -m experiments.studies.detector.detector_subsampling [--quick] [--out DIR]
 
 A real Hopper run is trained in this process, and after every update the curvature of the same
 policy is measured in many ways: on more or fewer samples, with more or fewer Lanczos products. Each
@@ -46,7 +46,7 @@ from shared.policy.numpy_policy import load_policy
 from shared.trajectory.seeds import actor_seed
 
 NAME = "detector_subsampling"
-_RESULTS = Path(__file__).parents[1] / "results"
+_RESULTS = Path(__file__).parents[2] / "results"
 _SPEC = JobSpec()
 _SCALING = NitroScaling()
 _REFERENCE = DetectorRule(num_samples=10**9, max_matvecs=100, tolerance=1e-3)
@@ -124,7 +124,7 @@ _WAYS: tuple[Sampling, ...] = ("proportional", "even")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the study, write its JSON and its picture."""
     parser = argparse.ArgumentParser(
-        prog=f"python -m experiments.studies.{NAME}",
+        prog=f"python -m experiments.studies.detector.{NAME}",
         description=(__doc__ or "").partition("\n")[0],
     )
     parser.add_argument("--quick", action="store_true", help="three rounds; shows that it runs")
@@ -158,7 +158,7 @@ def run(scale: Scale, *, quick: bool = False) -> Study:
             found_spreads.append(_log_spread(_ratios(found_again)))
     return Study(
         name=NAME,
-        command=f"python -m experiments.studies.{NAME}" + (" --quick" if quick else ""),
+        command=f"python -m experiments.studies.detector.{NAME}" + (" --quick" if quick else ""),
         environment=environment,
         rounds=scale.rounds,
         samples_per_round=scale.actors * _SPEC.steps_per_actor,

@@ -8,7 +8,7 @@ rewards, and earns more with the same samples.
 from functools import partial
 
 from experiments.experiment import Experiment
-from experiments.studies import policies
+from experiments.studies.paper import policies
 
 EXPERIMENT = Experiment(
     name="policies_standard",

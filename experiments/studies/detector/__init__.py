@@ -1,0 +1,1 @@
+"""What the detector measures on, and what that changes."""

@@ -1,0 +1,1 @@
+"""Other frameworks with their own sampler and with Nitro's actors."""

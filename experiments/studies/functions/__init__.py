@@ -1,0 +1,1 @@
+"""A learner made of functions (Stellaris)."""

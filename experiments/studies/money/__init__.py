@@ -1,0 +1,1 @@
+"""Dollars and seconds to a return, and the durations they multiply."""

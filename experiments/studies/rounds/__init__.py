@@ -1,0 +1,1 @@
+"""Rounds of few long actors or many short ones."""
