@@ -9,19 +9,19 @@ queued ──lease──▶ running ──stop──▶ stopping ──finish─
 
 import hashlib
 import logging
-import math
 import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from services.scaler.api.problem import ApiError, conflict, found, refuse_wrong
-from services.scaler.jobs.admission import Admission, admitted, budget_errors, least_learner
+from services.scaler.api.problem import ApiError, conflict, found
+from services.scaler.jobs.admission import Admission, admitted, least_learner
 from services.scaler.jobs.ending import ended
+from services.scaler.jobs.resuming import raised, require_checkpoint, require_resumable, resumed
 from services.scaler.launching.launches import Launches
 from services.scaler.money.accounting import Spending
-from services.scaler.money.budget import RoundPricing, least_pricing
+from services.scaler.money.budget import RoundPricing
 from services.scaler.store.base import (
     Change,
     IdempotencyEntry,
@@ -36,7 +36,6 @@ from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import FINISHED, Job, ResumeRequest
-from shared.contracts.problem import FieldError
 
 _LOG = logging.getLogger(__name__)
 _SLUG = re.compile(r"[^a-z0-9]+")
@@ -103,11 +102,8 @@ class JobService:
                 return _job_change(record, status="stopping")
             return None
 
-        under_way = self.launches.lease_hashes(job_id)
-        job = self._changed(job_id, decide).job
+        job = found(self._ended(job_id, decide), "job", job_id).job
         _LOG.info("job asked to stop", extra={"job": job_id, "status": job.status})
-        if job.status in FINISHED:
-            self.launches.call_off(job_id, under_way)
         if job.status in FINISHED or job.learner == "external":
             # Of an external one nobody else looks whether its client is still there.
             self.on_finished()
@@ -132,10 +128,7 @@ class JobService:
             longest = f"reached its time limit (NITRO_LONGEST_JOB_S) while {record.job.status}"
             return ended(record, self.spending, now, "error", longest if why is None else why)
 
-        under_way = self.launches.lease_hashes(job_id)
-        record = change_job(self.store, job_id, decide)
-        if record is not None and record.job.status in FINISHED:
-            self.launches.call_off(job_id, under_way)
+        self._ended(job_id, decide)
 
     def forsake(self, job_id: str) -> None:
         """End an external job whose client is gone, unless a client holds it."""
@@ -148,10 +141,7 @@ class JobService:
             asked = record.job.status == "stopping"
             return ended(record, self.spending, now, "user" if asked else "client_gone")
 
-        under_way = self.launches.lease_hashes(job_id)
-        record = change_job(self.store, job_id, decide)
-        if record is not None and record.job.status in FINISHED:
-            self.launches.call_off(job_id, under_way)
+        self._ended(job_id, decide)
 
     def resume(self, job_id: str, request: ResumeRequest) -> Job:
         """Queue a job again that can go on, with more budget or rounds if asked for.
@@ -166,23 +156,18 @@ class JobService:
             job = record.job
             if record.deleting:
                 raise conflict(f"job {job_id} is being deleted")
-            spec = _raised(job.spec, request)
+            spec = raised(job.spec, request)
             if job.status in ("checking", "queued", "running"):
                 # It goes on by itself, also when its learner has just been killed.
                 return None if spec == job.spec else _job_change(record, spec=spec)
-            if job.learner == "external":
-                raise conflict(
-                    f"job {job_id} is external: its client had the policy, and nobody else can go "
-                    "on with it; open another ActorPool"
-                )
-            if not job.can_go_on:
-                raise conflict(
-                    f"job {job_id} is {job.status} ({job.stop_reason or 'not ended'}): only a job "
-                    "that was stopped, failed, or finished its rounds below its target can resume"
-                )
-            self._check_resumable(record, spec)
-            self._check_checkpoint(job, from_scratch=request.from_scratch)
-            return self._resumed(record, spec)
+            require_resumable(record, spec, self.pricing)
+            if job.environment is not None:
+                for error in self.admission.memory_errors(spec, job.environment):
+                    raise conflict(f"job {job_id} does not fit now: {error.message}")
+            kept = bool(self.files.names(job_id, CHECKPOINTS))
+            require_checkpoint(job, kept=kept, from_scratch=request.from_scratch)
+            newest = self._newest_rounds(job_id, spec.open_rounds)
+            return resumed(record, spec, newest, self.now())
 
         job = self._changed(job_id, decide).job
         _LOG.info("job resumed", extra={"job": job_id})
@@ -240,37 +225,6 @@ class JobService:
         else:
             self.on_queued()
 
-    def _resumed(self, record: JobRecord, spec: JobSpec) -> Change:
-        """Return the change that queues a job again.
-
-        Rounds without a result are marked: the next learner either goes on behind them, if the last
-        one got as far as their checkpoint, or asks for them again and has them planned afresh.
-        """
-        marked = tuple(
-            entry.model_copy(update={"abandoned": True})
-            for entry in self._newest_rounds(record.job.job_id, spec.open_rounds)
-            if entry.result is None
-        )
-        job = record.job.model_copy(
-            update={
-                "spec": spec,
-                "status": "queued" if record.job.environment else "checking",
-                "stop_reason": None,
-                "error": None,
-                "fails_again": False,
-                "finished_at": None,
-            }
-        )
-        updated = {
-            "job": job,
-            "finished_lease_id": None,
-            "wall_started_at": None,
-            "exhausted": False,
-            "lost_leases": 0,
-            "queued_at": self.now(),
-        }
-        return Change(record=record.model_copy(update=updated), rounds=marked)
-
     def _newest_rounds(self, job_id: str, number: int) -> list[RoundEntry]:
         """Return the newest rounds, in order."""
         last = self.store.last_round(job_id)
@@ -278,42 +232,13 @@ class JobService:
             return [] if last is None else [last]
         return self.store.rounds(job_id, first=max(0, last.round + 1 - number), limit=number)
 
-    def _check_resumable(self, record: JobRecord, spec: JobSpec) -> None:
-        errors = []
-        done = record.job.progress.rounds
-        if spec.stop.max_rounds <= done:
-            message = f"rounds done already: {done}; ask for more than that"
-            errors.append(FieldError(field="max_rounds", message=message))
-        max_wall_s = spec.stop.max_wall_s
-        if max_wall_s is not None and record.wall_used_s >= max_wall_s:
-            message = f"{record.wall_used_s:.0f} s have passed already; ask for more than that"
-            errors.append(FieldError(field="max_wall_s", message=message))
-        pricing = least_pricing(spec, record.job.learner, self.pricing).after(
-            record.longest_learner_s
-        )
-        for error in budget_errors(spec, pricing, committed_usd=record.committed_usd):
-            errors.append(FieldError(field="budget_usd", message=error.message))
-        refuse_wrong(errors)
-        if record.job.environment is not None:
-            for error in self.admission.memory_errors(spec, record.job.environment):
-                raise conflict(f"job {record.job.job_id} does not fit now: {error.message}")
-
-    def _check_checkpoint(self, job: Job, *, from_scratch: bool) -> None:
-        """Refuse to pay for rounds a second time, unless that is asked for."""
-        if not job.progress.rounds:
-            return
-        kept = bool(self.files.names(job.job_id, CHECKPOINTS))
-        if not kept and not from_scratch:
-            raise conflict(
-                f"job {job.job_id} has no checkpoint any more: its run folder was removed. Restore "
-                "the folder, or set from_scratch (--from-scratch): that would make its rounds "
-                f"again, and bill them again ({job.progress.rounds} so far)"
-            )
-        if kept and from_scratch:
-            raise conflict(
-                f"job {job.job_id} has a checkpoint and continues from it: leave from_scratch out, "
-                "or submit a new job"
-            )
+    def _ended(self, job_id: str, decide: Callable[[JobRecord], Change | None]) -> JobRecord | None:
+        """Change a job, and keep actors of one that has ended by that from starting."""
+        under_way = self.launches.lease_hashes(job_id)
+        record = change_job(self.store, job_id, decide)
+        if record is not None and record.job.status in FINISHED:
+            self.launches.call_off(job_id, under_way)
+        return record
 
     def _job_of_key(self, key: str | None, digest: str) -> Job | None:
         entry = None if key is None else self.store.idempotency(key)
@@ -338,25 +263,6 @@ def new_job_id(env_id: str) -> str:
     """Return a fresh id one can recognise the environment in, such as `hopper-v5-3f9a1c2b`."""
     slug = _SLUG.sub("-", env_id.lower())[:_MAX_SLUG].strip("-")
     return f"{slug}-{secrets.token_hex(4)}"
-
-
-def _raised(spec: JobSpec, request: ResumeRequest) -> JobSpec:
-    """Return a job with the limits it is to go on with.
-
-    Raises:
-        ApiError: One of them is below the job's.
-    """
-    errors: list[FieldError] = []
-    limits: dict[str, float | None] = {}
-    for name in ("budget_usd", "max_rounds", "max_wall_s"):
-        own, asked = getattr(spec.stop, name), getattr(request, name)
-        if asked is not None and asked < (math.inf if own is None else own):
-            limit = "no limit" if own is None else f"{own:.12g}"
-            message = f"{asked:.12g} is below the job's {limit}; it can only rise"
-            errors.append(FieldError(field=name, message=message))
-        limits[name] = own if asked is None else asked
-    refuse_wrong(errors)
-    return spec.model_copy(update={"stop": spec.stop.model_copy(update=limits)})
 
 
 def _job_change(record: JobRecord, **updated: object) -> Change:

@@ -13,7 +13,7 @@ from typing import Literal, Self
 
 from services.scaler.api.problem import ApiError, invalid
 from services.scaler.scaling.base import NoiseMemory
-from services.scaler.store.base import PlannedAttempt, RoundEntry, Store
+from services.scaler.store.base import JobRecord, PlannedAttempt, RoundEntry, Store
 from shared.contracts.jobs import Job, StopReason
 from shared.contracts.problem import FieldError
 from shared.contracts.rounds import RoundPlan, RoundRequest
@@ -202,3 +202,19 @@ def _check_indices(field: str, indices: Sequence[int], number: int) -> None:
 
 def _wrong(field: str, message: str) -> ApiError:
     return invalid(FieldError(field=field, message=message))
+
+
+def check_external(record: JobRecord, request: RoundRequest) -> None:
+    """Refuse a number of actors, or an end, that is not the caller's to decide.
+
+    Raises:
+        ApiError: The job is not external, or its range is another.
+    """
+    number, actors = request.num_actors, record.job.spec.actors
+    for field in ("num_actors", "ends"):
+        if getattr(request, field) is not None and record.job.learner != "external":
+            message = "is for external jobs: about this one the scaler decides"
+            raise invalid(FieldError(field=field, message=message))
+    if number is not None and not actors.min <= number <= actors.max:
+        message = f"{number} is outside the job's actors [{actors.min}, {actors.max}]"
+        raise invalid(FieldError(field="num_actors", message=message))

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 
 from services.scaler.capacity.kept_warm import kept_by_pings, kept_warm
 from services.scaler.launching.orders import LaunchOrder
+from services.scaler.money.accounting import Billed, Spending
 from services.scaler.money.ledger import NOTHING_LAUNCHED
 from services.scaler.rounds.decision import Decision
+from services.scaler.rounds.order import RoundsBefore
 from services.scaler.scaling.base import NoiseMemory
 from services.scaler.store.base import (
     AttemptKey,
@@ -79,6 +81,52 @@ def reserved(
             "environments": max(before, used),
         }
     )
+
+
+def closed(
+    record: JobRecord,
+    request: RoundRequest,
+    before: RoundsBefore,
+    now: float,
+    *,
+    spending: Spending,
+    allowance_s: float,
+) -> Billed:
+    """Book the time of the attempt that ends with a request, and what it achieved.
+
+    Args:
+        record: The job.
+        request: What the learner asks for, with what it made of the round before.
+        before: The rounds before this one.
+        now: Unix seconds.
+        spending: What the job is billed.
+        allowance_s: What an attempt without a result is billed as the learner's own time.
+    """
+    ended, result = before.ended, request.previous
+    learner_s = update_s = overhead_s = 0.0
+    if result is not None and ended is not None:
+        timing = result.timing
+        learner_s, update_s, overhead_s = timing.learner_s, timing.update_s, timing.plan_s
+    elif ended is not None:
+        learner_s = allowance_s
+    record, lines = spending.end_round(
+        record,
+        now,
+        learner_s=learner_s,
+        update_s=update_s,
+        overhead_s=overhead_s,
+        through=before.through,
+    )
+    if ended is not None and ended.result is None:
+        progress = advanced(record.job.progress, ended.round + 1, result)
+        measured_s = 0.0 if result is None else learner_s
+        updated = {
+            "job": record.job.model_copy(update={"progress": progress}),
+            "longest_learner_s": max(record.longest_learner_s, measured_s),
+            "lost_leases": 0,
+        }
+        record = record.model_copy(update=updated)
+    return record, lines
 
 
 def sample_indices(plan: RoundPlan, request: RoundRequest) -> tuple[int, ...]:

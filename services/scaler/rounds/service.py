@@ -21,13 +21,10 @@ from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import Spending, land
 from services.scaler.money.budget import RoundPricing
 from services.scaler.money.ledger import worst_outcome
-from services.scaler.rounds.decision import (
-    RoundContext,
-    decide_with_warm,
-)
-from services.scaler.rounds.order import RoundsBefore, place
+from services.scaler.rounds.decision import RoundContext, decide_with_warm
+from services.scaler.rounds.order import RoundsBefore, check_external, place
 from services.scaler.rounds.record import (
-    advanced,
+    closed,
     evaluation_indices,
     reserved,
     round_entry,
@@ -145,7 +142,7 @@ class RoundService:
         self._bookings.catch_up(job_id)
         record = found(self.store.job(job_id), "job", job_id)
         held_lease(record, request.lease_id)
-        _check_external(record, request)
+        check_external(record, request)
         before = RoundsBefore.read(self.store, record.job, round_index)
         where = place(before, request, max_attempts=self.max_attempts)
         if isinstance(where, PlannedAttempt):
@@ -191,7 +188,7 @@ class RoundService:
 
     def _decided(self, record: JobRecord, round_index: int, request: RoundRequest) -> _Decided:
         """Return the plan that is stored for a request, or a new one and the change it needs."""
-        _check_external(record, request)
+        check_external(record, request)
         before = RoundsBefore.read(self.store, record.job, round_index)
         where = place(before, request, max_attempts=self.max_attempts)
         if isinstance(where, PlannedAttempt):
@@ -221,7 +218,14 @@ class RoundService:
         """
         now = self.now()
         reopened, ended = before.reopening, before.ended
-        record, lines = self._close_previous(record, request, before, now)
+        record, lines = closed(
+            record,
+            request,
+            before,
+            now,
+            spending=self.spending,
+            allowance_s=self.pricing.learner_allowance_s,
+        )
         context = self._context(record, request, before, now, lines)
         record, decision = decide_with_warm(context, at=self.spending.clock_s(record, now))
         plan = decision.plan
@@ -265,39 +269,6 @@ class RoundService:
         age_s = max(0.0, self.now() - planned.planned_at)
         aged = planned.plan.model_copy(update={"age_s": age_s})
         return Answer(plan=aged, order=None, given_before=planned)
-
-    def _close_previous(
-        self,
-        record: JobRecord,
-        request: RoundRequest,
-        before: RoundsBefore,
-        now: float,
-    ) -> tuple[JobRecord, tuple[LedgerLine, ...]]:
-        """Book the time of the attempt that ends with this request, and what it achieved."""
-        ended, result = before.ended, request.previous
-        learner_s = update_s = overhead_s = 0.0
-        if ended is not None:
-            allowance_s = self.pricing.learner_allowance_s
-            learner_s = allowance_s if result is None else result.timing.learner_s
-            update_s = 0.0 if result is None else result.timing.update_s
-            overhead_s = 0.0 if result is None else result.timing.plan_s
-        record, lines = self.spending.end_round(
-            record,
-            now,
-            learner_s=learner_s,
-            update_s=update_s,
-            overhead_s=overhead_s,
-            through=before.through,
-        )
-        if ended is not None and ended.result is None:
-            job = record.job
-            progress = advanced(job.progress, ended.round + 1, result)
-            job = job.model_copy(update={"progress": progress})
-            measured_s = 0.0 if result is None else learner_s
-            longest_s = max(record.longest_learner_s, measured_s)
-            updated = {"job": job, "longest_learner_s": longest_s, "lost_leases": 0}
-            record = record.model_copy(update=updated)
-        return record, lines
 
     def _context(
         self,
@@ -359,19 +330,3 @@ class RoundService:
                 "why": plan.reason,
             },
         )
-
-
-def _check_external(record: JobRecord, request: RoundRequest) -> None:
-    """Refuse a number of actors, or an end, that is not the caller's to decide.
-
-    Raises:
-        ApiError: The job is not external, or its range is another.
-    """
-    number, actors = request.num_actors, record.job.spec.actors
-    for field in ("num_actors", "ends"):
-        if getattr(request, field) is not None and record.job.learner != "external":
-            message = "is for external jobs: about this one the scaler decides"
-            raise invalid(FieldError(field=field, message=message))
-    if number is not None and not actors.min <= number <= actors.max:
-        message = f"{number} is outside the job's actors [{actors.min}, {actors.max}]"
-        raise invalid(FieldError(field="num_actors", message=message))

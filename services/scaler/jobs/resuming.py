@@ -1,0 +1,118 @@
+"""Whether a job that has ended may go on, and how it is queued again; pure functions."""
+
+import math
+from collections.abc import Sequence
+
+from services.scaler.api.problem import conflict, refuse_wrong
+from services.scaler.jobs.admission import budget_errors
+from services.scaler.money.budget import RoundPricing, least_pricing
+from services.scaler.store.base import Change, JobRecord, RoundEntry
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.jobs import Job, ResumeRequest
+from shared.contracts.problem import FieldError
+
+
+def raised(spec: JobSpec, request: ResumeRequest) -> JobSpec:
+    """Return a job with the limits it is to go on with.
+
+    Raises:
+        ApiError: One of them is below the job's.
+    """
+    errors: list[FieldError] = []
+    limits: dict[str, float | None] = {}
+    for name in ("budget_usd", "max_rounds", "max_wall_s"):
+        own, asked = getattr(spec.stop, name), getattr(request, name)
+        if asked is not None and asked < (math.inf if own is None else own):
+            limit = "no limit" if own is None else f"{own:.12g}"
+            message = f"{asked:.12g} is below the job's {limit}; it can only rise"
+            errors.append(FieldError(field=name, message=message))
+        limits[name] = own if asked is None else asked
+    refuse_wrong(errors)
+    return spec.model_copy(update={"stop": spec.stop.model_copy(update=limits)})
+
+
+def require_resumable(record: JobRecord, spec: JobSpec, pricing: RoundPricing) -> None:
+    """Make sure that a job can go on, and has rounds, time and money left for it.
+
+    Args:
+        record: The job.
+        spec: What it would go on with.
+        pricing: The deployment's.
+
+    Raises:
+        ApiError: It cannot; names the fields.
+    """
+    job, stop = record.job, spec.stop
+    if job.learner == "external":
+        raise conflict(
+            f"job {job.job_id} is external: its client had the policy, and nobody else can go "
+            "on with it; open another ActorPool"
+        )
+    if not job.can_go_on:
+        raise conflict(
+            f"job {job.job_id} is {job.status} ({job.stop_reason or 'not ended'}): only a job "
+            "that was stopped, failed, or finished its rounds below its target can resume"
+        )
+    errors = []
+    if stop.max_rounds <= job.progress.rounds:
+        message = f"rounds done already: {job.progress.rounds}; ask for more than that"
+        errors.append(FieldError(field="max_rounds", message=message))
+    if stop.max_wall_s is not None and record.wall_used_s >= stop.max_wall_s:
+        message = f"{record.wall_used_s:.0f} s have passed already; ask for more than that"
+        errors.append(FieldError(field="max_wall_s", message=message))
+    pricing = least_pricing(spec, job.learner, pricing).after(record.longest_learner_s)
+    for error in budget_errors(spec, pricing, committed_usd=record.committed_usd):
+        errors.append(FieldError(field="budget_usd", message=error.message))
+    refuse_wrong(errors)
+
+
+def require_checkpoint(job: Job, *, kept: bool, from_scratch: bool) -> None:
+    """Refuse to pay for rounds a second time, unless that is asked for.
+
+    Raises:
+        ApiError: It has rounds and no checkpoint is `kept`, or one that would be passed over.
+    """
+    if not job.progress.rounds:
+        return
+    if not kept and not from_scratch:
+        raise conflict(
+            f"job {job.job_id} has no checkpoint any more: its run folder was removed. Restore "
+            "the folder, or set from_scratch (--from-scratch): that would make its rounds "
+            f"again, and bill them again ({job.progress.rounds} so far)"
+        )
+    if kept and from_scratch:
+        raise conflict(
+            f"job {job.job_id} has a checkpoint and continues from it: leave from_scratch out, "
+            "or submit a new job"
+        )
+
+
+def resumed(record: JobRecord, spec: JobSpec, newest: Sequence[RoundEntry], now: float) -> Change:
+    """Return the change that queues a job again.
+
+    Of its newest rounds those without a result are marked: the next learner either goes on behind
+    them, if the last one got as far as their checkpoint, or asks for them again and has them
+    planned afresh.
+    """
+    marked = tuple(
+        entry.model_copy(update={"abandoned": True}) for entry in newest if entry.result is None
+    )
+    job = record.job.model_copy(
+        update={
+            "spec": spec,
+            "status": "queued" if record.job.environment else "checking",
+            "stop_reason": None,
+            "error": None,
+            "fails_again": False,
+            "finished_at": None,
+        }
+    )
+    updated = {
+        "job": job,
+        "finished_lease_id": None,
+        "wall_started_at": None,
+        "exhausted": False,
+        "lost_leases": 0,
+        "queued_at": now,
+    }
+    return Change(record=record.model_copy(update=updated), rounds=marked)
