@@ -5,13 +5,11 @@ Reuse costs nothing but a ping now and then; Lambda promises nothing, and an env
 go of costs a start, for which a whole round waits.
 """
 
-import math
 from dataclasses import replace
 from typing import Literal, Self
 
 from shared.contracts.message import Message, NonNegativeFloat
 from shared.money.costs import CostBasis, lambda_gb_seconds
-from shared.money.prices import PriceTable
 
 WarmWay = Literal["provisioned", "reuse"]
 _KEPT = 0.9
@@ -48,16 +46,6 @@ class WarmUse(Message):
             changed["waits"] = _KEPT * self.waits + bool(lost)
             changed["started"] = _KEPT * self.started + started
         return self.model_copy(update=changed)
-
-
-def busy_share_that_pays(prices: PriceTable) -> float:
-    """Return the part of its time above which an environment had better be provisioned.
-
-    Then what it costs idle is less than what its cheaper duration saves; infinity where that never
-    is so.
-    """
-    saved = prices.lambda_usd_per_gb_s - prices.provisioned_duration_usd_per_gb_s
-    return prices.provisioned_usd_per_gb_s / saved if saved > 0 else math.inf
 
 
 def reuse_usd(use: WarmUse, num_environments: int, basis: CostBasis) -> float:

@@ -6,9 +6,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from services.scaler.api.answers import tagged
+from services.scaler.api.answers import file_answer, tagged
 from services.scaler.api.described import Cursor, JobPath, problems
-from services.scaler.api.file_answer import file_answer
 from services.scaler.api.problem import ApiError, found
 from services.scaler.views.files import artifact_links, link_to
 from services.scaler.views.happenings import event_page
