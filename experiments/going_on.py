@@ -5,7 +5,8 @@ from dataclasses import replace
 from experiments.experiment import Done, Experiment
 from experiments.grid import Grid, Scale
 from nitro.errors import CommandError
-from shared.contracts.job_spec import EpisodeRule, JobSpec
+from shared.contracts.episode_rules import EpisodeRule
+from shared.contracts.job_spec import JobSpec
 from shared.hyperparameters.horizons import Horizon
 
 

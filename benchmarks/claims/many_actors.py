@@ -29,7 +29,8 @@ from benchmarks.records.result import Row, Series, Target
 from nitro.local.system import LocalSystem
 from services.learner.rounds.collector import RoundCollector
 from shared.cache.client import TrajectoryCache
-from shared.contracts.job_spec import EvaluationRule, JobSpec, StopRule
+from shared.contracts.episode_rules import EvaluationRule
+from shared.contracts.job_spec import JobSpec, StopRule
 from shared.contracts.jobs import Job
 from shared.contracts.leases import FinishRequest, Lease, LeaseRequest
 from shared.contracts.message import Message

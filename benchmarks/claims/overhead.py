@@ -18,7 +18,8 @@ from benchmarks.measurement import Effort, progress
 from benchmarks.records.result import Row, Series, Target
 from nitro.client.client import NitroClient
 from nitro.local.system import LocalSystem
-from shared.contracts.job_spec import EvaluationRule, JobSpec, StopRule
+from shared.contracts.episode_rules import EvaluationRule
+from shared.contracts.job_spec import JobSpec, StopRule
 from shared.contracts.scaling_spec import ActorRange, FixedScaling
 
 TITLE = "Overhead of a round of 64 actors, Hopper-v5"

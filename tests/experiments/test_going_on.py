@@ -6,7 +6,8 @@ from experiments.catalogue import load
 from experiments.going_on import with_horizon
 from experiments.grid import Scale
 from nitro.errors import CommandError
-from shared.contracts.job_spec import EpisodeRule, JobSpec
+from shared.contracts.episode_rules import EpisodeRule
+from shared.contracts.job_spec import JobSpec
 
 
 def test_nothing_but_the_horizon_and_the_name_changes() -> None:

@@ -29,7 +29,8 @@ from services.scaler.money.budget import (
 from services.scaler.scaling.base import NoiseMemory, ScalingDecision, ScalingInput, ScalingPolicy
 from services.scaler.store.base import JobRecord
 from shared.contracts.billing import LedgerLine
-from shared.contracts.job_spec import EvaluationRule, JobSpec
+from shared.contracts.episode_rules import EvaluationRule
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import StopReason
 from shared.contracts.rounds import RoundPlan, RoundRequest
 

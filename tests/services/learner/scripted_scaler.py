@@ -15,7 +15,8 @@ from services.learner.scaler.held_lease import HeldLease
 from shared.artifacts.local import LocalArtifacts
 from shared.cache.arrivals import FailureKind, Mode
 from shared.cache.client import TrajectoryCache
-from shared.contracts.job_spec import EvaluationRule, JobSpec
+from shared.contracts.episode_rules import EvaluationRule
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, JobProgress, StopReason
 from shared.contracts.leases import FinishRequest, Lease
 from shared.contracts.message import Message

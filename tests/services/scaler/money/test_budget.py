@@ -9,7 +9,8 @@ from services.scaler.money.budget import (
     closing_usd,
     smallest_budget_usd,
 )
-from shared.contracts.job_spec import EvaluationRule, JobSpec
+from shared.contracts.episode_rules import EvaluationRule
+from shared.contracts.job_spec import JobSpec
 from shared.money.costs import CostBasis
 from shared.money.prices import AWS_US_EAST_1_2026_11
 

@@ -14,7 +14,8 @@ from services.scaler.rounds.decision import (
 )
 from services.scaler.scaling.registry import scaling_policy
 from services.scaler.store.base import JobRecord
-from shared.contracts.job_spec import EvaluationRule, JobSpec, StopRule
+from shared.contracts.episode_rules import EvaluationRule
+from shared.contracts.job_spec import JobSpec, StopRule
 from shared.contracts.jobs import Job, JobProgress, ScalingSwitch
 from shared.contracts.rounds import RoundPlan, RoundRequest
 from shared.contracts.scaling_spec import FixedScaling, NitroScaling, Policy
