@@ -1,15 +1,15 @@
 """What was deployed, run: containers as AWS's APIs describe them, from the pushed images.
 
 Image, environment, secrets, user and file systems of a task come from its task definition, those
-of the actor from the function's version behind the alias. What AWS would be stands in like this:
+of a Lambda function from its version behind the alias. What AWS would be stands in like this:
 
 - ECS and Lambda start these containers: here, a test does. Every container gets the emulated
   account's address and a key of nobody, as a role would give it one.
 - ElastiCache is a Redis-protocol server behind TLS, with the users and access strings that were
   deployed; it takes any password for an IAM token. AWS's authority is a certificate of our own.
 - Cloud Map is an alias in the containers' network.
-- Lambda's Invoke API is ministack's; it hands events to Nitro's own emulator, the Runtime API
-  that the actors poll. So what an invocation costs is ministack's word.
+- Lambda's Invoke API is ministack's; it hands events to Nitro's own emulator, whose Runtime APIs
+  the two functions poll. So what an invocation costs is ministack's word.
 """
 
 import os
@@ -42,6 +42,8 @@ class Container:
     environment: Mapping[str, str]
     options: tuple[str, ...] = ()
     """What else `docker run` is told."""
+    command: tuple[str, ...] = ()
+    """Replaces the image's own."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -78,8 +80,10 @@ def function(name: str, alias: str) -> Container:
     """Return one execution environment of the version behind an alias, as Lambda sets it up."""
     found = boto3.client("lambda").get_function(FunctionName=name, Qualifier=alias)
     configuration = found["Configuration"]
+    replaced: Any = configuration.get("ImageConfigResponse", {}).get("ImageConfig", {})
     return Container(
         image=found["Code"]["ImageUri"],
+        command=tuple(replaced.get("Command", ())),
         environment={
             **configuration["Environment"]["Variables"],
             "AWS_LAMBDA_FUNCTION_NAME": name,
@@ -94,10 +98,10 @@ def function(name: str, alias: str) -> Container:
 class Machine:
     """Runs containers in the account's network, and removes them in the end."""
 
-    def __init__(self, account: Account, *, certificate: Path, runtime_api: str) -> None:
+    def __init__(self, account: Account, *, certificate: Path, runtime_ports: list[int]) -> None:
         self._account = account
         self._certificate = certificate
-        self._runtime_api = runtime_api
+        self._runtime_ports = runtime_ports
         self._started: list[str] = []
         self._pulled: set[str] = set()
 
@@ -111,9 +115,10 @@ class Machine:
             alias: Name it is found by in the network.
             environment: Variables that differ from what was deployed.
         """
+        port = self._runtime_ports[bool(container.command)]
         variables = {
             **self._account.environment,
-            "AWS_LAMBDA_RUNTIME_API": self._runtime_api,
+            "AWS_LAMBDA_RUNTIME_API": f"{self._account.address}:{port}",
             "SSL_CERT_FILE": _CERTIFICATE,
             **container.environment,
             **(environment or {}),
@@ -130,6 +135,7 @@ class Machine:
             # Without a value: taken from docker's own environment, so on no command line.
             *(f"--env={name}" for name in container.secrets),
             image,
+            *container.command,
             environment=container.secrets,
         ).strip()
         self._started.append(started)
@@ -186,21 +192,23 @@ def cache_of(account: Account, server: ValkeyServer, folder: Path) -> Iterator[P
 
 @contextmanager
 def machine(account: Account, server: ValkeyServer, folder: Path) -> Iterator[Machine]:
-    """Return something to run containers on, with a cache and Lambda's Runtime API."""
-    runtime_port = free_ports(1)[0]
+    """Return something to run containers on, with a cache and Lambda's Runtime APIs."""
+    runtime_ports = free_ports(2)
     settings = {
         "PATH": os.environ["PATH"],
         "NITRO_EMULATOR_MODE": "external",
         "NITRO_EMULATOR_AUTH": "disabled",  # events are passed on to it without a signature
         "NITRO_EMULATOR_PORT": str(account.image_functions_port),
         "NITRO_EMULATOR_RUNTIME_HOST": account.address,
-        "NITRO_EMULATOR_RUNTIME_PORT": str(runtime_port),
+        "NITRO_EMULATOR_RUNTIME_PORT": str(runtime_ports[0]),
+        "NITRO_EMULATOR_SECOND__NAME": "nitro-gradient",
+        "NITRO_EMULATOR_SECOND__HANDLER": "functions.gradient.handler.handler",
+        "NITRO_EMULATOR_SECOND__RUNTIME_PORT": str(runtime_ports[1]),
     }
     with ExitStack() as stack:
         certificate = stack.enter_context(cache_of(account, server, folder))
         emulator = [sys.executable, "-m", "services.emulator.app"]
         stack.enter_context(running(emulator, settings, until="Runtime API on"))
-        runtime_api = f"{account.address}:{runtime_port}"
-        containers = Machine(account, certificate=certificate, runtime_api=runtime_api)
+        containers = Machine(account, certificate=certificate, runtime_ports=runtime_ports)
         stack.callback(containers.remove)
         yield containers

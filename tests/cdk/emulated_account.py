@@ -59,8 +59,7 @@ def emulated_account(folder: Path) -> Iterator[Account]:
             "LAMBDA_EXECUTOR": "local",
             "DOCKER_HOST": "unix:///nonexistent.sock",
             "AWS_ENDPOINT_URL": endpoint,
-            "IMAGE_FUNCTIONS_URL": f"http://127.0.0.1:{image_functions_port}"
-            "/2015-03-31/functions/nitro-actor/invocations",
+            "IMAGE_FUNCTIONS_URL": f"http://127.0.0.1:{image_functions_port}/2015-03-31/functions",
             "HOME": str(folder),
             "PATH": os.environ["PATH"],
         }

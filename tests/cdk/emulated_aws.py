@@ -9,11 +9,13 @@ more, so they are what an emulated deployment cannot show. Besides:
 - Below the first level of a task definition it spells names as CloudFormation does, and the SDK
   sees none of it.
 - It runs container images only if they bring AWS's runtime interface emulator, which ours does
-  without. Their events go to `IMAGE_FUNCTIONS_URL` instead, by its own way of forwarding.
+  without. Their events go below `IMAGE_FUNCTIONS_URL` instead, by its own way of forwarding: to
+  the function of Nitro's emulator that has the same command.
 """
 
 import os
 from collections.abc import Mapping
+from typing import Any
 
 from ministack.app import main
 from ministack.core.responses import error_response_json
@@ -52,9 +54,13 @@ def _describe_known_images(request: dict[str, list[dict[str, str]]]) -> object:
     return _describe_images(request)
 
 
-def _forwarded_to(function: Mapping[str, object]) -> str | None:
+def _forwarded_to(function: Mapping[str, Any]) -> str | None:
     """Return where a function's events go; None lets ministack run it."""
-    return os.environ["IMAGE_FUNCTIONS_URL"] if function.get("PackageType") == "Image" else None
+    if function.get("PackageType") != "Image":
+        return None
+    of_gradients = "ImageConfigResponse" in function  # the actor's command is the image's own
+    name = "nitro-gradient" if of_gradients else "nitro-actor"
+    return f"{os.environ['IMAGE_FUNCTIONS_URL']}/{name}/invocations"
 
 
 if __name__ == "__main__":

