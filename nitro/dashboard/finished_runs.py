@@ -154,7 +154,7 @@ def finished_runs_app(runs_dir: Path) -> Iterator[tuple[FastAPI, str]]:
         )
         for folder, job in reversed(jobs):  # the newest one last, as they were submitted
             store.create(folder_record(folder, job), None)
-        yield create_app(_settings(runs_dir, token), store=store), token
+        yield create_app(_settings(runs_dir, token), store=store, live=False), token
 
 
 def _settings(runs_dir: Path, token: str) -> Settings:

@@ -48,6 +48,7 @@ def create_app(
     now: Callable[[], float] = time.time,
     alarm: Alarm | None = None,
     store: Store | None = None,
+    live: bool = True,
 ) -> FastAPI:
     """Return the application; it starts and closes its parts, `app.state.parts`, with its lifespan.
 
@@ -56,6 +57,7 @@ def create_app(
         now: The clock jobs and leases go by, in Unix seconds.
         alarm: What the capacity reconciler sleeps on; by default real time.
         store: Where jobs are kept, in place of what the settings say.
+        live: Whether there is a system to run. False only shows the jobs of the store.
 
     Raises:
         TokenError: Authentication is on and there is no token.
@@ -64,7 +66,7 @@ def create_app(
         ArtifactError: The place of the artifacts is malformed.
     """
     tokens = load_tokens(settings)
-    parts = Components(settings, now=now, alarm=alarm, store=store)
+    parts = Components(settings, now=now, alarm=alarm, store=store, live=live)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -59,10 +59,12 @@ class Components:
         now: Callable[[], float] = time.time,
         alarm: Alarm | None = None,
         store: Store | None = None,
+        live: bool = True,
     ) -> None:
         """Construct every part; tests bring a clock, and an alarm that keeps to it.
 
-        A store that is brought is used in place of the one that the settings name.
+        A store that is brought is used in place of the one that the settings name. What is not
+        `live` shows what is in it, and starts nothing.
 
         Raises:
             StoreError: The database or table cannot be used.
@@ -71,6 +73,7 @@ class Components:
         """
         self.now = now
         self.settings = settings
+        self._live = live
         self.store = store or _store(settings)
         self._wire_stores(settings)
         self._wire_launching(settings)
@@ -266,10 +269,13 @@ class Components:
             capacity=self.capacity,
             now=self.now,
             started_at=self.now(),
+            live=self._live,
         )
 
     def start(self) -> None:
         """Take up what an earlier process left."""
+        if not self._live:
+            return
         self.lost.watch_open_rounds()
         self.rounds.adopt_orphans()
         self.gradients.adopt_orphans()

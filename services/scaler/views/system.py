@@ -47,6 +47,8 @@ class SystemLook:
     capacity: CapacityReconciler
     now: Callable[[], float]
     started_at: float
+    live: bool = True
+    """Whether there is a system to look at, and not the records of runs alone."""
     _finished: Recent[JobStatus, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,6 +71,7 @@ class SystemLook:
         return SystemView(
             version=nitro_version(),
             role=role,
+            live=self.live,
             started_at=self.started_at,
             now=self.now(),
             problems=self.capacity.problems,
@@ -99,6 +102,8 @@ class SystemLook:
         return self._finished.of(status) if status in FINISHED else self.store.count((status,))
 
     def _cache(self) -> CacheView | None:
+        if not self.live:
+            return None
         try:
             used_bytes, kind = self.cache.memory()
         except CacheError:

@@ -59,6 +59,9 @@ class SystemView(Message):
 
     version: str
     role: Role
+    live: bool = True
+    """Whether a system is behind it. False where only folders of runs are shown: then nothing is
+    known of what is in use, and nothing of what follows is asked for but versions and jobs."""
     started_at: Number
     """When the scaler was started."""
     now: Number

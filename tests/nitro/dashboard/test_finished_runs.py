@@ -52,6 +52,12 @@ def test_curves_and_bill_are_those_of_the_files(http: httpx.Client, tmp_path: Pa
     assert by_item["learner"] == pytest.approx(learner)
 
 
+def test_no_system_is_looked_for(http: httpx.Client) -> None:
+    system = http.get("/v1/system").json()
+    assert (system["live"], system["problems"], system["cache"]) == (False, {}, None)
+    assert (system["jobs"]["succeeded"], system["jobs"]["stopped"]) == (1, 1)
+
+
 def test_nothing_can_be_changed(http: httpx.Client) -> None:
     assert http.get("/v1/session").json()["role"] == "viewer"
     for answer in (http.post("/v1/jobs/older/resume", json={}), http.delete("/v1/jobs/older")):

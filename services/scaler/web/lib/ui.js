@@ -60,8 +60,8 @@ export function RoundChoice({ value, last, onChange }) {
   return html`<label class="choice"><span>Round</span><input type="number" min="0" max=${last} value=${typed ?? value} onInput=${(event) => type(event.target.value)} onChange=${enter} onBlur=${() => type(null)} /></label>`;
 }
 
-/** A table whose columns are `{name, of, sort, number}`; a click on a heading sorts by it. Narrow pages show `cards`. */
-export function Table({ rows, columns, caption, keyOf, cards }) {
+/** A table whose columns are `{name, of, sort, number}`; a click on a heading sorts by it. Narrow pages show `cards`, and break words in `pairs` of name and value. */
+export function Table({ rows, columns, caption, keyOf, cards, pairs }) {
   const [order, setOrder] = useState({ index: -1, down: true });
   const by = columns[order.index];
   const sorted = by
@@ -74,7 +74,7 @@ export function Table({ rows, columns, caption, keyOf, cards }) {
     return html`<th scope="col" class=${column.number && "num"} aria-sort=${on ? (order.down ? "descending" : "ascending") : "none"}>
       <button class="plain" onClick=${() => setOrder({ index, down: on ? !order.down : true })}>${column.name}${on ? (order.down ? " ↓" : " ↑") : ""}</button></th>`;
   };
-  return html`<div class=${`scroll ${cards ? "cards" : ""}`} tabindex="0" role="region" aria-label=${caption}><table>
+  return html`<div class=${`scroll ${cards ? "cards picked" : ""} ${pairs ? "pairs" : ""}`} tabindex="0" role="region" aria-label=${caption}><table>
     <thead><tr>${columns.map(heading)}</tr></thead>
     <tbody>${sorted.map((row) => html`<tr key=${keyOf && keyOf(row)}>${columns.map((c) => html`<td class=${c.number && "num"} data-name=${cards && c.name}>${c.of(row)}</td>`)}</tr>`)}</tbody>
   </table></div>`;

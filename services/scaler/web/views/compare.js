@@ -140,11 +140,12 @@ function differing(runs) {
     .filter(([, values]) => new Set(values).size > 1);
 }
 
-function Chosen({ ids }) {
+function Chosen({ ids, runs }) {
   const { data } = usePoll("v1/jobs?limit=200", 10000);
   const others = (data?.jobs || []).filter((job) => !ids.includes(job.job_id));
+  const named = (id) => runs?.find(({ job }) => job.job_id === id)?.job.spec.name || id;
   const add = (id) => id && (location.hash = link("compare", ...ids, id));
-  return html`<div class="bar">${ids.map((id) => html`<a class="tag" href=${link("compare", ...ids.filter((one) => one !== id))} aria-label=${`Leave out ${id}`}>${id} ×</a>`)}
+  return html`<div class="bar">${ids.map((id) => html`<a class="tag" href=${link("compare", ...ids.filter((one) => one !== id))} title=${id} aria-label=${`Leave out ${named(id)}`}>${named(id)} ×</a>`)}
     ${ids.length < MOST_COMPARED && others.length > 0 && html`<${Choice} label=${`Add a run, up to ${MOST_COMPARED}`} value="" options=${[["", "choose …"], ...others.map((job) => [job.job_id, `${job.name || job.job_id} (${job.env_id}, seed ${job.seed})`])]} onChange=${add} />`}</div>`;
 }
 
@@ -170,7 +171,7 @@ export function Compare({ parts }) {
       .filter(({ lines }) => lines.some((line) => line.values.some((value) => value !== null)));
   }, [runs, axis, smoothing]);
   const labels = (runs || []).map(({ job }) => job.spec.name || job.job_id);
-  return html`<div><${Heading} name="Compare" /><${Chosen} ids=${ids} />
+  return html`<div><${Heading} name="Compare" /><${Chosen} ids=${ids} runs=${runs} />
     ${ids.length === 0 ? html`<div class="card empty">Choose runs here, or tick them in the list of jobs.</div>` : html`<${Waiting} data=${runs} error=${error} />`}
     ${
       runs?.length > 0 &&

@@ -76,7 +76,7 @@ export function Files({ job, live }) {
     }
     ${data && html`<p class="quiet">In ${data.location}${data.truncated ? `; the first ${count(data.files.length)} are shown` : ""}. <code>nitro jobs pull ${job.job_id}</code> fetches all.</p>`}
     <h2>Setup</h2>
-    <${Table} caption="Setup of the job" rows=${unique} columns=${[
+    <${Table} caption="Setup of the job" pairs rows=${unique} columns=${[
       { name: "Field", of: ([key]) => key, sort: ([key]) => key },
       { name: "Value", of: ([, text]) => text },
     ]} /></div>`;

@@ -53,7 +53,7 @@ export function Job({ parts: [id, tab] }) {
       <${Tile} name="Return">${number(progress.last_return)} <small class="quiet">best ${number(progress.best_return)}</small><//>
       <${Tile} name="Round">${count(progress.rounds)} <small class="quiet">of ${count(spec.stop.max_rounds)}</small><//>
       <${Tile} name="Spent"><${Budget} spent=${job.spent_usd} budget=${spec.stop.budget_usd} /><//>
-      <${Tile} name=${isLive(job.status) ? "Actors, newest round" : "Actors, last round"}>${count(actors)} <small class="quiet">${spec.actors.min} to ${spec.actors.max}</small><//>
+      <${Tile} name=${isLive(job.status) ? "Actors, newest round" : "Actors, last round"}>${count(actors)} <small class="quiet">may be ${spec.actors.min} to ${spec.actors.max}</small><//>
       <${Tile} name="Steps">${count(progress.env_steps)}<//>
       <${Tile} name=${job.finished_at ? "Took" : "Age"}>${seconds(Math.round(end - (job.started_at || job.created_at)))}<//>
     </dl>

@@ -1,21 +1,37 @@
 // The system behind the jobs: what is in use of what there is, and what is not as it should be.
 import { html } from "../vendor/preact.js";
 import { usePoll } from "../lib/api.js";
-import { ago, count, seconds } from "../lib/format.js";
+import { count, seconds, words } from "../lib/format.js";
 import { Heading, Table, Tile, Waiting } from "../lib/ui.js";
 
 const Share = ({ used, most, unit = "", label }) =>
   html`${count(used)}${most ? html` <small class="quiet">of ${count(most)}${unit}</small><br /><meter min="0" max=${most} value=${used} high=${most * 0.8} optimum="0" aria-label=${label}></meter>` : html`<small class="quiet">${unit}</small>`}`;
 
-export function System() {
-  const { data, error } = usePoll("v1/system", 5000);
-  if (!data) return html`<div><${Heading} name="System" /><${Waiting} error=${error} /></div>`;
+/** What is known where finished runs alone are shown: what they are, and that nothing else is. */
+const Folders = ({ data }) => html`<p class="note">Finished runs are shown, from their folders. No system is behind this page: nothing runs, and of actors, environments and the cache nothing is known. <code>nitro up</code> starts one on this machine.</p>
+  <${Jobs} jobs=${Object.fromEntries(Object.entries(data.jobs).filter(([, n]) => n))} />
+  <${About} rows=${[...common(data), ["Folder of the runs", data.artifacts]]} />`;
+
+const Jobs = ({ jobs }) => html`<h2>Jobs</h2>
+  <dl class="tiles">${Object.entries(jobs).map(([status, n]) => html`<${Tile} name=${status}>${count(n)}<//>`)}</dl>`;
+
+const About = ({ rows }) => html`<h2>What it is</h2>
+  <${Table} caption="The system" pairs rows=${rows} columns=${[
+    { name: "What", of: ([name]) => name },
+    { name: "Is", of: ([, value]) => value },
+  ]} />`;
+
+const common = (data) => [
+  ["Version", data.version],
+  ["Up for", seconds(Math.round(data.now - data.started_at))],
+  ["This token may", data.role === "operator" ? "look and act" : "only look"],
+];
+
+function Running({ data }) {
   const { concurrency, warm, cache } = data;
   const problems = Object.entries(data.problems);
   const about = [
-    ["Version", data.version],
-    ["Up for", ago(data.started_at, data.now)],
-    ["This token may", data.role === "operator" ? "look and act" : "only look"],
+    ...common(data),
     [
       "Actor function",
       `${data.function.name}, ${data.function.memory_mb} MB, at most ${seconds(data.function.timeout_s)} a call`,
@@ -39,16 +55,19 @@ export function System() {
     ],
     ["Files", data.artifacts],
   ];
-  return html`<div><${Heading} name="System" /><${Waiting} data=${data} error=${error} />
-    ${problems.length ? html`<div class="note bad" role="alert">${problems.map(([name, why]) => html`<div>${name}: ${why}</div>`)}</div>` : html`<p class="note"><span class="status succeeded">ready</span> Everything the scaler needs is there.</p>`}
+  return html`${problems.length ? html`<div class="note bad" role="alert">${problems.map(([name, why]) => html`<div>${words(name)}: ${why}</div>`)}</div>` : html`<p class="note"><span class="status succeeded">ready</span> Everything the scaler needs is there.</p>`}
     <dl class="tiles">
       <${Tile} name="Invocations in flight"><${Share} used=${concurrency.in_flight} most=${concurrency.limit} label="share of the concurrency in use" /><//>
       <${Tile} name="Warm environments"><${Share} used=${warm.ready} most=${warm.most} label="share of the most warm environments" /><//>
       <${Tile} name="Cache memory">${cache ? html`<${Share} used=${cache.used_mb} most=${cache.most_mb} unit=" MB" label="share of the cache in use" />` : "away"}<//>
-      ${Object.entries(data.jobs).map(([status, n]) => html`<${Tile} name=${`Jobs ${status}`}>${count(n)}<//>`)}
     </dl>
-    <${Table} caption="The system" rows=${about} columns=${[
-      { name: "What", of: ([name]) => name },
-      { name: "Is", of: ([, value]) => value },
-    ]} /></div>`;
+    <${Jobs} jobs=${data.jobs} />
+    <${About} rows=${about} />`;
+}
+
+export function System() {
+  const { data, error } = usePoll("v1/system", 5000);
+  const View = data?.live === false ? Folders : Running;
+  return html`<div><${Heading} name="System" /><${Waiting} data=${data} error=${error} />
+    ${data && html`<${View} data=${data} />`}</div>`;
 }

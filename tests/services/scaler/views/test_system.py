@@ -15,6 +15,7 @@ def test_the_system_says_how_busy_it_is(start_scaler: StartScaler) -> None:
         view = SystemView.model_validate_json(answer.content)
         gate.set()
     assert (view.role, view.concurrency.in_flight, view.concurrency.limit) == ("viewer", 2, 1000)
+    assert view.live
     assert view.jobs["running"] == 1
     assert view.cache is not None
     assert 0 < view.cache.used_mb < view.cache.most_mb == 1024

@@ -280,6 +280,15 @@ def test_a_run_that_is_not_there_is_told(page: Page, runs: Runs) -> None:
     expect(page.get_by_role("alert")).to_contain_text("no JSON came back")
 
 
+def test_over_folders_alone_the_system_says_that_none_is_there(page: Page, runs: Runs) -> None:
+    page.goto(runs.link)
+    visit(page, "/system", "table")
+    expect(page.get_by_text("No system is behind this page")).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(0)
+    expect(page.locator(".tile")).to_have_text(["succeeded3"])
+    expect(page.locator("main")).not_to_contain_text("Cache memory")
+
+
 def test_a_run_without_a_round_says_so_alone_and_among_others(page: Page, runs: Runs) -> None:
     none: dict[str, object] = dict.fromkeys(("columns", "cost", "stats", "shadow"), {})
     none |= {"num_rounds": 0, "next_after": -1, "ending": None}
