@@ -97,8 +97,14 @@ def checked_address(url: str) -> str:
     """Return an API's base URL as it is used.
 
     Raises:
-        CommandError: It is not http(s), or names no host.
+        CommandError: It is not http(s), names no host, or holds more than an address.
     """
+    if "#" in url or "?" in url or "@" in url:
+        # Not quoted: it may be the dashboard's link, which holds the token.
+        raise CommandError(
+            "--api-url: give the address alone, such as https://host, without what follows a # or "
+            "a ?, and without a user or password"
+        )
     if not url.startswith(("http://", "https://")):
         raise CommandError(f"--api-url: must start with http:// or https://, got {url!r}")
     if not _names_a_host(url):
@@ -119,7 +125,7 @@ def api_token(url: str, settings: CliSettings, runs_dir: Path) -> str:
     if login is not None and not given and login.api_url.rstrip("/") == url:
         return login.token.get_secret_value()
     path = settings.token_file
-    if path is None and _is_this_machine(url):
+    if path is None and is_this_machine(url):
         path = runs_dir / STATE_FOLDER / TOKEN_FILE
     try:
         token = read_token(settings.token, path)
@@ -142,7 +148,8 @@ def _names_a_host(url: str) -> bool:
         return False
 
 
-def _is_this_machine(url: str) -> bool:
+def is_this_machine(url: str) -> bool:
+    """Whether an address is of this machine, so that nothing sent there can be overheard."""
     host = urlsplit(url).hostname or ""
     if host == "localhost":
         return True

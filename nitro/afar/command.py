@@ -40,9 +40,11 @@ def login(
 
     from nitro.afar.login import Login, keep_login
     from nitro.client.client import NitroClient
-    from nitro.settings import checked_address
+    from nitro.settings import checked_address, is_this_machine
 
     url = checked_address(api_url)
+    if url.startswith("http://") and not is_this_machine(url):
+        typer.echo(f"{url} is not encrypted: whoever is in between reads the token", err=True)
     asked = sys.stdin.isatty()
     token = (typer.prompt("Token", hide_input=True) if asked else sys.stdin.readline()).strip()
     if not token or not token.isascii() or not token.isprintable() or " " in token:

@@ -108,11 +108,14 @@ def fetch(
         tell: Takes a line on each file that is fetched.
 
     Raises:
-        CommandError: The folder is a run of this machine, or a file cannot be fetched or written.
+        CommandError: There can be no such job, its folder is one of this machine, or a file cannot
+            be fetched or written.
     """
+    if not _is_job_id(job_id):
+        raise CommandError(f"JOB_ID: {job_id!r:.80} is no id of a job; see `nitro jobs list`")
     folder = runs_dir / job_id
     links = client.artifacts(job_id)
-    if folder.exists() and not (folder / MARK).exists() and (folder / JOB_FILE).exists():
+    if folder.is_dir() and not (folder / MARK).exists() and any(folder.iterdir()):
         raise CommandError(f"{folder} is a run of this machine: choose another --runs-dir")
     if not any(link.name == JOB_FILE for link in links.files):
         raise CommandError(

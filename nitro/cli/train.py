@@ -154,7 +154,9 @@ def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: Te
                 url, token, private = api.system.api_url, api.system.token, console.is_terminal
                 link = shown_link(url, token, private=private, job_id=job.job_id)
                 view.note(f"page {link}")
-            with told_to(request.track, job, runs_dir=request.runs_dir) as tell_tracker:
+            with told_to(
+                request.track, job, runs_dir=request.runs_dir, note=view.note
+            ) as tell_tracker:
                 snapshot = _watch(job.job_id, api, interrupts, view, tell_tracker)
     except (KeyboardInterrupt, SystemExit, CommandError):
         # Past the console: a signal in the middle of a line leaves it keeping all that follows.

@@ -243,7 +243,7 @@ class NitroClient(Looking):
                     response.read()
                     raise ApiError(_problem(response))
                 yield from response.iter_bytes()
-        except httpx.RequestError as error:
+        except (httpx.RequestError, httpx.InvalidURL) as error:
             raise NoAnswerError(f"{link.name}: cannot be fetched: {error}") from error
 
     def _call(

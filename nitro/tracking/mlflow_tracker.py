@@ -33,7 +33,8 @@ class MlflowRun:
             self._run_id = found[0].info.run_id
             self._client.update_run(self._run_id, status="RUNNING")
             return
-        tags = {_TAG: run.job_id} | {f"nitro.tag.{tag}": "true" for tag in run.tags}
+        # As one value: a name may not hold all that a tag of ours may.
+        tags = {_TAG: run.job_id} | ({"nitro.tags": " ".join(run.tags)} if run.tags else {})
         created = self._client.create_run(place, run_name=run.name, tags=tags)
         self._run_id = created.info.run_id
         params = [Param(name, str(value)[:_LONGEST_VALUE]) for name, value in run.config.items()]

@@ -1,13 +1,14 @@
 """The seam to an experiment tracker, and what there is behind it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
 from typing import Protocol, cast, get_args
 
 from pydantic import JsonValue
 
-from nitro.errors import CommandError
+from nitro.errors import EXIT_FAILED, CommandError
 from nitro.tracking.metrics import TrackedRun
 from nitro.tracking.progress import TrackerName
 
@@ -42,6 +43,22 @@ def open_tracker(name: str, run: TrackedRun, *, project: str) -> Tracker:
         CommandError: There is no such tracker, or its package is not installed.
     """
     return cast("Tracker", _module(name).open_run(run, project=project))
+
+
+@contextmanager
+def explained(name: str) -> Iterator[None]:
+    """Turn whatever a tracker's package raises into one message.
+
+    Raises:
+        CommandError: It raised something.
+    """
+    try:
+        yield
+    except CommandError:
+        raise
+    except Exception as error:  # each package has errors of its own, and of its transport
+        why = str(error).strip() or type(error).__name__
+        raise CommandError(f"tracker {name}: {why}", exit_code=EXIT_FAILED) from error
 
 
 def _module(name: str) -> ModuleType:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from nitro.client.client import NitroClient
 from nitro.client.follow import Snapshot, follow, line_of
+from nitro.errors import CommandError
 from nitro.runs.reading import Run
 from nitro.tracking.metrics import TrackedRound, TrackedRun, summary, tracked_rounds
 from nitro.tracking.progress import ToldRounds
-from nitro.tracking.tracker import Tracker, open_tracker
+from nitro.tracking.tracker import Tracker, explained, open_tracker
 from shared.contracts.jobs import FINISHED, Job
 from shared.contracts.rounds import RoundLine
 
@@ -26,9 +27,11 @@ class Telling:
         Raises:
             CommandError: The tracker cannot be used.
         """
+        self._to = to
         self._told = ToldRounds(runs_dir, job.job_id, to, project)
-        self._tracker: Tracker = open_tracker(to, TrackedRun.of(job), project=project)
-        known = self._tracker.last_round
+        with explained(to):
+            self._tracker: Tracker = open_tracker(to, TrackedRun.of(job), project=project)
+            known = self._tracker.last_round
         # What another machine has told is known by the tracker alone, and only by its number.
         self._known = -1 if known is None else known
 
@@ -36,12 +39,16 @@ class Telling:
         """Tell of what is over and was not told yet; return of how many rounds.
 
         A round that was made again since, as after lost checkpoints, is told again.
+
+        Raises:
+            CommandError: The tracker did not take one.
         """
         rounds = 0
         for new in tracked_rounds(lines):
             if not self._is_new(new):
                 continue
-            self._tracker.log(new.index, new.metrics)
+            with explained(self._to):
+                self._tracker.log(new.index, new.metrics)
             self._told.note(new)
             rounds += not new.is_ending
         return rounds
@@ -52,33 +59,51 @@ class Telling:
         return new.is_ending or new.index > self._known or self._told.has_round(new.index)
 
     def finish(self, job: Job, cost_usd: float) -> None:
-        """Say what the run came to, if it has ended, and let go of it."""
-        self._tracker.finish(summary(job, cost_usd) if job.status in FINISHED else {})
+        """Say what the run came to, if it has ended, and let go of it.
+
+        Raises:
+            CommandError: The tracker did not take it.
+        """
+        with explained(self._to):
+            self._tracker.finish(summary(job, cost_usd) if job.status in FINISHED else {})
 
 
 @contextmanager
 def told_to(
-    tracker: str | None, job: Job, *, runs_dir: Path
+    tracker: str | None, job: Job, *, runs_dir: Path, note: Callable[[str], object]
 ) -> Iterator[Callable[[Snapshot], object]]:
     """Yield what tells a tracker of a job as it is now; at the end the run is let go of.
 
-    Raises:
-        CommandError: The tracker cannot be used.
+    Nobody's training ends because a tracker is away: `note` takes what went wrong, once, and
+    nothing more is told. What was not told can be told later, from the run's record.
     """
     if tracker is None:
         yield lambda _: None
         return
-    telling = Telling(job, tracker, project=PROJECT, runs_dir=runs_dir)
-    newest = [job]
+    newest, telling = [job], list[Telling]()  # of one, and none once it has failed
+
+    @contextmanager
+    def noted() -> Iterator[None]:
+        try:
+            yield
+        except CommandError as error:
+            telling.clear()
+            note(f"{error}; the job goes on. Log it later: nitro track {job.job_id} --to {tracker}")
 
     def tell(snapshot: Snapshot) -> None:
         newest[0] = snapshot.job
-        telling.tell([line_of(record) for record in snapshot.records])
+        with noted():
+            for each in telling:
+                each.tell([line_of(record) for record in snapshot.records])
 
+    with noted():
+        telling.append(Telling(job, tracker, project=PROJECT, runs_dir=runs_dir))
     try:
         yield tell
     finally:
-        telling.finish(newest[0], newest[0].spent_usd)
+        with noted():
+            for each in telling:
+                each.finish(newest[0], newest[0].spent_usd)
 
 
 def track_run(run: Run, to: str, *, project: str, runs_dir: Path) -> int:

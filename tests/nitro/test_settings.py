@@ -69,6 +69,17 @@ def test_an_address_that_is_no_url_is_refused(tmp_path: Path, url: str) -> None:
         api_address(url, settings(), tmp_path)
 
 
+@pytest.mark.parametrize(
+    "url", ["https://host/#token=secret", "https://host/?token=secret", "https://a:secret@host"]
+)
+def test_an_address_with_a_secret_in_it_is_refused_and_not_repeated(
+    tmp_path: Path, url: str
+) -> None:
+    with pytest.raises(CommandError, match="--api-url: give the address alone") as refused:
+        api_address(url, settings(), tmp_path)
+    assert "secret" not in str(refused.value)
+
+
 @pytest.mark.parametrize("token", ["one word\nx", "s\u00e9cret", "two words", "nul\0", "\n"])
 def test_a_token_no_header_can_carry_is_refused_and_not_repeated(
     tmp_path: Path, token: str

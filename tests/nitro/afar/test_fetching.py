@@ -64,18 +64,28 @@ def test_commands_fetch_what_they_need_by_themselves(
         local_run("none-1", runs, wanted=record_only)
 
 
+@pytest.mark.parametrize("name", ["job.json", "checkpoints"])
 def test_a_run_of_this_machine_is_never_written_over(
-    afar: Scaler, left: Job, tmp_path: Path
+    afar: Scaler, left: Job, tmp_path: Path, name: str
 ) -> None:
     own = tmp_path / "runs" / left.job_id
     own.mkdir(parents=True)
-    (own / "job.json").write_text("mine")
+    (own / name).write_text("mine")
     with (
         NitroClient(str(afar.http.base_url), TOKEN) as client,
         pytest.raises(CommandError, match="is a run of this machine"),
     ):
         fetch(client, left.job_id, tmp_path / "runs")
-    assert names(own) == {"job.json"}
+    assert names(own) == {name}
+
+
+@pytest.mark.parametrize("job_id", ["..", "../other", ".", "", "a/b"])
+def test_what_is_no_id_is_fetched_nowhere(afar: Scaler, tmp_path: Path, job_id: str) -> None:
+    with (
+        NitroClient(str(afar.http.base_url), TOKEN) as client,
+        pytest.raises(CommandError, match="JOB_ID: .* is no id of a job"),
+    ):
+        fetch(client, job_id, tmp_path / "runs")
 
 
 @pytest.mark.parametrize("name", ["../stolen", "/etc/stolen", "a/../../b", ".hidden", "a\\b", ""])
@@ -186,4 +196,15 @@ def test_the_token_follows_no_link_that_leads_elsewhere(
     with NitroClient(str(afar.http.base_url), TOKEN) as client:
         link = client.artifacts(left.job_id).files[0].model_copy(update={"url": url})
         with pytest.raises(CommandError, match="links to no file of a job"):
+            list(client.download(link))
+
+
+@pytest.mark.parametrize("url", ["http://[", "ftp://127.0.0.1/x", "http://127.0.0.1:1/x"])
+def test_a_link_that_leads_nowhere_is_an_error_in_words(
+    afar: Scaler, left: Job, tmp_path: Path, url: str
+) -> None:
+    with NitroClient(str(afar.http.base_url), TOKEN) as client:
+        (first, *_) = client.artifacts(left.job_id).files
+        link = first.model_copy(update={"url": url, "presigned": True})
+        with pytest.raises(CommandError, match=f"{first.name}: cannot be fetched"):
             list(client.download(link))

@@ -54,6 +54,12 @@ def test_the_token_is_offered_to_no_other_address(afar: Scaler, tmp_path: Path) 
         api_token("https://nitro.example.com", read_settings(), tmp_path)
 
 
+def test_an_address_without_encryption_is_warned_of() -> None:
+    said = nitro("login", "http://nobody.invalid", said="a-token\n")
+    assert "is not encrypted" in said.stderr
+    assert said.exit_code == 1
+
+
 def test_a_login_that_others_can_read_or_that_is_damaged_is_not_used(afar: Scaler) -> None:
     nitro("login", str(afar.http.base_url), said=f"{TOKEN}\n")
     path = login_path()

@@ -43,6 +43,7 @@ def test_mlflow_has_each_round_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert experiment is not None
     (found,) = client.search_runs([experiment.experiment_id])
     assert found.data.tags["nitro.job"] == job().job_id
+    assert found.data.tags["nitro.tags"] == "sweep=1 study"
     assert found.data.params["algorithm"] == job().spec.algorithm
     assert found.info.run_name == "baseline"
     history = client.get_metric_history(found.info.run_id, "return/evaluation")

@@ -8,11 +8,12 @@ from pydantic import JsonValue
 from typer.testing import CliRunner
 
 from nitro.cli.main import app
+from nitro.client.follow import Snapshot
 from nitro.errors import CommandError
 from nitro.runs.reading import Run
 from nitro.tracking import tracking
-from nitro.tracking.tracking import track_run
-from shared.contracts.rounds import RoundLine, RoundPlan
+from nitro.tracking.tracking import told_to, track_run
+from shared.contracts.rounds import RoundLine, RoundPlan, RoundRecord
 from tests.nitro.synthetic_run import job, plan, result, write_run
 from tests.nitro.tracking.told_run import run_of
 
@@ -110,3 +111,44 @@ def test_a_run_of_a_folder_is_told_though_an_api_is_named(
     assert notebook.told
     said = CliRunner().invoke(app, [*asked, "--follow", "--api-url", "no"])
     assert "--api-url" in said.output
+
+
+class Broken(Notebook):
+    """A tracker whose server is away after the first round, and says so in its own way."""
+
+    def log(self, round_index: int, metrics: Mapping[str, float]) -> None:
+        if round_index:
+            raise ConnectionError("no route to the tracker")
+        super().log(round_index, metrics)
+
+
+def test_a_tracker_that_is_away_is_an_error_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracking, "open_tracker", lambda *_, **__: Broken())
+    with pytest.raises(CommandError, match="tracker wandb: no route to the tracker"):
+        track_run(run_of(3), "wandb", project="hopper", runs_dir=tmp_path)
+
+
+@pytest.mark.parametrize("opens", [True, False])
+def test_no_training_ends_because_a_tracker_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens: bool
+) -> None:
+    broken, notes = Broken(), list[str]()
+
+    def open_tracker(*_: object, **__: object) -> Broken:
+        if not opens:
+            raise ValueError("no api key")
+        return broken
+
+    monkeypatch.setattr(tracking, "open_tracker", open_tracker)
+    records = tuple(
+        RoundRecord(plan=plan(index), result=result(index), cost_usd=0.0) for index in range(3)
+    )
+    with told_to("wandb", job(), runs_dir=tmp_path, note=notes.append) as tell:
+        for _ in range(2):
+            tell(Snapshot(job(), records))
+    why = "no route to the tracker" if opens else "no api key"
+    assert len(notes) == 1
+    assert f"tracker wandb: {why}; the job goes on" in notes[0]
+    assert broken.told == ([0] if opens else [])

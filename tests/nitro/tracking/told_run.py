@@ -10,7 +10,7 @@ from tests.nitro.synthetic_run import job, plan, result
 
 def run_of(rounds: int) -> Run:
     done: Job = job(progress=JobProgress(rounds=rounds))
-    named = done.spec.model_copy(update={"name": "baseline", "tags": ("sweep-1",)})
+    named = done.spec.model_copy(update={"name": "baseline", "tags": ("sweep=1", "study")})
     evaluation = EvaluationResult(policy_version=0, returns=(7.0,), lengths=(1,))
     lines = tuple(
         RoundLine(plan=plan(index), result=result(index), curvature=None, evaluation=evaluation)
