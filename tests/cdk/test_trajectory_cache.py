@@ -1,6 +1,7 @@
 """The cache: encrypted, entered by IAM only, and its users may do their work and no more."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import redis
@@ -73,9 +74,26 @@ def _add_user(admin: redis.Redis, name: str, *rules: str) -> None:
     admin.execute_command("ACL", "SETUSER", name, "reset", *rules)  # type: ignore[no-untyped-call]
 
 
+class Used:
+    """A client, and which of its methods were called."""
+
+    def __init__(self, client: TrajectoryCache | GradientCache) -> None:
+        self._client = client
+        self._unused = {name for name in vars(type(client)) if not name.startswith("_")}
+
+    def __getattr__(self, name: str) -> Any:
+        self._unused.discard(name)
+        return getattr(self._client, name)
+
+    def require_all(self) -> None:
+        """Fail where a method was not tried: its commands may be none that a role may send."""
+        assert self._unused == set()
+
+
 def test_a_role_can_do_all_of_its_work(guarded: ValkeyServer) -> None:
     url = f"redis://role:secret@{guarded.host}:{guarded.port}/0"
-    with TrajectoryCache(url, timeout_s=5) as cache:
+    with TrajectoryCache(url, timeout_s=5) as client:
+        cache = Used(client)
         cache.ping()
         cache.publish_policy(_JOB, 1, b"weights")
         cache.publish_starts(_JOB, 1, [b"left", b""])
@@ -86,21 +104,27 @@ def test_a_role_can_do_all_of_its_work(guarded: ValkeyServer) -> None:
         assert stored == "stored"
         cache.announce_failure(_JOB, 1, mode="sample", actor_index=1, attempt=0, reason="lost")
         assert len(cache.wait_arrivals(_JOB, 1, timeout_s=1)) == 2
+        assert cache.wait_any_arrivals(_JOB, [1, 2], timeout_s=0) is None
         assert len(cache.answered(_JOB, 1)) == 2
+        assert cache.load_results(_JOB, 1, mode="sample", actor_indices=[0]) == [b"steps"]
         cache.drop_results(_JOB, 1, mode="sample", actor_indices=[0])
         cache.round_counters(_JOB, 1)
         cache.close_round(_JOB, 1)
+        cache.free_round(_JOB, 1)
         cache.request_cancel(_JOB, ["lease_hash"])
         assert cache.is_cancelled(_JOB, "lease_hash")
         assert cache.memory()[0] > 0
         cache.delete_policy(_JOB, 1)
+        cache.forget_rounds(_JOB, [1])
         cache.forget_job(_JOB, rounds=[1], policy_versions=[1])
+        cache.require_all()
 
 
 def test_a_role_can_learn_on_functions(guarded: ValkeyServer) -> None:
     url = f"redis://role:secret@{guarded.host}:{guarded.port}/0"
     of = GradientRound(job_id=_JOB, lease_hash="lease_hash", round=1)
-    with GradientCache(url, timeout_s=5) as cache:
+    with GradientCache(url, timeout_s=5) as client:
+        cache = Used(client)
         cache.publish_slices(of, {0: b"steps"})
         cache.publish_weights(of, 0, b"old")
         cache.publish_weights(of, 1, b"weights", forget=[0])
@@ -112,6 +136,7 @@ def test_a_role_can_learn_on_functions(guarded: ValkeyServer) -> None:
         assert cache.answered_gradients(of, [0]) == []  # it was taken
         cache.close_gradients(of, [0, 1])
         cache.forget_weights(of, [1])
+        cache.require_all()
 
 
 @pytest.mark.parametrize(

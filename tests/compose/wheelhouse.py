@@ -1,7 +1,7 @@
 """All packages of all deployables in one folder, so that builds and fresh environments are offline.
 
-They are fetched once by this interpreter's pip, with whatever index, certificate and proxy it is
-set up with: none of that has to enter an image.
+They are fetched by this interpreter's pip, with whatever index, certificate and proxy it is set up
+with: none of that has to enter an image. As long as the same is asked for, they are fetched once.
 """
 
 import functools
@@ -37,17 +37,23 @@ def _fill(folder: Path) -> None:
     wanted = {line for extra in EXTRAS for line in requirements(project, extra)}
     # Python before 3.11.3 needs it for redis, and images may be built on one.
     wanted.add("async-timeout")
+    constraints = ROOT / "constraints.txt"
+    asked = "\n".join([PYTHON_OF_IMAGES, sys.version, *sorted(wanted), constraints.read_text()])
+    stamp = folder.with_suffix(".filled")
+    if folder.is_dir() and stamp.is_file() and stamp.read_text() == asked:
+        return  # pip would look every package up once more, for minutes
     folder.mkdir(parents=True, exist_ok=True)
     subprocess.run(
         [
             *(sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(folder)),
             *("--only-binary", ":all:", "--python-version", PYTHON_OF_IMAGES),
-            *("--constraint", str(ROOT / "constraints.txt")),
+            *("--constraint", str(constraints)),
             *sorted(wanted),
         ],
         check=True,
         timeout=900,
     )
+    stamp.write_text(asked)
 
 
 class _Packages(SimpleHTTPRequestHandler):
