@@ -1,12 +1,15 @@
 """What every Lambda function of ours that enters the cache reads from its environment."""
 
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import Field, FiniteFloat, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from shared.cache.authentication import CacheSettings, CredentialsError
 from shared.cache.connect_token import AwsCredentials
+from shared.cache.connection import CacheConnection
+
+C = TypeVar("C", bound=CacheConnection)
 
 
 class LambdaSettings(CacheSettings):
@@ -49,6 +52,18 @@ class LambdaSettings(CacheSettings):
             access_key=self.aws_access_key_id,
             secret_key=self.aws_secret_access_key.get_secret_value(),
             session_token=None if token is None else token.get_secret_value(),
+        )
+
+    def cache(self, kind: type[C]) -> C:
+        """Return a client of the cache; nothing is sent yet.
+
+        Raises:
+            CacheError: The cache's URL is malformed.
+        """
+        return kind(
+            self.cache_url.get_secret_value(),
+            timeout_s=self.cache_timeout_s,
+            credentials=self.cache_credentials(self.aws_credentials),
         )
 
     @property

@@ -22,8 +22,7 @@ from learning.losses.ppo import PpoRule
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import build_network
 from learning.updates.network_steps import NetworkSteps
-from learning.updates.rank_process import NetworkForm
-from learning.updates.ranks import RankedSteps, Ranks
+from learning.updates.ranks import Ranks
 from shared.contracts.environment_spec import (
     ContinuousActionSpec,
     DiscreteActionSpec,
@@ -154,9 +153,8 @@ class _Learner:
         self._rule = PpoRule(hyperparameters=hyperparameters, kl_coefficient=0.0)
         self._generator = torch.Generator().manual_seed(0)
         self._batch = _batch(subject, network)
-        steps = NetworkSteps.of(network, hyperparameters, process=helper)
-        form = NetworkForm(environment=subject.environment, hyperparameters=hyperparameters)
-        self._steps = steps if ranks is None else RankedSteps(steps, ranks, form)
+        build = NetworkSteps.beside(helper) if ranks is None else ranks.steps
+        self._steps = build(network, subject.environment, hyperparameters)
 
     def sample(self) -> float:
         """Update once; return the milliseconds it took."""

@@ -23,7 +23,7 @@ import torch
 
 from learning.aggregation.queue import GradientQueue
 from learning.aggregation.threshold import StalenessBound
-from learning.aggregation.weighting import Arrived, WeighingRule, weighted_mean
+from learning.aggregation.weighting import Arrived, WeighingRule, step_factor, weighted_mean
 from learning.data.arrays import Floats
 from learning.data.batch import TrainingBatch
 from learning.data.minibatch import ShuffledMinibatches
@@ -32,7 +32,9 @@ from learning.losses.loss_terms import LossRule, stat_names
 from learning.networks.actor_critic import ActorCritic
 from learning.updates.gradient import Gradient
 from learning.updates.gradient_steps import summed_up
-from learning.updates.optimiser import AdamRule, FlatAdam
+from learning.updates.network_steps import adam_rule
+from learning.updates.optimiser import FlatAdam
+from learning.updates.steps import GradientHyperparameters
 from shared.contracts.gradients import GradientCall, GradientRecord
 from shared.contracts.learner_functions import LearnerFunctions
 
@@ -95,22 +97,22 @@ class FunctionSteps:
         network: ActorCritic,
         desk: GradientDesk,
         functions: LearnerFunctions,
-        *,
-        adam: AdamRule,
-        num_epochs: int,
-        normalise: bool,
+        hyperparameters: GradientHyperparameters,
     ) -> None:
-        """Start without moments; arguments beyond `functions` are as of `NetworkSteps`."""
+        """Start without moments."""
         self._network = network
         self._desk = desk
         self._functions = functions
-        self._num_epochs = num_epochs
-        self._normalise = normalise
+        self._num_epochs = hyperparameters.num_epochs
+        self._minibatch_size = hyperparameters.minibatch_size
+        self._normalise = hyperparameters.advantage_normalisation == "minibatch"
         halves = network.halves()
         if halves is None:
             raise ValueError("functions compute gradients of dense networks on a CPU only")
         self.adam = FlatAdam(
-            network.flat, rule=adam, pieces=[slice(half.start, half.end) for half in halves]
+            network.flat,
+            rule=adam_rule(hyperparameters),
+            pieces=[slice(half.start, half.end) for half in halves],
         )
         self._weighing = WeighingRule(
             form=functions.weighting, v=functions.v, decay=functions.decay
@@ -143,7 +145,9 @@ class FunctionSteps:
         )
         slices = [*minibatches.arrays()]
         self._desk.begin(slices)
-        update = _Update(self, rule, len(slices), policy_version)
+        update = _Update(
+            self, rule, len(slices), policy_version, minibatches=size / self._minibatch_size
+        )
         with torch.inference_mode():
             record = update.run()
         self._bound = self._bound.after(record.staleness)
@@ -185,13 +189,22 @@ class _Update:
     """One round's update under way."""
 
     def __init__(
-        self, steps: FunctionSteps, rule: LossRule, num_calls: int, policy_version: int
+        self,
+        steps: FunctionSteps,
+        rule: LossRule,
+        num_calls: int,
+        policy_version: int,
+        *,
+        minibatches: float,
     ) -> None:
         self._steps = steps
         self._desk = steps._desk
         self._rule = rule
         self._policy_version = policy_version
         self._num_calls = num_calls
+        self._learning_rate = steps.adam.learning_rate
+        self._minibatches = minibatches
+        """A slice's samples, in minibatches of a learner that computes for itself."""
         self._pending = deque(range(num_calls))
         self._in_flight: dict[int, GradientCall] = {}
         self._published: list[int] = []
@@ -273,13 +286,9 @@ class _Update:
             return
         weights = [steps._weighing.weight(age, step=steps._version + 1) for age in staleness]
         if steps._functions.aggregation == "mean":
-            moves = [(*weighted_mean(gradients, weights), sum(g.num_samples for g in gradients))]
+            rows = [self._step(gradients, weights)]
         else:
-            moves = [
-                (*weighted_mean([g], [w]), g.num_samples)
-                for g, w in zip(gradients, weights, strict=True)
-            ]
-        rows = [self._step(*move) for move in moves]
+            rows = [self._step([g], [w]) for g, w in zip(gradients, weights, strict=True)]
         steps._version += 1
         if self._pending or self._in_flight:
             self._publish()
@@ -287,13 +296,18 @@ class _Update:
         elapsed_s = time.perf_counter() - begun
         self._aggregated.append(Aggregated(staleness=staleness, rows=rows, elapsed_s=elapsed_s))
 
-    def _step(self, flat: Floats, stats: Floats, num_samples: int) -> list[float] | None:
+    def _step(self, gradients: Sequence[Arrived], weights: Sequence[float]) -> list[float] | None:
+        flat, stats = weighted_mean(gradients, weights)
+        factor = step_factor(
+            self._steps._functions.step_size, minibatches=len(gradients) * self._minibatches
+        )
+        self._steps.adam.set_learning_rate(self._learning_rate * factor)
         return self._steps.adam.apply(
             Gradient(
                 flat=torch.from_numpy(flat),
                 stats=stats,
                 policy_version=self._policy_version,
-                num_samples=num_samples,
+                num_samples=sum(gradient.num_samples for gradient in gradients),
             )
         )
 

@@ -9,11 +9,12 @@ every weight is 1. Stellaris (SC 2024); `torch_policy_v2.py:1318` of its demonst
 Legend: P parameters.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from learning.data.arrays import Floats
-from shared.contracts.learner_functions import Form
+from shared.contracts.learner_functions import Form, StepSize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,14 @@ class WeighingRule:
             return 1.0 if staleness <= 1 else float(staleness ** (-1.0 / self.v))
         factor = float(max(1, step) ** (-1.0 / self.v))
         return 1.0 if factor < self.decay else factor
+
+
+def step_factor(form: StepSize, *, minibatches: float) -> float:
+    """Return what Adam's step size is multiplied with for a step of so many minibatches' samples.
+
+    Linear: Goyal et al. (2017); by the root, for Adam: Malladi et al. (2022).
+    """
+    return {"fixed": 1.0, "sqrt": math.sqrt(minibatches), "linear": minibatches}[form]
 
 
 def weighted_mean(gradients: Sequence[Arrived], weights: Sequence[float]) -> tuple[Floats, Floats]:

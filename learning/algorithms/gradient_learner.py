@@ -19,17 +19,14 @@ from torch import Tensor
 
 from learning.algorithms.policy_update import StateArrays, StateScalars
 from learning.algorithms.saved_state import generator_from, require_same_form, require_scalars
-from learning.cpu.second_process import SecondProcess
 from learning.data.batch import TrainingBatch
 from learning.data.normalisation import Normalisation
 from learning.detectors.detector import UpdateStart
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import PolicyPayload, build_network, policy_payload
-from learning.updates.network_steps import NetworkSteps, adam_rule
-from learning.updates.rank_process import NetworkForm
-from learning.updates.ranks import RankedSteps, Ranks
-from learning.updates.steps import Steps, StepsBuilder
+from learning.updates.network_steps import NetworkSteps
+from learning.updates.steps import StepsBuilder
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import ImpactHyperparameters
 from shared.hyperparameters.impala import ImpalaHyperparameters
@@ -49,8 +46,6 @@ class GradientLearner(Generic[H]):
         seed: int,
         max_rounds: int = 1,
         device: torch.device | str = "cpu",
-        second_process: SecondProcess | None = None,
-        ranks: Ranks | None = None,
         steps: StepsBuilder | None = None,
     ) -> None:
         """Initialise network and optimiser.
@@ -61,9 +56,7 @@ class GradientLearner(Generic[H]):
             seed: Everything random follows from it.
             max_rounds: Rounds until a decaying step size would be 0.
             device: Where to compute.
-            second_process: May compute on a second core; changes no bit.
-            ranks: Take the gradient steps together with this process; None: it takes them alone.
-            steps: Makes what takes the gradient steps; None: this process, or its ranks.
+            steps: Makes what takes the gradient steps; None: this process, alone.
         """
         network_seed, shuffle_seed = np.random.SeedSequence(seed).generate_state(2, np.uint32)
         self._hyperparameters = hyperparameters
@@ -73,30 +66,10 @@ class GradientLearner(Generic[H]):
         self._generator = torch.Generator().manual_seed(int(shuffle_seed))
         self._normalisation = Normalisation.initial(environment, hyperparameters)
         self._max_rounds = max_rounds
-        self._steps = self._own_steps(environment, second_process, ranks, steps)
+        build = steps or NetworkSteps.beside(None)
+        self._steps = build(self._network, environment, hyperparameters)
         self._adam = self._steps.adam
         self._start()
-
-    def _own_steps(
-        self,
-        environment: EnvironmentSpec,
-        second_process: SecondProcess | None,
-        ranks: Ranks | None,
-        build: StepsBuilder | None,
-    ) -> Steps:
-        hyperparameters = self._hyperparameters
-        if build is not None:
-            return build(
-                self._network,
-                adam=adam_rule(hyperparameters),
-                num_epochs=hyperparameters.num_epochs,
-                normalise=hyperparameters.advantage_normalisation == "minibatch",
-            )
-        alone = NetworkSteps.of(self._network, hyperparameters, process=second_process)
-        if ranks is None:
-            return alone
-        form = NetworkForm(environment=environment, hyperparameters=hyperparameters)
-        return RankedSteps(alone, ranks, form)
 
     def _start(self) -> None:
         """Set up what the algorithm has beyond this."""

@@ -13,8 +13,6 @@ from learning.algorithms.impact import Impact
 from learning.algorithms.impala import Impala
 from learning.algorithms.ppo import Ppo
 from learning.algorithms.whole_rounds import WholeRounds
-from learning.cpu.second_process import SecondProcess
-from learning.updates.ranks import Ranks
 from learning.updates.steps import StepsBuilder
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.jobs import Job
@@ -34,8 +32,6 @@ class Builder(Protocol[A_co]):
         seed: int,
         max_rounds: int,
         device: torch.device,
-        second_process: SecondProcess | None,
-        ranks: Ranks | None,
         steps: StepsBuilder | None,
     ) -> A_co:
         """Return it for an environment, with the job's full set of its own hyper-parameters."""
@@ -50,31 +46,22 @@ def build_algorithm(
     job: Job,
     *,
     device: torch.device,
-    second_process: SecondProcess | None = None,
-    ranks: Ranks | None = None,
     steps: StepsBuilder | None = None,
 ) -> Algorithm:
     """Return the algorithm of a job whose rounds come one after the other.
 
     Its gradient steps are taken by what `steps` makes, where that is given.
     """
-    given = {
-        "device": device,
-        "second_process": second_process,
-        "ranks": ranks,
-        "steps": steps,
-    }
     on_policy = ON_POLICY.get(job.spec.algorithm)
     if on_policy is not None:
-        return _built(on_policy, job, **given)
-    return WholeRounds(_built(OFF_POLICY[job.spec.algorithm], job, **given))
+        return _built(on_policy, job, device, steps)
+    return WholeRounds(_built(OFF_POLICY[job.spec.algorithm], job, device, steps))
 
 
 def build_off_policy_algorithm(
     job: Job,
     *,
     device: torch.device,
-    ranks: Ranks | None = None,
     steps: StepsBuilder | None = None,
 ) -> OffPolicyAlgorithm:
     """Return the algorithm of a job whose rounds overlap; `steps` as of `build_algorithm`.
@@ -85,16 +72,17 @@ def build_off_policy_algorithm(
     name = job.spec.algorithm
     if name in ON_POLICY:
         raise ValueError(f"{name} learns on-policy: its rounds cannot overlap")
-    # Its actors work at the same time: there is no core to spare.
-    given = {"device": device, "second_process": None, "ranks": ranks, "steps": steps}
-    return _built(OFF_POLICY[name], job, **given)
+    return _built(OFF_POLICY[name], job, device, steps)
 
 
-def _built(build: Builder[A_co], job: Job, **given: Any) -> A_co:
+def _built(
+    build: Builder[A_co], job: Job, device: torch.device, steps: StepsBuilder | None
+) -> A_co:
     return build(
         job.described_environment,
         job.hyperparameters,
         seed=job.spec.seed,
         max_rounds=job.spec.stop.max_rounds,
-        **given,
+        device=device,
+        steps=steps,
     )

@@ -8,7 +8,7 @@ gradients of its own rows, and all take the steps.
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Self, TypeAlias
+from typing import Self
 
 import numpy as np
 import torch
@@ -35,16 +35,10 @@ from learning.updates.network_gradients import NetworkGradients
 from learning.updates.optimiser import AdamRule, FlatAdam
 from learning.updates.rank_gradients import RankGradients
 from learning.updates.rank_group import RankGroup
-from shared.hyperparameters.impact import ImpactHyperparameters
-from shared.hyperparameters.impala import ImpalaHyperparameters
-from shared.hyperparameters.ppo import PpoHyperparameters
+from learning.updates.steps import GradientHyperparameters, StepsBuilder
+from shared.contracts.environment_spec import EnvironmentSpec
 
 _LOG = logging.getLogger(__name__)
-
-GradientHyperparameters: TypeAlias = (
-    PpoHyperparameters | ImpactHyperparameters | ImpalaHyperparameters
-)
-"""Of an algorithm that takes gradient steps."""
 
 
 def adam_rule(hyperparameters: GradientHyperparameters) -> AdamRule:
@@ -106,6 +100,20 @@ class NetworkSteps:
             normalise=hyperparameters.advantage_normalisation == "minibatch",
             process=process,
         )
+
+    @classmethod
+    def beside(cls, process: SecondProcess | None) -> StepsBuilder:
+        """Return a `StepsBuilder` of steps that a second process may take a half of."""
+
+        def build(
+            network: ActorCritic,
+            _environment: EnvironmentSpec,
+            hyperparameters: GradientHyperparameters,
+            /,
+        ) -> NetworkSteps:
+            return cls.of(network, hyperparameters, process=process)
+
+        return build
 
     def take(
         self,

@@ -21,6 +21,7 @@ import torch
 
 from learning.data.batch import TrainingBatch
 from learning.losses.loss_terms import LossRule
+from learning.networks.actor_critic import ActorCritic
 from learning.updates.network_steps import NetworkSteps
 from learning.updates.optimiser import FlatAdam
 from learning.updates.rank_group import RankGroup, RankGroupError
@@ -37,6 +38,8 @@ from learning.updates.rank_process import (
     flats_of,
     follow,
 )
+from learning.updates.steps import GradientHyperparameters
+from shared.contracts.environment_spec import EnvironmentSpec
 
 _LOG = logging.getLogger(__name__)
 
@@ -148,6 +151,17 @@ class Ranks:
             )
             process.start()
         return _Member(rank=rank, process=process, line=ours)
+
+    def steps(
+        self,
+        network: ActorCritic,
+        environment: EnvironmentSpec,
+        hyperparameters: GradientHyperparameters,
+        /,
+    ) -> "RankedSteps":
+        """Return steps that all ranks take together: a `StepsBuilder`."""
+        form = NetworkForm(environment=environment, hyperparameters=hyperparameters)
+        return RankedSteps(NetworkSteps.of(network, hyperparameters), self, form)
 
     def close(self) -> None:
         """End the other ranks; safe to repeat."""

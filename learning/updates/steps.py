@@ -1,18 +1,30 @@
 """The seam between an algorithm and whoever takes its gradient steps."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import torch
 
 from learning.data.batch import TrainingBatch
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
-from learning.updates.optimiser import AdamRule, FlatAdam
+from learning.updates.optimiser import FlatAdam
+from shared.contracts.environment_spec import EnvironmentSpec
+from shared.hyperparameters.impact import ImpactHyperparameters
+from shared.hyperparameters.impala import ImpalaHyperparameters
+from shared.hyperparameters.ppo import PpoHyperparameters
+
+GradientHyperparameters: TypeAlias = (
+    PpoHyperparameters | ImpactHyperparameters | ImpalaHyperparameters
+)
+"""Of an algorithm that takes gradient steps."""
 
 
 class Steps(Protocol):
-    """Takes all gradient steps over a batch: `NetworkSteps` here, `FunctionSteps` on functions."""
+    """Takes all gradient steps over a batch.
+
+    `NetworkSteps` in this process, `RankedSteps` in several, `FunctionSteps` on functions.
+    """
 
     @property
     def adam(self) -> FlatAdam:
@@ -43,7 +55,11 @@ class StepsBuilder(Protocol):
     """Makes the steps of one network."""
 
     def __call__(
-        self, network: ActorCritic, *, adam: AdamRule, num_epochs: int, normalise: bool
+        self,
+        network: ActorCritic,
+        environment: EnvironmentSpec,
+        hyperparameters: GradientHyperparameters,
+        /,
     ) -> Steps:
-        """Return them, without moments; see `NetworkSteps`."""
+        """Return the steps that a job's hyper-parameters ask for, without moments."""
         ...

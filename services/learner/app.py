@@ -4,6 +4,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import TypedDict
 
 import torch
 import uvicorn
@@ -18,6 +19,7 @@ from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
 from learning.algorithms.registry import build_algorithm, build_off_policy_algorithm
 from learning.cpu.second_process import SecondProcess, second_process
 from learning.cpu.torch_settings import configure_thread, configure_torch
+from learning.updates.network_steps import NetworkSteps
 from learning.updates.ranks import Ranks
 from learning.updates.steps import StepsBuilder
 from services.learner.device import DeviceError, require_devices, training_device
@@ -37,6 +39,13 @@ from shared.service.logs import configure_logging
 from shared.service.serving import CANNOT_START, keep_exit_code, listen, settings_text
 
 _CPU = torch.device("cpu")
+
+
+class _Where(TypedDict):
+    """Where an algorithm computes, and what takes its gradient steps."""
+
+    device: torch.device
+    steps: StepsBuilder
 
 
 def build_worker(
@@ -61,21 +70,20 @@ def build_worker(
     url = settings.cache_url.get_secret_value()
 
     def algorithm(job: Job, steps: StepsBuilder | None) -> Algorithm:
-        if steps is not None:
-            return build_algorithm(job, device=_CPU, steps=steps)
-        start_ranks()
-        return build_algorithm(job, device=device, second_process=second_process, ranks=ranks)
+        return build_algorithm(job, **where(steps, second_process))
 
     def off_policy(job: Job, steps: StepsBuilder | None) -> OffPolicyAlgorithm:
-        if steps is not None:
-            # What functions compute is put together here, beside their gradients: on a CPU.
-            return build_off_policy_algorithm(job, device=_CPU, steps=steps)
-        start_ranks()
-        return build_off_policy_algorithm(job, device=device, ranks=ranks)
+        # Its actors work at the same time: there is no core to spare for a second process.
+        return build_off_policy_algorithm(job, **where(steps, None))
 
-    def start_ranks() -> None:
-        if ranks is not None:
-            ranks.start()  # they load while the first round is rolled out
+    def where(on_functions: StepsBuilder | None, process: SecondProcess | None) -> _Where:
+        if on_functions is not None:
+            # What functions compute is put together here, beside their gradients: on a CPU.
+            return {"device": _CPU, "steps": on_functions}
+        if ranks is None:
+            return {"device": device, "steps": NetworkSteps.beside(process)}
+        ranks.start()  # they load while the first round is rolled out
+        return {"device": device, "steps": ranks.steps}
 
     return Worker(
         learner_id=settings.learner_id,

@@ -9,20 +9,15 @@ dropped; every key has a lifetime; no operation reads more keys than it is told 
 """
 
 import itertools
-import os
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
-from redis.credentials import CredentialProvider
 from redis.typing import EncodableT
 
-from shared.cache import arrivals, keys, scripts
+from shared.cache import arrivals, keys
 from shared.cache.arrivals import Arrival, FailureKind, Mode, claim_field
-from shared.cache.connection import MAX_AGE_S, CacheConnection
-
-StoreOutcome = Literal["stored", "duplicate", "late"]
+from shared.cache.first_wins import LIMIT, FirstWins, StoreOutcome
 
 _NUM_STARTS = "number"
 """Field of a round's starts that says how many streams were waiting."""
@@ -40,22 +35,8 @@ class RoundCounters:
     """Came after another of the same actor index."""
 
 
-class TrajectoryCache(CacheConnection):
+class TrajectoryCache(FirstWins):
     """A client of the cache with one connection."""
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        timeout_s: float = 10.0,
-        credentials: CredentialProvider | None = None,
-        max_age_s: float = MAX_AGE_S,
-    ) -> None:
-        """Take what a connection takes; nothing is sent yet."""
-        super().__init__(url, timeout_s=timeout_s, credentials=credentials, max_age_s=max_age_s)
-        self._store = self._client.register_script(scripts.STORE)
-        self._announce_failure = self._client.register_script(scripts.ANNOUNCE_FAILURE)
-        self._close = self._client.register_script(scripts.CLOSE)
 
     # --- policies ---------------------------------------------------------------------------
 
@@ -118,12 +99,8 @@ class TrajectoryCache(CacheConnection):
         claim = claim_field(mode, actor_index)
         late = f"late-{actor_index}" if mode == "sample" else ""
         result = keys.result(job_id, round, mode, actor_index)
-        with self._errors("storing a result"):
-            outcome = self._store(
-                keys=[keys.claims(job_id, round), result, keys.arrivals(job_id, round)],
-                args=[claim, os.urandom(8).hex(), payload, keys.TTL_MS, claim, late],
-            )
-        return cast("StoreOutcome", outcome.decode())
+        round_keys = keys.claims(job_id, round), result, keys.arrivals(job_id, round)
+        return self._store_first(*round_keys, claim=claim, payload=payload, late=late)
 
     def announce_failure(
         self,
@@ -141,16 +118,13 @@ class TrajectoryCache(CacheConnection):
         Without effect once the actor's result is stored.
         """
         token = arrivals.failure_token(mode, actor_index, attempt=attempt, reason=reason, kind=kind)
-        with self._errors("announcing a failure"):
-            self._announce_failure(
-                keys=[keys.claims(job_id, round), keys.arrivals(job_id, round)],
-                args=[claim_field(mode, actor_index), token, keys.TTL_MS],
-            )
+        round_keys = keys.claims(job_id, round), keys.arrivals(job_id, round)
+        self._announce_lost(*round_keys, claim=claim_field(mode, actor_index), token=token)
 
     # --- the learner's side of a round ------------------------------------------------------
 
     def wait_arrivals(
-        self, job_id: str, round: int, *, timeout_s: float, limit: int = 256
+        self, job_id: str, round: int, *, timeout_s: float, limit: int = LIMIT
     ) -> list[Arrival]:
         """Block until an actor is done; return all that are, at most `limit`, each told once.
 
@@ -161,24 +135,15 @@ class TrajectoryCache(CacheConnection):
         return told[1] if told is not None else []
 
     def wait_any_arrivals(
-        self, job_id: str, rounds: Sequence[int], *, timeout_s: float, limit: int = 256
+        self, job_id: str, rounds: Sequence[int], *, timeout_s: float, limit: int = LIMIT
     ) -> tuple[int, list[Arrival]] | None:
         """Block until an actor of any of these rounds is done; see `wait_arrivals`.
 
         Return the first of the rounds, in the order given, that had arrivals, and those, if any.
         """
-        names = {keys.arrivals(job_id, round).encode(): round for round in rounds}
-        wanted: tuple[str | bytes | int, ...] = (len(names), *names, "LEFT", "COUNT", limit)
-        deadline = time.monotonic() + timeout_s
-        reply = self._run("LMPOP", *wanted) if timeout_s <= 0 else None
-        while reply is None and (remaining := deadline - time.monotonic()) > 0:
-            # A block of 0 would be for ever.
-            block_s = max(0.001, min(remaining, self._block_s))
-            reply = self._run("BLMPOP", f"{block_s:.3f}", *wanted)
-        if reply is None:
-            return None
-        key, tokens = cast("tuple[bytes, list[bytes]]", reply)
-        return names[key], arrivals.arrivals_of(tokens)
+        names = {keys.arrivals(job_id, round): round for round in rounds}
+        told = self._wait_tokens([*names], timeout_s=timeout_s, limit=limit)
+        return None if told is None else (names[told[0]], arrivals.arrivals_of(told[1]))
 
     def answered(self, job_id: str, round: int) -> list[Arrival]:
         """Return every actor that is done, told or not: for a learner that resumes a round."""
@@ -209,8 +174,7 @@ class TrajectoryCache(CacheConnection):
 
         Its results stay until they are freed.
         """
-        with self._errors("closing a round"):
-            self._close(keys=[keys.claims(job_id, round)], args=[keys.TTL_MS])
+        self._close_claims(keys.claims(job_id, round))
         return self.round_counters(job_id, round)
 
     def free_round(self, job_id: str, round: int) -> None:

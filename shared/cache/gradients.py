@@ -5,27 +5,20 @@ is stored in a round that is closed. All names hold the hash of the learner's le
 that lost the job had asked for is never taken for an answer to another.
 """
 
-import os
 import re
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
-from redis.credentials import CredentialProvider
+from shared.cache import keys
+from shared.cache.first_wins import FirstWins, StoreOutcome
 
-from shared.cache import keys, scripts
-from shared.cache.connection import MAX_AGE_S, CacheConnection
-
-StoreOutcome = Literal["stored", "duplicate", "late"]
 MAX_REASON_CHARS = 300
 _TOKEN = re.compile(
     rb"gradient:(?P<call>[0-9]{1,9})(?::(?P<request>[0-9]{1,9}):(?P<kind>lost|vanished):"
     rb"(?P<reason>.*))?",
     re.DOTALL,
 )
-_LIMIT = 256
-"""Tokens taken at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,22 +43,8 @@ class GradientArrival:
     """Whether it had no fair chance: a part of the system ended."""
 
 
-class GradientCache(CacheConnection):
+class GradientCache(FirstWins):
     """A client of the cache with one connection."""
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        timeout_s: float = 10.0,
-        credentials: CredentialProvider | None = None,
-        max_age_s: float = MAX_AGE_S,
-    ) -> None:
-        """Take what a connection takes; nothing is sent yet."""
-        super().__init__(url, timeout_s=timeout_s, credentials=credentials, max_age_s=max_age_s)
-        self._store = self._client.register_script(scripts.STORE)
-        self._announce = self._client.register_script(scripts.ANNOUNCE_FAILURE)
-        self._close = self._client.register_script(scripts.CLOSE)
 
     # --- a learner's side -------------------------------------------------------------------
 
@@ -99,15 +78,8 @@ class GradientCache(CacheConnection):
         In the order they came; none when `timeout_s` is over.
         """
         name = keys.gradient_arrivals(of.job_id, of.lease_hash, of.round)
-        deadline = time.monotonic() + timeout_s
-        reply = None
-        while reply is None and (remaining := deadline - time.monotonic()) > 0:
-            block_s = max(0.001, min(remaining, self._block_s))
-            reply = self._run("BLMPOP", f"{block_s:.3f}", 1, name, "LEFT", "COUNT", _LIMIT)
-        if reply is None:
-            return []
-        _, tokens = cast("tuple[bytes, list[bytes]]", reply)
-        return self._with_payloads(of, _arrivals(tokens))
+        told = self._wait_tokens([name], timeout_s=timeout_s)
+        return [] if told is None else self._with_payloads(of, _arrivals(told[1]))
 
     def answered_gradients(
         self, of: GradientRound, calls: Sequence[int]
@@ -120,8 +92,7 @@ class GradientCache(CacheConnection):
     def close_gradients(self, of: GradientRound, calls: Sequence[int]) -> int:
         """Let no more gradients into a round, free what there is; return how many came twice."""
         claims = keys.gradient_claims(of.job_id, of.lease_hash, of.round)
-        with self._errors("closing gradients"):
-            self._close(keys=[claims], args=[keys.TTL_MS])
+        self._close_claims(claims)
         place = (of.job_id, of.lease_hash, of.round)
         names = [keys.gradient_arrivals(*place)]
         names += [keys.gradient_slice(*place, call) for call in calls]
@@ -162,14 +133,14 @@ class GradientCache(CacheConnection):
     def store_gradient(self, of: GradientRound, call: int, payload: bytes) -> StoreOutcome:
         """Store a call's gradient, unless one is there or the round is closed."""
         place = (of.job_id, of.lease_hash, of.round)
-        names = [keys.gradient_claims(*place), keys.gradient(*place, call)]
-        token = f"gradient:{call}"
-        with self._errors("storing a gradient"):
-            outcome = self._store(
-                keys=[*names, keys.gradient_arrivals(*place)],
-                args=[token, os.urandom(8).hex(), payload, keys.TTL_MS, token, f"late-{call}"],
-            )
-        return cast("StoreOutcome", outcome.decode())
+        return self._store_first(
+            keys.gradient_claims(*place),
+            keys.gradient(*place, call),
+            keys.gradient_arrivals(*place),
+            claim=f"gradient:{call}",
+            payload=payload,
+            late=f"late-{call}",
+        )
 
     # --- the scaler's side ------------------------------------------------------------------
 
@@ -180,11 +151,9 @@ class GradientCache(CacheConnection):
         place = (of.job_id, of.lease_hash, of.round)
         kind = "vanished" if vanished else "lost"
         text = f"gradient:{call}:{request}:{kind}:{reason[:MAX_REASON_CHARS]}"
-        with self._errors("announcing a lost gradient"):
-            self._announce(
-                keys=[keys.gradient_claims(*place), keys.gradient_arrivals(*place)],
-                args=[f"gradient:{call}", text.encode("utf-8", "replace"), keys.TTL_MS],
-            )
+        round_keys = keys.gradient_claims(*place), keys.gradient_arrivals(*place)
+        token = text.encode("utf-8", "replace")
+        self._announce_lost(*round_keys, claim=f"gradient:{call}", token=token)
 
 
 def _arrivals(tokens: Iterable[bytes]) -> list[GradientArrival]:

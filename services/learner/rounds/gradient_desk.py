@@ -18,11 +18,12 @@ from learning.data.arrays import Floats
 from learning.data.samples import SAMPLE_FIELDS, Minibatch
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
-from learning.updates.optimiser import AdamRule
+from learning.updates.steps import GradientHyperparameters
 from services.learner.rounds.left_early import LeftEarly
 from services.learner.scaler.client import ScalerClient
 from services.learner.scaler.held_lease import HeldLease
 from shared.cache.gradients import GradientArrival, GradientCache, GradientRound
+from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.gradients import GradientCall, GradientRecord, GradientRequest
 from shared.contracts.jobs import Job
 from shared.contracts.leases import hash_of_lease
@@ -103,7 +104,11 @@ class CachedGradientDesk:
         self.open_round(0)
 
     def steps(
-        self, network: ActorCritic, *, adam: AdamRule, num_epochs: int, normalise: bool
+        self,
+        network: ActorCritic,
+        _environment: EnvironmentSpec,
+        hyperparameters: GradientHyperparameters,
+        /,
     ) -> FunctionSteps:
         """Return what takes a network's steps along gradients from here: a `StepsBuilder`."""
         halves = network.halves()
@@ -115,9 +120,7 @@ class CachedGradientDesk:
             network,
             self,
             self._job.spec.learner_functions,
-            adam=adam,
-            num_epochs=num_epochs,
-            normalise=normalise,
+            hyperparameters,
         )
 
     def open_round(self, round_index: int) -> None:

@@ -1,7 +1,6 @@
 """Functions in this process: gradients by the function's own code, in any order."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from learning.aggregation.function_steps import FunctionSteps, LostCall
 from learning.aggregation.weighting import Arrived
@@ -12,6 +11,8 @@ from learning.data.arrays import Floats
 from learning.data.samples import Minibatch
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
+from learning.updates.steps import GradientHyperparameters
+from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.gradients import GradientCall, GradientRecord
 from shared.contracts.learner_functions import LearnerFunctions
 from shared.hyperparameters.ppo import PpoHyperparameters
@@ -38,12 +39,18 @@ class MemoryDesk:
         self.records: list[GradientRecord] = []
         self.lose: Callable[[GradientCall], LostCall | None] = lambda _call: None
 
-    def steps(self, network: ActorCritic, **rest: object) -> FunctionSteps:
+    def steps(
+        self,
+        network: ActorCritic,
+        _environment: EnvironmentSpec,
+        hyperparameters: GradientHyperparameters,
+        /,
+    ) -> FunctionSteps:
         """Return the steps of a network: a `StepsBuilder`."""
         halves = network.halves()
         assert halves is not None
         self.network = NetworkLayout.of(*halves)
-        return FunctionSteps(network, self, self.functions, **rest)  # type: ignore[arg-type]
+        return FunctionSteps(network, self, self.functions, hyperparameters)
 
     def begin(self, slices: Sequence[Minibatch[Floats]]) -> None:
         self.slices = slices
@@ -87,4 +94,4 @@ class MemoryDesk:
 
 def learner_on(desk: MemoryDesk, hyperparameters: PpoHyperparameters, *, seed: int = 7) -> Ppo:
     """Return PPO whose gradients come from a desk."""
-    return Ppo(CONTINUOUS, hyperparameters, seed=seed, max_rounds=8, steps=partial(desk.steps))
+    return Ppo(CONTINUOUS, hyperparameters, seed=seed, max_rounds=8, steps=desk.steps)

@@ -12,7 +12,7 @@ from learning.algorithms.ppo import Ppo
 from learning.cpu.mlp_gradient import function_gradient
 from learning.data.samples import SAMPLE_FIELDS, Minibatch
 from shared.contracts.gradients import GradientCall
-from shared.contracts.learner_functions import LearnerFunctions
+from shared.contracts.learner_functions import LearnerFunctions, StepSize
 from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
 from tests.learning.aggregation.memory_desk import MemoryDesk, in_order, learner_on
 from tests.learning.algorithms.off_policy_rounds import assert_same_state
@@ -21,7 +21,7 @@ from tests.learning.trajectories import CONTINUOUS
 
 GAUSSIAN = [hyperparameters for environment, hyperparameters in CASES if environment is CONTINUOUS]
 SLICES = 3
-ONE = LearnerFunctions(num=1, slices=SLICES, truncation="off")
+ONE = LearnerFunctions(num=1, slices=SLICES, truncation="off", step_size="fixed")
 MANY = LearnerFunctions(num=4, slices=5)
 
 
@@ -60,6 +60,33 @@ def test_one_function_takes_the_synchronous_steps_bit_by_bit(
         arrays, _ = beside.state()
         for name, array in alone.state()[0].items():
             assert arrays[name].tobytes() == array.tobytes(), name
+
+
+def test_slices_as_large_as_minibatches_take_steps_as_long() -> None:
+    alone = synchronous(STANDARD)
+    functions = ONE.model_copy(update={"step_size": "linear"})
+    beside = learner_on(MemoryDesk(functions), alone._hyperparameters)
+    for k in range(2):
+        trajectories = round_of(alone, CONTINUOUS, k)
+        alone.update(trajectories)
+        beside.update(trajectories)
+    assert np.array_equal(alone.network.flat.numpy(), beside.network.flat.numpy())
+
+
+@pytest.mark.parametrize("form", ["fixed", "sqrt", "linear"])
+def test_a_first_step_is_as_long_as_its_samples_say(form: StepSize) -> None:
+    """Adam's first step is of the step size's length, whatever the gradient."""
+    probe = Ppo(CONTINUOUS, STANDARD, seed=7, max_rounds=8)
+    trajectories = round_of(probe, CONTINUOUS, 0)
+    before = probe.network.flat.clone()
+    hyperparameters = STANDARD.model_copy(update={"num_epochs": 1, "minibatch_size": 8})
+    functions = ONE.model_copy(update={"step_size": form, "slices": 1})
+    learner = learner_on(MemoryDesk(functions), hyperparameters)
+    learner.update(trajectories)
+    minibatches = num_samples(probe) / 8
+    expected = {"fixed": 1.0, "sqrt": math.sqrt(minibatches), "linear": minibatches}[form]
+    moved = float((learner.network.flat - before).abs().max())
+    assert moved == pytest.approx(STANDARD.learning_rate * expected, rel=1e-2)
 
 
 def test_the_mean_of_slices_is_the_gradient_of_the_whole_batch() -> None:

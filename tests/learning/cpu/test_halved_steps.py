@@ -19,6 +19,7 @@ from learning.cpu.second_process import SecondProcess
 from learning.data.batch import TrainingBatch
 from learning.data.batch_building import on_policy_batch
 from learning.updates import network_steps
+from learning.updates.network_steps import NetworkSteps
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import STANDARD as IMPACT
 from shared.hyperparameters.impala import STANDARD as IMPALA
@@ -56,7 +57,8 @@ def pair(
     environment: EnvironmentSpec, hyperparameters: PpoHyperparameters, process: SecondProcess
 ) -> tuple[Ppo, Ppo]:
     alone = Ppo(environment, hyperparameters, seed=7, max_rounds=8)
-    return alone, Ppo(environment, hyperparameters, seed=7, max_rounds=8, second_process=process)
+    steps = NetworkSteps.beside(process)
+    return alone, Ppo(environment, hyperparameters, seed=7, max_rounds=8, steps=steps)
 
 
 def assert_equal_updates(
@@ -94,7 +96,7 @@ def assert_equal_off_policy_updates(
 ) -> None:
     """Do as `assert_equal_updates` does with IMPACT or IMPALA."""
     alone = build(CONTINUOUS, hyperparameters, seed=7)
-    beside = build(CONTINUOUS, hyperparameters, seed=7, second_process=process)
+    beside = build(CONTINUOUS, hyperparameters, seed=7, steps=NetworkSteps.beside(process))
     for k in range(2):
         trajectories = [
             make_trajectory(CONTINUOUS, alone.network, actor_index=i, seed=k) for i in range(2)

@@ -129,7 +129,7 @@ def test_images_are_learned_from_by_autograd_in_every_rank(ranks: Ranks) -> None
     hyperparameters = STANDARD_IMAGES.model_copy(update=images.SMALL)
     rounds = [images.trajectory(index) for index in range(2)]
     alone, shared = (
-        Ppo(images.SPEC, hyperparameters, seed=0, ranks=each) for each in (None, ranks)
+        Ppo(images.SPEC, hyperparameters, seed=0, steps=each) for each in (None, ranks.steps)
     )
     for algorithm in (alone, shared):
         algorithm.update(rounds)
