@@ -29,6 +29,17 @@ def handler_to_first_rollout() -> None:
         sys.exit(f"the rollout was not stored: {report}")
 
 
+def handler_to_first_gradient() -> None:
+    """Import the gradient function's handler and compute a first gradient, over the cache."""
+    import json
+
+    from functions.gradient.handler import handler
+
+    report = handler(json.loads(sys.argv[2]), None)
+    if report["outcome"] != "stored":
+        sys.exit(f"the gradient was not stored: {report}")
+
+
 def torch_to_reset() -> None:
     """Import torch and Gymnasium, make Hopper and reset it."""
     import gymnasium
@@ -40,6 +51,7 @@ def torch_to_reset() -> None:
 _STARTS = {
     "handler_to_reset": handler_to_reset,
     "handler_to_first_rollout": handler_to_first_rollout,
+    "handler_to_first_gradient": handler_to_first_gradient,
     "torch_to_reset": torch_to_reset,
 }
 
