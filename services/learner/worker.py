@@ -165,6 +165,8 @@ class Worker:
         with ExitStack() as leaving:
             desk = self._desk(held, scaler)
             steps = None if desk is None else desk.steps
+            if desk is not None:
+                leaving.callback(desk.leave)
             if held.job.spec.open_rounds == 1:
                 algorithm = self._build_algorithm(held.job, steps)
                 synchronous = self._session(SynchronousRounds, algorithm, held, scaler, leaving)

@@ -220,6 +220,7 @@ class Components:
             admission=admission,
             cache=self.cache,
             launches=self.launches,
+            gradients=self.gradients,
             files=self.files,
             pricing=self._pricing,
             now=self.now,

@@ -22,6 +22,7 @@ from learning.updates.steps import GradientHyperparameters
 from services.learner.rounds.left_early import LeftEarly
 from services.learner.scaler.client import ScalerClient
 from services.learner.scaler.held_lease import HeldLease
+from shared.cache.connection import CacheError
 from shared.cache.gradients import GradientArrival, GradientCache, GradientRound
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.gradients import GradientCall, GradientRecord, GradientRequest
@@ -136,13 +137,28 @@ class CachedGradientDesk:
         """Let nothing more into the round; return what became of its gradients."""
         if not self._records:
             return None
-        duplicate = self._cache.close_gradients(self._of, range(self._num_calls))
-        self._cache.forget_weights(self._of, sorted(self._versions))
-        self._versions.clear()
+        duplicate = self._clear()
         means = self._times.means()
         record = _joined(self._records).model_copy(update={"duplicate": duplicate, **means})
         self._records = []
         return record
+
+    def leave(self) -> None:
+        """Free what an update that was left unfinished has in the cache."""
+        if not self._num_calls:
+            return
+        try:
+            self._clear()
+        except CacheError as error:  # it expires by itself
+            _LOG.warning("slices not removed", extra={"job": self._job.job_id, "why": str(error)})
+
+    def _clear(self) -> int:
+        """Close the round, free all it has in the cache; return how many gradients came twice."""
+        duplicate = self._cache.close_gradients(self._of, range(self._num_calls))
+        self._cache.forget_weights(self._of, sorted(self._versions))
+        self._versions.clear()
+        self._num_calls = 0
+        return duplicate
 
     # --- what `GradientDesk` asks for ---------------------------------------------------------
 

@@ -61,15 +61,37 @@ class RoundCalls:
     reserved: int = 0
     """Calls that money is set aside for."""
     launched: int = 0
+    """Of these, those that were launched."""
     known: set[int] = field(default_factory=set)
     """Numbers of the requests so far."""
     in_flight: int = 0
     closed: bool = False
     """Whether no more are to come."""
     durations_s: list[float] = field(default_factory=list)
-    """Of each execution that is billed."""
+    """Of each execution that is to be billed."""
     num_requests: int = 0
+    """That are to be billed."""
     num_lost: int = 0
+
+    @property
+    def ended(self) -> tuple[tuple[float, ...], int]:
+        """What is to be billed: executions, and requests."""
+        return tuple(self.durations_s), self.num_requests
+
+    def reserve(
+        self, num_calls: int, *, running: int, billed: tuple[tuple[float, ...], int]
+    ) -> None:
+        """Note that money is set aside for so many calls, and what was billed instead.
+
+        Args:
+            num_calls: All that money is set aside for from here on.
+            running: Of these, those that were launched before.
+            billed: What of `ended` is in the ledger.
+        """
+        self.reserved, self.launched = num_calls, running
+        durations_s, num_requests = billed
+        del self.durations_s[: len(durations_s)]
+        self.num_requests -= num_requests
 
     def add(self, request: GradientRequest) -> None:
         """Count a request that is about to be launched."""

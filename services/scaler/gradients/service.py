@@ -10,7 +10,7 @@ call the cache keeps the first.
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from services.scaler.api.problem import found, invalid
@@ -117,14 +117,27 @@ class GradientService:
             before: Rounds below this one; None means all.
             but: Lease whose rounds from `before` on stay open; those of others end.
         """
+        self.close_rounds(
+            key
+            for key in self.rounds_of(job_id)
+            if before is None or key[1] < before or (but is not None and key[2] != but)
+        )
+
+    def rounds_of(self, job_id: str) -> list[CallsKey]:
+        """Return the rounds of a job that are not booked."""
         with self._lock:
-            closing = []
-            for key, calls in self._rounds.items():
-                over = before is None or key[1] < before or (but is not None and key[2] != but)
-                if key[0] == job_id and over:
+            return [key for key in self._rounds if key[0] == job_id]
+
+    def close_rounds(self, keys: Iterable[CallsKey]) -> None:
+        """Let no more calls into these rounds, and book them once all have ended.
+
+        One that the store refused to book before is booked now.
+        """
+        for key in keys:
+            with self._lock:
+                calls = self._rounds.get(key)
+                if calls is not None:
                     calls.closed = True
-                    closing.append(key)  # also what the store refused to book before
-        for key in closing:
             self._book_if_landed(key)
 
     def adopt_orphans(self) -> None:
@@ -148,10 +161,17 @@ class GradientService:
             )
 
     def _reserve(self, key: CallsKey, calls: RoundCalls, at_least: int) -> str:
-        """Set money aside for an update's calls; return why not, if there is too little."""
+        """Set money aside for an update's calls; return why not, if there is too little.
+
+        What ended of earlier updates in this round is billed with it, in place of what was set
+        aside for that.
+        """
         job_id, round_index, lease_id = key
         granted: list[int] = []
         why = ""
+        with self._lock:
+            in_flight, ended = calls.in_flight, calls.ended
+        lines = calls_lines(*ended, self.basis, round_index=round_index)
 
         def decide(record: JobRecord) -> Change | None:
             nonlocal why
@@ -160,12 +180,15 @@ class GradientService:
             _require_open(record, round_index)
             spec = record.job.spec
             pricing = self.pricing.with_learner(record.job.learner)
-            room_usd = spec.stop.budget_usd - record.committed_usd - closing_usd(spec, pricing)
+            billed = book_lines(_without_reserve(record, key), lines)
+            room_usd = spec.stop.budget_usd - billed.committed_usd - closing_usd(spec, pricing)
             for number in (max(at_least, calls_per_update(spec)), at_least):
-                reserve_usd = worst_calls_usd(number, self.basis)
+                num_calls = in_flight + number
+                reserve_usd = worst_calls_usd(num_calls, self.basis)
                 if reserve_usd <= room_usd:
-                    granted.append(number)
-                    return Change(record=_with_reserve(record, key, number, reserve_usd))
+                    granted.append(num_calls)
+                    reserved = _with_reserve(billed, key, num_calls, reserve_usd)
+                    return Change(record=reserved, lines=lines)
             why = (
                 f"budget: {at_least} gradients may cost ${reserve_usd:.4f}, "
                 f"${max(0.0, room_usd):.4f} are left"
@@ -176,7 +199,7 @@ class GradientService:
         if not granted:
             return why
         with self._lock:
-            calls.reserved += granted[-1]
+            calls.reserve(granted[-1], running=in_flight, billed=ended)
         return ""
 
     def _ended(self, key: CallsKey, calls: RoundCalls, outcome: GradientOutcome) -> None:
@@ -219,16 +242,14 @@ class GradientService:
             _LOG.warning("gradients not booked", extra={"job": key[0], "why": str(error)})
 
     def _book(self, key: CallsKey, durations_s: list[float], num_requests: int) -> None:
-        job_id, round_index, lease_id = key
+        job_id, round_index, _ = key
 
         def decide(record: JobRecord) -> Change | None:
-            mine = (round_index, lease_id)
-            rest = tuple(g for g in record.open_gradients if (g.round, g.lease_id) != mine)
-            if len(rest) == len(record.open_gradients):
+            rest = _without_reserve(record, key)
+            if rest == record:
                 return None
             lines = calls_lines(durations_s, num_requests, self.basis, round_index=round_index)
-            booked = book_lines(record.model_copy(update={"open_gradients": rest}), lines)
-            return Change(record=booked, lines=lines)
+            return Change(record=book_lines(rest, lines), lines=lines)
 
         change_job(self.store, job_id, decide)
 
@@ -251,6 +272,12 @@ def _require_open(record: JobRecord, round_index: int) -> None:
         raise invalid(FieldError(field="request", message="the job's learner is no functions"))
     if all(each.round != round_index or each.held_s is not None for each in record.open_attempts):
         raise invalid(FieldError(field="round_index", message=f"round {round_index} is not open"))
+
+
+def _without_reserve(record: JobRecord, key: CallsKey) -> JobRecord:
+    _, *mine = key
+    rest = tuple(each for each in record.open_gradients if [each.round, each.lease_id] != mine)
+    return record.model_copy(update={"open_gradients": rest})
 
 
 def _with_reserve(

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from services.scaler.api.problem import ApiError, conflict, found
+from services.scaler.gradients.service import GradientService
 from services.scaler.jobs.admission import Admission, admitted, least_learner
 from services.scaler.jobs.ending import ended
 from services.scaler.jobs.resuming import raised, require_checkpoint, require_resumable, resumed
@@ -50,6 +51,7 @@ class JobService:
     admission: Admission
     cache: TrajectoryCache
     launches: Launches
+    gradients: GradientService
     files: ArtifactStore
     pricing: RoundPricing
     now: Callable[[], float]
@@ -234,10 +236,11 @@ class JobService:
 
     def _ended(self, job_id: str, decide: Callable[[JobRecord], Change | None]) -> JobRecord | None:
         """Change a job, and keep actors of one that has ended by that from starting."""
-        under_way = self.launches.lease_hashes(job_id)
+        under_way, gradients = self.launches.lease_hashes(job_id), self.gradients.rounds_of(job_id)
         record = change_job(self.store, job_id, decide)
         if record is not None and record.job.status in FINISHED:
             self.launches.call_off(job_id, under_way)
+            self.gradients.close_rounds(gradients)
         return record
 
     def _job_of_key(self, key: str | None, digest: str) -> Job | None:

@@ -136,6 +136,7 @@ class Services:
             admission=Admission(catalogue, quota, lambda: [], cache_memory_mb=1000),
             cache=cache,
             launches=self.launches,
+            gradients=self.gradients,
             files=CheckpointsKept(Path()),
             pricing=pricing,
             now=clock,

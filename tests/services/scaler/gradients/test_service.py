@@ -163,6 +163,26 @@ def test_what_ended_is_booked_when_the_round_is_over(rig: Rig) -> None:
     assert record.settled_usd == pytest.approx(sum(x.amount_usd for x in lines.values()))
 
 
+def test_a_further_update_of_a_round_reserves_for_what_runs_and_bills_what_ended(rig: Rig) -> None:
+    for update in range(3):
+        first = update * CALLS
+        assert rig.ask(update, *range(first, first + CALLS))
+        for _ in range(CALLS - 1):
+            rig.invoker.end(billed_s=0.1)
+        running = update + 1
+        (reserved,) = rig.record().open_gradients
+        assert reserved.num_calls == update + CALLS, "one update, and one call of each before"
+        assert rig.service.in_flight("job") == running
+    rig.service.close("job")
+    for _ in range(3):
+        rig.invoker.end(billed_s=0.1)
+    record = rig.record()
+    assert record.open_gradients == ()
+    requests = [x.quantity for x in rig.store.lines("job") if x.item == "gradient_requests"]
+    assert sum(requests) == 3 * CALLS
+    assert record.settled_usd == pytest.approx(sum(x.amount_usd for x in rig.store.lines("job")))
+
+
 def test_calls_of_a_process_that_ended_are_billed_at_their_worst(rig: Rig) -> None:
     rig.ask(0, 0, 1)
     reserved_usd = rig.record().open_gradients[0].reserved_usd

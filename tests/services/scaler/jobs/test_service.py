@@ -2,15 +2,18 @@
 
 import concurrent.futures
 import threading
+import time
 from dataclasses import replace
 
 import pytest
 
 from services.scaler.api.guard import OPEN_PATHS
+from shared.contracts.gradients import GradientCall, GradientGrant, GradientRequest
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.problem import Problem
 from shared.contracts.rounds import EvaluationResult
 from shared.contracts.views.jobs import JobList
+from tests.patience import ANSWER_S
 from tests.services.scaler.lambda_endpoint import (
     healthy,
 )
@@ -121,6 +124,31 @@ def test_stopping_a_job_that_waits_for_another_learner_closes_its_account(
     cost = scaler.cost(lease.job.job_id)
     assert cost.reserved_usd == 0
     assert cost.settled_usd > 0
+
+
+def test_so_does_stopping_one_whose_learner_left_gradients_open(scaler: Scaler) -> None:
+    lease = scaler.begin(
+        learner="functions",
+        preset="standard",
+        actors={"min": 1, "max": 1},
+        evaluation={"every_rounds": 0},
+    )
+    job_id = lease.job.job_id
+    scaler.played(lease, 0)
+    calls = (GradientCall(call=0, base=0),)
+    request = GradientRequest(lease_id=lease.lease_id, request=0, calls=calls)
+    path = f"/v1/jobs/{job_id}/rounds/0/gradients"
+    answer = scaler.http.post(path, json=request.model_dump(mode="json"))
+    assert GradientGrant.model_validate_json(answer.content).granted
+    scaler.http.delete(f"/v1/leases/{lease.lease_id}")
+    deadline = time.monotonic() + ANSWER_S
+    while scaler.parts.gradients.in_flight(job_id):
+        assert time.monotonic() < deadline, "the function is still at work"
+    assert scaler.record(job_id).open_gradients
+    scaler.http.post(f"/v1/jobs/{job_id}/stop")
+    assert scaler.record(job_id).open_gradients == ()
+    assert scaler.cost(job_id).reserved_usd == 0
+    assert "gradient_requests" in scaler.cost(job_id).by_item
 
 
 def test_a_job_that_died_with_its_learner_is_billed_to_the_end_of_its_lease(
