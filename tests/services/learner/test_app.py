@@ -20,12 +20,16 @@ from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp
 
 from learning.cpu.second_process import usable_cores
+from learning.networks.building import build_network
+from learning.updates.steps import StepsBuilder
 from nitro.local.ports import free_ports
 from services.learner import app as app_module
 from services.learner.app import build_worker, create_app
 from services.learner.record.tracking import LearnerMetrics
 from services.learner.settings import LearnerSettings
 from shared.artifacts.local import LocalArtifacts
+from shared.hyperparameters.ppo import STANDARD
+from tests.learning.trajectories import CONTINUOUS
 from tests.patience import ANSWER_S
 from tests.services.learner.scripted_scaler import (
     ScriptedScaler,
@@ -128,13 +132,13 @@ def _children(parent: int) -> list[int]:
 def test_only_rounds_that_do_not_overlap_get_the_second_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: dict[str, object] = {}
+    given: dict[str, StepsBuilder] = {}
     process = object()
     monkeypatch.setattr(
-        app_module, "build_algorithm", lambda _, **kw: given.update(one=kw["second_process"])
+        app_module, "build_algorithm", lambda _, **kw: given.update(one=kw["steps"])
     )
     monkeypatch.setattr(
-        app_module, "build_off_policy_algorithm", lambda _, **kw: given.update(many=dict(kw))
+        app_module, "build_off_policy_algorithm", lambda _, **kw: given.update(many=kw["steps"])
     )
     worker = build_worker(
         LearnerSettings(runs_dir=tmp_path, device="cpu"),
@@ -145,8 +149,10 @@ def test_only_rounds_that_do_not_overlap_get_the_second_process(
     )
     worker._build_algorithm(job("app-second"), None)
     worker._build_off_policy(job("app-second"), None)
-    assert given["one"] is process
-    assert given["many"] == {"device": torch.device("cpu"), "ranks": None}
+    network = build_network(CONTINUOUS, STANDARD, seed=0)
+    offered = {name: build(network, CONTINUOUS, STANDARD) for name, build in given.items()}
+    assert offered["one"]._process is process  # type: ignore[attr-defined]
+    assert offered["many"]._process is None  # type: ignore[attr-defined]
 
 
 def test_a_port_in_use_is_named_with_its_setting_before_any_work_is_taken(

@@ -144,7 +144,7 @@ def test_a_trajectory_that_comes_late_twice_is_late_once(
     assert _store(cache, job, 1) == "duplicate"
     assert cache.round_counters(job, 3) == RoundCounters(late=1, duplicate=1)
     # One whose answer was lost is sent again as it was.
-    monkeypatch.setattr("shared.cache.client.os.urandom", bytes)
+    monkeypatch.setattr("shared.cache.first_wins.os.urandom", bytes)
     assert [_store(cache, job, 2) for _ in range(2)] == ["late"] * 2
     assert cache.round_counters(job, 3) == RoundCounters(late=2, duplicate=1)
     assert cache.answered(job, 3) == []
