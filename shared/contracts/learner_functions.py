@@ -50,11 +50,11 @@ class LearnerFunctions(Message):
     aggregation: Aggregation = "mean"
     """`mean`: the weighted mean of the gradients, one Adam step. `sequential`: one step each, in
     the order they came. Paper: `mean`. Code: `sequential`."""
-    step_size: StepSize = "linear"
+    step_size: StepSize = "sqrt"
     """Adam's step size for a step of n samples, where the hyper-parameter `minibatch_size` is m:
-    times n/m (`linear`), times its root (`sqrt`), or as it is (`fixed`). Functions take fewer,
-    larger steps than a learner that computes for itself. Paper and code: `fixed`. Ours: `linear`
-    (Goyal et al. 2017)."""
+    times the root of n/m (`sqrt`), times n/m (`linear`), or as it is (`fixed`). Functions take
+    fewer, larger steps than a learner that computes for itself. Paper and code: `fixed`. Ours:
+    `sqrt` (Malladi et al. 2022)."""
     drop_stragglers: bool = True
     """Whether gradients older than the first bound are dropped and counted. Ours."""
     local_passes: Annotated[int, Field(strict=True, ge=1, le=100)] = 1
