@@ -22,8 +22,8 @@ class LearnerFunctions(Message):
 
     num: Annotated[int, Field(strict=True, ge=1, le=64)] = 4
     """Functions at work at a time. Code: 4 learners."""
-    slices: Annotated[int, Field(strict=True, ge=1, le=256)] = 8
-    """Parts of a round's samples. A function computes the gradient of one. Code: 4. Ours: 8."""
+    slices: Annotated[int, Field(strict=True, ge=1, le=256)] = 16
+    """Parts of a round's samples. A function computes the gradient of one. Code: 4. Ours: 16."""
     objective: Objective = "clipped"
     """`clipped`: the ratio is to the policy that acted. `decoupled`: that ratio is a weight, and
     the clip is around the policy that the function was given (Hilton et al. 2022). Paper:

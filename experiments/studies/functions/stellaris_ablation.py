@@ -34,7 +34,7 @@ def plan(scale: Scale, _done: Done) -> Grid:
                 rule: "paper" if switch else "off"
                 for rule, switch in zip(_RULES, switches, strict=True)
             }
-            functions: Body = {**forms, "step_size": "fixed"}
+            functions: Body = {**forms, "slices": 8, "step_size": "fixed"}
             grid.add_job(_name(switches), HOPPER, seed, body(scale, HOPPER, functions=functions))
     return grid
 
