@@ -33,10 +33,10 @@ def _name(actors: int, steps: int, horizon: JsonValue) -> str:
 
 
 def plan(scale: Scale, _done: Done) -> Grid:
-    """Every horizon that differs from the fragment's length, for every shape of a round."""
+    """Every horizon that differs from the fragment's length; many short actors first."""
     grid = Grid()
-    for seed in range(scale.seeds):
-        for actors, steps in scale.of(_SHAPES, ((4, 32),)):
+    for actors, steps in scale.of(_SHAPES, ((4, 32),)):
+        for seed in range(scale.seeds):
             for env_id in first(scale, _ENVIRONMENTS):
                 for horizon in scale.of(_HORIZONS, ("fragment", "limit")):
                     if horizon == steps:
