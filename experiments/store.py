@@ -18,6 +18,7 @@ from experiments.grid import Cell, CellId
 from experiments.outcome import Outcome
 from experiments.reporting.findings import Summary
 from nitro.errors import CommandError
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.message import Count, Message
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._=-]+")
@@ -60,7 +61,8 @@ class Store:
         path = self._path(cell.id)
         try:
             record = _Record.model_validate_json(path.read_bytes())
-            if self._experiment.task.model_validate_json(json.dumps(record.task)) != cell.task:
+            task = self._experiment.task.model_validate_json(json.dumps(record.task))
+            if not _is_same(task, cell.task):
                 return None
             if record.hyperparameters not in (None, cell.hyperparameters):
                 return None
@@ -104,6 +106,16 @@ class Store:
 
 def _unreadable(path: Path, error: OSError) -> CommandError:
     return CommandError(f"{path}: cannot be read: {error.strerror}")
+
+
+def _is_same(stored: Message, asked: Message) -> bool:
+    """Whether two tasks are the same; rules of learner functions count for jobs that have them."""
+    if isinstance(stored, JobSpec) and stored.learner != "functions":
+        rules = JobSpec.model_fields["learner_functions"].default
+        stored, asked = (
+            each.model_copy(update={"learner_functions": rules}) for each in (stored, asked)
+        )
+    return stored == asked
 
 
 def write_whole(path: Path, text: str) -> None:

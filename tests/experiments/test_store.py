@@ -10,6 +10,8 @@ from experiments.grid import Cell, CellId, Grid
 from experiments.store import Store
 from nitro.errors import CommandError
 from shared.contracts.job_spec import JobSpec
+from shared.contracts.learner_functions import LearnerFunctions
+from shared.contracts.learner_kind import LearnerChoice
 from shared.hyperparameters.presets import ALGORITHMS
 from tests.experiments.made_up import outcome
 
@@ -34,6 +36,17 @@ def test_an_outcome_of_another_task_is_not_used(tmp_path: Path) -> None:
     store = Store(tmp_path, load("policies"), quick=False)
     store.write(CELL, outcome([0, 1]))
     assert store.read(Cell(id=CELL.id, task=JobSpec(seed=3, steps_per_actor=512))) is None
+
+
+@pytest.mark.parametrize(("learner", "counts"), [("cpu", False), ("functions", True)])
+def test_rules_of_functions_count_where_functions_learn(
+    tmp_path: Path, learner: LearnerChoice, *, counts: bool
+) -> None:
+    store = Store(tmp_path, load("policies"), quick=False)
+    task = JobSpec(seed=3, learner=learner)
+    store.write(replace(CELL, task=task), outcome([0, 1]))
+    changed = task.model_copy(update={"learner_functions": LearnerFunctions(slices=4)})
+    assert (store.read(replace(CELL, task=changed)) is None) is counts
 
 
 def test_an_outcome_of_another_preset_is_not_used(
