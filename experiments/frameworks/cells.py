@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -134,8 +135,10 @@ def _actors(task: FrameworkTask) -> Iterator[dict[str, str]]:
 
 
 def _run(python: Path, framework: Framework, told: dict[str, object]) -> list[str]:
+    script = f"experiments.frameworks.{framework}_run"
     done = subprocess.run(
-        [str(python), "-W", "ignore", "-m", f"experiments.frameworks.{framework}_run"],
+        # A crash in native code leaves a trace, too.
+        [str(python), "-X", "faulthandler", "-W", "ignore", "-m", script],
         input=json.dumps(told),  # not an argument: it may hold a token
         cwd=_ROOT,
         # More threads than cores slow each other down; the networks are small.
@@ -146,7 +149,17 @@ def _run(python: Path, framework: Framework, told: dict[str, object]) -> list[st
     )
     if done.returncode:
         raise CommandError(
-            f"{framework} failed with code {done.returncode}:\n{done.stderr[-_TAIL_CHARS:]}",
+            f"{framework} {ending(done.returncode)}:\n{done.stderr[-_TAIL_CHARS:]}",
             exit_code=EXIT_FAILED,
         )
     return done.stdout.splitlines()
+
+
+def ending(code: int) -> str:
+    """Say how a process ended badly: a signal leaves no traceback, so it is named."""
+    if code >= 0:
+        return f"failed with code {code}"
+    named = f"was ended by {signal.Signals(-code).name}"
+    if -code == signal.SIGKILL:
+        return f"{named}; Linux does that when memory runs out. Run the command again to go on"
+    return named

@@ -22,18 +22,24 @@ from shared.deployment.config import NitroConfig
 ENVIRONMENTS = ("Hopper-v4",)
 CONDITIONS: dict[Sampler, str] = {"own": "its own sampler", "nitro": "Nitro's actors"}
 _ACTORS, _FRAGMENT = 8, 256
-_STEPS = 200_704
-"""98 updates of 2,048 steps."""
-_EVALUATE_EVERY = 14 * 2048
+_UPDATES_BETWEEN_EVALUATIONS = 14
 _EPISODES = 10
 _POINTS = 11
 _CLAIM = "With Nitro's actors the framework learns as it does with its own sampler (ours)"
 
 
 def framework_experiment(
-    framework: Framework, name: str, *, title: str, paper: str, minibatch: int, epochs: int
+    framework: Framework,
+    name: str,
+    *,
+    title: str,
+    paper: str,
+    updates: int,
+    minibatch: int,
+    epochs: int,
 ) -> Experiment:
-    """Return the experiment of one framework."""
+    """Return the experiment of one framework, of so many updates a run."""
+    update = _ACTORS * _FRAGMENT  # steps
 
     def plan(scale: Scale, _done: Done) -> Grid:
         grid = Grid()
@@ -45,10 +51,10 @@ def framework_experiment(
                         env_id=env_id,
                         seed=seed,
                         sampler=sampler,
-                        steps=scale.of(_STEPS, 512),
+                        steps=scale.of(updates * update, 512),
                         num_actors=scale.of(_ACTORS, 2),
                         fragment=scale.of(_FRAGMENT, 64),
-                        evaluate_every_steps=scale.of(_EVALUATE_EVERY, 256),
+                        evaluate_every_steps=scale.of(_UPDATES_BETWEEN_EVALUATIONS * update, 256),
                         episodes=scale.of(_EPISODES, 2),
                         minibatch=minibatch,
                         epochs=scale.of(epochs, 1),
