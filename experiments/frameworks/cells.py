@@ -26,6 +26,9 @@ Framework = Literal["stable_baselines3", "rllib"]
 Sampler = Literal["own", "nitro"]
 _ENVIRONMENTS: Mapping[Framework, str] = {"stable_baselines3": ".venv-sb3", "rllib": ".venv-rllib"}
 _TAIL_CHARS = 2000
+_START_S = 900.0
+_PATIENT = {"scaler": {"NITRO_LEASE_TTL_S": "300"}}
+"""Runs of hours go on behind other work, which may leave them no processor time for minutes."""
 
 
 class FrameworkTask(Message):
@@ -129,7 +132,7 @@ def _actors(task: FrameworkTask) -> Iterator[dict[str, str]]:
         return
     with (
         tempfile.TemporaryDirectory(prefix="nitro-experiment-") as folder,
-        LocalSystem(folder) as system,
+        LocalSystem(folder, learners=0, environment=_PATIENT, start_s=_START_S) as system,
     ):
         yield {"api_url": system.api_url, "token": system.token}
 

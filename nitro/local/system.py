@@ -73,6 +73,7 @@ class LocalSystem:
         cache_url: A Redis to use in place of the embedded server.
         actor_variables: Settings of the actors, `NITRO_ENVIRONMENT_PACKAGES` for example.
         environment: Further variables by process name, which win over ours (faults, for tests).
+        start_s: How long the processes may take to start.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class LocalSystem:
         cache_url: str | None = None,
         actor_variables: Mapping[str, str] | None = None,
         environment: Mapping[str, Mapping[str, str]] | None = None,
+        start_s: float = _START_S,
     ) -> None:
         self._state = StateFolder(Path(runs_dir))
         self.token_path = self._state.token_path
@@ -102,6 +104,7 @@ class LocalSystem:
         self._own_cache_url = cache_url
         self._actor_variables = actor_variables or {}
         self._environment = environment or {}
+        self._start_s = start_s
         self._members: dict[str, _Member] = {}
         self._ports = contextlib.ExitStack()
         self.api_url = ""
@@ -244,7 +247,8 @@ class LocalSystem:
         for process_plan in plan_processes(plan):
             self._members[process_plan.name] = member = self._member(process_plan)
             member.process.start()
-        self.wait_ready(NAMES[:-1])  # learners load their libraries while jobs are submitted
+        # Learners load their libraries while jobs are submitted.
+        self.wait_ready(NAMES[:-1], timeout_s=self._start_s)
         self._state.write_address(self.api_url)
 
     def _member(self, plan: ProcessPlan) -> _Member:

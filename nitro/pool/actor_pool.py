@@ -11,67 +11,32 @@ pool opens.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from nitro.errors import EXIT_FAILED, CommandError
+from nitro.errors import CommandError
 from nitro.pool.batch import Batch
-from nitro.pool.connection import Connection, connected
+from nitro.pool.connection import connected
 from nitro.pool.external_job import (
     Actors,
     Scaling,
     external_spec,
     require_counts,
     require_range,
+    require_within,
 )
-from nitro.pool.fragments import OverlappingFragments
+from nitro.pool.open_pool import OpenPool
 from nitro.pool.policy import Policy
 from nitro.pool.policy_maps import Module, PolicyMap, named_map, policy_of
-from nitro.pool.round_calls import Bills, RoundCalls
-from nitro.pool.rounds import SyncRounds
-from nitro.pool.stopping import PoolStopped
+from nitro.pool.round import Round
+from nitro.pool.stopping import PoolStopped, as_errors
 from nitro.python.makers import Maker, maker_name
-from services.learner.rounds.lost_round import RoundLostError
-from services.learner.scaler.client import ScalerError
-from shared.cache.connection import CacheError
 from shared.contracts.environment_spec import EnvironmentSpec
-from shared.contracts.jobs import JobStatus, StopReason
-from shared.contracts.leases import FinishRequest
-from shared.contracts.rounds import Curvature, EvaluationResult, GradientNoise, RoundPlan
+from shared.contracts.jobs import StopReason
+from shared.contracts.rounds import Curvature, EvaluationResult, GradientNoise
 from shared.environments.packages import maker_env_id
-
-_COMPLETED: frozenset[StopReason] = frozenset({"max_rounds", "target_return"})
-_LONGEST_ERROR = 4000
-
-
-class Round:
-    """A round that `ActorPool.rounds` yields, before its actors are launched.
-
-    Attributes:
-        number: From 0.
-        actors: How many the scaling policy asks for, as budget and concurrency allow.
-        reason: Why so many, in words.
-        boosting_score: The policy's score in [0, 1]; None where it has none.
-        spent_usd: What the job was billed before the round.
-    """
-
-    def __init__(self, plan: RoundPlan, bills: Bills) -> None:
-        self.number = plan.round
-        self.actors = plan.num_actors
-        self.reason = plan.reason
-        self.boosting_score = plan.boosting_score
-        self.spent_usd = plan.spent_usd
-        self._bill = bills.of(plan.round)
-
-    def __repr__(self) -> str:
-        return f"<Round {self.number}: {self.actors} actors, {self.reason}>"
-
-    @property
-    def cost_usd(self) -> float | None:
-        """Dollars that the round was billed; None until it is, when the next round is planned."""
-        return self._bill()
 
 
 class ActorPool:
@@ -151,7 +116,7 @@ class ActorPool:
             env,
             fragment=fragment,
             actors=actors,
-            policy=policy or ("marginal" if rounds_in_flight == 1 else "nitro"),
+            policy=policy,
             budget_usd=budget_usd,
             seed=seed,
             envs_per_actor=envs_per_actor,
@@ -172,18 +137,12 @@ class ActorPool:
             processes=processes,
             environment_packages=environment_packages,
         )
-        self._bills = Bills()
-        self._connection: Connection | None = None
-        self._opened: tuple[RoundCalls, SyncRounds, OverlappingFragments] | None = None
+        self._opened: OpenPool | None = None
         self._module: Module = None
-        self._done = False
-        self._cost_usd = 0.0
 
     def __enter__(self) -> Self:
         self._leaving = ExitStack()
-        self._connection = self._leaving.enter_context(self._opening)
-        calls = RoundCalls(self._connection, self._bills)
-        self._opened = (calls, SyncRounds(calls), OverlappingFragments(calls))
+        self._opened = OpenPool(self._leaving.enter_context(self._opening))
         return self
 
     def __exit__(
@@ -193,8 +152,7 @@ class ActorPool:
         traceback: TracebackType | None,
     ) -> bool:
         with self._leaving:
-            self._finish(error)
-        self._connection = None
+            self._open.finish(error)
         return isinstance(error, PoolStopped)
 
     # --- what it is -------------------------------------------------------------------------
@@ -202,7 +160,7 @@ class ActorPool:
     @property
     def job_id(self) -> str:
         """Id of the pool's job, as `nitro jobs` and the dashboard have it."""
-        return self._calls.job.job_id
+        return self._open.job_id
 
     @property
     def env_id(self) -> str:
@@ -217,24 +175,22 @@ class ActorPool:
     @property
     def environment(self) -> EnvironmentSpec:
         """What the environment looks like: `observation.shape`, `action`, `max_episode_steps`."""
-        return self._calls.environment
+        return self._open.calls.environment
 
     @property
     def cost_usd(self) -> float:
         """What the job was billed so far; after the block, in all."""
-        if self._connection is None:
-            return self._cost_usd
-        return self._connection.client.cost(self.job_id).settled_usd
+        return self._open.cost_usd
 
     @property
     def evaluations(self) -> list[EvaluationResult]:
         """Evaluations so far, in order: `policy_version`, `returns`, `mean_return`."""
-        return list(self._calls.evaluations)
+        return list(self._open.calls.evaluations)
 
     @property
     def stopped(self) -> StopReason | None:
         """Why there are no more rounds; None as long as there may be."""
-        return None if self._opened is None else self._calls.stop
+        return None if self._opened is None else self._open.calls.stop
 
     # --- rounds -----------------------------------------------------------------------------
 
@@ -251,14 +207,16 @@ class ActorPool:
         """
         made = 0
         while number is None or made < number:
-            with _as_errors():
-                plan = self._rounds.preview()
+            with as_errors():
+                plan = self._open.rounds.preview()
                 if plan.stop is not None:
-                    self._end(plan.stop)
+                    module = self._module
+                    policy = None if module is None else policy_of(module, self._policy_map)
+                    self._open.rounds.end(policy, plan.stop)
                     return
-            yield Round(plan, self._bills)
+            yield Round(plan, self._open.calls.bills)
             made += 1
-        self._done = True
+        self._open.is_complete = True
 
     def collect(self, module: Module, actors: int | None = None) -> Batch:
         """Roll a policy out, in a round of its own, and return what the actors brought.
@@ -279,16 +237,11 @@ class ActorPool:
         """
         if self._spec.open_rounds > 1:
             raise CommandError("collect is for rounds_in_flight=1: use stream, or another pool")
-        fewest, most = self._spec.actors.min, self._spec.actors.max
-        if actors is not None and not (type(actors) is int and fewest <= actors <= most):
-            raise CommandError(
-                f"actors: must be a whole number in the pool's range [{fewest}, {most}], got "
-                f"{actors!r:.80}"
-            )
+        require_within(actors, self._spec)
         policy = policy_of(module, self._policy_map)
         self._module = module
-        with _as_errors():
-            return self._rounds.collect(policy, num_actors=actors)
+        with as_errors():
+            return self._open.rounds.collect(policy, num_actors=actors)
 
     def stream(
         self, module: Module | Callable[[], Module], rounds: int | None = None
@@ -314,14 +267,14 @@ class ActorPool:
             found = module() if is_function else module
             return policy_of(found, self._policy_map)
 
-        with _as_errors():
-            yield from self._fragments.fragments(newest, most_rounds=rounds)
-        self._done = True
+        with as_errors():
+            yield from self._open.fragments.fragments(newest, most_rounds=rounds)
+        self._open.is_complete = True
 
     @property
     def policy_version(self) -> int:
         """Version that a stream published last; -1 before the first."""
-        return self._fragments.policy_version
+        return self._open.fragments.policy_version
 
     def report(
         self,
@@ -340,7 +293,7 @@ class ActorPool:
             gradient_noise: The same's, or one's own; for `kungfu`. Default: the curvature's.
             stats: Scalars of the update, such as `{"loss": 0.1, "kl": 0.01}`, for the dashboard.
         """
-        report = self._calls.report
+        report = self._open.calls.report
         if curvature is not None:
             report.curvature = curvature
             gradient_noise = gradient_noise or curvature.gradient_noise
@@ -348,77 +301,8 @@ class ActorPool:
             report.gradient_noise = gradient_noise
         report.stats.update({name: float(value) for name, value in (stats or {}).items()})
 
-    # --- the end ----------------------------------------------------------------------------
-
     @property
-    def _to(self) -> Connection:
-        if self._connection is None:
-            raise CommandError("the pool is not open: use it in a `with` block")
-        return self._connection
-
-    @property
-    def _calls(self) -> RoundCalls:
-        return self._required[0]
-
-    @property
-    def _rounds(self) -> SyncRounds:
-        return self._required[1]
-
-    @property
-    def _fragments(self) -> OverlappingFragments:
-        return self._required[2]
-
-    @property
-    def _required(self) -> tuple[RoundCalls, SyncRounds, OverlappingFragments]:
+    def _open(self) -> OpenPool:
         if self._opened is None:
             raise CommandError("the pool is not open: use it in a `with` block")
         return self._opened
-
-    def _end(self, why: StopReason) -> None:
-        """Have the job's last plan made, with its final evaluation."""
-        module = self._module
-        self._rounds.end(None if module is None else policy_of(module, self._policy_map), why)
-
-    def _finish(self, error: BaseException | None) -> None:
-        """Tell the scaler that the job has ended, and why."""
-        to, calls = self._to, self._calls
-        if isinstance(error, PoolStopped):
-            calls.stop, error = error.reason, None
-        if to.lease.lost:
-            return  # the scaler has ended the job, or will
-        status, reason = self._outcome(error)
-        request = FinishRequest(
-            lease_id=to.lease.lease_id,
-            status=status,
-            stop_reason=reason,
-            error=f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
-            if status == "failed"
-            else None,
-            final_evaluation=calls.final_evaluation,
-        )
-        try:
-            to.scaler.finish(to.job.job_id, request)
-            self._cost_usd = to.client.cost(to.job.job_id).settled_usd
-        except (ScalerError, CommandError):
-            # The lease runs out by itself, and the scaler ends the job.
-            if error is None:
-                raise
-
-    def _outcome(self, error: BaseException | None) -> tuple[Any, StopReason]:
-        stop = self._calls.stop
-        if error is not None and not isinstance(error, KeyboardInterrupt | GeneratorExit):
-            return "failed", "error"
-        if stop is None and self._done and error is None:
-            return "succeeded", "max_rounds"
-        reason: StopReason = stop or "user"
-        status: JobStatus = "succeeded" if reason in _COMPLETED else "stopped"
-        return status, reason
-
-
-@contextmanager
-def _as_errors() -> Iterator[None]:
-    """Raise what went wrong with a round as an error that says what to do."""
-    try:
-        yield
-    except (RoundLostError, ScalerError, CacheError) as error:
-        raise CommandError(str(error), exit_code=EXIT_FAILED) from error

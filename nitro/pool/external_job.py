@@ -21,7 +21,7 @@ def external_spec(
     *,
     fragment: int,
     actors: Actors,
-    policy: Scaling,
+    policy: Scaling | None,
     budget_usd: float,
     seed: int,
     envs_per_actor: int,
@@ -60,7 +60,7 @@ def external_spec(
         "steps_per_actor": fragment * envs_per_actor,
         "envs_per_actor": envs_per_actor,
         "actors": {"min": fewest, "max": most},
-        "scaling": _scaling(policy, fewest, most),
+        "scaling": _scaling(policy or _default_policy(rounds_in_flight), fewest, most),
         "episodes": {"horizon": horizon},
         "stop": stop,
         "evaluation": {"every_rounds": evaluate_every, "episodes": evaluation_episodes},
@@ -93,6 +93,24 @@ def require_range(actors: object) -> None:
         raise CommandError(
             f"actors: must be a whole number from 1, or two, such as (8, 64), got {actors!r:.80}"
         )
+
+
+def require_within(actors: object, spec: JobSpec) -> None:
+    """Make sure that a round may have so many actors; None leaves it to the scaling policy.
+
+    Raises:
+        CommandError: It is outside of the pool's range.
+    """
+    fewest, most = spec.actors.min, spec.actors.max
+    if actors is not None and not (type(actors) is int and fewest <= actors <= most):
+        raise CommandError(
+            f"actors: must be a whole number in the pool's range [{fewest}, {most}], got "
+            f"{actors!r:.80}"
+        )
+
+
+def _default_policy(rounds_in_flight: int) -> str:
+    return "marginal" if rounds_in_flight == 1 else "nitro"
 
 
 def _scaling(policy: Scaling, fewest: int, most: int) -> object:

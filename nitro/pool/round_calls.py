@@ -48,13 +48,13 @@ class Bills:
 class RoundCalls:
     """The calls of one pool, and what they leave for later ones; use it from one thread."""
 
-    def __init__(self, connection: Connection, bills: Bills) -> None:
+    def __init__(self, connection: Connection) -> None:
         self.job = connection.job
         self.spec = connection.job.spec
         self.environment = connection.job.described_environment
         self.lease = connection.lease
         self.cache = connection.cache
-        self.bills = bills
+        self.bills = Bills()
         self.report = Report()
         self.evaluations: list[EvaluationResult] = []
         self.final_evaluation: EvaluationResult | None = None

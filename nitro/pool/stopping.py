@@ -1,8 +1,13 @@
-"""The end of a pool's rounds, as an exception for whoever asks for one more."""
+"""What a pool's owner is told when there is no next round, or when a round failed."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
-from nitro.errors import CommandError
+from nitro.errors import EXIT_FAILED, CommandError
+from services.learner.rounds.lost_round import RoundLostError
+from services.learner.scaler.client import ScalerError
+from shared.cache.connection import CacheError
 from shared.contracts.jobs import StopReason
 
 
@@ -24,3 +29,12 @@ class PoolStopped(CommandError):  # noqa: N818 - not an error: the rounds are ov
 
     def __copy__(self) -> Self:  # RLlib's `train` raises a copy of what it is ended by
         return type(self)(self.reason, self._why)
+
+
+@contextmanager
+def as_errors() -> Iterator[None]:
+    """Raise what went wrong with a round as an error that says what to do."""
+    try:
+        yield
+    except (RoundLostError, ScalerError, CacheError) as error:
+        raise CommandError(str(error), exit_code=EXIT_FAILED) from error

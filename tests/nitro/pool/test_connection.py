@@ -94,7 +94,7 @@ def test_a_pool_with_nothing_named_starts_the_system_and_ends_it(tmp_path: Path)
 
     with ActorPool("CartPole-v1", fragment=16, actors=2, runs_dir=tmp_path) as pool:
         assert pool.collect(cartpole_net()).num_columns == 2
-        url = pool._to.scaler._url
+        url = pool._open._to.scaler._url
     assert pool.cost_usd > 0
     with NitroClient(url, None) as gone, pytest.raises(CommandError, match="no answer"):
         gone.get(pool.job_id)

@@ -1,0 +1,32 @@
+"""A round as `ActorPool.rounds` yields it: what was decided, before its actors are launched."""
+
+from nitro.pool.round_calls import Bills
+from shared.contracts.rounds import RoundPlan
+
+
+class Round:
+    """A round that `ActorPool.rounds` yields, before its actors are launched.
+
+    Attributes:
+        number: From 0.
+        actors: How many the scaling policy asks for, as budget and concurrency allow.
+        reason: Why so many, in words.
+        boosting_score: The policy's score in [0, 1]; None where it has none.
+        spent_usd: What the job was billed before the round.
+    """
+
+    def __init__(self, plan: RoundPlan, bills: Bills) -> None:
+        self.number = plan.round
+        self.actors = plan.num_actors
+        self.reason = plan.reason
+        self.boosting_score = plan.boosting_score
+        self.spent_usd = plan.spent_usd
+        self._bill = bills.of(plan.round)
+
+    def __repr__(self) -> str:
+        return f"<Round {self.number}: {self.actors} actors, {self.reason}>"
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Dollars that the round was billed; None until it is, when the next round is planned."""
+        return self._bill()
