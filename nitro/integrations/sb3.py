@@ -15,8 +15,6 @@ Legend: `T` steps of a fragment, `n` columns, one for each environment of each a
 """
 
 import time
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Self
 
 import gymnasium
@@ -28,12 +26,11 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import ActorCriticPolicy
-from stable_baselines3.common.running_mean_std import RunningMeanStd
-from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.vec_env import VecEnv, unwrap_vec_normalize
 
 from nitro.errors import CommandError
 from nitro.integrations.endings import endings
+from nitro.integrations.sb3_observations import NormalisedObservations
 from nitro.pool.actor_pool import ActorPool
 from nitro.pool.batch import Batch
 from nitro.pool.curvature import measure_curvature
@@ -42,36 +39,6 @@ from nitro.pool.policy_maps import policy_of
 from nitro.pool.stopping import PoolStopped
 
 Floats = NDArray[np.float32]
-_CLIP = 10.0
-"""Deviations that a normalised observation is clipped to, as `VecNormalize` has it."""
-_EPSILON = 1e-8
-
-
-class NormalisedObservations(FlattenExtractor):  # type: ignore[misc] # the library has no types
-    """Normalises observations by running statistics, which are saved with the policy's weights."""
-
-    def __init__(self, observation_space: spaces.Box) -> None:
-        super().__init__(observation_space)
-        self.register_buffer("mean", torch.zeros(self.features_dim))
-        self.register_buffer("scale", torch.ones(self.features_dim))
-        self.register_buffer("moments", torch.zeros(2, self.features_dim, dtype=torch.float64))
-        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
-
-    def forward(self, observations: torch.Tensor) -> torch.Tensor:
-        """Return what the networks see, as actors compute it."""
-        flat = super().forward(observations)
-        return torch.clamp((flat - self.mean) * self.scale, -_CLIP, _CLIP)
-
-    def learn(self, observations: Floats) -> None:
-        """Take observations [T, n, F] into the statistics."""
-        running = RunningMeanStd(epsilon=float(self.count) or 1e-4, shape=(self.features_dim,))
-        if self.count > 0:
-            running.mean, running.var = self.moments.cpu().numpy().copy()
-        running.update(observations.reshape(-1, self.features_dim))
-        self.count.fill_(running.count)
-        self.moments.copy_(torch.as_tensor(np.stack([running.mean, running.var])))
-        self.mean.copy_(torch.as_tensor(running.mean))
-        self.scale.copy_(torch.as_tensor(1.0 / np.sqrt(running.var + _EPSILON)))
 
 
 class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
@@ -182,12 +149,8 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
         """Return the policy as actors run it."""
         policy = policy_of(self.policy, "sb3")
         extractor = self.policy.features_extractor
-        if not isinstance(extractor, NormalisedObservations):
-            return policy
-        mean, scale = (part.cpu().numpy().copy() for part in (extractor.mean, extractor.scale))
-        return replace(
-            policy, observation_mean=mean, observation_scale=scale, observation_clip=_CLIP
-        )
+        normalises = isinstance(extractor, NormalisedObservations)
+        return extractor.normalised(policy) if normalises else policy
 
     def _buffer(self, batch: Batch) -> RolloutBuffer:
         return self.rollout_buffer_class(
@@ -277,34 +240,23 @@ def _require_supported(model: NitroPPO) -> None:
     Raises:
         CommandError: Names what it is.
     """
+    if model.use_sde:
+        raise CommandError(
+            "use_sde: state-dependent exploration is not supported; its noise is not a Gaussian's"
+        )
+    if hasattr(model.policy, "lstm_actor"):
+        raise CommandError(
+            "policy: recurrent policies are not supported; actors keep no hidden state"
+        )
     space = model.observation_space
-    for refused, why in _REFUSED:
-        if refused(model):
-            raise CommandError(why)
+    if isinstance(space, spaces.Dict):
+        raise CommandError(
+            "observations: Dict observations are not supported; flatten them in the environment"
+        )
+    if model.env is not None and unwrap_vec_normalize(model.env) is not None:
+        raise CommandError(
+            "VecNormalize: actors would not see what it does; use normalize_observations=True"
+        )
     if not isinstance(space, spaces.Box) or len(space.shape) != 1:
         raise CommandError(f"observations: must be vectors of numbers, got {space}")
     policy_of(model.policy, "sb3")
-
-
-def _is_normalised_outside(model: NitroPPO) -> bool:
-    return model.env is not None and unwrap_vec_normalize(model.env) is not None
-
-
-_REFUSED: tuple[tuple[Callable[[NitroPPO], bool], str], ...] = (
-    (
-        lambda model: bool(model.use_sde),
-        "use_sde: state-dependent exploration is not supported; its noise is not a Gaussian's",
-    ),
-    (
-        lambda model: hasattr(model.policy, "lstm_actor"),
-        "policy: recurrent policies are not supported; actors keep no hidden state",
-    ),
-    (
-        lambda model: isinstance(model.observation_space, spaces.Dict),
-        "observations: Dict observations are not supported; flatten them in the environment",
-    ),
-    (
-        _is_normalised_outside,
-        "VecNormalize: actors would not see what it does; use normalize_observations=True",
-    ),
-)
