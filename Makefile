@@ -53,10 +53,10 @@ web-test: $(VENV)/.dev ## Try the dashboard in a real browser (needs Debian's Ch
 web-pictures: $(VENV)/.dev ## The same, and write the pictures of the documentation
 	@NITRO_PICTURES=docs/images/dashboard $(BIN)/python -m pytest -m web tests/services/scaler/web/test_views.py $(ARGS)
 
-integrations-test: integrations-install ## Train inside RLlib and Stable-Baselines3, in environments of their own
-	@$(BIN)/python -m pytest -m integrations tests/nitro/integrations $(ARGS)
+integrations-test: integrations-install ## Train inside RLlib, Stable-Baselines3 and TorchRL, in environments of their own
+	@$(BIN)/python -m pytest -m integrations tests/nitro/integrations tests/examples/pool $(ARGS)
 
-integrations-install: .venv-rllib/.installed .venv-sb3/.installed ## Install RLlib and Stable-Baselines3, each into an environment of its own
+integrations-install: .venv-rllib/.installed .venv-sb3/.installed .venv-torchrl/.installed ## Install RLlib, Stable-Baselines3 and TorchRL, each into an environment of its own
 
 docs: $(VENV)/.dev ## Build the documentation into site/; open site/index.html
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
@@ -101,7 +101,7 @@ deploy-emulated: $(VENV)/.dev node_modules/.installed .venv-emulator/.installed 
 	@containers/with_docker.sh --registry $(BIN)/python -m pytest -m deploy tests/cdk $(ARGS)
 
 clean: ## Remove the environments (runs stay)
-	rm -rf $(VENV) .venv-peers* .venv-emulator .venv-schemathesis .venv-trackers .venv-rllib .venv-sb3 node_modules cdk.out site
+	rm -rf $(VENV) .venv-peers* .venv-emulator .venv-schemathesis .venv-trackers .venv-rllib .venv-sb3 .venv-torchrl .venv-msrl node_modules cdk.out site
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("Nitro needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": set PYTHON=..." if sys.version_info < (3, 11) else 0)'
@@ -127,7 +127,14 @@ node_modules/.installed: package.json package-lock.json | $(VENV)/.dev
 	@touch $@
 
 # Frameworks that Nitro's actors work inside of. RLlib names a Gymnasium other than ours, so Nitro itself
-# stays out of its environment; Stable-Baselines3 goes on top of ours. Both play with our simulator.
+# stays out of its environment; the others go on top of ours.
+define on_top
+@$(PYTHON) -m venv --clear $(1)
+@$(1)/bin/python -c 'import site; print(site.getsitepackages()[0])' > $(1)/where
+@$(BIN)/python -c 'import sys; print(*[p for p in sys.path[1:] if p.endswith("site-packages")] + ["$(CURDIR)"], sep="\n")' > "$$(cat $(1)/where)/nitro.pth"
+@$(1)/bin/python -m pip install --quiet $(PIP_ARGS) --constraint constraints.txt $(2)
+endef
+
 .venv-rllib/.installed: pyproject.toml | $(VENV)/.dev
 	@echo "Installing RLlib into .venv-rllib (once; a minute or two) ..."
 	@$(PYTHON) -m venv --clear .venv-rllib
@@ -136,10 +143,12 @@ node_modules/.installed: package.json package-lock.json | $(VENV)/.dev
 
 .venv-sb3/.installed: pyproject.toml | $(VENV)/.dev
 	@echo "Installing Stable-Baselines3 into .venv-sb3 (once) ..."
-	@$(PYTHON) -m venv --clear .venv-sb3
-	@.venv-sb3/bin/python -c 'import site; print(site.getsitepackages()[0])' > .venv-sb3/where
-	@$(BIN)/python -c 'import sys; print(*[p for p in sys.path[1:] if p.endswith("site-packages")] + ["$(CURDIR)"], sep="\n")' > "$$(cat .venv-sb3/where)/nitro.pth"
-	@.venv-sb3/bin/python -m pip install --quiet $(PIP_ARGS) --constraint constraints.txt 'stable-baselines3>=2.9.2,<3'
+	$(call on_top,.venv-sb3,stable-baselines3~=2.9)
+	@touch $@
+
+.venv-torchrl/.installed: pyproject.toml | $(VENV)/.dev
+	@echo "Installing TorchRL into .venv-torchrl (once) ..."
+	$(call on_top,.venv-torchrl,torchrl~=0.14)
 	@touch $@
 
 # The emulator's dependencies are none of ours and stay out of our environment.

@@ -220,7 +220,9 @@ def _require_supported(config: Any) -> None:
         raise CommandError("environment: must be an environment's name, which actors know, too")
     if config.num_env_runners:
         raise CommandError(
-            f"num_env_runners: must be 0, as actors take their place, got {config.num_env_runners}"
+            "num_env_runners: must be 0, as one runner asks for all actors, got "
+            f"{config.num_env_runners}; set their number by env_config"
+            f'={{"{SETTINGS_KEY}": {{"actors": (8, 64)}}}}'
         )
     if config.is_multi_agent:
         raise CommandError("multi_agent: actors roll out one agent's policy")

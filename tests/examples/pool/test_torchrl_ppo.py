@@ -1,20 +1,20 @@
-"""TorchRL's PPO with Nitro's actors learns; where TorchRL is installed, which is apart."""
+"""TorchRL's PPO with Nitro's actors learns, in TorchRL's own interpreter."""
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torchrl", reason="TorchRL has an environment of its own")
+pytestmark = pytest.mark.integrations
 ROOT = Path(__file__).parents[3]
+PYTHON = ROOT / ".venv-torchrl" / "bin" / "python"
 
 
 def test_it_solves_cartpole(tmp_path: Path) -> None:
     script = ROOT / "examples" / "pool" / "torchrl_ppo.py"
     done = subprocess.run(
-        (sys.executable, str(script), "--runs-dir", str(tmp_path / "runs"), "--target", "400"),
+        (str(PYTHON), str(script), "--runs-dir", str(tmp_path / "runs"), "--target", "400"),
         cwd=tmp_path,
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         capture_output=True,
