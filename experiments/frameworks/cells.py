@@ -27,7 +27,10 @@ Sampler = Literal["own", "nitro"]
 _ENVIRONMENTS: Mapping[Framework, str] = {"stable_baselines3": ".venv-sb3", "rllib": ".venv-rllib"}
 _TAIL_CHARS = 2000
 _START_S = 900.0
-_PATIENT = {"scaler": {"NITRO_LEASE_TTL_S": "300"}}
+_PATIENT = {
+    "scaler": {"NITRO_LEASE_TTL_S": "300"},
+    "emulator": {"NITRO_EMULATOR_INIT_TIMEOUT_S": "900"},
+}
 """Runs of hours go on behind other work, which may leave them no processor time for minutes."""
 
 
