@@ -39,6 +39,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "stellaris_sensitivity": "decay, limit and root of a learner made of functions",
         "sb3": "Stable-Baselines3: its own sampler beside Nitro's actors",
         "rllib": "RLlib: its own sampler beside Nitro's actors (Figures 12 to 14)",
+        "msrl": "MSRL: its own environments beside Nitro's actors (Figures 12 to 14)",
         "detector_subsampling": "how much sub-sampling the detector changes decisions",
     }
 )

@@ -22,9 +22,14 @@ from nitro.local.system import LocalSystem
 from shared.contracts.message import Count, Message, NonNegativeFloat, PositiveInt
 
 _ROOT = Path(__file__).resolve().parents[2]
-Framework = Literal["stable_baselines3", "rllib"]
+Framework = Literal["stable_baselines3", "rllib", "msrl"]
 Sampler = Literal["own", "nitro"]
-_ENVIRONMENTS: Mapping[Framework, str] = {"stable_baselines3": ".venv-sb3", "rllib": ".venv-rllib"}
+_ENVIRONMENTS: Mapping[Framework, str] = {
+    "stable_baselines3": ".venv-sb3",
+    "rllib": ".venv-rllib",
+    "msrl": ".venv-msrl",
+}
+_HOW_TO_INSTALL: Mapping[Framework, str] = {"msrl": "docs/integrations/msrl.md says how"}
 _TAIL_CHARS = 2000
 _START_S = 900.0
 _PATIENT = {
@@ -104,9 +109,8 @@ def interpreter(framework: Framework) -> Path:
     """
     python = _ROOT / _ENVIRONMENTS[framework] / "bin" / "python"
     if not python.is_file():
-        raise CommandError(
-            f"{framework} is not installed in {python.parents[1]}: make integrations-install"
-        )
+        how = _HOW_TO_INSTALL.get(framework, "make integrations-install")
+        raise CommandError(f"{framework} is not installed in {python.parents[1]}: {how}")
     return python
 
 

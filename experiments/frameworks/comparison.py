@@ -19,9 +19,8 @@ from experiments.reporting.statistics import FEWEST_RUNS, Interval, interval
 from nitro.planning.prices import cost_basis
 from shared.deployment.config import NitroConfig
 
-ENVIRONMENTS = ("Hopper-v4",)
 CONDITIONS: dict[Sampler, str] = {"own": "its own sampler", "nitro": "Nitro's actors"}
-_ACTORS, _FRAGMENT = 8, 256
+_ACTORS = 8
 _UPDATES_BETWEEN_EVALUATIONS = 14
 _EPISODES = 10
 _POINTS = 11
@@ -37,29 +36,46 @@ def framework_experiment(
     updates: int,
     minibatch: int,
     epochs: int,
+    env_id: str = "Hopper-v4",
+    quick_env_id: str = "CartPole-v1",
+    fragment: int = 256,
+    starts: str = "they go on from one update to the next",
 ) -> Experiment:
-    """Return the experiment of one framework, of so many updates a run."""
-    update = _ACTORS * _FRAGMENT  # steps
+    """Return the experiment of one framework, of so many updates a run.
+
+    Args:
+        framework: Its name here.
+        name: Of the experiment.
+        title: Of the experiment.
+        paper: Figures that it answers.
+        updates: Of one run.
+        minibatch: Steps of a gradient.
+        epochs: Passes over the steps of an update.
+        env_id: The environment.
+        quick_env_id: That of a quick run.
+        fragment: Steps of each of 8 environments between two updates.
+        starts: What episodes do, in both conditions.
+    """
+    update = _ACTORS * fragment  # steps
 
     def plan(scale: Scale, _done: Done) -> Grid:
         grid = Grid()
         for seed in range(scale.seeds):
-            for env_id in scale.of(ENVIRONMENTS, ("CartPole-v1",)):
-                for sampler, condition in CONDITIONS.items():
-                    task = FrameworkTask(
-                        framework=framework,
-                        env_id=env_id,
-                        seed=seed,
-                        sampler=sampler,
-                        steps=scale.of(updates * update, 512),
-                        num_actors=scale.of(_ACTORS, 2),
-                        fragment=scale.of(_FRAGMENT, 64),
-                        evaluate_every_steps=scale.of(_UPDATES_BETWEEN_EVALUATIONS * update, 256),
-                        episodes=scale.of(_EPISODES, 2),
-                        minibatch=minibatch,
-                        epochs=scale.of(epochs, 1),
-                    )
-                    grid.add(condition, env_id, seed, task)
+            for sampler, condition in CONDITIONS.items():
+                task = FrameworkTask(
+                    framework=framework,
+                    env_id=scale.of(env_id, quick_env_id),
+                    seed=seed,
+                    sampler=sampler,
+                    steps=scale.of(updates * update, 512),
+                    num_actors=scale.of(_ACTORS, 2),
+                    fragment=scale.of(fragment, 64),
+                    evaluate_every_steps=scale.of(_UPDATES_BETWEEN_EVALUATIONS * update, 256),
+                    episodes=scale.of(_EPISODES, 2),
+                    minibatch=minibatch,
+                    epochs=scale.of(epochs, 1),
+                )
+                grid.add(condition, task.env_id, seed, task)
         return grid
 
     return Experiment(
@@ -67,7 +83,7 @@ def framework_experiment(
         title=title,
         paper=paper,
         plan=plan,
-        find=lambda _scale, done: findings(done),
+        find=lambda _scale, done: findings(done, starts=starts),
         seeds=3,
         task=FrameworkTask,
         outcome=FrameworkOutcome,
@@ -75,7 +91,7 @@ def framework_experiment(
     )
 
 
-def findings(done: Done) -> Findings:
+def findings(done: Done, *, starts: str) -> Findings:
     """Return curves over steps and dollars, a table, and whether both samplers learn alike."""
     usd_per_cpu_s = _usd_per_cpu_s()
     panels: list[Panel] = []
@@ -95,8 +111,7 @@ def findings(done: Done) -> Findings:
         tables=tuple(tables),
         claims=tuple(claims),
         notes=(
-            "Both have the same hyper-parameters, evaluations and rule for episodes: they go on "
-            "from one update to the next.",
+            f"Both have the same hyper-parameters, evaluations and rule for episodes: {starts}.",
             "Dollars: Nitro's job as projected to AWS, and the processor time of the framework's "
             "process at the price of a core of a server (c7i). A server is taken to be used fully.",
         ),
