@@ -16,7 +16,7 @@ BIN := $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: integrations-install integrations-test
+.PHONY: integrations-install integrations-test msrl-install
 .PHONY: help train test api-test trackers-test web-test web-pictures coverage check docs docs-test docs-serve format bench audit clean
 .PHONY: compose-env compose-test
 .PHONY: synth bootstrap deploy destroy deploy-emulated
@@ -57,6 +57,8 @@ integrations-test: integrations-install ## Train inside RLlib, Stable-Baselines3
 	@$(BIN)/python -m pytest -m integrations tests/nitro/integrations tests/examples/pool $(ARGS)
 
 integrations-install: .venv-rllib/.installed .venv-sb3/.installed .venv-torchrl/.installed ## Install RLlib, Stable-Baselines3 and TorchRL, each into an environment of its own
+
+msrl-install: .venv-msrl/.installed ## Install MSRL into an environment of its own (3 GB; no test needs it)
 
 docs: $(VENV)/.dev ## Build the documentation into site/; open site/index.html
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
@@ -149,6 +151,14 @@ endef
 .venv-torchrl/.installed: pyproject.toml | $(VENV)/.dev
 	@echo "Installing TorchRL into .venv-torchrl (once) ..."
 	$(call on_top,.venv-torchrl,torchrl~=0.14)
+	@touch $@
+
+# MSRL is of 2023: it wants NumPy 1, which our extras do not allow. Gymnasium and MuJoCo play its own side.
+.venv-msrl/.installed:
+	@echo "Installing MSRL into .venv-msrl (once; 3 GB) ..."
+	@$(PYTHON) -m venv --clear .venv-msrl
+	@.venv-msrl/bin/python -m pip install --quiet $(PIP_ARGS) mindspore==2.7.0 mindspore-rl==0.7.0 numpy==1.26.4 'gymnasium[mujoco]' mujoco==2.3.7 'pydantic>=2.12,<3' 'pydantic-settings>=2.10,<3' 'httpx>=0.28,<1' 'redis>=8,<9' 'zstandard>=0.25,<1'
+	@.venv-msrl/bin/python -m pip install --quiet $(PIP_ARGS) --no-deps --editable .
 	@touch $@
 
 # The emulator's dependencies are none of ours and stay out of our environment.

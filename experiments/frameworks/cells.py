@@ -29,7 +29,7 @@ _ENVIRONMENTS: Mapping[Framework, str] = {
     "rllib": ".venv-rllib",
     "msrl": ".venv-msrl",
 }
-_HOW_TO_INSTALL: Mapping[Framework, str] = {"msrl": "docs/integrations/msrl.md says how"}
+_HOW_TO_INSTALL: Mapping[Framework, str] = {"msrl": "make msrl-install"}
 _TAIL_CHARS = 2000
 _START_S = 900.0
 _PATIENT = {

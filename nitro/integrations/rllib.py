@@ -68,7 +68,9 @@ class NitroEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc] # the library 
         self._batch: Batch | None = None
         """The last one, which RLlib has learned from by the time it asks for another."""
         self._measures = True
-        if not config.in_evaluation:
+        # In a process of its own a runner only tells spaces: RLlib hides what is raised there. The
+        # runner in the algorithm's process, which is made next, then refuses.
+        if not config.in_evaluation and not kwargs.get("worker_index"):
             _require_supported(config)
             settings = pool_settings(config)
             self._measures = settings.pop("measure_curvature", True)
@@ -102,6 +104,8 @@ class NitroEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc] # the library 
             CommandError: RLlib asked for what a round of actors is not, or the job has ended.
         """
         if self.pool is None:
+            if not self.config.in_evaluation:
+                _require_supported(self.config)
             found: list[SingleAgentEpisode] = super().sample(**kwargs)
             return found
         asked = [name for name, value in kwargs.items() if value and name != "explore"]
