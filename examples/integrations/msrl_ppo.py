@@ -25,10 +25,10 @@ from nitro.pool.actor_pool import ActorPool
 _EPISODE = 1000
 
 
-class LinearMeansPolicy(PPOPolicy):
+class LinearMeansPolicy(PPOPolicy):  # type: ignore[misc] # the library has no types
     """MSRL's networks without the tanh on means: actors have nothing after the last layer."""
 
-    class PPOActorNet(PPOPolicy.PPOActorNet):
+    class PPOActorNet(PPOPolicy.PPOActorNet):  # type: ignore[misc]
         """Means and deviations, for actions of any number."""
 
         def construct(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -49,7 +49,7 @@ class PoolSpaces:
         self.shape, self.num_values = params["observation_shape"], params["action_size"]
 
 
-class NitroPPOTrainer(PPOTrainer):
+class NitroPPOTrainer(PPOTrainer):  # type: ignore[misc]
     """MSRL's trainer, with a round of actors for each of its episodes."""
 
     def __init__(self, msrl: MSRL, params: dict[str, Any], pool: ActorPool) -> None:
