@@ -142,6 +142,7 @@ def refusals() -> dict[str, str]:
         return lambda: ppo().env_runners(**env_runners).build_algo()
 
     return {
+        "runners": refusal(built(num_env_runners=1)),
         "connector": refusal(built(env_to_module_connector=lambda *_a, **_k: MeanStdFilter())),
         "actions": refusal(lambda: ppo().environment(normalize_actions=False).build_algo()),
         "fragment": refusal(lambda: ppo(fragment=32).build_algo()),
@@ -162,6 +163,7 @@ def main() -> None:
     """Print all of it."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    os.environ["RAY_worker_niceness"] = "0"  # at 15 a runner starts for minutes, beside other work
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     told = {
         "widths": rounds_of_changing_width(),

@@ -61,6 +61,7 @@ def test_the_end_of_the_job_is_said(checks: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("what", "said"),
     [
+        ("runners", "num_env_runners: must be 0"),
         ("connector", "env_to_module_connector"),
         ("actions", "normalize_actions"),
         ("fragment", "rollout_fragment_length"),
