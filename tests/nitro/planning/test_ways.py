@@ -112,11 +112,11 @@ def test_an_evaluation_episode_has_to_end_before_its_function_does() -> None:
 def test_functions_learn_slower_than_a_small_networks_own_cores_and_are_billed() -> None:
     functions = function_learner(NitroConfig(), JobSpec(preset="standard"))
     assert functions is not None
-    assert (functions.calls, functions.functions) == (80, 4)
+    assert (functions.calls, functions.functions) == (160, 4)
     workload = a_job()
     on_cores = serverless_rounds(workload, at_once(CPU), 8)
     on_functions = serverless_rounds(workload, at_once(functions), 8)
-    assert functions.update_s(workload) == pytest.approx(20 * (GRADIENT_CALL_S + 0.1 / 80))
+    assert functions.update_s(workload) == pytest.approx(40 * (GRADIENT_CALL_S + 0.1 / 160))
     more_s = functions.update_s(workload) - workload.update_s
     rounds = workload.num_rounds(8)
     assert on_functions.wall_s == pytest.approx(on_cores.wall_s + rounds * more_s)
