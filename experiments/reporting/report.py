@@ -90,7 +90,11 @@ def _linked(name: str) -> str:
 
 
 def _parts(summary: Summary, picture: str) -> Iterator[str]:
-    where = "; ".join(summary.measured_on)
+    commits: dict[str, list[str]] = {}
+    for place in summary.measured_on:
+        machine, _, commit = place.partition(", commit ")
+        commits.setdefault(machine, []).append(commit)
+    where = "; ".join(f"{machine}, commit {', '.join(of)}" for machine, of in commits.items())
     yield (
         f"Paper: {summary.paper}. Made by `{summary.command}`: {summary.made}. Measured on {where}."
     )

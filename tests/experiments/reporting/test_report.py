@@ -26,7 +26,7 @@ SUMMARY = Summary(
     cells=4,
     left_out=(LeftOut(what="impact on Hopper-v4", why="not there"),),
     environment=MACHINE,
-    measured_on=("2 x one, commit abc",),
+    measured_on=("2 x one, commit abc", "4 x two, commit ef", "2 x one, commit def"),
     panels=(
         Panel(
             title="lines",
@@ -72,6 +72,7 @@ def test_pages_are_filled_and_filled_again_alike(tmp_path: Path) -> None:
     assert write_report(docs, out) == 1
     filled = texts(docs)
     text = filled["policies.md"]
+    assert "Measured on 2 x one, commit abc, def; 4 x two, commit ef." in text
     assert "| P | O | holds |" in text
     assert "| x\\|y | 0.1235 |" in text
     assert "impact on Hopper-v4: not there" in text
