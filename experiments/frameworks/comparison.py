@@ -208,6 +208,8 @@ def _claim(env_id: str, found: dict[str, list[FrameworkOutcome]]) -> Claim:
 
 def alike(one: Interval, other: Interval) -> str:
     """Say whether two intervals overlap; of fewer than four runs each, that shows little."""
+    if min(one.runs, other.runs) < 2:  # of one run an interval is a point
+        return "not decided: too few runs"
     overlap = one.low <= other.high and other.low <= one.high
     few = "" if min(one.runs, other.runs) >= FEWEST_RUNS else ", of few runs"
     if overlap:

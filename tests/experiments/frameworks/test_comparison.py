@@ -70,25 +70,28 @@ def test_returns_between_evaluations_lie_on_straight_lines() -> None:
     assert run.return_at_usd(USD / 4, usd_per_cpu_s=0.0) == pytest.approx(25.0)
 
 
+def test_one_run_of_each_sampler_decides_nothing() -> None:
+    one = {key: run for key, run in made(100.0, 300.0).items() if key.seed == 0}
+    found = findings(one, starts="they go on")
+    assert [claim.verdict for claim in found.claims] == ["not decided: too few runs"]
+    assert [row[0] for row in found.tables[0].rows] == list(CONDITIONS.values())
+
+
 @pytest.mark.parametrize(
-    ("ours", "said"),
+    ("runs", "alike_told", "apart_told"),
     [
-        (100.0, "the intervals overlap, of few runs"),
-        (300.0, "the intervals are apart, of few runs"),
+        (2, "the intervals overlap, of few runs", "the intervals are apart, of few runs"),
+        (4, "the intervals overlap", "does not hold: the intervals are apart"),
     ],
 )
-def test_a_claim_says_whether_samplers_learn_alike(ours: float, said: str) -> None:
-    found = findings(made(100.0, ours), starts="they go on")
-    assert [claim.verdict for claim in found.claims] == [said]
-    assert [row[0] for row in found.tables[0].rows] == list(CONDITIONS.values())
+def test_a_claim_says_whether_samplers_learn_alike(
+    runs: int, alike_told: str, apart_told: str
+) -> None:
+    low, high = (Interval(value=v, low=v - 1, high=v + 1, runs=runs) for v in (10.0, 20.0))
+    assert alike(low, low) == alike_told
+    assert alike(low, high) == apart_told
 
 
 def test_nothing_is_claimed_of_one_sampler_alone() -> None:
     done = {key: run for key, run in made(1.0, 1.0).items() if key.condition == "its own sampler"}
     assert findings(done, starts="they go on").claims == ()
-
-
-def test_enough_runs_decide() -> None:
-    low, high = (Interval(value=v, low=v - 1, high=v + 1, runs=4) for v in (10.0, 20.0))
-    assert alike(low, high) == "does not hold: the intervals are apart"
-    assert alike(low, low) == "the intervals overlap"
