@@ -116,7 +116,7 @@ def summarise(
         paper=experiment.paper,
         command=f"nitro experiment run {shlex.quote(experiment.name)}{options}",
         quick=scale.quick,
-        seeds=scale.seeds,
+        seeds=len({cell.seed for cell in wanted}),
         cells=len(wanted),
         left_out=tuple(left_out),
         environment=describe_environment(),

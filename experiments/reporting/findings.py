@@ -84,6 +84,7 @@ class Summary(Findings):
     command: str
     quick: bool
     seeds: Count
+    """Different ones, of the runs made."""
     cells: Count
     """Runs made."""
     left_out: tuple[LeftOut, ...]

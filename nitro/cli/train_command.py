@@ -51,7 +51,13 @@ Seeds = Annotated[
         help="Train once with each seed, side by side where cores allow, and sum all up.",
     ),
 ]
-Actors = Annotated[str | None, _job_option(metavar="MIN:MAX", help="Actors one round may launch.")]
+Actors = Annotated[
+    str | None,
+    _job_option(
+        metavar="MIN:MAX",
+        help="Actors one round may launch. Without --scaling the policy is then `nitro`.",
+    ),
+]
 Scaling = Annotated[
     str | None,
     _job_option(
@@ -136,7 +142,7 @@ EXAMPLES = (
     "nitro train CartPole-v1 --total-steps 50_000 --seed 1",
     "nitro train CartPole-v1 --seeds 1-5 --json",
     "nitro train Hopper-v5 --preset paper",
-    "nitro train Walker2d-v5 --actors 8:64 --budget-usd 2 --target-return 3000",
+    "nitro train Walker2d-v5 --scaling nitro --actors 8:64 --budget-usd 2 --target-return 3000",
     "nitro train --scaling fixed:16 --set hyperparameters.learning_rate=3e-4",
     "nitro train --scaling kungfu --set scaling.smoothing=0.6",
     "nitro train --scaling schedule:hopper-v5-3f2a --seed 2",

@@ -36,7 +36,7 @@ def test_a_summary_names_the_machine_of_its_cells_and_not_its_own(tmp_path: Path
 
 
 def test_what_is_made_is_summed_up_without_the_rest(tmp_path: Path) -> None:
-    experiment, scale = load("horizon"), Scale(seeds=1, quick=True)
+    experiment, scale = load("horizon"), Scale(seeds=3, quick=True)
     store, cells = Store(tmp_path, experiment, quick=True), experiment.plan(scale, {}).cells
     store.write(cells[0], outcome((1.0, 2.0)))
     summary = run_experiment(
@@ -44,7 +44,7 @@ def test_what_is_made_is_summed_up_without_the_rest(tmp_path: Path) -> None:
         Run(scale=scale, out=tmp_path, only_made=True),
         console=Console(file=io.StringIO()),
     )
-    assert summary.cells == 1
+    assert (summary.cells, summary.seeds) == (1, 1)
     nothing = Run(scale=scale, out=tmp_path / "empty", only_made=True)
     with pytest.raises(CommandError, match="--only-made: no run of horizon"):
         run_experiment(experiment, nothing, console=Console(file=io.StringIO()))
