@@ -51,6 +51,7 @@ class Fragment:
         seed: int,
         horizon: int | None = None,
         continues: bool = False,
+        discount: float = 1.0,
     ) -> None:
         """Take no step yet.
 
@@ -60,6 +61,7 @@ class Fragment:
             seed: Decides everything random about their starts.
             horizon: Steps after a reset at which an episode is cut; None leaves it to them.
             continues: Whether episodes are left for others to go on with.
+            discount: Of the discounted return that goes on with an episode.
         """
         space = envs[0].observation_space
         self._space = space
@@ -81,6 +83,7 @@ class Fragment:
         """Episodes that were to go on, and began anew."""
         self._seed = seed
         self._horizon = math.inf if horizon is None else horizon
+        self._discount = discount
         self._left: list[bytes] = [b""] * len(envs) if continues else []
         self._leaves_at = num_steps - 1 if continues else num_steps
         self._num_steps = num_steps
@@ -91,6 +94,8 @@ class Fragment:
         self._starts = [0] * len(envs)  # step at which the episode that is going on began
         self._returns = [0.0] * len(envs)
         self._lengths = [0] * len(envs)
+        self._discounted = [0.0] * len(envs)
+        self._earlier = [0.0] * len(envs) if continues else []
         self._ended: dict[tuple[int, int], _Ended] = {}  # by (t, b)
 
     @property
@@ -120,6 +125,11 @@ class Fragment:
         """Where each episode was left; an empty one is to begin anew."""
         return tuple(self._left)
 
+    @property
+    def earlier_returns(self) -> tuple[float, ...]:
+        """Discounted returns of the episodes that were taken up, before the first step here."""
+        return tuple(self._earlier)
+
     def start(self, snapshots: Sequence[bytes] = ()) -> None:
         """Take up every episode that was left, and begin the others as the seed decides.
 
@@ -143,6 +153,7 @@ class Fragment:
             self._tell_begun_anew(b, error)
             return False
         self._returns[b], self._lengths[b] = snapshot.episode_return, snapshot.length
+        self._discounted[b] = self._earlier[b] = snapshot.discounted_return
         return True
 
     def _tell_begun_anew(self, b: int, why: Exception) -> None:
@@ -174,6 +185,7 @@ class Fragment:
         self.reward[t, b] = reward
         self._returns[b] += float(reward)
         self._lengths[b] += 1
+        self._discounted[b] = self._discount * self._discounted[b] + float(reward)
         self.observation[t + 1, b] = observation
         cut = self._lengths[b] >= self._horizon and not (terminated or truncated)
         if leaves:
@@ -203,8 +215,8 @@ class Fragment:
         try:
             if isinstance(state, Exception):
                 raise state
-            so_far = (0.0, 0) if action is None else (self._returns[b], self._lengths[b])
-            self._left[b] = encode(Snapshot(state, action, *so_far))
+            so_far = (self._returns[b], self._lengths[b], self._discounted[b])
+            self._left[b] = encode(Snapshot(state, action, *(() if action is None else so_far)))
         except Exception as error:  # as above, one raised before
             self._tell_begun_anew(b, error)
 
@@ -213,7 +225,9 @@ class Fragment:
         first = self._starts[b]
         self.terminated[first : self.num_done, b] = False
         self.truncated[first : self.num_done, b] = False
-        self._returns[b], self._lengths[b] = 0.0, 0
+        if first == 0 and self._earlier:
+            self._earlier[b] = 0.0
+        self._forget_episode(b)
         self.observation[first, b] = self._first(self._envs[b].reset())
         return first
 
@@ -245,10 +259,13 @@ class Fragment:
         finished = [whole] if games is None else games.take_finished()
         self._ended[t, b] = _Ended(finished=finished, final_observation=final)
         self._starts[b] = t + 1
-        self._returns[b], self._lengths[b] = 0.0, 0
+        self._forget_episode(b)
         if t + 1 < self._num_steps:
             seed = env_seed(self._seed, b, t + 1) if anew else None
             self.observation[t + 1, b] = self._first(self._envs[b].reset(seed=seed))
+
+    def _forget_episode(self, b: int) -> None:
+        self._returns[b], self._lengths[b], self._discounted[b] = 0.0, 0, 0.0
 
     def _first_broken(self, b: int, end: int) -> tuple[int, str] | None:
         """Return where and what first was not finite in the latest episode, up to step `end`.

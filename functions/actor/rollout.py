@@ -66,7 +66,12 @@ def sample_fragment(
     rng = noise_generator(task.seed)
     sampler = FragmentSampler(policy, num_steps=num_steps, num_envs=task.num_envs, rng=rng)
     fragment = Fragment(
-        num_steps, envs, seed=task.seed, horizon=task.horizon, continues=task.continues
+        num_steps,
+        envs,
+        seed=task.seed,
+        horizon=task.horizon,
+        continues=task.continues,
+        discount=task.discount,
     )
     dropped = DroppedEpisodes(
         env_id,
@@ -98,6 +103,7 @@ def sample_fragment(
         dropped_episodes=dropped.count,
         begun_anew=fragment.begun_anew,
         snapshots=fragment.snapshots,
+        earlier_returns=fragment.earlier_returns,
     )
 
 

@@ -65,7 +65,7 @@ class RewardScaler:
 
     The scale belongs to the learner alone: actors report raw rewards, and so does the run's record.
     A round's own returns count before its rewards are scaled, as in Gymnasium's `NormalizeReward`.
-    Unlike there a return starts at 0 with every fragment, since a fragment starts with a reset.
+    A return goes on where its episode does, from fragment to fragment.
     """
 
     moments: RunningMoments  # of [1]
@@ -78,6 +78,7 @@ class RewardScaler:
         returns = discounted_returns(
             np.concatenate([t.reward for t in trajectories], axis=1),
             np.concatenate([t.terminated | t.truncated for t in trajectories], axis=1),
+            earlier=np.concatenate([_earlier_returns(t) for t in trajectories]),
             discount=self.discount,
         )
         ends = np.cumsum([t.num_envs for t in trajectories])
@@ -92,22 +93,36 @@ class RewardScaler:
 
 
 def discounted_returns(
-    reward: NDArray[np.float32], ended: NDArray[np.bool_], *, discount: float
+    reward: NDArray[np.float32],
+    ended: NDArray[np.bool_],
+    *,
+    earlier: NDArray[np.float64],
+    discount: float,
 ) -> NDArray[np.float64]:
     """Return the discounted sum of the rewards since the episode's start, # [T, B].
 
-    For t from 0 to T - 1: R_t = r_t + discount * (1 - ended_{t-1}) * R_{t-1}, with R_{-1} = 0.
+    For t from 0 to T - 1: R_t = r_t + discount * (1 - ended_{t-1}) * R_{t-1}; R_{-1} is `earlier`,
+    and no end came before it.
 
     Args:
         reward: r_t. # [T, B]
         ended: Whether the episode ended with step t, however. # [T, B]
+        earlier: Return of each episode before the first step, 0 if it begins with it. # [B]
         discount: Gamma, in [0, 1].
     """
     carry = np.zeros(reward.shape)
     carry[1:] = np.where(ended[:-1], 0.0, discount)
+    rewards = reward.astype(np.float64)
+    rewards[0] += discount * earlier
     # Backwards in time: the recurrence of the steps in reversed order.
-    returns: NDArray[np.float64] = carried_back(reward[::-1].astype(np.float64), carry[::-1])[::-1]
+    returns: NDArray[np.float64] = carried_back(rewards[::-1], carry[::-1])[::-1]
     return returns
+
+
+def _earlier_returns(trajectory: Trajectory) -> NDArray[np.float64]:
+    if not trajectory.earlier_returns:
+        return np.zeros(trajectory.num_envs)
+    return np.array(trajectory.earlier_returns, np.float64)
 
 
 S = TypeVar("S", ObservationNormaliser, RewardScaler)

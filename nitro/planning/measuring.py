@@ -228,6 +228,7 @@ def _fragment(
         num_envs=len(envs),
         continues=job.continues_episodes,
         horizon=job.spec.episodes.cut_at,
+        discount=job.hyperparameters.discount,
         seed=job.spec.seed,
     )
     starts = () if after is None or not task.continues else after.snapshots

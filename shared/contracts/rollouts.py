@@ -39,6 +39,8 @@ class RolloutTask(Message):
     """Whether its episodes begin where others were left, and are left for others."""
     horizon: PositiveInt | None = None
     """Steps after a reset at which an episode is cut; None leaves it to the environment."""
+    discount: Annotated[Number, Field(ge=0.0, le=1.0)] = 1.0
+    """Gamma of the discounted return that goes on with an episode."""
     seed: Annotated[int, Field(strict=True, ge=0, lt=2**63)]
     """The actor's own seed, derived from (job seed, mode, round, actor index): not the attempt,
     so that a repeated rollout is the same rollout."""

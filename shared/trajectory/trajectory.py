@@ -30,7 +30,7 @@ from shared.contracts.message import JOB_ID_FORM
 from shared.trajectory import codec, frames
 from shared.trajectory.snapshots import joined, parted
 
-_TRAJECTORY_FORMAT = "nitro-trajectory/2"
+_TRAJECTORY_FORMAT = "nitro-trajectory/3"
 _EPISODE_FORMAT = "nitro-episode/1"
 _MAX_EPISODE_BYTES = 2**16
 _JOB_ID = re.compile(JOB_ID_FORM)
@@ -39,6 +39,7 @@ _NUMBERS = ("round", "actor_index", "policy_version", "dropped_episodes")
 _FINITE = ("observation", "final_observation", "action", "reward", "log_prob", "episode_returns")
 _ARRAYS = (*_FINITE, "terminated", "truncated", "episode_lengths")
 _SNAPSHOTS = ("snapshot", "snapshot_size")
+_EARLIER = "earlier_return"
 
 
 class TrajectoryError(ValueError):
@@ -83,6 +84,9 @@ class Trajectory(_Result):
     snapshots: tuple[bytes, ...] = ()
     """Where each environment's episode was left, for whoever goes on with it; none where every
     fragment begins with a reset. Only `shared.environments.state` reads them."""
+    earlier_returns: tuple[float, ...] = ()
+    """Discounted return of each environment's episode before the first step here: of what others
+    did, and 0 where it began here; none where every fragment begins with a reset."""
 
     @property
     def num_steps(self) -> int:
@@ -108,6 +112,7 @@ def encode_trajectory(trajectory: Trajectory) -> bytes:
     """Return the trajectory as bytes for the cache; equal trajectories give equal bytes."""
     arrays = frames.packed({name: getattr(trajectory, name) for name in _ARRAYS})
     arrays.update(zip(_SNAPSHOTS, joined(trajectory.snapshots), strict=True))
+    arrays[_EARLIER] = np.array(trajectory.earlier_returns, np.float64)
     return _encoded(arrays, trajectory, _TRAJECTORY_FORMAT, begun_anew=str(trajectory.begun_anew))
 
 
@@ -127,7 +132,7 @@ def decode_trajectory(
     """
     payload = _payload(data, _TRAJECTORY_FORMAT, max_bytes)
     arrays = dict(payload.arrays)
-    snapshots = _snapshots(arrays)
+    snapshots, earlier_returns = _snapshots(arrays), _earlier_returns(arrays)
     try:
         arrays = frames.unpacked(arrays, environment.observation.shape, max_bytes=max_bytes)
     except ValueError as error:
@@ -137,6 +142,7 @@ def decode_trajectory(
         **_identity(payload.metadata),
         begun_anew=_number(payload.metadata, "begun_anew"),
         snapshots=snapshots,
+        earlier_returns=earlier_returns,
         **arrays,  # type: ignore[arg-type] # names and dtypes have just been checked
     )
     _check_shapes(trajectory, environment)
@@ -188,6 +194,16 @@ def _snapshots(arrays: dict[str, codec.Array]) -> tuple[bytes, ...]:
         raise TrajectoryError(f"holds no array {missing}") from None
     except ValueError as error:
         raise TrajectoryError(str(error)) from None
+
+
+def _earlier_returns(arrays: dict[str, codec.Array]) -> tuple[float, ...]:
+    """Take the discounted returns of before out of a trajectory's arrays."""
+    found = arrays.pop(_EARLIER, None)
+    if found is None:
+        raise TrajectoryError(f"holds no array {_EARLIER!r}")
+    if found.dtype != np.float64 or found.ndim != 1 or not np.isfinite(found).all():
+        raise TrajectoryError(f"{_EARLIER} holds something else than finite numbers")
+    return tuple(found.tolist())
 
 
 def _payload(data: bytes, expected_format: str, max_bytes: int) -> codec.Payload:
@@ -243,6 +259,9 @@ def _check_shapes(trajectory: Trajectory, environment: EnvironmentSpec) -> None:
     if len(trajectory.snapshots) not in (0, steps[1]):
         found = len(trajectory.snapshots)
         raise TrajectoryError(f"holds {found} snapshots, expected {steps[1]} or none")
+    if len(trajectory.earlier_returns) != len(trajectory.snapshots):
+        found = len(trajectory.earlier_returns)
+        raise TrajectoryError(f"{_EARLIER} has {found} numbers, as many as snapshots are expected")
     num_cut = int(np.count_nonzero(trajectory.truncated & ~trajectory.terminated))
     num_ended = int(np.count_nonzero(trajectory.truncated | trajectory.terminated))
     _expect_shape("final_observation", trajectory.final_observation, (num_cut, *observation))

@@ -29,6 +29,8 @@ class LaunchOrder:
     evaluations: tuple[int, ...]
     continues: bool = False
     """Whether rollouts take up episodes where others left them."""
+    discount: float = 1.0
+    """Of the return that goes on with such an episode."""
 
     @property
     def key(self) -> AttemptKey:
@@ -71,6 +73,7 @@ class LaunchOrder:
             num_envs=spec.envs_per_actor if samples else 1,
             continues=samples and self.continues,
             horizon=spec.episodes.cut_at if samples else None,
+            discount=self.discount,
             seed=actor_seed(spec.seed, mode=mode, round_index=plan.round, actor_index=actor_index),
         )
 

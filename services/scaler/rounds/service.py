@@ -236,6 +236,7 @@ class RoundService:
             samples=sample_indices(plan, request),
             evaluations=evaluation_indices(plan, request, reopened),
             continues=record.job.continues_episodes,
+            discount=record.job.hyperparameters.discount,
         )
         busy, ready = context.concurrency.own_in_flight, self.warm()
         record = reserved(record, order, decision, now, busy=busy, ready=ready)

@@ -1,9 +1,9 @@
 """As many actors as can share a round's samples while their steps outweigh their calls.
 
-With a fixed number of samples (`samples_per_round`) the number of actors changes a round's time and
-nothing that is learned but noise: n actors take `N / n` steps each, at `step_s` a step, and every
-call takes `call_overhead_s` beside them. More actors shorten the round until a call takes longer
-than what it is made for. So
+With a fixed number of samples (`samples_per_round`) the number of actors changes a round's time. It
+changes little of what is learned: advantages look no further ahead than their fragment. n actors
+take `N / n` steps each, at `step_s` a step, and every call takes `call_overhead_s` beside them.
+More actors shorten the round until a call takes longer than what it is made for. So
 
     n = N * step_s / (r * call_overhead_s),    r = 5 by default,
 

@@ -28,7 +28,7 @@ Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the space
 
 _MAX_RAW_BYTES = 4 * 2**20
 """Of one, decompressed. The largest of our own are Atari's, of 28 KB."""
-_METADATA = {"snapshot": "1"}
+_METADATA = {"snapshot": "2"}
 """What it is, and the version of its form."""
 _ACTION = "action"
 _SO_FAR = "so_far"
@@ -46,6 +46,8 @@ class Snapshot:
     """Undiscounted return of the episode so far, that step included."""
     length: int = 0
     """Its steps so far."""
+    discounted_return: float = 0.0
+    """Rewards of these steps, each discounted once for every step that followed."""
 
 
 def why_not_kept(env: Env) -> str | None:
@@ -96,7 +98,8 @@ def encode(snapshot: Snapshot) -> bytes:
         StateError: It is too large, or an array is of a type that has no place in it.
     """
     arrays = dict(snapshot.arrays)
-    arrays[_SO_FAR] = np.array([snapshot.episode_return, snapshot.length], np.float64)
+    so_far = (snapshot.episode_return, snapshot.length, snapshot.discounted_return)
+    arrays[_SO_FAR] = np.array(so_far, np.float64)
     if snapshot.action is not None:
         action = np.asarray(snapshot.action)
         # As actors send them: the sample of a space may be of a shorter type.
@@ -130,9 +133,9 @@ def decode(data: bytes) -> Snapshot:
             f"no snapshot of version {_METADATA['snapshot']}: {payload.metadata!r:.80}"
         )
     so_far = payload.arrays.pop(_SO_FAR, np.zeros(0))
-    if so_far.shape != (2,) or not np.isfinite(so_far).all():
+    if so_far.shape != (3,) or not np.isfinite(so_far).all():
         raise StateError("no snapshot: it does not say how far its episode is")
     action: NDArray[Any] | None = payload.arrays.pop(_ACTION, None)
     if action is not None:
         action = action.copy()[()]  # a number where it is one, as policies give it
-    return Snapshot(payload.arrays, action, float(so_far[0]), int(so_far[1]))
+    return Snapshot(payload.arrays, action, float(so_far[0]), int(so_far[1]), float(so_far[2]))

@@ -56,12 +56,13 @@ def test_fragments_that_go_on_are_what_one_plain_loop_sees(
     load_continuous: LoadPolicy,
 ) -> None:
     policy = (load_discrete if discrete else load_continuous)(size, actions)
-    played = fragments(make_task, policy, env_id, [64, 1, 37, 500, 7, 600, 250])
-    total, length = 0.0, 0
+    played = fragments(make_task, policy, env_id, [64, 1, 37, 500, 7, 600, 250], discount=0.9)
+    total, length, discounted = 0.0, 0, 0.0
     with gymnasium.make(env_id) as plain:
         observation, _ = plain.reset(seed=0)
         for trajectory in played:
             ended: list[tuple[float, int]] = []
+            assert trajectory.earlier_returns == (discounted,)
             for t in range(trajectory.num_steps):
                 np.testing.assert_array_equal(trajectory.observation[t, 0], np.float32(observation))
                 observation, reward, terminated, truncated, _ = plain.step(
@@ -71,9 +72,10 @@ def test_fragments_that_go_on_are_what_one_plain_loop_sees(
                 assert trajectory.terminated[t, 0] == terminated
                 assert trajectory.truncated[t, 0] == truncated
                 total, length = total + float(reward), length + 1
+                discounted = 0.9 * discounted + float(reward)
                 if terminated or truncated:
                     ended.append((total, length))
-                    total, length = 0.0, 0
+                    total, length, discounted = 0.0, 0, 0.0
                     observation, _ = plain.reset()
             returns = np.array([of for of, _ in ended], np.float32)
             np.testing.assert_array_equal(trajectory.episode_returns, returns)

@@ -83,7 +83,7 @@ def test_a_constant_number_becomes_0() -> None:
 
 
 def naive_returns(trajectory: Trajectory, discount: float) -> list[float]:
-    """The discounted sum over each step's episode so far, from its definition."""
+    """The discounted sum over each step's episode so far, from its definition, in (b, t) order."""
     returns = []
     for b in range(trajectory.num_envs):
         start = 0
@@ -100,7 +100,7 @@ def test_returns_are_discounted_sums_within_an_episode(discount: float) -> None:
     trajectory = ROUNDS[0][0]
     ended = trajectory.terminated | trajectory.truncated
     assert ended.any()
-    found = discounted_returns(trajectory.reward, ended, discount=discount)
+    found = discounted_returns(trajectory.reward, ended, earlier=np.zeros(2), discount=discount)
     np.testing.assert_allclose(found.T.ravel(), naive_returns(trajectory, discount), rtol=1e-12)
 
 
@@ -112,6 +112,32 @@ def test_rewards_are_divided_by_the_deviation_of_all_returns_so_far() -> None:
     expected = np.clip(reward.numpy() / math.sqrt(np.var(returns) + 1e-8), -10.0, 10.0)
     np.testing.assert_allclose(scaler.apply(reward), expected, rtol=1e-6)
     assert reward[1, 1] == 1e6
+
+
+@pytest.mark.parametrize("cut", [1, 7, 23])
+def test_a_return_goes_on_where_its_episode_goes_on_in_another_fragment(cut: int) -> None:
+    whole = ROUNDS[0][0]
+    steps = ("reward", "terminated", "truncated")
+    first, second = (
+        replace(
+            whole,
+            observation=whole.observation[part.start : part.stop + 1],
+            **{name: getattr(whole, name)[part] for name in steps},
+        )
+        for part in (slice(0, cut), slice(cut, 24))
+    )
+    over = (first.terminated | first.truncated)[-1]
+    at_the_end = np.reshape(naive_returns(first, STANDARD.discount), (2, cut))[:, -1]
+    second = replace(second, earlier_returns=tuple(np.where(over, 0.0, at_the_end).tolist()))
+    nothing = Normalisation.initial(DISCRETE, STANDARD)
+    expected, after_first = nothing.after([whole]).rewards, nothing.after([first])
+    found = after_first.after([second]).rewards
+    assert expected is not None
+    assert found is not None
+    np.testing.assert_allclose(found.moments.variance, expected.moments.variance, rtol=1e-9)
+    forgotten = after_first.after([replace(second, earlier_returns=())]).rewards
+    assert forgotten is not None
+    assert abs(forgotten.moments.variance / expected.moments.variance - 1) > 1e-3
 
 
 def test_rewards_that_have_all_been_0_stay_0() -> None:

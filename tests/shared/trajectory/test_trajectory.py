@@ -71,6 +71,7 @@ def _trajectory(
         snapshots=tuple(rng.bytes(int(n)) for n in rng.integers(0, 9, num_envs))[
             : num_envs * (seed % 2)
         ],
+        earlier_returns=tuple(rng.standard_normal(num_envs).tolist())[: num_envs * (seed % 2)],
     )
 
 
@@ -146,6 +147,8 @@ def test_what_is_not_finite_is_refused_by_place(
         ("episode_returns", np.zeros(99, np.float32), "episode_returns has shape"),
         ("episode_lengths", np.zeros(99, np.int32), "episode_lengths has shape"),
         ("episode_lengths", _trajectory().episode_lengths * 0, "episode_lengths holds a length"),
+        ("earlier_returns", (1.0,), "earlier_return has 1 numbers, as many as snapshots"),
+        ("earlier_returns", (np.nan, 0.0), "earlier_return holds something else"),
         ("job_id", "../secrets", "job_id is '../secrets'"),
         ("job_id", "job\n", "job_id"),
         ("round", -1, "round is '-1'"),
@@ -237,7 +240,7 @@ def test_an_episode_survives_the_wire_in_full_precision() -> None:
     ("data", "message"),
     [
         (b"nonsense", "not a zstd frame"),
-        (encode_trajectory(_trajectory()), "format is 'nitro-trajectory/2'"),
+        (encode_trajectory(_trajectory()), "format is 'nitro-trajectory/3'"),
         (codec.encode({"a": np.zeros(2**16, np.uint8)}, {}), "at most 65536 allowed"),
         (encode_episode(replace(EPISODE, episode_return=float("nan"))), "episode_return is nan"),
         (encode_episode(replace(EPISODE, length=0)), "length is 0"),

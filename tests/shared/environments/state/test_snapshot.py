@@ -89,10 +89,10 @@ def test_damaged_bytes_are_refused() -> None:
 
 
 def test_other_bytes_are_refused() -> None:
-    with pytest.raises(StateError, match="of version 1"):
-        decode(codec.encode({}, {"snapshot": "2"}))
+    with pytest.raises(StateError, match="of version 2"):
+        decode(codec.encode({}, {"snapshot": "1"}))
     with pytest.raises(StateError, match="at most"):
-        decode(codec.encode({"a": np.zeros(2**20)}, {"snapshot": "1"}))
+        decode(codec.encode({"a": np.zeros(2**20)}, {"snapshot": "2"}))
 
 
 def test_too_large_a_state_is_refused_before_it_is_sent() -> None:
