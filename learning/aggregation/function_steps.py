@@ -38,9 +38,6 @@ from learning.updates.steps import GradientHyperparameters
 from shared.contracts.gradients import GradientCall, GradientRecord
 from shared.contracts.learner_functions import LearnerFunctions
 
-_MOST_REPEATS = 3
-"""How often slices whose calls vanished are asked for again, times the number of functions."""
-
 
 class GradientsLostError(RuntimeError):
     """No function brought a gradient; the message has the last reason."""
@@ -52,8 +49,6 @@ class LostCall:
 
     call: int
     why: str
-    again: bool
-    """Whether it may be asked for again: it had no fair chance."""
 
 
 class GradientDesk(Protocol):
@@ -212,7 +207,6 @@ class _Update:
         oldest = bound.oldest if functions.drop_stragglers else math.inf
         self._queue = GradientQueue(full=functions.num, beta=bound.beta, oldest=oldest)
         self._aggregated: list[Aggregated] = []
-        self._repeats = _MOST_REPEATS * functions.num
         self._num_lost = 0
         self._why_lost = ""
         self.rows: list[list[float] | None] = []
@@ -268,13 +262,9 @@ class _Update:
             return  # answered before
         if isinstance(each, LostCall):
             self._why_lost = each.why
-            if each.again and self._repeats:
-                self._repeats -= 1
-                self._pending.append(each.call)
-            else:
-                self._num_lost += 1
+            self._num_lost += 1
             return
-        self._steps.arrivals.append(asked.model_copy(update={"base": each.base}))
+        self._steps.arrivals.append(asked)
         self._queue.add(each, self._steps._version)
 
     def _aggregate(self) -> None:

@@ -28,6 +28,7 @@ FAILURE_KINDS: dict[str, FailureKind] = {
     "EnvironmentHungError": "hung",
     "PolicyGoneError": "vanished",
     "StartsGoneError": "vanished",
+    "WeightsGoneError": "vanished",
     "CacheUnreachableError": "vanished",
 }
 """What a failure is by the name of the exception that the actor raised; others are `lost`."""
