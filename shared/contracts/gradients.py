@@ -8,6 +8,8 @@ from shared.contracts.message import Count, Identifier, JobId, Message, NonNegat
 
 MAX_CALLS = 256
 """Calls of one request."""
+MAX_MESSAGE_BYTES = 64 * 2**20
+"""Largest weights, slice or gradient in the cache, uncompressed."""
 MAX_OTHERS = 64
 """Versions of the weights that ratios are truncated over."""
 
