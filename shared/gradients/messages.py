@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from shared.contracts.gradients import MAX_MESSAGE_BYTES
 from shared.trajectory import codec
 
-VERSION = "1"
+VERSION = "2"
 """Of all three kinds; another one is refused."""
 
 Floats = NDArray[Any]
