@@ -1,10 +1,10 @@
 """Gradient steps whose gradients functions compute, several at a time.
 
-    slices of a round ──▶ ask, `num` at a time ──▶ arrivals ──▶ queue ──▶ mean, one Adam step
+    slices of a batch ──▶ ask, `num` at a time ──▶ arrivals ──▶ queue ──▶ mean, one Adam step
                               ▲      at weights c                            │ weights c + 1
                               └──────────────────────────────────────────────┘
 
-A slice is what a minibatch is to a learner that computes by itself: every pass over a round's
+A slice is what a minibatch is to a learner that computes by itself: every pass over a batch's
 samples shuffles them and cuts them into slices. With one function each gradient is computed at the
 newest weights, and the steps are those of `NetworkSteps`, bit by bit, where no ratio is truncated.
 
@@ -55,7 +55,7 @@ class GradientDesk(Protocol):
     """Where gradients are asked for, and arrive."""
 
     def begin(self, slices: Sequence[Minibatch[Floats]]) -> None:
-        """Put the slices of a round's update where functions fetch them; calls are their places."""
+        """Put the slices of an update where functions fetch them; calls are their places."""
         ...
 
     def publish(self, version: int, flat: Floats, rule: LossRule, *, forget: Sequence[int]) -> None:
@@ -170,18 +170,19 @@ class FunctionSteps:
         return {
             "weights_version": self._version,
             "staleness_first": bound.first,
-            "staleness_rounds": bound.rounds,
+            # Older checkpoints have this name.
+            "staleness_rounds": bound.updates,
         }
 
     def load_scalars(self, scalars: Mapping[str, bool | int | float | str]) -> None:
         """Go on from what `scalars` returned, among others."""
         self._version = int(scalars["weights_version"])
-        first, rounds = int(scalars["staleness_first"]), int(scalars["staleness_rounds"])
-        self._bound = replace(self._bound, first=first, rounds=rounds)
+        first, updates = int(scalars["staleness_first"]), int(scalars["staleness_rounds"])
+        self._bound = replace(self._bound, first=first, updates=updates)
 
 
 class _Update:
-    """One round's update under way."""
+    """One update under way."""
 
     def __init__(
         self,

@@ -79,7 +79,7 @@ class GradientGrant(Message):
 
 
 class GradientRecord(Message):
-    """What became of the gradients of a round's update."""
+    """What became of the gradients of an update, or of all updates of a round."""
 
     asked: Count
     """Calls; the sum of `used`, `stale` and `lost`."""
@@ -97,7 +97,7 @@ class GradientRecord(Message):
     queued: tuple[Count, ...] = ()
     """Gradients in the queue at each aggregation."""
     bound: Number | None = None
-    """On the mean staleness in this round; None without one."""
+    """On the mean staleness in the last update; None without one."""
     version: Count = 0
     """Of the weights after the update: the optimiser's steps so far."""
     invoke_s: NonNegativeFloat = 0.0
