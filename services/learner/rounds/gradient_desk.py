@@ -201,8 +201,9 @@ class CachedGradientDesk:
             if self._lease.must_leave:
                 raise LeftEarly("asked to leave while gradients were computed")
             found = self._taken(self._cache.wait_gradients(self._of, timeout_s=_LOOK_S))
-            found += self._repeat()
+            # Before anything that may take long: what comes meanwhile is not late.
             found += self._given_up()
+            found += self._repeat()
             if found:
                 return found
 

@@ -170,6 +170,18 @@ def test_a_call_is_lost_at_its_deadline_while_other_gradients_arrive(
     assert rig.wait() == {0: LostCall, 1: Arrived}
 
 
+def test_what_comes_while_the_scaler_does_not_answer_is_not_late(rig: Rig, clock: Clock) -> None:
+    rig.ask(0)
+
+    def answer_late(_request: GradientRequest) -> None:
+        clock.now += DEADLINE_S
+        rig.store(0)
+
+    rig.scaler.launch = answer_late
+    clock.now += 4.0
+    assert rig.wait() == {0: Arrived}
+
+
 def test_a_learner_that_is_to_end_leaves_while_gradients_arrive(rig: Rig) -> None:
     rig.ask(0, 1)
     rig.store(0)
