@@ -1,11 +1,11 @@
 """One learner function: weights and a slice in, a gradient out.
 
-What it keeps between invocations is what a repeated look would find again: weights by their names,
-and what they say of network and loss. A warm function fetches only weights that are new to it.
+What it keeps between invocations is what a repeated look would find again: the weights that its
+last task named, and what they say of network and loss. Later tasks name these or newer ones, so
+that a warm function fetches only what is new to it.
 """
 
 import time
-from collections import OrderedDict
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -26,8 +26,6 @@ from shared.gradients.messages import (
     Weights,
 )
 
-_KEPT = 80
-"""Versions of weights that a warm function keeps: more than one task names."""
 _NAMES = frozenset(SAMPLE_FIELDS)
 
 
@@ -51,7 +49,7 @@ class LearnerFunction:
 
     def __init__(self, cache: GradientCache) -> None:
         self._cache = cache
-        self._weights: OrderedDict[tuple[str, str, int], Weights] = OrderedDict()
+        self._weights: dict[tuple[str, str, int], Weights] = {}
 
     def run(self, task: GradientTask, *, cold_start: bool) -> GradientReport:
         """Compute and store the task's gradient; do nothing once its deadline has passed.
@@ -98,37 +96,34 @@ class LearnerFunction:
         )
 
     def _fetched(self, task: GradientTask, of: GradientRound) -> _Fetched:
-        wanted = dict.fromkeys((task.call.base, *task.call.others))
-        new = [v for v in wanted if (of.job_id, of.lease_hash, v) not in self._weights]
-        for version in wanted.keys() - set(new):
-            self._weights.move_to_end((of.job_id, of.lease_hash, version))
+        names = {v: (of.job_id, of.lease_hash, v) for v in (task.call.base, *task.call.others)}
+        new = [version for version, name in names.items() if name not in self._weights]
         payload, found = self._cache.fetch(of, call=task.call.call, versions=new)
-        for version, data in zip(new, found, strict=True):
-            self._keep(of, version, data)
-        kept = [self._weights[of.job_id, of.lease_hash, version] for version in wanted]
+        fetched = zip(new, found, strict=True)
+        known = self._weights | {names[v]: _weights(of, v, data) for v, data in fetched}
+        self._weights = {name: known[name] for name in names.values()}
         if payload is None:
             raise WeightsGoneError(
                 f"slice {task.call.call} of round {task.round} of job {task.job_id} is not in the "
                 "cache: it was removed, has expired or was never published"
             )
-        own, *others = kept
+        own, *others = self._weights.values()
         return _Fetched(own, tuple(each.flat for each in others), _samples(payload))
 
-    def _keep(self, of: GradientRound, version: int, data: bytes | None) -> None:
-        if data is None:
-            raise WeightsGoneError(
-                f"weights {version} of job {of.job_id} are not in the cache: they were removed, "
-                "have expired or were never published"
-            )
-        try:
-            weights = Weights.decode(data)
-        except GradientMessageError as error:
-            raise GradientRefusedError(f"weights {version} of job {of.job_id}: {error}") from error
-        if weights.version != version:
-            raise GradientRefusedError(f"weights {version} say that they are {weights.version}")
-        self._weights[of.job_id, of.lease_hash, version] = weights
-        while len(self._weights) > _KEPT:
-            self._weights.popitem(last=False)
+
+def _weights(of: GradientRound, version: int, data: bytes | None) -> Weights:
+    if data is None:
+        raise WeightsGoneError(
+            f"weights {version} of job {of.job_id} are not in the cache: they were removed, have "
+            "expired or were never published"
+        )
+    try:
+        weights = Weights.decode(data)
+    except GradientMessageError as error:
+        raise GradientRefusedError(f"weights {version} of job {of.job_id}: {error}") from error
+    if weights.version != version:
+        raise GradientRefusedError(f"weights {version} say that they are {weights.version}")
+    return weights
 
 
 def _samples(payload: bytes) -> Minibatch[Floats]:

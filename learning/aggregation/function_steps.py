@@ -1,10 +1,10 @@
 """Gradient steps whose gradients functions compute, several at a time.
 
-    slices of a round ──▶ ask, `num` at a time ──▶ arrivals ──▶ queue ──▶ mean, one Adam step
+    slices of a batch ──▶ ask, `num` at a time ──▶ arrivals ──▶ queue ──▶ mean, one Adam step
                               ▲      at weights c                            │ weights c + 1
                               └──────────────────────────────────────────────┘
 
-A slice is what a minibatch is to a learner that computes by itself: every pass over a round's
+A slice is what a minibatch is to a learner that computes by itself: every pass over a batch's
 samples shuffles them and cuts them into slices. With one function each gradient is computed at the
 newest weights, and the steps are those of `NetworkSteps`, bit by bit, where no ratio is truncated.
 
@@ -38,9 +38,6 @@ from learning.updates.steps import GradientHyperparameters
 from shared.contracts.gradients import GradientCall, GradientRecord
 from shared.contracts.learner_functions import LearnerFunctions
 
-_MOST_REPEATS = 3
-"""How often slices whose calls vanished are asked for again, times the number of functions."""
-
 
 class GradientsLostError(RuntimeError):
     """No function brought a gradient; the message has the last reason."""
@@ -52,15 +49,13 @@ class LostCall:
 
     call: int
     why: str
-    again: bool
-    """Whether it may be asked for again: it had no fair chance."""
 
 
 class GradientDesk(Protocol):
     """Where gradients are asked for, and arrive."""
 
     def begin(self, slices: Sequence[Minibatch[Floats]]) -> None:
-        """Put the slices of a round's update where functions fetch them; calls are their places."""
+        """Put the slices of an update where functions fetch them; calls are their places."""
         ...
 
     def publish(self, version: int, flat: Floats, rule: LossRule, *, forget: Sequence[int]) -> None:
@@ -175,18 +170,19 @@ class FunctionSteps:
         return {
             "weights_version": self._version,
             "staleness_first": bound.first,
-            "staleness_rounds": bound.rounds,
+            # Older checkpoints have this name.
+            "staleness_rounds": bound.updates,
         }
 
     def load_scalars(self, scalars: Mapping[str, bool | int | float | str]) -> None:
         """Go on from what `scalars` returned, among others."""
         self._version = int(scalars["weights_version"])
-        first, rounds = int(scalars["staleness_first"]), int(scalars["staleness_rounds"])
-        self._bound = replace(self._bound, first=first, rounds=rounds)
+        first, updates = int(scalars["staleness_first"]), int(scalars["staleness_rounds"])
+        self._bound = replace(self._bound, first=first, updates=updates)
 
 
 class _Update:
-    """One round's update under way."""
+    """One update under way."""
 
     def __init__(
         self,
@@ -212,7 +208,6 @@ class _Update:
         oldest = bound.oldest if functions.drop_stragglers else math.inf
         self._queue = GradientQueue(full=functions.num, beta=bound.beta, oldest=oldest)
         self._aggregated: list[Aggregated] = []
-        self._repeats = _MOST_REPEATS * functions.num
         self._num_lost = 0
         self._why_lost = ""
         self.rows: list[list[float] | None] = []
@@ -268,13 +263,9 @@ class _Update:
             return  # answered before
         if isinstance(each, LostCall):
             self._why_lost = each.why
-            if each.again and self._repeats:
-                self._repeats -= 1
-                self._pending.append(each.call)
-            else:
-                self._num_lost += 1
+            self._num_lost += 1
             return
-        self._steps.arrivals.append(asked.model_copy(update={"base": each.base}))
+        self._steps.arrivals.append(asked)
         self._queue.add(each, self._steps._version)
 
     def _aggregate(self) -> None:

@@ -1,12 +1,14 @@
-"""The bound on the mean staleness of gradients that are aggregated, falling from round to round.
+"""The bound on the mean staleness of gradients that are aggregated, falling from update to update.
 
 A gradient's staleness is the number of steps taken between the weights it was computed at and its
-arrival. Until a round has had any there is no bound: every gradient is applied as it comes, and
-that round tells how stale they become. From it on, k rounds later::
+arrival. Until an update has had any there is no bound: every gradient is applied as it comes, and
+that update tells how stale they become. From it on, k updates later::
 
-    paper: beta_k = max(1, delta_max d^k)          delta_max the round's largest staleness
+    paper: beta_k = max(1, delta_max d^k)          delta_max the update's largest staleness
     code:  beta_k = clip(int(delta_max d^(k-1)) + 1, 1, delta_max)
-                                                   delta_max = int(the round's mean staleness) + 1
+                                                   delta_max = int(the update's mean staleness) + 1
+
+An update is what is learned from one batch: the published code's round.
 
 The floor of 1 in the paper's form is ours: below it two functions would wait for each other.
 Stellaris (SC 2024); `stellaris.py:82` of its demonstration.
@@ -27,18 +29,18 @@ class StalenessBound:
     form: Form
     decay: float
     first: int = 0
-    """delta_max; 0 until a round has shown it."""
-    rounds: int = 0
-    """Rounds since."""
+    """delta_max; 0 until an update has shown it."""
+    updates: int = 0
+    """Updates since."""
 
     @property
     def beta(self) -> float:
-        """The bound in the present round; infinite while there is none."""
+        """The bound in the present update; infinite while there is none."""
         if self.form == "off" or not self.first:
             return math.inf
         if self.form == "paper":
-            return max(1.0, self.first * self.decay**self.rounds)
-        bound = int(self.first * self.decay ** (self.rounds - 1)) + 1
+            return max(1.0, self.first * self.decay**self.updates)
+        bound = int(self.first * self.decay ** (self.updates - 1)) + 1
         return float(min(max(bound, 1), self.first))
 
     @property
@@ -47,11 +49,11 @@ class StalenessBound:
         return math.inf if self.form == "off" or not self.first else float(self.first)
 
     def after(self, staleness: Sequence[int]) -> Self:
-        """Return the bound of the next round, given the staleness of this one's gradients."""
+        """Return the bound of the next update, given the staleness of this one's gradients."""
         if self.first:
-            return replace(self, rounds=self.rounds + 1)
+            return replace(self, updates=self.updates + 1)
         if self.form == "off" or not any(staleness):
             return self
         mean = sum(staleness) / len(staleness)
         first = int(mean) + 1 if self.form == "code" else max(staleness)
-        return replace(self, first=first, rounds=1)
+        return replace(self, first=first, updates=1)

@@ -84,7 +84,7 @@ def function_gradient(
         network: Where its parameters lie.
         flat: The weights it was given # [P].
         others: Weights that other functions work on, inside the staleness bound # [P] each.
-        samples: Its slice; `log_prob` is the acting policy's.
+        samples: Its slice; ratios are truncated to `behaviour_log_prob`, the acting policy's.
         rule: The loss.
         how: Truncation, objective, local passes.
     """
@@ -118,8 +118,8 @@ def _truncated(
         return found
 
     here = log_prob(flat)
-    own = np.exp(here - samples.log_prob)
-    of_others = [np.exp(log_prob(each) - samples.log_prob) for each in others]
+    own = np.exp(here - samples.behaviour_log_prob)
+    of_others = [np.exp(log_prob(each) - samples.behaviour_log_prob) for each in others]
     if how.objective == "clipped":
         factor = advantage_factor(own, of_others, form=how.truncation, rho=how.rho)
         return replace(samples, advantage=samples.advantage * factor)

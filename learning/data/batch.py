@@ -17,7 +17,6 @@ from learning.data.samples import SAMPLE_FIELDS, Minibatch
 class TrainingBatch(Minibatch[Tensor]):
     """All samples of an update, in an order that does not depend on when trajectories arrived."""
 
-    behaviour_log_prob: Tensor  # [N] float32, as the actors computed it
     num_trajectories: int = 1
     """Actors, or off-policy their environments; each has an equal share of the samples, in one
     piece."""
@@ -49,8 +48,5 @@ def joined(batches: Sequence[TrainingBatch]) -> TrainingBatch:
     if len(batches) == 1:
         return batches[0].weighted()
     given = [batch.weighted() for batch in batches]
-    columns = {
-        name: torch.cat([getattr(batch, name) for batch in given])
-        for name in (*SAMPLE_FIELDS, "behaviour_log_prob")
-    }
+    columns = {name: torch.cat([getattr(batch, name) for batch in given]) for name in SAMPLE_FIELDS}
     return TrainingBatch(**columns, num_trajectories=sum(b.num_trajectories for b in batches))

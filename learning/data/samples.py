@@ -19,6 +19,7 @@ class Minibatch(Generic[Array]):
     value_target: Array  # [n] float32
     value: Array  # [n] float32, V(s) before the update
     log_prob: Array  # [n] float32, of `action`: what the ratio is taken to
+    behaviour_log_prob: Array  # [n] float32, of `action`, as the actors computed it
     outputs: Array  # [n, D] float32, distribution parameters the divergence is from
 
 

@@ -17,6 +17,7 @@ from services.scaler.gradients.calls import GRADIENTS
 from services.scaler.gradients.service import GradientService
 from services.scaler.jobs.admission import Admission
 from services.scaler.jobs.catalogue import EnvironmentCatalogue
+from services.scaler.jobs.changes import JobChanges
 from services.scaler.jobs.checking import CheckDesk
 from services.scaler.jobs.finishing import FinishService
 from services.scaler.jobs.leases import LeaseService, WorkSignal
@@ -197,12 +198,14 @@ class Components:
             partial(self.store.with_status, LIVE),
             cache_memory_mb=settings.cache_memory_mb,
         )
+        changes = JobChanges(store=self.store, launches=self.launches, gradients=self.gradients)
         self.leases = LeaseService(
             self.store,
             ttl_s=settings.lease_ttl_s,
             heartbeat_every_s=settings.heartbeat_every_s,
             now=self.now,
             spending=self._spending,
+            change=changes.change,
             cache_url=settings.cache_url.get_secret_value(),
         )
         self.checks = CheckDesk(
@@ -219,8 +222,7 @@ class Components:
             store=self.store,
             admission=admission,
             cache=self.cache,
-            launches=self.launches,
-            gradients=self.gradients,
+            changes=changes,
             files=self.files,
             pricing=self._pricing,
             now=self.now,
@@ -249,12 +251,12 @@ class Components:
         self.finishing = FinishService(
             store=self.store,
             launches=self.launches,
+            changes=changes,
             now=self.now,
             spending=self._spending,
             learners=settings.learners,
             finish_wait_s=settings.finish_wait_s,
             on_finished=self.capacity.reconcile,
-            gradients=self.gradients,
         )
 
     def _wire_views(self, settings: Settings) -> None:

@@ -28,9 +28,10 @@ FAILURE_KINDS: dict[str, FailureKind] = {
     "EnvironmentHungError": "hung",
     "PolicyGoneError": "vanished",
     "StartsGoneError": "vanished",
+    "WeightsGoneError": "vanished",
     "CacheUnreachableError": "vanished",
 }
-"""What a failure is by the name of the exception that the actor raised; others are `lost`."""
+"""What a failure is by the name of the exception that the function raised; others are `lost`."""
 
 MAX_REASON_CHARS = 1500
 """A failure's reason is cut to this length: it holds the last lines of a traceback."""

@@ -89,16 +89,24 @@ class GradientCache(FirstWins):
         found = self._with_payloads(of, stored)
         return [(arrival, payload) for arrival, payload in found if payload is not None]
 
+    def has_task(self, of: GradientRound, call: int, *, versions: Sequence[int]) -> bool:
+        """Return whether a function would find a call's slice and these weights."""
+        names = self._task_names(of, call, versions)
+        return self._run("EXISTS", *names) == len(names)
+
     def close_gradients(self, of: GradientRound, calls: Sequence[int]) -> int:
         """Let no more gradients into a round, free what there is; return how many came twice."""
         claims = keys.gradient_claims(of.job_id, of.lease_hash, of.round)
         self._close_claims(claims)
-        place = (of.job_id, of.lease_hash, of.round)
-        names = [keys.gradient_arrivals(*place)]
-        names += [keys.gradient_slice(*place, call) for call in calls]
-        names += [keys.gradient(*place, call) for call in calls]
-        self._unlink(names)
+        self._unlink([keys.gradient_arrivals(of.job_id, of.lease_hash, of.round)])
+        self.forget_calls(of, calls)
         return int(cast("bytes | None", self._run("HGET", claims, "duplicate")) or 0)
+
+    def forget_calls(self, of: GradientRound, calls: Sequence[int]) -> None:
+        """Free slices and gradients of calls that nobody waits for; what came is still known."""
+        place = (of.job_id, of.lease_hash, of.round)
+        slices = [keys.gradient_slice(*place, call) for call in calls]
+        self._unlink([*slices, *(keys.gradient(*place, call) for call in calls)])
 
     def forget_weights(self, of: GradientRound, versions: Sequence[int]) -> None:
         """Forget versions of the weights."""
@@ -125,10 +133,13 @@ class GradientCache(FirstWins):
         self, of: GradientRound, *, call: int, versions: Sequence[int]
     ) -> tuple[bytes | None, list[bytes | None]]:
         """Return a call's slice and some versions of the weights, None where they are gone."""
-        names = [keys.gradient_slice(of.job_id, of.lease_hash, of.round, call)]
-        names += [keys.weights(of.job_id, of.lease_hash, version) for version in versions]
+        names = self._task_names(of, call, versions)
         payload, *weights = cast("list[bytes | None]", self._run("MGET", *names))
         return payload, weights
+
+    def _task_names(self, of: GradientRound, call: int, versions: Sequence[int]) -> list[str]:
+        weights = [keys.weights(of.job_id, of.lease_hash, version) for version in versions]
+        return [keys.gradient_slice(of.job_id, of.lease_hash, of.round, call), *weights]
 
     def store_gradient(self, of: GradientRound, call: int, payload: bytes) -> StoreOutcome:
         """Store a call's gradient, unless one is there or the round is closed."""

@@ -8,6 +8,8 @@ from shared.contracts.message import Count, Identifier, JobId, Message, NonNegat
 
 MAX_CALLS = 256
 """Calls of one request."""
+MAX_MESSAGE_BYTES = 64 * 2**20
+"""Largest weights, slice or gradient in the cache, uncompressed."""
 MAX_OTHERS = 64
 """Versions of the weights that ratios are truncated over."""
 
@@ -77,7 +79,7 @@ class GradientGrant(Message):
 
 
 class GradientRecord(Message):
-    """What became of the gradients of a round's update."""
+    """What became of the gradients of an update, or of all updates of a round."""
 
     asked: Count
     """Calls; the sum of `used`, `stale` and `lost`."""
@@ -95,7 +97,7 @@ class GradientRecord(Message):
     queued: tuple[Count, ...] = ()
     """Gradients in the queue at each aggregation."""
     bound: Number | None = None
-    """On the mean staleness in this round; None without one."""
+    """On the mean staleness in the last update; None without one."""
     version: Count = 0
     """Of the weights after the update: the optimiser's steps so far."""
     invoke_s: NonNegativeFloat = 0.0

@@ -287,6 +287,12 @@ class JobSpec(EnvironmentRef):
                 f"learner (functions) does not compute {self.algorithm}'s gradients: use "
                 f"{' or '.join(able)}, or learner cpu"
             )
+        decoupled = self.learner_functions.objective == "decoupled"
+        if self.learns_on_functions and decoupled and self.algorithm == "impact":
+            raise ValueError(
+                "learner_functions.objective (decoupled) would leave out impact's target policy, "
+                "which its clip is around: use clipped, or ppo"
+            )
         self.require_fit(self.scaling)
         return self
 

@@ -36,11 +36,11 @@ class LearnerFunctions(Message):
     """Limit of truncated ratios. Code: 1."""
     threshold: Form = "paper"
     """When gradients are aggregated. The bound on their mean staleness falls as training goes on.
-    `paper`: from the largest staleness of the first round that has any, times `decay` a round.
-    `code`: from the mean of that round, rounded up. `off`: every gradient at once. A full queue,
+    `paper`: from the largest staleness of the first update that has any, times `decay` an update.
+    `code`: from the mean of that update, rounded up. `off`: every gradient at once. A full queue,
     with a gradient for each function, is always aggregated."""
     decay: Annotated[Number, Field(gt=0, le=1)] = 0.9
-    """Factor on the bound in each round. Code: 0.9."""
+    """Factor on the bound in each update. Code: 0.9."""
     weighting: Form = "paper"
     """Weight of a gradient of staleness s above 1. `paper`: s^(-1/v). `code`: the same of the
     number of steps instead, and 1 where that is below `decay`, which makes every weight 1 by

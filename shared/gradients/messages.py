@@ -15,12 +15,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.contracts.gradients import MAX_MESSAGE_BYTES
 from shared.trajectory import codec
 
-VERSION = "1"
+VERSION = "2"
 """Of all three kinds; another one is refused."""
-MAX_BYTES = 64 * 2**20
-"""Largest message, uncompressed."""
 
 Floats = NDArray[Any]
 
@@ -36,7 +35,8 @@ class Weights:
     version: int
     flat: Floats  # [P] float32
     network: str
-    """Where policy and value function lie in them, as JSON; see `functions.gradient.network`."""
+    """Where policy and value function lie in them, as JSON; see
+    `learning.cpu.described.NetworkLayout`."""
     loss: str
     """Algorithm, hyper-parameters and the rules of the functions, as JSON."""
 
@@ -146,7 +146,7 @@ def _encoded(kind: str, arrays: Mapping[str, Floats], header: Mapping[str, str])
 
 def _decoded(kind: str, data: bytes, names: set[str]) -> tuple[dict[str, Floats], dict[str, str]]:
     try:
-        payload = codec.decode(data, max_bytes=MAX_BYTES)
+        payload = codec.decode(data, max_bytes=MAX_MESSAGE_BYTES)
     except codec.CodecError as error:
         raise GradientMessageError(f"no {kind}: {error}") from error
     header = payload.metadata

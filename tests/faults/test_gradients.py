@@ -81,6 +81,7 @@ def test_throttled_functions_are_tried_again(broken: Rig) -> None:
 
 
 def test_a_gradient_that_is_delivered_twice_is_used_once(broken: Rig) -> None:
+    before = broken.stats(gradients=True)["duplicates"]
     broken.break_gradients(duplicate_rate=1.0)
     job = train(broken.client, on_functions())
     broken.break_gradients()
@@ -88,6 +89,8 @@ def test_a_gradient_that_is_delivered_twice_is_used_once(broken: Rig) -> None:
     records = broken.gradients(job)
     assert_accounted_for(records, rounds=3)
     assert all(record.lost == 0 for record in records)  # how many are too old is up to the machine
+    assert broken.stats(gradients=True)["duplicates"] > before
+    assert sum(record.duplicate for record in records) > 0
 
 
 def test_a_learner_that_is_killed_while_gradients_are_computed_goes_on(broken: Rig) -> None:
@@ -122,7 +125,10 @@ def test_a_scaler_that_is_killed_while_gradients_are_computed_goes_on(broken: Ri
     broken.break_gradients()
     job = wait_finished(broken.client, job_id)
     assert (job.status, job.error) == ("succeeded", None)
-    assert_accounted_for(broken.gradients(job), rounds=3)
+    records = broken.gradients(job)
+    assert_accounted_for(records, rounds=3)
+    assert all(record.lost == 0 for record in records), "what was in flight is asked for again"
+    assert broken.client.cost(job_id).reserved_usd == 0.0
 
 
 def test_impact_learns_on_functions_while_actors_go_on(broken: Rig) -> None:

@@ -3,11 +3,13 @@
 The learner puts slices and weights into the cache, asks the scaler to have functions launched, and
 blocks on the list of what arrived. A request that stays without an answer for some seconds is sent
 again under its number: a scaler that knows it launches nothing, one that was started anew does.
+A call that vanished is asked for again under a new number, and the first gradient of it counts.
 Every call comes back once: as a gradient, or as lost at its deadline.
 """
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -32,20 +34,24 @@ from shared.gradients.messages import GradientMessage, GradientMessageError, Sli
 
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 1.0
-"""One blocking wait; after a silence of this length what is stored is looked at."""
+"""Longest blocking wait."""
 _REPEAT_AFTER_S = 3.0
-"""After so long without an arrival open requests are sent again."""
+"""An open request is sent again after so long, and what is stored of it is looked at."""
+_MOST_REPEATS = 3
+"""How often a call that vanished is asked for again."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Open:
     """A request, and the calls of it that are not answered."""
 
-    request: GradientRequest
+    number: int
     left: dict[int, GradientCall]
     asked_at: float
     """Unix seconds."""
-    give_up_at: float
+    sent_at: float = 0.0
+    """When it was sent last, as `time.monotonic`."""
+    give_up_at: float = 0.0
     """`time.monotonic`."""
 
 
@@ -131,7 +137,6 @@ class CachedGradientDesk:
         self._requests: list[_Open] = []
         self._records: list[GradientRecord] = []
         self._times = _Times()
-        self._heard_at = time.monotonic()
 
     def close_round(self) -> GradientRecord | None:
         """Let nothing more into the round; return what became of its gradients."""
@@ -155,16 +160,20 @@ class CachedGradientDesk:
     def _clear(self) -> int:
         """Close the round, free all it has in the cache; return how many gradients came twice."""
         duplicate = self._cache.close_gradients(self._of, range(self._num_calls))
-        self._cache.forget_weights(self._of, sorted(self._versions))
-        self._versions.clear()
+        self._forget_weights()
         self._num_calls = 0
         return duplicate
+
+    def _forget_weights(self) -> None:
+        self._cache.forget_weights(self._of, sorted(self._versions))
+        self._versions.clear()
 
     # --- what `GradientDesk` asks for ---------------------------------------------------------
 
     def begin(self, slices: Sequence[Minibatch[Floats]]) -> None:
         """Put an update's slices into the cache."""
         self._first, self._num_calls = self._num_calls, self._num_calls + len(slices)
+        self._vanished: Counter[int] = Counter()
         encoded = {
             self._first + at: Slice(
                 arrays={name: getattr(samples, name) for name in SAMPLE_FIELDS}
@@ -184,69 +193,69 @@ class CachedGradientDesk:
 
     def ask(self, calls: Sequence[GradientCall]) -> None:
         """Have functions launched."""
-        named = {c.call: c.model_copy(update={"call": self._first + c.call}) for c in calls}
-        request = GradientRequest(
-            lease_id=self._lease.lease_id,
-            request=self._num_requests,
-            calls=tuple(named.values()),
-        )
-        self._num_requests += 1
-        asked_at = time.time()
-        deadline_s = self._send(request)
-        self._requests.append(
-            _Open(
-                request=request,
-                left={call.call: call for call in request.calls},
-                asked_at=asked_at,
-                give_up_at=time.monotonic() + deadline_s,
-            )
-        )
-        self._heard_at = time.monotonic()
+        self._request([c.model_copy(update={"call": self._first + c.call}) for c in calls])
 
     def wait(self) -> Sequence[Arrived | LostCall]:
         """Return what came since, waiting for some if there is nothing."""
         while True:
-            found = self._taken(self._cache.wait_gradients(self._of, timeout_s=_LOOK_S))
-            if not found:
-                left = [call for each in self._requests for call in each.left]
-                found = self._taken(self._cache.answered_gradients(self._of, left))
-            if found:
-                self._heard_at = time.monotonic()
-                return found
             if self._lease.must_leave:
                 raise LeftEarly("asked to leave while gradients were computed")
-            lost = self._given_up()
-            if lost:
-                return lost
-            self._repeat()
+            found = self._taken(self._cache.wait_gradients(self._of, timeout_s=_LOOK_S))
+            # Before anything that may take long: what comes meanwhile is not late.
+            found += self._given_up()
+            found += self._repeat()
+            if found:
+                return found
 
     def end(self, record: GradientRecord) -> None:
-        """Keep the record of an update."""
+        """Keep the record of an update, and free what it has in the cache."""
         self._records.append(record)
         self._requests.clear()
+        self._cache.forget_calls(self._of, range(self._first, self._num_calls))
+        self._forget_weights()
 
     # ------------------------------------------------------------------------------------------
 
-    def _send(self, request: GradientRequest) -> float:
+    def _request(self, calls: Sequence[GradientCall]) -> None:
+        """Ask for calls under a new number."""
+        each = _Open(
+            number=self._num_requests,
+            left={call.call: call for call in calls},
+            asked_at=time.time(),
+        )
+        self._num_requests += 1
+        deadline_s = self._send(each)
+        each.give_up_at = time.monotonic() + deadline_s
+        self._requests.append(each)
+
+    def _send(self, each: _Open) -> float:
+        """Send what is left of a request; return how long to wait for it."""
+        request = GradientRequest(
+            lease_id=self._lease.lease_id, request=each.number, calls=tuple(each.left.values())
+        )
         grant = self._scaler.ask_gradients(self._job.job_id, self._of.round, request)
         if not grant.granted:
             raise LeftEarly(f"no more gradients: {grant.reason}", stop="budget")
+        each.sent_at = time.monotonic()
         return grant.deadline_s
 
-    def _repeat(self) -> None:
-        """Send again what stays without an answer."""
-        if time.monotonic() - self._heard_at < _REPEAT_AFTER_S:
-            return
-        for each in self._requests:
+    def _repeat(self) -> list[Arrived | LostCall]:
+        """Send again what stays without an answer; return what was stored unheard."""
+        now = time.monotonic()
+        silent = [each for each in self._requests if now - each.sent_at >= _REPEAT_AFTER_S]
+        # A token can be lost with a connection.
+        left = [call for each in silent for call in each.left]
+        found = self._taken(self._cache.answered_gradients(self._of, left))
+        for each in silent:
             if each.left:
-                self._send(each.request)
-        self._heard_at = time.monotonic()
+                self._send(each)
+        return found
 
     def _given_up(self) -> list[LostCall]:
         now = time.monotonic()
         late = [each for each in self._requests if now >= each.give_up_at]
         lost = [
-            LostCall(call=call - self._first, why="no answer before its deadline", again=False)
+            LostCall(call=call - self._first, why="no answer before its deadline")
             for each in late
             for call in each.left
         ]
@@ -256,24 +265,44 @@ class CachedGradientDesk:
     def _taken(
         self, told: Sequence[tuple[GradientArrival, bytes | None]]
     ) -> list[Arrived | LostCall]:
-        now, found = time.time(), []
+        now, again = time.time(), []
+        found: list[Arrived | LostCall] = []
         for arrival, payload in told:
-            asked = self._asked(arrival)
+            asked = self._asked(arrival, payload)
             if asked is None:
                 continue  # answered before, or of a request that was given up
             request, call = asked
             del request.left[call.call]
-            found.append(self._answer(arrival, payload, call, request.asked_at, now))
+            if payload is None and arrival.vanished and self._goes_on(call):
+                again.append(call)
+            else:
+                found.append(self._answer(arrival, payload, call, request.asked_at, now))
         self._requests = [each for each in self._requests if each.left]
+        if again:
+            self._request(again)
         return found
 
-    def _asked(self, arrival: GradientArrival) -> tuple[_Open, GradientCall] | None:
+    def _asked(
+        self, arrival: GradientArrival, payload: bytes | None
+    ) -> tuple[_Open, GradientCall] | None:
         for each in self._requests:
             call = each.left.get(arrival.call)
-            failed_before = arrival.failed is not None and arrival.request != each.request.request
-            if call is not None and not failed_before:
+            # What is stored counts, whichever request brought it and whatever failed before.
+            failed = payload is None and arrival.failed is not None
+            if call is not None and not (failed and arrival.request != each.number):
                 return each, call
         return None
+
+    def _goes_on(self, call: GradientCall) -> bool:
+        """Whether to ask again for a call that vanished.
+
+        Raises:
+            LeftEarly: The cache has lost what the call needs, and is to be filled anew.
+        """
+        if not self._cache.has_task(self._of, call.call, versions=(call.base, *call.others)):
+            raise LeftEarly("the cache has lost the slices and weights of an update")
+        self._vanished[call.call] += 1
+        return self._vanished[call.call] <= _MOST_REPEATS
 
     def _answer(
         self,
@@ -284,16 +313,14 @@ class CachedGradientDesk:
         now: float,
     ) -> Arrived | LostCall:
         call = arrival.call - self._first
-        if arrival.failed is not None:
-            return LostCall(call=call, why=arrival.failed, again=arrival.vanished)
         if payload is None:
-            return LostCall(call=call, why="its gradient is not in the cache", again=False)
+            return LostCall(call=call, why=arrival.failed or "its gradient is not in the cache")
         try:
             message = GradientMessage.decode(payload)
             self._require_asked(message, asked)
         except GradientMessageError as error:
             _LOG.warning("gradient refused", extra={"job": self._job.job_id, "why": str(error)})
-            return LostCall(call=call, why=f"a damaged gradient: {error}", again=False)
+            return LostCall(call=call, why=f"a damaged gradient: {error}")
         self._times.add(message, asked_at, now)
         return Arrived(
             call=call,
@@ -304,10 +331,9 @@ class CachedGradientDesk:
         )
 
     def _require_asked(self, message: GradientMessage, asked: GradientCall) -> None:
-        got = (message.job_id, message.round, message.call)
-        expected = (self._job.job_id, self._of.round, asked.call)
-        # One that was asked for again may bring the first answer, at older weights.
-        if got != expected or message.base > asked.base:
+        got = (message.job_id, message.round, message.call, message.base)
+        expected = (self._job.job_id, self._of.round, asked.call, asked.base)
+        if got != expected:
             raise GradientMessageError(f"it is about {got}, not about {expected}")
         if len(message.flat) != self._num_parameters or message.num_samples < 1:
             raise GradientMessageError(

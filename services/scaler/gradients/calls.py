@@ -5,6 +5,7 @@ them is launched.
 """
 
 from dataclasses import dataclass, field
+from threading import Lock
 
 from services.scaler.launching.invoker import TaskKind, TaskOutcome
 from shared.contracts.gradients import GradientReport, GradientRequest, GradientTask
@@ -54,9 +55,12 @@ class CallsOrder:
         ]
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class RoundCalls:
     """All calls of a round under one lease."""
+
+    changing: Lock = field(default_factory=Lock)
+    """Held while a request is answered or the round is booked: either may write to the store."""
 
     reserved: int = 0
     """Calls that money is set aside for."""

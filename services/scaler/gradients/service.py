@@ -1,8 +1,9 @@
 """Gradients by functions: the learner's call for them, answered as often as asked, launched once.
 
-Money for all calls of an update is reserved in the store with the first request of a round, before
-anything is launched. From there on a request costs no write: which numbers were launched is known
-to this process. One that was started anew does not know, bills what the earlier process reserved at
+Every request is held against the job's lease and its open rounds, by one read of the store. Money
+for all calls of an update is reserved there with the first request of a round, before anything is
+launched. From there on a request costs no write: which numbers were launched is known to this
+process. One that was started anew does not know, bills what the earlier process reserved at
 its worst, and launches a request again that the learner still waits for. Of two gradients of one
 call the cache keeps the first.
 """
@@ -13,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from services.scaler.api.problem import found, invalid
+from services.scaler.api.problem import conflict, found, invalid
 from services.scaler.gradients.calls import (
     CallsKey,
     CallsOrder,
@@ -73,28 +74,18 @@ class GradientService:
         """Answer a request; launch its order, if there is one, with `launch`.
 
         Raises:
-            ApiError: There is no such job, the lease is lost, or the job wants no gradients.
+            ApiError: There is no such job, the lease is lost, the round is not open, or the job
+                wants no gradients.
         """
+        record = found(self.store.job(job_id), "job", job_id)
+        held_lease(record, request.lease_id)
+        _require_open(record, round_index)
         key = (job_id, round_index, request.lease_id)
-        deadline_s = EXECUTIONS_PER_TASK * self.basis.gradient_timeout_s + self.slack_s
-        grant = GradientGrant(request=request.request, granted=True, deadline_s=deadline_s)
         with self._lock:
             calls = self._rounds.setdefault(key, RoundCalls())
-            if request.request in calls.known:
-                return GradientAnswer(grant=grant)
-            room = calls.reserved - calls.launched
-        if room < len(request.calls):
-            refused = self._reserve(key, calls, len(request.calls))
-            if refused:
-                return GradientAnswer(
-                    grant=GradientGrant(request=request.request, granted=False, reason=refused)
-                )
-        with self._lock:
-            if request.request in calls.known:  # asked twice at a time
-                return GradientAnswer(grant=grant)
-            calls.add(request)
-        order = CallsOrder(key=key, request=request, deadline_at=self.now() + deadline_s)
-        return GradientAnswer(grant=grant, order=order)
+        # One at a time: between a look at what is known and its change may lie a write.
+        with calls.changing:
+            return self._answer(key, calls, request)
 
     def launch(self, order: CallsOrder | None) -> None:
         """Start a request's functions, if it is to be launched now."""
@@ -159,6 +150,28 @@ class GradientService:
                 for key, calls in self._rounds.items()
                 if job_id is None or key[0] == job_id
             )
+
+    def _answer(self, key: CallsKey, calls: RoundCalls, request: GradientRequest) -> GradientAnswer:
+        number, num_calls = request.request, len(request.calls)
+        with self._lock:
+            known, room = number in calls.known, calls.reserved - calls.launched
+        refused = "" if known or room >= num_calls else self._reserve(key, calls, num_calls)
+        if refused:
+            return GradientAnswer(
+                grant=GradientGrant(request=number, granted=False, reason=refused)
+            )
+        with self._lock:
+            if calls.closed:
+                job_id, round_index, _ = key
+                raise conflict(f"gradients of round {round_index} of job {job_id} are not wanted")
+            if not known:
+                calls.add(request)
+        deadline_s = EXECUTIONS_PER_TASK * self.basis.gradient_timeout_s + self.slack_s
+        order = CallsOrder(key=key, request=request, deadline_at=self.now() + deadline_s)
+        return GradientAnswer(
+            grant=GradientGrant(request=number, granted=True, deadline_s=deadline_s),
+            order=None if known else order,
+        )
 
     def _reserve(self, key: CallsKey, calls: RoundCalls, at_least: int) -> str:
         """Set money aside for an update's calls; return why not, if there is too little.
@@ -233,6 +246,10 @@ class GradientService:
             calls = self._rounds.get(key)
             if calls is None or not calls.landed:
                 return
+        # Not while a request is answered: that bills what ended, too.
+        with calls.changing, self._lock:
+            if self._rounds.get(key) is not calls:
+                return  # booked by another
             del self._rounds[key]
         try:
             self._book(key, calls.durations_s, calls.num_requests)

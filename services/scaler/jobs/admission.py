@@ -303,8 +303,8 @@ def _update_bytes(spec: JobSpec, environment: EnvironmentSpec, weights: int) -> 
         return 0
     passes = calls // functions.slices
     samples = spec.steps_of(spec.actors.max) * spec.actors.max
-    # Action and both parts of the policy's outputs are as wide; four numbers stand beside them.
-    sample_bytes = _observation_bytes(environment) + 3 * _action_bytes(environment.action) + 16
+    # Action and both parts of the policy's outputs are as wide; five numbers stand beside them.
+    sample_bytes = _observation_bytes(environment) + 3 * _action_bytes(environment.action) + 20
     # Weights and gradients, of the policy and of the value function.
     in_flight = 2 * (functions.num + 1) * 2 * 4 * weights
     return passes * samples * sample_bytes + in_flight

@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from services.scaler.api.problem import found
-from services.scaler.gradients.service import GradientService
+from services.scaler.jobs.changes import JobChanges
 from services.scaler.jobs.leases import held_lease
 from services.scaler.launching.launches import Launches
 from services.scaler.money.accounting import Spending
 from services.scaler.money.ledger import LedgerTally, assumptions
 from services.scaler.rounds.record import actor_trouble, evaluated
 from services.scaler.store.base import Change, JobRecord, RoundEntry, Store
-from services.scaler.store.changing import change_job
 from shared.contracts.billing import JobCost, ServerfulCost
 from shared.contracts.jobs import Job
 from shared.contracts.learner_kind import LearnerKind
@@ -32,13 +31,13 @@ class FinishService:
 
     store: Store
     launches: Launches
+    changes: JobChanges
     now: Callable[[], float]
     spending: Spending
     learners: Mapping[LearnerKind, str]
     """What each kind is billed as."""
     finish_wait_s: float
     on_finished: Callable[[], None]
-    gradients: GradientService
 
     def __post_init__(self) -> None:
         self._tally = LedgerTally(self.store)
@@ -51,7 +50,6 @@ class FinishService:
         """
         # The last episodes reach the learner a moment before their replies reach us.
         self.launches.wait_landed(job_id, timeout_s=self.finish_wait_s)
-        under_way = self.launches.lease_hashes(job_id)
 
         def decide(record: JobRecord) -> Change | None:
             if record.finished_lease_id == request.lease_id:
@@ -59,9 +57,7 @@ class FinishService:
             held_lease(record, request.lease_id)
             return self._finished(record, request)
 
-        record = found(change_job(self.store, job_id, decide), "job", job_id)
-        self.launches.call_off(job_id, under_way)
-        self.gradients.close(job_id)
+        record = found(self.changes.change(job_id, decide), "job", job_id)
         _LOG.info(
             "job finished",
             extra={"job": job_id, "status": record.job.status, "why": record.job.stop_reason},

@@ -17,7 +17,7 @@ from services.scaler.store.base import Change, JobRecord, LeaseRecord, Store
 from services.scaler.store.changing import change_job
 from shared.contracts.jobs import Job, JobStatus, StopReason
 from shared.contracts.learner_kind import MachineKind
-from shared.contracts.leases import Lease, LeaseState
+from shared.contracts.leases import Lease, LeaseState, hash_of_lease
 
 _LOG = logging.getLogger(__name__)
 SWITCHED_OFF_AFTER_S = 600.0
@@ -38,6 +38,8 @@ class LeaseService:
     heartbeat_every_s: float
     now: Callable[[], float]
     spending: Spending
+    change: Callable[[str, Callable[[JobRecord], Change | None]], JobRecord | None]
+    """Changes a job that may end by it; see `JobChanges`."""
     cache_url: str | None = None
     """Told to the clients of external jobs."""
 
@@ -59,7 +61,11 @@ class LeaseService:
             if job is not None:
                 _LOG.info(
                     "job leased",
-                    extra={"job": job.job_id, "lease": lease_id, "learner": learner_id},
+                    extra={
+                        "job": job.job_id,
+                        "lease": hash_of_lease(lease_id),
+                        "learner": learner_id,
+                    },
                 )
                 return Lease(
                     lease_id=lease_id,
@@ -120,7 +126,9 @@ class LeaseService:
         record = self.store.job_of_lease(lease_id)
         if record is not None:
             change_job(self.store, record.job.job_id, decide)
-            _LOG.info("lease given up", extra={"job": record.job.job_id, "lease": lease_id})
+            _LOG.info(
+                "lease given up", extra={"job": record.job.job_id, "lease": hash_of_lease(lease_id)}
+            )
 
     def next_expiry_s(self) -> float | None:
         """Return in how many seconds the next lease runs out; None without leases."""
@@ -189,7 +197,7 @@ class LeaseService:
             updated = {"lease": lease, "job": job, "lost_leases": lost}
             return Change(record=held.model_copy(update=updated))
 
-        record = change_job(self.store, job_id, decide)
+        record = self.change(job_id, decide)
         return record.job if record is not None and taken else None
 
 
@@ -202,8 +210,8 @@ def held_lease(record: JobRecord, lease_id: str) -> LeaseRecord:
     lease = record.lease
     if lease is None or lease.lease_id != lease_id:
         raise conflict(
-            f"lease {lease_id} on job {record.job.job_id} is lost: it expired or was given up, or "
-            "the job has ended"
+            f"lease {hash_of_lease(lease_id)} on job {record.job.job_id} is lost: it expired or "
+            "was given up, or the job has ended"
         )
     return lease
 

@@ -6,6 +6,7 @@ are refused here.
 
 import math
 from collections.abc import Iterator
+from itertools import pairwise
 
 from shared.contracts.environment_spec import (
     ActionSpec,
@@ -13,6 +14,7 @@ from shared.contracts.environment_spec import (
     DiscreteActionSpec,
     EnvironmentSpec,
 )
+from shared.contracts.gradients import MAX_MESSAGE_BYTES
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import resolve_for
 from shared.contracts.problem import FieldError
@@ -37,8 +39,7 @@ def network_weights(spec: JobSpec, environment: EnvironmentSpec) -> int:
     if observation.is_image:
         layers = conv_layers(rule.image_network, observation.shape)
         weights, inputs, widths = layers.num_filter_weights, layers.num_flat, layers.dense
-    sizes = (inputs, *widths, _num_outputs(environment.action))
-    return weights + sum((i + 1) * o for i, o in zip(sizes[:-1], sizes[1:], strict=True))
+    return weights + _dense_weights(inputs, *widths, _num_outputs(environment.action))
 
 
 def network_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
@@ -65,7 +66,8 @@ def network_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[Fiel
 def function_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
     """Yield why learner functions cannot compute a job's gradients, if they are to and cannot.
 
-    They compute in NumPy: networks of dense layers and Gaussian policies.
+    They compute in NumPy: networks of dense layers and Gaussian policies. They load the policy
+    together with the value function.
     """
     if not spec.learns_on_functions:
         return
@@ -79,6 +81,23 @@ def function_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[Fie
     if why:
         message = f"functions cannot learn {spec.env_id}, which {why}; use learner cpu or gpu"
         yield FieldError(field="learner", message=message)
+        return
+    inputs = math.prod(environment.observation.shape)
+    value_weights = _dense_weights(inputs, *resolve_for(spec, environment).hidden_sizes, 1)
+    weights = network_weights(spec, environment) + value_weights
+    needed = 4 * weights + _HEADER_BYTES
+    if needed > MAX_MESSAGE_BYTES:
+        message = (
+            f"policy and value function of {weights} weights for {spec.env_id} take "
+            f"{needed / _MB:.1f} MB, functions load {MAX_MESSAGE_BYTES / _MB:.0f} MB; lower them, "
+            "or use learner cpu or gpu"
+        )
+        yield FieldError(field="hyperparameters.hidden_sizes", message=message)
+
+
+def _dense_weights(*sizes: int) -> int:
+    """Return weights and biases of dense layers between so many units."""
+    return sum((i + 1) * o for i, o in pairwise(sizes))
 
 
 def _num_outputs(action: ActionSpec) -> int:

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from services.scaler.api.problem import ApiError, conflict, found
-from services.scaler.gradients.service import GradientService
 from services.scaler.jobs.admission import Admission, admitted, least_learner
+from services.scaler.jobs.changes import JobChanges
 from services.scaler.jobs.ending import ended
 from services.scaler.jobs.resuming import raised, require_checkpoint, require_resumable, resumed
-from services.scaler.launching.launches import Launches
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing
 from services.scaler.store.base import (
@@ -50,8 +49,7 @@ class JobService:
     store: Store
     admission: Admission
     cache: TrajectoryCache
-    launches: Launches
-    gradients: GradientService
+    changes: JobChanges
     files: ArtifactStore
     pricing: RoundPricing
     now: Callable[[], float]
@@ -104,7 +102,7 @@ class JobService:
                 return _job_change(record, status="stopping")
             return None
 
-        job = found(self._ended(job_id, decide), "job", job_id).job
+        job = found(self.changes.change(job_id, decide), "job", job_id).job
         _LOG.info("job asked to stop", extra={"job": job_id, "status": job.status})
         if job.status in FINISHED or job.learner == "external":
             # Of an external one nobody else looks whether its client is still there.
@@ -130,7 +128,7 @@ class JobService:
             longest = f"reached its time limit (NITRO_LONGEST_JOB_S) while {record.job.status}"
             return ended(record, self.spending, now, "error", longest if why is None else why)
 
-        self._ended(job_id, decide)
+        self.changes.change(job_id, decide)
 
     def forsake(self, job_id: str) -> None:
         """End an external job whose client is gone, unless a client holds it."""
@@ -143,7 +141,7 @@ class JobService:
             asked = record.job.status == "stopping"
             return ended(record, self.spending, now, "user" if asked else "client_gone")
 
-        self._ended(job_id, decide)
+        self.changes.change(job_id, decide)
 
     def resume(self, job_id: str, request: ResumeRequest) -> Job:
         """Queue a job again that can go on, with more budget or rounds if asked for.
@@ -233,15 +231,6 @@ class JobService:
         if last is None or number == 1:
             return [] if last is None else [last]
         return self.store.rounds(job_id, first=max(0, last.round + 1 - number), limit=number)
-
-    def _ended(self, job_id: str, decide: Callable[[JobRecord], Change | None]) -> JobRecord | None:
-        """Change a job, and keep actors of one that has ended by that from starting."""
-        under_way, gradients = self.launches.lease_hashes(job_id), self.gradients.rounds_of(job_id)
-        record = change_job(self.store, job_id, decide)
-        if record is not None and record.job.status in FINISHED:
-            self.launches.call_off(job_id, under_way)
-            self.gradients.close_rounds(gradients)
-        return record
 
     def _job_of_key(self, key: str | None, digest: str) -> Job | None:
         entry = None if key is None else self.store.idempotency(key)

@@ -97,13 +97,11 @@ def test_what_is_damaged_is_refused_and_stores_nothing(cache: GradientCache, dam
     assert cache.wait_gradients(work.of, timeout_s=0.05) == []
 
 
-def test_a_warm_function_fetches_only_what_is_new(
+def test_a_warm_function_fetches_only_what_its_last_task_did_not_name(
     cache: GradientCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = Work(LearnerFunctions())
-    work.publish(cache, versions=(4, 5))
-    function = LearnerFunction(cache)
-    function.run(work.task(), cold_start=False)
+    work.publish(cache, versions=(4, 5, 6))
     asked: list[tuple[int, ...]] = []
     fetch = cache.fetch
 
@@ -112,5 +110,7 @@ def test_a_warm_function_fetches_only_what_is_new(
         return fetch(work.of, call=call, versions=versions)
 
     monkeypatch.setattr(cache, "fetch", counted)
-    function.run(work.task(others=(4,)), cold_start=False)
-    assert asked == [(4,)]
+    function = LearnerFunction(cache)
+    for others in ((4,), (6, 4), (6,), (4,)):
+        function.run(work.task(others=others), cold_start=False)
+    assert asked == [(5, 4), (6,), (), (4,)]

@@ -41,6 +41,7 @@ class Work:
             value_target=draw(40),
             value=draw(40),
             log_prob=draw(40) - 3.0,
+            behaviour_log_prob=draw(40) - 3.0,
             outputs=draw(40, 2 * actions),
         )
         self.of = GradientRound(job_id=f"job-{uuid.uuid4().hex[:8]}", lease_hash=LEASE, round=3)

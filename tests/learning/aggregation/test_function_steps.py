@@ -137,10 +137,7 @@ def test_every_gradient_is_accounted_for() -> None:
     desk = MemoryDesk(MANY, lambda calls: chance.randrange(len(calls)))
 
     def lose(call: GradientCall) -> LostCall | None:
-        draw = chance.random()
-        if draw < 0.3:
-            return LostCall(call=call.call, why="killed", again=draw < 0.1)
-        return None
+        return LostCall(call=call.call, why="killed") if chance.random() < 0.2 else None
 
     desk.lose = lose
     learner = learner_on(desk, STANDARD)
@@ -188,27 +185,10 @@ def test_a_straggler_is_dropped_and_counted() -> None:
 
 def test_without_any_gradient_the_update_fails_with_the_reason() -> None:
     desk = MemoryDesk(MANY)
-    desk.lose = lambda call: LostCall(call=call.call, why="no function", again=False)
+    desk.lose = lambda call: LostCall(call=call.call, why="no function")
     learner = learner_on(desk, STANDARD)
     with pytest.raises(GradientsLostError, match="no function"):
         learner.update(round_of(learner, CONTINUOUS, 0))
-
-
-def test_what_vanished_is_asked_for_again_but_not_for_ever() -> None:
-    desk = MemoryDesk(ONE)
-    gone: list[int] = []
-
-    def vanish(call: GradientCall) -> LostCall | None:
-        if call.call == 0:
-            gone.append(call.base)
-            return LostCall(call=0, why="the scaler ended", again=True)
-        return None
-
-    desk.lose = vanish
-    learner = learner_on(desk, STANDARD)
-    learner.update(round_of(learner, CONTINUOUS, 0))
-    assert len(gone) == 4
-    assert desk.records[-1].lost == 1
 
 
 def test_state_goes_on_where_it_was_saved() -> None:

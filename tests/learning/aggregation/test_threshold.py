@@ -1,4 +1,4 @@
-"""The bound on staleness, round by round."""
+"""The bound on staleness, update by update."""
 
 import math
 
@@ -7,28 +7,28 @@ import pytest
 from learning.aggregation.threshold import StalenessBound
 
 
-def bounds(form: str, calibration: list[int], *, decay: float, rounds: int) -> list[float]:
+def bounds(form: str, calibration: list[int], *, decay: float, updates: int) -> list[float]:
     bound = StalenessBound(form=form, decay=decay)  # type: ignore[arg-type]
     assert math.isinf(bound.beta)
-    bound = bound.after([0, 0, 0])  # a round without staleness shows nothing
+    bound = bound.after([0, 0, 0])  # an update without staleness shows nothing
     assert math.isinf(bound.beta)
     assert math.isinf(bound.oldest)
     bound = bound.after(calibration)
     found = []
-    for _ in range(rounds):
+    for _ in range(updates):
         found.append(bound.beta)
-        bound = bound.after([9, 9])  # later rounds do not count
+        bound = bound.after([9, 9])  # later updates do not count
     return found
 
 
 def test_the_papers_form_begins_at_the_largest_and_falls_to_one() -> None:
-    found = bounds("paper", [0, 1, 4, 3], decay=0.5, rounds=4)
+    found = bounds("paper", [0, 1, 4, 3], decay=0.5, updates=4)
     assert found == [2.0, 1.0, 1.0, 1.0]
 
 
 def test_the_codes_form_begins_at_the_mean_rounded_up() -> None:
     # int(2.6) + 1 = 3, then int(3 * 0.9^(k-1)) + 1 within [1, 3].
-    found = bounds("code", [2, 2, 3, 3, 3], decay=0.9, rounds=13)
+    found = bounds("code", [2, 2, 3, 3, 3], decay=0.9, updates=13)
     assert found == [3.0] * 4 + [2.0] * 7 + [1.0] * 2
 
 

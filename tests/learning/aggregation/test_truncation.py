@@ -1,6 +1,7 @@
 """Truncated ratios against a table by hand."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learning.aggregation.truncation import advantage_factor, truncated_ratio
-from shared.contracts.learner_functions import Form
+from learning.cpu.mlp_gradient import function_gradient
+from learning.networks.step_terms import GaussianTerms
+from shared.contracts.learner_functions import Form, LearnerFunctions
+from tests.functions.gradient.work import Work
 
 INFINITE = math.inf
 OWN = [0.5, 0.8, 1.0, 1.5, 2.0, 2.0, 3.0]
@@ -65,3 +69,19 @@ def test_the_papers_form_is_never_above_its_limit_nor_any_ratio(
     assert (paper <= np.minimum(mine, theirs)).all()
     assert (paper <= code).all()
     assert (code <= mine).all()
+
+
+def test_ratios_are_to_the_acting_policy_and_not_to_what_the_clip_is_around() -> None:
+    """Of IMPACT `log_prob` is that of the target policy, and of the acting one beyond a limit."""
+    work = Work(LearnerFunctions(rho=1.0))
+    network, rule = work.layout.network(), work.learner._rule
+    outputs = network.outputs(work.flat, work.samples.observation)
+    log_prob = GaussianTerms().terms(work.samples.outputs, outputs, work.samples.action).log_prob
+    doubled = np.log(np.where(np.arange(40) % 2, 2.0, 0.5)).astype(np.float32)
+    samples = replace(work.samples, log_prob=log_prob - 0.05, behaviour_log_prob=log_prob - doubled)
+    halved = np.where(np.arange(40) % 2, 0.5, 1.0).astype(np.float32)
+    expected, _ = network.at(
+        work.flat, replace(samples, advantage=samples.advantage * halved), rule
+    )
+    found, _ = function_gradient(network, work.flat, (), samples, rule, work.functions)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)

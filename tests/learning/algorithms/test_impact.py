@@ -99,7 +99,14 @@ def test_a_step_agrees_with_a_plain_autograd_version(environment: EnvironmentSpe
     reference.flatten(torch.float64)
     fields = {
         name: getattr(batch, name).double()
-        for name in ("observation", "advantage", "value_target", "value", "outputs")
+        for name in (
+            "observation",
+            "advantage",
+            "value_target",
+            "value",
+            "outputs",
+            "behaviour_log_prob",
+        )
     }
     action = batch.action if batch.action.dtype == torch.int64 else batch.action.double()
     log_prob = reference_log_prob(

@@ -164,6 +164,7 @@ def test_an_update_agrees_with_a_plain_autograd_version(
                     value_target=batch.value_target[rows].double(),
                     value=batch.value[rows].double(),
                     log_prob=batch.log_prob[rows].double(),
+                    behaviour_log_prob=batch.behaviour_log_prob[rows].double(),
                     outputs=batch.outputs[rows].double(),
                 ),
                 network.distribution,

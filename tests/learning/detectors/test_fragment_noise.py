@@ -75,7 +75,6 @@ def test_a_few_fragments_say_on_average_what_all_of_them_do() -> None:
         some = batch.picked(rows)
         part = TrainingBatch(
             **{name: getattr(some, name) for name in SAMPLE_FIELDS},
-            behaviour_log_prob=batch.behaviour_log_prob[rows],
             num_trajectories=len(fragments),
         )
         found = fragment_noise(network, part, start)
@@ -99,7 +98,6 @@ def network_mean_square(network: MlpActorCritic, batch: TrainingBatch, start: Up
     some = batch.picked(rows)
     copies = TrainingBatch(
         **{name: getattr(some, name) for name in SAMPLE_FIELDS},
-        behaviour_log_prob=batch.behaviour_log_prob[rows],
         num_trajectories=4,
     )
     found = fragment_noise(network, copies, start)

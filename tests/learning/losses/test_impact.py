@@ -33,6 +33,7 @@ def coins(ratio: list[float], advantage: list[float]) -> tuple[Tensor, Minibatch
         value_target=torch.tensor([1.0, 2.0, 0.0, 10.0][:n]),
         value=torch.zeros(n),
         log_prob=math.log(0.5) - torch.tensor(ratio).log(),
+        behaviour_log_prob=torch.zeros(n),
         outputs=torch.tensor([[math.log(3.0), 0.0]]).repeat(n, 1),
     )
 
@@ -60,6 +61,7 @@ def random_minibatch(
             value_target=2.0 * normal(n),
             value=2.0 * normal(n),
             log_prob=log_prob + 0.5 * normal(n),
+            behaviour_log_prob=log_prob,
             outputs=outputs + 0.3 * normal(n, 4),
         ),
     )

@@ -89,6 +89,7 @@ def test_rounding_does_not_decide_over_the_gradient_of_a_step_within_the_limit()
         value_target=value - 1.0,
         value=value + 0.15 * torch.randn(1000, generator=generator).clamp(-1.0, 1.0),
         log_prob=torch.full((1000,), -math.log(2.0)),
+        behaviour_log_prob=torch.full((1000,), -math.log(2.0)),
         outputs=outputs,
     )
     found = loss_gradient(rule_of(STANDARD), outputs, value, minibatch, Categorical())

@@ -39,6 +39,7 @@ def minibatch(size: int, generator: torch.Generator, *, spoilt: bool) -> Minibat
         value_target=value,
         value=value,
         log_prob=value,
+        behaviour_log_prob=value,
         outputs=torch.randn(size, 2, generator=generator),
     )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from services.scaler.gradients.service import GradientService
 from services.scaler.jobs.admission import Admission
 from services.scaler.jobs.catalogue import EnvironmentCatalogue
+from services.scaler.jobs.changes import JobChanges
 from services.scaler.jobs.finishing import FinishService
 from services.scaler.jobs.leases import LeaseService
 from services.scaler.jobs.service import JobService
@@ -100,9 +101,6 @@ class Services:
             memory_mb=spending.basis.memory_mb,
             timeout_s=TIMEOUT_S,
         )
-        self.leases = LeaseService(
-            self.store, ttl_s=lease_ttl_s, heartbeat_every_s=1.0, now=clock, spending=spending
-        )
         self.gradients = GradientService(
             store=self.store,
             invoker=NoGradients(),
@@ -112,6 +110,15 @@ class Services:
             pricing=pricing,
             clock=spending.clock,
             slack_s=SLACK_S,
+        )
+        changes = JobChanges(store=self.store, launches=self.launches, gradients=self.gradients)
+        self.leases = LeaseService(
+            self.store,
+            ttl_s=lease_ttl_s,
+            heartbeat_every_s=1.0,
+            now=clock,
+            spending=spending,
+            change=changes.change,
         )
         self.rounds = RoundService(
             gradients=self.gradients,
@@ -135,8 +142,7 @@ class Services:
             store=self.store,
             admission=Admission(catalogue, quota, lambda: [], cache_memory_mb=1000),
             cache=cache,
-            launches=self.launches,
-            gradients=self.gradients,
+            changes=changes,
             files=CheckpointsKept(Path()),
             pricing=pricing,
             now=clock,
@@ -146,9 +152,9 @@ class Services:
             on_finished=lambda: None,
         )
         self.finishing = FinishService(
-            gradients=self.gradients,
             store=self.store,
             launches=self.launches,
+            changes=changes,
             now=clock,
             spending=spending,
             learners={"gpu": "g6.2xlarge", "cpu": "Fargate task"},

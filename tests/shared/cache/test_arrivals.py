@@ -2,9 +2,10 @@
 
 import pytest
 
-from functions.actor.actor import PolicyGoneError
+from functions.actor.actor import PolicyGoneError, StartsGoneError
 from functions.actor.errors import RolloutError
 from functions.actor.watchdog import EnvironmentHungError
+from functions.gradient.learner import WeightsGoneError
 from shared.cache.arrivals import (
     FAILURE_KINDS,
     MAX_REASON_CHARS,
@@ -36,8 +37,9 @@ def test_a_failure_is_read_back_with_its_reason(reason: str, told: str) -> None:
     assert arrival_of(token) == Arrival("sample", 3, told, attempt=2)
 
 
-def test_an_actor_whose_policy_went_with_the_cache_has_not_failed() -> None:
-    assert FAILURE_KINDS[PolicyGoneError.__name__] == "vanished"
+def test_a_function_whose_task_went_with_the_cache_has_not_failed() -> None:
+    for error in (PolicyGoneError, StartsGoneError, WeightsGoneError):
+        assert FAILURE_KINDS[error.__name__] == "vanished"
     token = failure_token("evaluate", 1, attempt=0, reason="gone", kind="vanished")
     assert arrival_of(token) == Arrival("evaluate", 1, "gone", kind="vanished")
 

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from shared.contracts.job_spec import EnvironmentRef, JobSpec
+from shared.contracts.learner_functions import LearnerFunctions
 
 
 def _errors(body: dict[str, Any]) -> dict[str, str]:
@@ -166,3 +167,10 @@ def test_functions_do_not_learn_impala() -> None:
     with pytest.raises(ValidationError, match="use ppo or impact, or learner cpu"):
         JobSpec(algorithm="impala", learner="functions")
     assert JobSpec(algorithm="impact", learner="functions").learns_on_functions
+
+
+def test_impact_keeps_its_target_policy_on_functions() -> None:
+    decoupled = LearnerFunctions(objective="decoupled")
+    with pytest.raises(ValidationError, match="objective .decoupled. .* use clipped, or ppo"):
+        JobSpec(algorithm="impact", learner="functions", learner_functions=decoupled)
+    assert JobSpec(algorithm="ppo", learner="functions", learner_functions=decoupled)

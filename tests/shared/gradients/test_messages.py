@@ -37,7 +37,7 @@ def test_what_was_encoded_comes_back() -> None:
 
 
 def test_one_kind_is_not_taken_for_another() -> None:
-    with pytest.raises(GradientMessageError, match="no weights of format 1"):
+    with pytest.raises(GradientMessageError, match="no weights of format 2"):
         Weights.decode(GRADIENT.encode())
     with pytest.raises(GradientMessageError, match="no gradient"):
         GradientMessage.decode(WEIGHTS.encode())
@@ -56,7 +56,7 @@ def message(**changes: str) -> bytes:
         b"",
         b"\x80\x04K\x01.",
         GRADIENT.encode()[:-3],
-        message(format="2"),
+        message(format="1"),
         message(call="-1"),
         message(call="1" * 40),
         message(fetch_s="nan"),

@@ -1,5 +1,6 @@
 """Requests for gradients: launched once, paid for before, booked when all has ended."""
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from services.scaler.gradients.service import GradientService
 from services.scaler.launching.invoker import Awaited, Invoker, TaskOutcome
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import closing_usd, smallest_budget_usd
-from services.scaler.store.base import JobRecord, StoreError
+from services.scaler.store.base import Change, JobRecord, LeaseRecord, StoreError
+from services.scaler.store.changing import change_job
 from services.scaler.store.sqlite import SqliteStore
 from shared.cache.gradients import GradientCache, GradientRound
 from shared.contracts.gradients import (
@@ -230,6 +232,59 @@ def test_who_does_not_hold_the_job_or_names_another_round_is_refused(
         rig.ask(0, 0, lease_id=lease_id, round_index=round_index)
     assert refused.value.status == status
     assert rig.invoker.tasks == []
+
+
+def test_money_that_is_set_aside_launches_nothing_once_the_lease_is_lost(rig: Rig) -> None:
+    rig.ask(0, 0)
+    lost = LeaseRecord(lease_id="next", learner_id="other", expires_at=NOW + 30.0)
+    change_job(
+        rig.store, "job", lambda record: Change(record=record.model_copy(update={"lease": lost}))
+    )
+    for number in (0, 1):
+        with pytest.raises(ApiError) as refused:
+            rig.ask(number, number)
+        assert refused.value.status == 409
+    assert len(rig.invoker.tasks) == 1
+
+
+def test_nothing_is_granted_in_a_round_that_is_closed_while_calls_are_under_way(rig: Rig) -> None:
+    rig.ask(0, 0)
+    rig.service.close("job")
+    for number in (0, 1):
+        with pytest.raises(ApiError) as refused:
+            rig.ask(number, number)
+        assert refused.value.status == 409
+    assert len(rig.invoker.tasks) == 1
+
+
+def test_a_request_that_two_threads_answer_is_launched_and_billed_once(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.ask(0, *range(CALLS))
+    for _ in range(CALLS):
+        rig.invoker.end(billed_s=0.1)
+    further = range(CALLS, 2 * CALLS)
+    repeated = threading.Thread(target=lambda: rig.ask(1, *further))
+    commit = rig.store.commit
+
+    def overtaken(change: Change) -> JobRecord:
+        """Let the same request come again before the first of it is written."""
+        monkeypatch.setattr(rig.store, "commit", commit)
+        repeated.start()
+        repeated.join(0.3)
+        return commit(change)
+
+    monkeypatch.setattr(rig.store, "commit", overtaken)
+    assert rig.ask(1, *further)
+    repeated.join()
+    assert rig.service.in_flight("job") == CALLS
+    rig.service.close("job")
+    for _ in range(CALLS):
+        rig.invoker.end(billed_s=0.1)
+    lines = [line for line in rig.store.lines("job") if line.item == "gradient_requests"]
+    assert sum(line.quantity for line in lines) == 2 * CALLS
+    seconds = [line for line in rig.store.lines("job") if line.item == "gradient_duration"]
+    assert sum(line.quantity for line in seconds) == pytest.approx(0.2 * CALLS * 1769 / 1024)
 
 
 def test_a_job_that_computes_its_own_gradients_is_refused(rig: Rig) -> None:

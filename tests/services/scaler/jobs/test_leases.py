@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from services.scaler.jobs.leases import LeaseService
+from services.scaler.api.problem import ApiError
+from services.scaler.jobs.leases import LeaseService, held_lease
 from services.scaler.money.accounting import Spending, unbilled_s
 from services.scaler.store.base import Change, JobRecord
 from services.scaler.store.changing import change_job
@@ -14,7 +16,7 @@ from services.scaler.store.sqlite import SqliteStore
 from shared.contracts.job_spec import JobSpec, StopRule
 from shared.contracts.jobs import Job, JobStatus
 from shared.contracts.learner_kind import LearnerKind
-from shared.contracts.leases import Lease
+from shared.contracts.leases import Lease, hash_of_lease
 from shared.money.costs import CostBasis
 from shared.money.prices import AWS_US_EAST_1_2026_11
 from tests.services.scaler.lambda_endpoint import HOPPER
@@ -55,9 +57,20 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
     opened.close()
 
 
+def lease_service(store: SqliteStore, clock: Clock, spending: Spending) -> LeaseService:
+    return LeaseService(
+        store,
+        ttl_s=30.0,
+        heartbeat_every_s=5.0,
+        now=clock,
+        spending=spending,
+        change=partial(change_job, store),
+    )
+
+
 @pytest.fixture
 def desk(store: SqliteStore, clock: Clock) -> LeaseService:
-    return LeaseService(store, ttl_s=30.0, heartbeat_every_s=5.0, now=clock, spending=SPENDING)
+    return lease_service(store, clock, SPENDING)
 
 
 def add_job(
@@ -130,6 +143,20 @@ def test_a_silent_learner_loses_its_job_to_the_next(
     with pytest.raises(Exception, match="no lease"):
         desk.heartbeat(first.lease_id)
     assert desk.heartbeat(second.lease_id).stop is None
+
+
+def test_a_lease_is_named_by_its_hash_in_logs_and_refusals(
+    store: SqliteStore, desk: LeaseService, caplog: pytest.LogCaptureFixture
+) -> None:
+    add_job(store, "a")
+    with caplog.at_level("INFO"):
+        lease_id = claimed(desk.claim("one")).lease_id
+        desk.give_up(lease_id)
+    assert [getattr(r, "lease", None) for r in caplog.records] == [hash_of_lease(lease_id)] * 2
+    with pytest.raises(ApiError) as refused:
+        held_lease(stored(store, "a"), lease_id)
+    assert hash_of_lease(lease_id) in refused.value.detail
+    assert lease_id not in refused.value.detail
 
 
 def test_a_learner_that_was_started_again_has_its_job_at_once(
@@ -281,7 +308,7 @@ def test_a_job_that_was_told_to_stop_and_loses_all_its_learners_is_stopped(
 
 def test_what_a_projection_bills_does_not_grow_with_time(store: SqliteStore, clock: Clock) -> None:
     spending = replace(SPENDING, clock="projected")
-    desk = LeaseService(store, ttl_s=30.0, heartbeat_every_s=5.0, now=clock, spending=spending)
+    desk = lease_service(store, clock, spending)
     add_job(store, "a", budget_usd=2.0)
     lease = claimed(desk.claim("one"))
     for _ in range(200):

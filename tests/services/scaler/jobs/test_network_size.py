@@ -17,8 +17,10 @@ from shared.contracts.environment_spec import (
     MultiDiscreteActionSpec,
     ObservationSpec,
 )
+from shared.contracts.gradients import MAX_MESSAGE_BYTES
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.rollouts import MAX_POLICY_BYTES
+from shared.gradients.messages import Weights
 from shared.hyperparameters.ppo import PAPER
 from shared.trajectory import codec
 
@@ -131,3 +133,21 @@ def test_functions_are_refused_what_they_cannot_learn(
 
 def test_functions_learn_gaussian_policies_of_vectors() -> None:
     assert [*function_errors(SPEC.model_copy(update={"learner": "functions"}), GAUSSIAN)] == []
+
+
+def test_the_largest_network_that_is_admitted_to_functions_can_be_loaded() -> None:
+    width = 3000
+    while [*function_errors(_on_functions(width), GAUSSIAN)]:
+        width -= 10
+    hyperparameters = PAPER.model_copy(update={"hidden_sizes": (width, width)})
+    flat = build_network(GAUSSIAN, hyperparameters, seed=0).flat.numpy()
+    weights = Weights(version=1, flat=flat, network="x" * 2000, loss="x" * 2000)
+    assert len(Weights.decode(weights.encode()).flat) * 4 > MAX_MESSAGE_BYTES * 0.98
+    (error,) = function_errors(_on_functions(width + 10), GAUSSIAN)
+    assert error.field == "hyperparameters.hidden_sizes"
+    assert "functions load 64 MB" in error.message
+
+
+def _on_functions(width: int) -> JobSpec:
+    hyperparameters = {"hidden_sizes": (width, width)}
+    return SPEC.model_copy(update={"learner": "functions", "hyperparameters": hyperparameters})

@@ -1,0 +1,80 @@
+"""The end of a job, whoever brings it about: nothing of it stays open."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from services.scaler.jobs.changes import JobChanges
+from services.scaler.jobs.ending import ended
+from services.scaler.jobs.leases import MOST_LOST, LeaseService
+from services.scaler.launching.launches import Launches
+from services.scaler.metrics import Metrics
+from services.scaler.money.accounting import Spending
+from services.scaler.store.base import Change, JobRecord
+from services.scaler.store.changing import change_job
+from shared.cache.gradients import GradientCache
+from tests.services.scaler.gradients.test_service import BASIS, Rig
+from tests.services.scaler.money.test_accounting_spending import NOW
+from tests.services.scaler.services_without_network import TIMEOUT_S, SilentCache
+from tests.services.scaler.simulated_job import ChanceInvoker
+
+SPENDING = Spending(basis=BASIS, clock="wall")
+
+
+def changes_of(rig: Rig) -> JobChanges:
+    launches = Launches(
+        ChanceInvoker(random.Random(1), cruel=False),
+        SilentCache(),
+        Metrics(),
+        clock="wall",
+        memory_mb=BASIS.memory_mb,
+        timeout_s=TIMEOUT_S,
+    )
+    return JobChanges(store=rig.store, launches=launches, gradients=rig.service)
+
+
+@pytest.fixture
+def rig(tmp_path: Path, cache_url: str) -> Iterator[Rig]:
+    with GradientCache(cache_url) as cache:
+        made = Rig(tmp_path / "jobs.sqlite3", cache, budget_usd=100.0)
+        yield made
+        made.store.close()
+
+
+def test_a_job_that_has_lost_its_last_learner_keeps_no_money_for_gradients(rig: Rig) -> None:
+    rig.ask(0, 0)
+    rig.invoker.end(billed_s=0.1)
+    changes = changes_of(rig)
+
+    def lose(record: JobRecord) -> Change:
+        return Change(record=record.model_copy(update={"lost_leases": MOST_LOST - 1}))
+
+    change_job(rig.store, "job", lose)
+    leases = LeaseService(
+        rig.store,
+        ttl_s=30.0,
+        heartbeat_every_s=5.0,
+        now=lambda: NOW + 1e6,
+        spending=SPENDING,
+        change=changes.change,
+    )
+    assert leases.claim("next") is None
+    record = rig.record()
+    assert record.job.status == "failed"
+    assert record.open_gradients == ()
+    requests = [x.quantity for x in rig.store.lines("job") if x.item == "gradient_requests"]
+    assert requests == [1.0], "what ran is billed, and not what was reserved"
+
+
+def test_money_set_aside_while_a_job_ends_is_given_back(rig: Rig) -> None:
+    def end_after_a_request(record: JobRecord) -> Change:
+        if not record.open_gradients:
+            rig.ask(0, 0)
+            rig.invoker.end(billed_s=0.1)
+        return ended(record, SPENDING, NOW, "user")
+
+    changes_of(rig).change("job", end_after_a_request)
+    assert rig.record().job.status == "stopped"
+    assert rig.record().open_gradients == ()
