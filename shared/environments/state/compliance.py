@@ -124,6 +124,8 @@ class _Relay:
             return str(error)
         for self._step_index in range(num_steps):
             self._step(actions.sample())
+        if self._num_not_left and not self._take_up_s:
+            return f"it could not be left at any of {self._num_not_left} moments"
         return None
 
     def found(self, why_not: str | None) -> Compliance:
