@@ -4,7 +4,8 @@ Once the actor image has said what the environment is, the job is held against t
 concurrency, the cache's memory and its own budget. Every refusal names the field and the numbers.
 
 Jobs with the same kind of learner run one after the other, and those of the other kind beside them:
-the cache has to hold the largest of each, and all external ones.
+the cache has to hold the largest of each, and all external ones. What an ended job leaves there
+expires within an hour, or goes with the job; it is not counted.
 """
 
 import json
