@@ -7,7 +7,8 @@ round. Ours trains through the whole local system. What is compared is the raw s
 that the final policy plays with sampled actions, apart from training. Games are the ones without
 sticky actions, as the scores of the library are.
 
-Every finished seed is one JSON file below `--out`: the same command goes on where it was.
+Every finished seed is one JSON file below `--out`: the same command goes on where it was. A seed of
+another job, or with another number of games, is made again.
 """
 
 import argparse
@@ -30,7 +31,7 @@ from rich.table import Table
 from benchmarks.environment import Environment, describe_environment
 from benchmarks.measurement import progress
 from benchmarks.peers.interpreters import PeerSettings, peer_python
-from benchmarks.references import SeedTrainer, positive
+from benchmarks.references import SeedTrainer, positive, spec_digest
 from nitro.errors import EXIT_INTERRUPTED
 from nitro.runs.checkpoints import read_policy
 from shared.contracts.job_spec import EnvironmentRef, JobSpec
@@ -61,6 +62,8 @@ class SeedScores(Message):
     scores: tuple[Number, ...]
     """Raw, of whole games with sampled actions."""
     train_s: NonNegativeFloat
+    digest: str = ""
+    """What tells our job from others, its preset's values included; empty for the peer."""
     about: dict[str, str] = {}
 
 
@@ -147,6 +150,7 @@ class Study:
             steps=found.env_steps,
             scores=tuple(play(env_id, policy, seed=10_000 + seed, num_games=self.num_games)),
             train_s=train_s,
+            digest=self.digest("ours", env_id, seed),
         )
 
     def peer(self, env_id: str, seed: int) -> SeedScores:
@@ -172,6 +176,10 @@ class Study:
                 "scores": tuple(answer["scores"]),
             }
         )
+
+    def digest(self, contestant: Contestant, env_id: str, seed: int) -> str:
+        """Return the digest that a finished seed of this study has."""
+        return spec_digest(self.spec(env_id, seed)) if contestant == "ours" else ""
 
     def kept(self, contestant: Contestant, env_id: str, seed: int) -> Path:
         """Return where a finished seed is kept; files without a shape are of one actor a round."""
@@ -242,7 +250,10 @@ def _seed(
 ) -> SeedScores:
     kept = study.kept(contestant, env_id, seed)
     if kept.is_file():
-        return SeedScores.model_validate_json(kept.read_bytes())
+        before = SeedScores.model_validate_json(kept.read_bytes())
+        same = before.digest == study.digest(contestant, env_id, seed)
+        if same and len(before.scores) == study.num_games:
+            return before
     progress(f"{env_id}, {contestant}, seed {seed}")
     ours = contestant == "ours"
     found = study.ours(trainer, env_id, seed) if ours else study.peer(env_id, seed)

@@ -5,8 +5,9 @@
 Every seed is one job on the local system, everything real: cache, scaler, Lambda emulator, actors,
 learner. A round has CleanRL's 2,048 steps: 2 actors of 1,024. What is compared is what CleanRL
 reports: the mean return of a run's last 100 training episodes, then mean and deviation over seeds.
-With `--horizon limit` episodes go on in the next round; with `fragment`, the default, every
-fragment begins with a reset, and episodes that its end cuts are not counted, as they are nobody's.
+With `--horizon limit` episodes go on in the next round; with `fragment` every fragment begins with
+a reset, and episodes that its end cuts are not counted, as they are nobody's. The default is the
+preset's.
 
 Jobs stay in `--runs-dir`: after Ctrl-C the same command goes on where it was, and skips seeds that
 are done. After a SIGKILL it does too, but waits for the lost round's deadline first. With `--peer`
@@ -42,12 +43,14 @@ from nitro.local.system import LocalSystem
 from nitro.runs.reading import read_run
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
+from shared.hyperparameters.horizons import Horizon, preset_horizon
 from shared.hyperparameters.presets import complete_sets, resolve
 
 _RESULTS = Path(__file__).with_name("results") / "references"
 _RUNS = Path("runs/references")
 _NUM_ACTORS = 2
 _STEPS_PER_ACTOR = 1024
+_STEPS = 1_000_000
 _BUDGET_USD = 1000.0
 """More than any of these runs would cost: money is not what is measured."""
 
@@ -68,7 +71,7 @@ def reference_spec(options: argparse.Namespace, seed: int) -> JobSpec:
             # Before the first and after the last update.
             "evaluation": {"every_rounds": rounds, "episodes": 10},
             "checkpoint": {"keep": 1},
-            "episodes": {"horizon": options.horizon},
+            "episodes": {"horizon": _horizon(options)},
         }
     )
 
@@ -194,22 +197,32 @@ def _run(options: argparse.Namespace, *, runs_dir: Path, out: Path | None) -> in
     job = read_run(runs_dir / seeds[0].job_id).job
     result = summed_up(job, seeds, peer, command=command, environment=environment)
     Console().print(reference_table(result))
-    if out is not None:
+    complete = len(seeds) == options.seeds and (not options.peer or len(peer) == options.seeds)
+    if not complete:
+        progress("not saved, as seeds are missing: the same command goes on with them")
+    elif out is not None:
         out.mkdir(parents=True, exist_ok=True)
         path = out / f"{_name(options)}.json"
         path.write_text(result.model_dump_json(indent=1) + "\n", encoding="utf-8")
         progress(f"saved {path}")
-    complete = len(seeds) == options.seeds and (not options.peer or len(peer) == options.seeds)
     return 0 if complete else 1
 
 
 def _name(options: argparse.Namespace) -> str:
-    """Return the result's name, which tells the shape of a round where that is not CleanRL's."""
+    """Return the result's name: with the shape of a round, and steps, where not CleanRL's."""
     parts = [options.env_id.replace("/", "-").lower(), options.algorithm, options.preset]
     shape = (options.actors, options.steps_per_actor)
-    if (*shape, options.horizon) != (_NUM_ACTORS, _STEPS_PER_ACTOR, "fragment"):
-        parts += ["x".join(map(str, shape)), str(options.horizon)]
+    if (*shape, _horizon(options)) != (_NUM_ACTORS, _STEPS_PER_ACTOR, "fragment"):
+        parts += ["x".join(map(str, shape)), str(_horizon(options))]
+    if options.steps != _STEPS:
+        parts.append(str(options.steps))
     return "-".join(parts)
+
+
+def _horizon(options: argparse.Namespace) -> Horizon:
+    """Return the horizon that is asked for, or the preset's in the environment."""
+    asked: Horizon | None = options.horizon
+    return asked or preset_horizon(options.preset, options.env_id)
 
 
 def horizon(text: str) -> str | int:
@@ -234,7 +247,7 @@ def _command(options: argparse.Namespace) -> str:
         f"python -m benchmarks.references {options.env_id} --algorithm {options.algorithm} "
         f"--preset {options.preset} --seeds {options.seeds} --steps {options.steps} "
         f"--actors {options.actors} --steps-per-actor {options.steps_per_actor} "
-        f"--horizon {options.horizon}" + (" --peer" if options.peer else "")
+        f"--horizon {_horizon(options)}" + (" --peer" if options.peer else "")
     )
 
 
@@ -252,14 +265,14 @@ def parser() -> argparse.ArgumentParser:
         "--preset", default="standard", choices=presets, help="see: nitro presets"
     )
     arguments.add_argument("--seeds", type=positive, default=3, help="trains seeds 1 to this")
-    arguments.add_argument("--steps", type=positive, default=1_000_000, help="per seed")
+    arguments.add_argument("--steps", type=positive, default=_STEPS, help="per seed")
     arguments.add_argument("--actors", type=positive, default=_NUM_ACTORS, help="per round")
     arguments.add_argument("--steps-per-actor", type=positive, default=_STEPS_PER_ACTOR)
     arguments.add_argument(
         "--horizon",
         type=horizon,
-        default="fragment",
-        help="steps after a reset at which a training episode is cut, or: limit, fragment",
+        help="steps after a reset at which a training episode is cut, or: limit, fragment; "
+        "default: the preset's",
     )
     arguments.add_argument(
         "--peer",

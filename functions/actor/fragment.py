@@ -33,10 +33,11 @@ Observations = NDArray[Any]  # float32 or uint8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ended:
-    """One finished episode."""
+    """One finished episode, or the start of a fragment that goes on with one."""
 
     finished: Sequence[FinishedGame]
-    """The episode itself; where episodes are lives, the game that ended with it, if one did."""
+    """The episode itself; where episodes are lives, the game that ended with it, or on the way to
+    the next one, if one did."""
     final_observation: Observations | None  # [*obs]; None if it terminated
 
 
@@ -154,6 +155,7 @@ class Fragment:
             return False
         self._returns[b], self._lengths[b] = snapshot.episode_return, snapshot.length
         self._discounted[b] = self._earlier[b] = snapshot.discounted_return
+        self._ended[-1, b] = _Ended(finished=self._games_over(b), final_observation=None)
         return True
 
     def _tell_begun_anew(self, b: int, why: Exception) -> None:
@@ -254,15 +256,20 @@ class Fragment:
             self.broken.append(b)
             return
         final = None if self.terminated[t, b] else self.observation[t + 1, b].copy()
-        games = self._games[b]
         whole = FinishedGame(score=self._returns[b], length=self._lengths[b])
-        finished = [whole] if games is None else games.take_finished()
-        self._ended[t, b] = _Ended(finished=finished, final_observation=final)
+        finished = [whole] if self._games[b] is None else self._games_over(b)
         self._starts[b] = t + 1
         self._forget_episode(b)
         if t + 1 < self._num_steps:
             seed = env_seed(self._seed, b, t + 1) if anew else None
             self.observation[t + 1, b] = self._first(self._envs[b].reset(seed=seed))
+            finished += self._games_over(b)
+        self._ended[t, b] = _Ended(finished=finished, final_observation=final)
+
+    def _games_over(self, b: int) -> list[FinishedGame]:
+        """Return the games that ended in environment `b` since the last call."""
+        games = self._games[b]
+        return [] if games is None else games.take_finished()
 
     def _forget_episode(self, b: int) -> None:
         self._returns[b], self._lengths[b], self._discounted[b] = 0.0, 0, 0.0

@@ -15,6 +15,7 @@ from shared.contracts.jobs import Job, JobStatus, StopReason, Wait
 from shared.contracts.rounds import RoundRecord
 
 _BROKEN = "were dropped and sampled again: an observation or a reward was not finite"
+_ANEW = "were to go on and began anew: their state was not kept or did not fit; see actors' logs"
 
 
 class Projection(BaseModel):
@@ -58,6 +59,8 @@ class Summary(BaseModel):
     actors_per_round: list[int]
     dropped_episodes: int = 0
     """Training episodes in which something was not finite; they were sampled again."""
+    begun_anew: int = 0
+    """Training episodes that were to go on, and began with a reset instead."""
     run_dir: str | None
     """Run folder, if it is on this machine."""
 
@@ -96,6 +99,7 @@ def summarise(
         best_server=_on_one(cost.best_server),
         actors_per_round=[record.plan.num_actors for record in records if not record.plan.stop],
         dropped_episodes=sum(record.result.dropped_episodes for record in records if record.result),
+        begun_anew=sum(record.result.begun_anew for record in records if record.result),
         run_dir=str(run_dir) if run_dir else None,
     )
 
@@ -160,6 +164,8 @@ def summary_table(
     ]
     if summary.dropped_episodes:
         facts.append(("warning", f"{summary.dropped_episodes} episodes {_BROKEN}"))
+    if summary.begun_anew:
+        facts.append(("warning", f"{summary.begun_anew} episodes {_ANEW}"))
     if picture:
         facts.append(("picture", near(picture)))
     if film:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, FiniteFloat
 
-from shared.contracts.message import Message, PositiveInt
+from shared.contracts.message import Count, Message, PositiveInt
 
 
 class ObservationSpec(Message):
@@ -68,3 +68,5 @@ class EnvironmentSpec(Message):
     """What the environment's libraries warned about when it was built."""
     keeps_state: bool = False
     """Whether an episode can be left by one actor and taken up by another; else a note says why."""
+    snapshot_bytes: Count = 0
+    """Size of an episode that is left after its first step; 0 where that is not known."""

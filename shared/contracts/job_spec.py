@@ -174,8 +174,9 @@ class JobSpec(EnvironmentRef):
     steps_per_actor: Annotated[int, Field(strict=True, ge=1, le=65536)] = 256
     """Environment steps per actor and round, over all its environments together."""
     samples_per_round: Annotated[int, Field(strict=True, ge=1, le=2**24)] | None = None
-    """Environment steps per round, shared equally by its actors; a remainder is left out. Use it in
-    place of `steps_per_actor`, where more actors bring more samples. PPO only."""
+    """Environment steps per round, shared equally by its actors; a remainder is left out. A round
+    of fewer actors than `actors.min` has fewer. Use it in place of `steps_per_actor`, where more
+    actors bring more samples. PPO only."""
     envs_per_actor: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
     """Environments that one actor steps side by side (B)."""
     rounds_in_flight: Annotated[int, Field(strict=True, ge=1, le=8)] = 2
@@ -253,10 +254,14 @@ class JobSpec(EnvironmentRef):
         return 1 if ALGORITHMS[self.algorithm].on_policy else self.rounds_in_flight
 
     def steps_of(self, num_actors: int) -> int:
-        """Return the environment steps of each actor of a round of so many."""
+        """Return the environment steps of each actor of a round of so many.
+
+        Where concurrency allows fewer than `actors.min`, the round has fewer samples instead.
+        """
         if self.samples_per_round is None:
             return self.steps_per_actor
-        return self.samples_per_round // (num_actors * self.envs_per_actor) * self.envs_per_actor
+        shared_by = max(self.actors.min, num_actors) * self.envs_per_actor
+        return self.samples_per_round // shared_by * self.envs_per_actor
 
     def rounds_behind(self, round_index: int) -> int:
         """Return how many rounds the policy of a round has learned from.

@@ -33,7 +33,8 @@ from shared.environments.spaces import (
     checked_observation,
     observation_spec,
 )
-from shared.environments.state.snapshot import why_not_kept
+from shared.environments.state.keeper import StateError
+from shared.environments.state.snapshot import snapshot_bytes
 from shared.environments.wrappers import wrapped
 
 Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
@@ -137,8 +138,12 @@ def describe(
         env, notes = _built(ref)
     try:
         _try_one_step(ref.env_id, env, while_trying)
+        size, why_not = 0, None
         with while_trying():
-            why_not = why_not_kept(env)
+            try:
+                size = snapshot_bytes(env)
+            except StateError as error:
+                why_not = f"{_NOT_KEPT}{error}"[:_MAX_NOTE]
         return EnvironmentSpec(
             env_id=ref.env_id,
             observation=observation_spec(env.observation_space).model_copy(
@@ -149,8 +154,9 @@ def describe(
             episodes_are_lives=games_of(env) is not None,
             preprocessing=atari.chain(env, ref.wrappers),
             versions=_versions(env),
-            notes=notes if why_not is None else (*notes, f"{_NOT_KEPT}{why_not}"[:_MAX_NOTE]),
+            notes=notes if why_not is None else (*notes, why_not),
             keeps_state=why_not is None,
+            snapshot_bytes=size,
         )
     finally:
         env.close()

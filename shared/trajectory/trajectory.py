@@ -266,8 +266,9 @@ def _check_shapes(trajectory: Trajectory, environment: EnvironmentSpec) -> None:
     num_ended = int(np.count_nonzero(trajectory.truncated | trajectory.terminated))
     _expect_shape("final_observation", trajectory.final_observation, (num_cut, *observation))
     num_reported = trajectory.episode_returns.size
-    if environment.episodes_are_lives and num_reported <= num_ended:
-        num_ended = num_reported  # a game is reported once, with its last life
+    if environment.episodes_are_lives:
+        # A game is reported once, with its last life: maybe where an episode that was left begins.
+        num_ended = min(num_reported, num_ended + len(trajectory.snapshots))
     _expect_shape("episode_returns", trajectory.episode_returns, (num_ended,))
     _expect_shape("episode_lengths", trajectory.episode_lengths, (num_ended,))
 

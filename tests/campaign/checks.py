@@ -38,6 +38,12 @@ def lost_evaluations(runs_dir: Path, job_id: str) -> int:
     return sum(bool(line["plan"]["num_evaluations"] and not line["evaluation"]) for line in lines)
 
 
+def begun_anew(runs_dir: Path, job_id: str) -> int:
+    """Return how many episodes were to go on and began anew."""
+    lines = timeless_rounds(runs_dir, job_id)
+    return sum(line["result"]["begun_anew"] for line in lines if line["result"])
+
+
 def over_budget_usd(client: NitroClient, job: Job) -> float:
     """Return by how much a job has spent, or may have spent, more than it may; 0 if it has not."""
     cost = client.cost(job.job_id)

@@ -18,6 +18,7 @@ from shared.contracts.jobs import FINISHED, Job
 from shared.contracts.message import Message
 from tests.campaign.checks import (
     Ends,
+    begun_anew,
     launched_twice,
     lost_evaluations,
     over_budget_usd,
@@ -61,6 +62,8 @@ class Outcome(Message):
     """None where no two runs need be equal."""
     lost_evaluations: int
     """0 where rounds overlap: such a round is not launched again."""
+    begun_anew: int
+    """Episodes that were to go on and could not."""
     waits_s: tuple[float, ...]
     """From all processes being up again to the next progress of the job, for each restart."""
     resumes: int
@@ -79,6 +82,7 @@ class Outcome(Message):
             or self.over_budget_usd
             or self.equal_weights is False
             or self.lost_evaluations
+            or self.begun_anew
         )
 
 
@@ -190,6 +194,7 @@ def play(schedule: Schedule, stage: Stage, *, expected: str | None) -> Outcome:
         over_budget_usd=over_budget_usd(stage.client, job),
         equal_weights=equal,
         lost_evaluations=lost_evaluations(stage.runs_dir, job_id) if schedule.synchronous else 0,
+        begun_anew=begun_anew(stage.runs_dir, job_id),
         waits_s=tuple(scene.waits_s),
         resumes=scene.resumes,
         attempts=tuple(r.plan.attempt for r in stage.client.every_round(job_id)),

@@ -16,6 +16,8 @@ from tests.e2e.runs import tiny, train, wait_finished, wait_until
 from tests.patience import ANSWER_S
 
 ACTORS = 8
+HALF_EPISODES = {"env_id": "Pendulum-v1", "steps_per_actor": 100, "episodes": {"horizon": "limit"}}
+"""Fragments of half an episode each: they end after 200 steps, never sooner."""
 
 
 def overlapping(**changes: Any) -> JobSpec:
@@ -59,9 +61,7 @@ def test_rounds_overlap_and_every_trajectory_is_used(
         algorithm=algorithm,
         rounds_in_flight=rounds_in_flight,
         evaluation={"every_rounds": 2, "episodes": 2},
-        env_id="Pendulum-v1",
-        steps_per_actor=100,
-        episodes={"horizon": "limit"},
+        **HALF_EPISODES,
     )
     job = train(client, spec)
     assert (job.status, job.stop_reason) == ("succeeded", "max_rounds")
@@ -70,9 +70,7 @@ def test_rounds_overlap_and_every_trajectory_is_used(
     assert [line.plan.round for line, _ in recorded] == [*range(spec.stop.max_rounds)]
     for _, result in recorded:
         assert (result.trajectories.launched, result.trajectories.used) == (ACTORS, ACTORS)
-    # Every open round has streams of its own, which end with every second fragment.
-    ended = [len(result.episode_returns) for _, result in recorded]
-    assert ended == [*[0] * rounds_in_flight, *[ACTORS] * rounds_in_flight, *ended][:6]
+    _require_ends(recorded, rounds_in_flight)
     # Round k + m is opened at the end of round k, with the policy of that moment.
     opened_with = [line.plan.policy_version for line, _ in recorded]
     ended_with = [result.policy_version for _, result in recorded]
@@ -84,6 +82,14 @@ def test_rounds_overlap_and_every_trajectory_is_used(
     evaluated = [line.plan.round for line, _ in recorded if line.evaluation]
     assert evaluated == [0, 2, 4]
     assert client.cost(job.job_id).reserved_usd == 0.0
+
+
+def _require_ends(recorded: list[tuple[RoundLine, RoundResult]], rounds_in_flight: int) -> None:
+    """Every open round has streams of its own, which end with every second fragment."""
+    ended = [len(result.episode_returns) for _, result in recorded]
+    pattern = [*[0] * rounds_in_flight, *[ACTORS] * rounds_in_flight]
+    assert ended == (pattern * len(ended))[: len(ended)]
+    assert all(result.begun_anew == 0 for _, result in recorded)
 
 
 def test_lost_actors_are_counted_and_their_round_goes_on_without_them(
@@ -103,13 +109,13 @@ def test_lost_actors_are_counted_and_their_round_goes_on_without_them(
     assert counts[2].used == 3
 
 
-def test_a_learner_killed_in_the_middle_launches_nothing_twice_and_uses_all_once(
+def test_a_learner_killed_in_the_middle_launches_nothing_twice_and_lets_all_episodes_go_on(
     client: NitroClient, system: LocalSystem, faults: httpx.Client, runs_dir: Path
 ) -> None:
     train(client, overlapping(stop={"max_rounds": 1}))
     before = invoked(faults)
     faults.put("/emulator/faults", json={"start_delay_ms": 100.0}).raise_for_status()
-    spec = overlapping(stop={"max_rounds": 10})
+    spec = overlapping(**HALF_EPISODES, stop={"max_rounds": 10})
     job_id = client.submit(spec).job_id
     wait_until(client, job_id, lambda job: job.progress.rounds >= 4, system)
     system.kill("learner")
@@ -121,6 +127,7 @@ def test_a_learner_killed_in_the_middle_launches_nothing_twice_and_uses_all_once
     assert [line.plan.round for line, _ in recorded] == [*range(10)]
     assert all(result.trajectories.used == ACTORS for _, result in recorded)
     assert job.progress.env_steps == 10 * ACTORS * spec.steps_per_actor
+    _require_ends(recorded, spec.open_rounds)
 
 
 def test_a_job_stopped_in_the_middle_ends_in_order_and_goes_on_when_resumed(

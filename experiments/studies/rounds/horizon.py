@@ -40,7 +40,9 @@ def plan(scale: Scale, _done: Done) -> Grid:
             for env_id in first(scale, _ENVIRONMENTS):
                 for horizon in scale.of(_HORIZONS, ("fragment", "limit")):
                     if horizon == steps:
-                        continue  # every fragment begins with a reset then
+                        # `fragment` stands for it. They are the same where no episode ends early;
+                        # where one does, `fragment` alone has a reset with every fragment.
+                        continue
                     body = job_body(
                         scale,
                         env_id,

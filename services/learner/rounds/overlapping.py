@@ -50,6 +50,9 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
         """Train, learning from whatever arrives."""
         self.algorithm.advance(self._version)
         first, recorded = self.state.next_round, self.state.open_rounds
+        if first:
+            # Whoever saved the round may have died before it was freed.
+            self.cache.free_round(self.job.job_id, first - 1)
         for index in range(first, first + self.job.spec.open_rounds):
             at = index - first
             self._open(index, recorded[at] if at < len(recorded) else None)

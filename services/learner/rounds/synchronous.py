@@ -127,7 +127,7 @@ class SynchronousRounds(RoundSession[Algorithm]):
             self.cache,
             plan,
             self.job.described_environment,
-            steps_per_actor=self.job.spec.steps_of(max(1, plan.num_actors)),
+            steps_per_actor=self.job.spec.steps_of(plan.num_actors),
             envs_per_actor=self.job.spec.envs_per_actor,
             should_leave=lambda: self.lease.should_leave,
             must_leave=lambda: self.lease.must_leave,

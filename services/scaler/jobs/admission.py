@@ -4,7 +4,8 @@ Once the actor image has said what the environment is, the job is held against t
 concurrency, the cache's memory and its own budget. Every refusal names the field and the numbers.
 
 Jobs with the same kind of learner run one after the other, and those of the other kind beside them:
-the cache has to hold the largest of each, and all external ones.
+the cache has to hold the largest of each, and all external ones. What an ended job leaves there
+expires within an hour, or goes with the job; it is not counted.
 """
 
 import json
@@ -49,8 +50,10 @@ _SCALARS_PER_STEP = 10
 """Bytes per step of reward, log-probability and the two end marks."""
 _EPISODE_BYTES = 8
 """Return and length of an episode, which may last a single step."""
-_SNAPSHOT_BYTES = 8192
-"""Where one episode was left; Atari's takes the most."""
+_LEAST_SNAPSHOT_BYTES = 12 * 1024
+"""Where one episode was left: no game's takes more, though some begin with a sixth of it."""
+_SNAPSHOT_GROWTH = 1.5
+"""How much larger than after its first step it may become, in an environment of one's own."""
 _HEADER_BYTES = 1 << 16
 """More than a trajectory's header has."""
 
@@ -235,6 +238,7 @@ def trajectory_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[F
     seen = _observation_bytes(environment) * num_observations
     step_bytes = _action_bytes(environment.action) + _SCALARS_PER_STEP + _EPISODE_BYTES
     sent = seen // (environment.observation.frame_stack or 1) + step_bytes * longest
+    sent += _snapshots_bytes(spec, environment)
     needed = max(seen, sent + _HEADER_BYTES)
     if needed > MAX_TRAJECTORY_BYTES:
         message = (
@@ -287,13 +291,20 @@ def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
     frames = _observation_bytes(environment) // (environment.observation.frame_stack or 1)
     step_bytes = frames + _action_bytes(environment.action) + _SCALARS_PER_STEP
     actor_bytes = step_bytes * (spec.steps_of(spec.actors.max) + spec.envs_per_actor)
-    if spec.episodes.go_on:
-        # Where an episode was left is there twice: with the trajectory, and for the next round.
-        actor_bytes += 2 * _SNAPSHOT_BYTES * spec.envs_per_actor
+    # Where an episode was left is there twice: with the trajectory, and for the next round.
+    actor_bytes += 2 * _snapshots_bytes(spec, environment)
     weights = network_weights(spec, environment)
     rounds = spec.open_rounds
     updates = _update_bytes(spec, environment, weights)
     return rounds * spec.actors.max * actor_bytes + (rounds + 1) * 4 * weights + updates
+
+
+def _snapshots_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
+    """Return what an actor says at most of where it left its episodes; 0 if none go on."""
+    if not (spec.episodes.go_on and environment.keeps_state):
+        return 0
+    grown = math.ceil(_SNAPSHOT_GROWTH * environment.snapshot_bytes)
+    return max(_LEAST_SNAPSHOT_BYTES, grown) * spec.envs_per_actor
 
 
 def _update_bytes(spec: JobSpec, environment: EnvironmentSpec, weights: int) -> int:

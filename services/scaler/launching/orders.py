@@ -69,7 +69,7 @@ class LaunchOrder:
             policy_version=plan.policy_version,
             lease_hash=lease_hash,
             env=env,
-            steps=spec.steps_of(max(1, plan.num_actors)),
+            steps=spec.steps_of(plan.num_actors),
             num_envs=spec.envs_per_actor if samples else 1,
             continues=samples and self.continues,
             horizon=spec.episodes.cut_at if samples else None,

@@ -15,7 +15,7 @@ from shared.contracts.views.curves import Column, Curves, Ending
 Value = float | int | None
 COLUMNS = (
     "round", "planned_at", "attempts", "actors", "requested", "evaluations", "ratio", "score",
-    "env_steps", "train_return", "train_episodes", "dropped_episodes",
+    "env_steps", "train_return", "train_episodes", "dropped_episodes", "begun_anew",
     "eval_return", "eval_min", "eval_max", "eval_episodes",
     *RoundTiming.model_fields, *TrajectoryCounts.model_fields,
     "retried", "actors_lost", "throttled", "cold_starts", "launch_s", "spent_usd",
@@ -95,6 +95,7 @@ def _row(entry: RoundEntry, so_far: SoFar) -> dict[str, Value]:
         "train_return": fmean(returns) if returns else None,
         "train_episodes": None if result is None else len(returns),
         "dropped_episodes": None if result is None else result.dropped_episodes,
+        "begun_anew": None if result is None else result.begun_anew,
         **_evaluation(None if result is None else result.evaluation),
         **timing,
         **trajectories,

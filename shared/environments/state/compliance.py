@@ -17,9 +17,9 @@ import gymnasium
 import numpy as np
 
 from shared.environments.games import games_of
-from shared.environments.state.keeper import Arrays, NotNowError
+from shared.environments.state.keeper import Arrays, NotNowError, StateError
 from shared.environments.state.saving import save_state
-from shared.environments.state.snapshot import Snapshot, decode, encode, resume, why_not_kept
+from shared.environments.state.snapshot import Snapshot, decode, encode, resume, snapshot_bytes
 
 Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
 
@@ -118,10 +118,14 @@ class _Relay:
         actions = copy.deepcopy(self.undisturbed.action_space)
         actions.seed(self._seed)
         self._require_same("observation", expected, self._runner.reset(seed=self._seed)[0])
-        if (why_not := why_not_kept(self._runner)) is not None:
-            return why_not
+        try:
+            snapshot_bytes(self._runner)
+        except StateError as error:
+            return str(error)
         for self._step_index in range(num_steps):
             self._step(actions.sample())
+        if self._num_not_left and not self._take_up_s:
+            return f"it could not be left at any of {self._num_not_left} moments"
         return None
 
     def found(self, why_not: str | None) -> Compliance:

@@ -50,21 +50,23 @@ class Snapshot:
     """Rewards of these steps, each discounted once for every step that followed."""
 
 
-def why_not_kept(env: Env) -> str | None:
+def snapshot_bytes(env: Env) -> int:
     """Try whether the state of an environment, which has been reset, can be kept.
 
     Returns:
-        The layer that stands in the way, and why; None if none does.
+        The size of a snapshot; 0 if it cannot be kept at this moment.
+
+    Raises:
+        StateError: It can never be; names the layer that stands in the way, and says why.
     """
     try:
-        encode(Snapshot(save_state(env), env.action_space.sample()))
+        return len(encode(Snapshot(save_state(env), env.action_space.sample())))
     except NotNowError:
-        return None
-    except StateError as error:
-        return str(error)
+        return 0
+    except StateError:
+        raise
     except Exception as error:  # a get_state of one's own may raise anything
-        return f"get_state failed: {error!r}"
-    return None
+        raise StateError(f"get_state failed: {error!r}") from error
 
 
 def resume(env: Env, snapshot: Snapshot) -> Any:  # noqa: ANN401 - whatever the environment gives

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from functions.actor import rollout
+from functions.actor.fragment import Fragment
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from learning.networks.building import build_network, policy_payload
 from shared.contracts.job_spec import EnvironmentRef
@@ -59,6 +60,30 @@ def test_lives_end_episodes_and_games_are_reported(envs: list[Env], policy: Nump
     assert trajectory.episode_returns.sum() <= trajectory.reward.sum()
     again = sample_fragment(task(steps=600, num_envs=2), envs, policy)
     np.testing.assert_array_equal(again.observation, trajectory.observation)
+
+
+def test_each_game_is_reported_once_wherever_its_stream_is_left() -> None:
+    # Two of three games reach the limit while buttons are pressed between two lives.
+    limit, num_steps = {"max_episode_frames": 228}, 150
+    envs = [make_environment(EnvironmentRef(env_id=REF.env_id, env_kwargs=limit)) for _ in range(2)]
+    actions = np.random.default_rng(0).integers(4, size=num_steps)
+
+    def reported(length: int) -> list[tuple[float, int]]:
+        games: list[tuple[float, int]] = []
+        snapshots: tuple[bytes, ...] = ()
+        for number, first in enumerate(range(0, num_steps, length)):
+            fragment = Fragment(length, [envs[number % 2]], seed=5, continues=True)
+            fragment.start(snapshots)
+            for action in actions[first : first + length]:
+                fragment.step([action])
+            snapshots = fragment.snapshots
+            games += zip(fragment.episode_returns, fragment.episode_lengths, strict=True)
+        return games
+
+    whole = reported(num_steps)
+    assert len(whole) == 3
+    for length in (1, 2, 3):
+        assert reported(length) == whole
 
 
 def test_a_fragment_survives_the_wire_in_a_hundredth_of_its_size(

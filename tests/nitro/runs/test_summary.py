@@ -64,13 +64,16 @@ def test_the_round_that_only_stops_launches_no_actors() -> None:
     assert summarise(job(rounds=2), RECORDS, COST, run_dir=None).actors_per_round == [64, 9]
 
 
-def test_dropped_episodes_are_warned_about() -> None:
+def test_episodes_that_were_dropped_or_began_anew_are_warned_about() -> None:
     broken = (
-        RoundRecord(plan=plan(i), result=result(i, dropped_episodes=i), cost_usd=0.0)
+        RoundRecord(
+            plan=plan(i), result=result(i, dropped_episodes=i, begun_anew=2 * i), cost_usd=0.0
+        )
         for i in range(3)
     )
     summary = summarise(job(), list(broken), COST, run_dir=None)
-    assert summary.dropped_episodes == 3
+    assert (summary.dropped_episodes, summary.begun_anew) == (3, 6)
+    assert "6 episodes were to go on and began anew" in _table(summary)
     assert "3 episodes were dropped and sampled again" in _table(summary)
 
 

@@ -1,5 +1,7 @@
 """Small rounds for the learner's tests: plans, trajectories and results made by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from shared.cache.client import TrajectoryCache
@@ -15,6 +17,7 @@ ENVIRONMENT = EnvironmentSpec(
     action=DiscreteActionSpec(n=2),
     max_episode_steps=100,
     versions={},
+    keeps_state=True,
 )
 
 
@@ -85,6 +88,22 @@ def deliver(cache: TrajectoryCache, job_id: str, actor_index: int, **kwargs: int
     return cache.store_result(
         job_id, round_index, mode="sample", actor_index=actor_index, payload=payload
     )
+
+
+def deliver_going_on(
+    cache: TrajectoryCache, job_id: str, actor_index: int, *, round_index: int, policy_version: int
+) -> None:
+    """Store a trajectory of an episode that is as many fragments old as its reward says."""
+    (left,) = cache.fetch_starts(job_id, round_index, (actor_index,)) or (b"",)
+    played = int(left or b"0")
+    made = replace(
+        trajectory(job_id, actor_index, round_index=round_index, policy_version=policy_version),
+        reward=np.full((STEPS, 1), played, np.float32),
+        episode_returns=np.array([played], np.float32),
+        snapshots=(str(played + 1).encode(),),
+    )
+    payload = encode_trajectory(made)
+    cache.store_result(job_id, round_index, mode="sample", actor_index=actor_index, payload=payload)
 
 
 def deliver_episode(

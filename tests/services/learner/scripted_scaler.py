@@ -26,6 +26,7 @@ from tests.services.learner.made_rounds import (
     STEPS,
     deliver,
     deliver_episode,
+    deliver_going_on,
     plan,
 )
 
@@ -83,7 +84,10 @@ def deliver_all(scaler: "ScriptedScaler", made: RoundPlan, request: RoundRequest
     indices = range(made.num_actors) if request.missing is None else request.missing
     identity = {"round_index": made.round, "policy_version": made.policy_version}
     for index in indices:
-        deliver(scaler.cache, made.job_id, index, **identity)
+        if scaler.job.continues_episodes:
+            deliver_going_on(scaler.cache, made.job_id, index, **identity)
+        else:
+            deliver(scaler.cache, made.job_id, index, **identity)
     for index in range(made.num_evaluations):
         deliver_episode(scaler.cache, made.job_id, index, **identity)
 

@@ -30,7 +30,7 @@ from shared.cache.client import TrajectoryCache
 from shared.cache.gradients import GradientCache
 from shared.contracts.jobs import Job
 from shared.contracts.leases import FinishRequest
-from shared.contracts.rounds import EvaluationResult, RoundPlan, RoundRequest
+from shared.contracts.rounds import EvaluationResult, RoundLine, RoundPlan, RoundRequest
 from shared.trajectory.trajectory import Trajectory
 from tests.services.learner.scripted_scaler import (
     FINISHED_AT,
@@ -101,6 +101,10 @@ class FusedCache(TrajectoryCache):
         self.fuse.burn("cache close")
         return super().close_round(job_id, round)
 
+    def free_round(self, job_id: str, round: int) -> None:
+        self.fuse.burn("cache free")
+        super().free_round(job_id, round)
+
 
 class Learner:
     """A worker as the application wires it, in the test's own thread."""
@@ -156,8 +160,10 @@ class Learner:
 
 
 @contextmanager
-def _scaler(cache_url: str, **changes: object) -> Iterator[ScriptedScaler]:
-    with serving(job(f"worker-{next(_JOBS)}", **changes), cache_url, rounds=_ROUNDS) as scaler:
+def _scaler(
+    cache_url: str, *, rounds: int = _ROUNDS, **changes: object
+) -> Iterator[ScriptedScaler]:
+    with serving(job(f"worker-{next(_JOBS)}", **changes), cache_url, rounds=rounds) as scaler:
         scaler.changes = {"num_evaluations": 2}
         yield scaler
 
@@ -192,18 +198,25 @@ def _files(runs: Path, job_id: str) -> tuple[bytes, bytes, Sequence[Any]]:
     )
 
 
-def _whole_run(cache_url: str, runs: Path) -> tuple[list[str], tuple[bytes, bytes, Sequence[Any]]]:
+def _whole_run(
+    cache_url: str, runs: Path, **changes: object
+) -> tuple[list[str], tuple[bytes, bytes, Sequence[Any]]]:
     fuse = Fuse()
-    with _scaler(cache_url) as scaler:
+    with _scaler(cache_url, **changes) as scaler:
         Learner(scaler, cache_url, runs, fuse).run()
         assert scaler.finished[0].status == "succeeded"
         return fuse.touches, _files(runs, scaler.job.job_id)
 
 
+@pytest.mark.parametrize("horizon", ["fragment", "limit"])
 def test_a_death_at_any_moment_changes_neither_weights_nor_record(
-    cache_url: str, tmp_path: Path
+    cache_url: str, tmp_path: Path, horizon: str
 ) -> None:
-    touches, expected = _whole_run(cache_url, tmp_path)
+    episodes = {"horizon": horizon}
+    touches, expected = _whole_run(cache_url, tmp_path, episodes=episodes)
+    # Where episodes go on, an actor's return is the number of the fragment in its episode.
+    second = [1.0] * 4 if horizon == "limit" else [0.0, 1.0, 2.0, 3.0]
+    assert expected[2][1]["result"]["episode_returns"] == second
     final = EvaluationResult.model_validate(expected[2][-1]["evaluation"])
     assert {"cache close", "append rounds.jsonl", "write checkpoints/000001/state.json"} < {
         *touches
@@ -212,7 +225,7 @@ def test_a_death_at_any_moment_changes_neither_weights_nor_record(
     # From one round's close to the next one's, and the end; in between everything repeats.
     for kill_at in (*range(closes[0], closes[1]), *range(closes[2], len(touches))):
         touch = touches[kill_at]
-        with _scaler(cache_url) as scaler:
+        with _scaler(cache_url, episodes=episodes) as scaler:
             with pytest.raises(Killed):
                 Learner(scaler, cache_url, tmp_path, Fuse(kill_at)).run()
             if not scaler.finished:
@@ -222,6 +235,35 @@ def test_a_death_at_any_moment_changes_neither_weights_nor_record(
             assert all(request.attempt == 0 for _, request in scaler.asked), where
             assert _files(tmp_path, scaler.job.job_id) == expected, where
             assert scaler.finished[0].final_evaluation == final, where
+
+
+def test_a_death_while_rounds_overlap_lets_no_episode_begin_anew(
+    cache_url: str, tmp_path: Path
+) -> None:
+    changes: dict[str, Any] = {
+        "algorithm": "impala",
+        "hyperparameters": {"hidden_sizes": [8]},
+        "rounds_in_flight": 2,
+        "episodes": {"horizon": "limit"},
+        "rounds": 4,
+    }
+    fuse = Fuse()
+    with _scaler(cache_url, **changes) as scaler:
+        Learner(scaler, cache_url, tmp_path, fuse).run()
+    closes = [i for i, touch in enumerate(fuse.touches) if touch == "cache close"]
+    # From the first checkpoint, which knows of an open round, to the end of the next round.
+    for kill_at in range(fuse.touches.index("cache free"), closes[1] + 1):
+        with _scaler(cache_url, **changes) as scaler:
+            with pytest.raises(Killed):
+                Learner(scaler, cache_url, tmp_path, Fuse(kill_at)).run()
+            Learner(scaler, cache_url, tmp_path).run()
+            where = f"killed at touch {kill_at}: {fuse.touches[kill_at]}"
+            assert scaler.finished[0].status == "succeeded", (where, scaler.finished[0].error)
+            texts = (tmp_path / scaler.job.job_id / ROUNDS_FILE).read_text().splitlines()
+            results = [RoundLine.model_validate_json(text).result for text in texts]
+            # Of the streams that open with each of the first two rounds, each goes on once.
+            numbers = [result.episode_returns for result in results if result is not None]
+            assert numbers == [(n,) * 4 for n in (0.0, 0.0, 1.0, 1.0)], where
 
 
 def test_the_end_is_reported_and_in_the_folder_last_of_all_and_counted(

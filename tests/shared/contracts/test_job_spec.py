@@ -27,6 +27,8 @@ def test_defaults_are_the_papers_settings() -> None:
 def test_a_rounds_samples_are_shared_by_its_actors() -> None:
     spec = JobSpec.model_validate({"samples_per_round": 2048, "envs_per_actor": 4})
     assert [spec.steps_of(n) for n in (8, 16, 20, 64)] == [256, 128, 100, 32]
+    # Fewer than the fewest: a fragment stays as long as was checked, and the round has less.
+    assert [spec.steps_of(n) for n in (0, 1, 7)] == [256] * 3
     assert JobSpec.read(spec.model_dump_json()) == spec
     assert {JobSpec().steps_of(n) for n in (1, 8, 64)} == {256}
 

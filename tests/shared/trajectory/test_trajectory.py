@@ -166,7 +166,7 @@ def test_each_ended_episode_is_reported_unless_lives_are_episodes() -> None:
     ends = np.arange(12).reshape(6, 2) % 4 == 1  # three, all in the second environment
     nowhere = np.zeros((6, 2), np.bool_)
 
-    def takes(num_returns: int, num_lengths: int, *, lives: bool) -> bool:
+    def takes(num_returns: int, num_lengths: int, *, lives: bool, left: int = 0) -> bool:
         trajectory = replace(
             _trajectory(),
             terminated=ends,
@@ -174,6 +174,7 @@ def test_each_ended_episode_is_reported_unless_lives_are_episodes() -> None:
             final_observation=np.zeros((0, 3), np.float32),
             episode_returns=np.ones(num_returns, np.float32),
             episode_lengths=np.ones(num_lengths, np.int32),
+            snapshots=(b"left",) * left,
         )
         data = encode_trajectory(trajectory)
         spec = _spec().model_copy(update={"episodes_are_lives": lives})
@@ -186,6 +187,8 @@ def test_each_ended_episode_is_reported_unless_lives_are_episodes() -> None:
     assert [takes(n, n, lives=True) for n in range(5)] == [True, True, True, True, False]
     assert not takes(2, 1, lives=True)
     assert not takes(2, 3, lives=True)
+    # Of each environment that goes on, one more may end on the way to the next life.
+    assert [takes(n, n, lives=True, left=2) for n in range(7)] == [True] * 6 + [False]
 
 
 @pytest.mark.parametrize("action", [-1, 4])

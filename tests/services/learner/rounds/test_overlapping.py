@@ -415,13 +415,17 @@ def test_it_leaves_no_payload_and_no_policy_in_the_cache(rig: Rig, cache: Trajec
     algorithm, _ = rig.run()
     for version in range(algorithm.version + 1):
         assert cache.fetch_policy(rig.job_id, version) is None
+    _require_no_payload(cache, rig)
+
+
+def _require_no_payload(cache: TrajectoryCache, rig: Rig, where: str = "") -> None:
     for number in range(_ROUNDS + 2):
         loaded = cache.load_results(rig.job_id, number, mode="sample", actor_indices=_ACTORS)
-        assert loaded == [None] * len(_ACTORS)
+        assert loaded == [None] * len(_ACTORS), where
 
 
-def test_a_death_at_any_moment_costs_no_trajectory_and_uses_none_twice(
-    cache_url: str, tmp_path: Path
+def test_a_death_at_any_moment_costs_no_trajectory_uses_none_twice_and_leaves_none(
+    cache_url: str, tmp_path: Path, cache: TrajectoryCache
 ) -> None:
     fuse = Fuse()
     with _rig(cache_url, tmp_path, 2) as whole:
@@ -440,6 +444,7 @@ def test_a_death_at_any_moment_costs_no_trajectory_and_uses_none_twice(
             assert [r.trajectories.used for r in results] == [4] * _ROUNDS, where
             assert [r.env_steps for r in results] == [4 * STEPS] * _ROUNDS, where
             assert [len(r.episode_returns) for r in results] == [4] * _ROUNDS, where
+            _require_no_payload(cache, broken, where)
 
 
 def test_a_death_before_the_end_is_reported_costs_no_final_evaluation(rig: Rig) -> None:

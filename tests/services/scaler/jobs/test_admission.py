@@ -31,6 +31,7 @@ from shared.contracts.environment_spec import (
     MultiDiscreteActionSpec,
     ObservationSpec,
 )
+from shared.contracts.episode_rules import EpisodeRule
 from shared.contracts.job_spec import EnvironmentRef, JobSpec
 from shared.contracts.jobs import Job
 from shared.contracts.learner_kind import LearnerKind
@@ -266,6 +267,27 @@ def test_a_trajectory_may_have_exactly_what_the_learner_takes_in() -> None:
     for steps, fits in ((2**14 - 1, True), (2**14, False)):
         spec = JobSpec.model_validate({"env_id": "ALE/Qbert-v5", "steps_per_actor": steps})
         assert (not [*trajectory_errors(spec, environment)]) is fits
+
+
+@pytest.mark.parametrize(("size", "counted"), [(0, 12_288), (8_192, 12_288), (2**18, 3 * 2**17)])
+def test_where_episodes_are_left_counts_one_and_a_half_times_in_cache_and_trajectory(
+    size: int, counted: int
+) -> None:
+    spec = JobSpec.model_validate(
+        {"envs_per_actor": 64, "steps_per_actor": 64, "episodes": {"horizon": "limit"}}
+    )
+    reset = spec.model_copy(update={"episodes": EpisodeRule(horizon="fragment")})
+    kept = HOPPER.model_copy(update={"keeps_state": True, "snapshot_bytes": size})
+    # With the trajectory, and for the next round.
+    left = round_bytes(spec, kept) - round_bytes(reset, kept)
+    assert left == 2 * counted * 64 * spec.actors.max
+    assert round_bytes(spec, HOPPER) == round_bytes(reset, HOPPER)
+    # Nothing else of these trajectories is near the limit.
+    observation = ObservationSpec(shape=(1_000_000,), dtype="float32")
+    large = kept.model_copy(update={"observation": observation})
+    longer = spec.model_copy(update={"envs_per_actor": 32, "steps_per_actor": 32})
+    assert not [*trajectory_errors(longer.model_copy(update={"episodes": reset.episodes}), large)]
+    assert bool([*trajectory_errors(longer, large)]) is (size == 2**18)
 
 
 @pytest.mark.parametrize(

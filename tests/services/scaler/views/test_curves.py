@@ -32,6 +32,7 @@ def test_columns_say_what_the_rounds_say_and_sum_to_the_bill(scaler: Scaler) -> 
                 episode_returns=(10.0, 20.0) if index > 1 else (),
                 evaluation=EVALUATION if index == 1 else None,
                 stats={"loss": 0.5 * index},
+                begun_anew=index,
             ),
         )
     curves = shown(scaler, job_id)
@@ -45,6 +46,7 @@ def test_columns_say_what_the_rounds_say_and_sum_to_the_bill(scaler: Scaler) -> 
     assert (curves.columns["eval_min"][0], curves.columns["eval_max"][0]) == (1.0, 8.0)
     assert curves.columns["update_s"] == (0.3,) * 3
     assert curves.columns["lost"] == (0, 0, 0)
+    assert curves.columns["begun_anew"] == (1, 2, 3)
     assert curves.stats == {"loss": (0.5, 1.0, 1.5)}
     assert curves.shadow.keys() == full.rounds[0].plan.shadow.keys()
     assert (curves.num_rounds, curves.next_after, curves.more) == (3, 2, False)

@@ -230,6 +230,19 @@ def test_moments_at_which_nothing_can_be_left_are_counted() -> None:
     assert found.num_left > 10
 
 
+class NeverSure(Drift):
+    """Can be left at no moment."""
+
+    def get_state(self) -> dict[str, NDArray[Any]]:
+        raise NotNowError("in the middle of something")
+
+
+def test_an_environment_that_could_never_be_left_is_not_kept() -> None:
+    found = check_compliance(NeverSure, num_steps=200, num_left=50)
+    assert (found.num_left, found.num_steps) == (0, 200)
+    assert found.why_not == f"it could not be left at any of {found.num_not_left} moments"
+
+
 class Steered(Drift):
     """Makes its spaces anew with every reset; ends early where it is steered to."""
 
