@@ -7,7 +7,6 @@ from nitro.pool.connection import Connection
 from nitro.pool.stopping import PoolStopped
 from services.learner.rounds.collector import RoundCollector
 from services.learner.rounds.streams import Streams
-from shared.contracts.billing import LedgerLine
 from shared.contracts.jobs import StopReason
 from shared.contracts.rounds import (
     Curvature,
@@ -34,15 +33,20 @@ class Bills:
 
     def __init__(self) -> None:
         self._usd: dict[int, float] = {}
+        self._newest = 0
 
-    def add(self, lines: Iterable[LedgerLine]) -> None:
-        """Take in final lines of the ledger."""
-        for line in lines:
+    def add(self, plan: RoundPlan) -> None:
+        """Take in the final lines of the ledger that come with a plan.
+
+        With that of a round's further attempt there may be lines of those before it.
+        """
+        self._newest = max(self._newest, plan.round)
+        for line in plan.settled:
             self._usd[line.round] = self._usd.get(line.round, 0.0) + line.amount_usd
 
     def of(self, round_index: int) -> Callable[[], float | None]:
         """Return what tells the bill of a round; None while it is not final."""
-        return lambda: self._usd.get(round_index)
+        return lambda: self._usd.get(round_index) if round_index < self._newest else None
 
 
 class RoundCalls:
@@ -105,8 +109,8 @@ class RoundCalls:
         request = self._request(policy_version=version, previous=previous, **more)
         plan = self._scaler.open_round(self.job.job_id, index, request)
         self._streams.take(index, plan.num_actors)
+        self.bills.add(plan)
         if request.attempt == 0:
-            self.bills.add(plan.settled)
             self.report = Report()
         return plan
 

@@ -209,25 +209,42 @@ def test_an_exception_of_the_loops_own_is_the_jobs_error(
     assert job.error == "ZeroDivisionError: division by zero"
 
 
+def break_actors(system: LocalSystem, **faults: float) -> None:
+    operator = {"Authorization": f"Bearer {system.lambda_token}"}
+    url = f"{system.lambda_url}/emulator/faults"
+    httpx.put(url, json=faults, headers=operator, timeout=ANSWER_S).raise_for_status()
+
+
+def test_a_round_that_is_launched_again_has_the_bill_of_both_attempts(
+    shared_system: LocalSystem, client: NitroClient
+) -> None:
+    try:
+        with pool_at(shared_system, actors=2) as pool:
+            break_actors(shared_system, crash_next=4)  # both actors, and both once more
+            again = pool.collect(cartpole_net())
+            assert again.cost_usd is None
+            pool.collect(cartpole_net())
+            lines = list(client.every_line(pool.job_id))
+            assert {line.attempt for line in lines if line.round == 0} == {0, 1}
+            billed = sum(line.amount_usd for line in lines if line.round == 0)
+            assert again.cost_usd == pytest.approx(billed)
+    finally:
+        break_actors(shared_system)
+
+
 def test_killed_actors_are_started_again_or_missed(shared_system: LocalSystem) -> None:
-    operator = {"Authorization": f"Bearer {shared_system.lambda_token}"}
-
-    def break_actors(**faults: float) -> None:
-        url = f"{shared_system.lambda_url}/emulator/faults"
-        httpx.put(url, json=faults, headers=operator, timeout=ANSWER_S).raise_for_status()
-
     try:
         with pool_at(shared_system, actors=4) as pool:
             whole = pool.collect(cartpole_net())
             assert whole.num_columns == 4
-            break_actors(crash_next=1)
+            break_actors(shared_system, crash_next=1)
             assert pool.collect(cartpole_net()).num_columns == 4
-            break_actors(crash_next=5)
+            break_actors(shared_system, crash_next=5)
             some = pool.collect(cartpole_net())
             assert 2 <= some.num_columns <= 4
             assert some.num_launched == 4
     finally:
-        break_actors()
+        break_actors(shared_system)
 
 
 def test_what_is_reported_decides_about_the_next_round(shared_system: LocalSystem) -> None:
