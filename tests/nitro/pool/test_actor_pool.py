@@ -18,6 +18,7 @@ from nitro.pool.actor_pool import ActorPool
 from nitro.pool.policy import PolicyNotSupportedError
 from nitro.pool.policy_maps import policy_of
 from nitro.pool.stopping import PoolStopped
+from shared.contracts.billing import JobCost
 from shared.contracts.job_spec import EnvironmentRef
 from shared.contracts.rollouts import RolloutTask
 from shared.contracts.rounds import Curvature, GradientNoise
@@ -207,6 +208,56 @@ def test_an_exception_of_the_loops_own_is_the_jobs_error(
     job = client.get(pool.job_id)
     assert (job.status, job.stop_reason) == ("failed", "error")
     assert job.error == "ZeroDivisionError: division by zero"
+
+
+@pytest.mark.parametrize("reason", ["client_gone", "user"])
+def test_a_job_that_is_not_held_any_more_ends_the_block_with_what_it_ended_by(
+    shared_system: LocalSystem, client: NitroClient, reason: str
+) -> None:
+    def loop() -> None:
+        with pool_at(shared_system, actors=2) as pool:
+            pools.append(pool)
+            pool.collect(cartpole_net())
+            pool.collect(cartpole_net())
+            held = pool._open._to
+            held.scaler.give_up(held.lease.lease_id)
+            if reason == "user":
+                client.stop(pool.job_id)
+            pool.collect(cartpole_net())
+            raise AssertionError("there was another round")
+
+    pools: list[ActorPool] = []
+    loop()
+    (pool,) = pools
+    assert pool.stopped == reason
+    assert pool.cost_usd > 0
+
+
+def test_what_was_heard_of_the_bill_is_kept_where_the_rest_cannot_be_had(
+    shared_system: LocalSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> JobCost:
+        raise CommandError("made up: the API is away")
+
+    with pool_at(shared_system, actors=2) as pool:
+        pool.collect(cartpole_net())
+        pool.collect(cartpole_net())
+        monkeypatch.setattr(NitroClient, "cost", away)
+    assert pool.cost_usd > 0
+
+
+def test_the_end_of_one_pool_is_not_swallowed_by_another(
+    shared_system: LocalSystem, client: NitroClient
+) -> None:
+    reached = []
+    with pool_at(shared_system, actors=2, max_rounds=1) as outer:
+        outer.collect(cartpole_net())
+        with pool_at(shared_system, actors=2) as inner:
+            outer.collect(cartpole_net())
+        reached.append("after the inner block")
+    assert reached == []
+    assert (outer.stopped, inner.stopped) == ("max_rounds", None)
+    assert client.get(inner.job_id).stop_reason == "user"
 
 
 def break_actors(system: LocalSystem, **faults: float) -> None:
